@@ -1,0 +1,82 @@
+//! The formats: one file each, one row each in [`FORMATS`].
+
+use crate::error::ParseError;
+use crate::{Head, Options, Parser, Source};
+use tracekit_schema::Out;
+
+/// How sure a sniffer is, 0 (not this) to 100 (a magic number).
+pub type Confidence = u8;
+
+/// What `tracekit formats -v` and the docs say of a format.
+#[derive(Clone, Copy, Debug)]
+pub struct Card {
+    /// Which command produces it.
+    pub produced_by: &'static str,
+    /// Kinds of records it can fill.
+    pub kinds: &'static str,
+    /// Of waker, target CPU, priority, state, queue length, losses: those it tells.
+    pub tells: &'static str,
+    /// Time resolution.
+    pub resolution: &'static str,
+    /// Clock.
+    pub clock: &'static str,
+    /// What it was verified on: `real captures`, `documented samples`, `experimental`.
+    pub confidence: &'static str,
+    /// What else a user should know: departures tolerated, what is dropped.
+    pub notes: &'static str,
+}
+
+/// One format.
+pub struct Format {
+    /// Its name everywhere: module, fixture folder, `--format`, metadata.
+    pub name: &'static str,
+    /// A line about it.
+    pub title: &'static str,
+    /// Can it be read from a pipe without holding all of it in memory?
+    pub streams: bool,
+    /// How sure are we, from the first bytes, that this is it?
+    pub sniff: fn(&Head) -> Confidence,
+    /// Reads the head and returns the record stream.
+    pub open: fn(Source, &Options, &mut Out) -> Result<Box<dyn Parser>, ParseError>,
+    /// Documentation.
+    pub card: Card,
+}
+
+/// Every format, in the order in which `tracekit formats` lists them.
+pub static FORMATS: &[&Format] = &[];
+
+/// The format called `name`.
+///
+/// # Errors
+/// [`ParseError`] that lists the names.
+pub fn by_name(name: &str) -> Result<&'static Format, ParseError> {
+    FORMATS.iter().copied().find(|f| f.name == name).ok_or_else(|| {
+        let names: Vec<_> = FORMATS.iter().map(|f| f.name).collect();
+        ParseError::new("unknown", "unknown-format", format!("no format is called `{name}`"))
+            .advise(format!("use one of {}", names.join(", ")))
+    })
+}
+
+/// The format that the first bytes speak for.
+///
+/// # Errors
+/// [`ParseError`] for an empty source, or when no format recognises it.
+pub fn sniff(head: &Head) -> Result<&'static Format, ParseError> {
+    if head.bytes.is_empty() {
+        return Err(ParseError::new("unknown", "empty", "expected a trace, found an empty file"));
+    }
+    let best = FORMATS.iter().map(|f| ((f.sniff)(head), *f)).filter(|(c, _)| *c > 0).max_by_key(|(c, _)| *c);
+    best.map(|(_, f)| f).ok_or_else(|| {
+        let printable = |b: &&u8| (b' '..0x7f).contains(*b) || b"\t\r\n".contains(*b) || **b >= 0x80;
+        let text = head.bytes.iter().take(512).filter(printable).count() * 10 >= head.bytes.len().min(512) * 9;
+        let found = if text {
+            let line = head.bytes.split(|b| *b == b'\n').find(|l| !l.trim_ascii().is_empty()).unwrap_or(b"");
+            format!("text that begins `{}`", String::from_utf8_lossy(&line[..line.len().min(60)]))
+        } else {
+            let bytes: Vec<_> = head.bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
+            format!("binary data that begins {}", bytes.join(" "))
+        };
+        ParseError::new("unknown", "unknown-format", format!("expected a scheduler trace, found {found}"))
+            .advise("see `tracekit formats` for what can be read, or name one with --format")
+    })
+}

@@ -1,0 +1,131 @@
+//! Where bytes come from: a stream, or a block that can be read at any place.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+/// How many bytes sniffing may look at.
+pub const HEAD: usize = 64 * 1024;
+
+/// The bytes of one source, decompressed.
+pub enum Source {
+    /// All bytes at once (a mapped file, a buffer).
+    Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
+    /// A stream (a pipe, a compressed file, a large text).
+    Stream(Box<dyn Read + Send>),
+}
+
+/// The first bytes of a source.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// At most [`HEAD`] bytes.
+    pub bytes: Vec<u8>,
+    /// True when the whole source is in `bytes`.
+    pub whole: bool,
+}
+
+impl Source {
+    /// A source of the given bytes.
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Source::Bytes(Arc::new(bytes.into()))
+    }
+
+    /// Unwraps gzip, zstd and xz, told by their magic numbers; wrappers within wrappers too.
+    pub fn unwrapped(mut self) -> io::Result<Self> {
+        for _ in 0..4 {
+            let head = self.head()?.bytes;
+            let magic = |m: &[u8]| head.starts_with(m);
+            self = if magic(&[0x1f, 0x8b]) {
+                Source::Stream(Box::new(flate2::read::MultiGzDecoder::new(self.into_read())))
+            } else if magic(&[0x28, 0xb5, 0x2f, 0xfd]) {
+                Source::Stream(Box::new(zstd::stream::read::Decoder::new(self.into_read())?))
+            } else if magic(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+                Source::Stream(Box::new(liblzma::read::XzDecoder::new_multi_decoder(self.into_read())))
+            } else {
+                return Ok(self);
+            };
+        }
+        Ok(self)
+    }
+
+    /// The first bytes, which stay readable.
+    pub fn head(&mut self) -> io::Result<Head> {
+        if let Source::Bytes(all) = self {
+            let all = (**all).as_ref();
+            let n = all.len().min(HEAD);
+            return Ok(Head { bytes: all[..n].to_vec(), whole: n == all.len() });
+        }
+        let Source::Stream(stream) = std::mem::replace(self, Source::from_bytes(Vec::new())) else {
+            unreachable!("the other variant returned above")
+        };
+        let mut stream = stream;
+        let mut bytes = Vec::with_capacity(HEAD);
+        (&mut stream).take(HEAD as u64).read_to_end(&mut bytes)?;
+        let whole = bytes.len() < HEAD;
+        *self = Source::Stream(Box::new(io::Cursor::new(bytes.clone()).chain(stream)));
+        Ok(Head { bytes, whole })
+    }
+
+    /// The source as a stream.
+    pub fn into_read(self) -> Box<dyn Read + Send> {
+        match self {
+            Source::Stream(stream) => stream,
+            Source::Bytes(all) => Box::new(SharedCursor { all, at: 0 }),
+        }
+    }
+
+    /// The source as one block; reads a stream to its end.
+    pub fn into_bytes(self) -> io::Result<Arc<dyn AsRef<[u8]> + Send + Sync>> {
+        match self {
+            Source::Bytes(all) => Ok(all),
+            Source::Stream(mut stream) => {
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all)?;
+                Ok(Arc::new(all))
+            }
+        }
+    }
+}
+
+struct SharedCursor {
+    all: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    at: usize,
+}
+
+impl Read for SharedCursor {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let rest = &(*self.all).as_ref()[self.at..];
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn wrapped_sources_read_like_plain_ones() {
+        let text = b"hello trace".repeat(9000);
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&text).unwrap();
+        let zst = zstd::encode_all(&text[..], 1).unwrap();
+        let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        xz.write_all(&text).unwrap();
+        for wrapped in [gz.finish().unwrap(), zst, xz.finish().unwrap(), text.clone()] {
+            let all = Source::from_bytes(wrapped).unwrapped().unwrap().into_bytes().unwrap();
+            assert_eq!((*all).as_ref(), &text[..]);
+        }
+    }
+
+    #[test]
+    fn the_head_stays_readable() {
+        let text = vec![7u8; HEAD + 5];
+        let mut s = Source::Stream(Box::new(io::Cursor::new(text.clone())));
+        let head = s.head().unwrap();
+        assert_eq!((head.bytes.len(), head.whole), (HEAD, false));
+        assert_eq!((*s.into_bytes().unwrap()).as_ref(), &text[..]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Tables as Arrow record batches: the only code in the project that knows Arrow's types.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ::arrow::array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
+    StringArray, UInt16Array, UInt32Array, UInt64Array,
+};
+use ::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use ::arrow::datatypes::{ArrowPrimitiveType, DataType, Field, Schema, UInt32Type};
+
+use crate::strings::{StrId, Strings};
+use crate::table::{Col, ColumnDef, Table, Type, Visitor};
+use crate::{Kind, Metadata, State};
+
+/// The Arrow type of a column.
+pub fn data_type(ty: Type) -> DataType {
+    match ty {
+        Type::I64 => DataType::Int64,
+        Type::I32 => DataType::Int32,
+        Type::U64 => DataType::UInt64,
+        Type::U32 => DataType::UInt32,
+        Type::U16 => DataType::UInt16,
+        Type::F64 => DataType::Float64,
+        Type::Bool => DataType::Boolean,
+        Type::Str | Type::Kind | Type::State => DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8)),
+    }
+}
+
+/// The Arrow schema of a table, with `meta` at schema level.
+pub fn schema<T: Table>(meta: &Metadata) -> Schema {
+    let fields: Vec<Field> =
+        T::DEF.columns.iter().map(|c| Field::new(c.name, data_type(c.ty), !c.null.is_empty())).collect();
+    let pairs: HashMap<String, String> = meta.0.clone().into_iter().collect();
+    Schema::new_with_metadata(fields, pairs)
+}
+
+/// The dictionary values of all string columns that share `strings`; made once per batch of tables.
+pub fn dictionary(strings: &Strings) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(strings.iter().map(String::from_utf8_lossy)))
+}
+
+/// One record batch of the whole table. `names` is [`dictionary`] of the table's strings.
+///
+/// A column that is never null in its definition but lacks a value here is a bug in the producer and panics.
+pub fn batch<T: Table>(table: &T, names: &ArrayRef, schema: Arc<Schema>) -> RecordBatch {
+    let mut export = Export { names: Arc::clone(names), columns: Vec::with_capacity(T::DEF.columns.len()) };
+    table.visit(&mut export);
+    RecordBatch::try_new(schema, export.columns).expect("columns match the schema they were declared with")
+}
+
+struct Export {
+    names: ArrayRef,
+    columns: Vec<ArrayRef>,
+}
+
+fn nulls<T: Copy + Default>(col: &Col<T>, rows: usize) -> Option<NullBuffer> {
+    let stored = col.values().len();
+    let bits = match col.validity() {
+        None if stored == rows => return None,
+        None => {
+            let mut words = vec![u64::MAX; stored / 64];
+            words.push((1u64 << (stored % 64)) - 1);
+            words
+        }
+        Some(bits) => bits.to_vec(),
+    };
+    let mut bits = bits;
+    bits.resize(rows.div_ceil(64), 0);
+    Some(NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(bits), 0, rows)))
+}
+
+fn padded<T: Copy + Default, U: Copy + Default>(col: &Col<T>, rows: usize, f: impl Fn(T) -> U) -> Vec<U> {
+    let mut values: Vec<U> = Vec::with_capacity(rows);
+    values.extend(col.values().iter().map(|v| f(*v)));
+    values.resize(rows, U::default());
+    values
+}
+
+impl Export {
+    fn primitive<A: ArrowPrimitiveType>(&mut self, col: &Col<A::Native>, rows: usize) -> PrimitiveArray<A>
+    where
+        A::Native: Copy + Default,
+    {
+        PrimitiveArray::<A>::new(ScalarBuffer::from(padded(col, rows, |v| v)), nulls(col, rows))
+    }
+
+    fn coded<T: Copy + Default>(&mut self, col: &Col<T>, rows: usize, values: ArrayRef, f: impl Fn(T) -> u32) {
+        let keys = PrimitiveArray::<UInt32Type>::new(ScalarBuffer::from(padded(col, rows, f)), nulls(col, rows));
+        let array = DictionaryArray::<UInt32Type>::try_new(keys, values).expect("codes lie within their vocabulary");
+        self.columns.push(Arc::new(array));
+    }
+}
+
+impl Visitor for Export {
+    fn i64(&mut self, _: &ColumnDef, col: &Col<i64>, rows: usize) {
+        let a: Int64Array = self.primitive(col, rows);
+        self.columns.push(Arc::new(a));
+    }
+    fn i32(&mut self, _: &ColumnDef, col: &Col<i32>, rows: usize) {
+        let a: Int32Array = self.primitive(col, rows);
+        self.columns.push(Arc::new(a));
+    }
+    fn u64(&mut self, _: &ColumnDef, col: &Col<u64>, rows: usize) {
+        let a: UInt64Array = self.primitive(col, rows);
+        self.columns.push(Arc::new(a));
+    }
+    fn u32(&mut self, _: &ColumnDef, col: &Col<u32>, rows: usize) {
+        let a: UInt32Array = self.primitive(col, rows);
+        self.columns.push(Arc::new(a));
+    }
+    fn u16(&mut self, _: &ColumnDef, col: &Col<u16>, rows: usize) {
+        let a: UInt16Array = self.primitive(col, rows);
+        self.columns.push(Arc::new(a));
+    }
+    fn f64(&mut self, _: &ColumnDef, col: &Col<f64>, rows: usize) {
+        let a: Float64Array = self.primitive(col, rows);
+        self.columns.push(Arc::new(a));
+    }
+    fn bool(&mut self, _: &ColumnDef, col: &Col<bool>, rows: usize) {
+        let values: BooleanBuffer = padded(col, rows, |v| v).into();
+        self.columns.push(Arc::new(BooleanArray::new(values, nulls(col, rows))));
+    }
+    fn str(&mut self, _: &ColumnDef, col: &Col<StrId>, rows: usize) {
+        let names = if self.names.is_empty() { vocabulary(&[""]) } else { Arc::clone(&self.names) };
+        self.coded(col, rows, names, |id| id.0);
+    }
+    fn kind(&mut self, _: &ColumnDef, col: &Col<Kind>, rows: usize) {
+        self.coded(col, rows, vocabulary(Kind::NAMES), |k| k as u32);
+    }
+    fn state(&mut self, _: &ColumnDef, col: &Col<State>, rows: usize) {
+        self.coded(col, rows, vocabulary(State::NAMES), |s| s as u32);
+    }
+}
+
+fn vocabulary(names: &[&str]) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Events;
+
+    #[test]
+    fn events_become_a_batch_with_nulls_where_nothing_was_set() {
+        let mut strings = Strings::new();
+        let mut events = Events::default();
+        for i in 0..130i64 {
+            let mut row = events.push();
+            row.ts_ns(i).seq(i as u64).kind(Kind::Switch).quality(0);
+            if i % 3 == 0 {
+                row.tid(i).comm(strings.intern(format!("t{i}").as_bytes()));
+            }
+        }
+        let meta = Metadata::default();
+        let b = batch(&events, &dictionary(&strings), Arc::new(schema::<Events>(&meta)));
+        assert_eq!(b.num_rows(), 130);
+        let tid = b.column_by_name("tid").unwrap();
+        assert_eq!(tid.null_count(), 130 - 44);
+        assert!(tid.is_valid(129) && tid.is_null(128));
+        let cpu = b.column_by_name("cpu").unwrap();
+        assert_eq!(cpu.null_count(), 130);
+    }
+
+    #[test]
+    fn an_empty_table_is_an_empty_batch() {
+        let b = batch(&Events::default(), &dictionary(&Strings::new()), Arc::new(schema::<Events>(&Metadata::default())));
+        assert_eq!(b.num_rows(), 0);
+    }
+}

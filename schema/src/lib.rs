@@ -1,0 +1,27 @@
+//! The common model of every trace: records, tables, diagnostics, and the state machine that turns
+//! records into slices, states and run queues.
+//!
+//! This crate knows nothing of files, formats, policies or Python. It is the only one that knows Arrow.
+//!
+//! * [`events`]: the `events` table, a source-near log with one row per source record;
+//! * [`tables`]: every derived table;
+//! * [`table`]: the macro and column store behind them, so that a column is described once, in code;
+//! * [`diag`]: what was skipped, repaired, inferred or lost;
+//! * [`out`]: what a parser or a replay fills.
+
+pub mod arrow;
+pub mod diag;
+pub mod events;
+pub mod kinds;
+pub mod meta;
+pub mod out;
+pub mod strings;
+pub mod table;
+pub mod tables;
+
+pub use diag::{Code, Diagnostic, Severity};
+pub use events::Events;
+pub use kinds::{Kind, State};
+pub use meta::Metadata;
+pub use out::Out;
+pub use strings::{StrId, Strings};

@@ -1,0 +1,187 @@
+//! An interner for the short, endlessly repeated strings of traces: task names, state letters, IRQ names.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Index of a string in [`Strings`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StrId(pub u32);
+
+/// Strings, each stored once and named by a dense [`StrId`] in order of first appearance.
+///
+/// Strings of at most 16 bytes (every Linux task name) take a path that loads them as one integer and never
+/// compares bytes.
+#[derive(Debug, Default, Clone)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    short: Short,
+    long: std::collections::HashMap<Box<[u8]>, u32, BuildHasherDefault<Fnv>>,
+}
+
+impl Strings {
+    /// An empty interner.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The id of `text`, which is added when it is new.
+    #[inline]
+    pub fn intern(&mut self, text: &[u8]) -> StrId {
+        if text.len() <= 16 {
+            let key = pack(text);
+            let tag = text.len() as u8;
+            let slot = self.short.find(key, tag);
+            if let Some(id) = self.short.at(slot) {
+                return StrId(id);
+            }
+            let id = self.add(text);
+            self.short.insert(key, tag, id);
+            return StrId(id);
+        }
+        if let Some(&id) = self.long.get(text) {
+            return StrId(id);
+        }
+        let id = self.add(text);
+        self.long.insert(text.into(), id);
+        StrId(id)
+    }
+
+    /// The id of `text` when it is known already.
+    pub fn find(&self, text: &[u8]) -> Option<StrId> {
+        if text.len() <= 16 {
+            let slot = self.short.find(pack(text), text.len() as u8);
+            return self.short.at(slot).map(StrId);
+        }
+        self.long.get(text).map(|&id| StrId(id))
+    }
+
+    /// The bytes of `id`, as they stood in the source (not necessarily UTF-8).
+    #[inline]
+    pub fn get(&self, id: StrId) -> &[u8] {
+        let i = id.0 as usize;
+        let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
+        &self.bytes[start..self.ends[i] as usize]
+    }
+
+    /// The text of `id`, invalid UTF-8 replaced.
+    pub fn text(&self, id: StrId) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.get(id))
+    }
+
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True when nothing was interned.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All strings in order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|i| self.get(StrId(i as u32)))
+    }
+
+    fn add(&mut self, text: &[u8]) -> u32 {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(u32::try_from(self.bytes.len()).expect("under 4 GiB of distinct names"));
+        (self.ends.len() - 1) as u32
+    }
+}
+
+#[inline]
+fn pack(text: &[u8]) -> u128 {
+    let mut word = [0u8; 16];
+    word[..text.len()].copy_from_slice(text);
+    u128::from_le_bytes(word)
+}
+
+/// Open addressing over packed strings; `ids` holds id + 1, 0 where empty.
+#[derive(Debug, Clone)]
+struct Short {
+    keys: Vec<(u128, u8)>,
+    ids: Vec<u32>,
+    used: usize,
+}
+
+impl Default for Short {
+    fn default() -> Self {
+        Short { keys: vec![(0, 0); 256], ids: vec![0; 256], used: 0 }
+    }
+}
+
+impl Short {
+    #[inline]
+    fn find(&self, key: u128, tag: u8) -> usize {
+        let mask = self.ids.len() - 1;
+        let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_add(u64::from(tag)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut slot = (mixed >> 32) as usize & mask;
+        while self.ids[slot] != 0 && self.keys[slot] != (key, tag) {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    #[inline]
+    fn at(&self, slot: usize) -> Option<u32> {
+        self.ids[slot].checked_sub(1)
+    }
+
+    fn insert(&mut self, key: u128, tag: u8, id: u32) {
+        if self.used * 2 >= self.ids.len() {
+            let grown = Short { keys: vec![(0, 0); self.ids.len() * 2], ids: vec![0; self.ids.len() * 2], used: 0 };
+            let old = std::mem::replace(self, grown);
+            for (key, id) in old.keys.into_iter().zip(old.ids) {
+                if id != 0 {
+                    self.insert(key.0, key.1, id - 1);
+                }
+            }
+        }
+        let slot = self.find(key, tag);
+        self.keys[slot] = (key, tag);
+        self.ids[slot] = id + 1;
+        self.used += 1;
+    }
+}
+
+/// FNV-1a: the long strings are few, and their order must not depend on a random seed.
+#[derive(Default)]
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.0 = (self.0 ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_text_same_id_through_growth() {
+        let mut s = Strings::new();
+        let ids: Vec<_> = (0..5000).map(|i| s.intern(format!("task-{i}").as_bytes())).collect();
+        for (i, id) in ids.iter().enumerate() {
+            assert_eq!(s.intern(format!("task-{i}").as_bytes()), *id);
+            assert_eq!(s.get(*id), format!("task-{i}").as_bytes());
+        }
+        assert_eq!(s.len(), 5000);
+    }
+
+    #[test]
+    fn trailing_nul_is_part_of_the_text() {
+        let mut s = Strings::new();
+        assert_ne!(s.intern(b"a"), s.intern(b"a\0"));
+        assert_ne!(s.intern(b""), s.intern(b"\0"));
+        let long = s.intern(b"seventeen bytes..");
+        assert_eq!(s.find(b"seventeen bytes.."), Some(long));
+        assert_eq!(s.find(b"no"), None);
+    }
+}

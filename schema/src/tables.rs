@@ -1,0 +1,257 @@
+//! The derived tables, and those of whole-trace facts.
+
+use crate::strings::StrId;
+use crate::{table, State};
+
+/// Bits of `flags` in `slices` and `states`.
+#[allow(missing_docs)]
+pub mod flag {
+    /// The interval began before the trace: its start is the first record's time.
+    pub const OPEN_START: u16 = 1;
+    /// The interval ends after the trace: its end is the last record's time.
+    pub const OPEN_END: u16 = 1 << 1;
+    /// Records were lost within it.
+    pub const CROSSES_LOSS: u16 = 1 << 2;
+    /// Its end was inferred from a later record that contradicts it.
+    pub const INFERRED_END: u16 = 1 << 3;
+    /// A negative duration was clamped to 0 because clocks disagree.
+    pub const CLAMPED: u16 = 1 << 4;
+    /// The wakeup was made in interrupt context: the interrupted task is not the waker.
+    pub const IRQ_WAKEUP: u16 = 1 << 5;
+    /// The queue length counts tasks whose CPU is a guess.
+    pub const ESTIMATED: u16 = 1 << 6;
+}
+
+table! {
+    /// Slices: one row per uninterrupted stay of a task on a CPU (idle has none), by start time.
+    Slices, SliceRow, "slices" {
+        /// Start, trace clock, ns.
+        ts_ns: i64 = "",
+        /// Length, ns.
+        dur_ns: i64 = "",
+        /// CPU.
+        cpu: i32 = "the source has no CPU column",
+        /// Key of the task in `tasks`.
+        utid: u32 = "",
+        /// Thread.
+        tid: i64 = "",
+        /// Process.
+        pid: i64 = "the source does not say",
+        /// Name at the start of the slice.
+        comm: StrId = "the source does not say",
+        /// Priority on the source's scale.
+        prio: i32 = "the source does not say",
+        /// State in which the task left the CPU.
+        end_state: State = "the slice is open, or the source does not say",
+        /// True when the task left although it could have gone on (an involuntary switch).
+        involuntary: bool = "the slice is open, or the source does not say; yields count as voluntary where the source tells them apart",
+        /// When the task was last made runnable before this slice by a wakeup.
+        wake_ts_ns: i64 = "it was not woken since its last slice (preempted, or first seen running), or wakeups were not recorded",
+        /// Run delay: from runnable (woken, preempted or new) until running, ns.
+        run_delay_ns: i64 = "unknown since when it was runnable",
+        /// From the end of the last slice until the wakeup, ns.
+        sleep_ns: i64 = "no sleep before this slice, or not recorded",
+        /// True when that sleep was uninterruptible (Linux D) or for a lock.
+        blocked: bool = "no sleep before this slice",
+        /// Key of the task that woke it.
+        waker_utid: u32 = "not woken, or woken in interrupt context",
+        /// CPU on which the waker ran.
+        waker_cpu: i32 = "not woken, or not told",
+        /// CPU of the task's previous slice.
+        prev_cpu: i32 = "first slice",
+        /// `seq` of the event that began it.
+        seq_in: u64 = "open at the start",
+        /// `seq` of the event that ended it.
+        seq_out: u64 = "open at the end",
+        /// Bits: see the docs page.
+        flags: u16 = "",
+    }
+}
+
+table! {
+    /// States: the life of each task as intervals without gap or overlap, by start time.
+    States, StateRow, "states" {
+        /// Start, trace clock, ns.
+        ts_ns: i64 = "",
+        /// Length, ns.
+        dur_ns: i64 = "",
+        /// Key of the task in `tasks`.
+        utid: u32 = "",
+        /// Thread.
+        tid: i64 = "",
+        /// Name.
+        comm: StrId = "the source does not say",
+        /// State; `unknown` where records were lost.
+        state: State = "",
+        /// CPU it runs on, or on whose queue it waits.
+        cpu: i32 = "asleep, or unknown",
+        /// What it slept on (wait channel, lock, blocking function).
+        reason: StrId = "the source does not say",
+        /// Bits: see the docs page.
+        flags: u16 = "",
+    }
+}
+
+table! {
+    /// Run queues as a step function: a row when the length of a CPU's queue changes.
+    Runqueue, RunqueueRow, "runqueue" {
+        /// From when, trace clock, ns.
+        ts_ns: i64 = "",
+        /// Whose queue.
+        cpu: i32 = "tasks that are runnable on an unknown CPU",
+        /// Tasks running on it: 0 or 1.
+        nr_running: i32 = "",
+        /// Tasks runnable and waiting.
+        nr_waiting: i32 = "",
+        /// Bits: see the docs page.
+        flags: u16 = "",
+    }
+}
+
+table! {
+    /// Tasks: one row per thread; a thread number that is used again is another task.
+    Tasks, TaskRow, "tasks" {
+        /// Key; idle tasks come first, one a CPU.
+        utid: u32 = "",
+        /// Thread.
+        tid: i64 = "",
+        /// Process.
+        pid: i64 = "the source does not say",
+        /// Last name.
+        comm: StrId = "never told",
+        /// First name.
+        comm_first: StrId = "never told",
+        /// Program of its last exec.
+        exec_path: StrId = "no exec seen",
+        /// Key of the task that made it.
+        parent_utid: u32 = "its fork was not seen",
+        /// True for the idle task of a CPU.
+        is_idle: bool = "",
+        /// CPU of an idle task.
+        idle_cpu: i32 = "not an idle task",
+        /// First record that names it.
+        first_ts_ns: i64 = "",
+        /// Last record that names it.
+        last_ts_ns: i64 = "",
+        /// Its fork.
+        start_ts_ns: i64 = "not seen",
+        /// Its exit.
+        end_ts_ns: i64 = "not seen",
+        /// Best (numerically lowest) priority seen.
+        prio_min: i32 = "never told",
+        /// Numerically highest priority seen.
+        prio_max: i32 = "never told",
+        /// Time on CPUs, ns, open slices included.
+        run_ns: i64 = "",
+        /// Slices, open ones included.
+        nr_slices: u64 = "",
+        /// Switches out of a CPU while it could have gone on.
+        nr_involuntary: u64 = "",
+        /// Switches out of a CPU to sleep, wait, stop or end.
+        nr_voluntary: u64 = "",
+    }
+}
+
+table! {
+    /// CPUs: one row per CPU that emitted a record.
+    Cpus, CpuRow, "cpus" {
+        /// CPU.
+        cpu: i32 = "",
+        /// First record.
+        first_ts_ns: i64 = "",
+        /// Last record.
+        last_ts_ns: i64 = "",
+        /// Records.
+        nr_events: u64 = "",
+        /// Switches.
+        nr_switches: u64 = "",
+        /// Records known to be lost.
+        nr_lost: u64 = "a loss of unknown size happened",
+        /// Time during which a task other than idle ran, ns.
+        busy_ns: i64 = "",
+        /// Time during which idle ran, ns.
+        idle_ns: i64 = "",
+        /// Time during which nobody knows what ran (before the first switch, around losses), ns.
+        unknown_ns: i64 = "",
+        /// Largest step of time backwards, ns.
+        max_backstep_ns: i64 = "",
+    }
+}
+
+table! {
+    /// Losses: intervals in which the source lost records.
+    Losses, LossRow, "losses" {
+        /// CPU whose records were lost.
+        cpu: i32 = "the source does not say; all CPUs are suspect",
+        /// Last record before the loss.
+        ts_from_ns: i64 = "the loss is before the first record",
+        /// First record after it.
+        ts_to_ns: i64 = "the loss is after the last record",
+        /// Number of records lost.
+        count: i64 = "unknown",
+        /// How: overwrite, ring_full, drops, wraparound, chunk.
+        cause: StrId = "",
+    }
+}
+
+table! {
+    /// Diagnostics: what was skipped, repaired, inferred or lost.
+    DiagnosticTable, DiagnosticRow, "diagnostics" {
+        /// info, loss or error.
+        severity: StrId = "",
+        /// What happened; codes are listed in the docs.
+        code: StrId = "",
+        /// How often.
+        count: u64 = "",
+        /// Byte offset of the first occurrence in the (decompressed) source.
+        offset: u64 = "no position",
+        /// Line of the first occurrence, from 1.
+        line: u64 = "not a text format",
+        /// CPU concerned.
+        cpu: i32 = "all or none",
+        /// Trace time of the first occurrence, ns.
+        ts_ns: i64 = "no time",
+        /// What was expected and what was found.
+        message: StrId = "",
+        /// What can be done.
+        advice: StrId = "nothing to do",
+    }
+}
+
+table! {
+    /// Histograms that a tool printed (DTrace aggregations, runqlat), one row a bucket.
+    Histograms, HistogramRow, "histograms" {
+        /// Title the tool printed.
+        title: StrId = "none printed",
+        /// Key of the aggregation.
+        key: StrId = "a single histogram",
+        /// Lower bound of the bucket, included.
+        lo: i64 = "unbounded",
+        /// Upper bound, excluded.
+        hi: i64 = "unbounded",
+        /// Samples in the bucket.
+        count: i64 = "",
+        /// Unit of the bounds.
+        unit: StrId = "not told",
+    }
+}
+
+table! {
+    /// Summaries that a tool printed (perf sched latency, curt), one row a figure.
+    Summaries, SummaryRow, "summaries" {
+        /// Section of the report.
+        section: StrId = "",
+        /// What the figure is about: a task, a CPU.
+        subject: StrId = "the whole trace",
+        /// Thread.
+        tid: i64 = "not about one thread",
+        /// Name of the figure.
+        key: StrId = "",
+        /// The figure.
+        value: f64 = "printed as text",
+        /// The figure as text, where it is not a number.
+        text: StrId = "it is a number",
+        /// Unit.
+        unit: StrId = "a count or a ratio",
+    }
+}
