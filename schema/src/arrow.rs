@@ -24,7 +24,9 @@ pub fn data_type(ty: Type) -> DataType {
         Type::U16 => DataType::UInt16,
         Type::F64 => DataType::Float64,
         Type::Bool => DataType::Boolean,
-        Type::Str | Type::Kind | Type::State => DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8)),
+        Type::Str | Type::Kind | Type::State => {
+            DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
+        }
     }
 }
 
@@ -166,7 +168,8 @@ mod tests {
 
     #[test]
     fn an_empty_table_is_an_empty_batch() {
-        let b = batch(&Events::default(), &dictionary(&Strings::new()), Arc::new(schema::<Events>(&Metadata::default())));
+        let b =
+            batch(&Events::default(), &dictionary(&Strings::new()), Arc::new(schema::<Events>(&Metadata::default())));
         assert_eq!(b.num_rows(), 0);
     }
 }

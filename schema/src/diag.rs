@@ -112,7 +112,16 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// A diagnostic without a position.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Diagnostic { code, offset: None, line: None, cpu: None, ts_ns: None, count: 1, message: message.into(), advice: String::new() }
+        Diagnostic {
+            code,
+            offset: None,
+            line: None,
+            cpu: None,
+            ts_ns: None,
+            count: 1,
+            message: message.into(),
+            advice: String::new(),
+        }
     }
     /// Adds the byte offset.
     pub fn at_offset(mut self, offset: u64) -> Self {
