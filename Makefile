@@ -1,0 +1,93 @@
+# One task runner for everything. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := tracekit/_core.abi3.so
+RUST := $(shell find schema parsers replay tracekit/_bindings -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
+# Captures for the larger tests; tests that need them skip with a reason where they are absent.
+ARCHIVES ?= ../shared
+DEMO := fixtures/demo/slice-default.dat
+OUT := out
+
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate fuzz docs wheel clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+tools: ## check that cargo, a C compiler and Python 3.11+ are here
+	@ok=1; \
+	command -v cargo >/dev/null || { ok=0; echo "missing: cargo (Rust). Install Rust with rustup, or your distribution's cargo package (1.85 or later)."; }; \
+	command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { ok=0; echo "missing: a C compiler. Install gcc or clang (Debian: apt install gcc libc6-dev)."; }; \
+	if ! command -v $(PYTHON) >/dev/null; then ok=0; echo "missing: $(PYTHON). Install Python 3.11 or later, or name one: make PYTHON=python3.12 ..."; \
+	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then ok=0; echo "too old: $(PYTHON) is $$($(PYTHON) -V); Python 3.11 or later is needed: make PYTHON=python3.12 ..."; \
+	elif ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then ok=0; echo "missing: Python's venv module (Debian: apt install python3-venv)."; fi; \
+	[ $$ok = 1 ] || exit 1
+
+$(VENV)/.made: setup.cfg pyproject.toml | tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "installing tracekit and its packages into $(VENV) (the first build of the Rust core takes some minutes)"
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(CORE): $(RUST) $(VENV)/.made
+	cargo build --quiet --release --package tracekit-bindings --features extension-module
+	cp target/release/lib_core.so $@.tmp
+	mv $@.tmp $@
+
+dev: $(VENV)/.made $(CORE) ## set up .venv with tracekit, editable, and everything for tests
+
+demo: dev ## compare two policies on the shipped capture and write a report
+	@mkdir -p $(OUT)
+	$(BIN)/tracekit compare $(DEMO) --policy cfs --policy cfs:wakeup_preemption=off -o $(OUT)/demo.html --json $(OUT)/demo.json
+	@echo "report: $(OUT)/demo.html (open it in a browser)"
+
+test: test-rust test-python ## run all tests
+
+test-rust: | tools
+	cargo test --quiet --workspace
+
+test-python: dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: dev ## check formatting, lints and types
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest tracekit._core --ignore-missing-stub
+
+format: dev ## format all code
+	cargo fmt --all
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (1.7 GB)
+	@if [ -x $(ARCHIVES)/unpack.sh ]; then $(ARCHIVES)/unpack.sh testdata corpus lab; \
+	else echo "no $(ARCHIVES)/unpack.sh: tests that need the captures will skip (set ARCHIVES=folder)"; fi
+
+bench: dev ## measure speed and memory against peers (installs nothing; peers that are absent are named)
+	$(BIN)/python bench/run.py
+
+validate: dev testdata ## predict every pair of the lab's captures and write docs/validation.md
+	$(BIN)/python -m tracekit.validate testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md
+
+fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
+	cargo run --quiet --release --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
+
+docs: dev ## write the generated pages and build the site, failing on broken links
+	$(BIN)/python -m pip install --quiet 'mkdocs >= 1.6' 'mkdocs-material >= 9.5' 'mkdocstrings[python] >= 0.25'
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict --quiet --site-dir $(OUT)/site
+
+wheel: dev ## build sdist and wheel into dist/
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --outdir dist .
+
+clean: ## remove what was built (not .venv, not testdata)
+	rm -rf target build dist $(OUT) $(CORE) *.egg-info
