@@ -7,6 +7,8 @@
 pub mod error;
 pub mod formats;
 pub mod lines;
+pub mod reorder;
+pub mod scan;
 pub mod source;
 
 pub use error::{ParseError, Position};

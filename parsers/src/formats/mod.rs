@@ -7,6 +7,9 @@ use tracekit_schema::Out;
 /// How sure a sniffer is, 0 (not this) to 100 (a magic number).
 pub type Confidence = u8;
 
+/// Opens a source as one format.
+pub type Open = fn(Source, &Options, &mut Out) -> Result<Box<dyn Parser>, ParseError>;
+
 /// What `tracekit formats -v` and the docs say of a format.
 #[derive(Clone, Copy, Debug)]
 pub struct Card {
@@ -37,7 +40,7 @@ pub struct Format {
     /// How sure are we, from the first bytes, that this is it?
     pub sniff: fn(&Head) -> Confidence,
     /// Reads the head and returns the record stream.
-    pub open: fn(Source, &Options, &mut Out) -> Result<Box<dyn Parser>, ParseError>,
+    pub open: Open,
     /// Documentation.
     pub card: Card,
 }
