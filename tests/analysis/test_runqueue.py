@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.analysis import runqueue
+from tracekit.analysis._common import ESTIMATED
+
+
+def switches(*rows: tuple[int, int]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [(ts, cpu, "switch") for ts, cpu in rows],
+        schema={"ts_ns": pl.Int64, "cpu": pl.Int32, "kind": pl.Categorical},
+        orient="row",
+    )
+
+
+@pytest.fixture
+def two_cpus(make_runqueue: Any) -> pl.DataFrame:
+    # CPU 0: 1 until 10, 3 until 20, 0 until 40.  CPU 1: from 5 on 2, until 40.
+    return make_runqueue((0, 0, 1, 0), (5, 1, 1, 1), (10, 0, 1, 2), (20, 0, 0, 0))
+
+
+def test_distribution_by_hand(two_cpus: pl.DataFrame) -> None:
+    got = {
+        (scope, cpu, length): (time, share, more)
+        for scope, cpu, length, time, share, more in runqueue.distribution(two_cpus, end_ns=40).iter_rows()
+    }
+    assert got[("cpu", 0, 0)] == (20, 0.5, 0.5)
+    assert got[("cpu", 0, 1)] == (10, 0.25, 0.25)
+    assert got[("cpu", 0, 3)] == (10, 0.25, 0.0)
+    assert got[("cpu", 1, 2)] == (35, 1.0, 0.0)
+    # The system: 1 until 5, 3 until 10, 5 until 20, 2 until 40.
+    assert {k[2]: v[0] for k, v in got.items() if k[0] == "system"} == {1: 5, 3: 5, 5: 10, 2: 20}
+
+
+def test_summary_by_hand(two_cpus: pl.DataFrame) -> None:
+    system, cpu0, cpu1 = runqueue.summary(two_cpus, end_ns=40).rows(named=True)
+    assert system["scope"] == "system"
+    assert system["mean"] == pytest.approx((1 * 5 + 3 * 5 + 5 * 10 + 2 * 20) / 40)
+    assert (system["p50"], system["max"]) == (2, 5)
+    assert cpu0["mean"] == pytest.approx((10 + 30) / 40)
+    assert cpu0["empty_share"] == 0.5
+    assert (cpu0["p50"], cpu0["p95"]) == (0, 3)
+    assert cpu1["span_ns"] == 35
+    assert not cpu0["mean_is_bound"]
+
+
+def test_waiting_leaves_the_running_task_out(two_cpus: pl.DataFrame) -> None:
+    rows = runqueue.summary(two_cpus, end_ns=40, count="waiting").rows(named=True)
+    assert rows[1]["mean"] == pytest.approx(2 * 10 / 40)
+    with pytest.raises(ValueError, match="'all' or 'waiting'"):
+        runqueue.summary(two_cpus, count="some")  # type: ignore[arg-type]
+
+
+def test_unplaced_tasks_have_their_own_row_and_count_in_the_system(make_runqueue: Any) -> None:
+    table = make_runqueue((0, 0, 1, 0, ESTIMATED), (0, None, 0, 0), (10, None, 0, 2), (30, None, 0, 0))
+    system, cpu, unplaced = runqueue.summary(table, end_ns=40).rows(named=True)
+    assert unplaced["scope"] == "unplaced"
+    assert unplaced["mean"] == pytest.approx(2 * 20 / 40)
+    assert system["mean"] == pytest.approx(1 + 1)
+    assert cpu["mean_is_bound"]
+    assert cpu["estimated_share"] == 1.0
+
+
+def test_at_switch_sees_the_length_after_the_switch(two_cpus: pl.DataFrame) -> None:
+    events = switches((10, 0), (20, 0), (25, 1), (30, 0))
+    got = runqueue.at_switch(two_cpus, events).select("scope", "cpu", "length", "n").rows()
+    assert got == [
+        ("cpu", 0, 0, 2),
+        ("cpu", 0, 3, 1),
+        ("cpu", 1, 2, 1),
+        ("system", None, 2, 3),
+        ("system", None, 5, 1),
+    ]
+
+
+def test_of_two_rows_at_one_instant_the_last_holds(make_runqueue: Any) -> None:
+    table = make_runqueue((0, 0, 1, 0), (10, 0, 1, 5), (10, 0, 1, 1))
+    assert runqueue.distribution(table, end_ns=20).filter(pl.col("scope") == "cpu")["length"].to_list() == [
+        1,
+        2,
+    ]
+    got = runqueue.at_switch(table, switches((10, 0))).filter(pl.col("scope") == "cpu")
+    assert got["length"].to_list() == [2]
+
+
+def test_no_rows_give_no_rows(make_runqueue: Any) -> None:
+    assert runqueue.distribution(make_runqueue()).is_empty()
+    assert runqueue.summary(make_runqueue()).is_empty()
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 1000), st.sampled_from([0, 1, 2, None]), st.integers(0, 1), st.integers(0, 9)),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(rows=steps, beyond=st.integers(0, 100))
+def test_times_add_up_and_exceedance_falls(make_runqueue: Any, rows: list[Any], beyond: int) -> None:
+    rows = sorted(rows, key=lambda r: r[0])
+    end = rows[-1][0] + beyond
+    got = runqueue.distribution(make_runqueue(*rows), end_ns=end)
+    for (scope, cpu), part in got.group_by("scope", "cpu"):
+        firsts = [r[0] for r in rows if scope == "system" or r[1] == cpu]
+        assert part["time_ns"].sum() == end - min(firsts)
+        assert part["share"].sum() == pytest.approx(1)
+        more = part.sort("length")["exceedance"].to_list()
+        assert more == sorted(more, reverse=True)
+        assert more[-1] == 0
+
+
+@given(rows=steps)
+def test_the_system_is_the_sum_of_its_queues(make_runqueue: Any, rows: list[Any]) -> None:
+    rows = sorted(rows, key=lambda r: r[0])
+    table = runqueue.summary(make_runqueue(*rows), end_ns=2000)
+    area = {}
+    for scope, part in table.group_by("scope"):
+        area[scope[0]] = (part["mean"] * part["span_ns"]).sum()
+    assert area["system"] == pytest.approx(area.get("cpu", 0) + area.get("unplaced", 0))

@@ -1,0 +1,25 @@
+"""Analyses: pure functions from the tables of a trace to DataFrames.
+
+Each module states its definitions as formulas, what it leaves out, and how its figures can mislead. Nothing here
+reads files or draws.
+
+Modules
+-------
+slices
+    How long tasks stayed on a CPU, and why they left it.
+runqueue
+    How many tasks were runnable, weighted by time or seen at each switch.
+latency
+    Run delay: wakeup latency, preemption wait.
+response
+    From a wakeup until the task next blocks or exits.
+uncertainty
+    Censored samples, confidence intervals, distance between distributions.
+compare
+    Recorded, identity replay and policies side by side.
+"""
+
+from tracekit.analysis import compare, latency, response, runqueue, slices, uncertainty
+from tracekit.analysis._common import GROUPINGS, QUANTILES
+
+__all__ = ["GROUPINGS", "QUANTILES", "compare", "latency", "response", "runqueue", "slices", "uncertainty"]

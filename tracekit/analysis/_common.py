@@ -1,0 +1,138 @@
+"""What the analyses share: flag bits, grouping, exact quantiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import polars as pl
+
+#: Bits of `flags` in `slices`, `states` and `runqueue`, as in the schema.
+OPEN_START = 1
+OPEN_END = 2
+CROSSES_LOSS = 4
+INFERRED_END = 8
+CLAMPED = 16
+IRQ_WAKEUP = 32
+ESTIMATED = 64
+
+#: Quantiles that tables give unless told otherwise.
+QUANTILES: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
+
+#: Ways to group tasks: `group` strips the number at the end of a name (`spin07` -> `spin`), `all` makes one group.
+GROUPINGS = ("group", "comm", "tid", "all")
+
+#: States of a task that left its CPU and is ready to run.
+READY = ("running", "runnable", "preempted", "yielding")
+
+
+def check_columns(df: pl.DataFrame, table: str, columns: Sequence[str]) -> None:
+    """Raise a `ValueError` that names the columns of `table` which `df` lacks.
+
+    Parameters
+    ----------
+    df
+        The table that was passed.
+    table
+        Its name in the schema.
+    columns
+        Columns that the analysis needs.
+    """
+    missing = [c for c in columns if c not in df.columns]
+    if missing:
+        raise ValueError(f"expected the `{table}` table, but it has no column {', '.join(missing)}")
+
+
+def has(flag: int, column: str = "flags") -> pl.Expr:
+    """Return an expression that is true where any bit of `flag` is set."""
+    return (pl.col(column).cast(pl.UInt32) & flag) != 0
+
+
+def group_of(by: str) -> pl.Expr:
+    """Return the expression that gives the group of a row.
+
+    Parameters
+    ----------
+    by
+        One of `GROUPINGS`.
+
+    Returns
+    -------
+    pl.Expr
+        Column `group` (String): for `comm` the task's name; for `group` the name without the number at its end and
+        the separators before that number (`spin07` -> `spin`, `kworker/0:1` -> `kworker`), the whole name when nothing
+        would be left; for `tid` `name:tid`; for `all` the word `all`. Null when the name is not known.
+    """
+    comm = pl.col("comm").cast(pl.String)
+    if by == "comm":
+        out = comm
+    elif by == "group":
+        short = comm.str.replace(r"(?:[-_/:.#]*\d+)+$", "")
+        out = pl.when(short == "").then(comm).otherwise(short)
+    elif by == "tid":
+        out = pl.concat_str(comm.fill_null("?"), pl.lit(":"), pl.col("tid").cast(pl.String))
+    elif by == "all":
+        out = pl.lit("all")
+    else:
+        raise ValueError(f"unknown grouping {by!r}: expected one of {', '.join(GROUPINGS)}")
+    return out.alias("group")
+
+
+def quantile_name(q: float, unit: str = "ns") -> str:
+    """Return the column name of quantile `q`: 0.5 -> `p50_ns`, 0.999 -> `p99_9_ns`."""
+    return f"p{100 * q:g}_{unit}".replace(".", "_")
+
+
+def enough_for(q: float, n: int) -> bool:
+    """Tell whether a sample of `n` has at least one value beyond its quantile `q`, so that it is not just the maximum."""
+    return n * (1 - q) >= 1 - 1e-9
+
+
+def rank_of(q: float, n: int) -> int:
+    """Return the 0-based rank of quantile `q` in a sorted sample of `n`: the smallest value x with F(x) >= q."""
+    return max(0, math.ceil(n * q - 1e-9) - 1)
+
+
+def describe(
+    df: pl.DataFrame, value: str, keys: Sequence[str], qs: Sequence[float] = QUANTILES
+) -> pl.DataFrame:
+    """Describe a column exactly, by group.
+
+    Parameters
+    ----------
+    df
+        Samples; nulls in `value` are left out.
+    value
+        Name of an integer column, ns.
+    keys
+        Columns to group by.
+    qs
+        Quantiles between 0 and 1.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per group, by descending sum: the keys, `n` (UInt32, samples), `sum_ns` (Int64), `mean_ns` (Float64),
+        `min_ns` (Int64), one `pNN_ns` (Int64) a quantile, `max_ns` (Int64). A quantile is an observed value: the
+        smallest x with F(x) >= q. It is null when n (1 - q) < 1, where it would only repeat the maximum.
+    """
+    sorted_values = pl.col(value).drop_nulls().sort()
+    out = (
+        df.filter(pl.col(value).is_not_null())
+        .group_by(list(keys))
+        .agg(
+            pl.col(value).count().cast(pl.UInt32).alias("n"),
+            pl.col(value).cast(pl.Int64).sum().alias("sum_ns"),
+            pl.col(value).mean().alias("mean_ns"),
+            pl.col(value).min().alias("min_ns"),
+            pl.col(value).max().alias("max_ns"),
+            sorted_values.alias("_sorted"),
+        )
+    )
+    n = pl.col("n").cast(pl.Float64)
+    for q in qs:
+        rank = (n * q - 1e-9).ceil().clip(lower_bound=1).cast(pl.Int64) - 1
+        exact = pl.col("_sorted").list.get(rank, null_on_oob=True)
+        out = out.with_columns(pl.when(n * (1 - q) >= 1 - 1e-9).then(exact).alias(quantile_name(q)))
+    names = [*keys, "n", "sum_ns", "mean_ns", "min_ns", *[quantile_name(q) for q in qs], "max_ns"]
+    return out.select(names).sort(["sum_ns", *keys], descending=[True] + [False] * len(keys))

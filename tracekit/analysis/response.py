@@ -1,0 +1,223 @@
+"""Response time: from a wakeup until the task next blocks or exits.
+
+A response is everything the task did about one wakeup: all its slices, and all its waits before and between them. For
+a task that sleeps until there is work, it is the time from the work's arrival until it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from tracekit.analysis import _common as c
+from tracekit.analysis.uncertainty import describe_censored, kaplan_meier
+
+#: What is known of a response.
+STATUSES = ("complete", "censored", "start_unknown", "end_unknown", "doubtful")
+
+_NEEDS = (
+    *("ts_ns", "dur_ns", "utid", "tid", "comm", "end_state", "involuntary"),
+    *("wake_ts_ns", "run_delay_ns", "flags"),
+)
+
+
+def _goes_on() -> pl.Expr:
+    """Whether the task stayed ready to run when it left its CPU; null when the source does not say."""
+    end = pl.col("end_state").cast(pl.String)
+    told = ~end.is_in(["unknown", "unknown_off"])
+    return (
+        pl.when(told & end.is_in(list(c.READY)))
+        .then(True)
+        .when(told)
+        .then(False)
+        .otherwise(pl.col("involuntary"))
+    )
+
+
+def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
+    """Return tasks that were woken and had not run when the trace ended, as censored responses without a slice."""
+    c.check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "comm", "state", "flags"))
+    state = pl.col("state").cast(pl.String)
+    return (
+        states.sort("utid", "ts_ns", maintain_order=True)
+        .filter((state == "runnable") & c.has(c.OPEN_END) & ~c.has(c.OPEN_START))
+        .select(
+            "utid",
+            "tid",
+            pl.col("comm").cast(pl.String),
+            pl.col("ts_ns").alias("wake_ts_ns"),
+            pl.lit(None, dtype=pl.Int64).alias("end_ts_ns"),
+            (end_ns - pl.col("ts_ns")).alias("response_ns"),
+            pl.lit(0, dtype=pl.Int64).alias("run_ns"),
+            (end_ns - pl.col("ts_ns")).alias("wait_ns"),
+            pl.lit(0, dtype=pl.UInt32).alias("nr_slices"),
+            pl.lit(0, dtype=pl.UInt32).alias("nr_involuntary"),
+            pl.lit(None, dtype=pl.String).alias("end_state"),
+            pl.lit("censored").alias("status"),
+            pl.lit(True).alias("censored"),
+        )
+    )
+
+
+def samples(
+    slices: pl.DataFrame, states: pl.DataFrame | None = None, end_ns: int | None = None
+) -> pl.DataFrame:
+    """List every response.
+
+    Definition: response = end of the last slice - wakeup, over the slices of a task from a wakeup to the first one
+    after which the task is not ready to run (it blocked, stopped or exited). An involuntary switch or a yield does not
+    end a response. Source: `wake_ts_ns`, `end_state` and `involuntary` of `slices`.
+
+    Parameters
+    ----------
+    slices
+        The `slices` table.
+    states
+        The `states` table; adds tasks that were woken and had not run when the trace ended.
+    end_ns
+        End of the trace; by default the end of the last slice.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per response, by task and time: `utid` (UInt32), `tid` (Int64), `comm` (String; null when not known),
+        `wake_ts_ns` (Int64; null when not known), `end_ts_ns` (Int64; null when not known), `response_ns` (Int64, so
+        far for a censored one; null when start or end is not known), `run_ns` (Int64, time on CPUs), `wait_ns` (Int64,
+        response - run; null with `response_ns`), `nr_slices` (UInt32), `nr_involuntary` (UInt32), `end_state` (String;
+        null when open or not told), `status` (String), `censored` (Boolean, status is `censored`).
+
+        `status` is `complete`; `censored` (was going on when the trace ended); `start_unknown` (no wakeup seen: it
+        began before the trace or wakeups were not recorded); `end_unknown` (the source does not say why the task left,
+        or contradicts itself); `doubtful` (records were lost within it).
+
+    Notes
+    -----
+    How it can mislead: a response is what one *task* does about one wakeup, not what a user waits for: a request that
+    passes through five tasks is five responses. A task that finds its next work waiting when it is done does not
+    block, and two pieces of work become one response.
+    """
+    c.check_columns(slices, "slices", _NEEDS)
+    ends = slices.select((pl.col("ts_ns") + pl.col("dur_ns")).max()).item()
+    stop = max(ends or 0, end_ns) if end_ns is not None else (ends or 0)
+    damaged = c.has(c.CROSSES_LOSS | c.INFERRED_END)
+    rows = slices.sort("utid", "ts_ns", maintain_order=True).with_columns(
+        pl.when(~c.has(c.OPEN_END)).then(_goes_on()).alias("_on")
+    )
+    first = pl.int_range(pl.len()).over("utid") == 0
+    was_on = pl.col("_on").shift(1).over("utid").fill_null(False)
+    begins = first | pl.col("wake_ts_ns").is_not_null() | ~was_on
+    chains = (
+        rows.with_columns(begins.cum_sum().alias("_chain"))
+        .group_by("_chain", maintain_order=True)
+        .agg(
+            *(pl.col(k).first() for k in ("utid", "tid", "wake_ts_ns")),
+            pl.col("comm").last().cast(pl.String),
+            (pl.col("ts_ns") + pl.col("dur_ns")).last().alias("_end"),
+            pl.col("dur_ns").sum().alias("run_ns"),
+            pl.len().cast(pl.UInt32).alias("nr_slices"),
+            pl.col("involuntary").sum().cast(pl.UInt32).alias("nr_involuntary"),
+            pl.col("end_state").last().cast(pl.String),
+            pl.col("_on").last(),
+            c.has(c.OPEN_END).last().alias("_open"),
+            damaged.any().alias("_damaged"),
+        )
+    )
+    last_of_task = pl.int_range(pl.len()).over("utid") == pl.len().over("utid") - 1
+    status = (
+        pl.when(pl.col("wake_ts_ns").is_null())
+        .then(pl.lit("start_unknown"))
+        .when(pl.col("_damaged"))
+        .then(pl.lit("doubtful"))
+        .when(pl.col("_open") | (pl.col("_on") & last_of_task))
+        .then(pl.lit("censored"))
+        .when(~pl.col("_on"))
+        .then(pl.lit("complete"))
+        .otherwise(pl.lit("end_unknown"))
+    )
+    chains = chains.with_columns(status.alias("status")).with_columns(
+        (pl.col("status") == "censored").alias("censored"),
+        pl.when(pl.col("status") == "complete").then(pl.col("_end")).alias("end_ts_ns"),
+    )
+    until = pl.when(pl.col("censored")).then(stop).otherwise(pl.col("end_ts_ns"))
+    chains = chains.with_columns((until - pl.col("wake_ts_ns")).alias("response_ns"))
+    out = chains.select(
+        *("utid", "tid", "comm", "wake_ts_ns", "end_ts_ns", "response_ns", "run_ns"),
+        (pl.col("response_ns") - pl.col("run_ns")).alias("wait_ns"),
+        *("nr_slices", "nr_involuntary", "end_state", "status", "censored"),
+    )
+    if states is not None:
+        # Those that ran since their wakeup have a chain of slices already; the others have only this interval.
+        idle = _waiting(states, stop).join(out.filter("censored"), on="utid", how="anti")
+        out = pl.concat([out, idle.cast({"utid": out.schema["utid"]})])
+    return out.sort("utid", pl.coalesce("wake_ts_ns", "end_ts_ns"), nulls_last=False, maintain_order=True)
+
+
+def _measured(slices: pl.DataFrame, states: pl.DataFrame | None, end_ns: int | None, by: str) -> pl.DataFrame:
+    return samples(slices, states, end_ns).with_columns(c.group_of(by))
+
+
+def summary(
+    slices: pl.DataFrame,
+    states: pl.DataFrame | None = None,
+    end_ns: int | None = None,
+    by: str = "group",
+    qs: Sequence[float] = c.QUANTILES,
+) -> pl.DataFrame:
+    """Summarise response times by group of tasks.
+
+    Definition: quantile q = the smallest t with F(t) >= q, F after Kaplan and Meier over complete and censored
+    responses. Source: `samples`.
+
+    Parameters
+    ----------
+    slices, states, end_ns
+        As in `samples`.
+    by
+        Grouping, see `tracekit.analysis.GROUPINGS`.
+    qs
+        Quantiles between 0 and 1.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per group, by descending total: `group` (String), the columns of
+        `tracekit.analysis.uncertainty.describe_censored`, `n_excluded` (UInt32, responses without known start or end,
+        or with losses). A group of which nothing is known has no row.
+
+    Notes
+    -----
+    How it can mislead: tasks that never block (a spinner) have one response, their whole life. The mean of a group
+    with censored responses is a lower bound where `mean_is_bound` says so.
+    """
+    responses = _measured(slices, states, end_ns, by)
+    known = responses.filter(pl.col("response_ns").is_not_null())
+    table = describe_censored(known, "response_ns", ["group"], qs)
+    rest = responses.group_by("group").agg(
+        pl.col("response_ns").null_count().cast(pl.UInt32).alias("n_excluded")
+    )
+    return table.join(rest, on="group", how="left", nulls_equal=True, maintain_order="left")
+
+
+def cdf(
+    slices: pl.DataFrame, states: pl.DataFrame | None = None, end_ns: int | None = None, by: str = "group"
+) -> pl.DataFrame:
+    """Give the distribution function of response times by group of tasks.
+
+    Definition: F(t) = share of responses of at most t, after Kaplan and Meier. Source: `samples`.
+
+    Parameters
+    ----------
+    slices, states, end_ns, by
+        As in `summary`.
+
+    Returns
+    -------
+    pl.DataFrame
+        As `tracekit.analysis.uncertainty.kaplan_meier`, with `group`.
+
+    Notes
+    -----
+    How it can mislead: where the curve stops below 1, the longest responses had not ended with the trace.
+    """
+    return kaplan_meier(_measured(slices, states, end_ns, by), "response_ns", ["group"])

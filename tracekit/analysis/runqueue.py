@@ -1,0 +1,271 @@
+"""Run-queue length: how many tasks are runnable, weighted by time or seen at each switch.
+
+The length of a CPU's queue counts the task that runs on it (0 or 1; idle does not count) and the tasks that are
+runnable and wait for it. `count="waiting"` leaves the running task out.
+
+The `runqueue` table is a step function: each row holds until the next row of the same CPU. Rows without a CPU count
+tasks that are runnable on a CPU that the source does not tell: they belong to some queue, so a per-CPU figure is a
+lower bound as long as `unplaced` is not zero. The system's length includes them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import polars as pl
+
+from tracekit.analysis import _common as c
+
+Count = Literal["all", "waiting"]
+
+_NEEDS = ("ts_ns", "cpu", "nr_running", "nr_waiting", "flags")
+
+
+def _length(count: Count) -> pl.Expr:
+    if count == "all":
+        return (pl.col("nr_running") + pl.col("nr_waiting")).cast(pl.Int32)
+    if count == "waiting":
+        return pl.col("nr_waiting").cast(pl.Int32)
+    raise ValueError(f"unknown count {count!r}: expected 'all' or 'waiting'")
+
+
+def _stop(runqueue: pl.DataFrame, end_ns: int | None) -> int:
+    last = runqueue["ts_ns"].max()
+    last = last if isinstance(last, int) else 0
+    return last if end_ns is None else max(end_ns, last)
+
+
+def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
+    """Give the length of every CPU's queue, of the unplaced tasks and of the whole system as intervals.
+
+    Definition: L_cpu(t) = tasks running on the CPU or runnable on its queue at t; L_system(t) = the sum of all L_cpu(t)
+    and of the unplaced tasks. Source: rows of `runqueue`.
+
+    Parameters
+    ----------
+    runqueue
+        The `runqueue` table.
+    end_ns
+        End of the trace, where the last rows stop to hold; by default the time of the last row.
+    count
+        `all`, or `waiting` to leave the running tasks out.
+
+    Returns
+    -------
+    pl.DataFrame
+        By scope, CPU and time, without intervals of length 0: `scope` (String: `cpu`, `unplaced`, `system`), `cpu`
+        (Int32; null unless scope is `cpu`), `ts_ns` (Int64), `dur_ns` (Int64), `length` (Int32), `estimated` (Boolean,
+        true where the CPU of a counted task is a guess).
+
+    Notes
+    -----
+    How it can mislead: a CPU counts from its first row on; before that nothing is known of it. On Linux a task is put
+    on a queue by the target CPU of its wakeup, and moves between queues that no record tells are not seen.
+    """
+    c.check_columns(runqueue, "runqueue", _NEEDS)
+    stop = _stop(runqueue, end_ns)
+    rows = runqueue.select(
+        "ts_ns", "cpu", _length(count).alias("length"), c.has(c.ESTIMATED).alias("estimated")
+    ).with_row_index("_row")
+    rows = rows.sort("ts_ns", "_row", maintain_order=True)
+    of_cpu = rows.with_columns(
+        pl.when(pl.col("cpu").is_null()).then(pl.lit("unplaced")).otherwise(pl.lit("cpu")).alias("scope")
+    )
+    change = rows.with_columns(
+        (pl.col("length") - pl.col("length").shift(1, fill_value=0).over("cpu")).alias("_d"),
+        (
+            pl.col("estimated").cast(pl.Int32)
+            - pl.col("estimated").cast(pl.Int32).shift(1, fill_value=0).over("cpu")
+        ).alias("_e"),
+    )
+    system = (
+        change.group_by("ts_ns", maintain_order=True)
+        .agg(pl.col("_d").sum(), pl.col("_e").sum())
+        .select(
+            pl.lit("system").alias("scope"),
+            pl.lit(None, dtype=pl.Int32).alias("cpu"),
+            "ts_ns",
+            pl.col("_d").cum_sum().cast(pl.Int32).alias("length"),
+            (pl.col("_e").cum_sum() > 0).alias("estimated"),
+        )
+    )
+    names = ["scope", "cpu", "ts_ns", "length", "estimated"]
+    out = pl.concat([of_cpu.select(names).cast({"cpu": pl.Int32}), system.select(names)])
+    until = pl.col("ts_ns").shift(-1).over("scope", "cpu").fill_null(stop)
+    return (
+        out.with_columns((until - pl.col("ts_ns")).alias("dur_ns"))
+        .filter(pl.col("dur_ns") > 0)
+        .select("scope", "cpu", "ts_ns", "dur_ns", "length", "estimated")
+        .sort("scope", "cpu", "ts_ns", nulls_last=True, maintain_order=True)
+    )
+
+
+def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
+    """Give the time-weighted distribution of run-queue lengths.
+
+    Definition: P(L = n) = time with L(t) = n / time observed; exceedance P(L > n) = 1 - P(L <= n). Source: `steps`.
+
+    Parameters
+    ----------
+    runqueue
+        The `runqueue` table.
+    end_ns
+        End of the trace; by default the time of the last row.
+    count
+        `all`, or `waiting` to leave the running tasks out.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `unplaced`, `system`), `cpu` (Int32; null
+        unless scope is `cpu`), `length` (Int32), `time_ns` (Int64), `share` (Float64), `exceedance` (Float64, P(L >
+        length)).
+
+    Notes
+    -----
+    How it can mislead: the share of *time* that a queue is long is not the share of wakeups that meet a long queue;
+    `at_switch` counts by event. As long as `unplaced` has lengths above 0, those of single CPUs are lower bounds.
+    """
+    time = (
+        steps(runqueue, end_ns, count)
+        .group_by("scope", "cpu", "length")
+        .agg(pl.col("dur_ns").sum().alias("time_ns"))
+        .sort("scope", "cpu", "length", nulls_last=True)
+    )
+    total = pl.col("time_ns").sum().over("scope", "cpu")
+    return time.with_columns(
+        (pl.col("time_ns") / total).alias("share"),
+        ((total - pl.col("time_ns").cum_sum().over("scope", "cpu")) / total).alias("exceedance"),
+    )
+
+
+def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
+    """Summarise run-queue lengths: mean, quantiles and maximum over time.
+
+    Definition: mean = integral of L(t) / time observed; quantile q = the smallest n with P(L <= n) >= q; the row
+    `unplaced` is the number of runnable tasks whose CPU is not known. Source: `steps`.
+
+    Parameters
+    ----------
+    runqueue
+        The `runqueue` table.
+    end_ns
+        End of the trace; by default the time of the last row.
+    count
+        `all`, or `waiting` to leave the running tasks out.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row for the system, one per CPU, one for unplaced tasks when there are any: `scope`, `cpu` as in
+        `distribution`; `span_ns` (Int64, time observed), `mean` (Float64), `p50`, `p95`, `p99`, `max` (Int32),
+        `empty_share` (Float64, share of time with length 0), `estimated_share` (Float64, share of time in which the CPU
+        of a counted task is a guess), `mean_is_bound` (Boolean, true for CPUs when unplaced tasks exist).
+
+    Notes
+    -----
+    How it can mislead: a mean of 1 may be one task that always runs or ten that come together for a tenth of the
+    time; look at the distribution.
+    """
+    rows = steps(runqueue, end_ns, count)
+    keys = ["scope", "cpu"]
+    weights = rows.group_by(*keys).agg(
+        pl.col("dur_ns").sum().alias("span_ns"),
+        (pl.col("length").cast(pl.Int64) * pl.col("dur_ns")).sum().alias("_area"),
+        pl.col("length").max().alias("max"),
+        pl.col("dur_ns").filter(pl.col("length") == 0).sum().alias("_empty"),
+        pl.col("dur_ns").filter(pl.col("estimated")).sum().alias("_est"),
+    )
+    dist = distribution(runqueue, end_ns, count)
+    at = [
+        pl.col("length").filter(1 - pl.col("exceedance") >= q - 1e-12).min().alias(name)
+        for q, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+    ]
+    out = weights.join(dist.group_by(*keys).agg(at), on=keys, how="left", nulls_equal=True)
+    span = pl.col("span_ns")
+    unplaced = bool(rows.filter((pl.col("scope") == "unplaced") & (pl.col("length") > 0)).height)
+    order = pl.col("scope").replace_strict({"system": 0, "cpu": 1, "unplaced": 2}, return_dtype=pl.Int8)
+    return (
+        out.with_columns(
+            (pl.col("_area") / span).alias("mean"),
+            (pl.col("_empty") / span).alias("empty_share"),
+            (pl.col("_est") / span).alias("estimated_share"),
+            ((pl.col("scope") == "cpu") & unplaced).alias("mean_is_bound"),
+        )
+        .sort(order, "cpu")
+        .select(
+            *("scope", "cpu", "span_ns", "mean", "p50", "p95", "p99", "max"),
+            *("empty_share", "estimated_share", "mean_is_bound"),
+        )
+    )
+
+
+def at_switch(runqueue: pl.DataFrame, events: pl.DataFrame, count: Count = "all") -> pl.DataFrame:
+    """Give the distribution of the queue length that the scheduler sees when it switches.
+
+    Definition: P(L = n) = switches with L = n / switches, where L is the length right after the switch: a task that
+    went to sleep has left, the chosen one counts. This is the number of tasks that a scheduler with a single list, as
+    Linux 2.0, looks at to make that choice. `system` counts the queues of all CPUs and the unplaced tasks.
+    Source: records of kind `switch` in `events`, and `runqueue`.
+
+    Parameters
+    ----------
+    runqueue
+        The `runqueue` table.
+    events
+        The `events` table, or any table with `ts_ns`, `cpu` and `kind`.
+    count
+        `all`, or `waiting` to leave the running tasks out.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `system`), `cpu` (Int32; null for
+        `system`), `length` (Int32), `n` (UInt32, switches), `share` (Float64), `exceedance` (Float64, P(L > length)).
+        Switches before the first row of a queue are left out.
+
+    Notes
+    -----
+    How it can mislead: busy moments have more switches, so these lengths are larger than the time-weighted ones. A
+    switch to idle counts with length 0.
+    """
+    c.check_columns(events, "events", ("ts_ns", "cpu", "kind"))
+    switches = events.filter(pl.col("kind").cast(pl.String) == "switch").select(
+        "ts_ns", pl.col("cpu").cast(pl.Int32)
+    )
+    # The whole step function, also where a row holds for no time: the row in force is the last one at that instant.
+    rows = runqueue.select("ts_ns", pl.col("cpu").cast(pl.Int32), _length(count).alias("length"))
+    rows = rows.sort("ts_ns", maintain_order=True)
+    system = (
+        rows.with_columns(
+            (pl.col("length") - pl.col("length").shift(1, fill_value=0).over("cpu")).alias("_d")
+        )
+        .group_by("ts_ns", maintain_order=True)
+        .agg(pl.col("_d").sum())
+        .select("ts_ns", pl.col("_d").cum_sum().cast(pl.Int32).alias("length"))
+    )
+    switches = switches.sort("ts_ns")
+    placed = rows.filter(pl.col("cpu").is_not_null())
+    per_cpu = switches.filter(pl.col("cpu").is_not_null()).join_asof(
+        placed, on="ts_ns", by="cpu", strategy="backward", check_sortedness=False
+    )
+    whole = switches.join_asof(system, on="ts_ns", strategy="backward")
+    names = ["scope", "cpu", "length"]
+    seen = pl.concat(
+        [
+            per_cpu.with_columns(pl.lit("cpu").alias("scope")).select(names),
+            whole.with_columns(
+                pl.lit("system").alias("scope"), pl.lit(None, dtype=pl.Int32).alias("cpu")
+            ).select(names),
+        ]
+    ).filter(pl.col("length").is_not_null())
+    out = (
+        seen.group_by(names)
+        .agg(pl.len().cast(pl.UInt32).alias("n"))
+        .sort("scope", "cpu", "length", nulls_last=True)
+    )
+    total = pl.col("n").sum().over("scope", "cpu")
+    return out.with_columns(
+        (pl.col("n") / total).alias("share"),
+        ((total - pl.col("n").cum_sum().over("scope", "cpu")) / total).alias("exceedance"),
+    )
