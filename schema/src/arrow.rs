@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ::arrow::array::{
-    Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
     StringArray, UInt16Array, UInt32Array, UInt64Array,
 };
 use ::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
@@ -13,6 +13,19 @@ use ::arrow::datatypes::{ArrowPrimitiveType, DataType, Field, Schema, UInt32Type
 use crate::strings::{StrId, Strings};
 use crate::table::{Col, ColumnDef, Table, Type, Visitor};
 use crate::{Kind, Metadata, State};
+
+mod load;
+pub use load::{append, LoadError};
+
+/// What becomes of the string columns of an export.
+#[derive(Clone, Copy, Debug)]
+pub enum Names<'a> {
+    /// Dictionaries of the strings in use, made anew for each column of each batch.
+    Compact(&'a Strings),
+    /// Bare `uint32` keys, which stay the same from batch to batch: for writers that need one dictionary for a whole
+    /// file and know it ([`dictionary`]) only at its end.
+    Keys,
+}
 
 /// The Arrow type of a column.
 pub fn data_type(ty: Type) -> DataType {
@@ -32,28 +45,43 @@ pub fn data_type(ty: Type) -> DataType {
 
 /// The Arrow schema of a table, with `meta` at schema level.
 pub fn schema<T: Table>(meta: &Metadata) -> Schema {
-    let fields: Vec<Field> =
-        T::DEF.columns.iter().map(|c| Field::new(c.name, data_type(c.ty), !c.null.is_empty())).collect();
+    schema_of(T::DEF.columns, meta)
+}
+
+/// The Arrow schema of a table known by its columns, with `meta` at schema level.
+pub fn schema_of(columns: &[ColumnDef], meta: &Metadata) -> Schema {
+    schema_with(columns, meta, data_type)
+}
+
+/// The Arrow schema of a table exported with [`Names::Keys`].
+pub fn keys_schema<T: Table>(meta: &Metadata) -> Schema {
+    schema_with(T::DEF.columns, meta, |ty| if ty == Type::Str { DataType::UInt32 } else { data_type(ty) })
+}
+
+fn schema_with(columns: &[ColumnDef], meta: &Metadata, data_type: impl Fn(Type) -> DataType) -> Schema {
+    let fields: Vec<Field> = columns.iter().map(|c| Field::new(c.name, data_type(c.ty), !c.null.is_empty())).collect();
     let pairs: HashMap<String, String> = meta.0.clone().into_iter().collect();
     Schema::new_with_metadata(fields, pairs)
 }
 
-/// The dictionary values of all string columns that share `strings`; made once per batch of tables.
+/// All strings in order of their ids: what the keys of a [`Names::Keys`] export mean.
 pub fn dictionary(strings: &Strings) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(strings.iter().map(String::from_utf8_lossy)))
 }
 
-/// One record batch of the whole table. `names` is [`dictionary`] of the table's strings.
+/// One record batch of the whole table.
 ///
 /// A column that is never null in its definition but lacks a value here is a bug in the producer and panics.
-pub fn batch<T: Table>(table: &T, names: &ArrayRef, schema: Arc<Schema>) -> RecordBatch {
-    let mut export = Export { names: Arc::clone(names), columns: Vec::with_capacity(T::DEF.columns.len()) };
+pub fn batch<T: Table>(table: &T, names: Names<'_>, schema: Arc<Schema>) -> RecordBatch {
+    let mut export = Export { names, slots: Vec::new(), columns: Vec::with_capacity(T::DEF.columns.len()) };
     table.visit(&mut export);
     RecordBatch::try_new(schema, export.columns).expect("columns match the schema they were declared with")
 }
 
-struct Export {
-    names: ArrayRef,
+struct Export<'a> {
+    names: Names<'a>,
+    /// By string id, the key it has in the dictionary of the column at hand, plus 1; 0 for none. All 0 between columns.
+    slots: Vec<u32>,
     columns: Vec<ArrayRef>,
 }
 
@@ -80,12 +108,33 @@ fn padded<T: Copy + Default, U: Copy + Default>(col: &Col<T>, rows: usize, f: im
     values
 }
 
-impl Export {
+impl Export<'_> {
     fn primitive<A: ArrowPrimitiveType>(&mut self, col: &Col<A::Native>, rows: usize) -> PrimitiveArray<A>
     where
         A::Native: Copy + Default,
     {
         PrimitiveArray::<A>::new(ScalarBuffer::from(padded(col, rows, |v| v)), nulls(col, rows))
+    }
+
+    fn compact(&mut self, col: &Col<StrId>, rows: usize, strings: &Strings) {
+        self.slots.resize(strings.len(), 0);
+        let mut used: Vec<StrId> = Vec::new();
+        let keys = (0..rows).map(|row| {
+            let id = col.get(row)?;
+            let slot = &mut self.slots[id.0 as usize];
+            if *slot == 0 {
+                used.push(id);
+                *slot = used.len() as u32;
+            }
+            Some(*slot - 1)
+        });
+        let keys: PrimitiveArray<UInt32Type> = keys.collect();
+        for id in &used {
+            self.slots[id.0 as usize] = 0;
+        }
+        let values = StringArray::from_iter_values(used.iter().map(|id| strings.text(*id)));
+        let array = DictionaryArray::<UInt32Type>::try_new(keys, Arc::new(values)).expect("keys were dealt out above");
+        self.columns.push(Arc::new(array));
     }
 
     fn coded<T: Copy + Default>(&mut self, col: &Col<T>, rows: usize, values: ArrayRef, f: impl Fn(T) -> u32) {
@@ -95,7 +144,7 @@ impl Export {
     }
 }
 
-impl Visitor for Export {
+impl Visitor for Export<'_> {
     fn i64(&mut self, _: &ColumnDef, col: &Col<i64>, rows: usize) {
         let a: Int64Array = self.primitive(col, rows);
         self.columns.push(Arc::new(a));
@@ -125,8 +174,14 @@ impl Visitor for Export {
         self.columns.push(Arc::new(BooleanArray::new(values, nulls(col, rows))));
     }
     fn str(&mut self, _: &ColumnDef, col: &Col<StrId>, rows: usize) {
-        let names = if self.names.is_empty() { vocabulary(&[""]) } else { Arc::clone(&self.names) };
-        self.coded(col, rows, names, |id| id.0);
+        match self.names {
+            Names::Keys => {
+                let keys =
+                    PrimitiveArray::<UInt32Type>::new(padded(col, rows, |id: StrId| id.0).into(), nulls(col, rows));
+                self.columns.push(Arc::new(keys));
+            }
+            Names::Compact(strings) => self.compact(col, rows, strings),
+        }
     }
     fn kind(&mut self, _: &ColumnDef, col: &Col<Kind>, rows: usize) {
         self.coded(col, rows, vocabulary(Kind::NAMES), |k| k as u32);
@@ -144,6 +199,7 @@ fn vocabulary(names: &[&str]) -> ArrayRef {
 mod tests {
     use super::*;
     use crate::Events;
+    use ::arrow::array::Array;
 
     #[test]
     fn events_become_a_batch_with_nulls_where_nothing_was_set() {
@@ -157,7 +213,7 @@ mod tests {
             }
         }
         let meta = Metadata::default();
-        let b = batch(&events, &dictionary(&strings), Arc::new(schema::<Events>(&meta)));
+        let b = batch(&events, Names::Compact(&strings), Arc::new(schema::<Events>(&meta)));
         assert_eq!(b.num_rows(), 130);
         let tid = b.column_by_name("tid").unwrap();
         assert_eq!(tid.null_count(), 130 - 44);
@@ -167,9 +223,31 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_holds_only_the_strings_it_uses() {
+        let mut strings = Strings::new();
+        let ids: Vec<StrId> = (0..50).map(|i| strings.intern(format!("t{i}").as_bytes())).collect();
+        let mut events = Events::default();
+        for i in [7usize, 49, 7] {
+            events.push().ts_ns(0).seq(0).kind(Kind::Wakeup).quality(0).comm(ids[i]).ctx_comm(ids[3]);
+        }
+        let b = batch(&events, Names::Compact(&strings), Arc::new(schema::<Events>(&Metadata::default())));
+        let column = |name: &str| {
+            let a = b.column_by_name(name).unwrap().as_any().downcast_ref::<DictionaryArray<UInt32Type>>().unwrap();
+            let values = a.values().as_any().downcast_ref::<StringArray>().unwrap();
+            (a.keys().values().to_vec(), values.iter().flatten().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(column("comm"), (vec![0, 1, 0], vec!["t7".into(), "t49".into()]));
+        assert_eq!(column("ctx_comm"), (vec![0, 0, 0], vec!["t3".into()]));
+        let b = batch(&events, Names::Keys, Arc::new(keys_schema::<Events>(&Metadata::default())));
+        let keys = b.column_by_name("comm").unwrap().as_any().downcast_ref::<UInt32Array>().unwrap();
+        assert_eq!(keys.values().to_vec(), vec![7, 49, 7]);
+        assert_eq!(dictionary(&strings).len(), 50);
+    }
+
+    #[test]
     fn an_empty_table_is_an_empty_batch() {
-        let b =
-            batch(&Events::default(), &dictionary(&Strings::new()), Arc::new(schema::<Events>(&Metadata::default())));
+        let schema = Arc::new(schema::<Events>(&Metadata::default()));
+        let b = batch(&Events::default(), Names::Compact(&Strings::new()), schema);
         assert_eq!(b.num_rows(), 0);
     }
 }

@@ -4,16 +4,26 @@ use crate::strings::StrId;
 use crate::{table, Kind, State};
 
 /// Bits of `irq_flags`: what the kernel printed about the context of a record.
-#[allow(missing_docs)]
 pub mod irq {
-    pub const IRQS_OFF: u16 = 1;
-    pub const NEED_RESCHED: u16 = 1 << 1;
-    pub const PREEMPT_RESCHED: u16 = 1 << 2;
-    pub const LAZY_RESCHED: u16 = 1 << 3;
-    pub const HARDIRQ: u16 = 1 << 4;
-    pub const SOFTIRQ: u16 = 1 << 5;
-    pub const NMI: u16 = 1 << 6;
-    pub const BH_OFF: u16 = 1 << 7;
+    use crate::kinds::bits;
+    bits! {
+        /// Interrupts were disabled.
+        IRQS_OFF = 0,
+        /// A reschedule was asked for.
+        NEED_RESCHED = 1,
+        /// A reschedule was asked for by the preemption count.
+        PREEMPT_RESCHED = 2,
+        /// A lazy reschedule was asked for.
+        LAZY_RESCHED = 3,
+        /// In a hardware interrupt handler.
+        HARDIRQ = 4,
+        /// In a softirq handler.
+        SOFTIRQ = 5,
+        /// In a non-maskable interrupt.
+        NMI = 6,
+        /// Bottom halves were disabled.
+        BH_OFF = 7,
+    }
     /// Bits 8-11 hold the preemption depth.
     pub const PREEMPT_DEPTH_SHIFT: u32 = 8;
     /// Bits 12-15 hold the migrate-disable depth.
@@ -23,17 +33,28 @@ pub mod irq {
 }
 
 /// Bits of `quality`: what is known to be imperfect about a record.
-#[allow(missing_docs)]
 pub mod quality {
-    pub const TS_ROUNDED_US: u16 = 1;
-    pub const TS_TRUNCATED_US: u16 = 1 << 1;
-    pub const NEAR_LOSS: u16 = 1 << 2;
-    pub const OUT_OF_ORDER: u16 = 1 << 3;
-    pub const SYNTHESIZED: u16 = 1 << 4;
-    pub const DUPLICATE_SUSPECT: u16 = 1 << 5;
-    pub const LOSSY_TEXT: u16 = 1 << 6;
-    pub const CPU_INFERRED: u16 = 1 << 7;
-    pub const PARSE_PARTIAL: u16 = 1 << 8;
+    use crate::kinds::bits;
+    bits! {
+        /// Its time was rounded to the microsecond by the tool that printed it.
+        TS_ROUNDED_US = 0,
+        /// Its time was cut to the microsecond by the tool that printed it.
+        TS_TRUNCATED_US = 1,
+        /// Records were lost next to it.
+        NEAR_LOSS = 2,
+        /// It stood out of time order in the source.
+        OUT_OF_ORDER = 3,
+        /// The recorder made it up (the task list that perf writes at its start).
+        SYNTHESIZED = 4,
+        /// It may be a copy of another record.
+        DUPLICATE_SUSPECT = 5,
+        /// The text it was read from is ambiguous or lost something (a name with blanks, a cut field).
+        LOSSY_TEXT = 6,
+        /// Its CPU was inferred from its surroundings.
+        CPU_INFERRED = 7,
+        /// Its payload was understood in part; the rest is in `raw`.
+        PARSE_PARTIAL = 8,
+    }
 }
 
 table! {

@@ -1,5 +1,15 @@
 //! The closed vocabularies: what a record says, and why a task left its CPU.
 
+/// Declares the bits of a flags column: a constant each, and the list of all for the docs.
+macro_rules! bits {
+    ($(#[doc = $doc:literal] $name:ident = $bit:literal,)*) => {
+        $(#[doc = $doc] pub const $name: u16 = 1 << $bit;)*
+        /// Every bit: its number, its name, what it says.
+        pub const BITS: &[(u32, &str, &str)] = &[$(($bit, stringify!($name), $doc),)*];
+    };
+}
+pub(crate) use bits;
+
 /// Declares an enum whose variants have a string in tables and a sentence in the docs.
 macro_rules! vocabulary {
     ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $text:literal,)* }) => {

@@ -10,6 +10,7 @@ pub struct Metadata(pub BTreeMap<String, String>);
 pub const KEYS: &[(&str, &str)] = &[
     ("tracekit.schema", "version of this schema, `1`"),
     ("tracekit.version", "version of tracekit that wrote the file"),
+    ("tracekit.table", "name of the table that the file holds"),
     ("source.format", "name of the format, as in `tracekit formats`"),
     ("source.variant", "what varies within the format: flag columns, plugin form, file version, compression"),
     ("source.files", "JSON list of name, size and sha256 of the source files"),

@@ -55,10 +55,30 @@ pub struct TableDef {
     pub columns: &'static [ColumnDef],
 }
 
+/// Fills the columns of a table one after the other: the way back from Arrow. Each method adds its rows to `col`, the
+/// first of them as row `base`.
+#[allow(missing_docs)]
+pub trait Loader {
+    fn i64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<i64>);
+    fn i32(&mut self, def: &ColumnDef, base: usize, col: &mut Col<i32>);
+    fn u64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<u64>);
+    fn u32(&mut self, def: &ColumnDef, base: usize, col: &mut Col<u32>);
+    fn u16(&mut self, def: &ColumnDef, base: usize, col: &mut Col<u16>);
+    fn f64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<f64>);
+    fn bool(&mut self, def: &ColumnDef, base: usize, col: &mut Col<bool>);
+    fn str(&mut self, def: &ColumnDef, base: usize, col: &mut Col<StrId>);
+    fn kind(&mut self, def: &ColumnDef, base: usize, col: &mut Col<Kind>);
+    fn state(&mut self, def: &ColumnDef, base: usize, col: &mut Col<State>);
+}
+
 /// A Rust type that a column can hold.
 pub trait Value: Copy + Default {
     /// Its column type.
     const TYPE: Type;
+    /// Takes the column's rows from an importer.
+    fn load(col: &mut Col<Self>, base: usize, def: &ColumnDef, from: &mut dyn Loader)
+    where
+        Self: Sized;
     /// Hands the column's buffers to an exporter.
     fn visit(col: &Col<Self>, rows: usize, def: &ColumnDef, to: &mut dyn Visitor)
     where
@@ -86,6 +106,9 @@ macro_rules! values {
             const TYPE: Type = Type::$ty;
             fn visit(col: &Col<Self>, rows: usize, def: &ColumnDef, to: &mut dyn Visitor) {
                 to.$method(def, col, rows);
+            }
+            fn load(col: &mut Col<Self>, base: usize, def: &ColumnDef, from: &mut dyn Loader) {
+                from.$method(def, base, col);
             }
         })*
     };
@@ -194,6 +217,8 @@ pub trait Table: Default {
     }
     /// Hands over all columns in order.
     fn visit(&self, to: &mut dyn Visitor);
+    /// Adds `rows` rows whose columns `from` fills.
+    fn load(&mut self, rows: usize, from: &mut dyn Loader);
     /// The given rows in the given order.
     fn take(&self, rows: &[u32]) -> Self;
     /// Forgets all rows, keeping allocations.
@@ -258,6 +283,12 @@ macro_rules! table {
             fn visit(&self, to: &mut dyn $crate::table::Visitor) {
                 let mut defs = Self::DEF.columns.iter();
                 $(<$ty as $crate::table::Value>::visit(&self.$col, self.rows, defs.next().expect("one def a column"), to);)*
+            }
+            fn load(&mut self, rows: usize, from: &mut dyn $crate::table::Loader) {
+                let mut defs = Self::DEF.columns.iter();
+                let base = self.rows;
+                $(<$ty as $crate::table::Value>::load(&mut self.$col, base, defs.next().expect("one def a column"), from);)*
+                self.rows += rows;
             }
             fn take(&self, rows: &[u32]) -> Self {
                 $table { rows: rows.len(), $($col: self.$col.take(rows),)* }

@@ -3,23 +3,25 @@
 use crate::strings::StrId;
 use crate::{table, State};
 
-/// Bits of `flags` in `slices` and `states`.
-#[allow(missing_docs)]
+/// Bits of `flags` in `slices`, `states` and `runqueue`.
 pub mod flag {
-    /// The interval began before the trace: its start is the first record's time.
-    pub const OPEN_START: u16 = 1;
-    /// The interval ends after the trace: its end is the last record's time.
-    pub const OPEN_END: u16 = 1 << 1;
-    /// Records were lost within it.
-    pub const CROSSES_LOSS: u16 = 1 << 2;
-    /// Its end was inferred from a later record that contradicts it.
-    pub const INFERRED_END: u16 = 1 << 3;
-    /// A negative duration was clamped to 0 because clocks disagree.
-    pub const CLAMPED: u16 = 1 << 4;
-    /// The wakeup was made in interrupt context: the interrupted task is not the waker.
-    pub const IRQ_WAKEUP: u16 = 1 << 5;
-    /// The queue length counts tasks whose CPU is a guess.
-    pub const ESTIMATED: u16 = 1 << 6;
+    use crate::kinds::bits;
+    bits! {
+        /// The interval began before the trace: its start is the first record's time.
+        OPEN_START = 0,
+        /// The interval ends after the trace: its end is the last record's time.
+        OPEN_END = 1,
+        /// Records were lost within it.
+        CROSSES_LOSS = 2,
+        /// Its end was inferred from a later record that contradicts it.
+        INFERRED_END = 3,
+        /// A negative duration was clamped to 0 because clocks disagree.
+        CLAMPED = 4,
+        /// The wakeup was made in interrupt context: the interrupted task is not the waker.
+        IRQ_WAKEUP = 5,
+        /// The queue length counts tasks whose CPU is a guess.
+        ESTIMATED = 6,
+    }
 }
 
 table! {
