@@ -1,1 +1,28 @@
-//! placeholder
+//! `tracekit._core`: what Python sees of the Rust crates.
+//!
+//! Thin on purpose. It opens files (the only place that does), hands their bytes to the parsers, and passes tables to
+//! and from Python through the Arrow C stream interface. What a trace *means* is settled in the other crates; what is
+//! comfortable in Python is settled in the Python package.
+
+use pyo3::prelude::*;
+
+mod errors;
+mod files;
+mod reader;
+mod registry;
+mod table;
+
+/// The extension module.
+#[pymodule]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<reader::Reader>()?;
+    m.add_class::<table::Table>()?;
+    m.add_function(wrap_pyfunction!(table::concat, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::formats, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::tables, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::vocabularies, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::diagnostic_codes, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::metadata_keys, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,62 @@
+"""Replay captured CPU-scheduler traces under other scheduling policies, offline, with an error bar.
+
+>>> import tracekit as tk
+>>> trace = tk.read("boot.dat")  # doctest: +SKIP
+>>> tk.analysis.slices.quantiles(trace.slices, by="comm")  # doctest: +SKIP
+
+Everything that is public stands in ``tracekit.__all__``. Parts are loaded when they are first used, so that importing
+tracekit is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracekit._core import __version__ as __version__
+    from tracekit.errors import FilterError, ParseError, Position, ReplayError, TracekitError
+    from tracekit.io import formats, read, scan
+    from tracekit.trace import Trace
+
+__all__ = [
+    "FilterError",
+    "ParseError",
+    "Position",
+    "ReplayError",
+    "Trace",
+    "TracekitError",
+    "__version__",
+    "formats",
+    "read",
+    "scan",
+]
+
+_HOMES = {
+    "__version__": "_core",
+    "FilterError": "errors",
+    "ParseError": "errors",
+    "Position": "errors",
+    "ReplayError": "errors",
+    "TracekitError": "errors",
+    "Trace": "trace",
+    "formats": "io",
+    "read": "io",
+    "scan": "io",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what `name` stands for."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tracekit' has no attribute {name!r}")
+    module = importlib.import_module(f"tracekit.{home}")
+    value = module if home == name else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """All public names, loaded or not."""
+    return sorted(__all__)

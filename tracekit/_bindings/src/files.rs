@@ -1,0 +1,121 @@
+//! Opens files, pipes and directories as a [`Source`].
+
+// The rule that parsers see no files ends here: this is where they are opened.
+#![allow(clippy::disallowed_methods)]
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use tracekit_parsers::{ParseError, Source};
+
+/// An opened source and what progress bars need to know of it.
+pub struct Opened {
+    /// The bytes, unwrapped.
+    pub source: Source,
+    /// Size as stored; none for pipes.
+    pub size: Option<u64>,
+    /// Bytes read as stored; none where the parser's own count is the one to show.
+    pub counter: Option<Arc<AtomicU64>>,
+}
+
+/// Opens `path`; `-` is standard input.
+///
+/// # Errors
+/// [`ParseError`] with code `io`.
+pub fn open(path: &Path) -> Result<Opened, ParseError> {
+    if path.as_os_str() == "-" {
+        return stream(io::stdin(), None).map_err(|e| failed(&e));
+    }
+    let meta = std::fs::metadata(path).map_err(|e| failed(&e))?;
+    if meta.is_dir() {
+        return directory(path);
+    }
+    let mut file = File::open(path).map_err(|e| failed(&e))?;
+    if !meta.is_file() {
+        return stream(file, None).map_err(|e| failed(&e));
+    }
+    let text = is_text(&mut file).map_err(|e| failed(&e))?;
+    if text || is_wrapped(&mut file).map_err(|e| failed(&e))? {
+        return stream(file, Some(meta.len())).map_err(|e| failed(&e));
+    }
+    mapped(&file, meta.len()).map_err(|e| failed(&e))
+}
+
+/// A source of bytes in memory.
+///
+/// # Errors
+/// [`ParseError`] when they are wrapped and the wrapper is damaged.
+pub fn bytes(data: Vec<u8>) -> Result<Opened, ParseError> {
+    let size = Some(data.len() as u64);
+    stream(io::Cursor::new(data), size).map_err(|e| ParseError::io("unknown", &e))
+}
+
+/// `perf record --threads` and `perf.data` directories hold the main file under the name `data`.
+fn directory(path: &Path) -> Result<Opened, ParseError> {
+    let data = path.join("data");
+    if data.is_file() {
+        return open(&data);
+    }
+    Err(ParseError::new("unknown", "io", "expected a file, found a directory").advise("name the trace file in it"))
+}
+
+fn failed(error: &io::Error) -> ParseError {
+    match error.kind() {
+        io::ErrorKind::NotFound => ParseError::new("unknown", "io", "no such file"),
+        io::ErrorKind::PermissionDenied => ParseError::new("unknown", "io", "permission denied"),
+        _ => ParseError::io("unknown", error),
+    }
+}
+
+fn stream(read: impl Read + Send + 'static, size: Option<u64>) -> io::Result<Opened> {
+    let counter = Arc::new(AtomicU64::new(0));
+    let counted = Counted { inner: read, count: Arc::clone(&counter) };
+    let source = Source::Stream(Box::new(counted)).unwrapped()?;
+    Ok(Opened { source, size, counter: Some(counter) })
+}
+
+/// Maps a binary file, which its parser reads at any place. Text is read as a stream instead, so that what was read
+/// does not stay in memory.
+fn mapped(file: &File, size: u64) -> io::Result<Opened> {
+    if size == 0 {
+        return Ok(Opened { source: Source::from_bytes(Vec::new()), size: Some(0), counter: None });
+    }
+    // SAFETY: the map is private and only read. A file that shrinks while it is read ends the process by SIGBUS, as
+    // with every tool that maps its input; that is the price for random access without a copy.
+    #[allow(unsafe_code)]
+    let map = unsafe { memmap2::Mmap::map(file)? };
+    Ok(Opened { source: Source::Bytes(Arc::new(map)), size: Some(size), counter: None })
+}
+
+/// True when the first bytes hold no NUL: text formats have none, binary formats have some in their header.
+fn is_text(file: &mut File) -> io::Result<bool> {
+    Ok(!peek(file, 4096)?.contains(&0))
+}
+
+fn is_wrapped(file: &mut File) -> io::Result<bool> {
+    let head = peek(file, 6)?;
+    Ok([&b"\x1f\x8b"[..], b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"].iter().any(|magic| head.starts_with(magic)))
+}
+
+fn peek(file: &mut File, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.by_ref().take(bytes).read_to_end(&mut head)?;
+    file.rewind()?;
+    Ok(head)
+}
+
+struct Counted<R> {
+    inner: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.count.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}

@@ -1,0 +1,259 @@
+//! Reading a trace: bytes in, tables out, a batch of events at a time.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use tracekit_parsers::{Format, Options, ParseError, Parser};
+use tracekit_schema::arrow::Names;
+use tracekit_schema::table::Table as _;
+use tracekit_schema::tables::{DiagnosticTable, Summaries};
+use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
+
+use crate::errors::parse_error;
+use crate::files::{self, Opened};
+use crate::table::Table;
+
+/// A trace that is being read.
+///
+/// `read` hands out the events in batches; the other tables grow meanwhile and are complete when it has returned
+/// `None`. Memory is bounded by the batch and by what the other tables hold.
+#[pyclass(module = "tracekit._core")]
+pub struct Reader {
+    // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is never waited for.
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    format: &'static Format,
+    parser: Box<dyn Parser>,
+    out: Out,
+    opened: Progress,
+    keys: bool,
+    rows: u64,
+    done: bool,
+}
+
+struct Progress {
+    size: Option<u64>,
+    counter: Option<Arc<std::sync::atomic::AtomicU64>>,
+}
+
+#[pymethods]
+impl Reader {
+    /// Opens a path (`-` for standard input) or bytes. With `keys`, string columns come as `uint32` keys into
+    /// `strings()`, which are the same in every batch.
+    #[new]
+    #[pyo3(signature = (source, format=None, options=None, *, keys=false))]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        format: Option<String>,
+        options: Option<BTreeMap<String, String>>,
+        keys: bool,
+    ) -> PyResult<Self> {
+        let input = match source.cast::<PyBytes>() {
+            Ok(bytes) => Input::Bytes(bytes.as_bytes().to_vec()),
+            Err(_) => Input::Path(source.extract()?),
+        };
+        let options = parser_options(options.unwrap_or_default())?;
+        let opened = py.detach(|| Inner::open(input, format.as_deref(), &options, keys));
+        let inner = opened.map_err(|e| parse_error(py, &e))?;
+        Ok(Reader { inner: Mutex::new(inner) })
+    }
+
+    /// Name of the format.
+    #[getter]
+    fn format(&mut self) -> &'static str {
+        self.inner().format.name
+    }
+
+    /// Size of the source as stored, none for pipes.
+    #[getter]
+    fn size(&mut self) -> Option<u64> {
+        self.inner().opened.size
+    }
+
+    /// Bytes of it read so far.
+    #[getter]
+    fn position(&mut self) -> u64 {
+        let inner = self.inner();
+        match &inner.opened.counter {
+            Some(counter) => counter.load(Ordering::Relaxed),
+            None => inner.parser.consumed(),
+        }
+    }
+
+    /// Events handed out so far.
+    #[getter]
+    fn rows(&mut self) -> u64 {
+        self.inner().rows
+    }
+
+    /// What is known of the trace; complete at the end.
+    #[getter]
+    fn metadata<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (key, value) in &self.inner().out.meta.0 {
+            dict.set_item(key, value)?;
+        }
+        Ok(dict)
+    }
+
+    /// The next `rows` events (a few more or less: records are not split), `None` at the end.
+    #[pyo3(signature = (rows=65_536))]
+    fn read(&mut self, py: Python<'_>, rows: usize) -> PyResult<Option<Table>> {
+        let inner = self.inner();
+        py.detach(|| inner.read(rows.max(1))).map_err(|e| parse_error(py, &e))
+    }
+
+    /// The rows that a table other than `events` has gathered since it was last asked for.
+    fn table(&mut self, py: Python<'_>, name: &str) -> PyResult<Table> {
+        let inner = self.inner();
+        crate::registry::by_name(name)?;
+        Ok(py.detach(|| inner.table(name)))
+    }
+
+    /// The strings that the keys of a `keys` reader stand for: a table of one column, `string`.
+    fn strings(&mut self, py: Python<'_>) -> Table {
+        let inner = self.inner();
+        py.detach(|| {
+            let values: ArrayRef = tracekit_schema::arrow::dictionary(&inner.out.strings);
+            let schema = Arc::new(Schema::new(vec![Field::new("string", DataType::Utf8, false)]));
+            let batch =
+                RecordBatch::try_new(Arc::clone(&schema), vec![values]).expect("one column of the schema's type");
+            Table::new("strings", schema, vec![batch])
+        })
+    }
+}
+
+impl Reader {
+    fn inner(&mut self) -> &mut Inner {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Input {
+    Path(PathBuf),
+    Bytes(Vec<u8>),
+}
+
+/// Options by name; those that every format shares have a place of their own.
+fn parser_options(mut given: BTreeMap<String, String>) -> PyResult<Options> {
+    let clock_hz = given.remove("clock_hz").map(|text| {
+        text.parse()
+            .map_err(|_| PyValueError::new_err(format!("option clock_hz: expected a whole number, found `{text}`")))
+    });
+    Ok(Options {
+        clock: given.remove("clock"),
+        clock_hz: clock_hz.transpose()?,
+        pattern: given.remove("pattern"),
+        extra: given,
+    })
+}
+
+impl Inner {
+    fn open(input: Input, format: Option<&str>, options: &Options, keys: bool) -> Result<Self, ParseError> {
+        let name = match &input {
+            Input::Path(path) if path.as_os_str() == "-" => "standard input".to_owned(),
+            Input::Path(path) => path.display().to_string(),
+            Input::Bytes(_) => "bytes".to_owned(),
+        };
+        Self::open_unnamed(input, format, options, keys).map_err(|mut error| {
+            error.message = format!("{name}: {}", error.message);
+            error
+        })
+    }
+
+    fn open_unnamed(input: Input, format: Option<&str>, options: &Options, keys: bool) -> Result<Self, ParseError> {
+        let Opened { source, size, counter } = match input {
+            Input::Path(path) => files::open(&path)?,
+            Input::Bytes(data) => files::bytes(data)?,
+        };
+        let mut out = Out::new();
+        let (format, parser) = tracekit_parsers::open(source, format, options, &mut out)?;
+        Ok(Inner { format, parser, out, opened: Progress { size, counter }, keys, rows: 0, done: false })
+    }
+
+    fn read(&mut self, rows: usize) -> Result<Option<Table>, ParseError> {
+        while !self.done && self.out.events.len() < rows {
+            let wanted = rows - self.out.events.len();
+            match self.parser.fill(&mut self.out, wanted) {
+                Ok(more) => self.done = !more,
+                Err(error) if self.rows == 0 && self.out.events.is_empty() => return Err(error),
+                Err(error) => self.stop(&error),
+            }
+        }
+        if self.out.events.is_empty() {
+            return Ok(None);
+        }
+        let table = self.export(&self.out.events);
+        self.rows += self.out.events.len() as u64;
+        self.out.events.clear();
+        Ok(Some(table))
+    }
+
+    /// A source that fails half-way (a damaged wrapper, a bad disk) keeps what it gave before.
+    fn stop(&mut self, error: &ParseError) {
+        self.done = true;
+        let mut row = Diagnostic::new(Code::Damaged, format!("reading stopped here: {}", error.message))
+            .advise("what comes after this place is not in the tables");
+        row.offset = error.position.offset.or(Some(self.parser.consumed()));
+        row.line = error.position.line;
+        self.out.diag(row);
+    }
+
+    fn export<T: tracekit_schema::table::Table>(&self, rows: &T) -> Table {
+        use tracekit_schema::arrow::{batch, keys_schema, schema};
+        let (schema, names) = if self.keys {
+            (keys_schema::<T>(&self.out.meta), Names::Keys)
+        } else {
+            (schema::<T>(&self.out.meta), Names::Compact(&self.out.strings))
+        };
+        let schema = Arc::new(schema);
+        let batch = batch(rows, names, Arc::clone(&schema));
+        Table::new(T::DEF.name, schema, vec![batch])
+    }
+
+    fn diagnostics(&self) -> Table {
+        let mut strings = Strings::new();
+        let mut rows = DiagnosticTable::default();
+        for d in self.out.diagnostics.rows() {
+            let severity = strings.intern(d.code.severity().as_str().as_bytes());
+            let code = strings.intern(d.code.as_str().as_bytes());
+            let message = strings.intern(d.message.as_bytes());
+            let advice = (!d.advice.is_empty()).then(|| strings.intern(d.advice.as_bytes()));
+            let mut row = rows.push();
+            row.severity(severity).code(code).count(d.count).offset(d.offset).line(d.line);
+            row.cpu(d.cpu).ts_ns(d.ts_ns).message(message).advice(advice);
+        }
+        let schema = Arc::new(tracekit_schema::arrow::schema::<DiagnosticTable>(&self.out.meta));
+        let batch = tracekit_schema::arrow::batch(&rows, Names::Compact(&strings), Arc::clone(&schema));
+        Table::new(DiagnosticTable::DEF.name, schema, vec![batch])
+    }
+
+    fn table(&mut self, name: &str) -> Table {
+        macro_rules! drain {
+            ($table:expr) => {{
+                let rows = std::mem::take(&mut $table);
+                self.export(&rows)
+            }};
+        }
+        match name {
+            "events" => self.export(&Events::default()),
+            "slices" => drain!(self.out.slices),
+            "losses" => drain!(self.out.losses),
+            "diagnostics" => self.diagnostics(),
+            "histograms" => drain!(self.out.histograms),
+            "summaries" => drain!(self.out.summaries),
+            _ => self.export(&Summaries::default()),
+        }
+    }
+}

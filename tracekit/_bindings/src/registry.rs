@@ -1,0 +1,129 @@
+//! What there is: formats, tables, vocabularies, diagnostic codes, metadata keys. All of it is told by the crates that
+//! own it, so that a new format or column shows up in Python without a line here.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use tracekit_parsers::{Format, FORMATS};
+use tracekit_schema::events::{irq, quality};
+use tracekit_schema::table::{ColumnDef, Table, TableDef, Type};
+use tracekit_schema::tables::flag;
+use tracekit_schema::tables::{Cpus, DiagnosticTable, Histograms, Losses, Runqueue, Slices, States, Summaries, Tasks};
+use tracekit_schema::{Code, Events, Kind, State};
+
+/// Every format: its name, title, card.
+#[pyfunction]
+pub fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let format = |f: &&Format| {
+        let card = f.card;
+        let row = row(
+            py,
+            &[
+                ("name", f.name),
+                ("title", f.title),
+                ("produced_by", card.produced_by),
+                ("kinds", card.kinds),
+                ("tells", card.tells),
+                ("resolution", card.resolution),
+                ("clock", card.clock),
+                ("confidence", card.confidence),
+                ("notes", card.notes),
+            ],
+        )?;
+        row.set_item("streams", f.streams)?;
+        Ok(row)
+    };
+    FORMATS.iter().map(format).collect()
+}
+
+/// Every table of the schema, in the order of the documentation.
+pub static TABLES: [TableDef; 10] = [
+    Events::DEF,
+    Slices::DEF,
+    States::DEF,
+    Runqueue::DEF,
+    Tasks::DEF,
+    Cpus::DEF,
+    Losses::DEF,
+    DiagnosticTable::DEF,
+    Histograms::DEF,
+    Summaries::DEF,
+];
+
+/// The definition of the table called `name`.
+pub fn by_name(name: &str) -> PyResult<&'static TableDef> {
+    TABLES.iter().find(|t| t.name == name).ok_or_else(|| {
+        let names: Vec<_> = TABLES.iter().map(|t| t.name).collect();
+        PyValueError::new_err(format!("no table is called `{name}`; there are {}", names.join(", ")))
+    })
+}
+
+/// Every table: its name, what a row is, and its columns with type, meaning, and when they are null (`""`: never).
+#[pyfunction]
+pub fn tables(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let column =
+        |c: &ColumnDef| row(py, &[("name", c.name), ("type", type_name(c.ty)), ("null", c.null), ("doc", c.doc)]);
+    let table = |def: &TableDef| {
+        let dict = row(py, &[("name", def.name), ("doc", def.doc)])?;
+        dict.set_item("columns", def.columns.iter().map(column).collect::<PyResult<Vec<_>>>()?)?;
+        Ok(dict)
+    };
+    TABLES.iter().map(table).collect()
+}
+
+fn type_name(ty: Type) -> &'static str {
+    match ty {
+        Type::I64 => "int64",
+        Type::I32 => "int32",
+        Type::U64 => "uint64",
+        Type::U32 => "uint32",
+        Type::U16 => "uint16",
+        Type::F64 => "float64",
+        Type::Bool => "bool",
+        Type::Str => "string",
+        Type::Kind => "kind",
+        Type::State => "state",
+    }
+}
+
+/// The closed vocabularies: `kinds` and `states` as words with their meaning, `irq_flags`, `quality` and `flags` as bits.
+#[pyfunction]
+pub fn vocabularies(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    for (name, words, docs) in [("kinds", Kind::NAMES, Kind::DOCS), ("states", State::NAMES, State::DOCS)] {
+        let rows = words.iter().zip(docs).map(|(word, doc)| row(py, &[("name", word), ("doc", doc)]));
+        all.set_item(name, rows.collect::<PyResult<Vec<_>>>()?)?;
+    }
+    for (name, bits) in [("irq_flags", irq::BITS), ("quality", quality::BITS), ("flags", flag::BITS)] {
+        let rows = bits.iter().map(|(bit, word, doc)| {
+            let row = row(py, &[("name", &word.to_ascii_lowercase()), ("doc", doc)])?;
+            row.set_item("bit", bit)?;
+            Ok(row)
+        });
+        all.set_item(name, rows.collect::<PyResult<Vec<_>>>()?)?;
+    }
+    Ok(all)
+}
+
+/// Every diagnostic code with its severity and meaning.
+#[pyfunction]
+pub fn diagnostic_codes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let code = |c: &Code| row(py, &[("code", c.as_str()), ("severity", c.severity().as_str()), ("doc", c.doc())]);
+    Code::ALL.iter().map(code).collect()
+}
+
+/// Every metadata key and what it holds.
+#[pyfunction]
+pub fn metadata_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    tracekit_schema::meta::KEYS.iter().map(|(key, doc)| row(py, &[("name", key), ("doc", doc)])).collect()
+}
+
+/// A dictionary of strings.
+fn row<'py>(py: Python<'py>, pairs: &[(&str, &str)]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, value) in pairs {
+        dict.set_item(key, value.trim())?;
+    }
+    Ok(dict)
+}

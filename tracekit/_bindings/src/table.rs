@@ -1,0 +1,157 @@
+//! Tables on their way between Rust and Python: the Arrow C stream interface, both directions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchIterator};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ffi::FFI_ArrowSchema;
+use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use tracekit_schema::arrow::LoadError;
+use tracekit_schema::table;
+use tracekit_schema::{Metadata, Strings};
+
+/// Record batches of one schema. Polars, pyarrow, pandas and duckdb take it through `__arrow_c_stream__`, without a
+/// copy of the numbers.
+#[pyclass(module = "tracekit._core", frozen)]
+pub struct Table {
+    name: &'static str,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+impl Table {
+    /// A table of the given batches, which have its schema.
+    pub fn new(name: &'static str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Table { name, schema, batches }
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// Name of the table, as in `tracekit._core.tables()`.
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Number of rows.
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// The metadata that travels with the schema.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        let mut pairs: Vec<_> = self.schema.metadata().iter().collect();
+        pairs.sort();
+        for (key, value) in pairs {
+            dict.set_item(key, value)?;
+        }
+        Ok(dict)
+    }
+
+    /// The Arrow schema as a capsule.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(arrow_error)?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+
+    /// The rows as an Arrow stream capsule. Another schema than its own cannot be asked for.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // The protocol lets a producer ignore the request, and consumers then convert.
+        let _ = requested_schema;
+        let batches: Vec<_> = self.batches.iter().cloned().map(Ok).collect();
+        let reader = RecordBatchIterator::new(batches, Arc::clone(&self.schema));
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
+    }
+
+    fn __len__(&self) -> usize {
+        self.num_rows()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tracekit table `{}`: {} rows, {} columns>", self.name, self.num_rows(), self.schema.fields().len())
+    }
+}
+
+/// The rows of `tables`, all of the table `name`, one after the other, with other metadata. Nothing is copied.
+#[pyfunction]
+pub fn concat(name: &str, tables: Vec<Bound<'_, Table>>, metadata: HashMap<String, String>) -> PyResult<Table> {
+    let def = crate::registry::by_name(name)?;
+    let schema = match tables.first() {
+        Some(first) => first.get().schema.as_ref().clone(),
+        None => tracekit_schema::arrow::schema_of(def.columns, &Metadata::default()),
+    };
+    let schema = Arc::new(schema.with_metadata(metadata));
+    let batches = tables.iter().flat_map(|t| &t.get().batches).map(|batch| {
+        if batch.schema_ref().fields() != schema.fields() {
+            return Err(PyValueError::new_err(format!("not all of the tables are `{name}`")));
+        }
+        RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()).map_err(arrow_error)
+    });
+    Ok(Table::new(def.name, Arc::clone(&schema), batches.collect::<PyResult<_>>()?))
+}
+
+/// Opens the Arrow stream of a Python object (a polars or pandas frame, a pyarrow table, a [`Table`]).
+pub fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
+    let method = object.getattr("__arrow_c_stream__").map_err(|_| {
+        let found = object.get_type().name().map_or_else(|_| "?".to_owned(), |n| n.to_string());
+        PyTypeError::new_err(format!(
+            "expected a table with `__arrow_c_stream__` (polars, pyarrow, pandas), found {found}"
+        ))
+    })?;
+    let capsule = method.call0()?.cast_into::<PyCapsule>()?;
+    let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+    // SAFETY: by the Arrow PyCapsule protocol a capsule of this name points to a valid `ArrowArrayStream` for as long
+    // as the capsule lives, which is until the end of this function. `from_raw` moves the stream out and leaves a
+    // released one behind, so that the capsule's destructor does nothing.
+    #[allow(unsafe_code)]
+    let reader = unsafe { ArrowArrayStreamReader::from_raw(pointer.cast::<FFI_ArrowArrayStream>().as_ptr()) };
+    reader.map_err(arrow_error)
+}
+
+/// Reads a whole stream into a table of type `T` and its metadata.
+pub fn load<T: table::Table>(
+    py: Python<'_>,
+    object: &Bound<'_, PyAny>,
+    strings: &mut Strings,
+) -> PyResult<(T, Metadata)> {
+    let reader = import(object)?;
+    let meta = metadata(&reader);
+    let mut rows = T::default();
+    for batch in reader {
+        let batch = batch.map_err(arrow_error)?;
+        tracekit_schema::arrow::append(&mut rows, &batch, strings).map_err(|e| load_error(&e))?;
+        py.check_signals()?;
+    }
+    Ok((rows, meta))
+}
+
+/// The string metadata of a stream's schema, without what other writers put there.
+fn metadata(reader: &ArrowArrayStreamReader) -> Metadata {
+    use arrow::array::RecordBatchReader;
+    let schema: Arc<Schema> = reader.schema();
+    let known = tracekit_schema::meta::KEYS;
+    let pairs = schema.metadata().iter().filter(|(key, _)| known.iter().any(|(k, _)| k == key));
+    Metadata(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+fn load_error(error: &LoadError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn arrow_error(error: arrow::error::ArrowError) -> PyErr {
+    PyValueError::new_err(format!("Arrow: {error}"))
+}

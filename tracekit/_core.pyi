@@ -1,0 +1,94 @@
+"""What Python sees of the Rust crates. Use `tracekit`, which makes it comfortable."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Final, TypedDict, final
+
+__version__: Final[str]
+
+class FormatInfo(TypedDict):
+    name: str
+    title: str
+    streams: bool
+    produced_by: str
+    kinds: str
+    tells: str
+    resolution: str
+    clock: str
+    confidence: str
+    notes: str
+
+class ColumnInfo(TypedDict):
+    name: str
+    type: str
+    null: str
+    doc: str
+
+class TableInfo(TypedDict):
+    name: str
+    doc: str
+    columns: list[ColumnInfo]
+
+class WordInfo(TypedDict):
+    name: str
+    doc: str
+
+class BitInfo(TypedDict):
+    bit: int
+    name: str
+    doc: str
+
+class Vocabularies(TypedDict):
+    kinds: list[WordInfo]
+    states: list[WordInfo]
+    irq_flags: list[BitInfo]
+    quality: list[BitInfo]
+    flags: list[BitInfo]
+
+class CodeInfo(TypedDict):
+    code: str
+    severity: str
+    doc: str
+
+def formats() -> list[FormatInfo]: ...
+def tables() -> list[TableInfo]: ...
+def vocabularies() -> Vocabularies: ...
+def diagnostic_codes() -> list[CodeInfo]: ...
+def metadata_keys() -> list[WordInfo]: ...
+def concat(name: str, tables: list[Table], metadata: Mapping[str, str]) -> Table: ...
+
+@final
+class Table:
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __len__(self) -> int: ...
+
+@final
+class Reader:
+    def __new__(
+        cls,
+        source: str | PathLike[str] | bytes,
+        format: str | None = None,
+        options: Mapping[str, str] | None = None,
+        *,
+        keys: bool = False,
+    ) -> Reader: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    def read(self, rows: int = 65_536) -> Table | None: ...
+    def table(self, name: str) -> Table: ...
+    def strings(self) -> Table: ...

@@ -1,0 +1,81 @@
+"""Tables of the core as polars DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import polars as pl
+
+from tracekit import _core
+
+#: Names of all tables, in the order of the documentation.
+TABLES: tuple[str, ...] = tuple(t["name"] for t in _core.tables())
+
+#: String columns whose values hardly ever repeat, or whose table is too small to mind.
+_TEXT_COLUMNS = frozenset({"raw", "exec_path"})
+_TEXT_TABLES = frozenset({"losses", "diagnostics", "histograms", "summaries"})
+
+_NUMBERS: Mapping[str, type[pl.DataType]] = {
+    "int64": pl.Int64,
+    "int32": pl.Int32,
+    "uint64": pl.UInt64,
+    "uint32": pl.UInt32,
+    "uint16": pl.UInt16,
+    "float64": pl.Float64,
+    "bool": pl.Boolean,
+}
+
+
+@cache
+def table_schema(name: str) -> pl.Schema:
+    """The polars schema of a table.
+
+    Words of a closed list (`kind`, `state`, `end_state`) are `Enum`, names are `Categorical`, and free text and the
+    strings of small tables are `String`.
+    """
+    table = next(t for t in _core.tables() if t["name"] == name)
+    words = _core.vocabularies()
+    schema = {}
+    for column in table["columns"]:
+        kind = column["type"]
+        dtype: pl.DataType | type[pl.DataType]
+        if kind in _NUMBERS:
+            dtype = _NUMBERS[kind]
+        elif kind == "kind":
+            dtype = pl.Enum([w["name"] for w in words["kinds"]])
+        elif kind == "state":
+            dtype = pl.Enum([w["name"] for w in words["states"]])
+        elif name in _TEXT_TABLES or column["name"] in _TEXT_COLUMNS:
+            dtype = pl.String
+        else:
+            dtype = pl.Categorical
+        schema[column["name"]] = dtype
+    return pl.Schema(schema)
+
+
+def to_frame(table: _core.Table) -> pl.DataFrame:
+    """The table as a DataFrame with `table_schema`; numbers are not copied."""
+    return typed(pl.DataFrame(table), table.name)
+
+
+def typed(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The columns of table `name` out of `frame`, in order and in their types; missing ones are null."""
+    schema = table_schema(name)
+    columns = []
+    for column, dtype in schema.items():
+        if column not in frame.columns:
+            columns.append(pl.lit(None, dtype=dtype).alias(column))
+            continue
+        expr = pl.col(column)
+        if frame.schema[column] != dtype:
+            # Between Enum and Categorical there is no direct way in every version of polars.
+            coded = frame.schema[column] in (pl.Categorical, pl.Enum)
+            expr = expr.cast(pl.String).cast(dtype) if coded else expr.cast(dtype)
+        columns.append(expr)
+    return frame.select(columns)
+
+
+def empty_frame(name: str) -> pl.DataFrame:
+    """Table `name` without rows."""
+    return pl.DataFrame(schema=table_schema(name))

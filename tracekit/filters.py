@@ -1,0 +1,269 @@
+"""Which tasks, CPUs and time: the selections of `Trace.filter` and of the command line."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tracekit.errors import FilterError
+from tracekit.units import parse_duration
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["CommPattern", "Selection", "Time", "resolve_time"]
+
+#: A glob, a regular expression between slashes, or a compiled regular expression.
+CommPattern = str | re.Pattern[str]
+#: Nanoseconds of the trace clock; or text, since the start of the trace (``1.5s``) or absolute (``@5021.25s``).
+Time = int | str
+
+_OPEN_START = 1
+_OPEN_END = 2
+
+
+def resolve_time(time: Time, start_ns: int) -> int:
+    """A time as nanoseconds of the trace clock.
+
+    Parameters
+    ----------
+    time
+        Nanoseconds of the trace clock, or text: since the start of the trace, or absolute after an ``@``.
+    start_ns
+        Start of the trace.
+
+    Returns
+    -------
+    int
+        Nanoseconds of the trace clock.
+
+    Raises
+    ------
+    FilterError
+        When the text is no time.
+    """
+    if isinstance(time, int):
+        return time
+    try:
+        if time.startswith("@"):
+            return parse_duration(time[1:])
+        return start_ns + parse_duration(time)
+    except ValueError as error:
+        raise FilterError(str(error)) from None
+
+
+def _patterns(comm: CommPattern | Iterable[CommPattern]) -> list[re.Pattern[str]]:
+    given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
+    return [_pattern(p) for p in given]
+
+
+def _pattern(pattern: CommPattern) -> re.Pattern[str]:
+    if isinstance(pattern, re.Pattern):
+        return pattern
+    if len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
+        try:
+            return re.compile(pattern[1:-1])
+        except re.error as error:
+            raise FilterError(f"{pattern!r} is no regular expression: {error}") from None
+    return re.compile(r"\A" + fnmatch.translate(pattern))
+
+
+def _numbers(given: int | Iterable[int] | None) -> list[int] | None:
+    if given is None:
+        return None
+    return [given] if isinstance(given, int) else sorted(set(given))
+
+
+def _names(frame: pl.DataFrame, columns: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for column in columns:
+        if column in frame.columns:
+            found.update(frame[column].drop_nulls().unique().cast(pl.String).to_list())
+    return found
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What `Trace.filter` was asked for, settled against one trace.
+
+    Attributes
+    ----------
+    tids
+        Thread numbers that events are kept for; None for all.
+    utids
+        Keys of the chosen tasks; None for all.
+    cpus
+        CPUs; None for all.
+    start_ns, end_ns
+        Window; None for an open side.
+    asked
+        The conditions as they were given, for the metadata.
+    """
+
+    tids: frozenset[int] | None
+    utids: frozenset[int] | None
+    cpus: tuple[int, ...] | None
+    start_ns: int | None
+    end_ns: int | None
+    asked: Mapping[str, Any]
+
+    @classmethod
+    def make(
+        cls,
+        trace: Trace,
+        *,
+        comm: CommPattern | Iterable[CommPattern] | None,
+        pid: int | Iterable[int] | None,
+        tid: int | Iterable[int] | None,
+        cpu: int | Iterable[int] | None,
+        start: Time | None,
+        end: Time | None,
+    ) -> Selection:
+        """Settle the conditions against the tasks and the times of `trace`."""
+        pids, tids, cpus = _numbers(pid), _numbers(tid), _numbers(cpu)
+        origin = trace.start_ns or 0
+        start_ns = None if start is None else resolve_time(start, origin)
+        end_ns = None if end is None else resolve_time(end, origin)
+        if start_ns is not None and end_ns is not None and end_ns <= start_ns:
+            raise FilterError(f"the window is empty: it ends ({end}) before it starts ({start})")
+        chosen_tids: frozenset[int] | None = None
+        chosen_utids: frozenset[int] | None = None
+        if comm is not None or pids is not None or tids is not None:
+            patterns = None if comm is None else _patterns(comm)
+            chosen = _choose(trace, patterns, pids, tids)
+            chosen_utids = frozenset(chosen["utid"].to_list())
+            chosen_tids = frozenset(chosen["tid"].to_list())
+        asked = {
+            "comm": None if comm is None else [p.pattern for p in _patterns(comm)],
+            "pid": pids,
+            "tid": tids,
+            "cpu": cpus,
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+        }
+        return cls(chosen_tids, chosen_utids, None if cpus is None else tuple(cpus), start_ns, end_ns, asked)
+
+    @property
+    def is_all(self) -> bool:
+        """True when nothing is left out."""
+        return all(v is None for v in self.asked.values())
+
+    def described(self) -> dict[str, Any]:
+        """The conditions that were given, as they travel in the metadata."""
+        return {k: v for k, v in self.asked.items() if v is not None}
+
+    def apply(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        """The chosen rows of table `name`."""
+        match name:
+            case "events":
+                return frame.filter(*self._events())
+            case "slices":
+                return frame.filter(*self._task(), *self._cpu(), *self._window())
+            case "states":
+                return self._cut(frame.filter(*self._task(), *self._cpu()))
+            case "runqueue":
+                return self._restart(frame.filter(*self._cpu(keep_unknown=True)))
+            case "cpus":
+                return frame.filter(*self._cpu())
+            case "tasks":
+                return frame.filter(*self._task())
+            case "losses":
+                return frame.filter(*self._cpu(keep_unknown=True), *self._overlap("ts_from_ns", "ts_to_ns"))
+        return frame
+
+    def prune(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Leave out tasks of which nothing is left."""
+        left = [tables[t]["utid"] for t in ("slices", "states") if tables[t].height]
+        if left and (self.cpus is not None or self.start_ns is not None or self.end_ns is not None):
+            seen = pl.concat(left).unique()
+            named = [tables["events"][c] for c in ("tid", "next_tid", "ctx_tid")]
+            tids = pl.concat(named).drop_nulls().unique()
+            tables["tasks"] = tables["tasks"].filter(
+                pl.col("utid").is_in(seen.implode()) | pl.col("tid").is_in(tids.implode())
+            )
+        return tables
+
+    def _events(self) -> list[pl.Expr]:
+        conditions = self._window()
+        if self.tids is not None:
+            tids = pl.Series(sorted(self.tids), dtype=pl.Int64).implode()
+            names = [pl.col(c).is_in(tids).fill_null(False) for c in ("tid", "next_tid", "ctx_tid")]
+            conditions.append(pl.any_horizontal(names))
+        if self.cpus is not None:
+            cpus = list(self.cpus)
+            conditions.append(pl.col("cpu").is_in(cpus).fill_null(False))
+        return conditions
+
+    def _task(self) -> list[pl.Expr]:
+        if self.utids is None:
+            return []
+        return [pl.col("utid").is_in(pl.Series(sorted(self.utids), dtype=pl.UInt32).implode())]
+
+    def _cpu(self, *, keep_unknown: bool = False) -> list[pl.Expr]:
+        if self.cpus is None:
+            return []
+        return [pl.col("cpu").is_in(list(self.cpus)).fill_null(keep_unknown)]
+
+    def _window(self) -> list[pl.Expr]:
+        conditions = []
+        if self.start_ns is not None:
+            conditions.append(pl.col("ts_ns") >= self.start_ns)
+        if self.end_ns is not None:
+            conditions.append(pl.col("ts_ns") < self.end_ns)
+        return conditions
+
+    def _overlap(self, begin: str, end: str) -> list[pl.Expr]:
+        conditions = []
+        if self.start_ns is not None:
+            conditions.append((pl.col(end) > self.start_ns).fill_null(True))
+        if self.end_ns is not None:
+            conditions.append((pl.col(begin) < self.end_ns).fill_null(True))
+        return conditions
+
+    def _cut(self, states: pl.DataFrame) -> pl.DataFrame:
+        """Intervals cut at the edges of the window, marked as open where they were cut."""
+        if self.start_ns is None and self.end_ns is None:
+            return states
+        begin, end = pl.col("ts_ns"), pl.col("ts_ns") + pl.col("dur_ns")
+        first = begin if self.start_ns is None else pl.max_horizontal(begin, pl.lit(self.start_ns))
+        last = end if self.end_ns is None else pl.min_horizontal(end, pl.lit(self.end_ns))
+        flags = pl.col("flags").cast(pl.UInt16)
+        flags = flags | pl.when(first > begin).then(_OPEN_START).otherwise(0).cast(pl.UInt16)
+        flags = flags | pl.when(last < end).then(_OPEN_END).otherwise(0).cast(pl.UInt16)
+        left = states.with_columns(first.alias("ts_ns"), (last - first).alias("dur_ns"), flags.alias("flags"))
+        return left.filter(pl.col("dur_ns") > 0).sort("ts_ns", maintain_order=True)
+
+    def _restart(self, runqueue: pl.DataFrame) -> pl.DataFrame:
+        """Step functions cut at the edges of the window: the value that held before it starts it."""
+        if self.end_ns is not None:
+            runqueue = runqueue.filter(pl.col("ts_ns") < self.end_ns)
+        if self.start_ns is None:
+            return runqueue
+        before = runqueue.filter(pl.col("ts_ns") <= self.start_ns)
+        held = before.group_by("cpu", maintain_order=True).last().select(runqueue.columns)
+        held = held.with_columns(pl.lit(self.start_ns, dtype=pl.Int64).alias("ts_ns"))
+        return pl.concat([held, runqueue.filter(pl.col("ts_ns") > self.start_ns)])
+
+
+def _choose(
+    trace: Trace, patterns: list[re.Pattern[str]] | None, pids: list[int] | None, tids: list[int] | None
+) -> pl.DataFrame:
+    """Keys and thread numbers of the tasks that meet all conditions."""
+    tasks = trace.tasks.select("utid", "tid", "pid", "comm", "comm_first")
+    if pids is not None:
+        tasks = tasks.filter(pl.col("pid").is_in(pids))
+    if tids is not None:
+        tasks = tasks.filter(pl.col("tid").is_in(tids))
+    if patterns is not None:
+        slices = trace.slices
+        names = _names(tasks, ("comm", "comm_first")) | _names(slices, ("comm",))
+        wanted = sorted(n for n in names if any(p.search(n) for p in patterns))
+        by_slice = slices.filter(pl.col("comm").cast(pl.String).is_in(wanted))["utid"].unique()
+        named = [pl.col(c).cast(pl.String).is_in(wanted).fill_null(False) for c in ("comm", "comm_first")]
+        tasks = tasks.filter(pl.any_horizontal(*named, pl.col("utid").is_in(by_slice.implode())))
+    return tasks

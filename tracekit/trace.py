@@ -1,0 +1,320 @@
+"""The trace: its tables, its metadata, and what can be done with it as a whole."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit import _core
+from tracekit._frames import TABLES, empty_frame, to_frame
+from tracekit.filters import CommPattern, Selection, Time
+from tracekit.units import format_count, format_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["Trace"]
+
+
+class Trace:
+    """A scheduler trace as a set of tables.
+
+    Comes from `tracekit.read` or `tracekit.replay`. Each table is a polars DataFrame, made when it is first asked for.
+    Times are int64 nanoseconds; null means that the source did not say. In the large tables names are ``Categorical``
+    and the words of closed lists (``kind``, ``state``, ``end_state``) are ``Enum``: both compare with plain strings
+    (``pl.col("comm") == "make"``); string functions want a ``.cast(pl.String)`` first.
+
+    Parameters
+    ----------
+    tables
+        By name; a table that is missing is empty.
+    metadata
+        What is known of the trace as a whole, see ``tracekit._core.metadata_keys()``.
+    name
+        What to call the trace in output, usually its file name.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, _core.Table | pl.DataFrame],
+        metadata: Mapping[str, str] | None = None,
+        name: str = "trace",
+    ) -> None:
+        unknown = sorted(set(tables) - set(TABLES))
+        if unknown:
+            raise ValueError(f"no table is called {unknown[0]!r}; there are {', '.join(TABLES)}")
+        self._tables: dict[str, _core.Table | pl.DataFrame] = dict(tables)
+        self._metadata = dict(metadata or {})
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """What to call the trace in output."""
+        return self._name
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What is known of the trace as a whole: source, system, clock, losses, options."""
+        return dict(self._metadata)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The table called `name`.
+
+        Parameters
+        ----------
+        name
+            ``events``, ``slices``, ``states``, ``runqueue``, ``tasks``, ``cpus``, ``losses``, ``diagnostics``,
+            ``histograms`` or ``summaries``.
+
+        Returns
+        -------
+        polars.DataFrame
+            The columns that ``docs/reference/schema.md`` lists.
+        """
+        held = self._tables.get(name)
+        if isinstance(held, pl.DataFrame):
+            return held
+        if held is None:
+            if name not in TABLES:
+                raise KeyError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
+            frame = empty_frame(name)
+        else:
+            frame = to_frame(held)
+        self._tables[name] = frame
+        return frame
+
+    def _rows(self, name: str) -> int:
+        held = self._tables.get(name)
+        return 0 if held is None else len(held)
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """One row per source record, in time order; nothing is inferred."""
+        return self.table("events")
+
+    @property
+    def slices(self) -> pl.DataFrame:
+        """One row per uninterrupted stay of a task on a CPU, by start time."""
+        return self.table("slices")
+
+    @property
+    def states(self) -> pl.DataFrame:
+        """The life of each task as intervals without gap or overlap, by start time."""
+        return self.table("states")
+
+    @property
+    def runqueue(self) -> pl.DataFrame:
+        """Run-queue lengths as step functions: a row when the length of a CPU's queue changes."""
+        return self.table("runqueue")
+
+    @property
+    def tasks(self) -> pl.DataFrame:
+        """One row per thread; a thread number that is used again is another task."""
+        return self.table("tasks")
+
+    @property
+    def cpus(self) -> pl.DataFrame:
+        """One row per CPU that emitted a record."""
+        return self.table("cpus")
+
+    @property
+    def losses(self) -> pl.DataFrame:
+        """Intervals in which the source lost records."""
+        return self.table("losses")
+
+    @property
+    def diagnostics(self) -> pl.DataFrame:
+        """What was skipped, repaired, inferred or lost."""
+        return self.table("diagnostics")
+
+    @property
+    def histograms(self) -> pl.DataFrame:
+        """Histograms that a tool printed, one row a bucket."""
+        return self.table("histograms")
+
+    @property
+    def summaries(self) -> pl.DataFrame:
+        """Figures that a tool printed, one row each."""
+        return self.table("summaries")
+
+    @property
+    def start_ns(self) -> int | None:
+        """Time of the first record, trace clock; None for a trace without records."""
+        return self._edge("events", first=True)
+
+    @property
+    def end_ns(self) -> int | None:
+        """Time of the last record, trace clock; None for a trace without records."""
+        return self._edge("events", first=False)
+
+    def _edge(self, table: str, *, first: bool) -> int | None:
+        bounds = json.loads(self._metadata.get("options", "{}")).get("filter", {})
+        stated = bounds.get("start_ns" if first else "end_ns")
+        if stated is not None:
+            return int(stated)
+        if self._rows("events"):
+            ts = self.events["ts_ns"]
+            edge = ts.min() if first else ts.max()
+        elif self._rows("slices"):
+            ts = self.slices["ts_ns"]
+            edge = ts.min() if first else (ts + self.slices["dur_ns"]).max()
+        else:
+            return None
+        return edge if isinstance(edge, int) else None
+
+    def filter(
+        self,
+        *,
+        comm: CommPattern | Iterable[CommPattern] | None = None,
+        pid: int | Iterable[int] | None = None,
+        tid: int | Iterable[int] | None = None,
+        cpu: int | Iterable[int] | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+    ) -> Trace:
+        """The part of the trace that concerns some tasks, some CPUs or some time.
+
+        Conditions on tasks (`comm`, `pid`, `tid`) add up: a task is chosen when it meets all of them. What was derived
+        is not derived anew, so a slice keeps the waker, delay and queue that it had among all tasks.
+
+        Parameters
+        ----------
+        comm
+            Task name as a glob (``spin*``), as a regular expression between slashes (``/^spin[0-9]/``) or compiled;
+            several are alternatives. A task that was renamed is chosen by any of its names.
+        pid, tid
+            Process or thread numbers.
+        cpu
+            CPU numbers.
+        start, end
+            Window of time, end not included: nanoseconds of the trace clock as an int, or text: time since the
+            start of the trace (``1.5s``), or of the trace clock after an ``@`` (``@5021.25s``).
+
+        Returns
+        -------
+        Trace
+            With, per table: ``events`` that name a chosen task (leaving, entering, acting or acted on), on a chosen
+            CPU, within the window; ``slices`` of chosen tasks on chosen CPUs that *begin* in the window, kept whole;
+            ``states`` likewise but cut at the edges of the window, where they are marked as open; ``runqueue`` of
+            chosen CPUs, cut at the edges of the window, of *all* tasks (a queue belongs to its CPU); ``tasks`` that
+            were chosen and have a slice, state or event left; ``cpus`` that were chosen; ``losses`` that touch
+            the window on chosen CPUs. Diagnostics, histograms and summaries stay as they are.
+        """
+        chosen = Selection.make(self, comm=comm, pid=pid, tid=tid, cpu=cpu, start=start, end=end)
+        if chosen.is_all:
+            return self
+        tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
+        options = json.loads(self._metadata.get("options", "{}"))
+        options["filter"] = {**options.get("filter", {}), **chosen.described()}
+        return Trace(
+            chosen.prune(tables),
+            {**self._metadata, "options": json.dumps(options, sort_keys=True)},
+            self._name,
+        )
+
+    def to_arrow(self, table: str = "events") -> pa.Table:
+        """A table as a pyarrow Table with the metadata in its schema.
+
+        Parameters
+        ----------
+        table
+            Name of the table.
+
+        Returns
+        -------
+        pyarrow.Table
+            Names are dictionary-encoded.
+        """
+        from tracekit.writers import arrow_table
+
+        return arrow_table(self.table(table), table, self._metadata)
+
+    def to_pandas(self, table: str = "events") -> pd.DataFrame:
+        """A table as a pandas DataFrame.
+
+        Parameters
+        ----------
+        table
+            Name of the table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Integers that can be null have pandas' nullable types, names are ``category``; the metadata stands in
+            ``.attrs``.
+        """
+        import pandas as pd
+        import pyarrow as pa
+
+        nullable = {
+            pa.int64(): pd.Int64Dtype(),
+            pa.int32(): pd.Int32Dtype(),
+            pa.uint64(): pd.UInt64Dtype(),
+            pa.uint32(): pd.UInt32Dtype(),
+            pa.uint16(): pd.UInt16Dtype(),
+            pa.bool_(): pd.BooleanDtype(),
+        }
+        frame: pd.DataFrame = self.to_arrow(table).to_pandas(types_mapper=nullable.get)
+        frame.attrs.update(self._metadata)
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The events, for any consumer of the Arrow stream interface."""
+        return self.to_arrow("events").__arrow_c_stream__(requested_schema)
+
+    def _facts(self) -> list[str]:
+        meta = self._metadata
+        system = " ".join(meta[k] for k in ("os", "kernel", "arch") if k in meta)
+        facts = [meta.get("source.format", "unknown format")]
+        if system:
+            facts.append(system)
+        cpus = self._rows("cpus")
+        if cpus:
+            facts.append(f"{cpus} CPU{'s' * (cpus != 1)}")
+        start, end = self.start_ns, self.end_ns
+        if start is not None and end is not None and meta.get("clock.unit", "ns") != "ticks":
+            facts.append(format_ns(end - start, 4))
+        if "replay.policy" in meta:
+            facts.append(f"replayed under {meta['replay.policy']}")
+        return facts
+
+    def _warnings(self) -> list[str]:
+        rows = self.diagnostics.filter(pl.col("severity") != "info")
+        found = rows.group_by("severity", "code", maintain_order=True).agg(
+            pl.col("count").sum(), pl.first("message")
+        )
+        return [
+            f"{r['severity']} {r['code']} x {format_count(r['count'])}: {r['message']}"
+            for r in found.iter_rows(named=True)
+        ]
+
+    def __repr__(self) -> str:
+        """Losses first, then what it is, then the tables."""
+        lines = [f"<{type(self).__name__} {self._name}: {', '.join(self._facts())}>"]
+        lines += [f"  ! {w}" for w in self._warnings()]
+        lines += [
+            f"  {name:<12}{format_count(self._rows(name)):>12} rows" for name in TABLES if self._rows(name)
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        warnings = "".join(f"<li>{html.escape(w)}</li>" for w in self._warnings())
+        lost = (
+            f"<p><b>Some of the trace is missing or damaged:</b></p><ul>{warnings}</ul>" if warnings else ""
+        )
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{name}</td><td>{format_count(self._rows(name))}</td></tr>"
+            for name in TABLES
+            if self._rows(name)
+        )
+        facts = html.escape(", ".join(self._facts()))
+        return (
+            f"<div>{lost}<p><b>{html.escape(self._name)}</b>: {facts}</p>"
+            f"<table><thead><tr><th style='text-align:left'>table</th><th>rows</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table></div>"
+        )

@@ -1,0 +1,89 @@
+"""Times as people write and read them; inside, they are int64 nanoseconds."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+__all__ = ["format_count", "format_ns", "format_size", "parse_duration"]
+
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-zµ]+)\s*")
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a number with a unit.
+
+    Parameters
+    ----------
+    text
+        Such as ``10ms``, ``1.5s``, ``250us``; the units are ns, us, ms, s, m and h.
+
+    Returns
+    -------
+    int
+        Nanoseconds, exact for as many digits as are given, cut below one.
+
+    Raises
+    ------
+    ValueError
+        When it is no number with one of these units.
+
+    Examples
+    --------
+    >>> parse_duration("1.5ms")
+    1500000
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"expected a time with a unit, such as 10ms, 1.5s or 250us, found {text!r}")
+    return int(Decimal(match[1]) * _UNITS[match[2]])
+
+
+def format_ns(ns: float | None, digits: int = 3) -> str:
+    """A time in the unit that suits it, or ``-`` for None.
+
+    Examples
+    --------
+    >>> format_ns(1_234_567)
+    '1.23 ms'
+    """
+    if ns is None:
+        return "-"
+    size = abs(ns)
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        # The next unit begins where rounding would show 1000 of this one.
+        if size >= scale * (1 - 0.5 * 10**-digits):
+            return f"{_significant(ns / scale, digits)} {unit}"
+    return f"{_significant(ns, digits)} ns"
+
+
+def _significant(value: float, digits: int) -> str:
+    whole = len(str(int(abs(value))))
+    text = f"{value:.{max(digits - whole, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_count(n: int) -> str:
+    """A number with its thousands apart.
+
+    Examples
+    --------
+    >>> format_count(1234567)
+    '1,234,567'
+    """
+    return f"{n:,}"
+
+
+def format_size(size: float) -> str:
+    """Bytes in the unit that suits them.
+
+    Examples
+    --------
+    >>> format_size(2_500_000)
+    '2.5 MB'
+    """
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size:.0f} B"
