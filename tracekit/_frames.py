@@ -13,7 +13,7 @@ from tracekit import _core
 TABLES: tuple[str, ...] = tuple(t["name"] for t in _core.tables())
 
 #: String columns whose values hardly ever repeat, or whose table is too small to mind.
-_TEXT_COLUMNS = frozenset({"raw", "exec_path"})
+_TEXT_COLUMNS = frozenset({"exec_path"})
 _TEXT_TABLES = frozenset({"losses", "diagnostics", "histograms", "summaries"})
 
 _NUMBERS: Mapping[str, type[pl.DataType]] = {
@@ -46,7 +46,7 @@ def table_schema(name: str) -> pl.Schema:
             dtype = pl.Enum([w["name"] for w in words["kinds"]])
         elif kind == "state":
             dtype = pl.Enum([w["name"] for w in words["states"]])
-        elif name in _TEXT_TABLES or column["name"] in _TEXT_COLUMNS:
+        elif kind == "text" or name in _TEXT_TABLES or column["name"] in _TEXT_COLUMNS:
             dtype = pl.String
         else:
             dtype = pl.Categorical

@@ -10,7 +10,7 @@ use ::arrow::array::{
 use ::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use ::arrow::datatypes::{ArrowPrimitiveType, DataType, Field, Schema, UInt32Type};
 
-use crate::strings::{StrId, Strings};
+use crate::strings::{StrId, Strings, TextId};
 use crate::table::{Col, ColumnDef, Table, Type, Visitor};
 use crate::{Kind, Metadata, State};
 
@@ -24,7 +24,7 @@ pub enum Names<'a> {
     Compact(&'a Strings),
     /// Bare `uint32` keys, which stay the same from batch to batch: for writers that need one dictionary for a whole
     /// file and know it ([`dictionary`]) only at its end.
-    Keys,
+    Keys(&'a Strings),
 }
 
 /// The Arrow type of a column.
@@ -37,6 +37,7 @@ pub fn data_type(ty: Type) -> DataType {
         Type::U16 => DataType::UInt16,
         Type::F64 => DataType::Float64,
         Type::Bool => DataType::Boolean,
+        Type::Text => DataType::Utf8,
         Type::Str | Type::Kind | Type::State => {
             DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
         }
@@ -175,13 +176,18 @@ impl Visitor for Export<'_> {
     }
     fn str(&mut self, _: &ColumnDef, col: &Col<StrId>, rows: usize) {
         match self.names {
-            Names::Keys => {
+            Names::Keys(_) => {
                 let keys =
                     PrimitiveArray::<UInt32Type>::new(padded(col, rows, |id: StrId| id.0).into(), nulls(col, rows));
                 self.columns.push(Arc::new(keys));
             }
             Names::Compact(strings) => self.compact(col, rows, strings),
         }
+    }
+    fn text(&mut self, _: &ColumnDef, col: &Col<TextId>, rows: usize) {
+        let (Names::Compact(strings) | Names::Keys(strings)) = self.names;
+        let texts = (0..rows).map(|row| Some(String::from_utf8_lossy(strings.get_text(col.get(row)?))));
+        self.columns.push(Arc::new(texts.collect::<StringArray>()));
     }
     fn kind(&mut self, _: &ColumnDef, col: &Col<Kind>, rows: usize) {
         self.coded(col, rows, vocabulary(Kind::NAMES), |k| k as u32);
@@ -238,7 +244,7 @@ mod tests {
         };
         assert_eq!(column("comm"), (vec![0, 1, 0], vec!["t7".into(), "t49".into()]));
         assert_eq!(column("ctx_comm"), (vec![0, 0, 0], vec!["t3".into()]));
-        let b = batch(&events, Names::Keys, Arc::new(keys_schema::<Events>(&Metadata::default())));
+        let b = batch(&events, Names::Keys(&strings), Arc::new(keys_schema::<Events>(&Metadata::default())));
         let keys = b.column_by_name("comm").unwrap().as_any().downcast_ref::<UInt32Array>().unwrap();
         assert_eq!(keys.values().to_vec(), vec![7, 49, 7]);
         assert_eq!(dictionary(&strings).len(), 50);

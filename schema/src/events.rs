@@ -1,6 +1,6 @@
 //! The `events` table: one row per source record, nothing inferred.
 
-use crate::strings::StrId;
+use crate::strings::{StrId, TextId};
 use crate::{table, Kind, State};
 
 /// Bits of `irq_flags`: what the kernel printed about the context of a record.
@@ -93,7 +93,7 @@ table! {
         /// Switch only: state in which `tid` left.
         state: State = "not a switch, or not told",
         /// The state as the source writes it (`R+`, `D|K`).
-        state_raw: StrId = "not a switch, or not told",
+        state_raw: TextId = "not a switch, or not told",
         /// CPU a wakeup or migration goes to; the queue's CPU for enqueue, dequeue and load.
         target_cpu: i32 = "the record names none",
         /// CPU a migration comes from.
@@ -113,6 +113,6 @@ table! {
         /// What is imperfect about the record, as bits; 0 when nothing is.
         quality: u16 = "",
         /// The payload as text, for kind `other` and partly understood records.
-        raw: StrId = "the record was understood",
+        raw: TextId = "the record was understood",
     }
 }

@@ -24,4 +24,4 @@ pub use events::Events;
 pub use kinds::{Kind, State};
 pub use meta::Metadata;
 pub use out::Out;
-pub use strings::{StrId, Strings};
+pub use strings::{StrId, Strings, TextId};

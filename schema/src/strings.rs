@@ -6,12 +6,21 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StrId(pub u32);
 
+/// Index of a text in [`Strings`]: good until [`Strings::forget_texts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TextId(pub u32);
+
 /// Strings, each stored once and named by a dense [`StrId`] in order of first appearance.
 ///
 /// Strings of at most 16 bytes (every Linux task name) take a path that loads them as one integer and never
 /// compares bytes.
+///
+/// Texts ([`Self::keep`]) are another matter: payloads that hardly ever repeat. They are kept one after the other, and
+/// only until the rows that hold them are drained, so that a long trace full of them needs no more memory than a batch.
 #[derive(Debug, Default, Clone)]
 pub struct Strings {
+    texts: Vec<u8>,
+    text_ends: Vec<usize>,
     bytes: Vec<u8>,
     ends: Vec<u32>,
     short: Short,
@@ -44,6 +53,31 @@ impl Strings {
         let id = self.add(text);
         self.long.insert(text.into(), id);
         StrId(id)
+    }
+
+    /// Keeps a text that is not worth looking up, until [`Self::forget_texts`].
+    pub fn keep(&mut self, text: &[u8]) -> TextId {
+        self.texts.extend_from_slice(text);
+        self.text_ends.push(self.texts.len());
+        TextId((self.text_ends.len() - 1) as u32)
+    }
+
+    /// The bytes of a text.
+    pub fn get_text(&self, id: TextId) -> &[u8] {
+        let i = id.0 as usize;
+        let start = if i == 0 { 0 } else { self.text_ends[i - 1] };
+        &self.texts[start..self.text_ends[i]]
+    }
+
+    /// Bytes that texts take up.
+    pub fn text_bytes(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Forgets all texts; their ids mean nothing any more. Strings stay.
+    pub fn forget_texts(&mut self) {
+        self.texts.clear();
+        self.text_ends.clear();
     }
 
     /// The id of `text` when it is known already.
@@ -173,6 +207,17 @@ mod tests {
             assert_eq!(s.get(*id), format!("task-{i}").as_bytes());
         }
         assert_eq!(s.len(), 5000);
+    }
+
+    #[test]
+    fn texts_are_kept_as_they_come_until_forgotten() {
+        let mut s = Strings::new();
+        let (a, b, again) = (s.keep(b"a text"), s.keep(b""), s.keep(b"a text"));
+        assert_eq!((s.get_text(a), s.get_text(b), s.get_text(again)), (&b"a text"[..], &b""[..], &b"a text"[..]));
+        assert_eq!((s.text_bytes(), s.len()), (12, 0));
+        s.forget_texts();
+        let c = s.keep(b"new");
+        assert_eq!((c, s.get_text(c), s.text_bytes()), (a, &b"new"[..], 3));
     }
 
     #[test]

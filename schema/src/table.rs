@@ -3,7 +3,7 @@
 //! A column costs nothing in rows that do not set it: [`Col`] fills the gap when the next value comes. So a wide table
 //! of mostly null columns is as cheap to build as a narrow one.
 
-use crate::strings::{StrId, Strings};
+use crate::strings::{StrId, Strings, TextId};
 use crate::{Kind, State};
 
 /// The type of a column, as documented and as exported.
@@ -23,8 +23,10 @@ pub enum Type {
     F64,
     /// True or false.
     Bool,
-    /// String, dictionary-encoded.
+    /// String that repeats, dictionary-encoded.
     Str,
+    /// Text that hardly ever repeats.
+    Text,
     /// One of [`Kind`], dictionary-encoded.
     Kind,
     /// One of [`State`], dictionary-encoded.
@@ -67,6 +69,7 @@ pub trait Loader {
     fn f64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<f64>);
     fn bool(&mut self, def: &ColumnDef, base: usize, col: &mut Col<bool>);
     fn str(&mut self, def: &ColumnDef, base: usize, col: &mut Col<StrId>);
+    fn text(&mut self, def: &ColumnDef, base: usize, col: &mut Col<TextId>);
     fn kind(&mut self, def: &ColumnDef, base: usize, col: &mut Col<Kind>);
     fn state(&mut self, def: &ColumnDef, base: usize, col: &mut Col<State>);
 }
@@ -96,6 +99,7 @@ pub trait Visitor {
     fn f64(&mut self, def: &ColumnDef, col: &Col<f64>, rows: usize);
     fn bool(&mut self, def: &ColumnDef, col: &Col<bool>, rows: usize);
     fn str(&mut self, def: &ColumnDef, col: &Col<StrId>, rows: usize);
+    fn text(&mut self, def: &ColumnDef, col: &Col<TextId>, rows: usize);
     fn kind(&mut self, def: &ColumnDef, col: &Col<Kind>, rows: usize);
     fn state(&mut self, def: &ColumnDef, col: &Col<State>, rows: usize);
 }
@@ -115,7 +119,7 @@ macro_rules! values {
 }
 values! {
     i64, I64, i64; i32, I32, i32; u64, U64, u64; u32, U32, u32; u16, U16, u16; f64, F64, f64; bool, Bool, bool;
-    StrId, Str, str; Kind, Kind, kind; State, State, state;
+    StrId, Str, str; TextId, Text, text; Kind, Kind, kind; State, State, state;
 }
 
 /// A nullable column that grows on demand.

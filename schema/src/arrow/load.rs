@@ -9,7 +9,7 @@ use ::arrow::compute::cast;
 use ::arrow::datatypes::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
 
 use super::data_type;
-use crate::strings::{StrId, Strings};
+use crate::strings::{StrId, Strings, TextId};
 use crate::table::{Col, ColumnDef, Loader, Table};
 use crate::{Kind, State};
 
@@ -184,6 +184,15 @@ impl Loader for Import<'_> {
     fn str(&mut self, def: &ColumnDef, base: usize, col: &mut Col<StrId>) {
         self.coded(def, base, col, |strings, word| Some(strings.intern(word.as_bytes())));
     }
+    fn text(&mut self, def: &ColumnDef, base: usize, col: &mut Col<TextId>) {
+        let Some(array) = self.column(def) else { return };
+        let array: &StringArray = array.as_string();
+        for (row, text) in array.iter().enumerate() {
+            if let Some(text) = text {
+                col.set(base + row, self.strings.keep(text.as_bytes()));
+            }
+        }
+    }
     fn kind(&mut self, def: &ColumnDef, base: usize, col: &mut Col<Kind>) {
         self.coded(def, base, col, |_, word| Kind::from_name(word));
     }
@@ -206,7 +215,11 @@ mod tests {
             let mut row = events.push();
             row.ts_ns(i * 10).seq(i as u64).kind(Kind::Switch).quality(3).state(State::Preempted);
             if i % 7 == 0 {
-                row.comm(strings.intern(format!("t{}", i % 3).as_bytes())).next_tid(i).target_cpu(1).irq_flags(4);
+                row.comm(strings.intern(format!("t{}", i % 3).as_bytes()))
+                    .raw(strings.keep(b"a=1 b=2"))
+                    .next_tid(i)
+                    .target_cpu(1)
+                    .irq_flags(4);
             }
         }
         events

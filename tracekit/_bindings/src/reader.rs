@@ -21,6 +21,11 @@ use crate::errors::parse_error;
 use crate::files::{self, Opened};
 use crate::table::Table;
 
+/// Texts of one batch: well under the 2 GiB that an Arrow string column can hold.
+const TEXT_BYTES: usize = 64 << 20;
+/// Rows asked of a parser at a time.
+const STEP_ROWS: usize = 8192;
+
 /// A trace that is being read.
 ///
 /// `read` hands out the events in batches; the other tables grow meanwhile and are complete when it has returned
@@ -183,8 +188,8 @@ impl Inner {
     }
 
     fn read(&mut self, rows: usize) -> Result<Option<Table>, ParseError> {
-        while !self.done && self.out.events.len() < rows {
-            let wanted = rows - self.out.events.len();
+        while !self.done && self.out.events.len() < rows && self.out.strings.text_bytes() < TEXT_BYTES {
+            let wanted = (rows - self.out.events.len()).min(STEP_ROWS);
             match self.parser.fill(&mut self.out, wanted) {
                 Ok(more) => self.done = !more,
                 Err(error) if self.rows == 0 && self.out.events.is_empty() => return Err(error),
@@ -196,7 +201,7 @@ impl Inner {
         }
         let table = self.export(&self.out.events);
         self.rows += self.out.events.len() as u64;
-        self.out.events.clear();
+        self.out.clear_events();
         Ok(Some(table))
     }
 
@@ -213,7 +218,7 @@ impl Inner {
     fn export<T: tracekit_schema::table::Table>(&self, rows: &T) -> Table {
         use tracekit_schema::arrow::{batch, keys_schema, schema};
         let (schema, names) = if self.keys {
-            (keys_schema::<T>(&self.out.meta), Names::Keys)
+            (keys_schema::<T>(&self.out.meta), Names::Keys(&self.out.strings))
         } else {
             (schema::<T>(&self.out.meta), Names::Compact(&self.out.strings))
         };

@@ -82,6 +82,7 @@ fn type_name(ty: Type) -> &'static str {
         Type::F64 => "float64",
         Type::Bool => "bool",
         Type::Str => "string",
+        Type::Text => "text",
         Type::Kind => "kind",
         Type::State => "state",
     }
