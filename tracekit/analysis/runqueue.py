@@ -65,39 +65,54 @@ def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all
     c.check_columns(runqueue, "runqueue", _NEEDS)
     stop = _stop(runqueue, end_ns)
     rows = runqueue.select(
-        "ts_ns", "cpu", _length(count).alias("length"), c.has(c.ESTIMATED).alias("estimated")
-    ).with_row_index("_row")
-    rows = rows.sort("ts_ns", "_row", maintain_order=True)
-    of_cpu = rows.with_columns(
-        pl.when(pl.col("cpu").is_null()).then(pl.lit("unplaced")).otherwise(pl.lit("cpu")).alias("scope")
-    )
-    change = rows.with_columns(
-        (pl.col("length") - pl.col("length").shift(1, fill_value=0).over("cpu")).alias("_d"),
-        (
-            pl.col("estimated").cast(pl.Int32)
-            - pl.col("estimated").cast(pl.Int32).shift(1, fill_value=0).over("cpu")
-        ).alias("_e"),
-    )
-    system = (
-        change.group_by("ts_ns", maintain_order=True)
-        .agg(pl.col("_d").sum(), pl.col("_e").sum())
-        .select(
-            pl.lit("system").alias("scope"),
-            pl.lit(None, dtype=pl.Int32).alias("cpu"),
-            "ts_ns",
-            pl.col("_d").cum_sum().cast(pl.Int32).alias("length"),
-            (pl.col("_e").cum_sum() > 0).alias("estimated"),
-        )
-    )
-    names = ["scope", "cpu", "ts_ns", "length", "estimated"]
-    out = pl.concat([of_cpu.select(names).cast({"cpu": pl.Int32}), system.select(names)])
-    until = pl.col("ts_ns").shift(-1).over("scope", "cpu").fill_null(stop)
+        "ts_ns",
+        pl.col("cpu").cast(pl.Int32),
+        _length(count).alias("length"),
+        c.has(c.ESTIMATED).alias("estimated"),
+    ).sort("cpu", "ts_ns", maintain_order=True, nulls_last=True)
+    scope = pl.when(pl.col("cpu").is_null()).then(pl.lit("unplaced")).otherwise(pl.lit("cpu"))
+    none = pl.lit(None, dtype=pl.Int32)
+    parts = [
+        _lasting(rows, stop).with_columns(scope.alias("scope")),
+        _lasting(_sum(rows), stop).with_columns(pl.lit("system").alias("scope"), none.alias("cpu")),
+    ]
+    names = ["scope", "cpu", "ts_ns", "dur_ns", "length", "estimated"]
+    return pl.concat([part.select(names) for part in parts])
+
+
+def _same_cpu(by: int) -> pl.Expr:
+    """Whether the row `by` rows before (after, when negative) is of the same CPU; rows are sorted by CPU."""
     return (
-        out.with_columns((until - pl.col("ts_ns")).alias("dur_ns"))
-        .filter(pl.col("dur_ns") > 0)
-        .select("scope", "cpu", "ts_ns", "dur_ns", "length", "estimated")
-        .sort("scope", "cpu", "ts_ns", nulls_last=True, maintain_order=True)
+        pl.col("cpu").eq_missing(pl.col("cpu").shift(by))
+        & (pl.int_range(pl.len()) >= by)
+        & (pl.int_range(pl.len()) < pl.len() + min(by, 0))
     )
+
+
+def _sum(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the step function of the sum over CPUs from rows sorted by CPU and time."""
+
+    def change(column: str) -> pl.Expr:
+        value = pl.col(column).cast(pl.Int32)
+        return value - pl.when(_same_cpu(1)).then(value.shift(1)).otherwise(0)
+
+    if rows["cpu"].n_unique() == 1:
+        return rows.with_columns(pl.lit(0, dtype=pl.Int32).alias("cpu"))
+    return (
+        rows.select("ts_ns", change("length").alias("length"), change("estimated").alias("_e"))
+        .sort("ts_ns")
+        .with_columns(
+            pl.col("length").cum_sum().cast(pl.Int32), (pl.col("_e").cum_sum() > 0).alias("estimated")
+        )
+        .filter(pl.col("ts_ns").ne_missing(pl.col("ts_ns").shift(-1)))
+        .with_columns(pl.lit(0, dtype=pl.Int32).alias("cpu"))
+    )
+
+
+def _lasting(rows: pl.DataFrame, stop: int) -> pl.DataFrame:
+    """Add `dur_ns` to rows sorted by CPU and time, and drop those that are replaced at once."""
+    until = pl.when(_same_cpu(-1)).then(pl.col("ts_ns").shift(-1)).otherwise(stop)
+    return rows.with_columns((until - pl.col("ts_ns")).alias("dur_ns")).filter(pl.col("dur_ns") > 0)
 
 
 def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
@@ -126,9 +141,13 @@ def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count
     How it can mislead: the share of *time* that a queue is long is not the share of wakeups that meet a long queue;
     `at_switch` counts by event. As long as `unplaced` has lengths above 0, those of single CPUs are lower bounds.
     """
+    return _shares(steps(runqueue, end_ns, count))
+
+
+def _shares(intervals: pl.DataFrame) -> pl.DataFrame:
+    """Return the result of `distribution` from that of `steps`."""
     time = (
-        steps(runqueue, end_ns, count)
-        .group_by("scope", "cpu", "length")
+        intervals.group_by("scope", "cpu", "length")
         .agg(pl.col("dur_ns").sum().alias("time_ns"))
         .sort("scope", "cpu", "length", nulls_last=True)
     )
@@ -176,12 +195,11 @@ def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "a
         pl.col("dur_ns").filter(pl.col("length") == 0).sum().alias("_empty"),
         pl.col("dur_ns").filter(pl.col("estimated")).sum().alias("_est"),
     )
-    dist = distribution(runqueue, end_ns, count)
     at = [
         pl.col("length").filter(1 - pl.col("exceedance") >= q - 1e-12).min().alias(name)
         for q, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
     ]
-    out = weights.join(dist.group_by(*keys).agg(at), on=keys, how="left", nulls_equal=True)
+    out = weights.join(_shares(rows).group_by(*keys).agg(at), on=keys, how="left", nulls_equal=True)
     span = pl.col("span_ns")
     unplaced = bool(rows.filter((pl.col("scope") == "unplaced") & (pl.col("length") > 0)).height)
     order = pl.col("scope").replace_strict({"system": 0, "cpu": 1, "unplaced": 2}, return_dtype=pl.Int8)
@@ -234,18 +252,19 @@ def at_switch(runqueue: pl.DataFrame, events: pl.DataFrame, count: Count = "all"
         "ts_ns", pl.col("cpu").cast(pl.Int32)
     )
     # The whole step function, also where a row holds for no time: the row in force is the last one at that instant.
-    rows = runqueue.select("ts_ns", pl.col("cpu").cast(pl.Int32), _length(count).alias("length"))
-    rows = rows.sort("ts_ns", maintain_order=True)
-    system = (
-        rows.with_columns(
-            (pl.col("length") - pl.col("length").shift(1, fill_value=0).over("cpu")).alias("_d")
-        )
-        .group_by("ts_ns", maintain_order=True)
-        .agg(pl.col("_d").sum())
-        .select("ts_ns", pl.col("_d").cum_sum().cast(pl.Int32).alias("length"))
-    )
+    rows = runqueue.select(
+        "ts_ns",
+        pl.col("cpu").cast(pl.Int32),
+        _length(count).alias("length"),
+        pl.lit(False).alias("estimated"),
+    ).sort("cpu", "ts_ns", maintain_order=True, nulls_last=True)
+    system = _sum(rows).select("ts_ns", "length")
     switches = switches.sort("ts_ns")
-    placed = rows.filter(pl.col("cpu").is_not_null())
+    placed = (
+        rows.filter(pl.col("cpu").is_not_null())
+        .select("ts_ns", "cpu", "length")
+        .sort("ts_ns", maintain_order=True)
+    )
     per_cpu = switches.filter(pl.col("cpu").is_not_null()).join_asof(
         placed, on="ts_ns", by="cpu", strategy="backward", check_sortedness=False
     )
