@@ -7,9 +7,11 @@
 //! * [`tables`]: every derived table;
 //! * [`table`]: the macro and column store behind them, so that a column is described once, in code;
 //! * [`diag`]: what was skipped, repaired, inferred or lost;
-//! * [`out`]: what a parser or a replay fills.
+//! * [`out`]: what a parser or a replay fills;
+//! * [`derive`](mod@derive): the state machine from records to slices, states and run queues.
 
 pub mod arrow;
+pub mod derive;
 pub mod diag;
 pub mod events;
 pub mod kinds;
@@ -19,7 +21,8 @@ pub mod strings;
 pub mod table;
 pub mod tables;
 
-pub use diag::{Code, Diagnostic, Severity};
+pub use derive::{DeriveOptions, Derived, Deriver};
+pub use diag::{Code, Diagnostic, Diagnostics, Severity};
 pub use events::Events;
 pub use kinds::{Kind, State};
 pub use meta::Metadata;

@@ -1,0 +1,535 @@
+//! Who runs: switches, half switches, confirmations, and what repairs and losses do to them.
+
+use super::emit::End;
+use super::queue::Mode;
+use super::tasks::{Open, Phase, Place};
+use super::{Step, Told, Who};
+use crate::tables::flag;
+use crate::{Code, Diagnostic, State, StrId};
+
+/// What becomes of a task that leaves its CPU.
+struct Departure {
+    state: Option<State>,
+    yielded: bool,
+    reason: Option<StrId>,
+    phase: Phase,
+    next: State,
+    queued: Option<Place>,
+}
+
+impl Step<'_> {
+    /// A switch, or half of one.
+    pub(super) fn switch(&mut self, slot: Option<usize>, ts: i64) {
+        let (from, to) = (self.e.tid.get(self.row), self.e.next_tid.get(self.row));
+        if !self.d.live {
+            self.go_live(slot);
+        }
+        let Some(slot) = slot else { return self.switch_nowhere(from, to, ts) };
+        if from.is_some() && from == to {
+            return self.resume(Some(slot), ts);
+        }
+        match from {
+            Some(tid) => self.leave(slot, tid, ts),
+            None if to.is_some() && to == self.running_tid(slot) => return,
+            None => self.leave_unnamed(slot, ts),
+        }
+        match to {
+            Some(tid) => {
+                let told = self.told_next();
+                self.d.cpus[slot].nr_switches += 1;
+                match self.task(tid, ts, told, true) {
+                    Some(utid) => self.enter(Some(slot), utid, ts),
+                    None => self.enter_idle(slot, tid, ts),
+                }
+            }
+            None => {
+                let left = from.and_then(|tid| self.d.tasks.get(tid));
+                let cpu = &mut self.d.cpus[slot];
+                cpu.forget(ts, cpu.start_flag);
+                cpu.left = left;
+            }
+        }
+        self.d.queues.touch(slot);
+    }
+
+    fn running_tid(&self, slot: usize) -> Option<i64> {
+        match self.d.cpus[slot].cur? {
+            Who::Task(utid) => Some(self.d.tasks[utid].tid),
+            Who::Idle => None,
+        }
+    }
+
+    /// The first switch shows that switches are recorded: who the CPUs' records named as current does run there.
+    fn go_live(&mut self, but: Option<usize>) {
+        self.d.live = true;
+        for slot in 0..self.d.cpus.all.len() {
+            if let (Some(tid), true) = (self.d.cpus[slot].proposed.take(), Some(slot) != but) {
+                self.adopt(slot, tid);
+            }
+        }
+    }
+
+    /// A record tells who has a CPU of which that was not known.
+    pub(super) fn current(&mut self, slot: usize, ts: i64) {
+        let Some(tid) = self.e.ctx_tid.get(self.row) else { return };
+        if self.d.live {
+            if self.d.cpus[slot].left.is_none() {
+                self.adopt(slot, tid);
+            }
+            return;
+        }
+        let cpu = &mut self.d.cpus[slot];
+        if cpu.proposed.is_some_and(|p| p != tid) {
+            cpu.known_from = ts;
+        }
+        cpu.proposed = Some(tid);
+    }
+
+    /// `tid` has run on the CPU since `known_from`.
+    fn adopt(&mut self, slot: usize, tid: i64) {
+        let from = self.d.cpus[slot].known_from;
+        match self.task(tid, from, Told::default(), true) {
+            Some(utid) => {
+                let name = self.e.ctx_comm.get(self.row);
+                if self.e.ctx_tid.get(self.row) == Some(tid) && self.d.tasks[utid].comm.is_none() && name.is_some() {
+                    self.d.tasks[utid].told_comm(name);
+                }
+                if self.d.tasks[utid].phase != Phase::Running {
+                    self.begin(slot, utid);
+                }
+            }
+            None => self.begin_idle(slot),
+        }
+        self.d.queues.touch(slot);
+    }
+
+    fn begin_idle(&mut self, slot: usize) {
+        let cpu = &mut self.d.cpus[slot];
+        cpu.account(cpu.known_from);
+        cpu.cur = Some(Who::Idle);
+        cpu.idle_periods += 1;
+    }
+
+    /// A slice begins whose beginning was not seen: at the earliest time that contradicts nothing.
+    fn begin(&mut self, slot: usize, utid: u32) {
+        let cpu = &mut self.d.cpus[slot];
+        let task = &mut self.d.tasks.all[utid as usize];
+        let from = cpu.known_from;
+        if task.phase == Phase::Unknown && task.since == task.first_ts && task.since > from {
+            (task.since, task.first_ts) = (from, from);
+        }
+        if task.phase == Phase::Off {
+            task.flags |= flag::INFERRED_END;
+        }
+        let ts = cpu.account(from.max(task.since));
+        cpu.cur = Some(Who::Task(utid));
+        task.open = Open {
+            ts,
+            comm: task.comm,
+            prio: task.prio,
+            prev_cpu: task.ran_on,
+            flags: cpu.start_flag,
+            ..Open::default()
+        };
+        (task.wake, task.sleep, task.early) = (None, None, None);
+        self.d.turn(utid, ts, Phase::Running, State::Running);
+        self.place(utid, Place::None);
+        self.d.tasks[utid].slot = Some(slot);
+    }
+
+    /// `tid` leaves the CPU at `ts`.
+    fn leave(&mut self, slot: usize, tid: i64, ts: i64) {
+        let told = self.told();
+        let left = self.d.cpus[slot].left;
+        let known = left.is_some() && left == self.d.tasks.get(tid);
+        let who = self.task(tid, ts, told, !known).map_or(Who::Idle, Who::Task);
+        if who == Who::Idle {
+            self.idle_thread(slot, tid);
+        }
+        let cur = self.d.cpus[slot].cur;
+        match (cur, who) {
+            (None, Who::Idle) => {
+                self.begin_idle(slot);
+                self.d.cpus[slot].account(ts);
+            }
+            (None, Who::Task(_)) if known => {
+                self.d.cpus[slot].account(ts);
+            }
+            (None, Who::Task(utid)) => {
+                if self.d.tasks[utid].phase == Phase::Running {
+                    return self.mismatch(slot, who, ts);
+                }
+                self.begin(slot, utid);
+                self.d.cpus[slot].account(ts);
+                self.depart(utid, Some(slot), ts);
+            }
+            (Some(cur), who) if cur == who => {
+                self.d.cpus[slot].account(ts);
+                if let Who::Task(utid) = who {
+                    self.depart(utid, Some(slot), ts);
+                }
+            }
+            _ => self.mismatch(slot, who, ts),
+        }
+        self.d.cpus[slot].cur = None;
+    }
+
+    /// Whoever had the CPU leaves it because another enters.
+    fn leave_unnamed(&mut self, slot: usize, ts: i64) {
+        self.d.cpus[slot].account(ts);
+        if let Some(Who::Task(utid)) = self.d.cpus[slot].cur {
+            self.depart(utid, Some(slot), ts);
+        }
+        self.d.cpus[slot].cur = None;
+    }
+
+    /// What the record and the task's own earlier records say about its leaving.
+    fn departure(&mut self, utid: u32, ts: i64) -> Departure {
+        let row = self.row;
+        let task = &mut self.d.tasks[utid];
+        let hint = std::mem::take(&mut task.hint);
+        let queued = hint.queued.map(|_| State::Runnable);
+        let ended = task.exited.then_some(State::Dead);
+        let state = self.e.state.get(row).or(hint.state).or(queued).or(ended);
+        let (phase, next) = match state {
+            None | Some(State::Unknown) => (Phase::Off, State::UnknownOff),
+            Some(State::Running) => (Phase::Ready, State::Runnable),
+            Some(s) if s.is_runnable() => (Phase::Ready, s),
+            Some(s) if s.is_end() => (Phase::Dead, s),
+            Some(s) => (Phase::Off, s),
+        };
+        if phase == Phase::Dead {
+            task.end_ts.get_or_insert(ts);
+        }
+        let reason = self.e.reason.get(row).or(hint.reason);
+        (task.wake, task.sleep) = (None, None);
+        Departure { state, yielded: hint.yielded, reason, phase, next, queued: hint.queued }
+    }
+
+    /// A running task leaves, as the switch says.
+    fn depart(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
+        let to = self.departure(utid, ts);
+        let end = End { ts, state: to.state, yielded: to.yielded, seq: self.seq(), flags: 0 };
+        self.clamp(ts, self.d.tasks[utid].open.ts, utid);
+        self.stop(utid, &end, to.phase, to.next, to.reason);
+        self.wait_after(utid, slot, &to);
+    }
+
+    /// A task that left and stays runnable waits on a queue.
+    fn wait_after(&mut self, utid: u32, slot: Option<usize>, to: &Departure) {
+        if to.phase != Phase::Ready {
+            return;
+        }
+        let place = match self.d.queues.mode {
+            Mode::Estimated => slot.map_or(Place::Unplaced, Place::On),
+            Mode::Operations => to.queued.unwrap_or(Place::None),
+            Mode::Stated => Place::None,
+        };
+        self.place(utid, place);
+    }
+
+    /// Another than the task that ran leaves: at least one switch is missing.
+    fn mismatch(&mut self, slot: usize, who: Who, ts: i64) {
+        let cpu = &self.d.cpus[slot];
+        let (number, last, cur) = (cpu.cpu, cpu.last.min(ts), cpu.cur);
+        let name = |d: &super::Deriver, who| match who {
+            Some(Who::Task(u)) => format!("thread {}", d.tasks[u].tid),
+            Some(Who::Idle) => "idle".to_owned(),
+            None => "nobody".to_owned(),
+        };
+        let d = &*self.d;
+        self.diagnostics.push_with(Code::SwitchMismatch, || {
+            let (was, leaves) = (name(d, cur), name(d, Some(who)));
+            Diagnostic::new(Code::SwitchMismatch, format!("{leaves} leaves the CPU, where {was} was running"))
+                .on_cpu(number)
+                .at_ts(ts)
+                .advise("a switch record is missing: figures around this time are uncertain")
+        });
+        let last = self.d.cpus[slot].account(last);
+        if let Some(Who::Task(utid)) = cur {
+            let end = End { ts: last, flags: flag::INFERRED_END, ..End::default() };
+            self.stop(utid, &end, Phase::Off, State::UnknownOff, None);
+        }
+        self.d.cpus[slot].cur = None;
+        self.d.cpus[slot].account(ts);
+        if let Who::Task(utid) = who {
+            self.oust(utid, ts);
+            let to = self.departure(utid, ts);
+            let end = End { ts, state: to.state, yielded: to.yielded, ..End::default() };
+            let task = &mut self.d.tasks[utid];
+            match end.involuntary() {
+                Some(true) => task.nr_involuntary += 1,
+                Some(false) => task.nr_voluntary += 1,
+                None => {}
+            }
+            task.flags |= flag::INFERRED_END;
+            self.d.turn(utid, ts, to.phase, to.next);
+            self.d.tasks[utid].reason = to.reason;
+            self.place(utid, Place::None);
+            self.d.tasks[utid].slot = Some(slot);
+            self.wait_after(utid, Some(slot), &to);
+        }
+    }
+
+    /// Ends the slice of a task that turns out to be elsewhere than where it was thought to run.
+    fn oust(&mut self, utid: u32, ts: i64) {
+        if self.d.tasks[utid].phase != Phase::Running {
+            return;
+        }
+        let slot = self.d.tasks[utid].slot;
+        let mut end = ts;
+        if let Some(slot) = slot {
+            let cpu = &mut self.d.cpus[slot];
+            end = cpu.account(ts);
+            cpu.forget(end, flag::CROSSES_LOSS);
+            cpu.left = Some(utid);
+            self.d.queues.touch(slot);
+        }
+        let end = End { ts: end, flags: flag::INFERRED_END, ..End::default() };
+        self.stop(utid, &end, Phase::Off, State::UnknownOff, None);
+    }
+
+    /// A task comes to run.
+    fn enter(&mut self, slot: Option<usize>, utid: u32, ts: i64) {
+        let ts = slot.map_or(ts, |slot| self.d.cpus[slot].account(ts));
+        if self.d.tasks[utid].phase == Phase::Running {
+            self.skewed(utid, ts, "it enters a CPU before it left another");
+            self.oust(utid, ts);
+        }
+        let task = &mut self.d.tasks[utid];
+        let asleep = task.phase == Phase::Off && task.state != State::UnknownOff;
+        if let (true, Some(early)) = (asleep, task.early) {
+            // The only wakeup since then was written while the task was still on its way out.
+            task.wake = Some(early);
+            task.sleep = Some((0, task.state == State::Blocked || task.state == State::WaitingLock));
+            (task.phase, task.state) = (Phase::Ready, State::Runnable);
+        } else if asleep {
+            task.flags |= flag::INFERRED_END;
+            self.d.unwoken = true;
+        }
+        let run_delay = (task.phase == Phase::Ready).then(|| ts.saturating_sub(task.since).max(0));
+        let late = task.phase == Phase::Ready && ts < task.since;
+        task.open = Open {
+            ts: ts.max(task.since),
+            seq: self.e.seq.get(self.row),
+            comm: task.comm,
+            prio: task.prio,
+            wake: task.wake.take(),
+            run_delay,
+            sleep: task.sleep.take(),
+            prev_cpu: task.ran_on,
+            flags: if late { flag::CLAMPED } else { 0 },
+            unwoken: asleep && task.phase == Phase::Off,
+        };
+        task.early = None;
+        task.hint = super::tasks::Hint::default();
+        task.fresh = false;
+        if late {
+            self.skewed(utid, ts, "it runs before it was runnable");
+        }
+        let ts = self.d.turn(utid, ts, Phase::Running, State::Running);
+        self.place(utid, Place::None);
+        self.d.tasks[utid].slot = slot;
+        match slot {
+            Some(slot) => {
+                let cpu = &mut self.d.cpus[slot];
+                cpu.account(ts);
+                cpu.cur = Some(Who::Task(utid));
+                cpu.left = None;
+                cpu.start_flag = flag::CROSSES_LOSS;
+            }
+            None => self.d.queues.run_unplaced(1),
+        }
+    }
+
+    fn enter_idle(&mut self, slot: usize, tid: i64, ts: i64) {
+        self.idle_thread(slot, tid);
+        let cpu = &mut self.d.cpus[slot];
+        cpu.account(ts);
+        cpu.cur = Some(Who::Idle);
+        cpu.left = None;
+        cpu.start_flag = flag::CROSSES_LOSS;
+        cpu.idle_periods += 1;
+    }
+
+    /// Notes which CPU an idle thread with a number of its own belongs to.
+    fn idle_thread(&mut self, slot: usize, tid: i64) {
+        if tid != 0 {
+            if let Some(utid) = self.d.tasks.get(tid) {
+                let cpu = &mut self.d.cpus[slot];
+                cpu.idle_utid = Some(utid);
+                self.d.tasks[utid].idle_cpu = Some(cpu.cpu);
+            }
+        }
+    }
+
+    /// Notes that a task's records contradict the order of time.
+    pub(super) fn skewed(&mut self, utid: u32, ts: i64, what: &str) {
+        let tid = self.d.tasks[utid].tid;
+        self.diagnostics.push_with(Code::ClockSkew, || {
+            Diagnostic::new(Code::ClockSkew, format!("thread {tid}: {what}"))
+                .at_ts(ts)
+                .advise("the clocks of the CPUs disagree; the interval is taken as empty")
+        });
+    }
+
+    /// Flags and counts a slice that would end before it began.
+    fn clamp(&mut self, ts: i64, begin: i64, utid: u32) {
+        if ts < begin {
+            self.d.tasks[utid].open.flags |= flag::CLAMPED;
+            self.skewed(utid, ts, "it leaves before it entered");
+        }
+    }
+
+    /// A task runs on, or starts to, without word of who left.
+    pub(super) fn resume(&mut self, slot: Option<usize>, ts: i64) {
+        let e = self.e;
+        let subject = e.tid.get(self.row).or(e.ctx_tid.get(self.row));
+        let Some(tid) = subject else { return };
+        if !self.d.live {
+            self.go_live(slot);
+        }
+        let told = if e.tid.get(self.row).is_some() { self.told() } else { Told::default() };
+        let who = self.task(tid, ts, told, true).map_or(Who::Idle, Who::Task);
+        let Some(slot) = slot else {
+            if let Who::Task(utid) = who {
+                if self.d.tasks[utid].phase != Phase::Running {
+                    self.enter(None, utid, ts);
+                }
+            }
+            return;
+        };
+        let cur = self.d.cpus[slot].cur;
+        if cur == Some(who) {
+            if let Who::Task(utid) = who {
+                self.d.tasks[utid].hint = super::tasks::Hint::default();
+            }
+            return;
+        }
+        if let Some(cur) = cur {
+            let cpu = self.d.cpus[slot].cpu;
+            self.diagnostics.push_with(Code::SwitchMismatch, || {
+                Diagnostic::new(Code::SwitchMismatch, format!("thread {tid} runs, and no record says that it entered"))
+                    .on_cpu(cpu)
+                    .at_ts(ts)
+            });
+            let end = self.d.cpus[slot].account(ts);
+            if let Who::Task(utid) = cur {
+                let end = End { ts: end, flags: flag::INFERRED_END, ..End::default() };
+                self.stop(utid, &end, Phase::Off, State::UnknownOff, None);
+            }
+            self.d.cpus[slot].cur = None;
+        }
+        match who {
+            Who::Task(utid) => self.enter(Some(slot), utid, ts),
+            Who::Idle => self.enter_idle(slot, tid, ts),
+        }
+        self.d.queues.touch(slot);
+    }
+
+    /// A switch in a source without a CPU column.
+    fn switch_nowhere(&mut self, from: Option<i64>, to: Option<i64>, ts: i64) {
+        if from.is_some() && from == to {
+            return;
+        }
+        let told = self.told();
+        if let Some(utid) = from.and_then(|tid| self.task(tid, ts, told, true)) {
+            let first = self.d.span.map_or(ts, |s| s.0);
+            let task = &mut self.d.tasks[utid];
+            if task.phase == Phase::Unknown && task.since == task.first_ts {
+                (task.since, task.first_ts) = (first, first);
+                task.open = Open { ts: first, comm: task.comm, prio: task.prio, ..Open::default() };
+                task.open.flags = flag::OPEN_START;
+                (task.phase, task.state, task.slot) = (Phase::Running, State::Running, None);
+                self.d.queues.run_unplaced(1);
+            }
+            if self.d.tasks[utid].phase == Phase::Running {
+                self.depart(utid, None, ts);
+            } else {
+                let to = self.departure(utid, ts);
+                self.d.tasks[utid].flags |= flag::INFERRED_END;
+                self.d.turn(utid, ts, to.phase, to.next);
+                self.wait_after(utid, None, &to);
+            }
+        }
+        let told = self.told_next();
+        if let Some(utid) = to.and_then(|tid| self.task(tid, ts, told, true)) {
+            self.enter(None, utid, ts);
+        }
+    }
+
+    /// Records were lost: on one CPU, or nobody knows where.
+    pub(super) fn lost(&mut self, slot: Option<usize>, ts: i64) {
+        let count = self.e.value.get(self.row).and_then(|n| u64::try_from(n).ok());
+        self.d.last_loss = self.d.last_loss.max(ts);
+        match slot {
+            Some(slot) => {
+                let cpu = &mut self.d.cpus[slot];
+                cpu.nr_lost = cpu.nr_lost.zip(count).map(|(a, b)| a.saturating_add(b));
+                self.forget_cpu(slot, ts, flag::CROSSES_LOSS);
+            }
+            None => {
+                for slot in 0..self.d.cpus.all.len() {
+                    self.d.cpus[slot].nr_lost = None;
+                    self.forget_cpu(slot, ts, flag::CROSSES_LOSS);
+                }
+                self.forget_unplaced(ts, flag::CROSSES_LOSS);
+            }
+        }
+    }
+
+    /// Tracing stops everywhere.
+    pub(super) fn trace_off(&mut self, ts: i64) {
+        for slot in 0..self.d.cpus.all.len() {
+            let cpu = &mut self.d.cpus[slot];
+            cpu.last = cpu.last.max(ts);
+            self.forget_cpu(slot, ts, flag::OPEN_END);
+            self.d.cpus[slot].start_flag = flag::OPEN_START;
+        }
+        self.forget_unplaced(ts, flag::OPEN_END);
+    }
+
+    /// What is known of a CPU ends at its last record.
+    fn forget_cpu(&mut self, slot: usize, ts: i64, why: u16) {
+        self.d.queues.touch(slot);
+        let cpu = &mut self.d.cpus[slot];
+        cpu.proposed = None;
+        if cpu.first.is_none() {
+            return;
+        }
+        let last = cpu.last.min(ts);
+        let known = cpu.account(last);
+        let cur = cpu.cur;
+        if let Some(Who::Task(utid)) = cur {
+            let end = End { ts: known, flags: why, ..End::default() };
+            self.stop(utid, &end, Phase::Unknown, State::Unknown, None);
+        }
+        self.d.cpus[slot].forget(ts, why);
+        if self.d.queues.waiting(slot) > 0 {
+            self.forget_tasks(last, why, |place| place == Place::On(slot));
+        }
+    }
+
+    /// Tasks that wait or run nobody knows where are lost sight of.
+    fn forget_unplaced(&mut self, ts: i64, why: u16) {
+        for utid in 0..self.d.tasks.all.len() as u32 {
+            let task = &self.d.tasks[utid];
+            if task.phase == Phase::Running && task.slot.is_none() {
+                let end = End { ts, flags: why, ..End::default() };
+                self.stop(utid, &end, Phase::Unknown, State::Unknown, None);
+            }
+        }
+        self.forget_tasks(ts, why, |place| place == Place::Unplaced);
+    }
+
+    fn forget_tasks(&mut self, ts: i64, why: u16, which: impl Fn(Place) -> bool) {
+        for utid in 0..self.d.tasks.all.len() as u32 {
+            if which(self.d.tasks[utid].place) {
+                self.d.tasks[utid].flags |= why;
+                self.d.turn(utid, ts, Phase::Unknown, State::Unknown);
+                self.place(utid, Place::None);
+                (self.d.tasks[utid].wake, self.d.tasks[utid].sleep) = (None, None);
+            }
+        }
+    }
+}

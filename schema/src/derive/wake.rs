@@ -1,0 +1,288 @@
+//! Everything that happens to tasks besides running: wakeups, queues, birth, death, and what they say of themselves.
+
+use super::queue::Mode;
+use super::tasks::{Phase, Place, Wake};
+use super::{Step, Told, Who};
+use crate::events::irq;
+use crate::tables::flag;
+use crate::{Kind, State};
+
+impl Step<'_> {
+    /// A task is made runnable.
+    pub(super) fn wakeup(&mut self, kind: Kind, slot: Option<usize>, ts: i64) {
+        let (e, row) = (self.e, self.row);
+        // Old kernels also record wakeups that found the task awake, with success=0.
+        if e.value.get(row) == Some(0) && kind != Kind::LockWake {
+            self.subject(ts);
+            return;
+        }
+        let Some(tid) = e.tid.get(row) else { return };
+        let told = self.told();
+        let Some(utid) = self.task(tid, ts, told, true) else { return };
+        self.d.wakes = true;
+        let queue = e.target_cpu.get(row).map(|cpu| self.d.cpus.slot(cpu));
+        match self.d.tasks[utid].phase {
+            Phase::Running => self.wake_running(utid, slot, ts),
+            Phase::Ready => {
+                // `waking` still names the CPU where the task was; only the later records say where it goes.
+                if let (true, Some(queue)) = (kind != Kind::Waking, queue) {
+                    self.wait_on(utid, Some(queue));
+                }
+            }
+            _ => {
+                let wake = self.wake(slot, ts);
+                self.ready(utid, wake, ts);
+                self.wait_on(utid, queue);
+            }
+        }
+    }
+
+    /// Who wakes: the task that has the CPU, unless it was interrupted or is idle.
+    fn wake(&mut self, slot: Option<usize>, ts: i64) -> Wake {
+        let (e, row) = (self.e, self.row);
+        let cpu = e.cpu.get(row);
+        let in_irq = e.irq_flags.get(row).unwrap_or(0) & irq::IN_INTERRUPT != 0;
+        let Some(tid) = e.ctx_tid.get(row).filter(|_| !in_irq) else { return Wake { ts, waker: None, cpu, in_irq } };
+        if let Some(Who::Task(utid)) = slot.and_then(|slot| self.d.cpus[slot].cur) {
+            if self.d.tasks[utid].tid == tid {
+                return Wake { ts, waker: Some(utid), cpu, in_irq };
+            }
+        }
+        let waker = self.task(tid, ts, Told::default(), false);
+        Wake { ts, waker, cpu, in_irq: waker.is_none() }
+    }
+
+    fn ready(&mut self, utid: u32, wake: Wake, ts: i64) {
+        let task = &mut self.d.tasks[utid];
+        if task.phase == Phase::Off {
+            let blocked = matches!(task.state, State::Blocked | State::WaitingLock);
+            task.sleep = Some((ts.saturating_sub(task.since).max(0), blocked));
+        }
+        task.wake = Some(wake);
+        task.early = None;
+        task.fresh = false;
+        self.d.turn_ready(utid, ts);
+    }
+
+    /// A wakeup of a running task: it changes nothing, unless the task is about to sleep, or the clocks disagree.
+    fn wake_running(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
+        let wake = self.wake(slot, ts);
+        let task = &mut self.d.tasks[utid];
+        if !task.open.unwoken || task.slot == slot {
+            task.early = Some(wake);
+            return;
+        }
+        task.open.unwoken = false;
+        task.open.flags |= flag::CLAMPED;
+        task.open.run_delay = Some(0);
+        task.open.wake = Some(wake);
+        self.skewed(utid, ts, "it ran before the wakeup that another CPU recorded");
+    }
+
+    /// Counts a waiting task on the queue of a CPU, where lengths are estimated.
+    fn wait_on(&mut self, utid: u32, queue: Option<usize>) {
+        match self.d.queues.mode {
+            Mode::Estimated => self.place(utid, queue.map_or(Place::Unplaced, Place::On)),
+            Mode::Operations | Mode::Stated => self.d.tasks[utid].slot = queue,
+        }
+    }
+
+    pub(super) fn migrate(&mut self, ts: i64) {
+        let Some(utid) = self.subject(ts) else { return };
+        let target = self.e.target_cpu.get(self.row).map(|cpu| self.d.cpus.slot(cpu));
+        if self.d.tasks[utid].phase == Phase::Ready && target.is_some() {
+            self.wait_on(utid, target);
+        }
+    }
+
+    /// The source puts a task on a queue.
+    pub(super) fn enqueue(&mut self, slot: Option<usize>, ts: i64) {
+        if self.d.queues.mode == Mode::Estimated {
+            let d = &mut *self.d;
+            d.queues.change_mode(Mode::Operations, &mut d.tasks);
+        }
+        let (e, row) = (self.e, self.row);
+        let Some(tid) = e.tid.get(row) else { return };
+        let told = self.told();
+        let Some(utid) = self.task(tid, ts, told, true) else { return };
+        let place = e.target_cpu.get(row).map_or(Place::Unplaced, |cpu| Place::On(self.d.cpus.slot(cpu)));
+        match self.d.tasks[utid].phase {
+            Phase::Running => {
+                self.d.tasks[utid].hint.queued = Some(place);
+                return;
+            }
+            Phase::Ready => {}
+            _ => {
+                self.d.wakes = true;
+                let wake = self.wake(slot, ts);
+                self.ready(utid, wake, ts);
+            }
+        }
+        if self.d.queues.mode == Mode::Operations {
+            self.place(utid, place);
+        }
+    }
+
+    /// The source takes a task off a queue; it runs next, or is put on another.
+    pub(super) fn dequeue(&mut self, ts: i64) {
+        let Some(utid) = self.subject(ts) else { return };
+        self.d.tasks[utid].hint.queued = None;
+        if self.d.queues.mode == Mode::Operations {
+            self.place(utid, Place::None);
+        }
+    }
+
+    /// The source states the length of a queue.
+    pub(super) fn load(&mut self, ts: i64) {
+        let (e, row) = (self.e, self.row);
+        if self.d.queues.mode != Mode::Stated {
+            let d = &mut *self.d;
+            d.queues.change_mode(Mode::Stated, &mut d.tasks);
+        }
+        if let (Some(cpu), Some(length)) = (e.target_cpu.get(row), e.value.get(row)) {
+            let slot = self.d.cpus.slot(cpu);
+            self.d.queues.state(slot, length);
+        }
+        self.subject(ts);
+    }
+
+    /// The running task says how it is about to leave.
+    pub(super) fn hint(&mut self, kind: Kind, ts: i64) {
+        let Some(utid) = self.subject_or_current(ts) else { return };
+        let reason = self.e.reason.get(self.row);
+        let task = &mut self.d.tasks[utid];
+        if task.phase != Phase::Running {
+            return;
+        }
+        match kind {
+            Kind::Yield => {
+                task.hint.state = Some(State::Yielding);
+                task.hint.yielded = true;
+            }
+            Kind::Preempt => task.hint.state = Some(State::Preempted),
+            Kind::Sleep => task.hint.state = Some(State::Sleeping),
+            Kind::LockWait => task.hint.state = Some(State::WaitingLock),
+            // Chosen again: it does not leave after all.
+            _ => task.hint = super::tasks::Hint::default(),
+        }
+        task.hint.reason = reason.or(task.hint.reason);
+    }
+
+    /// The kernel tells at the wakeup what the task slept on.
+    pub(super) fn blocked_reason(&mut self, ts: i64) {
+        let Some(utid) = self.subject(ts) else { return };
+        let reason = self.e.reason.get(self.row);
+        let task = &mut self.d.tasks[utid];
+        match &mut task.slept {
+            Some(slept) => slept.reason = reason.or(slept.reason),
+            None if task.phase == Phase::Off => task.reason = reason.or(task.reason),
+            None => {}
+        }
+    }
+
+    /// A task makes another. The number may have belonged to a task that ended, or whose end was not seen.
+    pub(super) fn fork(&mut self, slot: Option<usize>, ts: i64) {
+        let (e, row) = (self.e, self.row);
+        let Some(tid) = e.tid.get(row).filter(|&tid| tid != 0) else { return };
+        let parent = self.wake(slot, ts).waker;
+        if let Some(old) = self.d.tasks.get(tid) {
+            let known = &mut self.d.tasks[old];
+            if known.fresh {
+                // The same fork told twice, by two kinds of records.
+                known.parent = known.parent.or(parent);
+                self.subject(ts);
+                return;
+            }
+            if known.phase == Phase::Unseen {
+                self.d.tasks.unbind(tid);
+            } else {
+                self.retire(old, ts);
+            }
+        }
+        let told = self.told();
+        let Some(utid) = self.task(tid, ts, told, false) else { return };
+        let inherited = parent.and_then(|p| self.d.tasks[p].comm);
+        let task = &mut self.d.tasks[utid];
+        if task.comm.is_none() {
+            task.told_comm(inherited);
+        }
+        task.parent = parent;
+        task.start_ts = Some(ts);
+        task.fresh = true;
+        if !task.idle {
+            task.phase = Phase::New;
+            task.state = State::UnknownOff;
+        }
+    }
+
+    /// A task executes another program. `value` is the thread number it had before, where it changed.
+    pub(super) fn exec(&mut self, ts: i64) {
+        let (e, row) = (self.e, self.row);
+        let Some(tid) = e.tid.get(row).or(e.ctx_tid.get(row)).filter(|&tid| tid != 0) else { return };
+        if let Some(old) = e.value.get(row).filter(|&old| old > 0 && old != tid) {
+            if let Some(utid) = self.d.tasks.get(old) {
+                if let Some(leader) = self.d.tasks.get(tid) {
+                    self.retire(leader, ts);
+                }
+                self.d.tasks.unbind(old);
+                self.d.tasks.bind(tid, utid);
+                self.d.tasks[utid].tid = tid;
+            }
+        }
+        let told = if e.tid.get(row).is_some() { self.told() } else { Told::default() };
+        if let Some(utid) = self.task(tid, ts, told, false) {
+            self.d.tasks[utid].exec_path = e.name.get(row).or(self.d.tasks[utid].exec_path);
+        }
+    }
+
+    /// A task begins to end; it still runs until its last switch.
+    pub(super) fn exit(&mut self, ts: i64) {
+        if let Some(utid) = self.subject_or_current(ts) {
+            let task = &mut self.d.tasks[utid];
+            task.exited = true;
+            task.end_ts = task.end_ts.or(Some(ts));
+        }
+    }
+
+    /// The kernel forgets a task.
+    pub(super) fn free(&mut self, ts: i64) {
+        let Some(utid) = self.subject(ts) else { return };
+        let task = &self.d.tasks[utid];
+        let over = task.phase == Phase::Dead || task.exited;
+        // A free that comes late, when the number has a new owner, is not about that one.
+        if task.phase != Phase::Running && (over || task.start_ts.is_none()) {
+            self.retire(utid, ts);
+        }
+    }
+
+    /// Ends what is known of a task and lets its number go.
+    pub(super) fn retire(&mut self, utid: u32, ts: i64) {
+        if self.d.tasks[utid].phase == Phase::Running {
+            let slot = self.d.tasks[utid].slot;
+            if let Some(slot) = slot {
+                let cpu = &mut self.d.cpus[slot];
+                cpu.account(ts);
+                cpu.forget(ts, flag::CROSSES_LOSS);
+                self.d.queues.touch(slot);
+            }
+            let end = super::emit::End { ts, flags: flag::INFERRED_END, ..Default::default() };
+            self.stop(utid, &end, Phase::Dead, State::Dead, None);
+        }
+        self.place(utid, Place::None);
+        self.d.turn(utid, ts, Phase::Unseen, State::Unknown);
+        let task = &mut self.d.tasks[utid];
+        task.end_ts = task.end_ts.or(Some(ts));
+        let tid = task.tid;
+        if self.d.tasks.get(tid) == Some(utid) {
+            self.d.tasks.unbind(tid);
+        }
+    }
+
+    /// A task's priority changes.
+    pub(super) fn prio(&mut self, ts: i64) {
+        let Some(utid) = self.subject_or_current(ts) else { return };
+        if let Some(prio) = self.e.value.get(self.row).and_then(|p| i32::try_from(p).ok()) {
+            self.d.tasks[utid].told_prio(prio);
+        }
+    }
+}
