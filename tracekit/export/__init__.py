@@ -1,0 +1,1 @@
+"""Writes traces in other tools' formats."""

@@ -1,0 +1,66 @@
+"""Gives every task of a trace a thread number that Perfetto can tell from all others.
+
+Perfetto knows a thread by its number alone, 1 to 2^31-1, and takes a number for a new thread only after
+it saw the old one end.  Linux numbers fit.  Where two tasks have one number at the same time (the
+LWPs 1 of two illumos processes), or a number does not fit (a thread address), they get numbers from
+`FIRST_SYNTHETIC` on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tracekit.perfetto.wire import Ints
+
+FIRST_SYNTHETIC = 1_000_000_000
+LARGEST = 2**31 - 1
+
+
+@dataclass
+class Threads:
+    """Thread numbers of a trace.
+
+    Attributes
+    ----------
+    tid
+        Number to export, by utid.
+    renumbered
+        True when some task got a number that is not its own.
+    table
+        utid, tid (exported), pid, comm, start_ts_ns, parent_tid of every task that is not idle.
+    """
+
+    tid: Ints
+    renumbered: bool
+    table: pl.DataFrame
+
+
+def _ambiguous(tasks: pl.DataFrame) -> pl.Series:
+    """Which tasks share their number with another task that is alive at the same time."""
+    order = tasks.sort("tid", "first_ts_ns", "utid")
+    latest = pl.col("last_ts_ns").cum_max().over("tid").shift(1).over("tid")
+    overlap = order.filter(pl.col("first_ts_ns") < latest).get_column("tid").unique()
+    return tasks.get_column("tid").is_in(overlap.implode())
+
+
+def number_threads(tasks: pl.DataFrame) -> Threads:
+    """Choose the number that each task of the `tasks` table has in the exported file."""
+    size = int(tasks.get_column("utid").max() or 0) + 1 if len(tasks) else 0  # type: ignore[arg-type]
+    numbers: NDArray[np.int64] = np.zeros(size, np.int64)
+    work = tasks.filter(~pl.col("is_idle"))
+    if not len(work):
+        empty = work.select("utid", "tid", "pid", "comm", "start_ts_ns")
+        return Threads(numbers, False, empty.with_columns(parent_tid=pl.lit(None, pl.Int64)))
+    fits = work.get_column("tid").is_between(1, FIRST_SYNTHETIC - 1)
+    synthetic = _ambiguous(work) | ~fits
+    tid = pl.when(synthetic).then(pl.col("utid").cast(pl.Int64) + FIRST_SYNTHETIC).otherwise(pl.col("tid"))
+    pid = pl.when(pl.col("pid").is_between(1, LARGEST)).then(pl.col("pid"))
+    table = work.select("utid", tid.alias("tid"), pid.alias("pid"), "comm", "start_ts_ns", "parent_utid")
+    numbers[table.get_column("utid").to_numpy()] = table.get_column("tid").to_numpy()
+    parents = table.select(parent_utid="utid", parent_tid="tid")
+    table = table.join(parents, on="parent_utid", how="left", maintain_order="left").drop("parent_utid")
+    return Threads(numbers, bool(synthetic.any()), table)
