@@ -4,6 +4,7 @@
 //! caller hands them a [`Source`]. A parser does not fail half-way: what it cannot read becomes a diagnostic; only a
 //! whole-file failure is a [`ParseError`], and that before any record.
 
+pub mod dtrace_messages;
 pub mod error;
 pub mod formats;
 pub mod lines;

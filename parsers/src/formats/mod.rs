@@ -1,5 +1,7 @@
 //! The formats: one file each, one row each in [`FORMATS`].
 
+pub mod dtrace_tkd;
+
 use crate::error::ParseError;
 use crate::{Head, Options, Parser, Source};
 use tracekit_schema::Out;
@@ -46,7 +48,7 @@ pub struct Format {
 }
 
 /// Every format, in the order in which `tracekit formats` lists them.
-pub static FORMATS: &[&Format] = &[];
+pub static FORMATS: &[&Format] = &[&dtrace_tkd::FORMAT];
 
 /// The format called `name`.
 ///

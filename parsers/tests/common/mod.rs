@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tracekit_parsers::{open, Options, ParseError, Source};
 use tracekit_schema::table::{Col, ColumnDef, Table, Visitor};
-use tracekit_schema::{Kind, Out, State, StrId, Strings};
+use tracekit_schema::{Kind, Out, State, StrId, Strings, TextId};
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
@@ -104,6 +104,11 @@ impl Visitor for RowReader<'_> {
     fn str(&mut self, def: &ColumnDef, col: &Col<StrId>, _rows: usize) {
         if let Some(v) = col.get(self.row) {
             self.cells.insert(def.name, self.strings.text(v).into_owned());
+        }
+    }
+    fn text(&mut self, def: &ColumnDef, col: &Col<TextId>, _rows: usize) {
+        if let Some(v) = col.get(self.row) {
+            self.cells.insert(def.name, String::from_utf8_lossy(self.strings.get_text(v)).into_owned());
         }
     }
     fn kind(&mut self, def: &ColumnDef, col: &Col<Kind>, _rows: usize) {
