@@ -1,1 +1,21 @@
-//! placeholder
+//! Replay: runs recorded or written-down workloads under another scheduling policy.
+//!
+//! * [`program`]: what tasks do; [`workload`]: the same as text; [`task`]: what the engine knows of a task;
+//! * [`engine`]: the discrete-event engine; [`cost`]: what scheduling itself costs;
+//! * [`policy`]: the trait of a policy and what the engine offers it; [`queue`]: queues to build one from;
+//! * [`policies`]: the policies; [`params`]: their parameters;
+//! * [`log`]: what happened; [`emit`]: the same as events of a trace.
+//!
+//! This crate sees no files, clocks, environment or Python, and no parser.
+
+pub mod cost;
+pub mod emit;
+pub mod engine;
+pub mod log;
+pub mod params;
+pub mod policies;
+pub mod policy;
+pub mod program;
+pub mod queue;
+pub mod task;
+pub mod workload;

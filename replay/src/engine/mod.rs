@@ -1,0 +1,617 @@
+//! The discrete-event engine: runs programs on N CPUs under a stack of scheduling classes.
+//!
+//! Events of one instant are handled in this order, and the round is repeated until nothing is due:
+//!
+//! 1. ends of run steps, by CPU number; the steps that follow (wake, fork, ...) up to the next run or sleep belong to it;
+//! 2. clock ticks, by CPU number;
+//! 3. the 1 Hz work;
+//! 4. wakeups: timer expiries by CPU number and expiry, then starts, device and outside wakeups in source order;
+//! 5. policy timers, then slice ends by CPU number;
+//! 6. reschedules, by CPU number.
+//!
+//! So a task whose burst ends on a tick is not charged that tick, and a task that wakes when a slice ends is queued
+//! before the task that loses the CPU. CPUs that are idle do not tick. A chain of wakeups without demand in between is
+//! atomic: nobody runs before it is complete.
+
+pub mod slots;
+mod steps;
+mod wake;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::cost::Costs;
+use crate::log::{left, Log, What, IDLE};
+use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
+use crate::program::{Start, Workload};
+use crate::queue::Lists;
+use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, Task, TaskId, TaskState, NEVER};
+use slots::{Due, Slots};
+
+/// When sleeps end on timers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimerMode {
+    /// At the time asked for, or up to the slack later.
+    #[default]
+    High,
+    /// At the first tick after the time asked for.
+    Tick,
+}
+
+/// The machine on which a workload runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Number of CPUs.
+    pub cpus: usize,
+    /// Clock ticks a second.
+    pub hz: i64,
+    /// Time of the first tick of each CPU; CPUs beyond the end take the last entry, an empty list is phase 0.
+    pub tick_phase: Vec<Ns>,
+    /// When sleeps end.
+    pub timers: TimerMode,
+    /// False: a run step in the kernel is not preempted before its end.
+    pub preempt_kernel: bool,
+    /// What scheduling costs.
+    pub costs: Costs,
+    /// The end; [`NEVER`] runs until nothing is left to do.
+    pub until: Ns,
+    /// False keeps no records, only counts.
+    pub log: bool,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Machine {
+            cpus: 1,
+            hz: 1000,
+            tick_phase: Vec::new(),
+            timers: TimerMode::High,
+            preempt_kernel: true,
+            costs: Costs::default(),
+            until: NEVER,
+            log: true,
+        }
+    }
+}
+
+/// Place of a policy in the stack: which tasks it cares for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Tasks with a reservation.
+    Deadline,
+    /// SCHED_FIFO and SCHED_RR tasks.
+    Rt,
+    /// All others; takes everybody where there is no other layer.
+    Main,
+}
+
+/// The scheduling classes, best first. A better one always preempts.
+pub struct Stack {
+    pub(crate) layers: Vec<(Layer, Box<dyn Policy>)>,
+}
+
+impl Stack {
+    /// One policy for everybody.
+    pub fn single(policy: Box<dyn Policy>) -> Self {
+        Stack { layers: vec![(Layer::Main, policy)] }
+    }
+
+    /// Puts `policy` above those so far.
+    pub fn above(mut self, layer: Layer, policy: Box<dyn Policy>) -> Self {
+        self.layers.insert(0, (layer, policy));
+        self
+    }
+
+    fn class_of(&self, attrs: &Attrs) -> u8 {
+        let want = match attrs.policy {
+            SchedPolicy::Deadline => Layer::Deadline,
+            SchedPolicy::Fifo | SchedPolicy::Rr => Layer::Rt,
+            _ => Layer::Main,
+        };
+        self.layers.iter().position(|l| l.0 == want).unwrap_or(self.layers.len() - 1) as u8
+    }
+}
+
+/// A run that could not go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EngineError(pub String);
+
+/// What the engine counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events handled.
+    pub events: u64,
+    /// Decisions what to run next.
+    pub dispatches: u64,
+    /// Decisions that put another task on a CPU.
+    pub switches: u64,
+    /// Ticks on busy CPUs.
+    pub ticks: u64,
+    /// Wakeups by tasks, timers, devices, outside.
+    pub wakeups: [u64; 4],
+    /// Waits that found what they waited for.
+    pub satisfied: u64,
+    /// CPU time of all tasks.
+    pub busy: Ns,
+    /// End of the run.
+    pub end: Ns,
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Run {
+    /// What happened.
+    pub log: Log,
+    /// The workload that ran.
+    pub work: Workload,
+    /// Counts.
+    pub counts: Counts,
+    /// CPU time per task.
+    pub ran: Vec<Ns>,
+    /// State of each task at the end.
+    pub states: Vec<TaskState>,
+    /// What the policies of the stack counted, best class first.
+    pub counters: Vec<(&'static str, i64)>,
+    /// Values asked for by [`Engine::inspect_at_end`], `None` where the policy keeps no such thing.
+    pub inspected: Vec<Option<f64>>,
+    /// Tasks still on a CPU at the end.
+    pub on_cpu: Vec<Option<TaskId>>,
+}
+
+/// Kind of an entry of the wakeup queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Coming {
+    Start,
+    Io,
+    External,
+}
+
+/// Hard expiry, order, soft expiry, task.
+type TimerHeap = BinaryHeap<Reverse<(Ns, u64, Ns, u32)>>;
+
+/// The engine.
+pub struct Engine {
+    k: Kernel,
+    stack: Stack,
+    until: Ns,
+    timer_mode: TimerMode,
+    /// Starts, device and outside wakeups by (time, order).
+    coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
+    /// Timers of each CPU by (hard expiry, order): soft expiry and task.
+    timers: Vec<TimerHeap>,
+    order: u64,
+    waiters: Lists,
+    units: Vec<u32>,
+    inspect: Vec<(TaskId, String)>,
+    counts: Counts,
+}
+
+/// Events that may happen at one instant before the run is taken for stuck, plus as many per task.
+const STUCK: u64 = 100_000;
+
+impl Engine {
+    /// Makes an engine for `work` on `machine` under `stack`.
+    pub fn new(work: Workload, machine: &Machine, stack: Stack) -> Result<Self, EngineError> {
+        work.check().map_err(EngineError)?;
+        if machine.cpus == 0 || machine.cpus > 4096 || machine.hz <= 0 || machine.hz > 100_000 {
+            return Err(EngineError(format!(
+                "{} CPUs at {} HZ: expected 1 to 4096, 1 to 100000",
+                machine.cpus, machine.hz
+            )));
+        }
+        let tick_ns = 1_000_000_000 / machine.hz;
+        let phase = |cpu: usize| machine.tick_phase.get(cpu).or(machine.tick_phase.last()).copied().unwrap_or(0);
+        let cpu = |i| CpuState {
+            curr: None,
+            need_resched: false,
+            idle: true,
+            nr: 0,
+            clock: 0,
+            keep_clock: false,
+            run_from: 0,
+            on_since: 0,
+            busy_until: 0,
+            tick_phase: phase(i),
+            leaving: None,
+            owed: 0,
+            serving: false,
+            yielded: false,
+        };
+        let n = work.tasks.len();
+        let sems = work.sems.len();
+        let units = work.sems.clone();
+        let tasks = work
+            .tasks
+            .iter()
+            .map(|p| Task { attrs: p.first.clone(), cpu: p.cpu.unwrap_or(0).min(machine.cpus - 1), ..Task::default() })
+            .collect();
+        let k = Kernel {
+            now: 0,
+            tick_ns,
+            preempt_kernel: machine.preempt_kernel,
+            costs: machine.costs,
+            cpus: (0..machine.cpus).map(cpu).collect(),
+            tasks,
+            live: 0,
+            work,
+            slots: Slots::new(machine.cpus),
+            timers: BinaryHeap::new(),
+            timer_seq: 0,
+            class: 0,
+            in_second: false,
+            log: Log { recs: Vec::new(), keep: machine.log },
+            failed: None,
+            free_slots: 0,
+        };
+        let mut engine = Engine {
+            k,
+            stack,
+            until: machine.until,
+            timer_mode: machine.timers,
+            coming: BinaryHeap::with_capacity(n + 1),
+            timers: vec![BinaryHeap::with_capacity(n + 1); machine.cpus],
+            order: 0,
+            waiters: Lists::new(sems),
+            units,
+            inspect: Vec::new(),
+            counts: Counts::default(),
+        };
+        engine.queue_starts();
+        Ok(engine)
+    }
+
+    fn queue_starts(&mut self) {
+        for t in 0..self.k.work.tasks.len() {
+            if let Start::At(at) | Start::Asleep(at) = self.k.work.tasks[t].start {
+                self.come(at, Coming::Start, TaskId(t as u32));
+            }
+        }
+    }
+
+    /// Asks for a value that the policy keeps of a task, to be read at the end.
+    pub fn inspect_at_end(&mut self, t: TaskId, key: &str) {
+        self.inspect.push((t, key.to_owned()));
+    }
+
+    fn come(&mut self, at: Ns, what: Coming, t: TaskId) {
+        self.order += 1;
+        self.coming.push(Reverse((at, self.order, what, t.0)));
+        let first = self.coming.peek().map_or(NEVER, |c| c.0 .0);
+        self.k.slots.set_wake(first);
+    }
+
+    /// Runs to the end. `progress` is told the simulated time now and then and may stop the run by returning false.
+    pub fn run(mut self, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Run, EngineError> {
+        for class in 0..self.stack.layers.len() {
+            self.k.class = class as u8;
+            self.stack.layers[class].1.init(&mut self.k);
+        }
+        self.k.slots.set_second(1_000_000_000);
+        let limit = STUCK + 100 * self.k.tasks.len() as u64;
+        let mut at_this_instant = 0u64;
+        loop {
+            let (at, due) = self.k.slots.next();
+            if at >= self.until || at == NEVER {
+                break;
+            }
+            if at > self.k.now {
+                self.k.now = at;
+                at_this_instant = 0;
+            }
+            at_this_instant += 1;
+            self.counts.events += 1;
+            if at_this_instant > limit {
+                return Err(EngineError(format!("no progress at {} ns: the policy keeps rescheduling", self.k.now)));
+            }
+            if due == Due::Second && self.until == NEVER && self.stalled() {
+                break;
+            }
+            self.handle(due);
+            if let Some(why) = self.k.failed.take() {
+                return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
+            }
+            if self.counts.events % 65_536 == 0 && !progress(self.k.now) {
+                return Err(EngineError("stopped".into()));
+            }
+        }
+        Ok(self.finish())
+    }
+
+    fn stalled(&self) -> bool {
+        self.coming.is_empty()
+            && self.timers.iter().all(BinaryHeap::is_empty)
+            && self.k.timers.is_empty()
+            && self.k.cpus.iter().all(|c| c.nr == 0)
+    }
+
+    #[inline]
+    fn handle(&mut self, due: Due) {
+        match due {
+            Due::Segment(cpu) => self.segment(cpu),
+            Due::Tick(cpu) => self.tick(cpu),
+            Due::Second => self.second(),
+            Due::Timer(cpu) => self.timer_interrupt(cpu),
+            Due::Wake => self.wake_due(),
+            Due::PolicyTimer => self.policy_timer(),
+            Due::Slice(cpu) => self.slice_end(cpu),
+            Due::Resched(cpu) => self.reschedule(cpu),
+        }
+    }
+
+    /// True when interrupts are off on `cpu`; `again` sets the slot to when they are on.
+    fn deferred(&mut self, cpu: Cpu, again: fn(&mut Slots, Cpu, Ns)) -> bool {
+        let until = self.k.cpus[cpu].busy_until;
+        let off = until > self.k.now;
+        if off {
+            again(&mut self.k.slots, cpu, until);
+        }
+        off
+    }
+
+    /// An interrupt takes `cost` from whoever runs on `cpu`.
+    pub(crate) fn interrupt(&mut self, cpu: Cpu, cost: Ns) {
+        if cost == 0 {
+            return;
+        }
+        let now = self.k.now;
+        let c = &mut self.k.cpus[cpu];
+        c.busy_until = c.busy_until.max(now) + cost;
+        self.delay(cpu, cost);
+    }
+
+    /// Puts off the demand of the task on `cpu` by `cost`.
+    fn delay(&mut self, cpu: Cpu, cost: Ns) {
+        let now = self.k.now;
+        let c = &mut self.k.cpus[cpu];
+        c.run_from = c.run_from.max(now) + cost;
+        if c.serving {
+            let end = self.k.slots.segment_end(cpu);
+            if end != NEVER {
+                self.k.slots.set_segment_end(cpu, end + cost);
+            }
+        }
+    }
+
+    fn tick(&mut self, cpu: Cpu) {
+        let (now, tick) = (self.k.now, self.k.tick_ns);
+        if self.deferred(cpu, Slots::set_tick) {
+            return;
+        }
+        let since = (now - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
+        self.k.slots.set_tick(cpu, now + tick - since);
+        self.counts.ticks += 1;
+        self.k.cpus[cpu].clock = now;
+        if let Some(t) = self.k.cpus[cpu].curr {
+            let class = self.k.tasks[t.index()].class;
+            self.k.class = class;
+            self.stack.layers[class as usize].1.tick(&mut self.k, cpu, t);
+        }
+        self.interrupt(cpu, self.k.costs.tick);
+        self.fire_timers(cpu);
+    }
+
+    fn second(&mut self) {
+        self.k.slots.set_second(self.k.now + 1_000_000_000);
+        self.k.in_second = true;
+        for class in 0..self.stack.layers.len() {
+            self.k.class = class as u8;
+            self.stack.layers[class].1.second(&mut self.k);
+        }
+        self.k.in_second = false;
+        let owed = std::mem::take(&mut self.k.cpus[0].owed);
+        self.interrupt(0, owed);
+    }
+
+    fn policy_timer(&mut self) {
+        if let Some(Reverse((_, _, class, token))) = self.k.timers.pop() {
+            let first = self.k.timers.peek().map_or(NEVER, |t| t.0 .0);
+            self.k.slots.set_policy_timer(first);
+            self.k.class = class;
+            self.stack.layers[class as usize].1.timer(&mut self.k, token);
+        }
+    }
+
+    fn slice_end(&mut self, cpu: Cpu) {
+        if self.deferred(cpu, Slots::set_slice) {
+            return;
+        }
+        self.k.slots.set_slice(cpu, NEVER);
+        if let Some(t) = self.k.cpus[cpu].curr {
+            self.k.cpus[cpu].clock = self.k.now;
+            let class = self.k.tasks[t.index()].class;
+            self.k.class = class;
+            self.stack.layers[class as usize].1.expired(&mut self.k, cpu, t);
+        }
+    }
+
+    /// Takes the running task off `cpu`, asks the classes for the next one, and puts that on.
+    fn reschedule(&mut self, cpu: Cpu) {
+        if self.deferred(cpu, Slots::set_resched) {
+            return;
+        }
+        self.k.slots.set_resched(cpu, NEVER);
+        let now = self.k.now;
+        let c = &mut self.k.cpus[cpu];
+        c.need_resched = false;
+        if !std::mem::take(&mut c.keep_clock) {
+            c.clock = now;
+        }
+        let prev = c.curr;
+        if let Some(t) = prev {
+            self.put_prev(cpu, t);
+        }
+        self.k.slots.set_slice(cpu, NEVER);
+        self.counts.dispatches += 1;
+        let next = self.choose(cpu);
+        if self.k.failed.is_some() {
+            return;
+        }
+        match next {
+            Some(t) => self.put_on(cpu, t, prev),
+            None => self.go_idle(cpu, prev),
+        }
+    }
+
+    /// The running task goes back to its queue.
+    fn put_prev(&mut self, cpu: Cpu, t: TaskId) {
+        let now = self.k.now;
+        let why = if std::mem::take(&mut self.k.cpus[cpu].yielded) { Stop::Yielded } else { Stop::Preempted };
+        let class = self.k.tasks[t.index()].class;
+        self.k.class = class;
+        let policy = &mut self.stack.layers[class as usize].1;
+        policy.stopping(&mut self.k, cpu, t, why);
+        self.account(cpu, t);
+        let task = &mut self.k.tasks[t.index()];
+        task.state = TaskState::Runnable;
+        task.since = now;
+        self.k.cpus[cpu].curr = None;
+        if !self.k.allowed(t, cpu) && self.push_away(cpu, t) {
+            return;
+        }
+        let back = if why == Stop::Yielded { Enqueue::Yielded } else { Enqueue::Preempted };
+        self.stack.layers[class as usize].1.enqueue(&mut self.k, cpu, t, back);
+    }
+
+    /// Books the stay of `t` on `cpu` and what is left of its run step.
+    fn account(&mut self, cpu: Cpu, t: TaskId) {
+        let now = self.k.now;
+        let c = &mut self.k.cpus[cpu];
+        let task = &mut self.k.tasks[t.index()];
+        task.ran += now - c.on_since;
+        self.counts.busy += now - c.on_since;
+        c.on_since = now;
+        if std::mem::take(&mut c.serving) {
+            let end = self.k.slots.segment_end(cpu);
+            task.left = if end == NEVER { NEVER } else { end - now.max(c.run_from) };
+            self.k.slots.set_segment_end(cpu, NEVER);
+        }
+    }
+
+    fn choose(&mut self, cpu: Cpu) -> Option<TaskId> {
+        for class in 0..self.stack.layers.len() {
+            self.k.class = class as u8;
+            let Some(t) = self.stack.layers[class].1.dispatch(&mut self.k, cpu) else { continue };
+            let Some(task) = self.k.tasks.get(t.index()) else {
+                self.k.fail(format!("dispatch chose task {}, which does not exist", t.0));
+                return None;
+            };
+            if task.state != TaskState::Runnable {
+                self.k.fail(format!("dispatch chose task {}, which is {:?}, not runnable", t.0, task.state));
+            } else if !task.attrs.affinity.contains(cpu) {
+                self.k.fail(format!("dispatch chose task {} for CPU {cpu}, which it may not use", t.0));
+            } else if task.class != class as u8 {
+                self.k.fail(format!("dispatch chose task {} of another scheduling class", t.0));
+            }
+            return Some(t);
+        }
+        None
+    }
+
+    fn put_on(&mut self, cpu: Cpu, t: TaskId, prev: Option<TaskId>) {
+        let now = self.k.now;
+        if self.k.tasks[t.index()].cpu != cpu {
+            let from = self.k.tasks[t.index()].cpu;
+            self.k.log.migrate(now, t, from, cpu);
+            self.k.tasks[t.index()].cpu = cpu;
+            self.k.cpus[from].nr -= 1;
+            self.k.cpus[cpu].nr += 1;
+        }
+        let switched = prev != Some(t);
+        let costs = self.k.costs;
+        let c = &mut self.k.cpus[cpu];
+        let owed = std::mem::take(&mut c.owed);
+        c.curr = Some(t);
+        c.on_since = now;
+        if switched {
+            c.run_from = now + costs.switch + owed;
+            c.busy_until = now + costs.record;
+            self.counts.switches += 1;
+            if std::mem::take(&mut c.idle) {
+                let since = (now - c.tick_phase).rem_euclid(self.k.tick_ns);
+                self.k.slots.set_tick(cpu, now + self.k.tick_ns - since);
+            }
+            self.log_switch(cpu, prev, t.0);
+        } else {
+            c.run_from = c.run_from.max(now) + owed;
+            c.leaving = None;
+        }
+        let task = &mut self.k.tasks[t.index()];
+        task.state = TaskState::Running;
+        task.since = now;
+        task.dispatched += u64::from(switched);
+        let class = task.class;
+        self.serve(cpu, t);
+        self.k.class = class;
+        self.stack.layers[class as usize].1.running(&mut self.k, cpu, t, switched);
+    }
+
+    /// Sets the end of the run step of `t`, which runs on `cpu`.
+    pub(crate) fn serve(&mut self, cpu: Cpu, t: TaskId) {
+        let left = self.k.tasks[t.index()].left;
+        let c = &mut self.k.cpus[cpu];
+        c.run_from = c.run_from.max(self.k.now);
+        c.serving = true;
+        let end = if left == NEVER { NEVER } else { c.run_from.saturating_add(left) };
+        self.k.slots.set_segment_end(cpu, end);
+    }
+
+    fn go_idle(&mut self, cpu: Cpu, prev: Option<TaskId>) {
+        let c = &mut self.k.cpus[cpu];
+        c.owed = 0;
+        if c.idle {
+            return;
+        }
+        c.idle = true;
+        c.busy_until = self.k.now + self.k.costs.record;
+        self.k.slots.set_tick(cpu, NEVER);
+        self.log_switch(cpu, prev, IDLE);
+    }
+
+    fn log_switch(&mut self, cpu: Cpu, prev: Option<TaskId>, next: u32) {
+        let ts = self.k.now + self.k.costs.record;
+        let leaving = self.k.cpus[cpu].leaving.take();
+        let (from, state) = match (leaving, prev) {
+            (Some((t, Stop::Yielded)), _) => (t.0, left::YIELDED),
+            (Some((t, Stop::Exited)), _) => (t.0, left::DEAD),
+            (Some((t, _)), _) => match self.k.tasks[t.index()].state {
+                TaskState::Sleeping(Sleep::Uninterruptible) => (t.0, left::BLOCKED),
+                _ => (t.0, left::SLEEPING),
+            },
+            (None, Some(t)) => (t.0, left::PREEMPTED),
+            (None, None) => (IDLE, left::PREEMPTED),
+        };
+        self.k.log.add(ts, What::Switch, cpu, from, next, state);
+    }
+
+    fn finish(mut self) -> Run {
+        let end = if self.until == NEVER { self.k.now } else { self.until };
+        self.k.now = end;
+        self.counts.end = end;
+        let mut counters = Vec::new();
+        for (_, policy) in &self.stack.layers {
+            counters.extend(policy.counters());
+        }
+        let mut inspected = Vec::new();
+        for (t, key) in &self.inspect {
+            let class = self.k.tasks[t.index()].class as usize;
+            inspected.push(self.stack.layers[class].1.inspect(&self.k, *t, key));
+        }
+        let on_cpu: Vec<_> = self.k.cpus.iter().map(|c| c.curr).collect();
+        for (cpu, t) in on_cpu.iter().enumerate() {
+            if let Some(t) = t {
+                self.account(cpu, *t);
+            }
+        }
+        Run {
+            ran: self.k.tasks.iter().map(|t| t.ran).collect(),
+            states: self.k.tasks.iter().map(|t| t.state).collect(),
+            log: self.k.log,
+            work: self.k.work,
+            counts: self.counts,
+            counters,
+            inspected,
+            on_cpu,
+        }
+    }
+}

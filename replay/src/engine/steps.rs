@@ -1,0 +1,316 @@
+//! What a running task does: the steps of its program.
+
+use super::{Coming, Engine, TimerMode};
+use crate::log::{What, IDLE};
+use crate::policy::{Birth, Dequeue, Enqueue, Select, Stop, Wake};
+use crate::program::{Fork, Pause, Step};
+use crate::task::{Attrs, Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
+
+impl Engine {
+    /// The run step of the task on `cpu` ends.
+    pub(super) fn segment(&mut self, cpu: Cpu) {
+        self.k.slots.set_segment_end(cpu, NEVER);
+        self.k.cpus[cpu].serving = false;
+        let Some(t) = self.k.cpus[cpu].curr else { return };
+        let task = &mut self.k.tasks[t.index()];
+        task.left = 0;
+        task.in_kernel = false;
+        self.advance(cpu, t);
+    }
+
+    /// Does the steps of `t` up to the next one that takes time.
+    fn advance(&mut self, cpu: Cpu, t: TaskId) {
+        loop {
+            let pc = self.k.tasks[t.index()].pc as usize;
+            let Some(&step) = self.k.work.tasks[t.index()].steps.get(pc) else { return self.exit(cpu, t) };
+            self.k.tasks[t.index()].pc += 1;
+            let goes_on = match step {
+                Step::Run { ns } => ns == 0 || self.begin(cpu, t, ns, false),
+                Step::RunKernel { ns } => ns == 0 || self.begin(cpu, t, ns, true),
+                Step::Pause { pause, sleep } => self.pause(cpu, t, pause, sleep),
+                Step::Wait { sem, sleep } => {
+                    let units = &mut self.units[sem.0 as usize];
+                    let satisfied = *units > 0;
+                    if satisfied {
+                        *units -= 1;
+                        self.counts.satisfied += 1;
+                    } else {
+                        self.block(cpu, t, sleep);
+                        self.waiters.push_back(sem.0 as usize, t);
+                    }
+                    satisfied
+                }
+                Step::Post { sem, sync } => {
+                    self.delay(cpu, self.k.costs.wakeup);
+                    self.post(sem.0 as usize, Wake::Task { waker: t, cpu, sync });
+                    true
+                }
+                Step::Yield => self.do_yield(cpu, t),
+                Step::Fork { child, how } => self.fork(cpu, t, child, how),
+                Step::Exec => self.exec(cpu, t),
+                Step::SetAttrs { attrs } => {
+                    let new = self.k.work.tasks[t.index()].attrs[attrs as usize].clone();
+                    self.set_attrs(t, new);
+                    true
+                }
+                Step::Exiting => {
+                    let class = self.class(t);
+                    self.stack.layers[class].1.exiting(&mut self.k, cpu, t);
+                    true
+                }
+                Step::Exit => {
+                    self.exit(cpu, t);
+                    false
+                }
+                Step::Goto { step } => {
+                    self.k.tasks[t.index()].pc = step;
+                    true
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn class(&mut self, t: TaskId) -> usize {
+        let class = self.k.tasks[t.index()].class;
+        self.k.class = class;
+        class as usize
+    }
+
+    /// Starts a run step; the answer is that the task does not go on to the next step.
+    fn begin(&mut self, cpu: Cpu, t: TaskId, ns: Ns, in_kernel: bool) -> bool {
+        let task = &mut self.k.tasks[t.index()];
+        task.left = ns;
+        task.in_kernel = in_kernel;
+        self.serve(cpu, t);
+        if self.k.cpus[cpu].need_resched && (!in_kernel || self.k.preempt_kernel) {
+            let at = self.k.now.max(self.k.cpus[cpu].busy_until);
+            self.k.slots.set_resched(cpu, at);
+        }
+        false
+    }
+
+    /// Takes a run step that comes next, so that a task that wakes knows what it has to do.
+    pub(super) fn preload(&mut self, t: TaskId) {
+        let task = &mut self.k.tasks[t.index()];
+        let steps = &self.k.work.tasks[t.index()].steps;
+        task.left = 0;
+        task.in_kernel = false;
+        loop {
+            match steps.get(task.pc as usize) {
+                Some(Step::Run { ns: 0 } | Step::RunKernel { ns: 0 }) => task.pc += 1,
+                Some(Step::Goto { step }) if *step < task.pc => {
+                    task.pc = *step;
+                    if matches!(steps.get(task.pc as usize), Some(Step::Goto { .. })) {
+                        return;
+                    }
+                }
+                Some(&Step::Run { ns }) => {
+                    task.left = ns;
+                    task.pc += 1;
+                    return;
+                }
+                Some(&Step::RunKernel { ns }) => {
+                    task.left = ns;
+                    task.in_kernel = true;
+                    task.pc += 1;
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// When and how a pause of `t` that begins now on `cpu` ends; true when it is over already.
+    pub(super) fn arm(&mut self, cpu: Cpu, t: TaskId, pause: Pause) -> bool {
+        let now = self.k.now;
+        match pause {
+            Pause::Timer { ns, slack } => {
+                let soft = now.saturating_add(ns);
+                let (soft, hard) = match self.timer_mode {
+                    TimerMode::High => (soft, soft.saturating_add(i64::from(slack))),
+                    TimerMode::Tick => {
+                        let tick = self.k.tick_ns;
+                        let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
+                        let at = soft.saturating_add(tick - into);
+                        (at, at)
+                    }
+                };
+                self.arm_timer(cpu, t, soft, hard);
+            }
+            Pause::Io { ns } => self.come(now.saturating_add(ns), Coming::Io, t),
+            Pause::External { ns } => self.come(now.saturating_add(ns), Coming::External, t),
+            Pause::At { at } if at <= now => return true,
+            Pause::At { at } => self.come(at, Coming::External, t),
+        }
+        false
+    }
+
+    fn pause(&mut self, cpu: Cpu, t: TaskId, pause: Pause, sleep: Sleep) -> bool {
+        if matches!(pause, Pause::At { at } if at <= self.k.now) {
+            self.counts.satisfied += 1;
+            return true;
+        }
+        self.block(cpu, t, sleep);
+        self.arm(cpu, t, pause);
+        false
+    }
+
+    /// The running task falls asleep.
+    fn block(&mut self, cpu: Cpu, t: TaskId, sleep: Sleep) {
+        self.leave(cpu, t, Stop::Slept);
+        self.k.tasks[t.index()].state = TaskState::Sleeping(sleep);
+        self.preload(t);
+        let class = self.class(t);
+        self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Slept);
+    }
+
+    /// The running task leaves `cpu` of its own will.
+    fn leave(&mut self, cpu: Cpu, t: TaskId, why: Stop) {
+        let now = self.k.now;
+        self.k.cpus[cpu].clock = now;
+        let class = self.class(t);
+        self.stack.layers[class].1.stopping(&mut self.k, cpu, t, why);
+        self.account(cpu, t);
+        let c = &mut self.k.cpus[cpu];
+        c.curr = None;
+        c.leaving = Some((t, why));
+        c.nr -= 1;
+        c.keep_clock = false;
+        self.k.tasks[t.index()].since = now;
+        if c.need_resched {
+            let at = now.max(c.busy_until);
+            self.k.slots.set_resched(cpu, at);
+        }
+        self.k.resched(cpu);
+    }
+
+    fn exit(&mut self, cpu: Cpu, t: TaskId) {
+        self.leave(cpu, t, Stop::Exited);
+        self.k.tasks[t.index()].state = TaskState::Dead;
+        self.k.live -= 1;
+        self.k.free_slots += 1;
+        self.k.log.add(self.k.now, What::Exit, cpu, t.0, IDLE, 0);
+        let class = self.class(t);
+        self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Exited);
+        for class in 0..self.stack.layers.len() {
+            self.k.class = class as u8;
+            self.stack.layers[class].1.exit_task(&mut self.k, t);
+        }
+    }
+
+    fn do_yield(&mut self, cpu: Cpu, t: TaskId) -> bool {
+        let class = self.class(t);
+        self.k.cpus[cpu].clock = self.k.now;
+        self.stack.layers[class].1.yield_(&mut self.k, cpu, t);
+        self.preload(t);
+        let c = &mut self.k.cpus[cpu];
+        c.yielded = true;
+        c.leaving = Some((t, Stop::Yielded));
+        if c.need_resched {
+            let at = self.k.now.max(c.busy_until);
+            self.k.slots.set_resched(cpu, at);
+        }
+        self.k.resched(cpu);
+        false
+    }
+
+    fn exec(&mut self, cpu: Cpu, t: TaskId) -> bool {
+        self.k.log.add(self.k.now, What::Exec, cpu, t.0, IDLE, 0);
+        let class = self.class(t);
+        self.stack.layers[class].1.exec(&mut self.k, t);
+        true
+    }
+
+    /// `parent`, which runs on `cpu`, makes `child`.
+    fn fork(&mut self, cpu: Cpu, parent: TaskId, child: TaskId, how: Fork) -> bool {
+        if self.k.tasks[child.index()].state != TaskState::New {
+            self.k.fail(format!("task {} is made twice", child.0));
+            return false;
+        }
+        let cost = self.k.fork_cost();
+        self.delay(cpu, cost);
+        self.k.log.add(self.k.now, What::Fork, cpu, child.0, parent.0, 0);
+        let task = &mut self.k.tasks[child.index()];
+        task.parent = Some(parent);
+        task.cpu = cpu;
+        self.born(child, Some(Birth { parent, how }));
+        let class = self.class(child);
+        let to = self.stack.layers[class].1.select_cpu(&mut self.k, child, Select::Fork);
+        let to = self.checked_cpu(child, to);
+        self.k.tasks[child.index()].cpu = to;
+        self.k.log.add(self.k.now, What::New, to, child.0, parent.0, cpu as u32);
+        self.make_runnable(child, to, Enqueue::New);
+        let class = self.class(parent);
+        self.stack.layers[class].1.fork_return(&mut self.k, parent, child, how);
+        true
+    }
+
+    /// `t` begins its life in the class of its attributes.
+    pub(super) fn born(&mut self, t: TaskId, birth: Option<Birth>) {
+        let class = self.stack.class_of(&self.k.tasks[t.index()].attrs);
+        let task = &mut self.k.tasks[t.index()];
+        task.class = class;
+        task.state = TaskState::Runnable;
+        self.k.live += 1;
+        self.preload(t);
+        for class in 0..self.stack.layers.len() {
+            self.k.class = class as u8;
+            self.stack.layers[class].1.init_task(&mut self.k, t, birth);
+        }
+    }
+
+    /// Gives `t` other attributes, and moves it to another class where they ask for it.
+    pub(crate) fn set_attrs(&mut self, t: TaskId, new: Attrs) {
+        let to = self.stack.class_of(&new);
+        let task = &mut self.k.tasks[t.index()];
+        let (from, state, cpu) = (task.class, task.state, task.cpu);
+        let old = std::mem::replace(&mut task.attrs, new);
+        self.k.log.add(self.k.now, What::Attrs, cpu, t.0, IDLE, 0);
+        self.k.cpus[cpu].clock = self.k.now;
+        if from == to {
+            self.k.class = to;
+            let policy = &mut self.stack.layers[to as usize].1;
+            policy.set_params(&mut self.k, t, &old);
+            match state {
+                TaskState::Running if !self.k.allowed(t, cpu) => self.k.resched(cpu),
+                TaskState::Runnable if !self.k.allowed(t, cpu) => {
+                    policy.dequeue(&mut self.k, cpu, t, Dequeue::Moved);
+                    if !self.push_away(cpu, t) {
+                        let policy = &mut self.stack.layers[to as usize].1;
+                        policy.enqueue(&mut self.k, cpu, t, Enqueue::Moved);
+                    }
+                }
+                _ => {}
+            }
+            return;
+        }
+        self.k.class = from;
+        let policy = &mut self.stack.layers[from as usize].1;
+        match state {
+            TaskState::Running => policy.stopping(&mut self.k, cpu, t, Stop::Left),
+            TaskState::Runnable => policy.dequeue(&mut self.k, cpu, t, Dequeue::Left),
+            _ => {}
+        }
+        policy.disable(&mut self.k, t);
+        self.k.tasks[t.index()].class = to;
+        self.k.class = to;
+        let policy = &mut self.stack.layers[to as usize].1;
+        policy.enable(&mut self.k, t);
+        match state {
+            TaskState::Running => {
+                policy.running(&mut self.k, cpu, t, true);
+                self.k.resched(cpu);
+            }
+            TaskState::Runnable if !self.k.allowed(t, cpu) && self.push_away(cpu, t) => {}
+            TaskState::Runnable => {
+                let policy = &mut self.stack.layers[to as usize].1;
+                policy.enqueue(&mut self.k, cpu, t, Enqueue::Joined);
+                self.preempt_check(cpu, t, Enqueue::Joined);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! How tasks become runnable: starts, semaphores, timers, devices.
+
+use std::cmp::Reverse;
+
+use super::slots::Slots;
+use super::{Coming, Engine};
+use crate::log::{What, IDLE};
+use crate::policy::{Enqueue, Select, Wake};
+use crate::program::{Start, Step};
+use crate::task::{Cpu, Ns, TaskId, TaskState, NEVER};
+
+impl Engine {
+    pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
+        self.order += 1;
+        self.timers[cpu].push(Reverse((hard, self.order, soft, t.0)));
+        self.next_timer(cpu);
+    }
+
+    fn next_timer(&mut self, cpu: Cpu) {
+        let first = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0);
+        self.k.slots.set_timer(cpu, first);
+    }
+
+    /// A timer interrupt of its own.
+    pub(super) fn timer_interrupt(&mut self, cpu: Cpu) {
+        if self.deferred(cpu, Slots::set_timer) {
+            return;
+        }
+        self.fire_timers(cpu);
+        self.interrupt(cpu, self.k.costs.interrupt);
+    }
+
+    /// Any interrupt fires every timer whose soft expiry has passed, in order of the hard ones.
+    pub(super) fn fire_timers(&mut self, cpu: Cpu) {
+        let mut fired = false;
+        while let Some(&Reverse((_, _, soft, t))) = self.timers[cpu].peek() {
+            if soft > self.k.now {
+                break;
+            }
+            self.timers[cpu].pop();
+            self.wake(TaskId(t), Wake::Timer);
+            fired = true;
+        }
+        if fired {
+            self.next_timer(cpu);
+        }
+    }
+
+    /// The first start, device or outside wakeup is due.
+    pub(super) fn wake_due(&mut self) {
+        let Some(Reverse((_, order, what, t))) = self.coming.pop() else { return };
+        let t = TaskId(t);
+        let cpu = self.k.tasks[t.index()].cpu;
+        let busy = self.k.cpus[cpu].busy_until;
+        if busy > self.k.now && what != Coming::Start {
+            self.coming.push(Reverse((busy, order, what, t.0)));
+        } else {
+            match what {
+                Coming::Start => self.start(t),
+                Coming::Io => self.interrupt_wake(cpu, t, Wake::Io),
+                Coming::External => self.interrupt_wake(cpu, t, Wake::External),
+            }
+        }
+        let first = self.coming.peek().map_or(NEVER, |c| c.0 .0);
+        self.k.slots.set_wake(first);
+    }
+
+    fn interrupt_wake(&mut self, cpu: Cpu, t: TaskId, wake: Wake) {
+        self.wake(t, wake);
+        self.interrupt(cpu, self.k.costs.interrupt);
+    }
+
+    fn start(&mut self, t: TaskId) {
+        let asleep = matches!(self.k.work.tasks[t.index()].start, Start::Asleep(_));
+        let first_step = self.k.work.tasks[t.index()].steps.first().copied();
+        self.born(t, None);
+        let cpu = self.k.tasks[t.index()].cpu;
+        if asleep && self.sleeps_first(cpu, t, first_step) {
+            return;
+        }
+        let cpu = match self.k.work.tasks[t.index()].cpu {
+            Some(_) if self.k.allowed(t, cpu) => cpu,
+            _ => {
+                let class = self.class(t);
+                let to = self.stack.layers[class].1.select_cpu(&mut self.k, t, Select::Fork);
+                self.checked_cpu(t, to)
+            }
+        };
+        self.k.tasks[t.index()].cpu = cpu;
+        self.k.log.add(self.k.now, What::Initial, cpu, t.0, IDLE, 0);
+        self.make_runnable(t, cpu, Enqueue::Initial);
+    }
+
+    /// Does the first step of a task that begins asleep; false when that step does not sleep.
+    fn sleeps_first(&mut self, cpu: Cpu, t: TaskId, step: Option<Step>) -> bool {
+        let (sleep, armed) = match step {
+            Some(Step::Pause { pause, sleep }) => {
+                if self.arm(cpu, t, pause) {
+                    (sleep, false)
+                } else {
+                    (sleep, true)
+                }
+            }
+            Some(Step::Wait { sem, sleep }) if self.units[sem.0 as usize] == 0 => {
+                self.waiters.push_back(sem.0 as usize, t);
+                (sleep, true)
+            }
+            Some(Step::Wait { sem, sleep }) => {
+                self.units[sem.0 as usize] -= 1;
+                (sleep, false)
+            }
+            _ => return false,
+        };
+        self.k.tasks[t.index()].pc = 1;
+        self.preload(t);
+        if armed {
+            let task = &mut self.k.tasks[t.index()];
+            task.state = TaskState::Sleeping(sleep);
+            task.since = self.k.now;
+        }
+        armed
+    }
+
+    /// One unit for a semaphore.
+    pub(super) fn post(&mut self, sem: usize, wake: Wake) {
+        match self.waiters.pop_front(sem) {
+            Some(t) => self.wake(t, wake),
+            None => self.units[sem] += 1,
+        }
+    }
+
+    /// Wakes a sleeping task.
+    pub(super) fn wake(&mut self, t: TaskId, wake: Wake) {
+        let class = self.class(t);
+        let to = self.stack.layers[class].1.select_cpu(&mut self.k, t, Select::Wakeup(wake));
+        let to = self.checked_cpu(t, to);
+        let task = &mut self.k.tasks[t.index()];
+        let from = std::mem::replace(&mut task.cpu, to);
+        task.state = TaskState::Runnable;
+        let kind = match wake {
+            Wake::Task { .. } => 0,
+            Wake::Timer => 1,
+            Wake::Io => 2,
+            Wake::External => 3,
+        };
+        self.counts.wakeups[kind] += 1;
+        self.k.log.wake(self.k.now, t, to, wake);
+        if from != to {
+            self.k.log.migrate(self.k.now, t, from, to);
+        }
+        self.make_runnable(t, to, Enqueue::Wakeup(wake));
+    }
+
+    /// Moves `t`, which is runnable, in no queue, and may no longer use `cpu`, to the queue of a CPU that it may use;
+    /// false when there is none.
+    pub(super) fn push_away(&mut self, cpu: Cpu, t: TaskId) -> bool {
+        if !(0..self.k.cpus.len()).any(|c| self.k.allowed(t, c)) {
+            return false;
+        }
+        let class = self.class(t);
+        let to = self.stack.layers[class].1.select_cpu(&mut self.k, t, Select::Exec);
+        let to = if self.k.allowed(t, to) { to } else { self.k.idle_or_last(t) };
+        self.k.log.migrate(self.k.now, t, cpu, to);
+        self.k.tasks[t.index()].cpu = to;
+        self.k.cpus[cpu].nr -= 1;
+        self.k.cpus[to].nr += 1;
+        self.k.cpus[to].clock = self.k.now;
+        let class = self.class(t);
+        self.stack.layers[class].1.enqueue(&mut self.k, to, t, Enqueue::Moved);
+        self.preempt_check(to, t, Enqueue::Moved);
+        true
+    }
+
+    pub(super) fn checked_cpu(&mut self, t: TaskId, cpu: Cpu) -> Cpu {
+        if cpu >= self.k.cpus.len() {
+            self.k.fail(format!("select_cpu chose CPU {cpu} of {}", self.k.cpus.len()));
+            return 0;
+        }
+        if !self.k.allowed(t, cpu) && (0..self.k.cpus.len()).any(|c| self.k.allowed(t, c)) {
+            self.k.fail(format!("select_cpu chose CPU {cpu} for task {}, which may not use it", t.0));
+        }
+        cpu
+    }
+
+    /// Puts `t` on the queue of `cpu`.
+    pub(super) fn make_runnable(&mut self, t: TaskId, cpu: Cpu, why: Enqueue) {
+        let now = self.k.now;
+        let task = &mut self.k.tasks[t.index()];
+        task.state = TaskState::Runnable;
+        task.since = now;
+        let c = &mut self.k.cpus[cpu];
+        c.nr += 1;
+        c.clock = now;
+        let class = self.class(t);
+        let policy = &mut self.stack.layers[class].1;
+        policy.runnable(&mut self.k, cpu, t);
+        policy.enqueue(&mut self.k, cpu, t, why);
+        self.preempt_check(cpu, t, why);
+    }
+
+    /// `t` has just been queued on `cpu`: does it preempt?
+    pub(super) fn preempt_check(&mut self, cpu: Cpu, t: TaskId, why: Enqueue) {
+        let Some(curr) = self.k.cpus[cpu].curr else {
+            return self.k.resched(cpu);
+        };
+        let (ours, theirs) = (self.k.tasks[t.index()].class, self.k.tasks[curr.index()].class);
+        if ours < theirs {
+            self.k.resched_keeping_clock(cpu);
+        } else if ours == theirs {
+            self.k.class = ours;
+            self.stack.layers[ours as usize].1.wakeup_preempt(&mut self.k, cpu, curr, t, why);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What happened, in a compact form that costs little per record. [`crate::emit`] turns it into events.
+
+use crate::policy::Wake;
+use crate::task::{Cpu, Ns, TaskId};
+
+/// Kind of a [`Rec`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// `a` leaves (state in `x`), `b` enters.
+    Switch,
+    /// `a` is woken by `b`; `x` tells what woke it.
+    Wake,
+    /// `a` is new on a queue; made by `b`.
+    New,
+    /// `b` makes `a`.
+    Fork,
+    /// `a` executes a program.
+    Exec,
+    /// `a` ends.
+    Exit,
+    /// `a` moves; `x` is the CPU it comes from.
+    Migrate,
+    /// `a` changes its attributes.
+    Attrs,
+    /// `a` is there from the start, runnable.
+    Initial,
+}
+
+/// State in which a task left its CPU, in [`Rec::x`].
+pub mod left {
+    /// Preempted.
+    pub const PREEMPTED: u32 = 0;
+    /// Yielded.
+    pub const YIELDED: u32 = 1;
+    /// Interruptible sleep.
+    pub const SLEEPING: u32 = 2;
+    /// Uninterruptible sleep.
+    pub const BLOCKED: u32 = 3;
+    /// Ended.
+    pub const DEAD: u32 = 4;
+}
+
+/// What woke a task, in [`Rec::x`].
+pub mod by {
+    /// A task.
+    pub const TASK: u32 = 0;
+    /// A timer interrupt.
+    pub const TIMER: u32 = 1;
+    /// A device interrupt.
+    pub const IO: u32 = 2;
+    /// Something outside.
+    pub const EXTERNAL: u32 = 3;
+}
+
+/// Stands for the idle task, or for nobody.
+pub const IDLE: u32 = u32::MAX;
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rec {
+    /// Time.
+    pub ts: Ns,
+    /// Kind.
+    pub what: What,
+    /// CPU.
+    pub cpu: u16,
+    /// Task, or [`IDLE`].
+    pub a: u32,
+    /// Other task, or [`IDLE`].
+    pub b: u32,
+    /// More.
+    pub x: u32,
+}
+
+/// Records in the order in which they happened.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// The records.
+    pub recs: Vec<Rec>,
+    /// False keeps nothing (for measurements of the engine itself).
+    pub keep: bool,
+}
+
+impl Log {
+    #[inline]
+    pub(crate) fn add(&mut self, ts: Ns, what: What, cpu: Cpu, a: u32, b: u32, x: u32) {
+        if self.keep {
+            self.recs.push(Rec { ts, what, cpu: cpu as u16, a, b, x });
+        }
+    }
+
+    pub(crate) fn wake(&mut self, ts: Ns, t: TaskId, cpu: Cpu, wake: Wake) {
+        let (b, x) = match wake {
+            Wake::Task { waker, .. } => (waker.0, by::TASK),
+            Wake::Timer => (IDLE, by::TIMER),
+            Wake::Io => (IDLE, by::IO),
+            Wake::External => (IDLE, by::EXTERNAL),
+        };
+        self.add(ts, What::Wake, cpu, t.0, b, x);
+    }
+
+    pub(crate) fn migrate(&mut self, ts: Ns, t: TaskId, from: Cpu, to: Cpu) {
+        self.add(ts, What::Migrate, to, t.0, IDLE, from as u32);
+    }
+}

@@ -1,0 +1,112 @@
+//! The policies. Adding one takes one file, one line and one fixture:
+//!
+//! 1. `policies/<name>.rs` (`-` becomes `_`): a struct that implements [`Policy`], and a `pub const INFO: PolicyInfo`
+//!    with its idea, formula, tie-break, parameters, what is not modelled, and sources. That text *is* the
+//!    documentation: `tracekit policies show NAME` and the docs page print it.
+//! 2. One line in [`POLICIES`].
+//! 3. `fixtures/policies/<name>.md`: prose and fenced `workload` blocks with the expected timeline
+//!    (language: [`crate::workload`]). A test fails when it is missing; every block is executed.
+//!
+//! Conformance tests (`replay/tests/conformance.rs`) run over every row: no task lost, none on two CPUs, CPU time
+//! conserved, affinity kept, same input same bytes.
+//!
+//! What to know when writing one:
+//!
+//! * Keep per-task data in a [`TaskMap`](crate::queue::TaskMap), made in `init_task`; queues are in [`crate::queue`]
+//!   (FIFO lists, priority levels with a bitmap, ordered by key), all O(1) or O(log n) and free of allocation.
+//! * Charge by [`Kernel::clock`](crate::policy::Kernel::clock), at `running`, `stopping`, `tick` and wherever the
+//!   modelled scheduler does. A scheduler that samples charges whole ticks in `tick`.
+//! * `enqueue(Initial)` is a task that was there before the replay: neither credit nor fork debt.
+//! * Real-time tasks (SCHED_FIFO, SCHED_RR) never reach a policy whose row says `rt_above`: the engine runs them in a
+//!   class above it.
+//! * Decide about preemption in `wakeup_preempt` (same class only), `tick`, `expired`; ask by `k.resched(cpu)`.
+//! * With several CPUs: `select_cpu` places wakeups, `dispatch` may return a task queued elsewhere (stealing by an
+//!   idle CPU), `tick` may move queued tasks with `k.migrate`.
+//! * Work that costs simulated time per task looked at: `k.scanned(cpu, n)`.
+//! * Let literate specs see inside: `inspect` (per task) and `counters`.
+
+pub mod fifo;
+pub mod rr;
+pub mod rt;
+
+use crate::engine::{Layer, Stack};
+use crate::params::{Param, ParamError, Params};
+use crate::policy::Policy;
+
+/// A row of [`POLICIES`]: everything there is to know about a policy.
+#[derive(Clone, Copy)]
+pub struct PolicyInfo {
+    /// Name, as in `--policy`.
+    pub name: &'static str,
+    /// One line.
+    pub title: &'static str,
+    /// The idea, in a few sentences.
+    pub idea: &'static str,
+    /// The rule, as formulas.
+    pub formula: &'static str,
+    /// How ties are broken.
+    pub tie_break: &'static str,
+    /// What the real scheduler does and this does not.
+    pub not_modelled: &'static str,
+    /// Where the rules come from.
+    pub sources: &'static str,
+    /// Parameters.
+    pub params: &'static [Param],
+    /// True: SCHED_FIFO and SCHED_RR tasks run in a class above this policy, as on the system it comes from.
+    pub rt_above: bool,
+    /// Makes the policy; the error is a sentence about a combination of parameters.
+    pub build: fn(&Params) -> Result<Box<dyn Policy>, String>,
+}
+
+/// Every policy, by name.
+pub const POLICIES: &[PolicyInfo] = &[fifo::INFO, rr::INFO, rt::INFO];
+
+/// The row with this name.
+pub fn find(name: &str) -> Option<&'static PolicyInfo> {
+    POLICIES.iter().find(|p| p.name == name)
+}
+
+/// A policy with checked parameters.
+#[derive(Clone)]
+pub struct PolicySpec {
+    /// Its row.
+    pub info: &'static PolicyInfo,
+    /// Its parameters.
+    pub params: Params,
+}
+
+impl PolicySpec {
+    /// Reads `name` or `name:param=value,param=value`.
+    pub fn parse(text: &str) -> Result<Self, ParamError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let name = name.trim();
+        let info = find(name).ok_or_else(|| {
+            let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+            ParamError(format!("no policy {name}; valid are {}", names.join(", ")))
+        })?;
+        let params = Params::parse(info.name, info.params, rest)?;
+        (info.build)(&params).map_err(|e| ParamError(format!("policy {name}: {e}")))?;
+        Ok(PolicySpec { info, params })
+    }
+
+    /// The scheduling classes of a replay under this policy: real time above it where the row says so.
+    pub fn stack(&self) -> Result<Stack, ParamError> {
+        let error = |e| ParamError(format!("policy {}: {e}", self.info.name));
+        let stack = Stack::single((self.info.build)(&self.params).map_err(error)?);
+        if !self.info.rt_above {
+            return Ok(stack);
+        }
+        let rt = Params::parse("rt", rt::INFO.params, "")?;
+        Ok(stack.above(Layer::Rt, (rt::INFO.build)(&rt).map_err(error)?))
+    }
+
+    /// The policy with all its parameters, as written in metadata.
+    pub fn show(&self) -> String {
+        let params = self.params.show(self.info.params).to_string();
+        if params.is_empty() {
+            self.info.name.to_owned()
+        } else {
+            format!("{}:{params}", self.info.name)
+        }
+    }
+}

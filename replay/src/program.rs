@@ -1,0 +1,208 @@
+//! Programs: what each task does, free of when it did it.
+
+use crate::task::{Attrs, Ns, Sleep, TaskId};
+
+/// A counter on which tasks wait and to which tasks post: every wakeup of one task by another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SemId(pub u32);
+
+/// Why a sleep ends, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// A timer, set for `ns` after the sleep begins; it may fire up to `slack` later, together with another interrupt.
+    Timer {
+        /// Length.
+        ns: Ns,
+        /// How much later the interrupt may come.
+        slack: u32,
+    },
+    /// A device, `ns` after the sleep begins.
+    Io {
+        /// Service time.
+        ns: Ns,
+    },
+    /// Something outside, at an absolute time.
+    At {
+        /// The time.
+        at: Ns,
+    },
+    /// Something outside, `ns` after the sleep begins.
+    External {
+        /// Think time.
+        ns: Ns,
+    },
+}
+
+/// How a task makes another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fork {
+    /// A process with its own copy of the address space.
+    #[default]
+    Fork,
+    /// A process that borrows the parent's address space; the parent waits for its exec or exit.
+    Vfork,
+    /// A thread of the same process.
+    Thread,
+}
+
+/// One step of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Uses a CPU for `ns`; [`NEVER`](crate::task::NEVER) for ever.
+    Run {
+        /// Demand.
+        ns: Ns,
+    },
+    /// The same inside the kernel, where only preemptible kernels can be preempted.
+    RunKernel {
+        /// Demand.
+        ns: Ns,
+    },
+    /// Sleeps.
+    Pause {
+        /// What ends it.
+        pause: Pause,
+        /// Kind of sleep.
+        sleep: Sleep,
+    },
+    /// Takes one unit of a semaphore; sleeps until there is one.
+    Wait {
+        /// The semaphore.
+        sem: SemId,
+        /// Kind of sleep.
+        sleep: Sleep,
+    },
+    /// Gives one unit to a semaphore, and thereby wakes the task that waits longest.
+    Post {
+        /// The semaphore.
+        sem: SemId,
+        /// True when the waker says that it is about to sleep.
+        sync: bool,
+    },
+    /// Gives up the CPU but stays runnable.
+    Yield,
+    /// Makes a task.
+    Fork {
+        /// The child.
+        child: TaskId,
+        /// How.
+        how: Fork,
+    },
+    /// Executes another program.
+    Exec,
+    /// Changes its own attributes to entry `attrs` of [`Program::attrs`].
+    SetAttrs {
+        /// Entry.
+        attrs: u32,
+    },
+    /// Starts to exit: still runs for a while, but only to take itself down.
+    Exiting,
+    /// Ends. A program also ends behind its last step.
+    Exit,
+    /// Goes on at another step.
+    Goto {
+        /// The step.
+        step: u32,
+    },
+}
+
+/// When and how a task comes into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// It is there and runnable at this time.
+    At(Ns),
+    /// It is there at this time, and its first step is a sleep.
+    Asleep(Ns),
+    /// A step of another task makes it.
+    Forked,
+}
+
+/// What one task does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Name.
+    pub comm: String,
+    /// Thread number for the output.
+    pub tid: i64,
+    /// Process number for the output.
+    pub pid: Option<i64>,
+    /// How it begins.
+    pub start: Start,
+    /// CPU of its first queue; `None` lets the policy choose.
+    pub cpu: Option<usize>,
+    /// Attributes at the start.
+    pub first: Attrs,
+    /// Attributes that [`Step::SetAttrs`] names.
+    pub attrs: Vec<Attrs>,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Program {
+    /// A task that is runnable from time 0 with default attributes.
+    pub fn new(comm: impl Into<String>, tid: i64, steps: Vec<Step>) -> Self {
+        Program {
+            comm: comm.into(),
+            tid,
+            pid: Some(tid),
+            start: Start::At(0),
+            cpu: None,
+            first: Attrs::default(),
+            attrs: Vec::new(),
+            steps,
+        }
+    }
+}
+
+/// A set of programs that run together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workload {
+    /// The tasks; [`TaskId`] is the position here.
+    pub tasks: Vec<Program>,
+    /// Initial units of each semaphore.
+    pub sems: Vec<u32>,
+}
+
+impl Workload {
+    /// Checks that steps name tasks, semaphores, attributes and steps that exist, and that no loop is free of time.
+    pub fn check(&self) -> Result<(), String> {
+        for (t, program) in self.tasks.iter().enumerate() {
+            let fail = |i: usize, what: &str| Err(format!("task {t} ({}), step {i}: {what}", program.comm));
+            for (i, step) in program.steps.iter().enumerate() {
+                match *step {
+                    Step::Run { ns } | Step::RunKernel { ns } if ns < 0 => return fail(i, "negative demand"),
+                    Step::Wait { sem, .. } | Step::Post { sem, .. } if sem.0 as usize >= self.sems.len() => {
+                        return fail(i, "no such semaphore");
+                    }
+                    Step::Fork { child, .. } => match self.tasks.get(child.index()) {
+                        Some(p) if p.start == Start::Forked => {}
+                        _ => return fail(i, "forks a task that does not exist or starts by itself"),
+                    },
+                    Step::SetAttrs { attrs } if attrs as usize >= program.attrs.len() => {
+                        return fail(i, "no such attributes");
+                    }
+                    Step::Goto { step } if step as usize >= program.steps.len() => return fail(i, "no such step"),
+                    Step::Goto { step } if step as usize > i => return fail(i, "jumps forward"),
+                    Step::Goto { step } => {
+                        let takes_time = |s: &Step| match *s {
+                            Step::Run { ns } | Step::RunKernel { ns } => ns > 0,
+                            Step::Pause {
+                                pause: Pause::Timer { ns, .. } | Pause::Io { ns } | Pause::External { ns },
+                                ..
+                            } => ns > 0,
+                            _ => false,
+                        };
+                        if !program.steps[step as usize..i].iter().any(takes_time) {
+                            return fail(i, "a loop must run or sleep for some time");
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if matches!(program.start, Start::At(t) | Start::Asleep(t) if t < 0) {
+                return fail(0, "starts before time 0");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Workloads as text: what tasks do, under which policy, and the timeline that must come out.
+//!
+//! ```text
+//! policy: rr:quantum=2ms
+//! A: R5
+//! B: R3
+//! C nice=5 start=1: (R1 S3)*
+//! until: 9
+//! expect: A[0,2) B[2,4) C[4,5) ...
+//! ```
+//!
+//! Lines begin with a key (lower case) or a task (upper case). Numbers without unit are milliseconds, or multiples of
+//! `unit`. `#` begins a comment.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `policy: NAME:param=value,...` | the policy; may be repeated, to put a class above: `policy rt: rt:slice=20ms` |
+//! | `cpus: N`, `hz: N` | the machine; defaults 1 and 1000 |
+//! | `phase: T,T,...` | time of the first tick, per CPU |
+//! | `timers: hr` or `tick` | when sleeps end |
+//! | `kernel: preempt` or `nopreempt` | may `K` steps be preempted |
+//! | `costs: switch=T tick=T ...` | keys: switch record tick interrupt wakeup scan second fork |
+//! | `unit: T` | what plain numbers count |
+//! | `until: T` | the end |
+//! | `expect: A[0,11) B[11,22) ...` | timeline of CPU 0, exact; `...` at the end: only so far. `expect@1:` is CPU 1 |
+//! | `tolerance: T` | how far each bound of the timeline may be off |
+//! | `run: A=75 B=25±1` | CPU time of tasks |
+//! | `share: A=66%±1` | share of all CPU time used, in per cent |
+//! | `end: A=85±5%` | when tasks end |
+//! | `switches: 12±1` | times that another task was put on a CPU, over all CPUs |
+//! | `slice: H*=9±1%` | mean stay on a CPU, over all tasks whose name fits |
+//! | `state: A.vruntime=76.418ms A.counter=5` | value that the policy keeps; times with their unit |
+//! | `count: recalcs=4` | what the policy counted |
+//!
+//! A task line is `NAME attribute=value ... : steps`; `NAME*16` makes 16 tasks `NAME0` to `NAME15`. Attributes are those
+//! of [`crate::task::ATTR_KEYS`], `start=T`, and `start=fork` for a task that another makes.
+//!
+//! | step | meaning |
+//! |---|---|
+//! | `R5` `R∞` `Rinf` | run |
+//! | `K5` | run in the kernel |
+//! | `S30` `S30~50us` | sleep on a timer, with slack |
+//! | `D3` | uninterruptible sleep for a device |
+//! | `E3` | sleep for something outside |
+//! | `U40` | sleep until time 40 |
+//! | `W(x)` `P(x)` `Psync(x)` | wait for, post to semaphore x; a synchronous post |
+//! | `Y` | yield |
+//! | `F(Child)` `V(Child)` `T(Child)` | fork, vfork, make a thread |
+//! | `X` | exec |
+//! | `Q` | begin to exit |
+//! | `Z` | exit |
+//! | `N(nice=5)` | change own attributes |
+//! | `(R1 S30)*` `(R1 S30)*5` | for ever; five times |
+
+mod check;
+mod parse;
+
+pub use check::{timeline, Span};
+pub use parse::ParseError;
+
+use tracekit_schema::Out;
+
+use crate::emit;
+use crate::engine::{Engine, EngineError, Layer, Machine, Run};
+use crate::policies::PolicySpec;
+use crate::program::Workload;
+use crate::task::Ns;
+
+/// A workload read from text.
+#[derive(Clone)]
+pub struct Scenario {
+    /// Policy of the main class.
+    pub policy: PolicySpec,
+    /// Real-time class with parameters of its own, where given.
+    pub rt: Option<PolicySpec>,
+    /// The machine.
+    pub machine: Machine,
+    /// The tasks.
+    pub work: Workload,
+    /// What must come out.
+    pub(crate) expect: Vec<check::Expect>,
+}
+
+/// Reads a scenario. `policy` replaces the one in the text, and is needed where the text has none.
+pub fn parse(text: &str, policy: Option<&str>) -> Result<Scenario, ParseError> {
+    parse::scenario(text, policy)
+}
+
+impl Scenario {
+    /// Runs it.
+    pub fn run(&self) -> Result<Run, EngineError> {
+        let mut stack = self.policy.stack().map_err(|e| EngineError(e.0))?;
+        if let Some(rt) = &self.rt {
+            stack.layers.retain(|l| l.0 != Layer::Rt);
+            let rt = rt.stack().map_err(|e| EngineError(e.0))?;
+            stack.layers.splice(0..0, rt.layers.into_iter().map(|l| (Layer::Rt, l.1)));
+        }
+        let mut engine = Engine::new(self.work.clone(), &self.machine, stack)?;
+        check::ask(&self.expect, &mut engine, &self.work);
+        engine.run(&mut |_| true)
+    }
+
+    /// Compares a run with what the text expects; one sentence per difference.
+    pub fn check(&self, run: &Run) -> Vec<String> {
+        check::compare(&self.expect, run, self.machine.cpus)
+    }
+
+    /// True when the text expects anything.
+    pub fn expects(&self) -> bool {
+        !self.expect.is_empty()
+    }
+}
+
+/// Runs a workload text and gives its events, as a replay does.
+pub fn run_text(text: &str, policy: Option<&str>) -> Result<Out, String> {
+    let scenario = parse(text, policy).map_err(|e| e.to_string())?;
+    let run = scenario.run().map_err(|e| e.to_string())?;
+    let mut out = Out::new();
+    emit::describe(&mut out, &scenario.policy.show(), scenario.machine.cpus, scenario.machine.hz);
+    emit::emit(&run, scenario.machine.cpus, 0 as Ns, &mut out);
+    Ok(out)
+}
+
+/// The fenced `workload` blocks of a literate spec, with the line on which each begins.
+pub fn blocks(markdown: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (i, line) in markdown.lines().enumerate() {
+        let fence = line.trim_start();
+        match &mut open {
+            Some(_) if fence.starts_with("```") => found.extend(open.take()),
+            Some((_, text)) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            None if fence.trim_end() == "```workload" => open = Some((i + 2, String::new())),
+            None => {}
+        }
+    }
+    found
+}

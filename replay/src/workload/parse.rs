@@ -1,0 +1,333 @@
+//! Text to [`Scenario`].
+
+use std::collections::BTreeMap;
+
+use super::check::Expect;
+use super::Scenario;
+use crate::cost::ForkCost;
+use crate::engine::{Machine, TimerMode};
+use crate::params;
+use crate::policies::PolicySpec;
+use crate::program::{Fork, Pause, Program, SemId, Start, Step, Workload};
+use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
+
+/// A text that is no workload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct ParseError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+/// Most steps that counted loops may unroll to.
+const MAX_STEPS: usize = 1_000_000;
+
+struct Builder {
+    unit: Ns,
+    machine: Machine,
+    policy: Option<String>,
+    rt: Option<String>,
+    work: Workload,
+    names: BTreeMap<String, usize>,
+    sems: BTreeMap<String, SemId>,
+    /// Forks whose child is named later: task, step, name.
+    forks: Vec<(usize, usize, String)>,
+    expect: Vec<Expect>,
+    tolerance: Ns,
+}
+
+pub(super) fn scenario(text: &str, policy: Option<&str>) -> Result<Scenario, ParseError> {
+    let mut b = Builder {
+        unit: 1_000_000,
+        machine: Machine { hz: 1000, ..Machine::default() },
+        policy: None,
+        rt: None,
+        work: Workload::default(),
+        names: BTreeMap::new(),
+        sems: BTreeMap::new(),
+        forks: Vec::new(),
+        expect: Vec::new(),
+        tolerance: 0,
+    };
+    let mut last = 1;
+    for (i, line) in text.lines().enumerate() {
+        last = i + 1;
+        let line = line.split('#').next().unwrap_or("").trim();
+        if !line.is_empty() {
+            b.line(line).map_err(|what| ParseError { line: i + 1, what })?;
+        }
+    }
+    b.finish(policy).map_err(|what| ParseError { line: last, what })
+}
+
+impl Builder {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let (head, body) =
+            line.split_once(':').ok_or_else(|| format!("`{line}`: expected `key: value` or `TASK: steps`"))?;
+        let (head, body) = (head.trim(), body.trim());
+        if head.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return self.task(head, body);
+        }
+        match head {
+            "policy" => self.policy = Some(body.to_owned()),
+            "policy rt" => self.rt = Some(body.to_owned()),
+            "cpus" => self.machine.cpus = number(body, 1, 4096)? as usize,
+            "hz" => self.machine.hz = number(body, 1, 100_000)?,
+            "unit" => {
+                self.unit =
+                    params::duration(body).filter(|u| *u > 0).ok_or_else(|| format!("unit {body}: expected a time"))?
+            }
+            "until" => self.machine.until = self.time(body)?,
+            "phase" => {
+                self.machine.tick_phase = body.split(',').map(|p| self.time(p.trim())).collect::<Result<_, _>>()?
+            }
+            "timers" => {
+                self.machine.timers = match body {
+                    "hr" => TimerMode::High,
+                    "tick" => TimerMode::Tick,
+                    _ => return Err(format!("timers {body}: expected hr or tick")),
+                }
+            }
+            "kernel" => {
+                self.machine.preempt_kernel = match body {
+                    "preempt" => true,
+                    "nopreempt" => false,
+                    _ => return Err(format!("kernel {body}: expected preempt or nopreempt")),
+                }
+            }
+            "costs" => self.costs(body)?,
+            "tolerance" => self.tolerance = self.time(body)?,
+            _ => {
+                let expect = Expect::parse(head, body, self.unit, self.tolerance, &self.names)?;
+                self.expect.push(expect);
+            }
+        }
+        Ok(())
+    }
+
+    fn time(&self, text: &str) -> Result<Ns, String> {
+        if matches!(text, "∞" | "inf") {
+            return Ok(NEVER);
+        }
+        params::duration(text)
+            .or_else(|| params::decimal(text, self.unit))
+            .filter(|t| *t >= 0)
+            .ok_or_else(|| format!("`{text}`: expected a time such as 5, 2.5 or 300us"))
+    }
+
+    fn costs(&mut self, body: &str) -> Result<(), String> {
+        for part in body.split_whitespace() {
+            let (key, value) = part.split_once('=').ok_or_else(|| format!("costs: `{part}`: expected key=time"))?;
+            let value = self.time(value)?;
+            let c = &mut self.machine.costs;
+            match key {
+                "switch" => c.switch = value,
+                "record" => c.record = value,
+                "tick" => c.tick = value,
+                "interrupt" => c.interrupt = value,
+                "wakeup" => c.wakeup = value,
+                "scan" => c.scan = value,
+                "second" => c.second = value,
+                "fork" => c.fork = ForkCost::Constant(value),
+                "fork_scan" => c.fork = ForkCost::ListScan { base: 0, each: value },
+                _ => {
+                    return Err(format!(
+                    "no cost {key}; valid are switch, record, tick, interrupt, wakeup, scan, second, fork, fork_scan"
+                ))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn task(&mut self, head: &str, body: &str) -> Result<(), String> {
+        let mut words = head.split_whitespace();
+        let name = words.next().unwrap_or("");
+        let (name, count) = match name.split_once('*') {
+            Some((name, count)) => (name, Some(number(count, 1, 100_000)?)),
+            None => (name, None),
+        };
+        let mut attrs = Attrs::default();
+        let mut start = Start::At(0);
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: expected attribute=value"))?;
+            match (key, value) {
+                ("start", "fork") => start = Start::Forked,
+                ("start", at) => start = Start::At(self.time(at)?),
+                _ => attrs.set(key, value)?,
+            }
+        }
+        for i in 0..count.unwrap_or(1) {
+            let comm = if count.is_some() { format!("{name}{i}") } else { name.to_owned() };
+            let t = self.work.tasks.len();
+            if self.names.insert(comm.clone(), t).is_some() {
+                return Err(format!("task {comm} is there already"));
+            }
+            let mut program = Program::new(comm, t as i64 + 1, Vec::new());
+            program.first = attrs.clone();
+            program.start = start;
+            self.work.tasks.push(program);
+            let rest = self.steps(t, body, 0)?;
+            if !rest.is_empty() {
+                return Err(format!("`{rest}`: a closing parenthesis without an opening one"));
+            }
+            let asleep = matches!(self.work.tasks[t].steps.first(), Some(Step::Pause { .. } | Step::Wait { .. }));
+            if let (Start::At(at), true) = (start, asleep) {
+                self.work.tasks[t].start = Start::Asleep(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads steps up to the end or a closing parenthesis, and returns what follows.
+    fn steps<'a>(&mut self, t: usize, mut text: &'a str, depth: usize) -> Result<&'a str, String> {
+        loop {
+            text = text.trim_start();
+            if text.is_empty() {
+                return if depth == 0 { Ok(text) } else { Err("a parenthesis is not closed".into()) };
+            }
+            if let Some(rest) = text.strip_prefix('(') {
+                text = self.group(t, rest, depth)?;
+            } else if text.starts_with(')') {
+                return Ok(text);
+            } else {
+                let end = word_end(text);
+                self.step(t, &text[..end])?;
+                text = &text[end..];
+            }
+            if self.work.tasks[t].steps.len() > MAX_STEPS {
+                return Err(format!("more than {MAX_STEPS} steps"));
+            }
+        }
+    }
+
+    fn group<'a>(&mut self, t: usize, text: &'a str, depth: usize) -> Result<&'a str, String> {
+        if depth > 20 {
+            return Err("parentheses are nested too deeply".into());
+        }
+        let from = self.work.tasks[t].steps.len();
+        let rest = self.steps(t, text, depth + 1)?;
+        let rest = rest.strip_prefix(')').and_then(|r| r.strip_prefix('*')).ok_or("expected )* or )*5")?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        if digits == 0 {
+            self.work.tasks[t].steps.push(Step::Goto { step: from as u32 });
+        } else {
+            let times = number(&rest[..digits], 1, MAX_STEPS as i64)? as usize;
+            let body: Vec<Step> = self.work.tasks[t].steps[from..].to_vec();
+            if body.len().saturating_mul(times) > MAX_STEPS {
+                return Err(format!("more than {MAX_STEPS} steps"));
+            }
+            if body.iter().any(|s| matches!(s, Step::Goto { .. } | Step::Fork { .. })) {
+                return Err("a counted loop cannot hold an endless one or make tasks".into());
+            }
+            for _ in 1..times {
+                self.work.tasks[t].steps.extend_from_slice(&body);
+            }
+        }
+        Ok(&rest[digits..])
+    }
+
+    fn step(&mut self, t: usize, word: &str) -> Result<(), String> {
+        let inner = |prefix: &str| {
+            word.strip_prefix(prefix).and_then(|w| w.strip_prefix('(')).and_then(|w| w.strip_suffix(')'))
+        };
+        let step = if let Some(name) = inner("W") {
+            Step::Wait { sem: self.sem(name), sleep: Sleep::Interruptible }
+        } else if let Some(name) = inner("Psync") {
+            Step::Post { sem: self.sem(name), sync: true }
+        } else if let Some(name) = inner("P") {
+            Step::Post { sem: self.sem(name), sync: false }
+        } else if let Some((name, how)) = inner("F")
+            .map(|n| (n, Fork::Fork))
+            .or(inner("V").map(|n| (n, Fork::Vfork)))
+            .or(inner("T").map(|n| (n, Fork::Thread)))
+        {
+            self.forks.push((t, self.work.tasks[t].steps.len(), name.to_owned()));
+            Step::Fork { child: TaskId(u32::MAX), how }
+        } else if let Some(list) = inner("N") {
+            let mut attrs = self.work.tasks[t].attrs.last().unwrap_or(&self.work.tasks[t].first).clone();
+            for part in list.split(',') {
+                let (key, value) = part.split_once('=').ok_or_else(|| format!("`{part}`: expected attribute=value"))?;
+                attrs.set(key.trim(), value.trim())?;
+            }
+            self.work.tasks[t].attrs.push(attrs);
+            Step::SetAttrs { attrs: self.work.tasks[t].attrs.len() as u32 - 1 }
+        } else {
+            self.plain_step(word)?
+        };
+        self.work.tasks[t].steps.push(step);
+        Ok(())
+    }
+
+    fn plain_step(&self, word: &str) -> Result<Step, String> {
+        let letter = word.chars().next().unwrap_or(' ');
+        let rest = &word[letter.len_utf8()..];
+        let sleep = Sleep::Interruptible;
+        Ok(match letter {
+            'R' => Step::Run { ns: self.time(rest)? },
+            'K' => Step::RunKernel { ns: self.time(rest)? },
+            'S' => {
+                let (ns, slack) = rest.split_once('~').unwrap_or((rest, "0"));
+                let slack = u32::try_from(self.time(slack)?).map_err(|_| format!("`{word}`: slack under 4 s"))?;
+                Step::Pause { pause: Pause::Timer { ns: self.time(ns)?, slack }, sleep }
+            }
+            'D' => Step::Pause { pause: Pause::Io { ns: self.time(rest)? }, sleep: Sleep::Uninterruptible },
+            'E' => Step::Pause { pause: Pause::External { ns: self.time(rest)? }, sleep },
+            'U' => Step::Pause { pause: Pause::At { at: self.time(rest)? }, sleep },
+            'Y' if rest.is_empty() => Step::Yield,
+            'X' if rest.is_empty() => Step::Exec,
+            'Q' if rest.is_empty() => Step::Exiting,
+            'Z' if rest.is_empty() => Step::Exit,
+            _ => return Err(format!("`{word}`: no such step")),
+        })
+    }
+
+    fn sem(&mut self, name: &str) -> SemId {
+        let next = SemId(self.sems.len() as u32);
+        let id = *self.sems.entry(name.to_owned()).or_insert(next);
+        if id == next {
+            self.work.sems.push(0);
+        }
+        id
+    }
+
+    fn finish(mut self, policy: Option<&str>) -> Result<Scenario, String> {
+        for (t, step, name) in &self.forks {
+            let child = *self.names.get(name).ok_or_else(|| format!("no task {name} to fork"))?;
+            if let Step::Fork { child: c, .. } = &mut self.work.tasks[*t].steps[*step] {
+                *c = TaskId(child as u32);
+            }
+        }
+        self.work.check()?;
+        let policy = policy.or(self.policy.as_deref()).ok_or("no `policy:` line")?;
+        let rt = self.rt.as_deref().map(PolicySpec::parse).transpose().map_err(|e| e.0)?;
+        Ok(Scenario {
+            policy: PolicySpec::parse(policy).map_err(|e| e.0)?,
+            rt,
+            machine: self.machine,
+            work: self.work,
+            expect: self.expect,
+        })
+    }
+}
+
+/// End of the word at the start of `text`; parentheses that belong to the word are part of it.
+fn word_end(text: &str) -> usize {
+    let mut inside = false;
+    for (i, c) in text.char_indices() {
+        match c {
+            '(' => inside = true,
+            ')' if inside => return i + 1,
+            ')' => return i,
+            c if c.is_whitespace() && !inside => return i,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn number(text: &str, lo: i64, hi: i64) -> Result<i64, String> {
+    text.parse().ok().filter(|n| (lo..=hi).contains(n)).ok_or_else(|| format!("`{text}`: expected {lo} to {hi}"))
+}
