@@ -123,3 +123,21 @@ def test_the_system_is_the_sum_of_its_queues(make_runqueue: Any, rows: list[Any]
     for scope, part in table.group_by("scope"):
         area[scope[0]] = (part["mean"] * part["span_ns"]).sum()
     assert area["system"] == pytest.approx(area.get("cpu", 0) + area.get("unplaced", 0))
+
+
+def test_over_time_by_hand(two_cpus: pl.DataFrame) -> None:
+    # The system: 1 until 5, 3 until 10, 5 until 20, 2 until 40.
+    got = runqueue.over_time(two_cpus, end_ns=40, bins=4).rows()
+    assert got == [(0, 10, 2.0, 1, 3), (10, 10, 5.0, 5, 5), (20, 10, 2.0, 2, 2), (30, 10, 2.0, 2, 2)]
+    assert runqueue.over_time(two_cpus, end_ns=40, bins=1).rows() == [(0, 40, 110 / 40, 1, 5)]
+
+
+@given(rows=steps, bins=st.integers(1, 50))
+def test_over_time_keeps_the_integral(make_runqueue: Any, rows: list[Any], bins: int) -> None:
+    table = make_runqueue(*sorted(rows, key=lambda r: r[0]))
+    got = runqueue.over_time(table, end_ns=2000, bins=bins)
+    whole = runqueue.summary(table, end_ns=2000).row(0, named=True)
+    assert (got["mean"] * got["dur_ns"]).sum() == pytest.approx(whole["mean"] * whole["span_ns"])
+    assert got["max"].max() == whole["max"]
+    assert (got["min"] <= got["mean"] + 1e-9).all()
+    assert (got["mean"] <= got["max"] + 1e-9).all()

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import inspect
+import io
+import xml.etree.ElementTree as ET
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tracekit import plot
+from tracekit.analysis import latency, response, runqueue, slices
+from tracekit.plot import _style
+
+EVIL = ["<script>alert(1)</script>", "$x_{1}$ $", '"&<b>', "_hidden", "\x07bell", "\u202eabc"]
+
+
+def trace(names: list[str], scale: int = 1) -> pl.DataFrame:
+    """Tasks that take turns: woken, preempted once, done."""
+    rows = []
+    now = 1_000_000
+    for i in range(120):
+        tid = i % len(names) + 1
+        run = scale * (20_000 + 7_000 * (i % 5))
+        common = {"cpu": 0, "utid": tid, "tid": tid, "comm": names[tid - 1], "flags": 0}
+        rows.append(
+            {**common, "ts_ns": now, "dur_ns": run, "end_state": "preempted", "involuntary": True}
+            | {"wake_ts_ns": now - 3_000 - 100 * i, "run_delay_ns": 3_000 + 100 * i}
+        )
+        rows.append(
+            {**common, "ts_ns": now + 2 * run, "dur_ns": run, "end_state": "sleeping", "involuntary": False}
+            | {"wake_ts_ns": None, "run_delay_ns": run}
+        )
+        now += 4 * run
+    schema = {
+        "comm": pl.Categorical,
+        "end_state": pl.Categorical,
+        "cpu": pl.Int32,
+        "utid": pl.UInt32,
+        "flags": pl.UInt16,
+    }
+    return pl.DataFrame(rows, schema_overrides=schema, infer_schema_length=None)
+
+
+def queue(top: int) -> pl.DataFrame:
+    rows = [(1_000 * i, 0, int(i % 3 > 0), i % top, 0) for i in range(400)]
+    schema = {
+        "ts_ns": pl.Int64,
+        "cpu": pl.Int32,
+        "nr_running": pl.Int32,
+        "nr_waiting": pl.Int32,
+        "flags": pl.UInt16,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def texts(fig: Figure) -> list[str]:
+    fig.canvas.draw()
+    return [t.get_text() for t in fig.findobj(mpl.text.Text) if t.get_text()]
+
+
+def svg_texts(fig: Figure) -> str:
+    out = io.BytesIO()
+    with plot.style():
+        fig.savefig(out, format="svg")
+    root = ET.fromstring(out.getvalue())
+    return "\n".join("".join(e.itertext()) for e in root.iter("{http://www.w3.org/2000/svg}text"))
+
+
+def every_figure(names: list[str], labels: list[str], title: str) -> list[Figure]:
+    tables = {label: trace(names, i + 1) for i, label in enumerate(labels)}
+    queues = {label: queue(5 + i) for i, label in enumerate(labels)}
+    return [
+        plot.histogram({k: slices.histogram(t) for k, t in tables.items()}, name=title),
+        plot.histogram(slices.histogram(tables[labels[0]]), name=title, weight="time"),
+        plot.cdf({k: response.cdf(t, by="comm") for k, t in tables.items()}, name=title),
+        plot.cdf(
+            {k: latency.cdf(t, by="comm") for k, t in tables.items()},
+            groups=[names[0]],
+            name=title,
+            tail=True,
+        ),
+        plot.queue_distribution({k: runqueue.distribution(q) for k, q in queues.items()}, name=title),
+        plot.queue_over_time({k: runqueue.over_time(q) for k, q in queues.items()}, name=title),
+        plot.timeline(tables, name=title, dur_ns=1_000_000),
+    ]
+
+
+def test_names_are_drawn_as_they_are_and_never_as_formulas() -> None:
+    for fig in every_figure(EVIL[:3], [_style.RECORDED, _style.IDENTITY, EVIL[1]], EVIL[0]):
+        assert not any(t.get_parse_math() for t in fig.findobj(mpl.text.Text))
+        assert EVIL[0] in svg_texts(fig)
+
+
+def test_every_name_survives_drawing() -> None:
+    fig = plot.cdf(response.cdf(trace(EVIL), by="comm"))
+    shown = svg_texts(fig)
+    for name in EVIL[:4]:
+        assert name in shown
+    assert "\ufffdbell" in shown, "control characters are shown as such"
+    assert "\u202e" not in shown, "text does not change its direction"
+
+
+def test_a_legend_names_every_trace_and_its_samples() -> None:
+    labels = [_style.RECORDED, _style.IDENTITY, "rr:quantum=10ms"]
+    hist, _, _, tail, dist, over, line = every_figure(["a1", "b1"], labels, "boot.dat")
+    assert "recorded (n = 240)" in texts(hist)
+    assert "rr:quantum=10ms (n = 120)" in texts(tail), "one group: its own samples"
+    assert any(t.startswith("identity replay (mean ") for t in texts(dist))
+    assert {"recorded", "rr:quantum=10ms"} <= set(texts(over))
+    assert "recorded, CPU 0" in texts(line)
+    for fig in (hist, tail, dist, over, line):
+        assert any("boot.dat" in t for t in texts(fig))
+
+
+def test_recorded_and_identity_have_fixed_looks_and_policies_differ() -> None:
+    labels = [_style.RECORDED, _style.IDENTITY, *[f"p{i}" for i in range(12)]]
+    looks = _style.looks(labels)
+    assert looks[_style.RECORDED]["color"] == _style.INK
+    seen = {(look["color"], str(look["linestyle"])) for look in looks.values()}
+    assert len(seen) == len(labels)
+
+
+def test_the_curve_passes_through_its_samples() -> None:
+    curve = pl.DataFrame(
+        {"group": ["g"] * 3, "value_ns": [0, 1_000, 9_000], "n_events": [1, 2, 1], "n_censored": [0, 0, 0]}
+    ).with_columns(pl.Series("cdf", [0.25, 0.75, 1.0]))
+    fig = plot.cdf(curve)
+    ax: Axes = fig.axes[0]
+    x, y = (np.asarray(v) for v in ax.lines[0].get_data())
+    assert y[0] == 0.25, "samples of 0 ns are the level at the left edge"
+    assert y[np.flatnonzero(x == 1_000)[0]] == 0.75
+    assert y[-1] == 1.0
+    assert ax.get_xscale() == "log"
+
+
+def test_long_curves_are_thinned_without_losing_their_shape() -> None:
+    n = 200_000
+    values = np.sort(np.random.default_rng(1).lognormal(12, 1, n)).astype(np.int64)
+    frame = pl.DataFrame({"group": ["g"] * n, "value_ns": values, "n_events": [1] * n, "n_censored": [0] * n})
+    fig = plot.cdf(frame.with_columns(pl.Series("cdf", np.arange(1, n + 1) / n)))
+    x, y = (np.asarray(v) for v in fig.axes[0].lines[0].get_data())
+    assert len(x) < 3_000
+    at = np.searchsorted(values, x[1:-1], side="right") / n
+    assert np.abs(at - y[1:-1]).max() < 0.002
+
+
+def test_histogram_bars_are_the_shares() -> None:
+    table = slices.histogram(trace(["a"]), bins_per_decade=5)
+    fig = plot.histogram(table)
+    stairs = fig.axes[0].patches[0]
+    values, edges, _ = stairs.get_data()  # type: ignore[attr-defined]
+    assert sum(values) == pytest.approx(1)
+    assert list(edges[1:]) == table["hi_ns"].to_list()
+
+
+@pytest.mark.parametrize(("top", "bars"), [(5, True), (300, False)])
+def test_queue_bars_are_the_shares(top: int, bars: bool) -> None:
+    shares = runqueue.distribution(queue(top)).filter(pl.col("scope") == "system").sort("length")
+    fig = plot.queue_distribution(runqueue.distribution(queue(top)), cpu=0 if bars else None)
+    if bars:
+        heights = [p.get_height() for p in fig.axes[0].patches]
+        assert heights == pytest.approx(shares["share"].to_list())
+    else:
+        values, _, _ = fig.axes[0].patches[0].get_data()  # type: ignore[attr-defined]
+        assert sum(values) == pytest.approx(1)
+
+
+def test_timeline_draws_each_slice_of_the_window_cut_to_it() -> None:
+    table = trace(["a1", "b1"])
+    fig = plot.timeline(table, start_ns=1_010_000, dur_ns=100_000)
+    boxes = [p for c in fig.axes[0].collections for p in c.get_paths()]
+    inside = table.filter((pl.col("ts_ns") < 1_110_000) & (pl.col("ts_ns") + pl.col("dur_ns") > 1_010_000))
+    assert len(boxes) == inside.height
+    spans = sorted((float(b.get_extents().x0), float(b.get_extents().x1)) for b in boxes)
+    assert spans[0] == (0.0, 10_000.0)
+    assert all(0 <= lo < hi <= 100_000 for lo, hi in spans)
+
+
+def test_nothing_to_show_is_said() -> None:
+    none = trace(["a"]).clear()
+    assert "no samples of known length" in texts(plot.histogram(slices.histogram(none)))
+    assert "no samples" in texts(plot.cdf(response.cdf(none)))
+    assert "no run-queue lengths" in texts(plot.queue_distribution(runqueue.distribution(queue(3).clear())))
+    assert "no run-queue lengths" in texts(plot.queue_over_time(runqueue.over_time(queue(3).clear())))
+    assert "no slices in this window" in texts(plot.timeline(none))
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "wanted"),
+    [(1e3, 1e9, "1 ms"), (2e4, 9e4, "50 us"), (5e5, 2e7, "3 ms"), (1e2, 1e12, "10 us")],
+)
+def test_time_axes_have_round_labels(lo: float, hi: float, wanted: str) -> None:
+    _, (ax,) = _style.new_figure(4, 3)
+    _style.time_axis(ax, lo, hi, "t")
+    shown = [t.get_text() for t in ax.get_xticklabels()]
+    assert wanted in shown
+    assert 2 <= len(shown) <= 8
+
+
+def test_every_plot_says_how_to_read_it() -> None:
+    functions = [getattr(plot, n) for n in plot.__all__ if n.islower() and n not in ("how_to_read", "style")]
+    assert len(functions) >= 5
+    for function in functions:
+        text = plot.how_to_read(function)
+        assert len(text) > 150, function
+        assert "  " not in text
+        assert text in " ".join((inspect.getdoc(function) or "").split())
+
+    def silent() -> None:
+        """No such section."""
+
+    assert plot.how_to_read(silent) == ""
+
+
+def test_plots_leave_matplotlib_as_it_was() -> None:
+    before = dict(mpl.rcParams)
+    every_figure(["a"], ["x"], "t")
+    assert dict(mpl.rcParams) == before

@@ -1,0 +1,158 @@
+"""Distribution functions of times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from tracekit.plot import _style as s
+
+_MAX_PANELS = 6
+
+
+def _points(
+    curve: pl.DataFrame, left: float, right: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the corners of a step curve between `left` and `right`, thinned to what can be seen."""
+    x = curve["value_ns"].to_numpy().astype(np.float64)
+    y = curve["cdf"].to_numpy()
+    if len(x) > s.MAX_POINTS:
+        column = np.floor(np.log10(np.maximum(x, left) / left) / max(np.log10(right / left), 1e-9) * 600)
+        row = np.floor(y * 600)
+        keep = np.append((np.diff(column) != 0) | (np.diff(row) != 0), True)
+        keep[0] = True
+        x, y = x[keep], y[keep]
+    # What lies left of the axis (waits of 0 ns) shows as the level at which the curve starts.
+    start = y[x <= left][-1] if (x <= left).any() else 0.0
+    inside = x > left
+    return np.concatenate([[left], x[inside], [right]]), np.concatenate([[start], y[inside], [y[-1]]])
+
+
+def _range(curves: Sequence[pl.DataFrame]) -> tuple[float, float]:
+    values = pl.concat([c["value_ns"] for c in curves])
+    positive = values.filter(values > 0)
+    lo, hi = positive.min(), positive.max()
+    if not isinstance(lo, int) or not isinstance(hi, int):
+        return 100.0, 10_000.0
+    left, right = lo / 1.3, hi * 1.15
+    if right / left < 4:
+        middle = float(np.sqrt(left * right))
+        left, right = middle / 2, middle * 2
+    return left, right
+
+
+def _samples(curve: pl.DataFrame) -> tuple[int, int]:
+    """Return the number of samples, and how many of them had not ended."""
+    events, censored = curve.select(pl.col("n_events").sum(), pl.col("n_censored").sum()).row(0)
+    return events + censored, censored
+
+
+def _count(curve: pl.DataFrame) -> str:
+    n, censored = _samples(curve)
+    return f"{n:,}" + (f" ({censored:,} not ended)" if censored else "")
+
+
+def _panel(
+    ax: Axes, curves: Mapping[str, pl.DataFrame], looks: Mapping[str, dict[str, Any]], xlabel: str, tail: bool
+) -> None:
+    present = {label: c for label, c in curves.items() if c.height}
+    if not present:
+        s.nothing(ax, "no samples")
+        return
+    left, right = _range(list(present.values()))
+    lowest = 1.0
+    for label, curve in present.items():
+        x, y = _points(curve, left, right)
+        if tail:
+            lowest = min(lowest, 0.7 / _samples(curve)[0])
+            y = np.where(1 - y > 1e-12, 1 - y, np.nan)
+        ax.step(x, y, where="post", **looks[label])
+    s.time_axis(ax, left, right, xlabel)
+    if tail:
+        ax.set_yscale("log")
+        ax.set_ylim(lowest, 1.05)
+        s.percent_axis(ax, "takes longer")
+    else:
+        ax.set_ylim(0, 1.02)
+        s.percent_axis(ax, "takes at most this long")
+
+
+def cdf(
+    curves: pl.DataFrame | Mapping[str, pl.DataFrame],
+    groups: Sequence[str | None] | None = None,
+    what: str = "response time",
+    name: str = "",
+    tail: bool = False,
+) -> Figure:
+    """Plot distribution functions of times, one panel per group of tasks, one curve per trace.
+
+    Parameters
+    ----------
+    curves
+        Result of `tracekit.analysis.response.cdf`, `latency.cdf` or `slices.cdf`, or several by label (`recorded`,
+        `identity replay` and names of policies have fixed looks).
+    groups
+        Groups to show, at most six; by default those with most samples.
+    what
+        What the times are, for axis and title.
+    name
+        Name of the trace, for the title.
+    tail
+        Show the share that takes *longer*, on a logarithmic axis, which spreads out the rare long times.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Not shown, not saved.
+
+    How to read it
+    --------------
+    Go up from a time to the curve: that share of all samples took at most this long. A curve further left and higher is
+    faster. Above each panel stands the number of samples, in the order of the legend. Where the curve crosses 50 % is the median, and a step is a time that occurs often. Where a curve starts
+    above 0 % at the left edge, that share took no measurable time. A curve that ends below 100 % has samples that had
+    not ended when the trace did.
+    """
+    data = s.as_mapping(curves)
+    chosen = list(groups) if groups is not None else _largest(data)
+    with s.style():
+        shown = chosen[:_MAX_PANELS] or [None]
+        columns = 1 if len(shown) == 1 else 2
+        rows = -(-len(shown) // columns)
+        fig, axes = s.new_figure(
+            7.4 if columns == 1 else 9.6, 3.3 if rows == 1 else 2.9 * rows, rows, columns
+        )
+        looks = s.looks(list(data))
+        notes = {}
+        for ax, group in zip(axes, shown, strict=False):
+            part = {label: c.filter(pl.col("group").eq_missing(pl.lit(group))) for label, c in data.items()}
+            _panel(ax, part, looks, what, tail)
+            ax.set_title(s.plain(group))
+            notes = {label: f"n = {_count(c)}" for label, c in part.items()}
+            if len(shown) > 1 or list(data) == [""]:
+                counts = ", ".join(_count(c) for c in part.values())
+                ax.set_title(f"n = {counts}", loc="right", fontweight="normal", fontsize=8)
+        s.legend(fig, looks, notes if len(shown) == 1 else {})
+        for ax in axes[len(shown) :]:
+            ax.set_axis_off()
+        fig.suptitle(
+            _title(what, name, len(chosen) - len(shown)), x=0.01, ha="left", fontweight="bold", fontsize=11
+        )
+        return s.finish(fig)
+
+
+def _largest(data: Mapping[str, pl.DataFrame]) -> list[str | None]:
+    """Return the groups of the first table, most samples first."""
+    first = next(iter(data.values()))
+    counted = first.group_by("group").agg((pl.col("n_events") + pl.col("n_censored")).sum().alias("n"))
+    return counted.sort("n", "group", descending=[True, False])["group"].to_list()[:_MAX_PANELS]
+
+
+def _title(what: str, name: str, left_out: int) -> str:
+    text = what[:1].upper() + what[1:] + (f", {s.plain(name)}" if name else "")
+    return text + (f" ({left_out} more groups not shown)" if left_out > 0 else "")
