@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tracekit._core import __version__ as __version__
-    from tracekit.errors import FilterError, ParseError, Position, ReplayError, TracekitError
-    from tracekit.io import formats, read, scan
+    from tracekit.errors import FilterError, OutputError, ParseError, Position, ReplayError, TracekitError
+    from tracekit.io import convert, formats, read, scan
     from tracekit.trace import Trace
 
 __all__ = [
     "FilterError",
+    "OutputError",
     "ParseError",
     "Position",
     "ReplayError",
     "Trace",
     "TracekitError",
     "__version__",
+    "convert",
     "formats",
     "read",
     "scan",
@@ -35,11 +37,13 @@ __all__ = [
 _HOMES = {
     "__version__": "_core",
     "FilterError": "errors",
+    "OutputError": "errors",
     "ParseError": "errors",
     "Position": "errors",
     "ReplayError": "errors",
     "TracekitError": "errors",
     "Trace": "trace",
+    "convert": "io",
     "formats": "io",
     "read": "io",
     "scan": "io",

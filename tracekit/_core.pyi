@@ -1,11 +1,25 @@
 """What Python sees of the Rust crates. Use `tracekit`, which makes it comfortable."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Final, TypedDict, final
+from typing import Final, Protocol, TypedDict, final, type_check_only
+
+__all__ = [
+    "Reader",
+    "Table",
+    "__version__",
+    "concat",
+    "derive",
+    "diagnostic_codes",
+    "formats",
+    "metadata_keys",
+    "tables",
+    "vocabularies",
+]
 
 __version__: Final[str]
 
+@type_check_only
 class FormatInfo(TypedDict):
     name: str
     title: str
@@ -18,26 +32,31 @@ class FormatInfo(TypedDict):
     confidence: str
     notes: str
 
+@type_check_only
 class ColumnInfo(TypedDict):
     name: str
     type: str
     null: str
     doc: str
 
+@type_check_only
 class TableInfo(TypedDict):
     name: str
     doc: str
     columns: list[ColumnInfo]
 
+@type_check_only
 class WordInfo(TypedDict):
     name: str
     doc: str
 
+@type_check_only
 class BitInfo(TypedDict):
     bit: int
     name: str
     doc: str
 
+@type_check_only
 class Vocabularies(TypedDict):
     kinds: list[WordInfo]
     states: list[WordInfo]
@@ -45,6 +64,7 @@ class Vocabularies(TypedDict):
     quality: list[BitInfo]
     flags: list[BitInfo]
 
+@type_check_only
 class CodeInfo(TypedDict):
     code: str
     severity: str
@@ -55,6 +75,12 @@ def tables() -> list[TableInfo]: ...
 def vocabularies() -> Vocabularies: ...
 def diagnostic_codes() -> list[CodeInfo]: ...
 def metadata_keys() -> list[WordInfo]: ...
+
+@type_check_only
+class ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+def derive(events: ArrowStream, metadata: Mapping[str, str]) -> dict[str, Table]: ...
 def concat(name: str, tables: list[Table], metadata: Mapping[str, str]) -> Table: ...
 
 @final
@@ -77,6 +103,7 @@ class Reader:
         format: str | None = None,
         options: Mapping[str, str] | None = None,
         *,
+        derive: Sequence[str] | None = None,
         keys: bool = False,
     ) -> Reader: ...
     @property

@@ -49,7 +49,7 @@ def table_schema(name: str) -> pl.Schema:
         elif kind == "text" or name in _TEXT_TABLES or column["name"] in _TEXT_COLUMNS:
             dtype = pl.String
         else:
-            dtype = pl.Categorical
+            dtype = pl.Categorical()
         schema[column["name"]] = dtype
     return pl.Schema(schema)
 

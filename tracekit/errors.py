@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FilterError", "ParseError", "Position", "ReplayError", "TracekitError"]
+__all__ = ["FilterError", "OutputError", "ParseError", "Position", "ReplayError", "TracekitError"]
 
 
 class TracekitError(Exception):
@@ -66,3 +66,7 @@ class ReplayError(TracekitError, ValueError):
 
 class FilterError(TracekitError, ValueError):
     """A filter that makes no sense: a time that is no time, a pattern that does not compile."""
+
+
+class OutputError(TracekitError, ValueError):
+    """A file that cannot be written as asked: an ending that names no kind, a kind that wants a file."""

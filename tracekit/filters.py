@@ -62,6 +62,11 @@ def _patterns(comm: CommPattern | Iterable[CommPattern]) -> list[re.Pattern[str]
     return [_pattern(p) for p in given]
 
 
+def _texts(comm: CommPattern | Iterable[CommPattern]) -> list[str]:
+    given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
+    return [p if isinstance(p, str) else f"/{p.pattern}/" for p in given]
+
+
 def _pattern(pattern: CommPattern) -> re.Pattern[str]:
     if isinstance(pattern, re.Pattern):
         return pattern
@@ -125,6 +130,8 @@ class Selection:
         end: Time | None,
     ) -> Selection:
         """Settle the conditions against the tasks and the times of `trace`."""
+        if comm is not None and not isinstance(comm, str | re.Pattern):
+            comm = list(comm)
         pids, tids, cpus = _numbers(pid), _numbers(tid), _numbers(cpu)
         origin = trace.start_ns or 0
         start_ns = None if start is None else resolve_time(start, origin)
@@ -139,7 +146,7 @@ class Selection:
             chosen_utids = frozenset(chosen["utid"].to_list())
             chosen_tids = frozenset(chosen["tid"].to_list())
         asked = {
-            "comm": None if comm is None else [p.pattern for p in _patterns(comm)],
+            "comm": None if comm is None else _texts(comm),
             "pid": pids,
             "tid": tids,
             "cpu": cpus,

@@ -1,21 +1,25 @@
-"""Reading traces: any format of `tracekit formats`."""
+"""Reading and writing traces: any format of `tracekit formats`, and tracekit's own Parquet and Arrow files."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import polars as pl
 
 from tracekit import _core
 from tracekit._frames import TABLES, table_schema, to_frame
+from tracekit.errors import OutputError, ParseError
 from tracekit.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
-__all__ = ["formats", "read", "scan"]
+if TYPE_CHECKING:
+    from tracekit.writers import Converted
+
+__all__ = ["convert", "formats", "read", "scan"]
 
 #: A path, `-` for standard input, the bytes themselves, or an open binary file.
 Source = str | os.PathLike[str] | bytes | BinaryIO
@@ -45,7 +49,7 @@ def read(
     ----------
     source
         A path, ``-`` for standard input, the bytes of a trace, or an open binary file. Compression by gzip, zstd or xz
-        is seen through.
+        is seen through; so are tracekit's own Parquet and Arrow files, whose derived tables are made anew.
     format
         Name of a format (see `formats`); by default the first bytes tell, never the file name.
     progress
@@ -72,12 +76,16 @@ def read(
     'trace-dat'
     """
     source, name = _settle(source)
-    reader = _core.Reader(source, format, {k: str(v) for k, v in options.items()})
+    own = _own_file(source) if format is None else None
+    if own is not None:
+        from tracekit.stored import read_stored
+
+        return read_stored(source, own, name)
+    settings = {k: str(v) for k, v in options.items()}
+    reader = _core.Reader(source, format, settings)
     with reporter(progress, f"reading {name}") as report:
         batches = list(_batches(reader, report))
-    metadata = reader.metadata | _provenance(source, reader.size)
-    if options:
-        metadata["options"] = json.dumps({k: str(v) for k, v in options.items()}, sort_keys=True)
+    metadata = reader.metadata | _provenance(source, reader.size, settings)
     tables: dict[str, _core.Table | pl.DataFrame] = {"events": _core.concat("events", batches, metadata)}
     tables |= {name: reader.table(name) for name in TABLES if name != "events"}
     return Trace(tables, metadata, name)
@@ -103,13 +111,19 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
     from polars.io.plugins import register_io_source
 
     path = os.fspath(source)
+    own = _own_file(path) if format is None else None
+    if own is not None:
+        from tracekit.stored import scan_stored
+
+        return scan_stored(path, own)
+    settings = {k: str(v) for k, v in options.items()}
     # Opened here so that a source that cannot be read raises now.
-    _core.Reader(path, format, {k: str(v) for k, v in options.items()})
+    _core.Reader(path, format, settings, derive=[])
 
     def batches(
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        reader = _core.Reader(path, format, {k: str(v) for k, v in options.items()})
+        reader = _core.Reader(path, format, settings, derive=[])
         left = rows
         while left is None or left > 0:
             table = reader.read(min(batch_rows or BATCH_ROWS, BATCH_ROWS if left is None else max(left, 1)))
@@ -124,6 +138,50 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
             yield frame if columns is None else frame.select(columns)
 
     return register_io_source(io_source=batches, schema=table_schema("events"))
+
+
+def convert(
+    source: Source,
+    target: str | os.PathLike[str],
+    *,
+    table: str = "events",
+    format: str | None = None,
+    to: str | None = None,
+    progress: Progress = False,
+    **options: object,
+) -> Converted:
+    """Write a table of a trace to a file, a batch at a time, without ever holding the trace.
+
+    Parameters
+    ----------
+    source, format, progress, **options
+        As in `read`.
+    target
+        File to write. It appears when it is complete: until then, and after an error, there is none.
+    table
+        Table to write.
+    to
+        ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` tells.
+
+    Returns
+    -------
+    Converted
+        Rows and bytes written, and the metadata and diagnostics of the source.
+    """
+    from tracekit.writers import LARGE, convert_reader, output_kind, sha256, takes_keys
+
+    kind = output_kind(target, to)
+    if table not in TABLES:
+        raise OutputError(f"no table is called {table!r}: use one of {', '.join(TABLES)}")
+    source, name = _settle(source)
+    if table not in LARGE or (format is None and _own_file(source) is not None):
+        return read(source, format, progress=progress, **options).write(target, table=table, to=to)
+    settings = {k: str(v) for k, v in options.items()}
+    reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind))
+    hashed = sha256(source) if reader.size is not None and not isinstance(source, bytes) else None
+    provenance = _provenance(source, reader.size, settings, hashed)
+    with reporter(progress, f"converting {name}") as report:
+        return convert_reader(reader, target, kind, table, provenance, report)
 
 
 def _batches(reader: _core.Reader, report: Report, rows: int = BATCH_ROWS) -> Iterator[_core.Table]:
@@ -146,7 +204,29 @@ def _settle(source: Source) -> tuple[str | bytes, str]:
     return data, Path(str(getattr(source, "name", "stream"))).name
 
 
-def _provenance(source: str | bytes, size: int | None) -> dict[str, str]:
+def _own_file(source: str | bytes) -> str | None:
+    """``parquet`` or ``arrow`` for a file of that kind."""
+    if isinstance(source, bytes):
+        head = source[:8]
+    else:
+        if not Path(source).is_file():
+            return None
+        try:
+            with Path(source).open("rb") as file:
+                head = file.read(8)
+        except OSError as error:
+            raise ParseError(f"{source}: {error.strerror}", code="io") from error
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    return "arrow" if head.startswith(b"ARROW1") else None
+
+
+def _provenance(
+    source: str | bytes, size: int | None, options: Mapping[str, str], hashed: str | None = None
+) -> dict[str, str]:
+    """Metadata that the core does not know."""
+    known = {"options": json.dumps(options, sort_keys=True)} if options else {}
     if isinstance(source, bytes) or source == "-":
-        return {}
-    return {"source.files": json.dumps([{"name": Path(source).name, "size": size}])}
+        return known
+    file = {"name": Path(source).name, "size": size} | ({"sha256": hashed} if hashed else {})
+    return known | {"source.files": json.dumps([file])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from tracekit.units import format_count, format_ns
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from tracekit.writers import Converted
 
 __all__ = ["Trace"]
 
@@ -234,6 +237,33 @@ class Trace:
 
         return arrow_table(self.table(table), table, self._metadata)
 
+    def write(
+        self, target: str | os.PathLike[str], *, table: str = "events", to: str | None = None
+    ) -> Converted:
+        """Write a table to a file, with the metadata, losses and diagnostics in its footer.
+
+        `tracekit.read` takes an ``events`` file back as a trace. To convert a trace that is larger than memory, use
+        `tracekit.convert`.
+
+        Parameters
+        ----------
+        target
+            File; it appears when it is complete.
+        table
+            Name of the table.
+        to
+            ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` tells.
+
+        Returns
+        -------
+        Converted
+            Rows and bytes written.
+        """
+        from tracekit.writers import output_kind, write_frame
+
+        kind = output_kind(target, to)
+        return write_frame(self.table(table), table, self, target, kind)
+
     def to_pandas(self, table: str = "events") -> pd.DataFrame:
         """A table as a pandas DataFrame.
 
@@ -281,6 +311,9 @@ class Trace:
             facts.append(format_ns(end - start, 4))
         if "replay.policy" in meta:
             facts.append(f"replayed under {meta['replay.policy']}")
+        chosen = json.loads(meta.get("options", "{}")).get("filter", {})
+        if chosen:
+            facts.append("filtered by " + ", ".join(chosen))
         return facts
 
     def _warnings(self) -> list[str]:

@@ -1,13 +1,368 @@
-"""Tables as Arrow, and as files: Parquet, Arrow IPC, CSV."""
+"""Tables as Arrow, and as files: Parquet, Arrow IPC, CSV.
+
+A writer takes a table a piece at a time and holds no more than a row group. What is known of the trace as a whole (how
+many records were lost, say) is only known at its end, so metadata is written last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Protocol
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["arrow_table"]
+from tracekit import _core
+from tracekit._frames import to_frame
+from tracekit.errors import OutputError
+from tracekit.progress import Report
+from tracekit.trace import Trace
+
+__all__ = [
+    "LARGE",
+    "Converted",
+    "arrow_table",
+    "convert_reader",
+    "output_kind",
+    "sha256",
+    "takes_keys",
+    "write_frame",
+]
+
+#: Rows of a Parquet row group.
+ROW_GROUP = 1 << 20
+#: Rows that are handled at a time.
+BATCH_ROWS = 1 << 16
+
+#: Tables that grow with the trace; the others fit into memory whatever the trace.
+LARGE = ("events", "slices", "states", "runqueue")
+
+#: Columns that hold keys when a reader is asked for keys.
+_NAME_COLUMNS = frozenset(c["name"] for t in _core.tables() for c in t["columns"] if c["type"] == "string")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion wrote.
+
+    Attributes
+    ----------
+    path
+        The file, ``-`` for standard output.
+    table
+        The table in it.
+    rows, size
+        Rows and bytes written.
+    metadata
+        What is known of the trace; as in the file.
+    diagnostics
+        The trace's ``diagnostics``.
+    """
+
+    path: str
+    table: str
+    rows: int
+    size: int
+    metadata: dict[str, str]
+    diagnostics: pl.DataFrame
+
+
+class Writer(Protocol):
+    """Writes one table to an open file."""
+
+    #: Takes pieces whose strings are keys, and the strings at the end.
+    keys: ClassVar[bool]
+
+    def __init__(self, file: BinaryIO) -> None: ...
+
+    def write(self, piece: pa.Table) -> None:
+        """Add rows."""
+
+    def close(self, metadata: Mapping[str, str], strings: pa.Array | None) -> None:
+        """Write what is left, and the metadata."""
+
+
+class ParquetWriter:
+    """Parquet: zstd, a million rows a row group, statistics and a page index.
+
+    Times and sequence numbers are delta-encoded, everything else goes through dictionaries.
+    """
+
+    keys: ClassVar[bool] = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._writer: Any = None
+        self._pieces: list[pa.Table] = []
+        self._rows = 0
+
+    def write(self, piece: pa.Table) -> None:
+        """Add rows; writes a row group when there are enough."""
+        self._pieces.append(piece.replace_schema_metadata(None))
+        self._rows += piece.num_rows
+        if self._rows >= ROW_GROUP:
+            self._flush()
+
+    def close(self, metadata: Mapping[str, str], strings: pa.Array | None) -> None:
+        """Write the last row group and the footer."""
+        self._flush()
+        self._writer.add_key_value_metadata(dict(sorted(metadata.items())))
+        self._writer.close()
+
+    def _flush(self) -> None:
+        # One dictionary a row group: a second one would make the writer fall back to plain strings.
+        group = pa.concat_tables(self._pieces).unify_dictionaries()
+        if self._writer is None:
+            self._writer = self._open(group.schema)
+        self._writer.write_table(group, row_group_size=ROW_GROUP)
+        self._pieces, self._rows = [], 0
+
+    def _open(self, schema: pa.Schema) -> Any:
+        import pyarrow.parquet as pq
+
+        steady = [f.name for f in schema if f.name.endswith("ts_ns") or f.name.startswith("seq")]
+        return pq.ParquetWriter(
+            self._file,
+            schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[f.name for f in schema if f.name not in steady],
+            column_encoding=dict.fromkeys(steady, "DELTA_BINARY_PACKED"),
+            write_page_index=True,
+        )
+
+
+class ArrowWriter:
+    """Arrow IPC file: one dictionary a column for the whole file, so that every reader takes it.
+
+    The dictionaries are only known at the end, and stand at the front: rows go to a temporary file first.
+    """
+
+    keys: ClassVar[bool] = True
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._rows = Path(f"{file.name}.rows")
+        self._writer: Any = None
+        self._schema: pa.Schema | None = None
+        self._used: dict[str, np.ndarray[Any, np.dtype[np.bool_]]] = {}
+
+    def write(self, piece: pa.Table) -> None:
+        """Add rows, whose names are keys."""
+        if self._writer is None:
+            self._schema = piece.schema.remove_metadata()
+            self._writer = pa.ipc.new_file(self._rows, self._schema, options=_ipc_options())
+        self._note_names(piece)
+        self._writer.write_table(piece.cast(self._schema))
+
+    def close(self, metadata: Mapping[str, str], strings: pa.Array | None) -> None:
+        """Write the file from the rows and the strings they use."""
+        try:
+            self._writer.close()
+            with pa.memory_map(str(self._rows)) as rows, pa.ipc.open_file(rows) as parts:
+                self._join(parts, metadata, strings)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove the temporary file."""
+        if self._writer is not None:
+            self._writer.close()
+        self._rows.unlink(missing_ok=True)
+
+    def _note_names(self, piece: pa.Table) -> None:
+        for field in piece.schema:
+            if field.name not in _NAME_COLUMNS:
+                continue
+            keys = piece.column(field.name).drop_null().to_numpy()
+            top = int(keys.max()) + 1 if len(keys) else 0
+            used = self._used.setdefault(field.name, np.zeros(0, dtype=np.bool_))
+            if top > len(used):
+                used = self._used[field.name] = np.concatenate([used, np.zeros(top, dtype=np.bool_)])
+            used[keys] = True
+
+    def _join(self, parts: Any, metadata: Mapping[str, str], strings: pa.Array | None) -> None:
+        words: dict[str, tuple[pa.Array, pa.Array]] = {}
+        fields = []
+        for field in parts.schema:
+            if field.name in self._used and strings is not None:
+                used = self._used[field.name]
+                places = pa.array(np.maximum(np.cumsum(used, dtype=np.uint32), 1) - 1, pa.uint32())
+                words[field.name] = places, strings.take(pa.array(np.flatnonzero(used)))
+                field = field.with_type(pa.dictionary(pa.uint32(), pa.string()))
+            fields.append(field)
+        schema = pa.schema(fields, dict(sorted(metadata.items())))
+        with pa.ipc.new_file(self._file, schema, options=_ipc_options()) as out:
+            for i in range(parts.num_record_batches):
+                batch = parts.get_batch(i)
+                columns = [
+                    _with_names(batch.column(n), *words[f.name]) if f.name in words else batch.column(n)
+                    for n, f in enumerate(schema)
+                ]
+                out.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+class CsvWriter:
+    """CSV with a header; nulls are empty. Metadata has no place in it."""
+
+    keys: ClassVar[bool] = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._header = True
+
+    def write(self, piece: pa.Table) -> None:
+        """Add rows."""
+        frame = pl.DataFrame(piece)
+        frame.write_csv(self._file, include_header=self._header)
+        self._header = False
+
+    def close(self, metadata: Mapping[str, str], strings: pa.Array | None) -> None:
+        """Do nothing: all is written."""
+
+
+_WRITERS: dict[str, type[Writer]] = {"parquet": ParquetWriter, "arrow": ArrowWriter, "csv": CsvWriter}
+_ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".csv": "csv",
+}
+
+
+def output_kind(target: str | os.PathLike[str], to: str | None = None) -> str:
+    """The kind of file to write.
+
+    Parameters
+    ----------
+    target
+        The file, ``-`` for standard output.
+    to
+        Its kind, when the ending does not tell.
+
+    Returns
+    -------
+    str
+        ``parquet``, ``arrow`` or ``csv``.
+
+    Raises
+    ------
+    OutputError
+        When neither tells.
+    """
+    kind = to or _ENDINGS.get(Path(target).suffix.lower(), "csv" if os.fspath(target) == "-" else None)
+    if kind not in _WRITERS:
+        raise OutputError(
+            f"{os.fspath(target)}: expected a name that ends in .parquet, .arrow or .csv"
+            if kind is None
+            else f"no kind of file is called {kind!r}: use parquet, arrow or csv"
+        )
+    if os.fspath(target) == "-" and kind != "csv":
+        raise OutputError(f"{kind} cannot be written to standard output: name a file, or use csv")
+    return kind
+
+
+def takes_keys(kind: str) -> bool:
+    """Whether a reader for this kind of file is to give keys instead of names."""
+    return _WRITERS[kind].keys
+
+
+def convert_reader(
+    reader: _core.Reader,
+    target: str | os.PathLike[str],
+    kind: str,
+    table: str,
+    provenance: Mapping[str, str],
+    report: Report,
+) -> Converted:
+    """Write a table while it is read.
+
+    Parameters
+    ----------
+    reader
+        Opened for this table; with keys when the kind of file wants them.
+    target, kind
+        File and its kind.
+    table
+        One of `LARGE`.
+    provenance
+        Metadata beyond what the reader knows.
+    report
+        Called after each batch.
+
+    Returns
+    -------
+    Converted
+        What was written.
+    """
+    rows = 0
+    with _opened(target) as file:
+        writer = _WRITERS[kind](file)
+        try:
+            while (events := reader.read(BATCH_ROWS)) is not None:
+                report(reader.position, reader.size, reader.rows)
+                piece = events if table == "events" else reader.table(table)
+                if len(piece):
+                    rows += len(piece)
+                    writer.write(pa.table(piece))
+            # The rest, and the columns of a table without rows.
+            last = reader.table(table)
+            rows += len(last)
+            writer.write(pa.table(last))
+            losses, diagnostics = (to_frame(reader.table(t)) for t in ("losses", "diagnostics"))
+            metadata = _footer({**reader.metadata, **provenance}, table, losses, diagnostics)
+            strings = pa.table(reader.strings()).column(0).combine_chunks() if writer.keys else None
+            writer.close(metadata, strings)
+        finally:
+            if isinstance(writer, ArrowWriter):
+                writer.discard()
+        size = file.tell() if os.fspath(target) != "-" else 0
+    return Converted(os.fspath(target), table, rows, size, metadata, diagnostics)
+
+
+def write_frame(
+    frame: pl.DataFrame, table: str, trace: Trace, target: str | os.PathLike[str], kind: str
+) -> Converted:
+    """Write a table that is in memory.
+
+    Parameters
+    ----------
+    frame, table
+        Rows and the name of their table.
+    trace
+        Where they come from.
+    target, kind
+        File and its kind.
+
+    Returns
+    -------
+    Converted
+        What was written.
+    """
+    metadata = _footer(trace.metadata, table, trace.losses, trace.diagnostics)
+    with _opened(target) as file:
+        rows = arrow_table(frame, table, {})
+        if kind == "arrow":
+            rows = rows.unify_dictionaries().replace_schema_metadata(dict(sorted(metadata.items())))
+            with pa.ipc.new_file(file, rows.schema, options=_ipc_options()) as out:
+                out.write_table(rows, max_chunksize=BATCH_ROWS)
+        else:
+            writer = _WRITERS[kind](file)
+            for start in range(0, max(rows.num_rows, 1), ROW_GROUP):
+                writer.write(rows.slice(start, ROW_GROUP))
+            writer.close(metadata, None)
+        size = file.tell() if os.fspath(target) != "-" else 0
+    return Converted(os.fspath(target), table, frame.height, size, metadata, trace.diagnostics)
 
 
 def arrow_table(frame: pl.DataFrame, name: str, metadata: Mapping[str, str]) -> pa.Table:
@@ -37,3 +392,44 @@ def arrow_table(frame: pl.DataFrame, name: str, metadata: Mapping[str, str]) -> 
             dtype = pa.string()
         fields.append(pa.field(field.name, dtype))
     return table.cast(pa.schema(fields, {**metadata, "tracekit.table": name}))
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _footer(
+    metadata: Mapping[str, str], table: str, losses: pl.DataFrame, diagnostics: pl.DataFrame
+) -> dict[str, str]:
+    """The metadata of a file: with what was lost, which has no table in it."""
+    kept = {"losses": losses, "diagnostics": diagnostics}
+    rows = {k: json.dumps(f.to_dicts(), sort_keys=True) for k, f in kept.items() if f.height}
+    return {**metadata, **rows, "tracekit.table": table}
+
+
+@contextlib.contextmanager
+def _opened(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file that gets its name when it is complete, and goes away when it does not get there."""
+    if os.fspath(target) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(target)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _ipc_options() -> Any:
+    return pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def _with_names(keys: pa.Array, places: pa.Array, words: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(places.take(keys), words)

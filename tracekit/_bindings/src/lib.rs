@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 
+mod derive;
 mod errors;
 mod files;
 mod reader;
@@ -18,6 +19,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<reader::Reader>()?;
     m.add_class::<table::Table>()?;
+    m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
     m.add_function(wrap_pyfunction!(table::concat, m)?)?;
     m.add_function(wrap_pyfunction!(registry::formats, m)?)?;
     m.add_function(wrap_pyfunction!(registry::tables, m)?)?;

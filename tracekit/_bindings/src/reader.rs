@@ -14,9 +14,9 @@ use pyo3::types::{PyBytes, PyDict};
 use tracekit_parsers::{Format, Options, ParseError, Parser};
 use tracekit_schema::arrow::Names;
 use tracekit_schema::table::Table as _;
-use tracekit_schema::tables::{DiagnosticTable, Summaries};
-use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
+use tracekit_schema::{Code, Diagnostic, Events, Out};
 
+use crate::derive::{export_diagnostics, Derivation, Wanted};
 use crate::errors::parse_error;
 use crate::files::{self, Opened};
 use crate::table::Table;
@@ -29,7 +29,8 @@ const STEP_ROWS: usize = 8192;
 /// A trace that is being read.
 ///
 /// `read` hands out the events in batches; the other tables grow meanwhile and are complete when it has returned
-/// `None`. Memory is bounded by the batch and by what the other tables hold.
+/// `None`. With `derive=[table]` that one table can be asked for after each batch and gives the rows of that batch, so
+/// that memory is bounded by a batch whatever the length of the trace.
 #[pyclass(module = "tracekit._core")]
 pub struct Reader {
     // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is never waited for.
@@ -40,10 +41,14 @@ struct Inner {
     format: &'static Format,
     parser: Box<dyn Parser>,
     out: Out,
+    derivation: Derivation,
     opened: Progress,
     keys: bool,
     rows: u64,
+    /// The parser has no more.
     done: bool,
+    /// All has been handed out.
+    ended: bool,
 }
 
 struct Progress {
@@ -53,23 +58,26 @@ struct Progress {
 
 #[pymethods]
 impl Reader {
-    /// Opens a path (`-` for standard input) or bytes. With `keys`, string columns come as `uint32` keys into
-    /// `strings()`, which are the same in every batch.
+    /// Opens a path (`-` for standard input) or bytes. `derive` names the tables that are wanted besides those that the
+    /// source states itself, none of which means all. With `keys`, string columns come as `uint32` keys into `strings()`,
+    /// which are the same in every batch.
     #[new]
-    #[pyo3(signature = (source, format=None, options=None, *, keys=false))]
+    #[pyo3(signature = (source, format=None, options=None, *, derive=None, keys=false))]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
         format: Option<String>,
         options: Option<BTreeMap<String, String>>,
+        derive: Option<Vec<String>>,
         keys: bool,
     ) -> PyResult<Self> {
+        let wanted = Wanted::new(derive)?;
         let input = match source.cast::<PyBytes>() {
             Ok(bytes) => Input::Bytes(bytes.as_bytes().to_vec()),
             Err(_) => Input::Path(source.extract()?),
         };
         let options = parser_options(options.unwrap_or_default())?;
-        let opened = py.detach(|| Inner::open(input, format.as_deref(), &options, keys));
+        let opened = py.detach(|| Inner::open(input, format.as_deref(), &options, wanted, keys));
         let inner = opened.map_err(|e| parse_error(py, &e))?;
         Ok(Reader { inner: Mutex::new(inner) })
     }
@@ -119,10 +127,13 @@ impl Reader {
         py.detach(|| inner.read(rows.max(1))).map_err(|e| parse_error(py, &e))
     }
 
-    /// The rows that a table other than `events` has gathered since it was last asked for.
+    /// The rows that a table other than `events` has gathered since it was last asked for, by start time.
     fn table(&mut self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let inner = self.inner();
         crate::registry::by_name(name)?;
+        if !inner.ended && !inner.derivation.streams(name) {
+            return Err(PyValueError::new_err(format!("`{name}` is complete when `read` has returned None")));
+        }
         Ok(py.detach(|| inner.table(name)))
     }
 
@@ -165,26 +176,49 @@ fn parser_options(mut given: BTreeMap<String, String>) -> PyResult<Options> {
 }
 
 impl Inner {
-    fn open(input: Input, format: Option<&str>, options: &Options, keys: bool) -> Result<Self, ParseError> {
+    fn open(
+        input: Input,
+        format: Option<&str>,
+        options: &Options,
+        wanted: Wanted,
+        keys: bool,
+    ) -> Result<Self, ParseError> {
         let name = match &input {
             Input::Path(path) if path.as_os_str() == "-" => "standard input".to_owned(),
             Input::Path(path) => path.display().to_string(),
             Input::Bytes(_) => "bytes".to_owned(),
         };
-        Self::open_unnamed(input, format, options, keys).map_err(|mut error| {
+        Self::open_unnamed(input, format, options, wanted, keys).map_err(|mut error| {
             error.message = format!("{name}: {}", error.message);
             error
         })
     }
 
-    fn open_unnamed(input: Input, format: Option<&str>, options: &Options, keys: bool) -> Result<Self, ParseError> {
+    fn open_unnamed(
+        input: Input,
+        format: Option<&str>,
+        options: &Options,
+        wanted: Wanted,
+        keys: bool,
+    ) -> Result<Self, ParseError> {
         let Opened { source, size, counter } = match input {
             Input::Path(path) => files::open(&path)?,
             Input::Bytes(data) => files::bytes(data)?,
         };
         let mut out = Out::new();
         let (format, parser) = tracekit_parsers::open(source, format, options, &mut out)?;
-        Ok(Inner { format, parser, out, opened: Progress { size, counter }, keys, rows: 0, done: false })
+        let derivation = Derivation::new(wanted);
+        Ok(Inner {
+            format,
+            parser,
+            out,
+            derivation,
+            opened: Progress { size, counter },
+            keys,
+            rows: 0,
+            done: false,
+            ended: false,
+        })
     }
 
     fn read(&mut self, rows: usize) -> Result<Option<Table>, ParseError> {
@@ -197,8 +231,13 @@ impl Inner {
             }
         }
         if self.out.events.is_empty() {
+            if !self.ended {
+                self.ended = true;
+                self.derivation.finish(&mut self.out);
+            }
             return Ok(None);
         }
+        self.derivation.push(&mut self.out);
         let table = self.export(&self.out.events);
         self.rows += self.out.events.len() as u64;
         self.out.clear_events();
@@ -227,38 +266,32 @@ impl Inner {
         Table::new(T::DEF.name, schema, vec![batch])
     }
 
-    fn diagnostics(&self) -> Table {
-        let mut strings = Strings::new();
-        let mut rows = DiagnosticTable::default();
-        for d in self.out.diagnostics.rows() {
-            let severity = strings.intern(d.code.severity().as_str().as_bytes());
-            let code = strings.intern(d.code.as_str().as_bytes());
-            let message = strings.intern(d.message.as_bytes());
-            let advice = (!d.advice.is_empty()).then(|| strings.intern(d.advice.as_bytes()));
-            let mut row = rows.push();
-            row.severity(severity).code(code).count(d.count).offset(d.offset).line(d.line);
-            row.cpu(d.cpu).ts_ns(d.ts_ns).message(message).advice(advice);
-        }
-        let schema = Arc::new(tracekit_schema::arrow::schema::<DiagnosticTable>(&self.out.meta));
-        let batch = tracekit_schema::arrow::batch(&rows, Names::Compact(&strings), Arc::clone(&schema));
-        Table::new(DiagnosticTable::DEF.name, schema, vec![batch])
-    }
-
     fn table(&mut self, name: &str) -> Table {
-        macro_rules! drain {
+        if !self.ended {
+            self.derivation.drain();
+        }
+        let derived = &mut self.derivation.tables;
+        // Tools that state slices leave no events to derive them from.
+        if derived.slices.is_empty() && self.ended {
+            std::mem::swap(&mut derived.slices, &mut self.out.slices);
+        }
+        macro_rules! taken {
             ($table:expr) => {{
                 let rows = std::mem::take(&mut $table);
                 self.export(&rows)
             }};
         }
         match name {
-            "events" => self.export(&Events::default()),
-            "slices" => drain!(self.out.slices),
-            "losses" => drain!(self.out.losses),
-            "diagnostics" => self.diagnostics(),
-            "histograms" => drain!(self.out.histograms),
-            "summaries" => drain!(self.out.summaries),
-            _ => self.export(&Summaries::default()),
+            "slices" => taken!(derived.slices),
+            "states" => taken!(derived.states),
+            "runqueue" => taken!(derived.runqueue),
+            "tasks" => taken!(derived.tasks),
+            "cpus" => taken!(derived.cpus),
+            "losses" => taken!(self.out.losses),
+            "diagnostics" => export_diagnostics(&self.out.diagnostics, &self.out.meta),
+            "histograms" => taken!(self.out.histograms),
+            "summaries" => taken!(self.out.summaries),
+            _ => self.export(&Events::default()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchIterator};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::ffi::FFI_ArrowSchema;
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -35,7 +35,7 @@ impl Table {
 impl Table {
     /// Name of the table, as in `tracekit._core.tables()`.
     #[getter]
-    fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         self.name
     }
 
@@ -105,7 +105,7 @@ pub fn concat(name: &str, tables: Vec<Bound<'_, Table>>, metadata: HashMap<Strin
 }
 
 /// Opens the Arrow stream of a Python object (a polars or pandas frame, a pyarrow table, a [`Table`]).
-pub fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
+fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     let method = object.getattr("__arrow_c_stream__").map_err(|_| {
         let found = object.get_type().name().map_or_else(|_| "?".to_owned(), |n| n.to_string());
         PyTypeError::new_err(format!(
@@ -122,30 +122,14 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     reader.map_err(arrow_error)
 }
 
-/// Reads a whole stream into a table of type `T` and its metadata.
-pub fn load<T: table::Table>(
-    py: Python<'_>,
-    object: &Bound<'_, PyAny>,
-    strings: &mut Strings,
-) -> PyResult<(T, Metadata)> {
-    let reader = import(object)?;
-    let meta = metadata(&reader);
-    let mut rows = T::default();
-    for batch in reader {
-        let batch = batch.map_err(arrow_error)?;
-        tracekit_schema::arrow::append(&mut rows, &batch, strings).map_err(|e| load_error(&e))?;
-        py.check_signals()?;
-    }
-    Ok((rows, meta))
+/// The batches of a Python object.
+pub fn pieces(object: &Bound<'_, PyAny>) -> PyResult<impl Iterator<Item = PyResult<RecordBatch>>> {
+    Ok(import(object)?.map(|batch| batch.map_err(arrow_error)))
 }
 
-/// The string metadata of a stream's schema, without what other writers put there.
-fn metadata(reader: &ArrowArrayStreamReader) -> Metadata {
-    use arrow::array::RecordBatchReader;
-    let schema: Arc<Schema> = reader.schema();
-    let known = tracekit_schema::meta::KEYS;
-    let pairs = schema.metadata().iter().filter(|(key, _)| known.iter().any(|(k, _)| k == key));
-    Metadata(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
+/// Adds the rows of a batch to a table.
+pub fn append<T: table::Table>(rows: &mut T, batch: &RecordBatch, strings: &mut Strings) -> PyResult<()> {
+    tracekit_schema::arrow::append(rows, batch, strings).map_err(|e| load_error(&e))
 }
 
 fn load_error(error: &LoadError) -> PyErr {

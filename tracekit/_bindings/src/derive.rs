@@ -1,0 +1,161 @@
+//! Events become the other tables: while a trace is read, or from events that come back from Python.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use tracekit_schema::arrow::{batch, schema, Names};
+use tracekit_schema::derive::{DeriveOptions, Derived, Deriver};
+use tracekit_schema::diag::Diagnostics;
+use tracekit_schema::table::Table as _;
+use tracekit_schema::tables::DiagnosticTable;
+use tracekit_schema::{Metadata, Out, Strings};
+
+use crate::table::Table;
+
+/// Which derived tables are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    any: bool,
+    slices: bool,
+    states: bool,
+    runqueue: bool,
+    /// One table of those that grow with the trace, and nothing else: its rows may be taken as they come.
+    alone: bool,
+}
+
+impl Wanted {
+    /// From names of tables; none means all.
+    pub fn new(names: Option<Vec<String>>) -> PyResult<Self> {
+        let Some(names) = names else {
+            return Ok(Wanted { any: true, slices: true, states: true, runqueue: true, alone: false });
+        };
+        for name in &names {
+            crate::registry::by_name(name)?;
+        }
+        let has = |name: &str| names.iter().any(|n| n == name);
+        let (slices, states, runqueue) = (has("slices"), has("states"), has("runqueue"));
+        let small = has("tasks") || has("cpus");
+        let alone = !small && [slices, states, runqueue].into_iter().filter(|b| *b).count() == 1;
+        Ok(Wanted { any: slices || states || runqueue || small, slices, states, runqueue, alone })
+    }
+}
+
+/// The state machine and what has come out of it.
+pub struct Derivation {
+    wanted: Wanted,
+    deriver: Option<Deriver>,
+    /// Finished rows; those that are not wanted stay empty.
+    pub tables: Derived,
+}
+
+impl Derivation {
+    /// A derivation that has seen nothing.
+    pub fn new(wanted: Wanted) -> Self {
+        Derivation { wanted, deriver: None, tables: Derived::default() }
+    }
+
+    /// Can rows of this table be taken before the end?
+    pub fn streams(&self, name: &str) -> bool {
+        let Wanted { slices, states, runqueue, alone, .. } = self.wanted;
+        alone
+            && matches!(
+                (name, slices, states, runqueue),
+                ("slices", true, ..) | ("states", _, true, _) | ("runqueue", .., true)
+            )
+    }
+
+    /// Reads the events of a batch.
+    pub fn push(&mut self, out: &mut Out) {
+        if !self.wanted.any {
+            return;
+        }
+        let wanted = self.wanted;
+        // The first batch comes after the head of the source, which names the system and counts the CPUs.
+        let deriver = self.deriver.get_or_insert_with(|| {
+            let known = DeriveOptions::for_trace(&out.meta);
+            Deriver::new(DeriveOptions { states: wanted.states, runqueue: wanted.runqueue, ..known })
+        });
+        deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
+    }
+
+    /// Takes the rows that are finished.
+    pub fn drain(&mut self) {
+        if let Some(deriver) = &mut self.deriver {
+            self.tables = deriver.drain();
+            self.settle();
+        }
+    }
+
+    /// Ends the derivation.
+    pub fn finish(&mut self, out: &mut Out) {
+        if let Some(deriver) = self.deriver.take() {
+            self.tables = deriver.finish(&mut out.diagnostics);
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        if !self.wanted.slices {
+            self.tables.slices = Default::default();
+        }
+        self.tables.sort();
+    }
+}
+
+/// Derives all tables from events: a DataFrame or Arrow table with the columns of `events`.
+#[pyfunction]
+pub fn derive<'py>(
+    py: Python<'py>,
+    events: &Bound<'py, PyAny>,
+    metadata: BTreeMap<String, String>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut out = Out { meta: Metadata(metadata), ..Out::default() };
+    let mut derivation = Derivation::new(Wanted::new(None)?);
+    for piece in crate::table::pieces(events)? {
+        py.check_signals()?;
+        out.clear_events();
+        crate::table::append(&mut out.events, &piece?, &mut out.strings)?;
+        py.detach(|| derivation.push(&mut out));
+    }
+    py.detach(|| derivation.finish(&mut out));
+    let tables = PyDict::new(py);
+    let derived = &derivation.tables;
+    for table in [
+        export(&derived.slices, &out),
+        export(&derived.states, &out),
+        export(&derived.runqueue, &out),
+        export(&derived.tasks, &out),
+        export(&derived.cpus, &out),
+        export_diagnostics(&out.diagnostics, &out.meta),
+    ] {
+        tables.set_item(table.name(), table)?;
+    }
+    Ok(tables)
+}
+
+fn export<T: tracekit_schema::table::Table>(rows: &T, out: &Out) -> Table {
+    let schema = Arc::new(schema::<T>(&out.meta));
+    let batch = batch(rows, Names::Compact(&out.strings), Arc::clone(&schema));
+    Table::new(T::DEF.name, schema, vec![batch])
+}
+
+/// The diagnostics as a table.
+pub fn export_diagnostics(diagnostics: &Diagnostics, meta: &Metadata) -> Table {
+    let mut strings = Strings::new();
+    let mut rows = DiagnosticTable::default();
+    for d in diagnostics.rows() {
+        let severity = strings.intern(d.code.severity().as_str().as_bytes());
+        let code = strings.intern(d.code.as_str().as_bytes());
+        let message = strings.intern(d.message.as_bytes());
+        let advice = (!d.advice.is_empty()).then(|| strings.intern(d.advice.as_bytes()));
+        let mut row = rows.push();
+        row.severity(severity).code(code).count(d.count).offset(d.offset).line(d.line);
+        row.cpu(d.cpu).ts_ns(d.ts_ns).message(message).advice(advice);
+    }
+    let schema = Arc::new(schema::<DiagnosticTable>(meta));
+    let batch = batch(&rows, Names::Compact(&strings), Arc::clone(&schema));
+    Table::new(DiagnosticTable::DEF.name, schema, vec![batch])
+}

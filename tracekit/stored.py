@@ -1,0 +1,141 @@
+"""Reading back what tracekit wrote: Parquet and Arrow files with its metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from tracekit import _core
+from tracekit._frames import TABLES, table_schema, typed
+from tracekit.errors import ParseError
+from tracekit.trace import Trace
+
+__all__ = ["read_stored", "scan_stored"]
+
+#: Footer entries that are tables, not facts.
+_ROWS = ("losses", "diagnostics")
+
+
+def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
+    """Read a file that `convert` or `Trace.write` wrote.
+
+    Parameters
+    ----------
+    source
+        Path, or the bytes of the file.
+    kind
+        ``parquet`` or ``arrow``.
+    name
+        What to call the trace.
+
+    Returns
+    -------
+    Trace
+        Of an ``events`` file with all tables, those other than events made anew; of the file of another table with
+        that table alone.
+    """
+    try:
+        table = _read(source, kind)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(source, kind, error) from error
+    held, stored = _metadata(table.schema.metadata, source, kind)
+    footer = {k: stored.pop(k) for k in _ROWS if k in stored}
+    tables: dict[str, _core.Table | pl.DataFrame] = {k: _rows(k, text) for k, text in footer.items()}
+    frame = typed(pl.DataFrame(table), held)
+    tables[held] = frame
+    if held == "events":
+        tables |= _core.derive(frame, stored)
+        if "diagnostics" in footer:
+            # Those of the first reading; deriving the same events found the same again.
+            tables["diagnostics"] = _rows("diagnostics", footer["diagnostics"])
+    return Trace(tables, stored, name)
+
+
+def scan_stored(path: str, kind: str) -> pl.LazyFrame:
+    """The events of a file that `convert` or `Trace.write` wrote, read when they are collected.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        ``parquet`` or ``arrow``.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The columns of ``events``.
+    """
+    try:
+        table, _ = _metadata(_schema_metadata(path, kind), path, kind)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, kind, error) from error
+    if table != "events":
+        raise ParseError(f"{path}: expected events, found the table {table!r}", kind, "unsupported")
+    frame = pl.scan_parquet(path) if kind == "parquet" else pl.scan_ipc(path)
+    found = frame.collect_schema()
+    wanted = table_schema("events")
+    return frame.select(
+        pl.col(c) if found[c] == dtype else pl.col(c).cast(pl.String).cast(dtype)
+        for c, dtype in wanted.items()
+    )
+
+
+def _read(source: str | bytes, kind: str) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    if kind == "parquet":
+        file = pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
+        # The footer's own pairs: the schema in it was written before they were known.
+        return file.read().replace_schema_metadata(file.metadata.metadata)
+    opened = pa.BufferReader(source) if isinstance(source, bytes) else pa.memory_map(source)
+    return pa.ipc.open_file(opened).read_all()
+
+
+def _schema_metadata(path: str, kind: str) -> Mapping[bytes, bytes] | None:
+    import pyarrow.parquet as pq
+
+    if kind == "parquet":
+        pairs: Mapping[bytes, bytes] | None = pq.ParquetFile(path).metadata.metadata
+        return pairs
+    with pa.memory_map(path) as opened:
+        schema: Any = pa.ipc.open_file(opened).schema
+        return dict(schema.metadata or {})
+
+
+def _metadata(
+    found: Mapping[bytes, bytes] | None, source: str | bytes, kind: str
+) -> tuple[str, dict[str, str]]:
+    """The name of the table and the metadata; raises for a file that tracekit did not write."""
+    known = {k["name"] for k in _core.metadata_keys()}
+    pairs = {k.decode(): v.decode() for k, v in (found or {}).items() if k.decode(errors="replace") in known}
+    table = pairs.pop("tracekit.table", "")
+    if pairs.get("tracekit.schema") != "1" or table not in TABLES:
+        version = pairs.get("tracekit.schema")
+        what = (
+            f"schema version {version}" if version and table in TABLES else "one that tracekit did not write"
+        )
+        raise ParseError(
+            f"{_name(source)}: expected a {kind} file of tracekit (schema version 1), found {what}",
+            kind,
+            "unsupported",
+        )
+    return table, pairs
+
+
+def _rows(table: str, text: str) -> pl.DataFrame:
+    return pl.DataFrame(json.loads(text), schema=table_schema(table))
+
+
+def _damaged(source: str | bytes, kind: str, error: Exception) -> ParseError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return ParseError(f"{_name(source)}: damaged {kind} file: {reason}", kind)
+
+
+def _name(source: str | bytes) -> str:
+    return "bytes" if isinstance(source, bytes) else str(Path(source))
