@@ -1,6 +1,7 @@
 //! The formats: one file each, one row each in [`FORMATS`].
 
 pub mod dtrace_tkd;
+pub mod ktr;
 
 use crate::error::ParseError;
 use crate::{Head, Options, Parser, Source};
@@ -48,7 +49,7 @@ pub struct Format {
 }
 
 /// Every format, in the order in which `tracekit formats` lists them.
-pub static FORMATS: &[&Format] = &[&dtrace_tkd::FORMAT];
+pub static FORMATS: &[&Format] = &[&dtrace_tkd::FORMAT, &ktr::FORMAT];
 
 /// The format called `name`.
 ///
