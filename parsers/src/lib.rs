@@ -4,13 +4,17 @@
 //! caller hands them a [`Source`]. A parser does not fail half-way: what it cannot read becomes a diagnostic; only a
 //! whole-file failure is a [`ParseError`], and that before any record.
 
+pub mod bytes;
 pub mod dtrace_messages;
 pub mod error;
 pub mod formats;
 pub mod lines;
 pub mod reorder;
+pub mod ring_buffer;
 pub mod scan;
 pub mod source;
+pub mod tasks;
+pub mod tracepoint;
 
 pub use error::{ParseError, Position};
 pub use formats::{Card, Confidence, Format, FORMATS};

@@ -37,15 +37,7 @@ impl Strings {
     #[inline]
     pub fn intern(&mut self, text: &[u8]) -> StrId {
         if text.len() <= 16 {
-            let key = pack(text);
-            let tag = text.len() as u8;
-            let slot = self.short.find(key, tag);
-            if let Some(id) = self.short.at(slot) {
-                return StrId(id);
-            }
-            let id = self.add(text);
-            self.short.insert(key, tag, id);
-            return StrId(id);
+            return self.intern_short(pack(text), text.len() as u8);
         }
         if let Some(&id) = self.long.get(text) {
             return StrId(id);
@@ -78,6 +70,29 @@ impl Strings {
     pub fn forget_texts(&mut self) {
         self.texts.clear();
         self.text_ends.clear();
+    }
+
+    /// The id of the text in `field` up to its first NUL: a kernel's `char comm[16]`, taken in one load.
+    #[inline]
+    pub fn intern_padded(&mut self, field: [u8; 16]) -> StrId {
+        const ONES: u128 = u128::MAX / 255;
+        let word = u128::from_le_bytes(field);
+        // The lowest set bit marks the lowest zero byte; what stands above may be wrong and is not looked at.
+        let zeros = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        let len = zeros.trailing_zeros() / 8;
+        let key = if len >= 16 { word } else { word & ((1 << (8 * len)) - 1) };
+        self.intern_short(key, len as u8)
+    }
+
+    #[inline]
+    fn intern_short(&mut self, key: u128, len: u8) -> StrId {
+        let slot = self.short.find(key, len);
+        if let Some(id) = self.short.at(slot) {
+            return StrId(id);
+        }
+        let id = self.add(&key.to_le_bytes()[..usize::from(len)]);
+        self.short.insert(key, len, id);
+        StrId(id)
     }
 
     /// The id of `text` when it is known already.
@@ -218,6 +233,21 @@ mod tests {
         s.forget_texts();
         let c = s.keep(b"new");
         assert_eq!((c, s.get_text(c), s.text_bytes()), (a, &b"new"[..], 3));
+    }
+
+    #[test]
+    fn a_padded_field_is_its_text_up_to_the_first_nul() {
+        let mut s = Strings::new();
+        for (field, text) in [
+            (*b"kworker/0:1\0junk", &b"kworker/0:1"[..]),
+            (*b"sixteen bytes ok", b"sixteen bytes ok"),
+            (*b"\0leftover bytes.", b""),
+            (*b"\x01\x80\xff\0\x01\0\0\0\0\0\0\0\0\0\0\0", b"\x01\x80\xff"),
+        ] {
+            let id = s.intern_padded(field);
+            assert_eq!(s.get(id), text);
+            assert_eq!(s.intern(text), id);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod dtrace_tkd;
 pub mod ktr;
+pub mod trace_dat;
 
 use crate::error::ParseError;
 use crate::{Head, Options, Parser, Source};
@@ -49,7 +50,12 @@ pub struct Format {
 }
 
 /// Every format, in the order in which `tracekit formats` lists them.
-pub static FORMATS: &[&Format] = &[&dtrace_tkd::FORMAT, &ktr::FORMAT];
+#[rustfmt::skip]
+pub static FORMATS: &[&Format] = &[
+    &trace_dat::FORMAT,
+    &dtrace_tkd::FORMAT,
+    &ktr::FORMAT,
+];
 
 /// The format called `name`.
 ///

@@ -1,0 +1,346 @@
+//! Raw tracepoint record -> one row of `events`.
+//!
+//! Every event's format is compiled once into a list of (column, offset, size) moves, so that a record costs a few
+//! loads and no allocation.
+
+use super::format::{Content, EventFormat, Int, Text};
+use super::mapping::{self, To};
+use super::print_fmt::{linux_state, pairs, StateTable};
+use super::symbols::Symbols;
+use crate::bytes::until_nul;
+use tracekit_schema::events::{irq, EventRow};
+use tracekit_schema::{Kind, State, StrId, Strings};
+
+/// One field's way into the table.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    to: To,
+    from: Content,
+}
+
+/// The compiled form of one event.
+#[derive(Clone, Debug)]
+struct Plan {
+    kind: Kind,
+    /// Name of the record, as `system:event`.
+    event: String,
+    /// What goes to `name` when no field does: the event's own name, or the system call's.
+    name: Option<String>,
+    name_id: Option<StrId>,
+    pid: Option<Int>,
+    flags: Option<Int>,
+    preempt: Option<Int>,
+    moves: Vec<Move>,
+    symbols: Vec<(u64, String)>,
+    seen: u64,
+}
+
+/// What a record said, for callers that add more to the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decoded {
+    /// Its kind.
+    pub kind: Kind,
+    /// `common_pid`.
+    pub ctx_tid: Option<i64>,
+    /// Subject.
+    pub tid: Option<i64>,
+    /// Who enters, at a switch.
+    pub next_tid: Option<i64>,
+    /// True when the record was too short for some field, or its text lies outside it.
+    pub partial: bool,
+    /// True when its number has no format.
+    pub unknown: bool,
+}
+
+const NONE: u16 = u16::MAX;
+
+/// Decodes the records of one trace.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    be: bool,
+    /// Where `common_type` lies.
+    number: Option<Int>,
+    /// Event number -> index in `plans`.
+    index: Vec<u16>,
+    plans: Vec<Plan>,
+    /// The kernel's own table of task states.
+    pub states: StateTable,
+    state_cache: Vec<Option<(State, StrId)>>,
+    /// Kernel addresses to names.
+    pub symbols: Symbols,
+    unknown: u64,
+}
+
+impl Decoder {
+    /// A decoder without events.
+    pub fn new(be: bool) -> Self {
+        Decoder { be, ..Self::default() }
+    }
+
+    /// How many events are known.
+    pub fn len(&self) -> usize {
+        self.plans.len()
+    }
+
+    /// True when no event is known.
+    pub fn is_empty(&self) -> bool {
+        self.plans.is_empty()
+    }
+
+    /// Compiles `format`; the first format of a number stays.
+    pub fn add(&mut self, format: &EventFormat) {
+        let id = format.id as usize;
+        if id >= usize::from(NONE) || self.plans.len() >= usize::from(NONE) {
+            return;
+        }
+        if self.index.len() <= id {
+            self.index.resize(id + 1, NONE);
+        }
+        if self.index[id] != NONE {
+            return;
+        }
+        self.index[id] = self.plans.len() as u16;
+        self.number = self.number.or(format.int("common_type"));
+        if format.name == "sched_switch" {
+            self.states = StateTable::from_print_fmt(&format.print_fmt);
+        }
+        self.plans.push(Plan::compile(format));
+    }
+
+    /// Is there an event whose fields hold addresses?
+    pub fn needs_symbols(&self) -> bool {
+        self.plans.iter().any(|p| p.moves.iter().any(|m| m.to == To::Address))
+    }
+
+    /// The number of the event that `record` is.
+    #[inline]
+    pub fn number(&self, record: &[u8]) -> Option<u32> {
+        self.number?.get(record, self.be).map(|n| n as u32)
+    }
+
+    /// The kind of the event with this number.
+    pub fn kind(&self, number: u32) -> Option<Kind> {
+        let plan = *self.index.get(number as usize)?;
+        self.plans.get(usize::from(plan)).map(|p| p.kind)
+    }
+
+    /// Sets kind, context, subject and values of `row` from `record`; time, CPU, order and quality are the caller's.
+    #[inline]
+    pub fn decode(&mut self, record: &[u8], row: &mut EventRow<'_>, strings: &mut Strings) -> Decoded {
+        let number = self.number(record);
+        let plan = number.and_then(|n| self.index.get(n as usize)).copied().unwrap_or(NONE);
+        let Some(plan) = self.plans.get_mut(usize::from(plan)) else {
+            return self.unknown(number, record, row, strings);
+        };
+        plan.seen += 1;
+        let be = self.be;
+        let mut done = Decoded { kind: plan.kind, ..Decoded::default() };
+        row.kind(plan.kind);
+        done.ctx_tid = plan.pid.and_then(|f| f.get(record, be));
+        row.ctx_tid(done.ctx_tid);
+        if let (Some(flags), Some(preempt)) = (plan.flags, plan.preempt) {
+            if let (Some(flags), Some(preempt)) = (flags.get(record, be), preempt.get(record, be)) {
+                row.irq_flags(irq_flags(flags as u32, preempt as u32));
+            }
+        }
+        if let Some(name) = &plan.name {
+            let id = *plan.name_id.get_or_insert_with(|| strings.intern(name.as_bytes()));
+            row.name(id);
+        }
+        for m in &plan.moves {
+            let moved = match m.from {
+                Content::Int(int) => match int.get(record, be) {
+                    None => false,
+                    Some(value) => {
+                        match m.to {
+                            To::Tid => {
+                                done.tid = Some(value);
+                                row.tid(value);
+                            }
+                            To::NextTid => {
+                                done.next_tid = Some(value);
+                                row.next_tid(value);
+                            }
+                            To::State => {
+                                let (state, raw) = cached(&mut self.state_cache, &self.states, value, strings);
+                                row.state(state).state_raw(raw);
+                            }
+                            To::Symbol => {
+                                row.value(value);
+                                if let Some((_, s)) = plan.symbols.iter().find(|(n, _)| *n == value as u64) {
+                                    row.name(strings.intern(s.as_bytes()));
+                                }
+                            }
+                            To::Address => {
+                                row.reason(self.symbols.name(value as u64, strings));
+                            }
+                            to => plain(to, value, row),
+                        }
+                        true
+                    }
+                },
+                Content::Text(text) => match text.get(record, be) {
+                    None => false,
+                    Some(bytes) => {
+                        let id = intern(bytes, m.to, text, strings);
+                        match m.to {
+                            To::Comm => row.comm(id),
+                            To::NextComm => row.next_comm(id),
+                            _ => row.name(id),
+                        };
+                        true
+                    }
+                },
+                Content::Other => true,
+            };
+            done.partial |= !moved;
+        }
+        done
+    }
+
+    #[cold]
+    fn unknown(
+        &mut self,
+        number: Option<u32>,
+        record: &[u8],
+        row: &mut EventRow<'_>,
+        strings: &mut Strings,
+    ) -> Decoded {
+        self.unknown += 1;
+        row.kind(Kind::Other);
+        if let Some(number) = number {
+            row.name(strings.intern(format!("event {number}").as_bytes()));
+        }
+        let ctx_tid = self.plans.first().and_then(|p| p.pid).and_then(|f| f.get(record, self.be));
+        row.ctx_tid(ctx_tid);
+        Decoded { ctx_tid, unknown: true, ..Decoded::default() }
+    }
+
+    /// Names of the events that were met, as a JSON list.
+    pub fn recorded_json(&self) -> String {
+        let mut names: Vec<_> = self.plans.iter().filter(|p| p.seen > 0).map(|p| p.event.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let quoted: Vec<_> = names.iter().map(|n| format!("\"{}\"", n.replace(['"', '\\'], "?"))).collect();
+        format!("[{}]", quoted.join(", "))
+    }
+
+    /// How many records of `kind` were met.
+    pub fn seen(&self, kind: Kind) -> u64 {
+        self.plans.iter().filter(|p| p.kind == kind).map(|p| p.seen).sum()
+    }
+}
+
+impl Plan {
+    fn compile(format: &EventFormat) -> Self {
+        let row = mapping::ROWS
+            .iter()
+            .find(|(system, name, ..)| *name == format.name && (format.system.is_empty() || *system == format.system));
+        let call = if format.system == "syscalls" { mapping::syscall(&format.name) } else { None };
+        let (kind, name, fields) = match (row, call) {
+            (Some((_, _, kind, fields)), _) => (*kind, None, *fields),
+            (None, Some((kind, name))) => (kind, Some(name.to_owned()), mapping::SYSCALL),
+            (None, None) => (Kind::Other, Some(format.name.clone()), &[][..]),
+        };
+        let mut moves: Vec<Move> = Vec::new();
+        for (field, to) in fields {
+            if let Some(from) = format.field(field).filter(|_| moves.iter().all(|m| m.to != *to)) {
+                moves.push(Move { to: *to, from });
+            }
+        }
+        let symbols = if moves.iter().any(|m| m.to == To::Symbol) {
+            pairs(&format.print_fmt, "__print_symbolic")
+        } else {
+            Vec::new()
+        };
+        Plan {
+            kind,
+            event: format.name.clone(),
+            name,
+            name_id: None,
+            pid: format.int("common_pid"),
+            flags: format.int("common_flags"),
+            preempt: format.int("common_preempt_count"),
+            moves,
+            symbols,
+            seen: 0,
+        }
+    }
+}
+
+#[inline]
+fn plain(to: To, value: i64, row: &mut EventRow<'_>) {
+    match to {
+        To::Prio => row.prio(value as i32),
+        To::NextPrio => row.next_prio(value as i32),
+        To::TargetCpu => row.target_cpu(value as i32),
+        To::OrigCpu => row.orig_cpu(value as i32),
+        To::Value2 => row.value2(value),
+        To::IdleState => row.value((value as u32 != u32::MAX).then_some(value)),
+        _ => row.value(value),
+    };
+}
+
+/// The id of a text field, `None` when it is empty.
+#[inline]
+fn intern(bytes: &[u8], to: To, text: Text, strings: &mut Strings) -> Option<StrId> {
+    if let (Text::Array { len: 16, .. }, Some(word)) = (text, bytes.first_chunk::<16>()) {
+        return (word[0] != 0).then(|| strings.intern_padded(*word));
+    }
+    let mut bytes = until_nul(bytes);
+    if to == To::Marker {
+        while let [rest @ .., b'\n' | b'\r'] = bytes {
+            bytes = rest;
+        }
+    }
+    (!bytes.is_empty()).then(|| strings.intern(bytes))
+}
+
+/// State and text of a state number; the numbers are few, so they are looked up once.
+#[inline]
+fn cached(
+    cache: &mut Vec<Option<(State, StrId)>>,
+    table: &StateTable,
+    value: i64,
+    strings: &mut Strings,
+) -> (State, StrId) {
+    let slot = value as usize;
+    if let Some(Some(known)) = cache.get(slot) {
+        return *known;
+    }
+    let text = table.letters(value as u64);
+    let found = (linux_state(text.as_bytes()), strings.intern(text.as_bytes()));
+    if slot < 1 << 14 {
+        if cache.len() <= slot {
+            cache.resize(slot + 1, None);
+        }
+        cache[slot] = Some(found);
+    }
+    found
+}
+
+/// `common_flags` and `common_preempt_count` in the bits of `irq_flags`.
+///
+/// Bit 1 of the flags meant `no irq information` before 6.13, on architectures that today do not exist any more, and
+/// means `lazy reschedule` since.
+#[inline]
+pub fn irq_flags(flags: u32, preempt: u32) -> u16 {
+    const BITS: [u16; 8] = [
+        irq::IRQS_OFF,
+        irq::LAZY_RESCHED,
+        irq::NEED_RESCHED,
+        irq::HARDIRQ,
+        irq::SOFTIRQ,
+        irq::PREEMPT_RESCHED,
+        irq::NMI,
+        irq::BH_OFF,
+    ];
+    let mut bits = ((preempt & 15) as u16) << irq::PREEMPT_DEPTH_SHIFT
+        | ((preempt >> 4 & 15) as u16) << irq::MIGRATE_DISABLE_SHIFT;
+    let mut left = flags & 0xff;
+    while left != 0 {
+        bits |= BITS[left.trailing_zeros() as usize];
+        left &= left - 1;
+    }
+    bits
+}
