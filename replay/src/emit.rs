@@ -2,7 +2,7 @@
 //! as from a capture.
 
 use tracekit_schema::events::irq;
-use tracekit_schema::{Kind, Out, State, StrId, TextId};
+use tracekit_schema::{Kind, Out, State, StrId};
 
 use crate::engine::Run;
 use crate::log::{by, left, Rec, What, IDLE};
@@ -29,7 +29,7 @@ struct Emit<'a> {
     offset: Ns,
     seq: u64,
     idle: StrId,
-    raw: [TextId; 5],
+    raw: [StrId; 5],
 }
 
 const STATES: [(State, &[u8]); 5] = [
@@ -47,7 +47,7 @@ pub fn emit(run: &Run, cpus: usize, offset: Ns, out: &mut Out) {
     let comms = run.work.tasks.iter().map(|p| out.strings.intern(p.comm.as_bytes())).collect();
     let prios = run.work.tasks.iter().map(|p| kernel_prio(&p.first)).collect();
     let idle = out.strings.intern(b"swapper");
-    let raw = STATES.map(|(_, letter)| out.strings.keep(letter));
+    let raw = STATES.map(|(_, letter)| out.strings.intern(letter));
     let mut emit = Emit {
         out,
         work: &run.work,

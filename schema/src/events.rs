@@ -93,7 +93,7 @@ table! {
         /// Switch only: state in which `tid` left.
         state: State = "not a switch, or not told",
         /// The state as the source writes it (`R+`, `D|K`).
-        state_raw: TextId = "not a switch, or not told",
+        state_raw: StrId = "not a switch, or not told",
         /// CPU a wakeup or migration goes to; the queue's CPU for enqueue, dequeue and load.
         target_cpu: i32 = "the record names none",
         /// CPU a migration comes from.

@@ -486,7 +486,7 @@ impl Ktr {
         let thread = self.thread(graph.id, out);
         let by = a.linked.map(|id| self.thread(id, out));
         let reason = reason.map(|text| out.strings.intern(text));
-        let raw = state.map(|_| out.strings.keep(graph.value));
+        let raw = state.map(|_| out.strings.intern(graph.value));
         let prio = a.prio.and_then(scan::i32);
         let Some(mut row) = out.events.last() else { return true };
         row.kind(kind);

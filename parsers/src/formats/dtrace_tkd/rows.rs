@@ -7,7 +7,7 @@ use crate::dtrace_messages::{self, Message};
 use crate::reorder::Sorted;
 use crate::scan;
 use tracekit_schema::events::{quality, EventRow};
-use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId, TextId};
+use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 /// First number for kernel threads of illumos.
 const KERNEL_THREADS: i64 = 1_000_000_000_000;
@@ -183,7 +183,7 @@ struct Names {
     class: Option<StrId>,
     reason: Option<StrId>,
     state: Option<State>,
-    state_raw: Option<TextId>,
+    state_raw: Option<StrId>,
 }
 
 impl Names {
@@ -196,7 +196,7 @@ impl Names {
             b"off" => {
                 raw.clear();
                 names.state = state(os, rest, raw);
-                names.state_raw = told(raw).then(|| out.strings.keep(raw));
+                names.state_raw = told(raw).then(|| out.strings.intern(raw));
                 let reason = match os {
                     Os::Illumos => sobj.map_or(&b""[..], |s| s.as_bytes()),
                     _ => rest.z,
