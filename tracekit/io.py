@@ -13,6 +13,7 @@ import polars as pl
 from tracekit import _core
 from tracekit._frames import TABLES, table_schema, to_frame
 from tracekit.errors import OutputError, ParseError
+from tracekit.foreign import all_formats, foreign_format, read_foreign
 from tracekit.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
@@ -37,7 +38,7 @@ def formats() -> list[_core.FormatInfo]:
         Each with ``name``, ``title``, ``streams`` (can a pipe of any length be read?), ``produced_by``, ``kinds``,
         ``tells``, ``resolution``, ``clock``, ``confidence`` and ``notes``.
     """
-    return _core.formats()
+    return all_formats()
 
 
 def read(
@@ -82,6 +83,12 @@ def read(
 
         return read_stored(source, own, name)
     settings = {k: str(v) for k, v in options.items()}
+    foreign = foreign_format(source, format)
+    if foreign is not None:
+        with reporter(progress, f"reading {name}") as report:
+            size = Path(source).stat().st_size if isinstance(source, str) and source != "-" else None
+            known = _provenance(source, size, settings)
+            return read_foreign(foreign, source, name, known, settings, lambda rows: report(0, size, rows))
     reader = _core.Reader(source, format, settings)
     with reporter(progress, f"reading {name}") as report:
         batches = list(_batches(reader, report))
@@ -117,6 +124,9 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
 
         return scan_stored(path, own)
     settings = {k: str(v) for k, v in options.items()}
+    if foreign_format(path, format) is not None:
+        # Another tool's reader gives all or nothing.
+        return read(path, format, progress=False, **options).events.lazy()
     # Opened here so that a source that cannot be read raises now.
     _core.Reader(path, format, settings, derive=[])
 
@@ -174,7 +184,8 @@ def convert(
     if table not in TABLES:
         raise OutputError(f"no table is called {table!r}: use one of {', '.join(TABLES)}")
     source, name = _settle(source)
-    if table not in LARGE or (format is None and _own_file(source) is not None):
+    whole = (format is None and _own_file(source) is not None) or foreign_format(source, format) is not None
+    if table not in LARGE or whole:
         return read(source, format, progress=progress, **options).write(target, table=table, to=to)
     settings = {k: str(v) for k, v in options.items()}
     reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind))

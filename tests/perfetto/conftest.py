@@ -93,7 +93,8 @@ def machine(seed: int = 0, steps: int = 3000, tasks: int = 12, cpus: int = 3) ->
             })  # fmt: skip
         else:
             if current:
-                state = ["sleeping", "blocked", "preempted"][int(rng.integers(3))]
+                # A preempted task is never its own successor.
+                state = ["sleeping", "blocked", "preempted"][int(rng.integers(3 if ready else 2))]
                 leave(cpu, state)
                 if state == "preempted":
                     ready.append((current[0], None, None, None))

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -62,6 +62,12 @@ class EngineOptions:
     binary: str | None = None
     offline: bool = False
     wasm: bool = False
+
+    @classmethod
+    def from_text(cls, options: Mapping[str, str]) -> EngineOptions:
+        """Take ``perfetto_addr``, ``perfetto_bin`` and ``offline`` out of the options of a reader."""
+        offline = options.get("offline", "").lower() in ("1", "true", "yes")
+        return cls(options.get("perfetto_addr"), options.get("perfetto_bin"), offline)
 
     def resolved(self) -> EngineOptions:
         """Fill in what the environment says."""

