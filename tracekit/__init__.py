@@ -15,12 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tracekit._core import __version__ as __version__
-    from tracekit.errors import FilterError, OutputError, ParseError, Position, ReplayError, TracekitError
+    from tracekit.errors import (
+        FilterError,
+        InternalError,
+        OutputError,
+        ParseError,
+        Position,
+        ReplayError,
+        TracekitError,
+    )
     from tracekit.io import convert, formats, read, scan
     from tracekit.trace import Trace
 
 __all__ = [
     "FilterError",
+    "InternalError",
     "OutputError",
     "ParseError",
     "Position",
@@ -37,6 +46,7 @@ __all__ = [
 _HOMES = {
     "__version__": "_core",
     "FilterError": "errors",
+    "InternalError": "errors",
     "OutputError": "errors",
     "ParseError": "errors",
     "Position": "errors",

@@ -13,6 +13,8 @@ __all__ = [
     "diagnostic_codes",
     "formats",
     "metadata_keys",
+    "parse_policy",
+    "policies",
     "tables",
     "vocabularies",
 ]
@@ -31,6 +33,26 @@ class FormatInfo(TypedDict):
     clock: str
     confidence: str
     notes: str
+
+@type_check_only
+class ParamInfo(TypedDict):
+    name: str
+    unit: str
+    default: str
+    range: str
+    doc: str
+
+@type_check_only
+class PolicyInfo(TypedDict):
+    name: str
+    title: str
+    idea: str
+    formula: str
+    tie_break: str
+    not_modelled: str
+    sources: str
+    rt_above: bool
+    params: list[ParamInfo]
 
 @type_check_only
 class ColumnInfo(TypedDict):
@@ -71,6 +93,8 @@ class CodeInfo(TypedDict):
     doc: str
 
 def formats() -> list[FormatInfo]: ...
+def policies() -> list[PolicyInfo]: ...
+def parse_policy(text: str) -> str: ...
 def tables() -> list[TableInfo]: ...
 def vocabularies() -> Vocabularies: ...
 def diagnostic_codes() -> list[CodeInfo]: ...

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FilterError", "OutputError", "ParseError", "Position", "ReplayError", "TracekitError"]
+__all__ = [
+    "FilterError",
+    "InternalError",
+    "OutputError",
+    "ParseError",
+    "Position",
+    "ReplayError",
+    "TracekitError",
+]
 
 
 class TracekitError(Exception):
@@ -70,3 +78,7 @@ class FilterError(TracekitError, ValueError):
 
 class OutputError(TracekitError, ValueError):
     """A file that cannot be written as asked: an ending that names no kind, a kind that wants a file."""
+
+
+class InternalError(TracekitError, RuntimeError):
+    """A bug of tracekit itself. Its text names the place; please report it."""

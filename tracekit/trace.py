@@ -91,6 +91,11 @@ class Trace:
         self._tables[name] = frame
         return frame
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of all tables."""
+        return TABLES
+
     def _rows(self, name: str) -> int:
         held = self._tables.get(name)
         return 0 if held is None else len(held)
@@ -316,27 +321,21 @@ class Trace:
             facts.append("filtered by " + ", ".join(chosen))
         return facts
 
-    def _warnings(self) -> list[str]:
-        rows = self.diagnostics.filter(pl.col("severity") != "info")
-        found = rows.group_by("severity", "code", maintain_order=True).agg(
-            pl.col("count").sum(), pl.first("message")
-        )
-        return [
-            f"{r['severity']} {r['code']} x {format_count(r['count'])}: {r['message']}"
-            for r in found.iter_rows(named=True)
-        ]
+    def warnings(self) -> list[str]:
+        """What was lost or damaged, a line each; empty when nothing was."""
+        return damages(self.diagnostics)
 
     def __repr__(self) -> str:
         """Losses first, then what it is, then the tables."""
         lines = [f"<{type(self).__name__} {self._name}: {', '.join(self._facts())}>"]
-        lines += [f"  ! {w}" for w in self._warnings()]
+        lines += [f"  ! {w}" for w in self.warnings()]
         lines += [
             f"  {name:<12}{format_count(self._rows(name)):>12} rows" for name in TABLES if self._rows(name)
         ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        warnings = "".join(f"<li>{html.escape(w)}</li>" for w in self._warnings())
+        warnings = "".join(f"<li>{html.escape(w)}</li>" for w in self.warnings())
         lost = (
             f"<p><b>Some of the trace is missing or damaged:</b></p><ul>{warnings}</ul>" if warnings else ""
         )
@@ -351,3 +350,21 @@ class Trace:
             f"<table><thead><tr><th style='text-align:left'>table</th><th>rows</th></tr></thead>"
             f"<tbody>{rows}</tbody></table></div>"
         )
+
+
+def damages(diagnostics: pl.DataFrame) -> list[str]:
+    """What was lost or damaged, a line for each code.
+
+    Parameters
+    ----------
+    diagnostics
+        The table of a trace.
+    """
+    rows = diagnostics.filter(pl.col("severity") != "info")
+    found = rows.group_by("severity", "code", maintain_order=True).agg(
+        pl.col("count").sum(), pl.first("message")
+    )
+    return [
+        f"{r['severity']} {r['code']} x {format_count(r['count'])}: {r['message']}"
+        for r in found.iter_rows(named=True)
+    ]

@@ -419,8 +419,14 @@ def _opened(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     path = Path(target)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with temporary.open("xb") as file:
+        file = temporary.open("xb")
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from error
+    try:
+        with file:
             yield file
+        if path.is_dir():
+            raise OutputError(f"{path}: expected the name of a file, found a directory")
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ use tracekit_schema::table::Table as _;
 use tracekit_schema::tables::DiagnosticTable;
 use tracekit_schema::{Metadata, Out, Strings};
 
+use crate::errors::detached;
 use crate::table::Table;
 
 /// Which derived tables are wanted.
@@ -118,9 +119,9 @@ pub fn derive<'py>(
         py.check_signals()?;
         out.clear_events();
         crate::table::append(&mut out.events, &piece?, &mut out.strings)?;
-        py.detach(|| derivation.push(&mut out));
+        detached(py, || derivation.push(&mut out))?;
     }
-    py.detach(|| derivation.finish(&mut out));
+    detached(py, || derivation.finish(&mut out))?;
     let tables = PyDict::new(py);
     let derived = &derivation.tables;
     for table in [

@@ -16,12 +16,15 @@ mod table;
 /// The extension module.
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::note_panics();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<reader::Reader>()?;
     m.add_class::<table::Table>()?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
     m.add_function(wrap_pyfunction!(table::concat, m)?)?;
     m.add_function(wrap_pyfunction!(registry::formats, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::policies, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::parse_policy, m)?)?;
     m.add_function(wrap_pyfunction!(registry::tables, m)?)?;
     m.add_function(wrap_pyfunction!(registry::vocabularies, m)?)?;
     m.add_function(wrap_pyfunction!(registry::diagnostic_codes, m)?)?;

@@ -17,7 +17,7 @@ use tracekit_schema::table::Table as _;
 use tracekit_schema::{Code, Diagnostic, Events, Out};
 
 use crate::derive::{export_diagnostics, Derivation, Wanted};
-use crate::errors::parse_error;
+use crate::errors::{detached, parse_error};
 use crate::files::{self, Opened};
 use crate::table::Table;
 
@@ -77,7 +77,7 @@ impl Reader {
             Err(_) => Input::Path(source.extract()?),
         };
         let options = parser_options(options.unwrap_or_default())?;
-        let opened = py.detach(|| Inner::open(input, format.as_deref(), &options, wanted, keys));
+        let opened = detached(py, || Inner::open(input, format.as_deref(), &options, wanted, keys))?;
         let inner = opened.map_err(|e| parse_error(py, &e))?;
         Ok(Reader { inner: Mutex::new(inner) })
     }
@@ -124,7 +124,7 @@ impl Reader {
     #[pyo3(signature = (rows=65_536))]
     fn read(&mut self, py: Python<'_>, rows: usize) -> PyResult<Option<Table>> {
         let inner = self.inner();
-        py.detach(|| inner.read(rows.max(1))).map_err(|e| parse_error(py, &e))
+        detached(py, || inner.read(rows.max(1)))?.map_err(|e| parse_error(py, &e))
     }
 
     /// The rows that a table other than `events` has gathered since it was last asked for, by start time.
@@ -134,7 +134,7 @@ impl Reader {
         if !inner.ended && !inner.derivation.streams(name) {
             return Err(PyValueError::new_err(format!("`{name}` is complete when `read` has returned None")));
         }
-        Ok(py.detach(|| inner.table(name)))
+        detached(py, || inner.table(name))
     }
 
     /// The strings that the keys of a `keys` reader stand for: a table of one column, `string`.

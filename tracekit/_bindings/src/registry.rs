@@ -5,7 +5,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::errors::replay_error;
 use tracekit_parsers::{Format, FORMATS};
+use tracekit_replay::params::{Param, Unit};
+use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
 use tracekit_schema::events::{irq, quality};
 use tracekit_schema::table::{ColumnDef, Table, TableDef, Type};
 use tracekit_schema::tables::flag;
@@ -35,6 +38,45 @@ pub fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         Ok(row)
     };
     FORMATS.iter().map(format).collect()
+}
+
+/// Every policy: its name, idea, formula, parameters, sources.
+#[pyfunction]
+pub fn policies(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let param = |p: &Param| {
+        let unit = match p.unit {
+            Unit::Time => "time".to_owned(),
+            Unit::Count => "count".to_owned(),
+            Unit::Number => "number".to_owned(),
+            Unit::Switch => "on or off".to_owned(),
+            Unit::Choice(words) => words.join(" or "),
+            Unit::Text => "text".to_owned(),
+        };
+        let range = p.range.map_or_else(String::new, |(lo, hi)| format!("{lo} to {hi}"));
+        row(py, &[("name", p.name), ("unit", &unit), ("default", p.default), ("range", &range), ("doc", p.doc)])
+    };
+    let policy = |p: &PolicyInfo| {
+        let pairs = [
+            ("name", p.name),
+            ("title", p.title),
+            ("idea", p.idea),
+            ("formula", p.formula),
+            ("tie_break", p.tie_break),
+            ("not_modelled", p.not_modelled),
+            ("sources", p.sources),
+        ];
+        let dict = row(py, &pairs)?;
+        dict.set_item("rt_above", p.rt_above)?;
+        dict.set_item("params", p.params.iter().map(param).collect::<PyResult<Vec<_>>>()?)?;
+        Ok(dict)
+    };
+    POLICIES.iter().map(policy).collect()
+}
+
+/// A policy string with all parameters written out, checked.
+#[pyfunction]
+pub fn parse_policy(py: Python<'_>, text: &str) -> PyResult<String> {
+    PolicySpec::parse(text).map(|spec| spec.show()).map_err(|e| replay_error(py, &e.0))
 }
 
 /// Every table of the schema, in the order of the documentation.

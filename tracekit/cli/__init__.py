@@ -1,0 +1,129 @@
+"""The command line: `tracekit` and `python -m tracekit`.
+
+One module a command. Modules here import nothing heavy at their top, so that `tracekit --help` is quick. What a command
+computes comes from the public API.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from tracekit import _core
+from tracekit.cli import convert, doctor, formats, info, latency, policies, response, runqueue, slices
+from tracekit.errors import TracekitError
+
+__all__ = ["main"]
+
+EXAMPLES = """\
+\b
+Examples:
+  tracekit info boot.dat                          what is in it, what was lost
+  tracekit slices boot.dat --by comm              how long tasks stay on a CPU
+  tracekit latency boot.dat --comm 'spin*' --plot delay.png
+  tracekit convert boot.dat -o boot.parquet       for polars, pandas, duckdb
+  trace-cmd report boot.dat | tracekit slices -   text from a pipe
+"""
+
+
+class Program(click.Group):
+    """The group of all commands, and what becomes of their errors: one line and an exit status."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """Run; in standalone mode, end the process with the exit status."""
+        begin: Callable[..., Any] = super().main
+
+        def run() -> Any:
+            return begin(args, standalone_mode=False, **extra)
+
+        if not standalone_mode:
+            return run()
+        debug = "--debug" in (sys.argv[1:] if args is None else args)
+        with _terminable():
+            try:
+                status = run()
+                sys.stdout.flush()
+            except Exception as error:
+                if debug:
+                    raise
+                _fail(error)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(error: Exception) -> NoReturn:
+    """End with the status and the line that `error` deserves."""
+    if isinstance(error, click.Abort):
+        sys.exit(130)
+    if isinstance(error, BrokenPipeError):
+        # Whoever read our output has seen enough. What is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    where, text, status = "tracekit", "", 2
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context is not None else where
+        text = error.format_message()
+        if isinstance(error, click.UsageError):
+            text = f"{text.rstrip('.')}; see {where} --help"
+    elif isinstance(error, TracekitError):
+        text = str(error)
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, MemoryError):
+        text = "out of memory; `tracekit convert` needs little of it"
+    else:
+        text = f"internal error, {type(error).__name__}: {error}; --debug shows where"
+        status = 70
+    print(f"{where}: {' '.join(text.split())}", file=sys.stderr)
+    sys.exit(status)
+
+
+@contextlib.contextmanager
+def _terminable() -> Any:
+    """Let SIGTERM unwind, so that unfinished files are removed."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@click.group(
+    cls=Program,
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=False,
+    invoke_without_command=True,
+)
+@click.version_option(_core.__version__, prog_name="tracekit", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
+@click.pass_context
+def main(context: click.Context, debug: bool) -> None:
+    """See what a CPU scheduler did, and what another policy would have done.
+
+    TRACE is a file of any format that `tracekit formats` lists, compressed or not, or - for standard input. Results go
+    to standard output, as text, --json or --csv; warnings and progress go to standard error.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for _module in (info, convert, slices, runqueue, latency, response, policies, formats, doctor):
+    main.add_command(_module.command)

@@ -1,0 +1,241 @@
+"""What commands have in common: how a trace is named, read and narrowed down, how results are asked for."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tracekit import _core
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["Input", "analysis_options", "input_options", "output_options"]
+
+#: Endings of pictures that can be written.
+PLOTS = (".png", ".svg", ".pdf")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BY_HELP = """How to group tasks: by name without the number at its end (spin07 -> spin), by name, by thread, or all
+together."""
+
+
+def _parse_numbers(context: click.Context, param: click.Parameter, given: Sequence[str]) -> tuple[int, ...]:
+    """Numbers and ranges (`3`, `0-3`, `0,2,4-7`), each once, in order."""
+    numbers: list[int] = []
+    for part in ",".join(given).split(",") if given else ():
+        first, dash, last = part.strip().partition("-")
+        try:
+            low = int(first)
+            high = int(last) if dash else low
+        except ValueError:
+            raise click.BadParameter(
+                f"expected numbers such as 3, 0-3 or 0,2,4-7, found {part!r}", context, param
+            ) from None
+        if high < low or high - low > 1 << 20:
+            raise click.BadParameter(f"{part.strip()!r} is no range", context, param)
+        numbers += range(low, high + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+@dataclass(frozen=True)
+class Input:
+    """The trace that a command was given, and the part of it that is wanted."""
+
+    path: str
+    format: str | None
+    options: dict[str, str]
+    comm: tuple[str, ...]
+    pid: tuple[int, ...]
+    tid: tuple[int, ...]
+    cpu: tuple[int, ...]
+    start: str | None
+    end: str | None
+    quiet: bool
+
+    def read(self) -> Trace:
+        """Read the trace, narrow it down, and say on standard error what was lost."""
+        from tracekit.io import read
+
+        trace = read(self.path, self.format, progress=True, **self.options)
+        self.warn(trace)
+        return self.narrow(trace)
+
+    def narrow(self, trace: Trace) -> Trace:
+        """The wanted part of `trace`."""
+        return trace.filter(
+            comm=self.comm or None,
+            pid=self.pid or None,
+            tid=self.tid or None,
+            cpu=self.cpu or None,
+            start=self.start,
+            end=self.end,
+        )
+
+    def warn(self, trace: Trace) -> None:
+        """Say on standard error what was lost or damaged."""
+        from tracekit.cli._output import printable
+
+        if self.quiet:
+            return
+        for line in trace.warnings():
+            print(f"warning: {printable(line)}", file=sys.stderr)
+
+
+def _pairs(context: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", context, param)
+        pairs[name] = value
+    return pairs
+
+
+def _apply(function: F, decorators: Sequence[Callable[[F], F]]) -> F:
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def _numbers(*names: str, help: str) -> Callable[[F], F]:
+    return click.option(*names, metavar="N", multiple=True, callback=_parse_numbers, help=help)
+
+
+def input_options(filters: bool = True) -> Callable[[F], F]:
+    """The argument TRACE and the options that say how to read it; passes an `Input` named `source`.
+
+    Parameters
+    ----------
+    filters
+        Whether the trace can be narrowed down.
+    """
+    names = [f["name"] for f in _core.formats()]
+    decorators: list[Callable[[Any], Any]] = [
+        click.argument("trace", metavar="TRACE"),
+        click.option(
+            "--format",
+            type=click.Choice(names),
+            metavar="NAME",
+            help="Format of TRACE; by default its first bytes tell. See `tracekit formats`.",
+        ),
+        click.option(
+            "-O",
+            "--option",
+            "options",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_pairs,
+            help="What the trace does not say itself: clock=NAME, clock_hz=N, pattern=REGEX, ...",
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="No warnings about lost or damaged records."),
+    ]
+    if filters:
+        decorators += [
+            click.option(
+                "--comm",
+                multiple=True,
+                metavar="GLOB",
+                help="Only tasks with this name: a glob, or /regex/. Can be given several times.",
+            ),
+            _numbers("--pid", help="Only these processes: 17 or 17,20-25."),
+            _numbers("--tid", help="Only these threads."),
+            _numbers("--cpu", help="Only these CPUs: 0-3."),
+            click.option(
+                "--from",
+                "start",
+                metavar="TIME",
+                help="Only from here on: 1.5s since the start, or @5021.25s on the trace clock.",
+            ),
+            click.option("--to", "end", metavar="TIME", help="Only up to here."),
+        ]
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(
+            *args: Any,
+            trace: str,
+            format: str | None,
+            options: dict[str, str],
+            quiet: bool,
+            comm: tuple[str, ...] = (),
+            pid: tuple[int, ...] = (),
+            tid: tuple[int, ...] = (),
+            cpu: tuple[int, ...] = (),
+            start: str | None = None,
+            end: str | None = None,
+            **rest: Any,
+        ) -> Any:
+            source = Input(trace, format, options, comm, pid, tid, cpu, start, end, quiet)
+            return function(*args, source=source, **rest)
+
+        return _apply(wrapper, decorators)  # type: ignore[return-value]
+
+    return decorate
+
+
+def _one_form(context: click.Context, param: click.Parameter, given: bool) -> bool:
+    """Refuse --json together with --csv."""
+    forms: list[str] = context.meta.setdefault("tracekit.forms", [])
+    if given:
+        forms.append(param.opts[0])
+    if len(forms) > 1:
+        raise click.UsageError(f"{' and '.join(sorted(forms))} exclude each other", context)
+    return given
+
+
+def _plot_name(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Refuse a kind of picture that cannot be written, before anything is read."""
+    if given is not None and not given.lower().endswith(PLOTS):
+        raise click.BadParameter(f"{given}: expected a name that ends in {', '.join(PLOTS)}", context, param)
+    return given
+
+
+def output_options(csv: bool = True, plot: bool = False) -> Callable[[F], F]:
+    """The options that say in what form results are wanted."""
+    decorators: list[Callable[[Any], Any]] = [
+        click.option("--json", "as_json", is_flag=True, callback=_one_form, help="Write JSON; times in ns."),
+    ]
+    if csv:
+        decorators.append(
+            click.option("--csv", "as_csv", is_flag=True, callback=_one_form, help="Write CSV; times in ns.")
+        )
+    if plot:
+        help = f"Write a plot, too: {', '.join(PLOTS)}."
+        decorators.append(click.option("--plot", metavar="FILE", callback=_plot_name, help=help))
+    return lambda function: _apply(function, decorators)
+
+
+def analysis_options(shows: dict[str, str]) -> Callable[[F], F]:
+    """The options of an analysis: `--by`, `--show`, and the forms of output.
+
+    Parameters
+    ----------
+    shows
+        Tables that can be shown, and what each is; the first is the default.
+    """
+    listed = "; ".join(f"{name}: {what}" for name, what in shows.items())
+    decorators: list[Callable[[Any], Any]] = [
+        click.option(
+            "--show",
+            type=click.Choice(list(shows)),
+            default=next(iter(shows)),
+            show_default=True,
+            help=f"Which table. {listed}.",
+        ),
+        click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows."),
+        output_options(plot=True),
+    ]
+    return lambda function: _apply(function, decorators)
+
+
+def by_option(function: F) -> F:
+    """The option `--by`."""
+    choice = click.Choice(["group", "comm", "tid", "all"])
+    return click.option("--by", type=choice, default="group", show_default=True, help=BY_HELP)(function)

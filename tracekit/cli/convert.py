@@ -1,0 +1,79 @@
+"""`tracekit convert`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tracekit.cli._options import Input, input_options
+from tracekit.errors import OutputError
+
+TABLES = [
+    "events",
+    "slices",
+    "states",
+    "runqueue",
+    "tasks",
+    "cpus",
+    "losses",
+    "diagnostics",
+    "histograms",
+    "summaries",
+]
+
+
+@click.command(
+    "convert",
+    epilog="""\b
+Examples:
+  tracekit convert boot.dat -o boot.parquet
+  tracekit convert trace.txt.gz -o slices.arrow --table slices
+  zcat huge.txt.gz | tracekit convert - -o huge.parquet
+  tracekit convert boot.dat -o - --table slices | head
+""",
+)
+@input_options()
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="Where to: .parquet, .arrow or .csv; - for CSV on standard output.",
+)
+@click.option(
+    "--table", type=click.Choice(TABLES), default="events", show_default=True, help="Which table to write."
+)
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["parquet", "arrow", "csv"]),
+    help="Kind of file, when its name does not tell.",
+)
+def command(source: Input, output: str, table: str, kind: str | None) -> None:
+    """Write a table of a trace to Parquet, Arrow or CSV.
+
+    Works in batches, so that memory does not depend on the length of the trace (unless filters are given). The file
+    appears when it is complete. Parquet and Arrow files keep metadata, losses and diagnostics, and every command of
+    tracekit reads such a file of events as it reads the trace.
+    """
+    from tracekit.cli._output import printable
+    from tracekit.io import convert, read
+    from tracekit.trace import damages
+    from tracekit.units import format_count, format_size
+
+    if any((source.comm, source.pid, source.tid, source.cpu, source.start, source.end)):
+        trace = source.narrow(read(source.path, source.format, progress=True, **source.options))
+        written = trace.write(output, table=table, to=kind)
+    elif "table" in source.options or "to" in source.options:
+        raise OutputError("`table` and `to` are options of their own: --table, --as")
+    else:
+        written = convert(
+            source.path, output, table=table, format=source.format, to=kind, progress=True, **source.options
+        )
+    if not source.quiet:
+        for line in damages(written.diagnostics):
+            click.echo(f"warning: {printable(line)}", err=True)
+    if sys.stderr.isatty():
+        size = f", {format_size(written.size)}" if written.size else ""
+        click.echo(f"wrote {written.path}: {format_count(written.rows)} rows of {table}{size}", err=True)

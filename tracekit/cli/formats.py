@@ -1,0 +1,65 @@
+"""`tracekit formats`."""
+
+from __future__ import annotations
+
+import click
+
+from tracekit import _core
+from tracekit.cli._options import output_options
+
+CARD = {
+    "produced_by": "produced by",
+    "kinds": "records",
+    "tells": "tells",
+    "resolution": "resolution",
+    "clock": "clock",
+    "confidence": "verified on",
+    "notes": "notes",
+}
+
+
+@click.command(
+    "formats",
+    epilog="""\b
+Examples:
+  tracekit formats
+  tracekit formats -v trace-dat
+  tracekit formats --json
+""",
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("-v", "--verbose", is_flag=True, help="All that is known of each format.")
+@output_options(csv=False)
+def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
+    """List the formats that can be read.
+
+    The first bytes tell the format, never the file name. Compression by gzip, zstd and xz is seen through.
+    """
+    import textwrap
+
+    from tracekit.cli._output import emit_json, paragraph, table
+
+    formats = list(_core.formats())
+    known = [f["name"] for f in formats]
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(f"no format is called {name!r}; there are {', '.join(known)}")
+    formats = [f for f in formats if not names or f["name"] in names]
+    if as_json:
+        emit_json(formats)
+    elif verbose:
+        for i, f in enumerate(formats):
+            paragraph(f"{chr(10) * (i > 0)}{f['name']}: {f['title']}")
+            rows = [(title, str(f[key])) for key, title in CARD.items()]  # type: ignore[literal-required]
+            rows.append(
+                ("streams", "yes, also from a pipe" if f["streams"] else "no, is held in memory or mapped")
+            )
+            for title, text in rows:
+                if text:
+                    indent = " " * 15
+                    print(textwrap.fill(f"  {title:<11}  {text}", 100, subsequent_indent=indent))
+    else:
+        table(
+            [{**f, "verified_on": f["confidence"]} for f in formats],
+            ["name", "title", "resolution", "verified_on"],
+        )

@@ -1,0 +1,116 @@
+"""`tracekit info`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tracekit.cli._options import Input, input_options, output_options
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+TASK_COLUMNS = ["comm", "tid", "pid", "run_ns", "nr_slices", "nr_involuntary", "nr_voluntary"]
+CPU_COLUMNS = ["cpu", "nr_events", "nr_switches", "nr_lost", "busy_ns", "idle_ns", "unknown_ns"]
+DIAGNOSTIC_COLUMNS = ["severity", "code", "count", "line", "offset", "message", "advice"]
+
+
+@click.command(
+    "info",
+    epilog="""\b
+Examples:
+  tracekit info boot.dat
+  tracekit info boot.dat --from 1s --to 2s --top 5
+  tracekit info boot.dat --json | jq .metadata
+""",
+)
+@input_options()
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, show_default=True, help="How many tasks to list."
+)
+@output_options(csv=False)
+def command(source: Input, top: int, as_json: bool) -> None:
+    """Show what a trace is, and what was lost.
+
+    Where it comes from, what was skipped or inferred, its records by kind, its CPUs, its busiest tasks.
+    """
+    from tracekit.cli._output import emit_json
+
+    # Warnings are part of the output here, with all details.
+    trace = source.narrow(_read(source))
+    if as_json:
+        emit_json(_facts(trace, top))
+    else:
+        _print(trace, top)
+
+
+def _read(source: Input) -> Trace:
+    from tracekit.io import read
+
+    return read(source.path, source.format, progress=True, **source.options)
+
+
+def _kinds(trace: Trace) -> list[dict[str, Any]]:
+    import polars as pl
+
+    counted = trace.events.group_by(pl.col("kind").cast(pl.String)).len("count")
+    return counted.sort("count", "kind", descending=[True, False]).to_dicts()
+
+
+def _tasks(trace: Trace, top: int) -> list[dict[str, Any]]:
+    import polars as pl
+
+    tasks = trace.tasks.filter(~pl.col("is_idle")).sort("run_ns", "utid", descending=[True, False])
+    return tasks.head(top).select(TASK_COLUMNS).to_dicts()
+
+
+def _facts(trace: Trace, top: int) -> dict[str, Any]:
+    from tracekit.cli._output import about
+
+    return {
+        **about(trace),
+        "diagnostics": trace.diagnostics.to_dicts(),
+        "losses": trace.losses.to_dicts(),
+        "rows": {name: trace.table(name).height for name in trace.tables},
+        "kinds": _kinds(trace),
+        "cpus": trace.cpus.to_dicts(),
+        "tasks": _tasks(trace, top),
+    }
+
+
+def _print(trace: Trace, top: int) -> None:
+    from tracekit.cli._output import paragraph, table
+    from tracekit.units import format_count
+
+    if trace.diagnostics.height:
+        paragraph("Lost, damaged or inferred:")
+        rows = trace.diagnostics.to_dicts()
+        table(rows, [c for c in DIAGNOSTIC_COLUMNS if any(r[c] is not None for r in rows)])
+        print()
+    for line in repr(trace).splitlines()[:1]:
+        paragraph(line.strip("<>"))
+    for key, value in sorted(trace.metadata.items()):
+        if not key.startswith("tracekit."):
+            paragraph(f"  {key:<22}{value if len(value) <= 200 else value[:200] + ' ...'}")
+    if trace.losses.height:
+        print(f"\n{format_count(trace.losses.height)} losses:")
+        table(trace.losses.head(top or 10).to_dicts(), trace.losses.columns)
+    if trace.events.height:
+        print(f"\n{format_count(trace.events.height)} records:")
+        table(_kinds(trace), ["kind", "count"])
+    if trace.cpus.height:
+        print("\nCPUs:")
+        table(trace.cpus.to_dicts(), CPU_COLUMNS)
+    busiest = _tasks(trace, top)
+    if busiest:
+        import polars as pl
+
+        number = trace.tasks.filter(~pl.col("is_idle")).height
+        print(f"\n{format_count(number)} tasks, busiest first:")
+        table(busiest, TASK_COLUMNS)
+    for name in ("histograms", "summaries"):
+        frame = trace.table(name)
+        if frame.height:
+            print(f"\n{name} that the tool printed:")
+            table(frame.to_dicts(), [c for c in frame.columns if frame[c].null_count() < frame.height])

@@ -1,0 +1,71 @@
+"""`tracekit latency`."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import click
+
+from tracekit.cli._options import Input, analysis_options, by_option, input_options
+
+SHOWS = {
+    "summary": "counts, means and quantiles of each group",
+    "cdf": "distribution function, waits cut by the end of the trace as censored",
+    "rows": "every wait",
+}
+CAUSES = ("any", "wakeup", "preemption", "yield", "first")
+
+
+@click.command(
+    "latency",
+    epilog="""\b
+Examples:
+  tracekit latency boot.dat
+  tracekit latency boot.dat --cause wakeup --by comm --top 10
+  tracekit latency boot.dat --comm 'wake*' --plot delay.png
+""",
+)
+@input_options()
+@by_option
+@click.option(
+    "--cause",
+    type=click.Choice(CAUSES),
+    default="any",
+    show_default=True,
+    help="What made the task wait: a wakeup (wakeup latency), a preemption, a yield, or its first run.",
+)
+@analysis_options(SHOWS)
+def command(
+    source: Input,
+    by: str,
+    cause: str,
+    show: str,
+    top: int | None,
+    as_json: bool,
+    as_csv: bool,
+    plot: str | None,
+) -> None:
+    """Show run delays: waits of runnable tasks for a CPU.
+
+    The wait begins with the wakeup, or with the preemption or yield after which the task stayed runnable. Without
+    records of wakeups in the trace, only waits after preemptions are known.
+    """
+    from tracekit.analysis import latency
+    from tracekit.cli._output import emit, save_plot
+
+    of = cast(Literal["any", "wakeup", "preemption", "yield", "first"], cause)
+    trace = source.read()
+    if plot is not None:
+        from tracekit.plot import cdf, how_to_read
+
+        curves = latency.cdf(trace.slices, trace.states, by, of)
+        save_plot(cdf(curves, what="run delay", name=trace.name), plot, how_to_read(cdf))
+    match show:
+        case "summary":
+            frame = latency.summary(trace.slices, trace.states, by, of)
+        case "cdf":
+            frame = latency.cdf(trace.slices, trace.states, by, of)
+        case _:
+            frame = latency.samples(trace.slices, trace.states)
+            frame = frame if cause == "any" else frame.filter(frame["cause"] == cause)
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)

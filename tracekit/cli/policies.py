@@ -1,0 +1,81 @@
+"""`tracekit policies`."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from tracekit import _core
+from tracekit.cli._options import output_options
+
+EXAMPLES = """\b
+Examples:
+  tracekit policies
+  tracekit policies show cfs
+  tracekit policies check rr:quantum=10ms     writes all parameters out
+"""
+
+
+@click.group("policies", invoke_without_command=True, epilog=EXAMPLES)
+@output_options(csv=False)
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """List the policies to replay a trace under.
+
+    A policy is written NAME or NAME:PARAM=VALUE,PARAM=VALUE, times with their unit: cfs:latency=6ms.
+    """
+    from tracekit.cli._output import emit_json, table
+
+    if context.invoked_subcommand is not None:
+        return
+    if as_json:
+        emit_json(_core.policies())
+        return
+    table([{"name": p["name"], "idea": p["title"]} for p in _core.policies()], ["name", "idea"])
+
+
+@command.command("show")
+@click.argument("name")
+@output_options(csv=False)
+def show(name: str, as_json: bool) -> None:
+    """Print the idea, formula, parameters and sources of a policy."""
+    from tracekit.cli._output import emit_json, paragraph, table
+
+    policies = {p["name"]: p for p in _core.policies()}
+    found = policies.get(name.partition(":")[0])
+    if found is None:
+        raise click.BadParameter(f"no policy is called {name!r}; there are {', '.join(policies)}")
+    if as_json:
+        emit_json(found)
+        return
+    paragraph(f"{found['name']}: {found['title']}")
+    print()
+    _section("Idea", found["idea"])
+    _section("Formula", found["formula"])
+    _section("Ties", found["tie_break"])
+    if found["rt_above"]:
+        _section("Real time", "SCHED_FIFO and SCHED_RR tasks run in a class above this policy.")
+    if found["params"]:
+        print("Parameters")
+        rows = [{**p, "range": p["range"] or None, "meaning": p["doc"]} for p in found["params"]]
+        table(rows, ["name", "default", "unit", "range", "meaning"])
+        print()
+    _section("Not modelled", found["not_modelled"])
+    _section("Sources", found["sources"])
+
+
+@command.command("check")
+@click.argument("policy")
+def check(policy: str) -> None:
+    """Check a policy string, and print it with all its parameters."""
+    click.echo(_core.parse_policy(policy))
+
+
+def _section(title: str, text: str) -> None:
+    if not text.strip():
+        return
+    print(title)
+    for line in text.strip().splitlines():
+        print(textwrap.fill(line.strip(), 98, initial_indent="  ", subsequent_indent="  "))
+    print()

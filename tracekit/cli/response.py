@@ -1,0 +1,52 @@
+"""`tracekit response`."""
+
+from __future__ import annotations
+
+import click
+
+from tracekit.cli._options import Input, analysis_options, by_option, input_options
+
+SHOWS = {
+    "summary": "counts, means and quantiles of each group",
+    "cdf": "distribution function, responses cut by the end of the trace as censored",
+    "rows": "every response",
+}
+
+
+@click.command(
+    "response",
+    epilog="""\b
+Examples:
+  tracekit response boot.dat
+  tracekit response boot.dat --comm 'gen*' --show rows --csv > responses.csv
+  tracekit response boot.dat --by comm --plot response.png
+""",
+)
+@input_options()
+@by_option
+@analysis_options(SHOWS)
+def command(
+    source: Input, by: str, show: str, top: int | None, as_json: bool, as_csv: bool, plot: str | None
+) -> None:
+    """Show response times: wakeup until the next block.
+
+    A response lasts from a wakeup until the task next blocks or exits. All slices of the task in between, and all its waits before and between them, are part of the response.
+    """
+    from tracekit.analysis import response
+    from tracekit.cli._output import emit, save_plot
+
+    trace = source.read()
+    tables = trace.slices, trace.states, trace.end_ns
+    if plot is not None:
+        from tracekit.plot import cdf, how_to_read
+
+        curves = response.cdf(*tables, by)
+        save_plot(cdf(curves, what="response time", name=trace.name), plot, how_to_read(cdf))
+    match show:
+        case "summary":
+            frame = response.summary(*tables, by)
+        case "cdf":
+            frame = response.cdf(*tables, by)
+        case _:
+            frame = response.samples(*tables)
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)

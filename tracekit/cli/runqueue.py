@@ -1,0 +1,69 @@
+"""`tracekit runqueue`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from tracekit.cli._options import Input, analysis_options, input_options
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SHOWS = {
+    "summary": "mean, quantiles and maximum over time",
+    "distribution": "share of time at each length, and exceedance P(> length)",
+    "at-switch": "share of switches at each length",
+    "rows": "each interval of constant length",
+}
+
+
+@click.command(
+    "runqueue",
+    epilog="""\b
+Examples:
+  tracekit runqueue boot.dat
+  tracekit runqueue boot.dat --show distribution --cpu 0-3
+  tracekit runqueue boot.dat --show at-switch --json
+  tracekit runqueue boot.dat --waiting --plot queue.svg
+""",
+)
+@input_options()
+@click.option("--waiting", is_flag=True, help="Count waiting tasks only; by default the running one, too.")
+@analysis_options(SHOWS)
+def command(
+    source: Input, waiting: bool, show: str, top: int | None, as_json: bool, as_csv: bool, plot: str | None
+) -> None:
+    """Show how many tasks are runnable at a time.
+
+    Per CPU and in all, weighted by time, or as each switch finds it.
+
+    Filters on tasks do not change run queues: a queue belongs to its CPU. Where the source does not record each queue
+    operation, a waiting task counts on the CPU that its wakeup named ("estimated share").
+    """
+    from tracekit.analysis import runqueue
+    from tracekit.cli._output import emit, save_plot
+
+    count: Literal["all", "waiting"] = "waiting" if waiting else "all"
+    trace = source.read()
+    end = trace.end_ns
+    if plot is not None:
+        from tracekit.plot import how_to_read, queue_distribution
+
+        shares = _system(runqueue.distribution(trace.runqueue, end, count))
+        save_plot(queue_distribution(shares, name=trace.name), plot, how_to_read(queue_distribution))
+    match show:
+        case "summary":
+            frame = runqueue.summary(trace.runqueue, end, count)
+        case "distribution":
+            frame = runqueue.distribution(trace.runqueue, end, count)
+        case "at-switch":
+            frame = runqueue.at_switch(trace.runqueue, trace.events, count)
+        case _:
+            frame = runqueue.steps(trace.runqueue, end, count)
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)
+
+
+def _system(shares: pl.DataFrame) -> pl.DataFrame:
+    return shares.filter(shares["scope"] == "system")

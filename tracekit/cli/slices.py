@@ -1,0 +1,62 @@
+"""`tracekit slices`."""
+
+from __future__ import annotations
+
+import click
+
+from tracekit.cli._options import Input, analysis_options, by_option, input_options
+
+SHOWS = {
+    "summary": "counts, means and quantiles of each group",
+    "histogram": "counts in logarithmic bins",
+    "endings": "the states in which tasks left their CPU",
+    "cdf": "distribution function, open slices as censored",
+    "quantum": "distribution of the time until a task is made to leave",
+    "rows": "every slice",
+}
+
+
+@click.command(
+    "slices",
+    epilog="""\b
+Examples:
+  tracekit slices boot.dat
+  tracekit slices boot.dat --by comm --comm 'make*' --from 2s --to 5s
+  tracekit slices boot.dat --show histogram --csv > bins.csv
+  tracekit slices boot.dat --plot slices.png
+""",
+)
+@input_options()
+@by_option
+@analysis_options(SHOWS)
+def command(
+    source: Input, by: str, show: str, top: int | None, as_json: bool, as_csv: bool, plot: str | None
+) -> None:
+    """Show how long tasks stay on a CPU, and why they leave it.
+
+    A slice is one uninterrupted stay of a task on a CPU. An involuntary switch takes the CPU from a task that could
+    have gone on. "mean per involuntary" is run time / involuntary switches.
+    """
+    from tracekit.analysis import slices
+    from tracekit.cli._output import emit, save_plot
+
+    trace = source.read()
+    if plot is not None:
+        from tracekit.plot import histogram, how_to_read
+
+        figure = histogram(slices.histogram(trace.slices, by="all"), name=trace.name)
+        save_plot(figure, plot, how_to_read(histogram))
+    match show:
+        case "summary":
+            frame = slices.summary(trace.slices, by)
+        case "histogram":
+            frame = slices.histogram(trace.slices, by)
+        case "endings":
+            frame = slices.endings(trace.slices, by)
+        case "cdf":
+            frame = slices.cdf(trace.slices, by)
+        case "quantum":
+            frame = slices.quantum(trace.slices, by)
+        case _:
+            frame = trace.slices
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)
