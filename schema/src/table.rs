@@ -151,6 +151,22 @@ impl<T: Copy + Default> Col<T> {
     #[inline]
     fn set_slow(&mut self, row: usize, value: T) {
         let len = self.values.len();
+        if let (true, Some(bits)) = (len == row, &mut self.valid) {
+            self.values.push(value);
+            match bits.get_mut(row / 64) {
+                Some(word) => *word |= 1 << (row % 64),
+                None => {
+                    bits.resize(row / 64, 0);
+                    bits.push(1 << (row % 64));
+                }
+            }
+            return;
+        }
+        self.set_gap(row, value);
+    }
+
+    fn set_gap(&mut self, row: usize, value: T) {
+        let len = self.values.len();
         if self.valid.is_none() && row > len {
             let mut bits = Vec::with_capacity(row / 64 + 1);
             bits.resize(len / 64, u64::MAX);
@@ -186,7 +202,7 @@ impl<T: Copy + Default> Col<T> {
         &self.values
     }
 
-    /// One bit per stored row, `None` when all stored rows are set.
+    /// One bit per stored row; with `None` all stored rows are set.
     pub fn validity(&self) -> Option<&[u64]> {
         self.valid.as_deref()
     }
@@ -200,6 +216,12 @@ impl<T: Copy + Default> Col<T> {
             }
         }
         out
+    }
+
+    /// An empty column with room for as many rows as this one holds.
+    pub fn like(&self) -> Self {
+        let valid = self.valid.as_ref().map(|bits| Vec::with_capacity(bits.len()));
+        Col { values: Vec::with_capacity(self.values.len()), valid }
     }
 
     /// Forgets all rows, keeping the allocation.
@@ -225,6 +247,8 @@ pub trait Table: Default {
     fn load(&mut self, rows: usize, from: &mut dyn Loader);
     /// The given rows in the given order.
     fn take(&self, rows: &[u32]) -> Self;
+    /// An empty table with room for as many rows as this one holds.
+    fn like(&self) -> Self;
     /// Forgets all rows, keeping allocations.
     fn clear(&mut self);
 }
@@ -297,6 +321,9 @@ macro_rules! table {
             fn take(&self, rows: &[u32]) -> Self {
                 $table { rows: rows.len(), $($col: self.$col.take(rows),)* }
             }
+            fn like(&self) -> Self {
+                $table { rows: 0, $($col: self.$col.like(),)* }
+            }
             fn clear(&mut self) {
                 self.rows = 0;
                 $(self.$col.clear();)*
@@ -345,10 +372,17 @@ mod tests {
                 t.push().a_ns(1).b(*v);
             }
             prop_assert_eq!(t.len(), values.len());
+            prop_assert_eq!(t.last().map(|row| row.index()), values.len().checked_sub(1));
             for (row, v) in values.iter().enumerate() {
                 prop_assert_eq!(t.b.get(row), *v);
                 prop_assert_eq!(t.a_ns.get(row), Some(1));
             }
+            let mut like = t.like();
+            prop_assert_eq!(like.len(), 0);
+            for v in &values {
+                like.push().a_ns(1).b(*v);
+            }
+            prop_assert!((0..=values.len()).all(|row| like.b.get(row) == t.b.get(row)));
             let back: Vec<u32> = (0..values.len() as u32).rev().collect();
             let taken = t.take(&back);
             for (row, v) in values.iter().rev().enumerate() {
