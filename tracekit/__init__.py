@@ -2,7 +2,7 @@
 
 >>> import tracekit as tk
 >>> trace = tk.read("boot.dat")  # doctest: +SKIP
->>> tk.analysis.slices.quantiles(trace.slices, by="comm")  # doctest: +SKIP
+>>> tk.analysis.slices.summary(trace.slices, by="comm")  # doctest: +SKIP
 
 Everything that is public stands in ``tracekit.__all__``. Parts are loaded when they are first used, so that importing
 tracekit is quick.
@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tracekit import analysis, plot, report
     from tracekit._core import __version__ as __version__
     from tracekit.errors import (
         FilterError,
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
         TracekitError,
     )
     from tracekit.io import convert, formats, read, scan
+    from tracekit.report import Comparison
     from tracekit.trace import Trace
 
 __all__ = [
+    "Comparison",
     "FilterError",
     "InternalError",
     "OutputError",
@@ -37,14 +40,21 @@ __all__ = [
     "Trace",
     "TracekitError",
     "__version__",
+    "analysis",
     "convert",
     "formats",
+    "plot",
     "read",
+    "report",
     "scan",
 ]
 
 _HOMES = {
+    "Comparison": "report",
     "__version__": "_core",
+    "analysis": "analysis",
+    "plot": "plot",
+    "report": "report",
     "FilterError": "errors",
     "InternalError": "errors",
     "OutputError": "errors",

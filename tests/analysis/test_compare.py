@@ -19,9 +19,9 @@ def figures(*rows: tuple[str, float | None]) -> pl.DataFrame:
 def test_an_effect_within_the_identity_error_is_not_resolved() -> None:
     got = compare.compare(
         {
-            "recorded": figures(("a", 100.0), ("b", 100.0), ("c", 100.0), ("d", None)),
-            "identity": figures(("a", 110.0), ("b", 110.0), ("c", 100.0), ("d", 5.0)),
-            "rr": figures(("a", 119.0), ("b", 121.0), ("c", 101.0), ("d", 7.0)),
+            "recorded": figures(("a", 100.0), ("b", 100.0), ("c", 100.0), ("d", None), ("e", 1000.0)),
+            "identity": figures(("a", 110.0), ("b", 110.0), ("c", 100.0), ("d", 5.0), ("e", 1000.0)),
+            "rr": figures(("a", 119.0), ("b", 121.0), ("c", 101.0), ("d", 7.0), ("e", 1005.0)),
         },
         resolution_ns=1,
     )

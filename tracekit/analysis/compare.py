@@ -125,12 +125,13 @@ def compare(
     recorded: str = "recorded",
     identity: str = "identity",
     resolution_ns: int = 1,
+    floor: float = 0.005,
 ) -> pl.DataFrame:
     """Set the figures of each policy beside the recorded ones and those of the identity replay.
 
     Definitions: change = policy - identity, in % of identity: both come from the same model, so that its errors cancel
     as far as they can. Identity error = identity - recorded, in % of recorded. A change is resolved when
-    |policy - identity| > max(|identity - recorded|, resolution).
+    |policy - identity| > max(|identity - recorded|, floor * |identity|, resolution of the clock for times).
 
     Parameters
     ----------
@@ -140,6 +141,9 @@ def compare(
         Labels of the recorded trace and of the identity replay.
     resolution_ns
         Smallest step of the trace's clock; no smaller difference between times is resolved.
+    floor
+        Smallest relative change that counts, however small the identity error: a model of a scheduler is not better
+        than that, and an identity replay can be right by luck.
 
     Returns
     -------
@@ -153,7 +157,7 @@ def compare(
 
     Notes
     -----
-    How it can mislead: an identity replay that is right by luck in one figure makes every change of that figure
+    How it can mislead: an identity replay that is right by luck in one figure makes almost every change of that figure
     look resolved; look at the identity errors of the other statistics of the metric. `not resolved` does not mean that
     there is no effect.
     """
@@ -163,9 +167,10 @@ def compare(
             raise ValueError(f"no figures for {label!r}: expected them beside {', '.join(figures)}")
     base = figures[recorded].select(*keys, pl.col("value").alias("recorded"), pl.col("n").alias("n_recorded"))
     ident = figures[identity].select(*keys, pl.col("value").alias("identity"))
-    floor = pl.when(pl.col("unit") == "ns").then(float(resolution_ns)).otherwise(0.0)
+    step = pl.when(pl.col("unit") == "ns").then(float(resolution_ns)).otherwise(0.0)
+    least = pl.max_horizontal(step, floor * pl.col("identity").abs())
     miss = (pl.col("identity") - pl.col("recorded")).abs()
-    bar = pl.when(miss > floor).then(miss).when(miss.is_not_null()).then(floor)
+    bar = pl.when(miss > least).then(miss).when(miss.is_not_null()).then(least)
     out = []
     for label, table in figures.items():
         if label in (recorded, identity):

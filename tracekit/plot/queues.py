@@ -98,7 +98,7 @@ def queue_distribution(
         else:
             s.nothing(ax, "no run-queue lengths")
         where = "all CPUs" if cpu is None else f"CPU {cpu}"
-        seen = "at each switch" if at_switch else "over time"
+        seen = "at each switch" if at_switch else "by share of time"
         ax.set_title(f"Run-queue length {seen}, {where}" + (f", {s.plain(name)}" if name else ""))
         return s.finish(fig)
 

@@ -1,7 +1,6 @@
 //! The formats: one file each, one row each in [`FORMATS`].
 
 pub mod dtrace_tkd;
-pub mod ftrace_text;
 pub mod ktr;
 pub mod trace_dat;
 
@@ -54,7 +53,6 @@ pub struct Format {
 #[rustfmt::skip]
 pub static FORMATS: &[&Format] = &[
     &trace_dat::FORMAT,
-    &ftrace_text::FORMAT,
     &dtrace_tkd::FORMAT,
     &ktr::FORMAT,
 ];

@@ -40,7 +40,6 @@ impl Deriver {
         task.phase = phase;
         task.state = state;
         task.since = ts;
-        task.turned = true;
         task.flags = 0;
         task.reason = None;
         ts
@@ -60,7 +59,6 @@ impl Deriver {
         task.phase = Phase::Ready;
         task.state = State::Runnable;
         task.since = ts;
-        task.turned = true;
         task.flags = 0;
         task.reason = None;
         ts

@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tracekit import plot
+from tracekit.report import Comparison, infer, page
+from tracekit.trace import Trace
+
+EVIL = ["<script>alert(1)</script>", "$x_{1}$ $", '"&<b>', "</script><!--", "{{ 7*7 }}", "\x07bell"]
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+def made(
+    names: list[str],
+    run_ns: int,
+    name: str = "t.dat",
+    jitter: int = 0,
+    meta: dict[str, str] | None = None,
+    turns: int = 40,
+) -> Trace:
+    """A trace in which tasks take turns: each is woken, preempted once, and blocks."""
+    slices, queue, events, tasks = [], [(0, 0, 0, 0, 0)], [], []
+    now = 1_000
+    for i in range(turns * len(names)):
+        tid = i % len(names) + 1
+        run = run_ns + jitter * (i % 7)
+        wake = now - 2_000 - 10 * (i % 11) if i else now - 100
+        common = {"cpu": 0, "utid": tid, "tid": tid, "comm": names[tid - 1], "flags": 0}
+        slices.append(
+            {**common, "ts_ns": now, "dur_ns": run, "end_state": "preempted", "involuntary": True}
+            | {"wake_ts_ns": wake, "run_delay_ns": now - wake}
+        )
+        slices.append(
+            {**common, "ts_ns": now + 2 * run, "dur_ns": run, "end_state": "sleeping", "involuntary": False}
+            | {"run_delay_ns": run}
+        )
+        queue += [
+            (now, 0, 1, 1, 0),
+            (now + run, 0, 0, 1, 0),
+            (now + 2 * run, 0, 1, 0, 0),
+            (now + 3 * run, 0, 0, 0, 0),
+        ]
+        events += [
+            (now, "switch"),
+            (now + run, "switch"),
+            (now + 2 * run, "switch"),
+            (now + 3 * run, "switch"),
+        ]
+        now += 4 * run
+    for tid, comm in enumerate(names, 1):
+        tasks.append({"utid": tid, "tid": tid, "comm": comm, "is_idle": False})
+    frames = {
+        "slices": pl.DataFrame(slices, infer_schema_length=None),
+        "runqueue": pl.DataFrame(
+            queue, schema=["ts_ns", "cpu", "nr_running", "nr_waiting", "flags"], orient="row"
+        ),
+        "events": pl.DataFrame(events, schema=["ts_ns", "kind"], orient="row").with_columns(
+            pl.lit(0).alias("cpu")
+        ),
+        "tasks": pl.DataFrame(tasks),
+    }
+    from tracekit._frames import typed
+
+    return Trace(
+        {k: typed(v, k) for k, v in frames.items()}, {"source.format": "trace-dat", **(meta or {})}, name
+    )
+
+
+def comparison(
+    names: list[str], labels: tuple[str, ...] = ("rr:quantum=10ms",), title: str = "t.dat"
+) -> Comparison:
+    identity = made(names, 10_300, meta={"replay.policy": "cfs:version=6.1", "replay.loop": "dependency"})
+    others = {
+        label: made(names, 20_000 + 5_000 * i, meta={"replay.policy": label})
+        for i, label in enumerate(labels)
+    }
+    return Comparison(made(names, 10_000, title, 3), identity, others, "the kernel is <6.1>")
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text, and fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.embedded = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.embedded += data
+        elif self.open and self.open[-1] != "style":
+            self.texts.append(" ".join(data.split()))
+
+
+@pytest.fixture(scope="module")
+def evil() -> tuple[Comparison, str]:
+    found = comparison(EVIL, (EVIL[1], EVIL[0]), EVIL[3])
+    return found, found.to_html()
+
+
+def test_names_of_tasks_are_text_and_nothing_else(evil: tuple[Comparison, str]) -> None:
+    reader = Reader(evil[1])
+    tags = [tag for tag, _ in reader.tags]
+    assert tags.count("script") == 1
+    assert "b" in tags, "the page itself uses bold text"
+    allowed = {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "section",
+        "footer",
+        "script",
+    }
+    allowed |= {
+        "p",
+        "h1",
+        "h2",
+        "h3",
+        "bdi",
+        "code",
+        "b",
+        "i",
+        "small",
+        "br",
+        "ul",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "div",
+    }
+    allowed |= {"table", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption"}
+    allowed |= {"svg", "g", "path", "defs", "use", "text", "tspan", "clippath", "rect"}
+    assert set(tags) <= allowed
+    for name in EVIL[:5]:
+        assert name in reader.texts, "the name stands there as it is"
+    assert not any(key.startswith("on") for _, attrs in reader.tags for key in attrs)
+
+
+def test_names_are_escaped_in_figures_too(evil: tuple[Comparison, str]) -> None:
+    figures = re.findall(r"<svg.*?</svg>", evil[1], re.S)
+    assert len(figures) == 7
+    assert any("$x_{1}$ $" in f for f in figures)
+    assert any("&lt;script&gt;alert(1)&lt;/script&gt;" in f for f in figures)
+    assert not any("<script" in f for f in figures)
+
+
+def test_the_page_loads_nothing(evil: tuple[Comparison, str]) -> None:
+    text = evil[1]
+    assert not re.search(r"https?://|//[a-z]+\.|@import|<link|<iframe|<img|src=", text)
+    for tag, attrs in Reader(text).tags:
+        for key in ("href", "xlink:href", "src", "action", "data"):
+            assert (attrs.get(key) or "#").startswith("#"), (tag, key)
+    assert all(ref.startswith("#") for ref in re.findall(r"url\(([^)]*)\)", text))
+    assert "default-src 'none'" in text
+
+
+def test_identifiers_are_unique_and_known(evil: tuple[Comparison, str]) -> None:
+    tags = Reader(evil[1]).tags
+    ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    used = {
+        v
+        for _, attrs in tags
+        for v in re.findall(r"#([\w-]+)", f"{attrs.get('href')} {attrs.get('clip-path')}")
+    }
+    assert used
+    assert used <= set(ids)
+
+
+def test_the_embedded_data_is_the_data(evil: tuple[Comparison, str]) -> None:
+    found, text = evil
+    embedded = Reader(text).embedded
+    assert not re.search("[<>&]", embedded)
+    assert json.loads(embedded) == json.loads(found.to_json())
+
+
+def test_the_same_comparison_gives_the_same_page() -> None:
+    assert comparison(["a1", "b1"]).to_html() == comparison(["a1", "b1"]).to_html()
+
+
+def test_every_figure_says_how_to_read_it() -> None:
+    text = comparison(["a1", "b1"]).to_html()
+    assert text.count("<figure>") == text.count("How to read it.") == 7
+    assert plot.how_to_read(plot.cdf)[:60] in text
+
+
+def test_losses_come_first_and_notes_are_folded() -> None:
+    found = comparison(["a1"])
+    rows = [
+        ("info", "reordered", 1, None, None, None, None, "sorted", None),
+        ("loss", "lost-events", 1234, None, None, 0, 5, "records were <lost>", "use a larger buffer"),
+    ]
+    schema = found.trace.diagnostics.schema
+    found.trace._tables["diagnostics"] = pl.DataFrame(rows, schema=schema, orient="row")
+    text = found.to_html()
+    assert "records were &lt;lost&gt;" in text
+    assert "(1,234 times)" in text
+    assert text.index("What was lost</h2>") < text.index("In short</h2>")
+    assert "1 note of the parser" in text
+    assert "What was lost</h2>" not in comparison(["a1"]).to_html()
+
+
+def test_small_effects_are_marked_not_resolved() -> None:
+    names = ["a1", "b1"]
+    identity = made(names, 11_000, meta={"replay.policy": "cfs"})
+    found = Comparison(
+        made(names, 10_000), identity, {"little": made(names, 11_500), "much": made(names, 15_000)}
+    )
+    rows = found.table.filter(
+        (pl.col("metric") == "slice") & (pl.col("statistic") == "mean") & (pl.col("scope") == "all")
+    )
+    assert dict(rows.select("policy", "verdict").iter_rows()) == {
+        "little": "not resolved",
+        "much": "resolved",
+    }
+    row = rows.filter(pl.col("policy") == "much").row(0, named=True)
+    assert (row["recorded"], row["identity"], row["predicted"]) == (10_000, 11_000, 15_000)
+    assert row["identity_error_pct"] == pytest.approx(10)
+    assert row["change_pct"] == pytest.approx(100 * 4 / 11)
+    text = " ".join(Reader(found.to_html()).texts)
+    assert "+4.5 %, not resolved" in text
+    assert "+36.4 %" in text
+    assert "+10.0 %" in text, "the identity error stands beside each prediction"
+
+
+def test_summary_has_the_main_groups_and_the_system() -> None:
+    found = comparison(["spin01", "spin02", "waker1"])
+    assert found.main_groups == ["spin", "waker"]
+    summary = found.summary
+    assert summary["scope"].to_list()[0] == "system"
+    assert set(summary["group"].drop_nulls()) == {"spin", "waker"}
+    assert summary["group"].drop_nulls().to_list() == sorted(summary["group"].drop_nulls().to_list())
+
+
+def test_calibration_and_distances_by_hand() -> None:
+    found = comparison(["a1"])
+    row = found.calibration.filter((pl.col("metric") == "cpu_time") & (pl.col("scope") == "all")).row(
+        0, named=True
+    )
+    recorded = int(found.trace.slices["dur_ns"].sum())
+    assert row["recorded"] == recorded
+    assert row["error_pct"] == pytest.approx(
+        100 * (found.identity.slices["dur_ns"].sum() - recorded) / recorded
+    )
+    ks = found.distances.filter(pl.col("metric") == "slice").select("label", "group", "ks").rows()
+    assert ks == [("identity replay", "a", 1.0), ("rr:quantum=10ms", "a", 1.0)]
+
+
+def test_intervals_hold_their_figure() -> None:
+    rows = comparison(["a1", "b1"]).intervals.filter(pl.col("lo").is_not_null())
+    assert rows.height > 4
+    assert (rows["lo"] <= rows["value"]).all()
+    assert (rows["value"] <= rows["hi"]).all()
+
+
+def test_json_is_complete_and_has_no_nan(tmp_path: Path) -> None:
+    found = comparison(["a1"])
+    found.to_json(tmp_path / "r.json")
+    data = json.loads((tmp_path / "r.json").read_text(), parse_constant=lambda c: pytest.fail(c))
+    assert data["tracekit.report"] == 1
+    assert data["identity"] == {
+        "policy": "cfs:version=6.1",
+        "loop": "dependency",
+        "reason": "the kernel is <6.1>",
+    }
+    assert data["policies"] == [{"label": "rr:quantum=10ms", "policy": "rr:quantum=10ms", "loop": None}]
+    assert data["trace"]["switches"] == 160
+    shares: dict[Any, float] = {}
+    for row in data["runqueue"]["recorded"]:
+        shares[row["scope"]] = shares.get(row["scope"], 0) + row["share"]
+    assert shares == {"system": pytest.approx(1), "cpu": pytest.approx(1)}
+
+
+def test_a_failed_report_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "r.html"
+    target.write_text("old")
+
+    def fail(_: Comparison) -> str:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(page, "render", fail)
+    with pytest.raises(RuntimeError):
+        comparison(["a1"]).to_html(target)
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_empty_trace_gives_a_page() -> None:
+    text = Comparison(Trace({}, {}, "empty"), Trace({}, {}), {"p": Trace({}, {})}).to_html()
+    assert "too few samples" in text
+    assert text.count("<svg") == 7
+    Reader(text)
+
+
+def test_labels_of_the_comparison_itself_are_taken() -> None:
+    with pytest.raises(ValueError, match="is taken"):
+        Comparison(made(["a"], 100), made(["a"], 100), {"recorded": made(["a"], 100)})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "known", "policy", "because"),
+    [
+        ("6.1.0-50-cloud-amd64", {"cfs", "eevdf"}, "cfs:version=6.1", "schedules with CFS"),
+        ("6.5.13", {"cfs", "eevdf"}, "cfs:version=6.1", "schedules with CFS"),
+        ("6.6.0-rc1", {"cfs", "eevdf"}, "eevdf", "schedules with EEVDF"),
+        ("6.12.95+deb12", {"cfs", "eevdf"}, "eevdf", "schedules with EEVDF"),
+        ("6.12.95+deb12", {"cfs", "rr"}, "cfs", "cfs stands in"),
+        ("2.6.29.4", {"cfs"}, "cfs:version=2.6.29", "schedules with CFS"),
+        ("2.6.18-8.el5", {"cfs", "o1"}, "o1", r"O\(1\)"),
+        ("2.4.37", {"rr"}, "rr", "rr stands in"),
+        ("", {"cfs"}, "cfs", "a guess"),
+    ],
+)
+def test_identity_policy_follows_the_kernel(kernel: str, known: set[str], policy: str, because: str) -> None:
+    got, why = infer({"os": "linux", "kernel": kernel}, known)
+    assert got == policy
+    assert re.search(because, why)
+    assert kernel in why
+
+
+def test_identity_policy_of_other_sources() -> None:
+    assert infer({"os": "freebsd", "kernel": "13.2"}, {"cfs", "ule"})[0] == "ule"
+    assert infer({"os": "aix", "kernel": "7.2"}, {"cfs"})[0] == "cfs"
+    assert infer({"replay.policy": "rr:quantum=5ms", "kernel": "6.1"}, {"cfs"})[0] == "rr:quantum=5ms"

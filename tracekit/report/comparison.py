@@ -1,0 +1,335 @@
+"""A trace, its identity replay and its replays under other policies, side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tracekit import analysis
+from tracekit.analysis._common import group_of
+from tracekit.analysis.compare import METRICS
+from tracekit.export.files import replacing
+from tracekit.plot import IDENTITY, RECORDED
+from tracekit.trace import Trace
+
+__all__ = ["Comparison"]
+
+#: What the short table shows: metric and statistic, in this order.
+HEADLINES = (
+    ("slice_per_involuntary", "mean"),
+    ("run_delay", "mean"),
+    ("wakeup_latency", "p95"),
+    ("response", "p50"),
+    ("response", "p95"),
+    ("involuntary_switches", "total"),
+)
+#: Groups of tasks that the short table and the figures show.
+MAX_GROUPS = 4
+#: Fewest samples for a curve or a headline of a group.
+MIN_SAMPLES = 20
+
+
+class Comparison:
+    """A recorded trace beside its identity replay and other replays.
+
+    Made by `tracekit.compare`; can also be made from traces directly, for example to set a real capture under another
+    policy beside a prediction.
+
+    Parameters
+    ----------
+    trace
+        The recorded trace.
+    identity
+        Its replay under the policy it was captured under.
+    replays
+        Label to replay (or any other trace) to compare; the labels are shown as they are.
+    why
+        Why the identity replay has the policy it has.
+    by
+        Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
+    """
+
+    def __init__(
+        self, trace: Trace, identity: Trace, replays: Mapping[str, Trace], why: str = "", by: str = "group"
+    ) -> None:
+        taken = {RECORDED, IDENTITY} & set(replays)
+        if taken:
+            raise ValueError(f"the label {taken.pop()!r} is taken by the comparison itself")
+        self.trace = trace
+        self.identity = identity
+        self.replays = dict(replays)
+        self.why = why
+        self.by = by
+
+    @property
+    def traces(self) -> dict[str, Trace]:
+        """Every trace by label, the recorded one first, the identity replay second."""
+        return {RECORDED: self.trace, IDENTITY: self.identity, **self.replays}
+
+    @property
+    def identity_policy(self) -> str:
+        """The policy of the identity replay."""
+        return self.identity.metadata.get("replay.policy", "")
+
+    @property
+    def resolution_ns(self) -> int:
+        """Smallest step of the trace's clock, ns; 1 when the trace does not say."""
+        text = self.trace.metadata.get("clock.resolution_ns", "1")
+        return int(text) if text.isdigit() else 1
+
+    @cached_property
+    def figures(self) -> dict[str, pl.DataFrame]:
+        """Label to result of `tracekit.analysis.compare.metrics`."""
+        return {
+            label: analysis.compare.metrics(t.slices, t.runqueue, t.states, t.end_ns, self.by)
+            for label, t in self.traces.items()
+        }
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """Every figure of every policy: the result of `tracekit.analysis.compare.compare`."""
+        return analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
+
+    @cached_property
+    def calibration(self) -> pl.DataFrame:
+        """What the identity replay gets wrong.
+
+        Returns
+        -------
+        pl.DataFrame
+            One row per scope, group, metric and statistic: those columns and `unit`, `recorded`, `identity` (Float64),
+            `n_recorded` (UInt32), `error_pct` (Float64, identity - recorded in % of recorded; null when either is null
+            or recorded is 0).
+        """
+        base, ident = self.figures[RECORDED], self.figures[IDENTITY]
+        keys = ["scope", "group", "metric", "statistic", "unit"]
+        joined = base.rename({"value": "recorded", "n": "n_recorded"}).join(
+            ident.select(*keys, pl.col("value").alias("identity")), on=keys, how="left", nulls_equal=True
+        )
+        error = 100 * (pl.col("identity") - pl.col("recorded")) / pl.col("recorded")
+        return joined.select(
+            *keys,
+            "recorded",
+            "identity",
+            "n_recorded",
+            pl.when(pl.col("recorded") != 0).then(error).alias("error_pct"),
+        )
+
+    @cached_property
+    def distances(self) -> pl.DataFrame:
+        """Distance of each replay's distributions from the recorded ones.
+
+        Returns
+        -------
+        pl.DataFrame
+            One row per metric, label and group: `metric` (String: `slice`, `run_delay`, `response`), and the columns of
+            `tracekit.analysis.compare.distances`. Only complete samples count.
+        """
+        frames = []
+        for metric, value in (
+            ("slice", "dur_ns"),
+            ("run_delay", "run_delay_ns"),
+            ("response", "response_ns"),
+        ):
+            samples = {label: _complete(t, metric) for label, t in self.traces.items()}
+            recorded = samples.pop(RECORDED)
+            got = analysis.compare.distances(recorded, samples, value, self.by)
+            frames.append(got.select(pl.lit(metric).alias("metric"), pl.all()))
+        return pl.concat(frames)
+
+    @cached_property
+    def intervals(self) -> pl.DataFrame:
+        """Confidence intervals (95 %) of the recorded figures of the main groups.
+
+        Returns
+        -------
+        pl.DataFrame
+            One row per metric, group and statistic: `metric`, `group` (String), and the columns of
+            `tracekit.analysis.uncertainty.interval`.
+        """
+        frames = []
+        for metric, value in (
+            ("slice", "dur_ns"),
+            ("run_delay", "run_delay_ns"),
+            ("response", "response_ns"),
+        ):
+            rows = _complete(self.trace, metric).with_columns(group_of(self.by))
+            rows = rows.filter(pl.col("group").is_in(self.main_groups, nulls_equal=True))
+            got = analysis.uncertainty.intervals(rows.filter(pl.col(value).is_not_null()), value)
+            frames.append(got.select(pl.lit(metric).alias("metric"), pl.all()))
+        return pl.concat(frames)
+
+    @cached_property
+    def main_groups(self) -> list[str | None]:
+        """The groups that matter most: those with most time on CPUs among those with enough slices."""
+        cut = analysis.slices.summary(self.trace.slices, self.by)
+        enough = cut.filter(pl.col("n") >= MIN_SAMPLES)
+        return (enough if enough.height else cut)["group"].to_list()[:MAX_GROUPS]
+
+    @property
+    def summary(self) -> pl.DataFrame:
+        """The main figures of the main groups.
+
+        Returns
+        -------
+        pl.DataFrame
+            Rows of `table`: the run queue of the system, and the headline metrics of `main_groups` with at least 20
+            recorded or predicted samples. Figures that are 0 or unknown everywhere are left out.
+        """
+        order = {key: i for i, key in enumerate([("runqueue", "mean"), *HEADLINES])}
+        groups = {group: i for i, group in enumerate(self.main_groups)}
+        rows = []
+        for row in self.table.iter_rows(named=True):
+            place = order.get((row["metric"], row["statistic"]))
+            system = row["scope"] == "system"
+            enough = max(row["n_recorded"] or 0, row["n_predicted"] or 0) >= MIN_SAMPLES
+            nothing = not any(row[k] for k in ("recorded", "identity", "predicted"))
+            if place is None or nothing:
+                continue
+            if not system and not (row["scope"] == "group" and row["group"] in groups and enough):
+                continue
+            rows.append((groups[row["group"]] if not system else -1, place, row))
+        rows.sort(key=lambda r: r[:2])
+        return pl.DataFrame([row for _, _, row in rows], schema=self.table.schema)
+
+    def describe(self) -> dict[str, Any]:
+        """What the trace is.
+
+        Returns
+        -------
+        dict
+            Name, format, system, kernel, clock, duration, counts; None where the source does not say.
+        """
+        trace, meta = self.trace, self.trace.metadata
+        start, end = trace.start_ns, trace.end_ns
+        kinds = trace.events["kind"].cast(pl.String)
+        tasks = trace.tasks.filter(~pl.col("is_idle")) if trace.tasks.height else trace.tasks
+        return {
+            "name": trace.name,
+            "format": meta.get("source.format"),
+            "variant": meta.get("source.variant"),
+            "os": meta.get("os"),
+            "kernel": meta.get("kernel"),
+            "arch": meta.get("arch"),
+            "host": meta.get("host"),
+            "clock": meta.get("clock.name"),
+            "clock_resolution_ns": self.resolution_ns if "clock.resolution_ns" in meta else None,
+            "duration_ns": end - start if start is not None and end is not None else None,
+            "cpus": trace.cpus.height or None,
+            "tasks": tasks.height,
+            "events": trace.events.height,
+            "switches": int((kinds == "switch").sum()),
+            "wakeups": int(kinds.is_in(["wakeup", "wakeup_new"]).sum()),
+            "sources": _sources(meta),
+            "replay_of": meta.get("replay.policy"),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data.
+
+        Returns
+        -------
+        dict
+            `trace` (see `describe`), `diagnostics`, `losses`, `identity` (policy, reason, loop), `policies` (label, policy,
+            loop), `wakeups` (share of each class of wakeup, when the replay tells), `summary`, `comparison`
+            (`table`), `calibration`, `distances`, `intervals`, `runqueue` (time-weighted distribution by label) and
+            `definitions`. Numbers that are not known are None, never NaN.
+        """
+        queue = {
+            label: analysis.runqueue.distribution(t.runqueue, t.end_ns).to_dicts()
+            for label, t in self.traces.items()
+        }
+        return {
+            "tracekit.report": 1,
+            "trace": self.describe(),
+            "diagnostics": self.trace.diagnostics.to_dicts(),
+            "losses": self.trace.losses.to_dicts(),
+            "identity": {**_replayed(self.identity), "reason": self.why or None},
+            "policies": [{"label": label, **_replayed(t)} for label, t in self.replays.items()],
+            "wakeups": wakeup_classes(self.identity),
+            "summary": self.summary.to_dicts(),
+            "comparison": self.table.to_dicts(),
+            "calibration": self.calibration.to_dicts(),
+            "distances": self.distances.to_dicts(),
+            "intervals": self.intervals.to_dicts(),
+            "runqueue": queue,
+            "definitions": METRICS,
+        }
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Write `to_dict` as JSON.
+
+        Parameters
+        ----------
+        path
+            File to write; an existing file is replaced only when all is written. Without it nothing is written.
+
+        Returns
+        -------
+        str
+            The text.
+        """
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        if path is not None:
+            with replacing(Path(path)) as file:
+                file.write(text.encode())
+        return text
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Write the report: one page that needs no network and no scripts.
+
+        Parameters
+        ----------
+        path
+            File to write; an existing file is replaced only when all is written. Without it nothing is written.
+
+        Returns
+        -------
+        str
+            The text.
+        """
+        from tracekit.report.page import render
+
+        text = render(self)
+        if path is not None:
+            with replacing(Path(path)) as file:
+                file.write(text.encode())
+        return text
+
+    def __repr__(self) -> str:
+        """Name the trace and the policies."""
+        labels = ", ".join(self.replays) or "no policies"
+        return f"<Comparison of {self.trace.name}: {labels}; identity {self.identity_policy}>"
+
+
+def _complete(trace: Trace, metric: str) -> pl.DataFrame:
+    """Return the samples of a metric of which start and end are known, in time order."""
+    if metric == "slice":
+        return analysis.slices.closed(trace.slices)
+    if metric == "run_delay":
+        return trace.slices
+    responses = analysis.response.samples(trace.slices, trace.states, trace.end_ns)
+    return responses.filter(pl.col("status") == "complete").sort("end_ts_ns")
+
+
+def _sources(meta: Mapping[str, str]) -> list[dict[str, Any]]:
+    try:
+        files = json.loads(meta.get("source.files", "[]"))
+    except ValueError:
+        return []
+    return [f for f in files if isinstance(f, dict)] if isinstance(files, list) else []
+
+
+def _replayed(trace: Trace) -> dict[str, Any]:
+    return {"policy": trace.metadata.get("replay.policy"), "loop": trace.metadata.get("replay.loop")}
+
+
+def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:
+    """Return how the replay explains the wakeups of the trace: class, number and share; empty when it does not tell."""
+    return []

@@ -1,0 +1,77 @@
+"""The policy a trace was captured under, as far as the trace tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+__all__ = ["infer"]
+
+#: First kernel of each scheduler of Linux's fair class, newest first: version, name, spelling of the policy.
+_LINUX = (
+    ((6, 6), "EEVDF", ("eevdf",)),
+    ((2, 6, 33), "CFS", ("cfs:version=6.1", "cfs")),
+    ((2, 6, 23), "CFS", ("cfs:version=2.6.29", "cfs")),
+    ((2, 6, 0), "the O(1) scheduler", ("o1",)),
+    ((1, 0, 0), "the scheduler of Linux 2.4", ("goodness",)),
+)
+_OTHERS = {
+    "solaris": ("the time-sharing class", "solaris-ts"),
+    "illumos": ("the time-sharing class", "solaris-ts"),
+    "freebsd": ("ULE", "ule"),
+    "aix": ("AIX's scheduler", "aix"),
+    "windows": ("NT's scheduler", "nt4"),
+}
+_FALLBACK = "cfs"
+
+
+def infer(metadata: Mapping[str, str], known: Collection[str]) -> tuple[str, str]:
+    """Infer the policy that a trace was captured under.
+
+    Parameters
+    ----------
+    metadata
+        Metadata of the trace: `replay.policy`, `os` and `kernel` are looked at.
+    known
+        Names of the policies that can be replayed.
+
+    Returns
+    -------
+    tuple of str
+        The policy, and a sentence that says why. Only the fair class is meant: tasks with a real-time priority in the
+        trace keep it under every policy.
+    """
+    if "replay.policy" in metadata:
+        policy = metadata["replay.policy"]
+        return policy, f"the trace is itself a replay under {policy}"
+    system = metadata.get("os", "").lower()
+    kernel = metadata.get("kernel", "")
+    if system in ("", "linux") and (version := _version(kernel)):
+        for first, scheduler, spellings in _LINUX:
+            if version >= first:
+                return _pick(
+                    spellings,
+                    known,
+                    f"the trace says that the kernel is {kernel}, which schedules with {scheduler}",
+                )
+    if system in _OTHERS:
+        scheduler, name = _OTHERS[system]
+        return _pick(
+            (name,), known, f"the trace says that the system is {system}, which schedules with {scheduler}"
+        )
+    return _pick((_FALLBACK,), known, "the trace does not say which kernel it is from, so this is a guess")
+
+
+def _version(kernel: str) -> tuple[int, ...] | None:
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", kernel)
+    return tuple(int(part or 0) for part in match.groups()) if match else None
+
+
+def _pick(spellings: tuple[str, ...], known: Collection[str], why: str) -> tuple[str, str]:
+    for policy in spellings:
+        if policy.partition(":")[0] in known:
+            return policy, why
+    if _FALLBACK in known:
+        return _FALLBACK, f"{why}; tracekit cannot replay that, and {_FALLBACK} stands in for it"
+    nearest = min(known, default=_FALLBACK)
+    return nearest, f"{why}; tracekit cannot replay that, and {nearest} stands in for it"
