@@ -4,15 +4,20 @@
 //! caller hands them a [`Source`]. A parser does not fail half-way: what it cannot read becomes a diagnostic; only a
 //! whole-file failure is a [`ParseError`], and that before any record.
 
+pub mod blocks;
 pub mod bytes;
 pub mod dtrace_messages;
 pub mod error;
 pub mod formats;
+pub mod head;
 pub mod lines;
+pub mod log;
+pub mod payload;
 pub mod reorder;
 pub mod ring_buffer;
 pub mod scan;
 pub mod source;
+pub mod swar;
 pub mod tasks;
 pub mod tracepoint;
 

@@ -84,12 +84,18 @@ impl Strings {
         self.intern_short(key, len as u8)
     }
 
+    /// The id of the text whose `len` bytes (at most 16) lie in `key` from its lowest byte on, zeros above.
     #[inline]
-    fn intern_short(&mut self, key: u128, len: u8) -> StrId {
+    pub fn intern_short(&mut self, key: u128, len: u8) -> StrId {
         let slot = self.short.find(key, len);
         if let Some(id) = self.short.at(slot) {
             return StrId(id);
         }
+        self.add_short(key, len)
+    }
+
+    #[cold]
+    fn add_short(&mut self, key: u128, len: u8) -> StrId {
         let id = self.add(&key.to_le_bytes()[..usize::from(len)]);
         self.short.insert(key, len, id);
         StrId(id)
@@ -146,50 +152,59 @@ fn pack(text: &[u8]) -> u128 {
     u128::from_le_bytes(word)
 }
 
-/// Open addressing over packed strings; `ids` holds id + 1, 0 where empty.
+/// Open addressing over packed strings.
 #[derive(Debug, Clone)]
 struct Short {
-    keys: Vec<(u128, u8)>,
-    ids: Vec<u32>,
+    slots: Vec<Slot>,
     used: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    key: u128,
+    /// Length of the text.
+    len: u8,
+    /// Id + 1, 0 where the slot is empty.
+    id: u32,
 }
 
 impl Default for Short {
     fn default() -> Self {
-        Short { keys: vec![(0, 0); 256], ids: vec![0; 256], used: 0 }
+        Short { slots: vec![Slot::default(); 1024], used: 0 }
     }
 }
 
 impl Short {
     #[inline]
-    fn find(&self, key: u128, tag: u8) -> usize {
-        let mask = self.ids.len() - 1;
-        let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_add(u64::from(tag)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut slot = (mixed >> 32) as usize & mask;
-        while self.ids[slot] != 0 && self.keys[slot] != (key, tag) {
+    fn find(&self, key: u128, len: u8) -> usize {
+        let mask = self.slots.len() - 1;
+        let (low, high) = (key as u64, (key >> 64) as u64);
+        let mixed = (low ^ high.rotate_left(32) ^ u64::from(len)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut slot = (mixed >> 40) as usize & mask;
+        loop {
+            let found = &self.slots[slot];
+            if found.id == 0 || (found.key == key && found.len == len) {
+                return slot;
+            }
             slot = (slot + 1) & mask;
         }
-        slot
     }
 
     #[inline]
     fn at(&self, slot: usize) -> Option<u32> {
-        self.ids[slot].checked_sub(1)
+        self.slots[slot].id.checked_sub(1)
     }
 
-    fn insert(&mut self, key: u128, tag: u8, id: u32) {
-        if self.used * 2 >= self.ids.len() {
-            let grown = Short { keys: vec![(0, 0); self.ids.len() * 2], ids: vec![0; self.ids.len() * 2], used: 0 };
+    fn insert(&mut self, key: u128, len: u8, id: u32) {
+        if self.used * 2 >= self.slots.len() {
+            let grown = Short { slots: vec![Slot::default(); self.slots.len() * 2], used: 0 };
             let old = std::mem::replace(self, grown);
-            for (key, id) in old.keys.into_iter().zip(old.ids) {
-                if id != 0 {
-                    self.insert(key.0, key.1, id - 1);
-                }
+            for slot in old.slots.into_iter().filter(|s| s.id != 0) {
+                self.insert(slot.key, slot.len, slot.id - 1);
             }
         }
-        let slot = self.find(key, tag);
-        self.keys[slot] = (key, tag);
-        self.ids[slot] = id + 1;
+        let slot = self.find(key, len);
+        self.slots[slot] = Slot { key, len, id: id + 1 };
         self.used += 1;
     }
 }

@@ -123,72 +123,62 @@ values! {
 }
 
 /// A nullable column that grows on demand.
+///
+/// Setting a value is two stores behind one comparison: room is made ahead of the rows, zeroed, for values and
+/// validity bits alike, so a row that is left out costs nothing at all.
 #[derive(Clone, Debug)]
 pub struct Col<T> {
+    /// A multiple of 64 values; those from `len` on, and those whose bit is 0, are the default value.
     values: Vec<T>,
-    /// Bit per row of `values`, only once a row was left out.
-    valid: Option<Vec<u64>>,
+    /// Bit per value: set or not.
+    valid: Vec<u64>,
+    /// One more than the last row set.
+    len: usize,
 }
 
 impl<T> Default for Col<T> {
     fn default() -> Self {
-        Col { values: Vec::new(), valid: None }
+        Col { values: Vec::new(), valid: Vec::new(), len: 0 }
     }
 }
 
 impl<T: Copy + Default> Col<T> {
-    /// Sets the value of `row`, which must be the last row set or a later one.
-    #[inline]
+    /// Sets the value of `row`, in any order.
+    #[inline(always)]
     pub fn set(&mut self, row: usize, value: T) {
-        let len = self.values.len();
-        if len == row && self.valid.is_none() {
-            self.values.push(value);
-        } else {
-            self.set_slow(row, value);
+        if row >= self.values.len() {
+            self.grow(row);
         }
+        self.values[row] = value;
+        self.valid[row / 64] |= 1 << (row % 64);
+        self.len = self.len.max(row + 1);
     }
 
-    #[inline]
-    fn set_slow(&mut self, row: usize, value: T) {
-        let len = self.values.len();
-        if self.valid.is_none() && row > len {
-            let mut bits = Vec::with_capacity(row / 64 + 1);
-            bits.resize(len / 64, u64::MAX);
-            bits.push((1u64 << (len % 64)) - 1);
-            self.valid = Some(bits);
-        }
-        if row >= len {
-            self.values.resize(row, T::default());
-            self.values.push(value);
-        } else {
-            self.values[row] = value;
-        }
-        if let Some(bits) = &mut self.valid {
-            if bits.len() <= row / 64 {
-                bits.resize(row / 64 + 1, 0);
-            }
-            bits[row / 64] |= 1 << (row % 64);
-        }
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, row: usize) {
+        let room = (row + 1).max(self.values.len() * 2).max(1024).next_multiple_of(64);
+        self.values.resize(room, T::default());
+        self.valid.resize(room / 64, 0);
     }
 
     /// The value of `row`, `None` where null.
     #[inline]
     pub fn get(&self, row: usize) -> Option<T> {
-        let value = *self.values.get(row)?;
-        match &self.valid {
-            Some(bits) if bits[row / 64] >> (row % 64) & 1 == 0 => None,
-            _ => Some(value),
-        }
+        let set = row < self.len && self.valid[row / 64] >> (row % 64) & 1 == 1;
+        set.then(|| self.values[row])
     }
 
     /// The stored values; rows past the end, and rows whose bit in [`Self::validity`] is 0, are null.
     pub fn values(&self) -> &[T] {
-        &self.values
+        &self.values[..self.len]
     }
 
-    /// One bit per stored row, `None` when all stored rows are set.
+    /// One bit per stored row; with `None` all stored rows are set.
     pub fn validity(&self) -> Option<&[u64]> {
-        self.valid.as_deref()
+        let bits = &self.valid[..self.len.div_ceil(64)];
+        let set: usize = bits.iter().map(|w| w.count_ones() as usize).sum();
+        (set < self.len).then_some(bits)
     }
 
     /// Rows `rows` of this column, in that order, as a new column.
@@ -202,10 +192,37 @@ impl<T: Copy + Default> Col<T> {
         out
     }
 
+    /// An empty column with room for as many rows as this one holds.
+    pub fn like(&self) -> Self {
+        let room = self.len.next_multiple_of(64);
+        Col { values: vec![T::default(); room], valid: vec![0; room / 64], len: 0 }
+    }
+
+    /// Adds the rows of `other` from `from` on, the first of them as row `base`.
+    pub fn extend_from(&mut self, base: usize, other: &Self, from: usize) {
+        for row in from..other.len {
+            if let Some(v) = other.get(row) {
+                self.set(base + row - from, v);
+            }
+        }
+    }
+
+    /// Forgets the rows from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        if rows >= self.len {
+            return;
+        }
+        self.values[rows..self.len].fill(T::default());
+        self.valid[rows.div_ceil(64)..self.len.div_ceil(64)].fill(0);
+        if rows % 64 != 0 {
+            self.valid[rows / 64] &= (1 << (rows % 64)) - 1;
+        }
+        self.len = rows;
+    }
+
     /// Forgets all rows, keeping the allocation.
     pub fn clear(&mut self) {
-        self.values.clear();
-        self.valid = None;
+        self.truncate(0);
     }
 }
 
@@ -225,6 +242,12 @@ pub trait Table: Default {
     fn load(&mut self, rows: usize, from: &mut dyn Loader);
     /// The given rows in the given order.
     fn take(&self, rows: &[u32]) -> Self;
+    /// An empty table with room for as many rows as this one holds.
+    fn like(&self) -> Self;
+    /// Adds the rows of `other` from `from` on.
+    fn extend_from(&mut self, other: &Self, from: usize);
+    /// Forgets the rows from `rows` on.
+    fn truncate(&mut self, rows: usize);
     /// Forgets all rows, keeping allocations.
     fn clear(&mut self);
 }
@@ -297,6 +320,17 @@ macro_rules! table {
             fn take(&self, rows: &[u32]) -> Self {
                 $table { rows: rows.len(), $($col: self.$col.take(rows),)* }
             }
+            fn like(&self) -> Self {
+                $table { rows: 0, $($col: self.$col.like(),)* }
+            }
+            fn extend_from(&mut self, other: &Self, from: usize) {
+                $(self.$col.extend_from(self.rows, &other.$col, from);)*
+                self.rows += other.rows.saturating_sub(from);
+            }
+            fn truncate(&mut self, rows: usize) {
+                self.rows = self.rows.min(rows);
+                $(self.$col.truncate(rows);)*
+            }
             fn clear(&mut self) {
                 self.rows = 0;
                 $(self.$col.clear();)*
@@ -345,14 +379,43 @@ mod tests {
                 t.push().a_ns(1).b(*v);
             }
             prop_assert_eq!(t.len(), values.len());
+            prop_assert_eq!(t.last().map(|row| row.index()), values.len().checked_sub(1));
             for (row, v) in values.iter().enumerate() {
                 prop_assert_eq!(t.b.get(row), *v);
                 prop_assert_eq!(t.a_ns.get(row), Some(1));
             }
+            let mut like = t.like();
+            prop_assert_eq!(like.len(), 0);
+            for v in &values {
+                like.push().a_ns(1).b(*v);
+            }
+            prop_assert!((0..=values.len()).all(|row| like.b.get(row) == t.b.get(row)));
+            prop_assert_eq!(t.b.values().len(), values.iter().rposition(Option::is_some).map_or(0, |i| i + 1));
+            prop_assert_eq!(t.b.validity().is_none(), values.iter().rev().skip_while(|v| v.is_none()).all(Option::is_some));
             let back: Vec<u32> = (0..values.len() as u32).rev().collect();
             let taken = t.take(&back);
             for (row, v) in values.iter().rev().enumerate() {
                 prop_assert_eq!(taken.b.get(row), *v);
+            }
+        }
+
+        #[test]
+        fn rows_cut_off_and_put_back_are_the_same(
+            values in prop::collection::vec(prop::option::of(any::<i32>()), 0..300),
+            at in 0usize..300,
+        ) {
+            let mut t = Tiny::default();
+            for v in &values {
+                t.push().a_ns(1).b(*v);
+            }
+            let whole = t.clone();
+            t.truncate(at);
+            prop_assert_eq!(t.len(), at.min(values.len()));
+            prop_assert_eq!(t.b.get(at), None);
+            t.extend_from(&whole, at);
+            prop_assert_eq!(t.len(), values.len());
+            for (row, v) in values.iter().enumerate() {
+                prop_assert_eq!(t.b.get(row), *v);
             }
         }
     }

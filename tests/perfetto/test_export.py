@@ -99,9 +99,34 @@ def test_a_replay_is_a_machine_of_its_own(load: Load, synthetic: Callable[..., S
     got = session.query(SCHED)
     assert got.filter(pl.col("machine_id").is_null())["ts"].to_list() == trace.slices["ts_ns"].to_list()
     assert got.filter(pl.col("machine_id").is_not_null())["ts"].to_list() == replay.slices["ts_ns"].to_list()
-    names = session.query("select distinct name from track where name like 'Run queues%'")
     assert session.query("select count(distinct utid) n from thread where tid = 100")["n"].item() == 2
-    assert set(names["name"]) <= {"Run queues: recorded", "Run queues: rr:quantum=10ms"}
+    tracks = session.query("select name from counter_track where name like '%run queue%' order by name")
+    assert tracks["name"].to_list() == [
+        f"CPU {cpu} run queue, {label}"
+        for cpu in range(3)
+        for label in ("machine 1: rr:quantum=10ms", "recorded")
+    ]
+
+
+def test_markers_and_changing_priorities_are_tracks(load: Load, synthetic: Callable[..., Synthetic]) -> None:
+    trace = synthetic(steps=400)
+    middle = int(trace.slices["ts_ns"].median())  # type: ignore[arg-type]
+    mark = trace.events.head(1).with_columns(
+        ts_ns=pl.lit(middle, pl.Int64), kind=pl.lit("marker"), name=pl.lit("go")
+    )
+    trace.events = pl.concat([trace.events, mark]).sort("ts_ns")
+    late = (pl.col("tid") == 103) & (pl.col("ts_ns") > middle)
+    trace.slices = trace.slices.with_columns(prio=pl.when(late).then(7).otherwise("prio"))
+    trace.tasks = trace.tasks.with_columns(
+        prio_min=pl.when(pl.col("tid") == 103).then(7).otherwise("prio_min")
+    )
+    session = load(trace)
+    assert session.query("select ts, name from slice").rows() == [(middle, "go")]
+    steps = session.query(
+        "select c.value from counter c join counter_track t on t.id = c.track_id "
+        "where t.name = 'task3 103 priority' order by c.ts"
+    )
+    assert steps["value"].to_list() == [103.0, 7.0]
 
 
 def test_tasks_of_one_number_get_numbers_of_their_own(

@@ -135,9 +135,13 @@ def write_perfetto_to(
         done.bytes += writer.bytes_written
     # Counters of all machines stand together, so that recorded and predicted queues can be compared.
     writer = PacketWriter(file, sequence=1 + len(machines))
-    for k, (label, tables, _) in enumerate(machines):
-        done.counters += _run_queues(writer, label, tables.runqueue, 2 * k)
-        done.counters += _priorities(writer, label, tables, 2 * k + 1)
+    shown = [
+        (label if machine is None else f"machine {k}: {label}", tables)
+        for k, (label, tables, machine) in enumerate(machines)
+    ]
+    done.counters += _run_queues(writer, [(label, tables.runqueue) for label, tables in shown])
+    done.counters += _priorities(writer, shown)
+    done.records += _markers(writer, trace.events)
     done.bytes += writer.bytes_written
     return done
 
@@ -180,6 +184,8 @@ class _Machine:
         release = kernel_release(self._metadata)
         self._writer.system_info(release, version, self._metadata.get("arch", ""), cpus, self._label)
         self._names(self._threads)
+        if not self._threads.renumbered:
+            self._renamed(self._threads)
         scheduler = Scheduler(self._writer)
         slices = self._slices
         if slices.get_column("cpu").null_count():
@@ -237,6 +243,16 @@ class _Machine:
         for part in old.iter_slices(BATCH):
             ids = integers(part, "tid"), integers(part, "pid")
             self._writer.process_tree((np.empty(0, np.int64), []), (*ids, names(part)))
+
+    def _renamed(self, threads: Threads) -> None:
+        """Write the last names of tasks that begin in the trace, where it is not the name of their fork."""
+        # A moment after the fork, which makes the thread.
+        young = threads.table.filter(
+            pl.col("start_ts_ns").is_not_null() & (pl.col("comm") != pl.col("comm_first"))
+        ).with_columns(pl.col("start_ts_ns") + 1, pl.coalesce("pid", "tid"))
+        for part in young.iter_slices(BATCH):
+            words, codes = dictionary(part.get_column("comm"))
+            self._writer.names(integers(part, "start_ts_ns"), integers(part, "pid"), words, codes)
 
     def _wakings(self, events: pl.DataFrame, names: list[bytes]) -> dict[int, Wakings]:
         """Give the wakeups among the events, by the CPU that made them."""
@@ -313,38 +329,71 @@ def _wake_kinds(events: pl.DataFrame) -> list[str]:
     return kinds
 
 
-def _run_queues(writer: PacketWriter, label: str, queues: pl.DataFrame, rank: int) -> int:
-    """Write the length of each CPU's run queue, the running task included."""
-    if not len(queues):
+def _run_queues(writer: PacketWriter, machines: Sequence[tuple[str, pl.DataFrame]]) -> int:
+    """Write the length of each CPU's run queue, the running task included; a CPU's queues stand together."""
+    cpus = sorted({cpu for _, queues in machines for cpu in _queue_cpus(queues)})
+    if not cpus:
         return 0
-    group = writer.group(f"Run queues: {label}", rank)
-    tracks = {}
-    for k, cpu in enumerate(queues.get_column("cpu").unique().sort(nulls_last=True).to_list()):
-        name = NO_CPU if cpu is None else f"CPU {cpu}"
-        tracks[-1 if cpu is None else cpu] = writer.counter(f"{name} run queue", "tasks", group, k)
-    keys = np.array(list(tracks), np.int64)
-    order = np.argsort(keys)
-    values = np.array(list(tracks.values()), np.int64)[order]
-    for part in queues.iter_slices(BATCH):
-        track = values[np.searchsorted(keys[order], integers(part, "cpu", -1))]
-        length = integers(part, "nr_running") + integers(part, "nr_waiting")
-        writer.samples(track, integers(part, "ts_ns"), length)
-    return len(queues)
+    group = writer.group("Run queues")
+    tracks: Ints = np.zeros((len(machines), len(cpus)), np.int64)
+    for column, cpu in enumerate(cpus):
+        name = f"{NO_CPU if cpu < 0 else f'CPU {cpu}'} run queue"
+        for row, (label, queues) in enumerate(machines):
+            if cpu in _queue_cpus(queues):
+                title = name if len(machines) == 1 else f"{name}, {label}"
+                rank = column * len(machines) + row
+                tracks[row, column] = writer.counter(title, "tasks", group, rank)
+    for row, (_, queues) in enumerate(machines):
+        for part in queues.iter_slices(BATCH):
+            track = tracks[row, np.searchsorted(cpus, integers(part, "cpu", -1))]
+            length = integers(part, "nr_running") + integers(part, "nr_waiting")
+            writer.samples(track, integers(part, "ts_ns"), length)
+    return sum(len(queues) for _, queues in machines)
 
 
-def _priorities(writer: PacketWriter, label: str, tables: Tables, rank: int) -> int:
+def _queue_cpus(queues: pl.DataFrame) -> set[int]:
+    """Give the CPUs that have a queue; -1 for tasks that are runnable on an unknown one."""
+    return set(queues.get_column("cpu").unique().fill_null(-1).to_list())
+
+
+def _priorities(writer: PacketWriter, machines: Sequence[tuple[str, Tables]]) -> int:
     """Write the priority of each task whose priority changes, at the slices where it does."""
-    tasks = tables.tasks.filter((pl.col("prio_min") != pl.col("prio_max")) & ~pl.col("is_idle"))
-    if not len(tasks):
+    changing = pl.concat(
+        tables.tasks.filter((pl.col("prio_min") != pl.col("prio_max")) & ~pl.col("is_idle")).select(
+            "utid", "tid", pl.col("comm").cast(pl.String).fill_null(""), machine=pl.lit(row)
+        )
+        for row, (_, tables) in enumerate(machines)
+    ).sort("comm", "tid", "machine")
+    if not len(changing):
         return 0
-    group = writer.group(f"Priorities: {label}", rank)
-    scale = tables.metadata.get("prio.scale", "")
-    tracks: Ints = np.zeros(int(tasks.get_column("utid").max()) + 1, np.int64)  # type: ignore[arg-type]
-    for utid, tid, comm in tasks.select("utid", "tid", "comm").iter_rows():
-        tracks[utid] = writer.counter(f"{comm or ''} {tid} priority".strip(), scale, group)
-    wanted = tables.slices.filter(pl.col("utid").is_in(tasks.get_column("utid").implode()))
-    wanted = wanted.select("ts_ns", "utid", "prio").drop_nulls()
+    group = writer.group("Priorities")
+    tracks: list[dict[int, int]] = [{} for _ in machines]
+    for rank, (utid, tid, comm, row) in enumerate(changing.iter_rows()):
+        label, tables = machines[row]
+        title = f"{comm} {tid} priority".strip() + (f", {label}" if len(machines) > 1 else "")
+        scale = tables.metadata.get("prio.scale", "")
+        tracks[row][utid] = writer.counter(title, scale, group, rank)
+    return sum(_priority_steps(writer, tables, tracks[row]) for row, (_, tables) in enumerate(machines))
+
+
+def _priority_steps(writer: PacketWriter, tables: Tables, tracks: dict[int, int]) -> int:
+    wanted = tables.slices.select("ts_ns", "utid", "prio").drop_nulls()
+    wanted = wanted.filter(pl.col("utid").is_in(list(tracks)))
     changed = wanted.filter((pl.col("prio") != pl.col("prio").shift(1).over("utid")).fill_null(True))
     for part in changed.iter_slices(BATCH):
-        writer.samples(tracks[integers(part, "utid")], integers(part, "ts_ns"), integers(part, "prio"))
+        track = part.get_column("utid").cast(pl.Int64).replace_strict(tracks, return_dtype=pl.Int64)
+        writer.samples(track.to_numpy(), integers(part, "ts_ns"), integers(part, "prio"))
     return len(changed)
+
+
+def _markers(writer: PacketWriter, events: pl.DataFrame) -> int:
+    """Write texts that programs wrote into the trace."""
+    marks = events.filter(pl.col("kind").cast(pl.String) == "marker").select("ts_ns", "name")
+    if not len(marks):
+        return 0
+    track = writer.slice_track("Markers")
+    for part in marks.iter_slices(BATCH):
+        words, codes = dictionary(part.get_column("name"))
+        ts = integers(part, "ts_ns")
+        writer.instants(np.full(len(ts), track, np.int64), ts, words, codes)
+    return len(marks)

@@ -39,7 +39,7 @@ FTRACE_EVENTS, SYSTEM_INFO, TRACK_DESCRIPTOR, MACHINE = 1, 45, 60, 98
 # FtraceEvent
 SWITCH, WAKING = 4, 20
 # TrackEvent.type
-SLICE_BEGIN, SLICE_END, COUNTER = 1, 2, 4
+SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4
 
 
 @dataclass
@@ -135,6 +135,11 @@ class PacketWriter:
             codes = np.arange(len(tids))
             body += rows(message(2, [*ints(1, tids), *texts(2, names, codes), *ints(3, tgids)]))
         self.packet(bytes_field(PROCESS_TREE, body))
+
+    def names(self, ts: Ints, pids: Ints, words: Sequence[bytes], codes: Ints) -> None:
+        """Write the name that each process has from some time on."""
+        process = message(1, [*ints(1, pids), *ints(2, pids * 0), *texts(3, words, codes)])
+        self.packets([*ints(TIMESTAMP, ts), *message(PROCESS_TREE, process)])
 
     # ---- scheduling
 
@@ -234,3 +239,8 @@ class PacketWriter:
         self.packets([*ints(TIMESTAMP, ts), *message(TRACK_EVENT, begin)])
         end = [constant(int_field(9, SLICE_END), len(ts)), *ints(11, tracks)]
         self.packets([*ints(TIMESTAMP, ts + dur), *message(TRACK_EVENT, end)])
+
+    def instants(self, tracks: Ints, ts: Ints, names: Sequence[bytes], codes: Ints) -> None:
+        """Write named moments."""
+        event = [constant(int_field(9, INSTANT), len(ts)), *ints(11, tracks), *texts(23, names, codes)]
+        self.packets([*ints(TIMESTAMP, ts), *message(TRACK_EVENT, event)])

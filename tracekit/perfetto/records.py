@@ -61,8 +61,9 @@ def _ended(frame: pl.DataFrame) -> list[Cells]:
 
 
 def _exec(frame: pl.DataFrame) -> list[Cells]:
-    tid = integers(frame, "tid")
-    return [*_text(frame, 1, "name"), *ints(2, tid), *ints(3, tid)]
+    # The number before, which is another one when a thread that is not the leader executes.
+    before = integers(frame.with_columns(pl.coalesce("value", "tid")), "value")
+    return [*_text(frame, 1, "name"), *ints(2, integers(frame, "tid")), *ints(3, before)]
 
 
 def _rename(frame: pl.DataFrame) -> list[Cells]:
@@ -76,6 +77,15 @@ def _rename(frame: pl.DataFrame) -> list[Cells]:
 def _migrate(frame: pl.DataFrame) -> list[Cells]:
     cpus = [*_told(frame, 4, "orig_cpu"), *_told(frame, 5, "target_cpu")]
     return [*_task(frame), *_told(frame, 3, "prio"), *cpus]
+
+
+def _prio(frame: pl.DataFrame) -> list[Cells]:
+    return [
+        *_text(frame, 1, "comm"),
+        *_told(frame, 2, "value"),
+        *_told(frame, 3, "prio"),
+        *ints(4, integers(frame, "tid")),
+    ]
 
 
 def _irq_entry(frame: pl.DataFrame) -> list[Cells]:
@@ -113,11 +123,12 @@ ABOUT_TASKS: list[tuple[str, int, Fields]] = [
     ("wait", 242, _ended),
     ("comm", 236, _rename),
     ("migrate", 491, _migrate),
+    ("prio", 353, _prio),
     ("wakeup_new", 114, _woken),
 ]
 ABOUT_CPUS: list[tuple[str, int, Fields]] = [
     ("irq_entry", 36, _irq_entry),
-    ("irq_exit", 37, _number),
+    ("irq_exit", 37, _result),
     ("softirq_entry", 24, _number),
     ("softirq_exit", 25, _number),
     ("softirq_raise", 26, _number),

@@ -1,6 +1,7 @@
 //! The formats: one file each, one row each in [`FORMATS`].
 
 pub mod dtrace_tkd;
+pub mod ftrace_text;
 pub mod ktr;
 pub mod trace_dat;
 
@@ -53,6 +54,7 @@ pub struct Format {
 #[rustfmt::skip]
 pub static FORMATS: &[&Format] = &[
     &trace_dat::FORMAT,
+    &ftrace_text::FORMAT,
     &dtrace_tkd::FORMAT,
     &ktr::FORMAT,
 ];

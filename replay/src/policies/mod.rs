@@ -25,9 +25,11 @@
 //! * Work that costs simulated time per task looked at: `k.scanned(cpu, n)`.
 //! * Let literate specs see inside: `inspect` (per task) and `counters`.
 
+pub mod eevdf;
 pub mod fifo;
 pub mod rr;
 pub mod rt;
+pub mod weights;
 
 use crate::engine::{Layer, Stack};
 use crate::params::{Param, ParamError, Params};
@@ -59,7 +61,7 @@ pub struct PolicyInfo {
 }
 
 /// Every policy, by name.
-pub const POLICIES: &[PolicyInfo] = &[fifo::INFO, rr::INFO, rt::INFO];
+pub const POLICIES: &[PolicyInfo] = &[eevdf::INFO, fifo::INFO, rr::INFO, rt::INFO];
 
 /// The row with this name.
 pub fn find(name: &str) -> Option<&'static PolicyInfo> {

@@ -40,6 +40,7 @@ impl Deriver {
         task.phase = phase;
         task.state = state;
         task.since = ts;
+        task.turned = true;
         task.flags = 0;
         task.reason = None;
         ts
@@ -59,6 +60,7 @@ impl Deriver {
         task.phase = Phase::Ready;
         task.state = State::Runnable;
         task.since = ts;
+        task.turned = true;
         task.flags = 0;
         task.reason = None;
         ts

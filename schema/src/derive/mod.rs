@@ -41,6 +41,10 @@ mod tasks;
 mod wake;
 
 #[cfg(test)]
+mod made;
+#[cfg(test)]
+mod props;
+#[cfg(test)]
 mod tests;
 
 use crate::events::quality;
@@ -189,7 +193,13 @@ impl Deriver {
 
     /// Takes the rows of slices, states and runqueue that are finished; tasks and CPUs stay empty.
     pub fn drain(&mut self) -> Derived {
-        std::mem::take(&mut self.out)
+        let next = Derived {
+            slices: self.out.slices.like(),
+            states: self.out.states.like(),
+            runqueue: self.out.runqueue.like(),
+            ..Derived::default()
+        };
+        std::mem::replace(&mut self.out, next)
     }
 
     /// Closes what is open at the time of the last record, and fills tasks and CPUs. Rows come as they ended; see

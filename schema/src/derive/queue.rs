@@ -105,16 +105,19 @@ impl Queues {
         let task = &mut tasks[utid];
         if task.place != place {
             let old = std::mem::replace(&mut task.place, place);
+            task.enqueued = false;
             self.count(old, -1);
             self.count(place, 1);
         }
     }
 
-    /// From here on the source itself says who is on which queue: what was estimated so far is dropped.
+    /// From here on the source itself says how long queues are: what was estimated so far is dropped.
     pub fn change_mode(&mut self, mode: Mode, tasks: &mut TaskMap) {
         self.mode = mode;
         for utid in 0..tasks.all.len() as u32 {
-            self.place(tasks, utid, Place::None);
+            if mode == Mode::Stated || !tasks[utid].enqueued {
+                self.place(tasks, utid, Place::None);
+            }
         }
         self.nr_touched = TOUCHED + 1;
     }
@@ -159,9 +162,10 @@ impl Queues {
     }
 
     fn unplaced_row(&mut self, ts: i64, rows: &mut Runqueue) {
+        let flags = if self.mode == Mode::Estimated { flag::ESTIMATED } else { 0 };
         let queue = &mut self.unplaced;
-        let now = (self.unplaced_running, queue.waiting, flag::ESTIMATED);
-        if queue.row == Some(now) || (queue.row.is_none() && now.0 == 0 && now.1 == 0) {
+        let now = (self.unplaced_running, queue.waiting, flags);
+        if queue.row.map(|r| (r.0, r.1)) == Some((now.0, now.1)) || (queue.row.is_none() && now.0 == 0 && now.1 == 0) {
             return;
         }
         queue.row = Some(now);

@@ -115,7 +115,7 @@ impl Step<'_> {
         let cpu = &mut self.d.cpus[slot];
         let task = &mut self.d.tasks.all[utid as usize];
         let from = cpu.known_from;
-        if task.phase == Phase::Unknown && task.since == task.first_ts && task.since > from {
+        if task.phase == Phase::Unknown && !task.turned && task.since > from {
             (task.since, task.first_ts) = (from, from);
         }
         if task.phase == Phase::Off {
@@ -221,11 +221,12 @@ impl Step<'_> {
             return;
         }
         let place = match self.d.queues.mode {
-            Mode::Estimated => slot.map_or(Place::Unplaced, Place::On),
+            Mode::Estimated => to.queued.unwrap_or(slot.map_or(Place::Unplaced, Place::On)),
             Mode::Operations => to.queued.unwrap_or(Place::None),
             Mode::Stated => Place::None,
         };
         self.place(utid, place);
+        self.d.tasks[utid].enqueued = to.queued.is_some();
     }
 
     /// Another than the task that ran leaves: at least one switch is missing.
@@ -434,9 +435,10 @@ impl Step<'_> {
         }
         let told = self.told();
         if let Some(utid) = from.and_then(|tid| self.task(tid, ts, told, true)) {
-            let first = self.d.span.map_or(ts, |s| s.0);
+            let first = self.d.span.map_or(ts, |s| s.0).max(self.d.last_loss).min(ts);
             let task = &mut self.d.tasks[utid];
-            if task.phase == Phase::Unknown && task.since == task.first_ts {
+            if task.phase == Phase::Unknown && !task.turned {
+                let first = first.min(task.since);
                 (task.since, task.first_ts) = (first, first);
                 task.open = Open { ts: first, comm: task.comm, prio: task.prio, ..Open::default() };
                 task.open.flags = flag::OPEN_START;
@@ -444,6 +446,12 @@ impl Step<'_> {
                 self.d.queues.run_unplaced(1);
             }
             if self.d.tasks[utid].phase == Phase::Running {
+                if let Some(slot) = self.d.tasks[utid].slot {
+                    let cpu = &mut self.d.cpus[slot];
+                    let at = cpu.account(ts);
+                    cpu.forget(at, flag::CROSSES_LOSS);
+                    self.d.queues.touch(slot);
+                }
                 self.depart(utid, None, ts);
             } else {
                 let to = self.departure(utid, ts);

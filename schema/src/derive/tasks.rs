@@ -93,11 +93,15 @@ pub(super) struct Task {
     pub state: State,
     /// When it began.
     pub since: i64,
+    /// It is not the first interval.
+    pub turned: bool,
     /// Its flags so far.
     pub flags: u16,
     /// Slot of the CPU on which it runs, ran last, or waits; `None` when unknown.
     pub slot: Option<usize>,
     pub place: Place,
+    /// The source itself put it there.
+    pub enqueued: bool,
     /// Wakeup since it last ran.
     pub wake: Option<Wake>,
     /// Wakeup that came while it ran.

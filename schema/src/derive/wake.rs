@@ -97,10 +97,6 @@ impl Step<'_> {
 
     /// The source puts a task on a queue.
     pub(super) fn enqueue(&mut self, slot: Option<usize>, ts: i64) {
-        if self.d.queues.mode == Mode::Estimated {
-            let d = &mut *self.d;
-            d.queues.change_mode(Mode::Operations, &mut d.tasks);
-        }
         let (e, row) = (self.e, self.row);
         let Some(tid) = e.tid.get(row) else { return };
         let told = self.told();
@@ -118,13 +114,19 @@ impl Step<'_> {
                 self.ready(utid, wake, ts);
             }
         }
-        if self.d.queues.mode == Mode::Operations {
+        if self.d.queues.mode != Mode::Stated {
             self.place(utid, place);
+            self.d.tasks[utid].enqueued = true;
         }
     }
 
-    /// The source takes a task off a queue; it runs next, or is put on another.
+    /// The source takes a task off a queue; it runs next, or is put on another. A source that records this records
+    /// every queue operation.
     pub(super) fn dequeue(&mut self, ts: i64) {
+        if self.d.queues.mode == Mode::Estimated {
+            let d = &mut *self.d;
+            d.queues.change_mode(Mode::Operations, &mut d.tasks);
+        }
         let Some(utid) = self.subject(ts) else { return };
         self.d.tasks[utid].hint.queued = None;
         if self.d.queues.mode == Mode::Operations {

@@ -1,0 +1,103 @@
+//! Lines that are no events: the `#` header, losses, what trace-cmd prints around a report.
+
+use tracekit_schema::Out;
+
+use super::head::{legend, Column, COLUMNS};
+use crate::log::Log;
+use crate::scan;
+
+/// What the header says.
+#[derive(Debug, Default)]
+pub(super) struct Header {
+    /// Some line was a header of ftrace.
+    pub any: bool,
+    pub tracer: Option<String>,
+    pub cpus: Option<u64>,
+    /// A latency tracer's report: times are relative.
+    pub latency: bool,
+    columns: Vec<Column>,
+}
+
+impl Header {
+    /// The columns of the context flags.
+    pub fn columns(&self) -> &[Column] {
+        if self.columns.is_empty() {
+            &COLUMNS
+        } else {
+            &self.columns
+        }
+    }
+
+    /// True when `line` is not an event and was dealt with.
+    pub fn take(&mut self, line: &[u8], log: &mut Log, out: &mut Out) -> bool {
+        match line {
+            [b'#', b'#', ..] => true,
+            [b'#', rest @ ..] => {
+                self.comment(rest, log, out);
+                true
+            }
+            [b'C', b'P', b'U', b':', rest @ ..] => lost(rest, log, out),
+            [b'C', b'P', b'U', b' ', rest @ ..] => rest.ends_with(b" is empty"),
+            [b'v', b'e', b'r', ..] => line.starts_with(b"version = "),
+            [b'c', b'p', b'u', b's', b'=', n @ ..] => {
+                self.any = true;
+                self.cpus = scan::u64(n.trim_ascii());
+                self.cpus.is_some()
+            }
+            _ => false,
+        }
+    }
+
+    fn comment(&mut self, text: &[u8], log: &mut Log, out: &mut Out) {
+        let text = text.trim_ascii_start();
+        if let Some(tracer) = text.strip_prefix(b"tracer: ") {
+            self.any = true;
+            self.tracer = Some(scan::shown(tracer.trim_ascii(), 40));
+        } else if let Some(rest) = text.strip_prefix(b"entries-in-buffer/entries-written: ") {
+            self.entries(rest, log, out);
+        } else if memchr::memmem::find(text, b" latency trace v").is_some() {
+            self.any = true;
+            self.latency = true;
+        } else if let Some(column) = memchr::memmem::find(text, b"-=> ").and_then(|_| legend(text)) {
+            self.columns.push(column);
+        }
+    }
+
+    /// `26696/26696   #P:4`
+    fn entries(&mut self, text: &[u8], log: &mut Log, out: &mut Out) {
+        self.any = true;
+        let (counts, rest) = scan::word(text);
+        if let Some(n) = scan::word(rest).0.strip_prefix(b"#P:").and_then(scan::u64) {
+            self.cpus = Some(n);
+        }
+        let mut counts = counts.splitn(2, |b| *b == b'/').map(scan::i64);
+        if let (Some(Some(kept)), Some(Some(written))) = (counts.next(), counts.next()) {
+            if written > kept && log.records() == 0 {
+                log.overwritten(written.saturating_sub(kept), out);
+            }
+        }
+    }
+}
+
+/// What follows `CPU:`: `3 [LOST 7 EVENTS]`, `3 [LOST EVENTS]`, `3 [7 EVENTS DROPPED]`, `3 [EVENTS DROPPED]`,
+/// `3 [SUBBUFFER START]`.
+fn lost(text: &[u8], log: &mut Log, out: &mut Out) -> bool {
+    let (cpu, rest) = scan::word(text);
+    let (Some(cpu), [b'[', inside @ .., b']']) = (scan::i32(cpu), scan::trim(rest)) else { return false };
+    if inside.starts_with(b"SUBBUFFER START") {
+        return true;
+    }
+    let count = match inside {
+        b"LOST EVENTS" | b"EVENTS DROPPED" => None,
+        _ => {
+            let n = inside.strip_prefix(b"LOST ").and_then(|t| t.strip_suffix(b" EVENTS"));
+            let Some(n) = n.or_else(|| inside.strip_suffix(b" EVENTS DROPPED")) else { return false };
+            match scan::i64(n) {
+                Some(n) => Some(n),
+                None => return false,
+            }
+        }
+    };
+    log.lose(Some(cpu), count, out);
+    true
+}

@@ -1,0 +1,340 @@
+//! ftrace as text.
+//!
+//! **Produced by** `cat /sys/kernel/tracing/trace` or `trace_pipe`, `trace-cmd report` (plain, `-l`, `-t`, `-R`), atrace and
+//! bytrace without HTML.
+//!
+//! **Grammar** of a line: `COMM-TID (TGID) [CPU] FLAGS TIME: EVENT: PAYLOAD`, where the TGID and the flags may be absent;
+//! latency layouts glue `CPU` and flags together and cut the name at eight characters. Payloads are those of
+//! [`payload`](crate::payload). Lines that begin with `#` are the header; `CPU:3 [LOST 7 EVENTS]` and
+//! `CPU:3 [7 EVENTS DROPPED]` are losses; ` => function` lines are stacks.
+//!
+//! **Clock**: whatever `trace_clock` was; the text does not say. Six digits are microseconds that both the kernel and
+//! trace-cmd *rounded*, so they differ by up to 1 us from what `perf script` prints of the same run, which truncates. Times
+//! without a dot are ticks of a counter. `uptime` has the resolution of a jiffy.
+//!
+//! **Kept**: every event; those without a kind as `other` with their payload. **Dropped**: stack lines, the text that
+//! tracers print between events, the mark of delays.
+//!
+//! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words that vendors append;
+//! a kernel message spliced into the header; a cut last line; CRLF; a byte order mark.
+//!
+//! **Traps**: the name in a line's head is what the kernel remembered when the text was made, not when the event happened
+//! (it remembers 128 names by default, `<...>` is an unknown one); names in payloads are true. trace-cmd's plugin prints
+//! `R` for a preempted task and drops the `+`. States of `-R` are numbers that mean different things in different kernels.
+//! Latency tracers print times relative to their own start: not a basis for scheduling figures, so they become markers.
+//!
+//! **Sources**: Linux `kernel/trace/trace_output.c`, `include/trace/events/sched.h`, `Documentation/trace/ftrace.rst`;
+//! libtraceevent `plugins/plugin_sched_switch.c`; trace-cmd `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and
+//! kernels 3.10 to 6.18.
+
+mod head;
+mod header;
+
+use std::collections::BTreeSet;
+
+use head::Time;
+use tracekit_schema::diag::{Code, Diagnostic};
+use tracekit_schema::events::quality;
+use tracekit_schema::{Kind, Out};
+
+use crate::head::QuickHead;
+use crate::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::payload::quick::{self, Quick};
+use crate::payload::{self, sched::context_comm, state};
+use crate::swar::{skip_blanks, Window};
+use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+
+/// The format's row.
+pub static FORMAT: Format = Format {
+    name: "ftrace-text",
+    title: "ftrace as text: trace, trace_pipe, trace-cmd report",
+    streams: true,
+    sniff,
+    open,
+    card: Card {
+        produced_by: "cat /sys/kernel/tracing/trace; trace-cmd report [-l] [-t] [-R]",
+        kinds: "all kinds of Linux that were recorded",
+        tells: "waker, target CPU, priority, state, losses",
+        resolution: "1 us, rounded; 1 ns with trace-cmd report -t",
+        clock: "the trace clock, which the text does not name",
+        confidence: "real captures",
+        notes:
+            "latency tracers become markers; -R needs the kernel's table of states, which is inferred (option kernel)",
+    },
+};
+
+/// What a line must look like, for diagnostics.
+const EXPECTED: &str = "an ftrace line `COMM-TID [CPU] TIME: EVENT: ...`";
+
+fn sniff(head: &Head) -> Confidence {
+    let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes);
+    if text.starts_with(b"# tracer: ") {
+        return 95;
+    }
+    if text.trim_ascii_start().starts_with(b"<") {
+        return 0;
+    }
+    let mut lines = text.split(|b| *b == b'\n').take(2000);
+    let whole = |l: &&[u8]| head::parse(l.strip_suffix(b"\r").unwrap_or(l)).is_some_and(|h| h.body.contains(&b':'));
+    if lines.any(|l| whole(&l)) {
+        80
+    } else {
+        0
+    }
+}
+
+fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
+    let head = source.head().map_err(|e| ParseError::io(FORMAT.name, &e))?;
+    let (probe, found) = TextLog::probe(&head, Ftrace::new(options));
+    let (seen, log) = probe.parts();
+    if head.whole && log.records() == 0 && !seen.header.any {
+        let line = log.lines.min(1);
+        return Err(ParseError::new(FORMAT.name, "unknown-format", refusal(&found, &head)).at_line(line));
+    }
+    if head.whole && log.has_no_scheduling() && !seen.header.latency {
+        let message = format!("expected events of the scheduler, found none in {} records", log.records());
+        return Err(ParseError::new(FORMAT.name, "no-scheduler-events", message)
+            .advise("record the events of the `sched` subsystem"));
+    }
+    let mut dialect = Ftrace::new(options);
+    dialect.states = dialect.states.or(Some(state::Evidence::of(&head.bytes).table()));
+    seen.describe(options, out);
+    Ok(Box::new(TextLog::new(source, dialect).without_quick(options.extra.contains_key("careful"))))
+}
+
+/// The sentence for a text in which no line fits.
+fn refusal(found: &Out, head: &Head) -> String {
+    match found.diagnostics.rows().iter().find(|d| matches!(d.code, Code::Unparsed | Code::Truncated)) {
+        Some(d) if d.advice.is_empty() => d.message.clone(),
+        Some(d) => format!("{}; {}", d.message, d.advice),
+        None => format!("expected {EXPECTED}, found {} bytes without a line of it", head.bytes.len()),
+    }
+}
+
+/// What ftrace lines say, and what was learned of them.
+pub(crate) struct Ftrace {
+    quick: Quick,
+    head: QuickHead,
+    header: header::Header,
+    states: Option<state::Table>,
+    states_named: bool,
+    clock_hz: Option<u64>,
+    unnamed: BTreeSet<i64>,
+    first_time: Option<Time>,
+    variant: Variant,
+    /// The event before was text of a program or of the kernel, which may go on in the next line.
+    text_before: bool,
+}
+
+/// What was met.
+#[derive(Debug, Default)]
+struct Variant {
+    flags: usize,
+    tgid: bool,
+    glued: bool,
+    plugin: bool,
+}
+
+impl Ftrace {
+    pub(crate) fn new(options: &Options) -> Self {
+        let states = options.extra.get("kernel").and_then(|k| state::Table::of_kernel(k));
+        Ftrace {
+            quick: Quick::default(),
+            head: QuickHead::default(),
+            header: header::Header::default(),
+            states,
+            states_named: states.is_some(),
+            clock_hz: options.clock_hz,
+            unnamed: BTreeSet::new(),
+            first_time: None,
+            variant: Variant::default(),
+            text_before: false,
+        }
+    }
+
+    /// Sets the metadata that the head of the source tells.
+    fn describe(&self, options: &Options, out: &mut Out) {
+        out.meta.set("os", "linux");
+        out.meta.set("prio.scale", "linux");
+        if let Some(clock) = &options.clock {
+            out.meta.set("clock.name", clock.clone());
+        }
+        out.meta.set("clock.synchronised", "unknown");
+        match (self.first_time, options.clock_hz) {
+            (Some(Time::Ns { digits, .. }), _) => {
+                out.meta.set("clock.resolution_ns", 10u64.pow(9u32.saturating_sub(digits as u32)).to_string());
+            }
+            (Some(Time::Ticks(_)), None) => {
+                out.meta.set("clock.unit", "ticks");
+                let message = "times are ticks of a counter, and the source does not tell their rate";
+                out.diag(
+                    Diagnostic::new(Code::ClockUnit, message)
+                        .advise("give the ticks per second (clock_hz); the kernel prints them at boot"),
+                );
+            }
+            (Some(Time::Ticks(_)), Some(hz)) => out.meta.set("clock.hz", hz.to_string()),
+            _ => {}
+        }
+        let mut parts = vec![self.header.tracer.clone().map_or("report".to_owned(), |t| format!("tracer {t}"))];
+        let v = &self.variant;
+        if v.flags > 0 {
+            parts.push(format!("{} flags", v.flags));
+        }
+        for (is, what) in [(v.tgid, "tgid"), (v.glued, "latency layout"), (v.plugin, "plugin form")] {
+            if is {
+                parts.push(what.to_owned());
+            }
+        }
+        out.meta.set("source.variant", parts.join(", "));
+        if let Some(n) = self.header.cpus {
+            out.meta.set("nr_cpus", n.to_string());
+        }
+    }
+
+    fn stamp(&mut self, line: LogLine<'_>, head: &head::Head<'_>, out: &mut Out) -> Stamp {
+        self.first_time.get_or_insert(head.time);
+        self.variant.flags = self.variant.flags.max(head.flags.len());
+        self.variant.tgid |= head.tgid.is_some();
+        self.variant.glued |= head.short_name;
+        let mut bits = 0;
+        let ts_ns = match head.time {
+            Time::Ns { ts, digits } => {
+                bits |= if digits <= 6 { quality::TS_ROUNDED_US } else { 0 };
+                ts
+            }
+            Time::Ticks(n) => ticks(n, self.clock_hz),
+            Time::Relative(ts) => ts,
+        };
+        let comm = context_comm(head.comm).filter(|c| !(head.short_name && c.len() >= 8));
+        if comm.is_none() && !head.short_name {
+            self.unnamed.insert(head.tid);
+        }
+        if std::str::from_utf8(line.bytes).is_err() {
+            bits |= quality::LOSSY_TEXT;
+        }
+        let who = Who { tid: Some(head.tid), pid: head.tgid, comm: comm.map(|c| out.strings.intern(c)) };
+        let irq = if head.flags.is_empty() { None } else { head::irq_flags(head.flags, self.header.columns()) };
+        Stamp { ts_ns, cpu: Some(head.cpu), who, irq, quality: bits }
+    }
+
+    fn event(&mut self, stamp: &Stamp, body: &[u8], log: &mut Log, out: &mut Out) {
+        let states = self.states.unwrap_or_default();
+        let body = without_difference(body);
+        if let Some((name, payload)) = payload::split_event(body) {
+            self.variant.plugin |= name == b"sched_switch" && !payload.starts_with(b"prev_comm=");
+            let outcome = log.record(stamp, name, payload, states, out);
+            self.text_before = !matches!(outcome, payload::Outcome::Known(k) if k != Kind::Marker);
+            return;
+        }
+        self.text_before = true;
+        if body.starts_with(b"<stack trace>") || body.starts_with(b"<user stack trace>") {
+            return;
+        }
+        let mut syscall = false;
+        if body.starts_with(b"sys_") {
+            log.arrive(stamp, out);
+            let mut row = log.begin(&mut out.events, stamp);
+            let numeric = &mut log.numeric_states;
+            let mut cx = payload::Context { strings: &mut out.strings, states, numeric_states: numeric };
+            syscall = payload::other::unnamed_syscall(body, &mut row, &mut cx).is_some();
+            if !syscall {
+                row.kind(Kind::Other).name(out.strings.intern(b"unnamed")).raw(out.strings.keep(body));
+            }
+        }
+        if !body.starts_with(b"sys_") {
+            let name: &[u8] = if memchr::memmem::find(body, b" <-").is_some() { b"function" } else { b"unnamed" };
+            log.record(stamp, name, body, states, out);
+        } else if syscall {
+            log.note_name(b"syscalls");
+        }
+    }
+}
+
+/// Ticks as ns, where their rate is known.
+fn ticks(n: i64, hz: Option<u64>) -> i64 {
+    match hz {
+        Some(hz) if hz > 0 => i64::try_from(i128::from(n) * 1_000_000_000 / i128::from(hz)).unwrap_or(i64::MAX),
+        _ => n,
+    }
+}
+
+/// The body without the `(+59200)` that `trace-cmd report --ts-diff` puts before it.
+fn without_difference(body: &[u8]) -> &[u8] {
+    let Some(rest) = body.strip_prefix(b"(") else { return body };
+    match memchr::memchr(b')', rest) {
+        Some(end) if end < 24 && rest[..end].iter().all(|b| b.is_ascii_digit() || *b == b'+' || *b == b'-') => {
+            scan::skip_blanks(&rest[end + 1..])
+        }
+        _ => body,
+    }
+}
+
+impl Dialect for Ftrace {
+    const NAME: &'static str = "ftrace-text";
+
+    #[inline(always)]
+    fn quick(&mut self, w: &Window, log: &mut Log, out: &mut Out) -> Option<usize> {
+        if log.has_pending() {
+            return None;
+        }
+        let (stamp, at) = self.head.read(w)?;
+        quick::event(&mut self.quick, w, skip_blanks(w, at)?, &stamp, log, out)
+    }
+
+    fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out) {
+        let bytes = line.bytes;
+        let bytes = if log.lines == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
+        if bytes.trim_ascii().is_empty() || self.header.take(bytes, log, out) {
+            return;
+        }
+        let Some(head) = head::parse(bytes) else {
+            let stack = bytes.trim_ascii_start().starts_with(b"=>");
+            match (line.ended, stack || (self.text_before && log.records() > 0)) {
+                (true, true) => {}
+                (true, false) => log.unparsed(line, EXPECTED, out),
+                (false, _) => log.cut(line, out),
+            }
+            return;
+        };
+        let stamp = self.stamp(line, &head, out);
+        if self.header.latency || matches!(head.time, Time::Relative(_)) {
+            self.header.latency = true;
+            log.begin(&mut out.events, &stamp).kind(Kind::Marker).name(payload::text(head.body, &mut out.strings));
+            return;
+        }
+        let mut stamp = stamp;
+        if !line.ended {
+            log.cut(line, out);
+            if !payload::may_be_whole(head.body) {
+                return;
+            }
+            stamp.quality |= quality::PARSE_PARTIAL;
+        }
+        if let (Some(found), true) = (head.found, bytes.is_ascii()) {
+            self.head.learn(bytes, found, &stamp);
+        }
+        self.event(&stamp, head.body, log, out);
+    }
+
+    fn finish(&mut self, log: &mut Log, out: &mut Out) {
+        log.unnamed = self.unnamed.len() as u64;
+        log.cpus = self.header.cpus;
+        if log.numeric_states && !self.states_named {
+            let kernels = self.states.unwrap_or_default().kernels();
+            let message = format!(
+                "states are numbers; read as those of kernels {kernels}, the newest in which all have a meaning"
+            );
+            out.diag(
+                Diagnostic::new(Code::Inferred, message)
+                    .advise("name the kernel (option kernel=4.9), or report without -R"),
+            );
+        }
+        if self.header.latency {
+            let message = "a latency tracer prints times relative to its own start: its lines are kept as markers";
+            out.diag(
+                Diagnostic::new(Code::Unsupported, message)
+                    .advise("record `sched_switch` and `sched_wakeup` with the nop tracer"),
+            );
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The head of a line, `COMM-TID [CPU] FLAGS TIME:` or perf's `COMM TID [CPU] TIME:`, learned once and recognised after.
+//!
+//! Within one log heads have one layout: the same columns, the same few tasks, the same second for thousands of lines.
+//! The code that takes any head apart tells [`QuickHead`] what it found; from then on a head costs a few comparisons.
+//! What differs from what was learned is not taken, so a quick head never says anything that the slow one would not.
+
+use crate::log::{Stamp, Who};
+use crate::swar::{first_of8, load16, load8, micros, nanos, Window, MASKS};
+
+/// Heads with a bracket left of this column are not learned: too short for two loads.
+const MIN_BRACKET: usize = 16;
+/// Heads with a bracket right of this column are not learned: three loads cover no more.
+const MAX_BRACKET: usize = 48;
+const TASKS: usize = 512;
+const FLAGS: usize = 64;
+
+/// Where the parts of a head stand, as found by the code that takes any head apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Column of the `[`.
+    pub bracket: usize,
+    /// Column and number of the context flags; their number is 0 where there are none.
+    pub flags: (usize, usize),
+    /// Column of the first digit of the seconds.
+    pub seconds: usize,
+    /// Column of the `.` of the time.
+    pub dot: usize,
+    /// Digits after it.
+    pub digits: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Task {
+    text: [u128; 3],
+    bracket: usize,
+    who: Who,
+}
+
+/// The layout of a log's heads.
+#[derive(Debug)]
+pub struct QuickHead {
+    /// Leftmost column of `[` seen; `usize::MAX` until a head was learned.
+    bracket: usize,
+    /// Columns from the `[` to the dot of the time.
+    dot: usize,
+    /// Number of flags.
+    flags: usize,
+    nanos: bool,
+    /// Quality bits of every head.
+    quality: u16,
+    /// The sixteen bytes before the dot, without what varies; what they say.
+    seconds: u128,
+    seconds_mask: u128,
+    seconds_ns: i64,
+    tasks: Vec<Task>,
+    known_flags: [(u64, u16); FLAGS],
+    /// Heads in a row that did not fit the layout.
+    misfits: u32,
+}
+
+impl Default for QuickHead {
+    fn default() -> Self {
+        QuickHead {
+            bracket: usize::MAX,
+            dot: 0,
+            flags: 0,
+            nanos: false,
+            quality: 0,
+            seconds: 0,
+            seconds_mask: 0,
+            seconds_ns: 0,
+            tasks: vec![Task::default(); TASKS],
+            known_flags: [(0, 0); FLAGS],
+            misfits: 0,
+        }
+    }
+}
+
+/// The text before column `bracket`, and a place for it in the table.
+#[inline(always)]
+fn task_text(w: &Window, bracket: usize) -> Option<([u128; 3], usize)> {
+    let last = bracket - MIN_BRACKET;
+    let text = [load16(w, 0)?, load16(w, last.min(16))?, load16(w, last)?];
+    let mixed = (text[0] ^ text[2].rotate_left(29)) ^ text[1].rotate_left(64);
+    let mixed = (mixed as u64 ^ (mixed >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Some((text, (mixed >> 50) as usize % TASKS))
+}
+
+impl QuickHead {
+    /// The head of the line, and the column after the `:` of its time.
+    #[inline(always)]
+    pub fn read(&self, w: &Window) -> Option<(Stamp, usize)> {
+        let bracket = self.bracket.wrapping_add(first_of8(load8(w, self.bracket)?, b'['));
+        if !(MIN_BRACKET..=MAX_BRACKET).contains(&bracket) {
+            return None;
+        }
+        let (text, place) = task_text(w, bracket)?;
+        let task = &self.tasks[place];
+        if task.text != text || task.bracket != bracket {
+            return None;
+        }
+        let cpu = cpu(w, bracket)?;
+        let dot = bracket + self.dot;
+        if load16(w, dot - 16)? & self.seconds_mask != self.seconds {
+            return None;
+        }
+        let (fraction, after) =
+            if self.nanos { (nanos(w, dot + 1)?, dot + 11) } else { (micros(w, dot + 1)?, dot + 8) };
+        let irq = if self.flags == 0 { None } else { Some(self.flags(w, bracket)?) };
+        Some((
+            Stamp { ts_ns: self.seconds_ns + fraction, cpu: Some(cpu), who: task.who, irq, quality: self.quality },
+            after,
+        ))
+    }
+
+    /// The flags behind the CPU, when they were seen before.
+    #[inline(always)]
+    fn flags(&self, w: &Window, bracket: usize) -> Option<u16> {
+        let word = load8(w, bracket + 6)? & MASKS[self.flags] as u64;
+        let (known, bits) = self.known_flags[flag_place(word)];
+        (known == word && w.get(bracket + 5) == Some(&b' ')).then_some(bits)
+    }
+
+    /// Learns from a head that begins `line`. Only heads of ASCII are to be learned.
+    pub fn learn(&mut self, line: &[u8], found: Found, stamp: &Stamp) {
+        let Some(w) = window(line) else { return };
+        let Found { bracket, flags: (flags_at, flags), seconds, dot, digits } = found;
+        let regular = (MIN_BRACKET..=MAX_BRACKET).contains(&bracket)
+            && line.get(bracket + 4) == Some(&b']')
+            && (digits == 6 || digits == 9)
+            && (flags == 0 || (flags_at == bracket + 6 && flags <= 8));
+        let varying_end = if flags == 0 { bracket + 5 } else { flags_at + flags };
+        if !regular || dot < varying_end || dot - varying_end > 16 || dot < 16 || seconds < varying_end {
+            return;
+        }
+        let same = self.bracket != usize::MAX
+            && (self.bracket..self.bracket + 8).contains(&bracket)
+            && (self.dot, self.flags, self.nanos) == (dot - bracket, flags, digits == 9);
+        // One odd head, as after a very long name, must not unlearn the layout of all others.
+        if !same && self.bracket != usize::MAX && self.misfits < 8 {
+            self.misfits += 1;
+            return;
+        }
+        if !same {
+            (self.bracket, self.dot, self.flags, self.nanos) = (bracket, dot - bracket, flags, digits == 9);
+        }
+        self.misfits = 0;
+        self.quality = stamp.quality;
+        self.bracket = self.bracket.min(bracket);
+        self.learn_seconds(&w, dot, dot - varying_end, stamp.ts_ns);
+        if flags > 0 {
+            let word = u64::from_le_bytes(*w[bracket + 6..].first_chunk().expect("a window is longer"));
+            let word = word & MASKS[flags] as u64;
+            self.known_flags[flag_place(word)] = (word, stamp.irq.unwrap_or(0));
+        }
+        if let Some((text, place)) = task_text(&w, bracket) {
+            self.tasks[place] = Task { text, bracket, who: stamp.who };
+        }
+    }
+
+    fn learn_seconds(&mut self, w: &Window, dot: usize, width: usize, ts_ns: i64) {
+        let mask = !MASKS[16 - width];
+        self.seconds_mask = mask;
+        self.seconds = load16(w, dot - 16).unwrap_or(0) & mask;
+        self.seconds_ns = ts_ns - ts_ns.rem_euclid(1_000_000_000);
+    }
+}
+
+#[inline(always)]
+fn flag_place(word: u64) -> usize {
+    (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+}
+
+/// The three digits and the `]` after the bracket.
+#[inline(always)]
+fn cpu(w: &Window, bracket: usize) -> Option<i32> {
+    let [a, b, c, end] = *w.get(bracket + 1..)?.first_chunk::<4>()?;
+    let (a, b, c) = (a.wrapping_sub(b'0'), b.wrapping_sub(b'0'), c.wrapping_sub(b'0'));
+    let digits = (a < 10) & (b < 10) & (c < 10) & (end == b']');
+    digits.then(|| i32::from(a) * 100 + i32::from(b) * 10 + i32::from(c))
+}
+
+/// A window on a line that may be shorter.
+fn window(line: &[u8]) -> Option<Window> {
+    let mut w = [0; 512];
+    let n = line.len().min(w.len());
+    w[..n].copy_from_slice(&line[..n]);
+    Some(w)
+}

@@ -1,0 +1,549 @@
+//! What all logs of one record a line have in common: order, losses, counts, and the loop over the lines.
+//!
+//! A format is a [`Dialect`]: it takes one line apart. [`TextLog`] runs it over the source, sorts what stands out of
+//! order, and keeps the accounts that become diagnostics and metadata.
+
+use tracekit_schema::diag::{Code, Diagnostic};
+use tracekit_schema::events::{quality, EventRow};
+use tracekit_schema::table::Table;
+use tracekit_schema::{Events, Kind, Out, StrId, Strings};
+
+use crate::blocks::Blocks;
+use crate::payload::{self, quick};
+use crate::swar::Window;
+use crate::{scan, Head, ParseError, Parser, Source};
+
+/// Rows that are read between two looks at their order.
+const CHUNK: usize = 1 << 16;
+/// Rows held back at the end of a chunk, because an earlier one may still come.
+const WINDOW: usize = 1 << 12;
+/// The same, once records stood out of order.
+const WIDE_WINDOW: usize = 1 << 16;
+/// CPUs with accounts of their own; a higher number is damage.
+const MOST_CPUS: usize = 1 << 16;
+/// Bytes of a line that a diagnostic shows.
+const SHOWN: usize = 120;
+
+/// The task that a line's head names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Who {
+    /// Thread.
+    pub tid: Option<i64>,
+    /// Process.
+    pub pid: Option<i64>,
+    /// Name.
+    pub comm: Option<StrId>,
+}
+
+/// What the head of a line says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamp {
+    /// Time, ns or ticks.
+    pub ts_ns: i64,
+    /// CPU.
+    pub cpu: Option<i32>,
+    /// Who ran there.
+    pub who: Who,
+    /// Context bits.
+    pub irq: Option<u16>,
+    /// Quality bits.
+    pub quality: u16,
+}
+
+/// One line of the source.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLine<'a> {
+    /// Its bytes, without the line end.
+    pub bytes: &'a [u8],
+    /// False for a last line without a line end.
+    pub ended: bool,
+}
+
+/// A format of one record a line.
+pub trait Dialect: Send {
+    /// The format's name.
+    const NAME: &'static str;
+    /// Reads a line of a common shape, with its end, and returns its length; `None` leaves everything as it was.
+    fn quick(&mut self, w: &Window, log: &mut Log, out: &mut Out) -> Option<usize>;
+    /// Reads any line.
+    fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out);
+    /// Adds what is known at the end of the source.
+    fn finish(&mut self, log: &mut Log, out: &mut Out);
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PendingLoss {
+    cpu: Option<i32>,
+    from: Option<i64>,
+    count: Option<i64>,
+}
+
+/// The accounts of a log.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// Lines read, the present one included.
+    pub lines: u64,
+    /// Lines that were not understood.
+    pub unparsed: u64,
+    /// Tasks that heads do not name.
+    pub unnamed: u64,
+    /// Bit per event of [`quick::NAMES`] that the quick path met.
+    pub quick_seen: u32,
+    /// Rows of a numeric state.
+    pub numeric_states: bool,
+    /// CPUs, where the source says.
+    pub cpus: Option<u64>,
+    seq: u64,
+    newest: Option<i64>,
+    /// Time of the last record of each CPU, `i64::MIN` before the first.
+    last: Vec<i64>,
+    displaced: u64,
+    first_displaced: Option<(u64, i64)>,
+    late: u64,
+    losses: Vec<PendingLoss>,
+    lost: Option<i64>,
+    lost_unknown: bool,
+    /// Names of events on the slow path, and how many of each have no kind.
+    names: Strings,
+    unknown: Vec<u64>,
+    scheduling: u64,
+    switches: u64,
+}
+
+impl Log {
+    /// Adds a row with the columns that come from the line's head; the caller sets the others, `kind` among them.
+    #[inline(always)]
+    pub fn begin<'e>(&mut self, events: &'e mut Events, stamp: &Stamp) -> EventRow<'e> {
+        let mut bits = stamp.quality;
+        if self.newest.is_some_and(|newest| stamp.ts_ns < newest) {
+            bits |= self.step_back(stamp.ts_ns);
+        } else {
+            self.newest = Some(stamp.ts_ns);
+        }
+        if let Some(cpu) = stamp.cpu {
+            match self.last.get_mut(cpu as usize) {
+                Some(last) => *last = stamp.ts_ns,
+                None => self.first_of_cpu(cpu, stamp.ts_ns),
+            }
+        }
+        let mut row = events.push();
+        row.ts_ns(stamp.ts_ns).seq(self.seq).quality(bits).cpu(stamp.cpu);
+        row.ctx_tid(stamp.who.tid).ctx_pid(stamp.who.pid).ctx_comm(stamp.who.comm).irq_flags(stamp.irq);
+        self.seq += 1;
+        row
+    }
+
+    #[cold]
+    fn first_of_cpu(&mut self, cpu: i32, ts_ns: i64) {
+        let at = cpu as usize;
+        if at < MOST_CPUS {
+            self.last.resize(at + 1, i64::MIN);
+            self.last[at] = ts_ns;
+        }
+    }
+
+    #[cold]
+    fn step_back(&mut self, ts_ns: i64) -> u16 {
+        self.displaced += 1;
+        self.first_displaced.get_or_insert((self.lines, ts_ns));
+        quality::OUT_OF_ORDER
+    }
+
+    /// True when the next record must go through [`Self::record`].
+    #[inline(always)]
+    pub fn has_pending(&self) -> bool {
+        !self.losses.is_empty()
+    }
+
+    /// Adds the row of a line with this head and the event `name` with `payload`.
+    pub fn record(
+        &mut self,
+        stamp: &Stamp,
+        name: &[u8],
+        payload: &[u8],
+        states: payload::state::Table,
+        out: &mut Out,
+    ) -> payload::Outcome {
+        self.arrive(stamp, out);
+        let late = self.newest.is_some_and(|newest| stamp.ts_ns < newest);
+        let mut row = self.begin(&mut out.events, stamp);
+        let mut cx = payload::Context { strings: &mut out.strings, states, numeric_states: &mut self.numeric_states };
+        let outcome = payload::decode(name, payload, &mut row, &mut cx);
+        if outcome == payload::Outcome::Partial {
+            let bits = stamp.quality | quality::PARSE_PARTIAL;
+            row.quality(if late { bits | quality::OUT_OF_ORDER } else { bits });
+            let line = self.lines;
+            out.diagnostics.push_with(Code::PartlyParsed, || {
+                let found = scan::shown(payload, SHOWN);
+                let message = format!("expected the fields of `{}`, found `{found}`", scan::shown(name, 40));
+                Diagnostic::new(Code::PartlyParsed, message).at_line(line)
+            });
+        }
+        self.count(name, outcome);
+        outcome
+    }
+
+    /// Notes that a record of this head comes: losses before it get their end, and time may run backwards.
+    pub fn arrive(&mut self, stamp: &Stamp, out: &mut Out) {
+        if self.has_pending() {
+            self.end_losses(stamp, out);
+        }
+        let last = stamp.cpu.and_then(|cpu| self.last.get(cpu as usize)).copied();
+        if let (Some(last), Some(cpu)) = (last, stamp.cpu) {
+            if stamp.ts_ns < last {
+                let line = self.lines;
+                out.diagnostics.push_with(Code::TimeBackwards, || {
+                    let message = format!("CPU {cpu} goes back by {} ns", last.wrapping_sub(stamp.ts_ns));
+                    Diagnostic::new(Code::TimeBackwards, message)
+                        .at_line(line)
+                        .on_cpu(cpu)
+                        .at_ts(stamp.ts_ns)
+                        .advise("a clock that was set, a suspend, or two traces in one file: cut the file there")
+                });
+            }
+        }
+    }
+
+    fn count(&mut self, name: &[u8], outcome: payload::Outcome) {
+        let id = self.names.intern(name).0 as usize;
+        if self.unknown.len() <= id {
+            self.unknown.resize(id + 1, 0);
+        }
+        match outcome {
+            payload::Outcome::Unknown => self.unknown[id] += 1,
+            payload::Outcome::Partial => {}
+            payload::Outcome::Known(kind) => self.note_kind(kind),
+        }
+    }
+
+    /// Counts a record that the payload decoder did not see.
+    pub fn note_kind(&mut self, kind: Kind) {
+        self.switches += u64::from(kind == Kind::Switch);
+        self.scheduling += u64::from((Kind::Switch..=Kind::Wait).contains(&kind) || is_account(kind));
+    }
+
+    /// Notes an event by name, as recorded by the source.
+    pub fn note_name(&mut self, name: &[u8]) {
+        let id = self.names.intern(name).0 as usize;
+        if self.unknown.len() <= id {
+            self.unknown.resize(id + 1, 0);
+        }
+    }
+
+    /// A line that fits nothing: counted, the first ones shown.
+    pub fn unparsed(&mut self, line: LogLine<'_>, expected: &str, out: &mut Out) {
+        self.unparsed += 1;
+        let number = self.lines;
+        out.diagnostics.push_with(Code::Unparsed, || {
+            let d = Diagnostic::new(
+                Code::Unparsed,
+                format!("expected {expected}, found `{}`", scan::shown(line.bytes, SHOWN)),
+            );
+            let d = d.at_line(number);
+            match likely_format(line.bytes) {
+                Some(name) => d.advise(format!("the line looks like {name}")),
+                None => d,
+            }
+        });
+    }
+
+    /// A last line without its end that fits nothing.
+    pub fn cut(&mut self, line: LogLine<'_>, out: &mut Out) {
+        let message = format!("the last line is cut short: `{}`", scan::shown(line.bytes, SHOWN));
+        out.diag(Diagnostic::new(Code::Truncated, message).at_line(self.lines));
+    }
+
+    /// The source lost records of `cpu` (all CPUs when it does not say) since that CPU's last record.
+    pub fn lose(&mut self, cpu: Option<i32>, count: Option<i64>, out: &mut Out) {
+        let from = cpu.and_then(|c| self.last.get(c as usize)).copied().filter(|t| *t != i64::MIN);
+        self.losses.push(PendingLoss { cpu, from, count });
+        self.count_lost(count);
+        let line = self.lines;
+        out.diagnostics.push_with(Code::LostEvents, || {
+            let many = count.map_or("an unknown number of".to_owned(), |n| n.to_string());
+            let d = Diagnostic::new(Code::LostEvents, format!("{many} records were lost")).at_line(line);
+            let d = d.advise("record with a larger buffer, or fewer events");
+            cpu.map_or(d.clone(), |cpu| d.on_cpu(cpu))
+        });
+    }
+
+    /// Records that were overwritten before the first one of the source.
+    pub fn overwritten(&mut self, count: i64, out: &mut Out) {
+        self.count_lost(Some(count));
+        let cause = out.strings.intern(b"overwrite");
+        out.losses.push().count(count).cause(cause);
+        out.diag(
+            Diagnostic::new(Code::Overwritten, format!("{count} records were overwritten before the trace begins"))
+                .at_line(self.lines),
+        );
+    }
+
+    fn count_lost(&mut self, count: Option<i64>) {
+        match count {
+            Some(n) => self.lost = Some(self.lost.unwrap_or(0).saturating_add(n)),
+            None => self.lost_unknown = true,
+        }
+    }
+
+    /// Ends the losses that a record of this head ends: those of its CPU, and those of all CPUs.
+    #[cold]
+    fn end_losses(&mut self, stamp: &Stamp, out: &mut Out) {
+        let ends = |l: &PendingLoss| l.cpu.is_none() || l.cpu == stamp.cpu;
+        let ended: Vec<_> = self.losses.iter().copied().filter(ends).collect();
+        self.losses.retain(|l| !ends(l));
+        for loss in ended {
+            let here = Stamp { cpu: loss.cpu, who: Who::default(), irq: None, ..*stamp };
+            self.begin(&mut out.events, &here).kind(Kind::Lost).value(loss.count);
+            add_loss(loss, Some(stamp.ts_ns), out);
+        }
+    }
+
+    /// Puts the rows from `base` on in time order where they are not; true when it did.
+    fn sort(&mut self, base: usize, delivered: Option<i64>, out: &mut Out) -> bool {
+        let ts = &out.events.ts_ns.values()[base..];
+        if ts.is_sorted() && ts.first().copied() >= delivered {
+            return false;
+        }
+        let mut order: Vec<u32> = (base as u32..out.events.len() as u32).collect();
+        order.sort_by_key(|row| out.events.ts_ns.values()[*row as usize]);
+        let sorted = out.events.take(&order);
+        out.events.truncate(base);
+        out.events.extend_from(&sorted, 0);
+        let ts = &out.events.ts_ns.values()[base..];
+        self.late += delivered.map_or(0, |d| ts.partition_point(|t| *t < d) as u64);
+        true
+    }
+
+    fn finish(&mut self, out: &mut Out) {
+        for loss in std::mem::take(&mut self.losses) {
+            add_loss(loss, None, out);
+        }
+        self.finish_order(out);
+        self.finish_names(out);
+        self.finish_metadata(out);
+        self.finish_missing(out);
+    }
+
+    fn finish_order(&mut self, out: &mut Out) {
+        if let Some((line, ts_ns)) = self.first_displaced {
+            let late = match self.late {
+                0 => String::new(),
+                n => format!("; {n} of them came too late and stand out of order"),
+            };
+            let message = format!("{} records stood after one of a later time and were sorted{late}", self.displaced);
+            let d = Diagnostic { count: self.displaced, ..Diagnostic::new(Code::Reordered, message) };
+            out.diag(d.at_line(line).at_ts(ts_ns));
+        }
+    }
+
+    fn finish_names(&mut self, out: &mut Out) {
+        for (id, &count) in self.unknown.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let name = self.names.text(StrId(id as u32)).into_owned();
+            let message = format!("event `{name}` has no kind; its records are kept as `other`");
+            out.diag(Diagnostic { count, ..Diagnostic::new(Code::UnknownEvent, message) });
+        }
+        if self.unnamed > 0 {
+            let message = format!("the names of {} tasks are not known to the source", self.unnamed);
+            let d = Diagnostic { count: self.unnamed, ..Diagnostic::new(Code::UnknownName, message) };
+            out.diag(d.advise("record with a larger table of names (saved_cmdlines_size)"));
+        }
+        let bad = out.strings.iter().filter(|s| std::str::from_utf8(s).is_err()).count() as u64;
+        if bad > 0 {
+            let message = format!("{bad} names or texts are not valid UTF-8; the bytes that are not are replaced");
+            out.diag(Diagnostic { count: bad, ..Diagnostic::new(Code::NotUtf8, message) });
+        }
+    }
+
+    fn finish_metadata(&mut self, out: &mut Out) {
+        for (bit, name) in quick::NAMES.iter().enumerate() {
+            if self.quick_seen >> bit & 1 == 1 {
+                self.note_name(name.as_bytes());
+            }
+        }
+        let mut names: Vec<_> = self.names.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect();
+        names.sort_unstable();
+        out.meta.set("events.recorded", json_list(&names));
+        out.meta.set("parse.lines", self.lines.to_string());
+        out.meta.set("parse.unparsed", self.unparsed.to_string());
+        let cpus = self.cpus.unwrap_or(0).max(self.last.len() as u64);
+        if cpus > 0 {
+            out.meta.set("nr_cpus", cpus.to_string());
+        }
+        if self.lost.is_some() || self.lost_unknown {
+            out.meta.set("loss.known", (!self.lost_unknown).to_string());
+        }
+        if let (Some(n), false) = (self.lost, self.lost_unknown) {
+            out.meta.set("loss.total", n.to_string());
+        }
+    }
+
+    fn finish_missing(&mut self, out: &mut Out) {
+        let quick = |bit: u32| self.quick_seen >> bit & 1 == 1;
+        let seen = |name: &str| self.names.find(name.as_bytes()).is_some();
+        let missing = if self.scheduling == 0 && self.quick_seen == 0 {
+            Some(("scheduler events", "record the events of the `sched` subsystem"))
+        } else if self.switches == 0 && !quick(0) {
+            Some(("`sched_switch`: nothing tells what ran", "record `sched_switch`"))
+        } else if !["sched_waking", "sched_wakeup"].into_iter().any(seen) {
+            Some(("wakeups: run delays and wakers are unknown", "record `sched_wakeup` and `sched_waking`"))
+        } else {
+            None
+        };
+        if let Some((what, advice)) = missing {
+            out.diag(Diagnostic::new(Code::MissingEvents, format!("the source has no {what}")).advise(advice));
+        }
+    }
+
+    /// True when no scheduler event was met.
+    pub fn has_no_scheduling(&self) -> bool {
+        self.scheduling == 0 && self.quick_seen == 0
+    }
+
+    /// Records added so far.
+    pub fn records(&self) -> u64 {
+        self.seq
+    }
+}
+
+fn json_list(names: &[String]) -> String {
+    let quoted: Vec<_> = names.iter().map(|n| format!("\"{}\"", n.replace(['"', '\\', '\t'], "?"))).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn is_account(kind: Kind) -> bool {
+    (Kind::Prio..=Kind::BlockedReason).contains(&kind)
+}
+
+fn add_loss(loss: PendingLoss, to: Option<i64>, out: &mut Out) {
+    let cause = out.strings.intern(b"ring_full");
+    out.losses.push().cpu(loss.cpu).ts_from_ns(loss.from).ts_to_ns(to).count(loss.count).cause(cause);
+}
+
+/// The format that a line on its own looks like.
+fn likely_format(line: &[u8]) -> Option<&'static str> {
+    let head = Head { bytes: line.to_vec(), whole: true };
+    let sure = crate::FORMATS.iter().map(|f| ((f.sniff)(&head), f.name)).filter(|(c, _)| *c >= 50);
+    sure.max_by_key(|(c, _)| *c).map(|(_, name)| name)
+}
+
+/// Runs a [`Dialect`] over a source.
+pub struct TextLog<D> {
+    blocks: Blocks,
+    dialect: D,
+    log: Log,
+    held: Events,
+    /// Texts of held rows, which would not outlive the rows of the last call.
+    held_raw: Vec<(usize, Vec<u8>)>,
+    delivered: Option<i64>,
+    quick: bool,
+}
+
+impl<D: Dialect> TextLog<D> {
+    /// A log of `source`.
+    pub fn new(source: Source, dialect: D) -> Self {
+        TextLog {
+            blocks: Blocks::new(source),
+            dialect,
+            log: Log::default(),
+            held: Events::default(),
+            held_raw: Vec::new(),
+            delivered: None,
+            quick: true,
+        }
+    }
+
+    /// Without the quick path, which must make no difference but to the time it takes.
+    pub fn without_quick(mut self, without: bool) -> Self {
+        self.quick = !without;
+        self
+    }
+
+    /// Reads the head of a source into nothing, to know what there is before the stream begins.
+    pub fn probe(head: &Head, dialect: D) -> (Self, Out) {
+        let mut out = Out::new();
+        let mut log = TextLog::new(Source::from_bytes(&head.bytes[..]), dialect);
+        while let Ok(true) = log.fill(&mut out, CHUNK) {}
+        (log, out)
+    }
+
+    /// The dialect and the accounts.
+    pub fn parts(&self) -> (&D, &Log) {
+        (&self.dialect, &self.log)
+    }
+
+    /// Holds the rows from `from` on back.
+    fn hold(&mut self, from: usize, out: &mut Out) {
+        self.held.extend_from(&out.events, from);
+        for row in from..out.events.raw.values().len() {
+            if let Some(text) = out.events.raw.get(row) {
+                self.held_raw.push((row - from, out.strings.get_text(text).to_vec()));
+            }
+        }
+        out.events.truncate(from);
+    }
+
+    /// Adds the rows held back, the first of them as row `base`.
+    fn give_back(&mut self, base: usize, out: &mut Out) {
+        out.events.extend_from(&self.held, 0);
+        self.held.clear();
+        for (row, text) in self.held_raw.drain(..) {
+            out.events.raw.set(base + row, out.strings.keep(&text));
+        }
+    }
+
+    /// Reads lines until `out` has `limit` rows; true at the end of the source.
+    fn read(&mut self, out: &mut Out, limit: usize) -> std::io::Result<bool> {
+        loop {
+            let block = self.blocks.peek()?;
+            if block.is_empty() {
+                return Ok(true);
+            }
+            let mut at = 0;
+            while at < block.len() && out.events.len() < limit {
+                self.log.lines += 1;
+                let rest = &block[at..];
+                if let (true, Some(w)) = (self.quick, rest.first_chunk()) {
+                    if let Some(n) = self.dialect.quick(w, &mut self.log, out) {
+                        at += n;
+                        continue;
+                    }
+                }
+                let end = memchr::memchr(b'\n', rest);
+                let mut bytes = &rest[..end.unwrap_or(rest.len())];
+                at += bytes.len() + usize::from(end.is_some());
+                if let [line @ .., b'\r'] = bytes {
+                    bytes = line;
+                }
+                self.dialect.line(LogLine { bytes, ended: end.is_some() }, &mut self.log, out);
+            }
+            self.blocks.advance(at);
+            if out.events.len() >= limit {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl<D: Dialect> Parser for TextLog<D> {
+    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
+        let base = out.events.len();
+        self.give_back(base, out);
+        let limit = out.events.len() + rows.clamp(1, CHUNK).next_multiple_of(CHUNK);
+        let ended = self.read(out, limit).map_err(|e| ParseError::io(D::NAME, &e))?;
+        self.log.sort(base, self.delivered, out);
+        if ended {
+            self.dialect.finish(&mut self.log, out);
+            self.log.finish(out);
+            return Ok(false);
+        }
+        let window = if self.log.displaced > 0 { WIDE_WINDOW } else { WINDOW };
+        let keep = (out.events.len() - base).saturating_sub(window);
+        self.hold(base + keep, out);
+        self.delivered = out.events.ts_ns.values().last().copied().max(self.delivered);
+        Ok(true)
+    }
+
+    fn consumed(&self) -> u64 {
+        self.blocks.offset
+    }
+}

@@ -1,0 +1,191 @@
+//! Task states of Linux as text: letters as the kernel prints them, or the number of a raw print.
+//!
+//! The numbers mean different things in different kernels, so a raw print needs a [`Table`]. The text does not name
+//! its kernel; [`Evidence`] looks at which numbers occur.
+
+use tracekit_schema::State;
+
+/// What the letters say, `R+`, `D|K`, `S`.
+pub fn from_letters(text: &[u8]) -> State {
+    if text.ends_with(b"+") {
+        return State::Preempted;
+    }
+    let has = |letter: &[u8]| text.split(|b| *b == b'|').any(|part| part == letter);
+    const MEANING: &[(&[u8], State)] = &[
+        (b"Z", State::Zombie),
+        (b"X", State::Dead),
+        (b"x", State::Dead),
+        (b"I", State::IdleKthread),
+        (b"D", State::Blocked),
+        (b"S", State::Sleeping),
+        (b"T", State::Stopped),
+        (b"t", State::Traced),
+        (b"P", State::Parked),
+        (b"R", State::Runnable),
+        (b"K", State::Blocked),
+    ];
+    if has(b"D") && has(b"N") {
+        return State::IdleKthread;
+    }
+    MEANING.iter().find(|(letter, _)| has(letter)).map_or(State::Unknown, |(_, state)| *state)
+}
+
+/// What the letters of libtraceevent's plugin say. Its table has `W` for the bit of idle kernel threads (0x80 since
+/// 4.14), which no other kernel sets alone; `x` stays the dead task it was before 4.14.
+pub fn from_plugin_letters(text: &[u8]) -> State {
+    match text {
+        b"W" => State::IdleKthread,
+        _ => from_letters(text),
+    }
+}
+
+/// Which kernels' numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    /// Up to 3.14.
+    Old,
+    /// 3.15 to 4.13: zombie and dead have changed places.
+    Middle,
+    /// From 4.14 on: one bit at a time, idle threads and preemption in the table.
+    #[default]
+    New,
+}
+
+impl Table {
+    /// Letters by bit, from bit 0 on; `+` is preemption.
+    fn letters(self) -> &'static [u8] {
+        match self {
+            Table::Old => b"SDTtZXxKWP+",
+            Table::Middle => b"SDTtXZxKWPNn+",
+            Table::New => b"SDTtXZPI+",
+        }
+    }
+
+    /// The table of kernel `release`, as in `4.4.0-21-generic`.
+    pub fn of_kernel(release: &str) -> Option<Self> {
+        let mut parts = release.split(['.', '-']).map(|p| p.parse::<u32>());
+        let version = (parts.next()?.ok()?, parts.next()?.ok()?);
+        Some(match version {
+            v if v <= (3, 14) => Table::Old,
+            v if v <= (4, 13) => Table::Middle,
+            _ => Table::New,
+        })
+    }
+
+    /// What to call it in a diagnostic.
+    pub fn kernels(self) -> &'static str {
+        match self {
+            Table::Old => "up to 3.14",
+            Table::Middle => "3.15 to 4.13",
+            Table::New => "4.14 and later",
+        }
+    }
+
+    /// The state of number `n`.
+    pub fn state(self, n: u64) -> State {
+        let letters = self.letters();
+        // Before 4.14 the preemption bit moved with every flag that was added; it is the highest there is.
+        let preempted = match self {
+            Table::New => n & 0x100 != 0,
+            Table::Middle => matches!(n, 0x400 | 0x800 | 0x1000),
+            Table::Old => matches!(n, 0x100 | 0x200 | 0x400),
+        };
+        if preempted {
+            return State::Preempted;
+        }
+        if n == 0 {
+            return State::Runnable;
+        }
+        let set = |bit: &usize| n >> bit & 1 == 1;
+        let names: Vec<u8> = (0..letters.len()).filter(set).flat_map(|bit| [letters[bit], b'|']).collect();
+        from_letters(names.strip_suffix(b"|").unwrap_or(b"?"))
+    }
+}
+
+/// Numbers seen in raw prints.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evidence {
+    bits: u64,
+}
+
+impl Evidence {
+    /// All `prev_state=` numbers of the text.
+    pub fn of(text: &[u8]) -> Self {
+        let mut bits = 0;
+        const KEY: &[u8] = b" prev_state=";
+        for at in memchr::memmem::find_iter(text, KEY) {
+            bits |= number(crate::scan::word(&text[at + KEY.len()..]).0).unwrap_or(0);
+        }
+        Evidence { bits }
+    }
+
+    /// The table in which every number seen has a meaning, the newest when several fit.
+    pub fn table(self) -> Table {
+        match self.bits {
+            b if b >> 9 == 0 => Table::New,
+            b if b >> 11 == 0 && b & 0x600 != 0 => Table::Old,
+            _ => Table::Middle,
+        }
+    }
+}
+
+/// A state as a number: decimal, or hexadecimal after `0x`.
+pub fn number(text: &[u8]) -> Option<u64> {
+    if text.starts_with(b"0x") {
+        return crate::scan::hex(text);
+    }
+    crate::scan::u64(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters() {
+        for (text, state) in [
+            ("R", State::Runnable),
+            ("R+", State::Preempted),
+            ("S|K+", State::Preempted),
+            ("D|K", State::Blocked),
+            ("D|N", State::IdleKthread),
+            ("S|W", State::Sleeping),
+            ("t", State::Traced),
+            ("T", State::Stopped),
+            ("x", State::Dead),
+            ("I", State::IdleKthread),
+            ("P", State::Parked),
+            ("r", State::Unknown),
+            ("0x400", State::Unknown),
+            ("", State::Unknown),
+        ] {
+            assert_eq!(from_letters(text.as_bytes()), state, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_mean_what_their_kernel_says() {
+        assert_eq!(Table::New.state(0x100), State::Preempted);
+        assert_eq!(Table::Middle.state(0x1000), State::Preempted);
+        assert_eq!(Table::Old.state(16), State::Zombie);
+        assert_eq!(Table::Middle.state(16), State::Dead);
+        assert_eq!(Table::Middle.state(64), State::Dead);
+        assert_eq!(Table::New.state(64), State::Parked);
+        assert_eq!(Table::New.state(0x80), State::IdleKthread);
+        assert_eq!(Table::Middle.state(1026), State::IdleKthread);
+        assert_eq!(Table::New.state(1 << 40), State::Unknown);
+        assert!([Table::Old, Table::Middle, Table::New].iter().all(|t| t.state(0) == State::Runnable));
+    }
+
+    #[test]
+    fn the_table_follows_from_the_numbers_or_the_release() {
+        let of = |text: &str| Evidence::of(text.as_bytes()).table();
+        assert_eq!(of("x prev_state=0x1000 y\nx prev_state=1 y"), Table::Middle);
+        assert_eq!(of("x prev_state=256 y"), Table::New);
+        assert_eq!(of("x prev_state=1024 y prev_state=64 "), Table::Old);
+        assert_eq!(Table::of_kernel("3.13.0-49-generic"), Some(Table::Old));
+        assert_eq!(Table::of_kernel("4.9"), Some(Table::Middle));
+        assert_eq!(Table::of_kernel("6.1.0"), Some(Table::New));
+        assert_eq!(Table::of_kernel("new"), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! Eight or sixteen bytes at a time, in plain integers: finding a byte, reading a number.
+//!
+//! All work on a [`Window`], a fixed-size view of the text from the start of a line, so that a bound is one comparison.
+//! A position outside the window is `None`, and the caller falls back to the code that handles any line.
+
+/// The text from the start of a line on; longer than any line the quick path takes.
+pub type Window = [u8; 512];
+
+const ONES: u64 = u64::MAX / 255;
+const HIGHS: u64 = ONES << 7;
+const WIDE_ONES: u128 = u128::MAX / 255;
+const WIDE_HIGHS: u128 = WIDE_ONES << 7;
+
+/// `MASKS[n]` keeps the first `n` bytes of sixteen.
+pub static MASKS: [u128; 17] = {
+    let mut masks = [u128::MAX; 17];
+    let mut n = 0;
+    while n < 16 {
+        masks[n] = (1 << (8 * n)) - 1;
+        n += 1;
+    }
+    masks
+};
+
+static POWERS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// Eight bytes, the first in the lowest byte.
+#[inline(always)]
+pub fn load8(w: &Window, at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*w.get(at..)?.first_chunk()?))
+}
+
+/// Sixteen bytes, the first in the lowest byte.
+#[inline(always)]
+pub fn load16(w: &Window, at: usize) -> Option<u128> {
+    Some(u128::from_le_bytes(*w.get(at..)?.first_chunk()?))
+}
+
+/// True when `text` stands at `at`.
+#[inline(always)]
+pub fn is_at<const N: usize>(w: &Window, at: usize, text: &[u8; N]) -> bool {
+    w.get(at..).and_then(|rest| rest.first_chunk::<N>()) == Some(text)
+}
+
+/// How many bytes before the first `byte` among eight; 8 when there is none.
+#[inline(always)]
+pub fn first_of8(word: u64, byte: u8) -> usize {
+    let x = word ^ (ONES * byte as u64);
+    // The lowest set bit marks the lowest zero byte; borrows only spoil what stands above.
+    ((x.wrapping_sub(ONES) & !x & HIGHS).trailing_zeros() / 8) as usize
+}
+
+/// How many bytes before the first `byte` among sixteen; 16 when there is none.
+#[inline(always)]
+pub fn first_of16(word: u128, byte: u8) -> usize {
+    let x = word ^ (WIDE_ONES * byte as u128);
+    ((x.wrapping_sub(WIDE_ONES) & !x & WIDE_HIGHS).trailing_zeros() / 8) as usize
+}
+
+/// Position of the first `byte` within 32 bytes from `at` on.
+#[inline(always)]
+pub fn find(w: &Window, at: usize, byte: u8) -> Option<usize> {
+    let n = first_of16(load16(w, at)?, byte);
+    if n < 16 {
+        return Some(at + n);
+    }
+    let n = first_of16(load16(w, at + 16)?, byte);
+    (n < 16).then_some(at + 16 + n)
+}
+
+/// Position of the first byte from `at` on that is not a blank; at most fifteen blanks are skipped.
+#[inline(always)]
+pub fn skip_blanks(w: &Window, at: usize) -> Option<usize> {
+    let x = load16(w, at)? ^ (WIDE_ONES * b' ' as u128);
+    Some(at + (x.trailing_zeros() / 8) as usize)
+}
+
+/// The digits at the start of eight bytes, as values 0 to 9, and how many there are.
+#[inline(always)]
+fn digits(word: u64) -> (u64, u32) {
+    let x = word ^ (ONES * b'0' as u64);
+    // A byte above 9 gets its high bit by the addition or has it already; carries only spoil what stands above.
+    let other = (x.wrapping_add(ONES * (0x80 - 10)) | x) & HIGHS;
+    (x, other.trailing_zeros() / 8)
+}
+
+/// Value of eight digits, the first in the lowest byte.
+#[inline(always)]
+fn value8(x: u64) -> u64 {
+    let x = x.wrapping_mul(2561) >> 8 & 0x00ff_00ff_00ff_00ff;
+    let x = x.wrapping_mul(6_553_601) >> 16 & 0x0000_ffff_0000_ffff;
+    x.wrapping_mul(42_949_672_960_001) >> 32
+}
+
+/// The number of 1 to 16 digits at `at`, and the position after it.
+#[inline(always)]
+pub fn number(w: &Window, at: usize) -> Option<(i64, usize)> {
+    let (x, n) = digits(load8(w, at)?);
+    if n == 8 {
+        return long_number(w, at, value8(x));
+    }
+    if n == 0 {
+        return None;
+    }
+    Some((value8(x << (64 - 8 * n)) as i64, at + n as usize))
+}
+
+#[inline(always)]
+fn long_number(w: &Window, at: usize, high: u64) -> Option<(i64, usize)> {
+    let (x, n) = digits(load8(w, at + 8)?);
+    if n == 0 {
+        return Some((high as i64, at + 8));
+    }
+    let end = at + 8 + n as usize;
+    if n == 8 && w.get(end)?.is_ascii_digit() {
+        return None;
+    }
+    Some(((high * POWERS[n as usize] + value8(x << (64 - 8 * n))) as i64, end))
+}
+
+/// A number of at most seven digits.
+#[inline(always)]
+pub fn short_number(w: &Window, at: usize) -> Option<(i64, usize)> {
+    let (x, n) = digits(load8(w, at)?);
+    if n == 0 || n == 8 {
+        return None;
+    }
+    Some((value8(x << (64 - 8 * n)) as i64, at + n as usize))
+}
+
+/// The number of at most seven digits that ends before `end`, and its position.
+#[inline(always)]
+pub fn number_before(w: &Window, end: usize) -> Option<(i64, usize)> {
+    let x = load8(w, end.checked_sub(8)?)? ^ (ONES * b'0' as u64);
+    let high_bits = x & HIGHS;
+    // Byte by byte, without a carry from one into the next: the count starts at the highest.
+    let other = ((x & !HIGHS).wrapping_add(ONES * (0x80 - 10)) | high_bits) & HIGHS;
+    let n = other.leading_zeros() / 8;
+    if n == 0 || n == 8 {
+        return None;
+    }
+    Some((value8(x & (u64::MAX << (64 - 8 * n))) as i64, end - n as usize))
+}
+
+/// The six digits and the `:` of microseconds at `at`, in ns.
+#[inline(always)]
+pub fn micros(w: &Window, at: usize) -> Option<i64> {
+    let word = load8(w, at)?;
+    let (x, n) = digits(word);
+    (n == 6 && (word >> 48) as u8 == b':').then(|| value8(x << 16) as i64 * 1000)
+}
+
+/// The nine digits and the `:` of nanoseconds at `at`.
+#[inline(always)]
+pub fn nanos(w: &Window, at: usize) -> Option<i64> {
+    let (x, n) = digits(load8(w, at)?);
+    let rest = w.get(at + 8..)?.first_chunk::<2>()?;
+    let last = rest[0].wrapping_sub(b'0');
+    (n == 8 && last < 10 && rest[1] == b':').then(|| value8(x) as i64 * 10 + i64::from(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn window(text: &[u8]) -> Window {
+        let mut w = [0xffu8; 512];
+        w[..text.len()].copy_from_slice(text);
+        w
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_read_like_a_plain_loop(n in prop_oneof![0i64..1000, 0i64..10_000_000_000_000_000], tail in any::<u8>()) {
+            prop_assume!(!tail.is_ascii_digit());
+            let text = format!("{n}");
+            let mut bytes = text.clone().into_bytes();
+            bytes.push(tail);
+            let w = window(&bytes);
+            prop_assert_eq!(number(&w, 0), Some((n, text.len())));
+            prop_assert_eq!(short_number(&w, 0), (text.len() < 8).then_some((n, text.len())));
+        }
+
+        #[test]
+        fn numbers_are_found_from_their_end(head in prop::collection::vec(any::<u8>(), 8), n in 0i64..100_000_000) {
+            prop_assume!(!head[7].is_ascii_digit());
+            let text = format!("{n}");
+            let mut bytes = head.clone();
+            bytes.extend(text.bytes());
+            let found = number_before(&window(&bytes), bytes.len());
+            prop_assert_eq!(found, (text.len() < 8).then_some((n, 8)));
+        }
+
+        #[test]
+        fn bytes_are_found_where_they_stand(text in prop::collection::vec(any::<u8>(), 40), byte in any::<u8>()) {
+            let w = window(&text);
+            let plain = text[..32].iter().position(|b| *b == byte);
+            prop_assert_eq!(find(&w, 0, byte), plain);
+            let first = text[..8].iter().position(|b| *b == byte).unwrap_or(8);
+            prop_assert_eq!(first_of8(load8(&w, 0).unwrap(), byte), first);
+        }
+
+        #[test]
+        fn fractions_need_their_width(us in 0i64..1_000_000, ns in 0i64..1_000_000_000, tail in any::<u8>()) {
+            let tail = tail as char;
+            let ok = tail == ':';
+            let text = format!("{us:06}{tail}");
+            prop_assert_eq!(micros(&window(text.as_bytes()), 0), ok.then_some(us * 1000));
+            let text = format!("{ns:09}{tail}");
+            prop_assert_eq!(nanos(&window(text.as_bytes()), 0), ok.then_some(ns));
+        }
+    }
+
+    #[test]
+    fn blanks_and_edges() {
+        let w = window(b"      x");
+        assert_eq!(skip_blanks(&w, 0), Some(6));
+        assert_eq!(skip_blanks(&w, 500), None);
+        assert_eq!(load8(&w, 505), None);
+        assert_eq!(load8(&w, usize::MAX), None);
+        assert_eq!(number(&window(b"12345678901234567"), 0), None);
+        assert_eq!(number(&window(b"1234567890123456x"), 0), Some((1_234_567_890_123_456, 16)));
+        assert_eq!(number(&w, 0), None);
+        assert!(is_at(&w, 5, b" x") && !is_at(&w, 511, b"  "));
+    }
+}

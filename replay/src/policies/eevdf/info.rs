@@ -1,0 +1,78 @@
+//! Documentation and constructor of `eevdf`.
+
+use super::{Eevdf, Features};
+use crate::params::{Param, Unit};
+use crate::policies::PolicyInfo;
+
+const fn switch(name: &'static str, default: &'static str, doc: &'static str) -> Param {
+    Param { name, unit: Unit::Switch, default, range: None, doc }
+}
+
+/// Documentation and constructor.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: "eevdf",
+    title: "Linux EEVDF, earliest eligible virtual deadline first (6.6 and 6.12)",
+    idea: "Each task has a virtual time v that grows by its CPU time over its weight, and a request of one slice with a \
+           virtual deadline. V is the weighted mean of all v: a task with v <= V has not had more than its share and is \
+           eligible. Among the eligible tasks the one with the earliest deadline runs, so a short slice buys latency \
+           and not CPU time. The lag V - v of a task that sleeps is kept and given back when it wakes.",
+    formula: "v += ran * 1024 / weight; when v >= deadline: deadline = v + slice * 1024 / weight, and a reschedule. \
+              V = sum(weight * v) / sum(weight) over queued, running and delayed tasks. \
+              Placement: v = V - lag * (W + w) / W, deadline = v + slice * 1024 / weight (half for a new task in 6.12). \
+              Lag is clamped to max(2 * slice, tick). Charged at ticks, wakeups and switches only. \
+              run_to_parity: the running task goes on until its deadline or until it is not eligible. \
+              6.12: a waking task with a shorter slice may cancel that; a task that sleeps while not eligible stays \
+              counted until a pick finds it eligible (delayed dequeue).",
+    tie_break: "Equal deadlines: the task that was queued first; a queued task before the running one.",
+    not_modelled: "Groups and bandwidth control, the deadline server, hrtick, core scheduling, load balancing by load \
+                   (an idle CPU takes a task from the longest queue; a wakeup goes to an idle CPU or back to the last).",
+    sources: "Linux 6.6.9, 6.12.0 and 6.12.19 kernel/sched/fair.c and features.h; Stoica and Abdel-Wahab, Earliest \
+              Eligible Virtual Deadline First, 1995; captures of a 6.12 kernel for the rule that an expiry found \
+              in a wakeup also asks for a reschedule.",
+    params: &[
+        Param {
+            name: "version",
+            unit: Unit::Choice(&["6.6", "6.12"]),
+            default: "6.12",
+            range: None,
+            doc: "Kernel whose rules apply.",
+        },
+        Param {
+            name: "base_slice",
+            unit: Unit::Time,
+            default: "0ns",
+            range: Some(("0ns", "1s")),
+            doc: "Slice of tasks that ask for none (100 us to 100 ms on Linux); 0: the kernel's default, 0.75 ms (6.6) \
+                  or 0.70 ms (6.12) times 1 + log2 of at most 8 CPUs.",
+        },
+        switch("place_lag", "on", "A task that wakes gets back the lag with which it fell asleep."),
+        switch("place_deadline_initial", "on", "The first deadline of a new task is half a slice away (6.12)."),
+        switch("place_rel_deadline", "on", "A task that moves to another CPU keeps its relative deadline (6.12)."),
+        switch("run_to_parity", "on", "The running task is protected until its deadline."),
+        switch("preempt_short", "on", "A waking task with a shorter slice cancels that protection (6.12)."),
+        switch("delay_dequeue", "on", "A task that sleeps while not eligible stays counted (6.12)."),
+        switch("delay_zero", "on", "Such a task earns no positive lag asleep (6.12)."),
+        switch("next_buddy", "off", "The task woken last is picked when it is eligible."),
+        switch("wakeup_preemption", "on", "A task that wakes may preempt the running one."),
+    ],
+    rt_above: true,
+    build: |p| {
+        let base = p.int("base_slice");
+        if base != 0 && base < 100_000 {
+            return Err("base_slice: expected 0, or 100us to 1s".into());
+        }
+        let features = Features {
+            v66: p.int("version") == 0,
+            place_lag: p.on("place_lag"),
+            place_deadline_initial: p.on("place_deadline_initial"),
+            place_rel_deadline: p.on("place_rel_deadline"),
+            run_to_parity: p.on("run_to_parity"),
+            preempt_short: p.on("preempt_short"),
+            delay_dequeue: p.on("delay_dequeue"),
+            delay_zero: p.on("delay_zero"),
+            next_buddy: p.on("next_buddy"),
+            wakeup_preemption: p.on("wakeup_preemption"),
+        };
+        Ok(Box::new(Eevdf::new(features, base)))
+    },
+};
