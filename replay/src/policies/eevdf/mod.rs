@@ -427,8 +427,7 @@ impl Policy for Eevdf {
         let now = k.now();
         let prev = self.rq[cpu].prev.take().filter(|p| p.1 == now).map(|p| p.0);
         let mut curr = prev.filter(|&p| self.rq[cpu].tree.remove(p));
-        loop {
-            let Some(t) = self.pick(cpu, curr) else { break };
+        while let Some(t) = self.pick(cpu, curr) {
             if self.e[t].delayed {
                 self.finish_delayed(cpu, t);
                 continue;
