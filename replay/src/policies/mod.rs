@@ -27,8 +27,13 @@
 
 pub mod eevdf;
 pub mod fifo;
+pub mod lottery;
+pub mod mlfq;
 pub mod rr;
 pub mod rt;
+pub mod scx_simple;
+pub mod srpt;
+pub mod stride;
 pub mod weights;
 
 use crate::engine::{Layer, Stack};
@@ -61,7 +66,17 @@ pub struct PolicyInfo {
 }
 
 /// Every policy, by name.
-pub const POLICIES: &[PolicyInfo] = &[eevdf::INFO, fifo::INFO, rr::INFO, rt::INFO];
+pub const POLICIES: &[PolicyInfo] = &[
+    eevdf::INFO,
+    fifo::INFO,
+    lottery::INFO,
+    mlfq::INFO,
+    rr::INFO,
+    rt::INFO,
+    scx_simple::INFO,
+    srpt::INFO,
+    stride::INFO,
+];
 
 /// The row with this name.
 pub fn find(name: &str) -> Option<&'static PolicyInfo> {

@@ -1,0 +1,157 @@
+//! scx_simple: the smallest sched_ext scheduler, a global queue by weighted virtual time.
+
+use super::PolicyInfo;
+use crate::params::{Param, Unit};
+use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Stop};
+use crate::queue::{Lists, Ordered, TaskMap};
+use crate::task::{Attrs, Cpu, Ns, TaskId};
+
+/// Documentation and constructor.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: "scx-simple",
+    title: "scx_simple of sched_ext: one global queue by virtual time",
+    idea: "All tasks wait in one queue, ordered by the virtual time that they have used. A task that finds an idle CPU goes there directly. \
+           Nobody preempts at a wakeup; a slice of 20 ms ends at a tick.",
+    formula: "vtime += used * 100 / weight (weight 100 at nice 0) when it stops; queue key = max(vtime, vtime_now - slice), where vtime_now \
+              is the largest vtime that a task had when it began to run. fifo=on: in order of arrival. \
+              A yield gives up the rest of the slice and is charged for it.",
+    tie_break: "Equal keys: the task that was queued first.",
+    not_modelled: "The choice of an idle CPU by cache distance; BPF's own cost.",
+    sources: "Linux 6.12 tools/sched_ext/scx_simple.bpf.c and kernel/sched/ext.c.",
+    params: &[
+        Param {
+            name: "slice",
+            unit: Unit::Time,
+            default: "20ms",
+            range: Some(("100us", "10s")),
+            doc: "Slice of every task, ended by the tick that finds it used up.",
+        },
+        Param {
+            name: "fifo",
+            unit: Unit::Switch,
+            default: "off",
+            range: None,
+            doc: "Queue in order of arrival instead of virtual time.",
+        },
+    ],
+    rt_above: true,
+    build: |p| {
+        Ok(Box::new(ScxSimple {
+            slice: p.int("slice"),
+            fifo: p.on("fifo"),
+            of: TaskMap::new(),
+            global: Ordered::new(),
+            local: Lists::default(),
+            vtime_now: 0,
+        }))
+    },
+};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Scx {
+    weight: i64,
+    vtime: Ns,
+    left: Ns,
+    began: Ns,
+}
+
+/// State of the policy.
+pub struct ScxSimple {
+    slice: Ns,
+    fifo: bool,
+    of: TaskMap<Scx>,
+    global: Ordered<Ns>,
+    local: Lists,
+    vtime_now: Ns,
+}
+
+/// Linux weights on the scale of cgroups: 1 to 10000, 100 at nice 0.
+fn weight(attrs: &Attrs) -> i64 {
+    ((super::weights::of(attrs) * 100 + 512) / 1024).clamp(1, 10_000)
+}
+
+impl ScxSimple {
+    fn charge(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
+        let now = k.clock(cpu);
+        let s = &mut self.of[t];
+        s.left = (s.left - (now - s.began)).max(0);
+        s.began = now;
+    }
+}
+
+impl Policy for ScxSimple {
+    fn init(&mut self, k: &mut Kernel) {
+        self.local = Lists::new(k.nr_cpus());
+    }
+
+    fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<Birth>) {
+        let weight = weight(&k.task(t).attrs);
+        *self.of.ensure(t) = Scx { weight, vtime: self.vtime_now, left: self.slice, began: 0 };
+    }
+
+    fn enable(&mut self, _k: &mut Kernel, t: TaskId) {
+        self.of[t].vtime = self.vtime_now;
+    }
+
+    fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
+        if why == Enqueue::Preempted && self.of[t].left > 0 {
+            return self.local.push_front(cpu, t);
+        }
+        self.of[t].left = self.slice;
+        if matches!(why, Enqueue::Wakeup(_)) && k.is_idle(cpu) {
+            return self.local.push_back(cpu, t);
+        }
+        let key = if self.fifo { 0 } else { self.of[t].vtime.max(self.vtime_now - self.slice) };
+        self.global.insert(key, t);
+    }
+
+    fn dequeue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, _why: Dequeue) {
+        if !self.local.remove(t) {
+            self.global.remove(t);
+        }
+    }
+
+    fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
+        if let Some(t) = self.local.pop_front(cpu) {
+            return Some(t);
+        }
+        let first = self.global.first().map(|f| f.1).filter(|&t| k.allowed(t, cpu));
+        let t = first.or_else(|| {
+            self.global.iter().filter(|e| k.allowed(e.1, cpu)).min_by_key(|e| (e.0, e.1 .0)).map(|e| e.1)
+        })?;
+        self.global.remove(t);
+        Some(t)
+    }
+
+    fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
+        let s = &mut self.of[t];
+        s.began = k.clock(cpu);
+        self.vtime_now = self.vtime_now.max(s.vtime);
+    }
+
+    fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _why: Stop) {
+        self.charge(k, cpu, t);
+        let s = &mut self.of[t];
+        s.vtime += (self.slice - s.left) * 100 / s.weight;
+    }
+
+    fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        self.charge(k, cpu, t);
+        if self.of[t].left > 0 {
+            return;
+        }
+        k.resched(cpu);
+    }
+
+    fn yield_(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId) {
+        self.of[t].left = 0;
+    }
+
+    fn set_params(&mut self, k: &mut Kernel, t: TaskId, _old: &Attrs) {
+        self.of[t].weight = weight(&k.task(t).attrs);
+    }
+
+    fn inspect(&self, _k: &Kernel, t: TaskId, key: &str) -> Option<f64> {
+        (key == "vtime").then(|| self.of.get(t).map(|s| s.vtime as f64)).flatten()
+    }
+}
