@@ -235,7 +235,7 @@ fn write(os: Os, schedule: &Schedule, temporal: bool) -> (Vec<u8>, Vec<Cells>) {
 }
 
 proptest! {
-    #![proptest_config(schedule::config(150))]
+    #![proptest_config(schedule::config(200))]
 
     #[test]
     fn schedules_come_back(

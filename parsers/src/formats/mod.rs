@@ -4,6 +4,7 @@ pub mod dtrace_tkd;
 pub mod ftrace_text;
 pub mod ktr;
 pub mod trace_dat;
+pub mod trcrpt;
 
 use crate::error::ParseError;
 use crate::{Head, Options, Parser, Source};
@@ -57,6 +58,7 @@ pub static FORMATS: &[&Format] = &[
     &ftrace_text::FORMAT,
     &dtrace_tkd::FORMAT,
     &ktr::FORMAT,
+    &trcrpt::FORMAT,
 ];
 
 /// The format called `name`.
