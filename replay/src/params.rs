@@ -27,7 +27,8 @@ pub struct Param {
     pub name: &'static str,
     /// Unit.
     pub unit: Unit,
-    /// Default, as the user would write it.
+    /// Default, as the user would write it; or, where it depends on the choice made by the table's first parameter,
+    /// pairs such as `2.6.29:20ms 6.1:6ms`.
     pub default: &'static str,
     /// Smallest and largest value, as the user would write them; `None` for no bound.
     pub range: Option<(&'static str, &'static str)>,
@@ -112,6 +113,16 @@ pub fn on_off(text: &str) -> Option<bool> {
 }
 
 impl Param {
+    /// The default when the table's first parameter is `form`.
+    pub fn default_for(&self, form: &str) -> &'static str {
+        if matches!(self.unit, Unit::Text) || !self.default.contains(':') {
+            return self.default;
+        }
+        let mut pairs = self.default.split_whitespace().filter_map(|pair| pair.split_once(':'));
+        let found = pairs.clone().find(|(f, _)| *f == form).or_else(|| pairs.next());
+        found.map_or(self.default, |(_, value)| value)
+    }
+
     fn parse(&self, text: &str) -> Result<Value, String> {
         let value = match self.unit {
             Unit::Time => {
@@ -157,8 +168,10 @@ impl Params {
     /// The defaults of `table`, overridden by `text` (`param=value,param=value`, may be empty).
     pub fn parse(policy: &str, table: &'static [Param], text: &str) -> Result<Self, ParamError> {
         let mut values: Vec<(&'static str, Value)> = Vec::with_capacity(table.len());
+        let form = Self::form(table, text);
         for p in table {
-            let v = p.parse(p.default).map_err(|e| ParamError(format!("policy {policy}: default of {e}")))?;
+            let default = p.default_for(form);
+            let v = p.parse(default).map_err(|e| ParamError(format!("policy {policy}: default of {e}")))?;
             values.push((p.name, v));
         }
         let mut given = Vec::new();
@@ -177,6 +190,13 @@ impl Params {
             given.push(table[i].name);
         }
         Ok(Params { values, given })
+    }
+
+    /// The choice that `text` makes for the first parameter of the table, when that is a choice.
+    fn form<'a>(table: &'static [Param], text: &'a str) -> &'a str {
+        let Some(Param { name, unit: Unit::Choice(_), default, .. }) = table.first() else { return "" };
+        let given = text.split(',').filter_map(|part| part.split_once('=')).find(|(n, _)| n.trim() == *name);
+        given.map_or(default, |(_, value)| value.trim())
     }
 
     fn value(&self, name: &str) -> &Value {
@@ -255,9 +275,10 @@ mod tests {
     use super::*;
 
     const TABLE: &[Param] = &[
+        Param { name: "form", unit: Unit::Choice(&["a", "b"]), default: "b", range: None, doc: "" },
+        Param { name: "wait", unit: Unit::Time, default: "a:1ms b:2ms", range: None, doc: "" },
         Param { name: "quantum", unit: Unit::Time, default: "100ms", range: Some(("1us", "10s")), doc: "" },
         Param { name: "fair", unit: Unit::Switch, default: "on", range: None, doc: "" },
-        Param { name: "form", unit: Unit::Choice(&["a", "b"]), default: "b", range: None, doc: "" },
     ];
 
     #[test]
@@ -266,13 +287,20 @@ mod tests {
         assert_eq!(p.int("quantum"), 1_500_000);
         assert!(!p.on("fair"));
         assert!(p.given("fair") && !p.given("form"));
-        assert_eq!(p.show(TABLE).to_string(), "quantum=1.5ms,fair=off,form=b");
+        assert_eq!(p.show(TABLE).to_string(), "form=b,wait=2ms,quantum=1.5ms,fair=off");
+    }
+
+    #[test]
+    fn defaults_follow_the_form() {
+        assert_eq!(Params::parse("x", TABLE, "").unwrap().int("wait"), 2_000_000);
+        assert_eq!(Params::parse("x", TABLE, "form=a").unwrap().int("wait"), 1_000_000);
+        assert_eq!(Params::parse("x", TABLE, "wait=7ms, form = a").unwrap().int("wait"), 7_000_000);
     }
 
     #[test]
     fn errors_name_what_is_valid() {
         let e = |t: &str| Params::parse("x", TABLE, t).unwrap_err().0;
-        assert_eq!(e("slice=1ms"), "policy x: no parameter slice; valid are quantum, fair, form");
+        assert_eq!(e("slice=1ms"), "policy x: no parameter slice; valid are form, wait, quantum, fair");
         assert_eq!(e("quantum=5"), "policy x: quantum=5: expected a time with its unit, such as 10ms or 750us");
         assert_eq!(e("quantum=11s"), "policy x: quantum=11s: expected 1us to 10s");
         assert_eq!(e("form=c"), "policy x: form=c: expected one of a, b");

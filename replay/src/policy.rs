@@ -136,7 +136,10 @@ pub trait Policy {
 
     /// The CPU on whose queue `t` goes. Must be one that `t` may use.
     fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, why: Select) -> Cpu {
-        k.idle_or_last(t)
+        match why {
+            Select::Wakeup(_) => k.idle_or_last(t),
+            Select::Fork | Select::Exec => k.least_loaded(t),
+        }
     }
 
     /// `t` becomes runnable (wakes, or is new); `enqueue` follows.
@@ -366,6 +369,13 @@ impl Kernel {
             .find(|&c| self.is_idle(c) && self.allowed(t, c))
             .or_else(|| from_last.clone().find(|&c| self.allowed(t, c)))
             .unwrap_or(last)
+    }
+
+    /// The CPU with the fewest runnable tasks that `t` may use; the task's own CPU wins ties, then the lowest number.
+    pub fn least_loaded(&self, t: TaskId) -> Cpu {
+        let own = self.task(t).cpu.min(self.cpus.len() - 1);
+        let usable = (0..self.cpus.len()).filter(|&c| self.allowed(t, c));
+        usable.min_by_key(|&c| (self.cpus[c].nr, c != own, c)).unwrap_or(own)
     }
 
     /// Asks for a reschedule of `cpu` as soon as it can.

@@ -25,6 +25,7 @@
 //! * Work that costs simulated time per task looked at: `k.scanned(cpu, n)`.
 //! * Let literate specs see inside: `inspect` (per task) and `counters`.
 
+pub mod cfs;
 pub mod eevdf;
 pub mod fifo;
 pub mod lottery;
@@ -67,6 +68,7 @@ pub struct PolicyInfo {
 
 /// Every policy, by name.
 pub const POLICIES: &[PolicyInfo] = &[
+    cfs::INFO,
     eevdf::INFO,
     fifo::INFO,
     lottery::INFO,

@@ -1,0 +1,130 @@
+//! Placement on CPUs, in a reduced form: all CPUs share one cache, and load is the sum of weights.
+
+use super::{Cfs, Form};
+use crate::policy::{Kernel, Select, Wake};
+use crate::task::{Cpu, Ns, TaskId};
+
+/// Time between two looks of a busy CPU at the others.
+const BALANCE_EVERY: Ns = 64_000_000;
+
+impl Cfs {
+    /// The CPU for a task that wakes, is new, or executes a program.
+    pub(super) fn place_on(&self, k: &Kernel, t: TaskId, why: Select) -> Cpu {
+        let prev = k.task(t).cpu;
+        let Select::Wakeup(wake) = why else { return self.idlest(k, t) };
+        let mut target = prev;
+        if let Wake::Task { cpu, sync, .. } = wake {
+            if cpu != prev && k.allowed(t, cpu) && (!k.allowed(t, prev) || self.pulls(k, t, prev, cpu, sync)) {
+                target = cpu;
+            }
+        }
+        let n = k.nr_cpus();
+        let free = |c: &Cpu| k.allowed(t, *c) && k.is_idle(*c);
+        if free(&target) {
+            return target;
+        }
+        if free(&prev) {
+            return prev;
+        }
+        // 2.6.29 looks for an idle CPU only beside a single running task.
+        let look = self.tun.form != Form::V29 || self.rqs[target].nr <= 1;
+        let found = look.then(|| (1..n).map(|i| (target + i) % n).find(free)).flatten();
+        match found {
+            Some(c) => c,
+            None if k.allowed(t, target) => target,
+            None => self.idlest(k, t),
+        }
+    }
+
+    /// Does the waker's CPU pull the task away from its last one?
+    fn pulls(&self, k: &Kernel, t: TaskId, prev: Cpu, this: Cpu, sync: bool) -> bool {
+        let w = self.tasks[t].weight.w;
+        if self.tun.form != Form::V29 {
+            if k.is_idle(this) || sync && self.rqs[this].nr == 1 {
+                return !k.is_idle(prev);
+            }
+            if k.is_idle(prev) {
+                return false;
+            }
+        }
+        let waker = self.rqs[this].curr.filter(|_| sync).map_or(0, |c| self.tasks[c].weight.w);
+        let here = self.rqs[this].load.saturating_sub(waker);
+        let there = self.rqs[prev].load;
+        if self.tun.form == Form::V29 {
+            100 * (here + w) <= 112 * there
+        } else {
+            100 * (here + w) < 108 * there + u64::from(sync)
+        }
+    }
+
+    fn idlest(&self, k: &Kernel, t: TaskId) -> Cpu {
+        let own = k.task(t).cpu;
+        let usable = (0..k.nr_cpus()).filter(|&c| k.allowed(t, c));
+        usable.min_by_key(|&c| (self.rqs[c].load, k.nr_runnable(c), c != own, c)).unwrap_or(own)
+    }
+
+    /// A waiting task of `from` that `to` may take; the one that waits longest first.
+    fn movable(&self, k: &Kernel, from: Cpu, to: Cpu, hot: bool) -> Option<TaskId> {
+        let fits = |t: &TaskId| {
+            let cold = k.now() - self.tasks[*t].last_ran >= self.tun.migration_cost;
+            k.allowed(*t, to) && (hot || cold)
+        };
+        self.rqs[from].tree.iter().map(|e| e.1).filter(fits).min_by_key(|&t| (k.task(t).since, t))
+    }
+
+    fn busiest(&self, except: Cpu) -> Option<Cpu> {
+        let waiting = |c: &Cpu| *c != except && !self.rqs[*c].tree.is_empty();
+        (0..self.rqs.len()).filter(waiting).max_by_key(|&c| (self.rqs[c].load, std::cmp::Reverse(c)))
+    }
+
+    /// An idle CPU takes a task from the busiest one.
+    pub(super) fn pull_idle(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
+        if self.rqs.len() == 1 {
+            return None;
+        }
+        let from = self.busiest(cpu)?;
+        let t = self.movable(k, from, cpu, true)?;
+        self.take(k, from, cpu, t);
+        Some(t)
+    }
+
+    /// Moves a waiting task between queues.
+    fn take(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
+        k.update_clock(from);
+        self.update_curr(k, from);
+        self.rqs[from].tree.remove(t);
+        self.forget(from, t);
+        k.migrate(t, to);
+        k.update_clock(to);
+        self.update_curr(k, to);
+        self.rebase(to, t);
+        self.add(to, t);
+        self.update_min(to);
+    }
+
+    /// At ticks: wakes an idle CPU to take waiting work, and now and then evens out busy ones.
+    pub(super) fn balance(&mut self, k: &mut Kernel, cpu: Cpu) {
+        if !self.rqs[cpu].tree.is_empty() {
+            let idle = (0..k.nr_cpus()).find(|&c| k.is_idle(c) && self.movable(k, cpu, c, true).is_some());
+            if let Some(idle) = idle {
+                k.resched(idle);
+                return;
+            }
+        }
+        if k.now() < self.rqs[cpu].next_balance {
+            return;
+        }
+        self.rqs[cpu].next_balance = k.now() + BALANCE_EVERY;
+        let Some(from) = self.busiest(cpu) else { return };
+        let (there, here) = (self.rqs[from].load, self.rqs[cpu].load);
+        if 100 * there <= 117 * here {
+            return;
+        }
+        if let Some(t) = self.movable(k, from, cpu, false) {
+            // Only when it makes the difference smaller.
+            if self.tasks[t].weight.w < there - here {
+                self.take(k, from, cpu, t);
+            }
+        }
+    }
+}
