@@ -220,3 +220,8 @@ def test_plots_leave_matplotlib_as_it_was() -> None:
     before = dict(mpl.rcParams)
     every_figure(["a"], ["x"], "t")
     assert dict(mpl.rcParams) == before
+
+
+def test_notebooks_show_figures_without_magic() -> None:
+    png = plot.histogram(slices.histogram(trace(["a"])))._repr_png_()  # type: ignore[attr-defined]
+    assert png.startswith(b"\x89PNG")

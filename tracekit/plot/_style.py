@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,6 +70,16 @@ _RC: dict[Any, Any] = {
 }
 
 
+class Drawing(Figure):
+    """A figure that notebooks show by themselves, whatever backend they use."""
+
+    def _repr_png_(self) -> bytes:
+        out = io.BytesIO()
+        with style():
+            self.savefig(out, format="png", dpi=110)
+        return out.getvalue()
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Apply the look of the project; every plot function draws inside of it."""
@@ -78,7 +89,7 @@ def style() -> Iterator[None]:
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """Make a figure that belongs to no window system, and its axes, row by row."""
-    fig = Figure(figsize=(width, height), layout="constrained")
+    fig = Drawing(figsize=(width, height), layout="constrained")
     axes = fig.subplots(rows, columns, squeeze=False)
     return fig, [ax for row in axes for ax in row]
 
