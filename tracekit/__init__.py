@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         ReplayError,
         TracekitError,
     )
-    from tracekit.io import convert, formats, read, scan
+    from tracekit.io import convert, read, scan
+    from tracekit.registry import formats, policies
     from tracekit.report import Comparison
     from tracekit.trace import Trace
 
@@ -44,6 +45,7 @@ __all__ = [
     "convert",
     "formats",
     "plot",
+    "policies",
     "read",
     "report",
     "scan",
@@ -64,7 +66,8 @@ _HOMES = {
     "TracekitError": "errors",
     "Trace": "trace",
     "convert": "io",
-    "formats": "io",
+    "formats": "registry",
+    "policies": "registry",
     "read": "io",
     "scan": "io",
 }

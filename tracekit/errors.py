@@ -46,7 +46,8 @@ class ParseError(TracekitError, ValueError):
     format : str
         Format that was being read, ``unknown`` when none was recognised.
     code : str
-        ``unknown-format``, ``empty``, ``truncated``, ``damaged``, ``unsupported``, ``no-scheduler-events`` or ``io``.
+        ``unknown-format``, ``empty``, ``truncated``, ``damaged``, ``unsupported``, ``no-scheduler-events``, ``option`` or
+        ``io``.
     position : Position
         Where it went wrong.
     """

@@ -13,32 +13,20 @@ import polars as pl
 from tracekit import _core
 from tracekit._frames import TABLES, table_schema, to_frame
 from tracekit.errors import OutputError, ParseError
-from tracekit.foreign import all_formats, foreign_format, read_foreign
+from tracekit.foreign import foreign_format, read_foreign
 from tracekit.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
 if TYPE_CHECKING:
     from tracekit.writers import Converted
 
-__all__ = ["convert", "formats", "read", "scan"]
+__all__ = ["convert", "read", "scan"]
 
 #: A path, `-` for standard input, the bytes themselves, or an open binary file.
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
 #: Events a batch: small enough to stay in memory caches, large enough that a batch costs nothing.
 BATCH_ROWS = 65_536
-
-
-def formats() -> list[_core.FormatInfo]:
-    """All formats that can be read.
-
-    Returns
-    -------
-    list of dict
-        Each with ``name``, ``title``, ``streams`` (can a pipe of any length be read?), ``produced_by``, ``kinds``,
-        ``tells``, ``resolution``, ``clock``, ``confidence`` and ``notes``.
-    """
-    return all_formats()
 
 
 def read(
@@ -52,7 +40,7 @@ def read(
         A path, ``-`` for standard input, the bytes of a trace, or an open binary file. Compression by gzip, zstd or xz
         is seen through; so are tracekit's own Parquet and Arrow files, whose derived tables are made anew.
     format
-        Name of a format (see `formats`); by default the first bytes tell, never the file name.
+        Name of a format (see `tracekit.formats`); by default the first bytes tell, never the file name.
     progress
         True for a bar on standard error (only on a terminal), or a function that is called with bytes read, bytes in
         all (None for a pipe) and events so far.

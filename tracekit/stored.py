@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from tracekit import _core
-from tracekit._frames import TABLES, table_schema, typed
+from tracekit._frames import TABLES, table_schema, to_frame, typed
 from tracekit.errors import ParseError
 from tracekit.trace import Trace
 
@@ -49,10 +49,12 @@ def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
     frame = typed(pl.DataFrame(table), held)
     tables[held] = frame
     if held == "events":
-        tables |= _core.derive(frame, stored)
-        if "diagnostics" in footer:
-            # Those of the first reading; deriving the same events found the same again.
-            tables["diagnostics"] = _rows("diagnostics", footer["diagnostics"])
+        derived = _core.derive(frame, stored)
+        # A conversion of events alone has not derived anything yet; one of a whole trace has found the same already.
+        found = [tables.get("diagnostics"), to_frame(derived.pop("diagnostics"))]
+        known = pl.concat([f for f in found if isinstance(f, pl.DataFrame)])
+        tables |= derived
+        tables["diagnostics"] = known.unique(maintain_order=True)
     return Trace(tables, stored, name)
 
 

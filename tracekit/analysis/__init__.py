@@ -20,6 +20,16 @@ compare
 """
 
 from tracekit.analysis import compare, latency, response, runqueue, slices, uncertainty
-from tracekit.analysis._common import GROUPINGS, QUANTILES
+from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
 
-__all__ = ["GROUPINGS", "QUANTILES", "compare", "latency", "response", "runqueue", "slices", "uncertainty"]
+__all__ = [
+    "GROUPINGS",
+    "QUANTILES",
+    "compare",
+    "group_of",
+    "latency",
+    "response",
+    "runqueue",
+    "slices",
+    "uncertainty",
+]

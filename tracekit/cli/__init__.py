@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
-from tracekit import _core
+from tracekit import registry
 from tracekit.cli import convert, doctor, formats, info, latency, policies, response, runqueue, slices
 from tracekit.errors import TracekitError
 
@@ -112,7 +112,7 @@ def _terminable() -> Any:
     no_args_is_help=False,
     invoke_without_command=True,
 )
-@click.version_option(_core.__version__, prog_name="tracekit", message="%(prog)s %(version)s")
+@click.version_option(registry.version, prog_name="tracekit", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
 @click.pass_context
 def main(context: click.Context, debug: bool) -> None:

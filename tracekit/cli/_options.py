@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tracekit import _core
+from tracekit import registry
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -116,7 +116,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
     filters
         Whether the trace can be narrowed down.
     """
-    names = [f["name"] for f in _core.formats()]
+    names = [f["name"] for f in registry.formats()]
     decorators: list[Callable[[Any], Any]] = [
         click.argument("trace", metavar="TRACE"),
         click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit import _core
+from tracekit import registry
 from tracekit.cli._options import output_options
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def installation() -> list[Check]:
     from importlib.metadata import PackageNotFoundError, version
 
     checks = [
-        Check("tracekit", True, f"{_core.__version__}, {len(_core.formats())} formats"),
+        Check("tracekit", True, f"{registry.version}, {len(registry.formats())} formats"),
         Check("Python", sys.version_info >= (3, 11), platform.python_version(), "3.11 or later is needed"),
     ]
     for name in (*NEEDED, *OPTIONAL):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tracekit import _core
+from tracekit import registry
 from tracekit.cli._options import output_options
 
 CARD = {
@@ -39,7 +39,7 @@ def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
 
     from tracekit.cli._output import emit_json, paragraph, table
 
-    formats = list(_core.formats())
+    formats = list(registry.formats())
     known = [f["name"] for f in formats]
     for name in names:
         if name not in known:

@@ -6,7 +6,7 @@ import textwrap
 
 import click
 
-from tracekit import _core
+from tracekit import registry
 from tracekit.cli._options import output_options
 
 EXAMPLES = """\b
@@ -30,9 +30,9 @@ def command(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     if as_json:
-        emit_json(_core.policies())
+        emit_json(registry.policies())
         return
-    table([{"name": p["name"], "idea": p["title"]} for p in _core.policies()], ["name", "idea"])
+    table([{"name": p["name"], "idea": p["title"]} for p in registry.policies()], ["name", "idea"])
 
 
 @command.command("show")
@@ -42,7 +42,7 @@ def show(name: str, as_json: bool) -> None:
     """Print the idea, formula, parameters and sources of a policy."""
     from tracekit.cli._output import emit_json, paragraph, table
 
-    policies = {p["name"]: p for p in _core.policies()}
+    policies = {p["name"]: p for p in registry.policies()}
     found = policies.get(name.partition(":")[0])
     if found is None:
         raise click.BadParameter(f"no policy is called {name!r}; there are {', '.join(policies)}")
@@ -69,7 +69,7 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("policy")
 def check(policy: str) -> None:
     """Check a policy string, and print it with all its parameters."""
-    click.echo(_core.parse_policy(policy))
+    click.echo(registry.check_policy(policy))
 
 
 def _section(title: str, text: str) -> None:

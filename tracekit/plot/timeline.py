@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from tracekit.analysis._common import group_of
+from tracekit.analysis import group_of
 from tracekit.plot import _style as s
 
 _MAX_LANES = 24

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from tracekit import analysis
-from tracekit.analysis._common import group_of
+from tracekit.analysis import group_of
 from tracekit.analysis.compare import METRICS
 from tracekit.export.files import replacing
 from tracekit.plot import IDENTITY, RECORDED

@@ -7,10 +7,11 @@ use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use tracekit_parsers::ParseError;
 
-/// `tracekit.errors.ParseError(message, format, code, offset, line)`.
-pub fn parse_error(py: Python<'_>, error: &ParseError) -> PyErr {
+/// `tracekit.errors.ParseError(message, format, code, offset, line)`; the message begins with the name of the source.
+pub fn parse_error(py: Python<'_>, error: &ParseError, source: Option<&str>) -> PyErr {
     let position = error.position;
-    raised(py, "ParseError", (error.to_string(), error.format, error.code, position.offset, position.line))
+    let message = source.map_or_else(|| error.to_string(), |name| format!("{name}: {error}"));
+    raised(py, "ParseError", (message, error.format, error.code, position.offset, position.line))
 }
 
 /// `tracekit.errors.ReplayError(message)`.

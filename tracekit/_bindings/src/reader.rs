@@ -59,8 +59,8 @@ struct Progress {
 #[pymethods]
 impl Reader {
     /// Opens a path (`-` for standard input) or bytes. `derive` names the tables that are wanted besides those that the
-    /// source states itself, none of which means all. With `keys`, string columns come as `uint32` keys into `strings()`,
-    /// which are the same in every batch.
+    /// source states itself, none of which means all. With `keys`, the string columns of events,
+    /// slices, states and runqueue come as `uint32` keys into `strings()`, which are the same in every batch.
     #[new]
     #[pyo3(signature = (source, format=None, options=None, *, derive=None, keys=false))]
     fn new(
@@ -76,9 +76,10 @@ impl Reader {
             Ok(bytes) => Input::Bytes(bytes.as_bytes().to_vec()),
             Err(_) => Input::Path(source.extract()?),
         };
-        let options = parser_options(options.unwrap_or_default())?;
+        let name = input.name();
+        let options = parser_options(options.unwrap_or_default()).map_err(|e| parse_error(py, &e, None))?;
         let opened = detached(py, || Inner::open(input, format.as_deref(), &options, wanted, keys))?;
-        let inner = opened.map_err(|e| parse_error(py, &e))?;
+        let inner = opened.map_err(|e| parse_error(py, &e, Some(&name)))?;
         Ok(Reader { inner: Mutex::new(inner) })
     }
 
@@ -124,7 +125,7 @@ impl Reader {
     #[pyo3(signature = (rows=65_536))]
     fn read(&mut self, py: Python<'_>, rows: usize) -> PyResult<Option<Table>> {
         let inner = self.inner();
-        detached(py, || inner.read(rows.max(1)))?.map_err(|e| parse_error(py, &e))
+        detached(py, || inner.read(rows.max(1)))?.map_err(|e| parse_error(py, &e, None))
     }
 
     /// The rows that a table other than `events` has gathered since it was last asked for, by start time.
@@ -161,11 +162,22 @@ enum Input {
     Bytes(Vec<u8>),
 }
 
+impl Input {
+    /// What errors call it.
+    fn name(&self) -> String {
+        match self {
+            Input::Path(path) if path.as_os_str() == "-" => "standard input".to_owned(),
+            Input::Path(path) => path.display().to_string(),
+            Input::Bytes(_) => "bytes".to_owned(),
+        }
+    }
+}
+
 /// Options by name; those that every format shares have a place of their own.
-fn parser_options(mut given: BTreeMap<String, String>) -> PyResult<Options> {
+fn parser_options(mut given: BTreeMap<String, String>) -> Result<Options, ParseError> {
     let clock_hz = given.remove("clock_hz").map(|text| {
-        text.parse()
-            .map_err(|_| PyValueError::new_err(format!("option clock_hz: expected a whole number, found `{text}`")))
+        let wrong = || format!("option clock_hz: expected a whole number, found `{text}`");
+        text.parse().map_err(|_| ParseError::new("unknown", "option", wrong()))
     });
     Ok(Options {
         clock: given.remove("clock"),
@@ -177,24 +189,6 @@ fn parser_options(mut given: BTreeMap<String, String>) -> PyResult<Options> {
 
 impl Inner {
     fn open(
-        input: Input,
-        format: Option<&str>,
-        options: &Options,
-        wanted: Wanted,
-        keys: bool,
-    ) -> Result<Self, ParseError> {
-        let name = match &input {
-            Input::Path(path) if path.as_os_str() == "-" => "standard input".to_owned(),
-            Input::Path(path) => path.display().to_string(),
-            Input::Bytes(_) => "bytes".to_owned(),
-        };
-        Self::open_unnamed(input, format, options, wanted, keys).map_err(|mut error| {
-            error.message = format!("{name}: {}", error.message);
-            error
-        })
-    }
-
-    fn open_unnamed(
         input: Input,
         format: Option<&str>,
         options: &Options,
@@ -256,7 +250,8 @@ impl Inner {
 
     fn export<T: tracekit_schema::table::Table>(&self, rows: &T) -> Table {
         use tracekit_schema::arrow::{batch, keys_schema, schema};
-        let (schema, names) = if self.keys {
+        let large = matches!(T::DEF.name, "events" | "slices" | "states" | "runqueue");
+        let (schema, names) = if self.keys && large {
             (keys_schema::<T>(&self.out.meta), Names::Keys(&self.out.strings))
         } else {
             (schema::<T>(&self.out.meta), Names::Compact(&self.out.strings))

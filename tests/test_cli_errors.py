@@ -1,0 +1,206 @@
+"""What goes wrong on the command line: one line on standard error, exit status 2, never a traceback."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tracekit.cli import main
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+READERS = ("info", "slices", "runqueue", "latency", "response", "doctor", "convert")
+
+BAD = {
+    "empty": b"",
+    "garbage": random.Random(3).randbytes(5000),
+    "zeros": bytes(5000),
+    "text": b"Dear reader,\nthis is a letter.\n",
+    "html": b"<!DOCTYPE html><html><body>Not found</body></html>",
+    "latin": "Grüße aus Köln\n".encode("latin-1") * 40,
+    "gzip of text": gzip.compress(b"Dear reader\n" * 100),
+    "cut gzip": gzip.compress(b"Dear reader\n" * 100)[:-12],
+    "parquet": b"PAR1 and nothing else PAR1",
+    "arrow": b"ARROW1\0\0 and nothing else",
+}
+
+
+def fails(*args: str | Path) -> str:
+    """Run, and give the one line."""
+    result = CliRunner().invoke(main, [str(a) for a in args], prog_name="tracekit")
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("tracekit")
+    return lines[0]
+
+
+def arguments(command: str, path: Path | str, folder: Path) -> list[str | Path]:
+    return [command, path, *(["-o", folder / "out.parquet"] if command == "convert" else [])]
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input(command: str, bad: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.dat"
+    path.write_bytes(BAD[bad])
+    assert "bad.dat" in fails(*arguments(command, path, tmp_path))
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("bad", ["empty", "text", "html"])
+def test_bad_standard_input(bad: str, tracekit: Run) -> None:
+    done = tracekit("slices", "-", stdin=BAD[bad].decode())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tracekit: standard input: expected")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_bad_places(command: str, tmp_path: Path, demo: Path) -> None:
+    assert "no such file" in fails(*arguments(command, tmp_path / "nowhere", tmp_path))
+    assert "directory" in fails(*arguments(command, tmp_path, tmp_path))
+    closed = tmp_path / "closed"
+    closed.write_bytes(demo.read_bytes())
+    closed.chmod(0)
+    if os.geteuid() != 0:  # root may read everything
+        assert "permission denied" in fails(*arguments(command, closed, tmp_path)).lower()
+
+
+@pytest.mark.parametrize("command", [c for c in READERS if c != "doctor"])
+def test_wrong_format(command: str, tmp_path: Path, demo: Path) -> None:
+    assert fails(*arguments(command, demo, tmp_path), "--format", "ktr")
+    assert "'nope' is not one of" in fails(*arguments(command, demo, tmp_path), "--format", "nope")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nope"], "No such command"),
+        (["slices"], "Missing argument"),
+        (["slices", "{}", "--nope"], "No such option"),
+        (["slices", "{}", "--json", "--csv"], "exclude each other"),
+        (["slices", "{}", "--plot", "x.doc"], "ends in"),
+        (["slices", "{}", "--plot", "/nowhere/x.png"], "No such file or directory"),
+        (["slices", "{}", "--from", "5"], "time with a unit"),
+        (["slices", "{}", "--from", "2s", "--to", "1s"], "window is empty"),
+        (["slices", "{}", "--comm", "/(/"], "regular expression"),
+        (["slices", "{}", "--cpu", "x"], "expected numbers"),
+        (["slices", "{}", "--cpu", "5-3"], "no range"),
+        (["slices", "{}", "--top", "0"], "range"),
+        (["slices", "{}", "-O", "clock"], "NAME=VALUE"),
+        (["slices", "{}", "-O", "clock_hz=fast"], "whole number"),
+        (["convert", "{}", "-o", "x.doc"], "ends in"),
+        (["convert", "{}", "-o", "/nowhere/x.csv"], "No such file or directory"),
+        (["convert", "{}", "-o", "-", "--as", "parquet"], "standard output"),
+        (["formats", "nope"], "no format is called"),
+        (["policies", "show", "nope"], "no policy is called"),
+        (["policies", "check", "nope"], "no policy nope"),
+        (["policies", "check", "rr:quantum=5"], "time with its unit"),
+    ],
+)
+def test_bad_arguments(args: list[str], message: str, demo: Path) -> None:
+    assert message in fails(*(a.replace("{}", str(demo)) for a in args))
+
+
+def test_cut_captures_give_results_and_a_warning(demo: Path, tmp_path: Path) -> None:
+    whole = demo.read_bytes()
+    for share in (0.3, 0.6, 0.9, 0.99):
+        path = tmp_path / "cut.dat"
+        path.write_bytes(whole[: int(len(whole) * share)])
+        result = CliRunner().invoke(main, ["slices", str(path)])
+        assert result.exit_code in (0, 2), result.output
+        assert result.stderr
+        assert "Traceback" not in result.output
+
+
+def test_an_internal_error_is_one_line_too(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracekit.analysis import slices
+
+    def broken(*args: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(slices, "summary", broken)
+    result = CliRunner().invoke(main, ["slices", str(demo)])
+    assert result.exit_code == 70
+    assert result.stderr.startswith("tracekit: internal error, RuntimeError: two lines; --debug")
+    assert len(result.stderr.splitlines()) == 1
+    assert isinstance(CliRunner().invoke(main, ["--debug", "slices", str(demo)]).exception, RuntimeError)
+
+
+def test_a_process_of_its_own(tracekit: Run, demo: Path, tmp_path: Path) -> None:
+    done = tracekit("info", tmp_path / "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tracekit: {tmp_path}/nowhere: no such file\n"
+    done = tracekit("slices", demo)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+
+
+def test_a_reader_that_stops_reading_is_no_error(root: Path, demo: Path) -> None:
+    command = (
+        f"{sys.executable} -m tracekit slices {demo} --show rows --csv | head -n 1; exit ${{PIPESTATUS[0]}}"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ts_ns,")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_it_quietly_and_leave_nothing(
+    number: int, status: int, root: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tracekit", "convert", "-", "--format", "dtrace-tkd", "-o", "x.csv"]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path, env=environment
+    ) as process:
+        assert process.stdin is not None
+        head = (root / "fixtures" / "dtrace-tkd" / "illumos" / "input.tkd").read_bytes()
+        process.stdin.write(head)
+        process.stdin.flush()
+        time.sleep(1.5)
+        process.send_signal(number)
+        time.sleep(0.2)
+        process.stdin.close()
+        process.wait(timeout=20)
+        assert process.stderr is not None
+        errors = process.stderr.read().decode()
+    assert process.returncode == status, errors
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_is_quick(tracekit: Run) -> None:
+    tracekit("--help")
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        assert tracekit("--help").returncode == 0
+        times.append(time.monotonic() - began)
+    assert min(times) < 1.0, "0.3 s when the machine is idle"
+
+
+def test_help_loads_nothing_heavy(root: Path) -> None:
+    heavy = ("polars", "pandas", "pyarrow", "numpy", "matplotlib", "rich", "scipy", "jinja2")
+    code = f"import tracekit.cli, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,188 @@
+"""Files that tracekit writes: complete or not there, and readable by everyone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tracekit as tk
+from tracekit import writers
+from tracekit._frames import TABLES, typed
+
+DERIVED = ("slices", "states", "runqueue", "tasks", "cpus")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+@pytest.mark.parametrize("way", ["stream", "memory"])
+def test_round_trip_of_a_whole_trace(
+    trace: tk.Trace, demo: Path, tmp_path: Path, kind: str, way: str
+) -> None:
+    path = tmp_path / f"x.{kind}"
+    done = tk.convert(demo, path) if way == "stream" else trace.write(path)
+    assert done.rows == trace.events.height
+    assert done.size == path.stat().st_size
+    again = tk.read(path)
+    for name in TABLES:
+        assert again.table(name).equals(trace.table(name)), name
+    ours = {k: v for k, v in again.metadata.items() if k != "source.files"}
+    assert ours == {k: v for k, v in trace.metadata.items() if k != "source.files"}
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_every_table_converts(trace: tk.Trace, demo: Path, tmp_path: Path, table: str, kind: str) -> None:
+    path = tmp_path / f"x.{kind}"
+    tk.convert(demo, path, table=table)
+    frame = pl.read_parquet(path) if kind == "parquet" else pl.read_ipc(path)
+    keys = [c for c in ("ts_ns", "cpu", "utid") if c in frame.columns]
+    wanted = trace.table(table)
+    got = typed(frame, table)
+    if keys:
+        got, wanted = (f.sort(keys, maintain_order=True) for f in (got, wanted))
+    assert got.equals(wanted)
+    if table != "events":
+        assert tk.read(path).table(table).height == wanted.height
+
+
+def test_several_row_groups_and_growing_dictionaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, demo: Path, trace: tk.Trace
+) -> None:
+    monkeypatch.setattr(writers, "ROW_GROUP", 5000)
+    monkeypatch.setattr(writers, "BATCH_ROWS", 700)
+    for kind in ("parquet", "arrow"):
+        path = tmp_path / f"x.{kind}"
+        tk.convert(demo, path)
+        assert tk.read(path).events.equals(trace.events)
+    footer = pq.ParquetFile(tmp_path / "x.parquet").metadata
+    assert footer.num_row_groups > 3
+    with pa.memory_map(str(tmp_path / "x.arrow")) as file:
+        assert pa.ipc.open_file(file).num_record_batches > 10
+
+
+def test_parquet_is_laid_out_for_scans(demo: Path, tmp_path: Path) -> None:
+    tk.convert(demo, tmp_path / "x.parquet")
+    group = pq.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0)
+    columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    assert "DELTA_BINARY_PACKED" in columns["ts_ns"].encodings
+    assert columns["comm"].has_dictionary_page
+    assert columns["ts_ns"].statistics.min == tk.read(demo).start_ns
+    assert all(c.compression == "ZSTD" for c in columns.values())
+    assert all(c.has_column_index for c in columns.values() if c.num_values)
+
+
+def test_metadata_losses_and_diagnostics_are_in_the_footer(root: Path, tmp_path: Path) -> None:
+    lossy = root / "fixtures" / "dtrace-tkd" / "freebsd-drops" / "input.tkd"
+    part = tk.read(lossy)
+    assert part.diagnostics.height
+    assert part.losses.height
+    for kind in ("parquet", "arrow"):
+        path = tmp_path / f"x.{kind}"
+        tk.convert(lossy, path)
+        again = tk.read(path)
+        assert again.diagnostics.equals(part.diagnostics)
+        assert again.losses.equals(part.losses)
+        files = json.loads(again.metadata["source.files"])
+        assert files[0]["name"] == "input.tkd"
+        assert len(files[0]["sha256"]) == 64
+    assert b"clock.name" in pq.read_metadata(tmp_path / "x.parquet").metadata
+
+
+def test_other_tools_read_the_files(trace: tk.Trace, demo: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    tk.convert(demo, path, table="slices")
+    frame = pd.read_parquet(path)
+    assert frame["dur_ns"].sum() == trace.slices["dur_ns"].sum()
+    query = f"select count(*), sum(dur_ns) from '{path}' where comm = 'spin00'"
+    spin = trace.slices.filter(pl.col("comm") == "spin00")
+    assert duckdb.sql(query).fetchall() == [(spin.height, spin["dur_ns"].sum())]
+
+
+def test_scan_of_our_own_files(trace: tk.Trace, demo: Path, tmp_path: Path) -> None:
+    for kind in ("parquet", "arrow"):
+        path = tmp_path / f"x.{kind}"
+        tk.convert(demo, path)
+        lazy = tk.scan(path)
+        assert lazy.collect_schema() == trace.events.schema
+        kinds = lazy.filter(pl.col("kind") == "switch").collect()
+        assert kinds.equals(trace.events.filter(pl.col("kind") == "switch"))
+    tk.convert(demo, tmp_path / "s.parquet", table="slices")
+    with pytest.raises(tk.ParseError, match="expected events, found the table 'slices'"):
+        tk.scan(tmp_path / "s.parquet")
+
+
+def test_csv_has_a_header_once(demo: Path, tmp_path: Path, trace: tk.Trace) -> None:
+    path = tmp_path / "x.csv"
+    tk.convert(demo, path, table="slices")
+    frame = pl.read_csv(path)
+    assert frame.columns == trace.slices.columns
+    assert frame["dur_ns"].sum() == trace.slices["dur_ns"].sum()
+    assert frame.height == trace.slices.height
+
+
+def test_foreign_parquet_and_arrow_files_are_refused(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"a": [1]})
+    frame.write_parquet(tmp_path / "x.parquet")
+    frame.write_ipc(tmp_path / "x.arrow")
+    for kind in ("parquet", "arrow"):
+        for call in (tk.read, tk.scan):
+            with pytest.raises(tk.ParseError, match="tracekit did not write") as caught:
+                call(tmp_path / f"x.{kind}")
+            assert caught.value.code == "unsupported"
+
+
+def test_files_of_a_later_schema_are_refused(trace: tk.Trace, tmp_path: Path) -> None:
+    later = tk.Trace({"events": trace.events.head(5)}, {**trace.metadata, "tracekit.schema": "2"})
+    later.write(tmp_path / "x.parquet")
+    with pytest.raises(tk.ParseError, match="schema version 2"):
+        tk.read(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("name", ["x", "x.txt", "x.dat"])
+def test_endings_that_tell_nothing_are_refused(demo: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(tk.OutputError, match="ends in"):
+        tk.convert(demo, tmp_path / name)
+    tk.convert(demo, tmp_path / name, to="csv", table="cpus")
+    assert (tmp_path / name).read_text().startswith("cpu,")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
+def test_nothing_is_left_after_an_interrupt(
+    demo: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "BATCH_ROWS", 1000)
+    target = tmp_path / f"x.{kind}"
+    target.write_text("what was there before")
+
+    def stop(at: int, size: int | None, rows: int) -> None:
+        if rows > 5000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tk.convert(demo, target, progress=stop)
+    assert [p.name for p in tmp_path.iterdir()] == [target.name]
+    assert target.read_text() == "what was there before"
+
+
+def test_a_target_that_cannot_be_written_raises(demo: Path, tmp_path: Path) -> None:
+    with pytest.raises(tk.OutputError, match="No such file or directory"):
+        tk.convert(demo, tmp_path / "no" / "x.csv")
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(tk.OutputError, match="directory"):
+        tk.convert(demo, tmp_path / "d.csv")
+    assert [p.name for p in tmp_path.iterdir()] == ["d.csv"]
+    with pytest.raises(tk.OutputError, match="no table is called"):
+        tk.convert(demo, tmp_path / "x.csv", table="event")
+
+
+def test_converting_a_converted_file(trace: tk.Trace, demo: Path, tmp_path: Path) -> None:
+    tk.convert(demo, tmp_path / "a.parquet")
+    tk.convert(tmp_path / "a.parquet", tmp_path / "b.arrow")
+    assert tk.read(tmp_path / "b.arrow").slices.equals(trace.slices)

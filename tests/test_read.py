@@ -1,0 +1,209 @@
+"""Reading: whole files, streams, wrappers, and everything that cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import pickle
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tracekit as tk
+from tracekit import _core
+from tracekit._frames import TABLES, table_schema
+
+
+def test_tables_have_the_documented_columns(trace: tk.Trace) -> None:
+    for name in TABLES:
+        assert trace.table(name).schema == table_schema(name)
+    assert trace.events.height > 1000
+    assert trace.slices.height > 100
+
+
+def test_columns_that_are_never_null_are_not(trace: tk.Trace) -> None:
+    for table in _core.tables():
+        frame = trace.table(table["name"])
+        for column in table["columns"]:
+            if column["null"] == "":
+                assert frame[column["name"]].null_count() == 0, (table["name"], column["name"])
+
+
+def test_events_are_in_time_order_and_slices_fill_the_cpu(trace: tk.Trace) -> None:
+    assert trace.events["ts_ns"].is_sorted()
+    assert trace.events["seq"].n_unique() == trace.events.height
+    cpu = trace.cpus.row(0, named=True)
+    assert trace.slices["dur_ns"].sum() == cpu["busy_ns"]
+    span = cpu["last_ts_ns"] - cpu["first_ts_ns"]
+    assert cpu["busy_ns"] + cpu["idle_ns"] + cpu["unknown_ns"] == span
+
+
+def test_states_of_each_task_have_no_gap_and_no_overlap(trace: tk.Trace) -> None:
+    ends = trace.states.sort("utid", "ts_ns").with_columns(
+        (pl.col("ts_ns") + pl.col("dur_ns")).alias("end"),
+        pl.col("ts_ns").shift(-1).over("utid").alias("next"),
+    )
+    assert ends.filter(pl.col("next").is_not_null() & (pl.col("next") != pl.col("end"))).height == 0
+
+
+@pytest.mark.parametrize("wrap", ["gz", "xz", "zst", "twice"])
+def test_compressed_files_read_like_plain_ones(
+    trace: tk.Trace, demo: Path, tmp_path: Path, wrap: str
+) -> None:
+    plain = demo.read_bytes()
+    packed = {
+        "gz": lambda: gzip.compress(plain),
+        "xz": lambda: lzma.compress(plain),
+        "zst": lambda: _zstd(plain),
+        "twice": lambda: gzip.compress(lzma.compress(plain)),
+    }[wrap]()
+    path = tmp_path / "no-ending"
+    path.write_bytes(packed)
+    assert tk.read(path).events.equals(trace.events)
+
+
+def _zstd(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    packed: bytes = pa.compress(data, codec="zstd", asbytes=True)
+    return packed
+
+
+def test_bytes_and_open_files_are_sources(trace: tk.Trace, demo: Path) -> None:
+    assert tk.read(demo.read_bytes()).events.equals(trace.events)
+    with demo.open("rb") as file:
+        assert tk.read(file).events.equals(trace.events)
+    with demo.open(encoding="latin-1") as text, pytest.raises(TypeError, match="binary mode"):
+        tk.read(text)  # type: ignore[arg-type]
+    assert tk.read(io.BytesIO(demo.read_bytes())).name == "stream"
+
+
+def test_metadata_names_the_source(trace: tk.Trace, demo: Path) -> None:
+    known = {k["name"] for k in _core.metadata_keys()}
+    assert set(trace.metadata) <= known
+    assert trace.metadata["source.format"] == "trace-dat"
+    assert json.loads(trace.metadata["source.files"]) == [{"name": demo.name, "size": demo.stat().st_size}]
+
+
+def test_progress_is_reported_up_to_the_end(demo: Path) -> None:
+    seen: list[tuple[int, int | None, int]] = []
+    read = tk.read(demo, progress=lambda at, size, rows: seen.append((at, size, rows)))
+    assert seen == sorted(seen)
+    assert seen[-1][2] == read.events.height
+    assert seen[-1][0] <= demo.stat().st_size == seen[-1][1]
+
+
+def test_an_exception_in_a_progress_function_comes_through(demo: Path) -> None:
+    def stop(at: int, size: int | None, rows: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tk.read(demo, progress=stop)
+
+
+def test_scan_gives_the_same_events(trace: tk.Trace, demo: Path) -> None:
+    lazy = tk.scan(demo)
+    assert lazy.collect().equals(trace.events)
+    assert lazy.head(70).collect().equals(trace.events.head(70))
+    switches = lazy.filter(pl.col("kind") == "switch").select("ts_ns", "next_comm").collect()
+    assert switches.equals(trace.events.filter(pl.col("kind") == "switch").select("ts_ns", "next_comm"))
+
+
+def test_batches_of_any_size_hold_the_same_events(demo: Path) -> None:
+    whole = None
+    for rows in (1 << 20, 1000, 7):
+        reader = _core.Reader(demo, derive=["slices"])
+        pieces, slices = [], []
+        while (piece := reader.read(rows)) is not None:
+            pieces.append(pl.DataFrame(piece))
+            slices.append(pl.DataFrame(reader.table("slices")))
+            if rows == 7 and len(pieces) > 200:
+                break
+        else:
+            slices.append(pl.DataFrame(reader.table("slices")))
+            got = pl.concat(pieces), pl.concat(slices).sort("ts_ns", "cpu")
+            whole = whole or got
+            assert got[0].equals(whole[0])
+            assert got[1].equals(whole[1])
+
+
+def test_a_table_is_only_given_before_the_end_when_it_is_the_only_one(demo: Path) -> None:
+    reader = _core.Reader(demo)
+    assert reader.read(10) is not None
+    with pytest.raises(ValueError, match="complete when"):
+        reader.table("slices")
+    with pytest.raises(ValueError, match="no table is called"):
+        reader.table("sclices")
+    with pytest.raises(ValueError, match="no table is called"):
+        _core.Reader(demo, derive=["sclices"])
+
+
+GARBAGE = random.Random(7).randbytes(4096)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "empty"),
+        (GARBAGE, "unknown-format"),
+        (b"\0" * 4096, "unknown-format"),
+        (b"hello, this is no trace\n" * 50, "unknown-format"),
+        (b"\x1f\x8b\x08\0" + GARBAGE[:50], "io"),
+        (gzip.compress(b"no trace either\n"), "unknown-format"),
+        (b"PAR1" + GARBAGE, "damaged"),
+        (b"ARROW1\0\0" + GARBAGE, "damaged"),
+    ],
+)
+def test_what_is_no_trace_raises_a_parse_error(data: bytes, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.dat"
+    path.write_bytes(data)
+    for source in (path, data):
+        with pytest.raises(tk.ParseError) as caught:
+            tk.read(source)
+        assert caught.value.code == code
+        assert "\n" not in str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.code, again.format) == (
+        str(caught.value),
+        caught.value.code,
+        caught.value.format,
+    )
+
+
+def test_errors_name_file_and_format(demo: Path, tmp_path: Path) -> None:
+    with pytest.raises(tk.ParseError, match=r"nowhere\.dat: no such file"):
+        tk.read(tmp_path / "nowhere.dat")
+    with pytest.raises(tk.ParseError, match="found a directory"):
+        tk.read(tmp_path)
+    with pytest.raises(tk.ParseError, match="no format is called `nope`"):
+        tk.read(demo, format="nope")
+    with pytest.raises(tk.ParseError) as caught:
+        tk.read(demo, format="ktr")
+    assert caught.value.format in ("ktr", "unknown")
+
+
+def test_a_capture_cut_anywhere_raises_or_says_so(demo: Path, trace: tk.Trace) -> None:
+    whole = demo.read_bytes()
+    cuts = [0, 1, 9, 10, 100, 1000, *range(2000, len(whole), len(whole) // 23), len(whole) - 1]
+    for cut in cuts:
+        try:
+            part = tk.read(whole[:cut])
+        except tk.ParseError:
+            continue
+        # The last page ends in padding: a cut there loses nothing.
+        complete = part.events.equals(trace.events)
+        assert complete or part.diagnostics.height > 0, f"cut at {cut}: nothing said"
+
+
+def test_damaged_wrappers_raise(demo: Path) -> None:
+    text = b"# tkd 1\n"
+    with pytest.raises(tk.ParseError):
+        tk.read(gzip.compress(text * 10)[:-6])
+    packed = gzip.compress(demo.read_bytes())
+    with pytest.raises(tk.ParseError) as caught:
+        tk.read(packed[: len(packed) // 2])
+    assert caught.value.code in ("io", "truncated", "damaged")

@@ -1,0 +1,207 @@
+"""The trace as an object: filters, conversions, how it shows itself."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracekit as tk
+from tracekit._frames import typed
+from tracekit.filters import resolve_time
+from tracekit.trace import Trace
+from tracekit.units import format_ns, parse_duration
+
+
+def evil(name: str) -> Trace:
+    """A trace of one switch to a task with the given name, and a loss."""
+    switch = {
+        "ts_ns": 1,
+        "cpu": 0,
+        "seq": 0,
+        "kind": "switch",
+        "tid": 1,
+        "next_tid": 2,
+        "next_comm": name,
+        "quality": 0,
+    }
+    lost = {"severity": "loss", "code": "lost-events", "count": 3, "message": f"3 records lost near {name}"}
+    tables = {
+        "events": typed(pl.DataFrame([switch]), "events"),
+        "diagnostics": typed(pl.DataFrame([lost]), "diagnostics"),
+    }
+    return Trace(tables, {"tracekit.schema": "1", "host": name}, name)
+
+
+def test_unknown_tables_are_refused(trace: tk.Trace) -> None:
+    with pytest.raises(KeyError, match="no table is called 'event'"):
+        trace.table("event")
+    with pytest.raises(ValueError, match="no table is called 'event'"):
+        Trace({"event": pl.DataFrame()})
+
+
+def test_tables_are_made_once(trace: tk.Trace) -> None:
+    assert trace.slices is trace.slices
+
+
+def test_names_compare_with_plain_strings(trace: tk.Trace) -> None:
+    (utid,) = trace.tasks.filter(pl.col("comm") == "spin00")["utid"]
+    by_name = trace.slices.filter(pl.col("comm") == "spin00")
+    assert set(by_name["utid"]) == {utid}
+    assert trace.events.filter(pl.col("kind") == "switch").height == trace.cpus["nr_switches"].sum()
+
+
+def test_without_conditions_a_filter_is_the_trace_itself(trace: tk.Trace) -> None:
+    assert trace.filter() is trace
+
+
+@pytest.mark.parametrize("pattern", ["spin*", "/^spin/", re.compile("spin")])
+def test_filter_by_name(trace: tk.Trace, pattern: str | re.Pattern[str]) -> None:
+    part = trace.filter(comm=pattern)
+    assert set(part.tasks["comm"]) == {f"spin{i:02}" for i in range(16)}
+    # Also what they did before they got that name.
+    assert part.slices.equals(trace.slices.filter(pl.col("utid").is_in(part.tasks["utid"].implode())))
+    assert set(part.slices["comm"]) == {*part.tasks["comm"], "wl"}
+    tids = part.tasks["tid"].implode()
+    named = pl.any_horizontal(
+        [pl.col(c).is_in(tids).fill_null(False) for c in ("tid", "next_tid", "ctx_tid")]
+    )
+    assert part.events.equals(trace.events.filter(named))
+    assert part.runqueue.equals(trace.runqueue), "a queue belongs to its CPU"
+    assert json.loads(part.metadata["options"])["filter"]["comm"]
+
+
+def test_filters_add_up_and_alternatives_do_not(trace: tk.Trace) -> None:
+    both = trace.filter(comm=["spin00", "spin01"])
+    assert set(both.tasks["comm"]) == {"spin00", "spin01"}
+    tid = both.tasks.filter(pl.col("comm") == "spin00")["tid"].item()
+    assert set(trace.filter(comm="spin0*", tid=tid).tasks["comm"]) == {"spin00"}
+    assert trace.filter(comm="spin00").filter(comm="spin01").slices.height == 0
+    assert trace.filter(comm="nobody").slices.height == 0
+    assert trace.filter(cpu=99).slices.height == 0
+    assert trace.filter(cpu=0).slices.equals(trace.slices)
+
+
+def test_a_window_keeps_whole_slices_and_cuts_states(trace: tk.Trace) -> None:
+    assert trace.start_ns is not None
+    low, high = trace.start_ns + 1_000_000_000, trace.start_ns + 1_500_000_000
+    part = trace.filter(start="1s", end="1.5s")
+    assert (part.start_ns, part.end_ns) == (low, high)
+    assert part.slices.equals(trace.slices.filter(pl.col("ts_ns").is_between(low, high, closed="left")))
+    for _, life in part.states.group_by("utid"):
+        assert life["ts_ns"].min() >= low  # type: ignore[operator]
+        assert (life["ts_ns"] + life["dur_ns"]).max() <= high  # type: ignore[operator]
+    # Every task that was there all the time has states for all of the window.
+    whole = part.states.group_by("utid").agg(pl.col("dur_ns").sum())["dur_ns"]
+    assert whole.max() == high - low
+    first = part.runqueue.row(0, named=True)
+    before = trace.runqueue.filter(pl.col("ts_ns") <= low).row(-1, named=True)
+    assert first["ts_ns"] == low
+    assert (first["nr_running"], first["nr_waiting"]) == (before["nr_running"], before["nr_waiting"])
+
+
+def test_times_of_a_window_in_all_forms(trace: tk.Trace) -> None:
+    assert trace.start_ns is not None
+    low = trace.start_ns + 10**9
+    seconds = f"@{low // 10**9}.{low % 10**9:09}s"
+    for start in (low, "1s", "1000ms", seconds):
+        assert trace.filter(start=start).start_ns == low
+    with pytest.raises(tk.FilterError, match="time with a unit"):
+        trace.filter(start="1")
+    with pytest.raises(tk.FilterError, match="window is empty"):
+        trace.filter(start="2s", end="1s")
+    with pytest.raises(tk.FilterError, match="no regular expression"):
+        trace.filter(comm="/(/")
+
+
+@given(st.integers(0, 10**15), st.sampled_from(["ns", "us", "ms", "s"]))
+def test_durations_read_back(ns: int, unit: str) -> None:
+    scale = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}[unit]
+    assert (
+        parse_duration(f"{ns // scale}.{ns % scale:0{len(str(scale)) - 1}}{unit}" if scale > 1 else f"{ns}ns")
+        == ns
+    )
+    assert resolve_time(f"@{ns}ns", 5) == ns
+    assert resolve_time(f"{ns}ns", 5) == ns + 5
+
+
+@given(st.integers(-(10**14), 10**14))
+def test_a_time_as_people_read_it_is_within_its_digits(ns: int) -> None:
+    shown = format_ns(ns)
+    assert abs(parse_duration(shown) - ns) <= abs(ns) * 0.005 + 1
+    assert not shown.startswith(("1000 ", "-1000 ")) or shown.endswith(" s")
+
+
+def test_pandas_keeps_integers_and_metadata(trace: tk.Trace) -> None:
+    frame = trace.to_pandas("slices")
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["wake_ts_ns"].dtype == pd.Int64Dtype()
+    assert frame["wake_ts_ns"].isna().sum() == trace.slices["wake_ts_ns"].null_count()
+    assert frame["dur_ns"].sum() == trace.slices["dur_ns"].sum()
+    assert frame["comm"].dtype == "category"
+    assert frame.attrs["source.format"] == "trace-dat"
+
+
+def test_arrow_both_ways(trace: tk.Trace) -> None:
+    table = pa.table(trace)
+    assert table.num_rows == trace.events.height
+    assert table.schema.metadata[b"tracekit.table"] == b"events"
+    assert table.schema.metadata[b"kernel"] == trace.metadata["kernel"].encode()
+    assert pl.DataFrame(table)["ts_ns"].equals(trace.events["ts_ns"])
+
+
+def test_derived_tables_come_back_from_events_of_any_library(trace: tk.Trace) -> None:
+    from tracekit import _core
+
+    events = trace.events
+    plain = events.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+    narrow = events.with_columns(pl.col("seq").cast(pl.Int64), pl.col("tid", "next_tid").cast(pl.Int32))
+    for given_events in (events, plain, narrow, events.to_arrow(), trace.to_arrow()):
+        derived = _core.derive(given_events, trace.metadata)
+        for name in ("slices", "states", "runqueue", "tasks", "cpus"):
+            assert typed(pl.DataFrame(derived[name]), name).equals(trace.table(name)), name
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda e: e.drop("kind"), "needs a column `kind`"),
+        (lambda e: e.with_columns(kind=pl.lit("swich")), "`swich`, which is none of its values"),
+        (lambda e: e.with_columns(ts_ns=pl.lit(None, dtype=pl.Int64)), "null in row 0"),
+        (lambda e: e.with_columns(cpu=pl.lit(1 << 40)), "does not convert to"),
+        (lambda e: e.with_columns(tid=pl.lit("x")), "does not convert to"),
+    ],
+)
+def test_events_that_are_none_are_refused(trace: tk.Trace, change: object, message: str) -> None:
+    from tracekit import _core
+
+    with pytest.raises(ValueError, match=message):
+        _core.derive(change(trace.events.head(5)), {})  # type: ignore[operator]
+    with pytest.raises(TypeError, match="__arrow_c_stream__"):
+        _core.derive([1, 2], {})  # type: ignore[arg-type]
+
+
+def test_repr_says_what_was_lost_first() -> None:
+    shown = repr(evil("x.dat")).splitlines()
+    assert shown[0].startswith("<Trace x.dat: ")
+    assert shown[1] == "  ! loss lost-events x 3: 3 records lost near x.dat"
+
+
+def test_html_escapes_every_name() -> None:
+    page = evil("<script>alert('x')</script>&")._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert page.index("lost-events") < page.index("<table>")
+
+
+def test_repr_of_a_trace_without_rows() -> None:
+    empty = Trace({}, {}, "empty")
+    assert "empty" in repr(empty)
+    assert empty.start_ns is None
+    assert empty.filter(comm="x", start=5).slices.height == 0

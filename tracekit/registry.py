@@ -1,0 +1,117 @@
+"""What there is: formats, policies, tables, vocabularies, diagnostic codes. Light to import."""
+
+from __future__ import annotations
+
+from tracekit import _core
+from tracekit.foreign import all_formats
+
+__all__ = [
+    "check_policy",
+    "diagnostic_codes",
+    "formats",
+    "metadata_keys",
+    "policies",
+    "tables",
+    "version",
+    "vocabularies",
+]
+
+#: Version of tracekit.
+version: str = _core.__version__
+
+
+def formats() -> list[_core.FormatInfo]:
+    """All formats that can be read.
+
+    Returns
+    -------
+    list of dict
+        Each with ``name``, ``title``, ``streams`` (can a pipe of any length be read?), ``produced_by``, ``kinds``,
+        ``tells``, ``resolution``, ``clock``, ``confidence`` and ``notes``.
+    """
+    return all_formats()
+
+
+def policies() -> list[_core.PolicyInfo]:
+    """All policies that a trace can be replayed under.
+
+    Returns
+    -------
+    list of dict
+        Each with ``name``, ``title``, ``idea``, ``formula``, ``tie_break``, ``not_modelled``, ``sources``, ``rt_above``
+        (do SCHED_FIFO and SCHED_RR tasks run in a class above?) and ``params``, a list of dict with ``name``, ``unit``,
+        ``default``, ``range`` and ``doc``.
+    """
+    return _core.policies()
+
+
+def check_policy(policy: str) -> str:
+    """Check a policy and write all its parameters out.
+
+    Parameters
+    ----------
+    policy
+        ``name`` or ``name:param=value,param=value``, times with their unit.
+
+    Returns
+    -------
+    str
+        The same policy with every parameter.
+
+    Raises
+    ------
+    ReplayError
+        When there is no such policy or parameter, or a value does not fit.
+
+    Examples
+    --------
+    >>> check_policy("rr:quantum=10ms").startswith("rr:quantum=10ms,")
+    True
+    """
+    return _core.parse_policy(policy)
+
+
+def tables() -> list[_core.TableInfo]:
+    """All tables of a trace.
+
+    Returns
+    -------
+    list of dict
+        Each with ``name``, ``doc`` and ``columns``, a list of dict with ``name``, ``type``, ``null`` (when it is null;
+        empty for never) and ``doc``.
+    """
+    return _core.tables()
+
+
+def vocabularies() -> _core.Vocabularies:
+    """The words that columns of closed lists can hold, and the bits of columns of flags.
+
+    Returns
+    -------
+    dict
+        ``kinds`` and ``states``: lists of dict with ``name`` and ``doc``; ``irq_flags``, ``quality`` and ``flags``: lists
+        of dict with ``bit``, ``name`` and ``doc``.
+    """
+    return _core.vocabularies()
+
+
+def diagnostic_codes() -> list[_core.CodeInfo]:
+    """All codes of the ``diagnostics`` table.
+
+    Returns
+    -------
+    list of dict
+        Each with ``code``, ``severity`` (info, loss, error) and ``doc``.
+    """
+    return _core.diagnostic_codes()
+
+
+def metadata_keys() -> list[_core.WordInfo]:
+    """All keys of a trace's metadata.
+
+    Returns
+    -------
+    list of dict
+        Each with ``name`` and ``doc``.
+    """
+    return _core.metadata_keys()
