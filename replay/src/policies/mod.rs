@@ -28,8 +28,10 @@
 pub mod cfs;
 pub mod eevdf;
 pub mod fifo;
+pub mod goodness;
 pub mod lottery;
 pub mod mlfq;
+pub mod nt4;
 pub mod rr;
 pub mod rt;
 pub mod scx_simple;
@@ -71,8 +73,10 @@ pub const POLICIES: &[PolicyInfo] = &[
     cfs::INFO,
     eevdf::INFO,
     fifo::INFO,
+    goodness::INFO,
     lottery::INFO,
     mlfq::INFO,
+    nt4::INFO,
     rr::INFO,
     rt::INFO,
     scx_simple::INFO,
