@@ -7,11 +7,11 @@ use crate::{table, State};
 pub mod flag {
     use crate::kinds::bits;
     bits! {
-        /// The interval began before the trace: its start is the first record's time.
+        /// The interval began before the trace: its start is the time of its CPU's first record.
         OPEN_START = 0,
-        /// The interval ends after the trace: its end is the last record's time.
+        /// The interval ends after the trace: its end is the time of the trace's last record.
         OPEN_END = 1,
-        /// Records were lost within it.
+        /// Records were lost within it; in `runqueue`, nobody knows what runs on the CPU.
         CROSSES_LOSS = 2,
         /// Its end was inferred from a later record that contradicts it.
         INFERRED_END = 3,
@@ -47,7 +47,7 @@ table! {
         end_state: State = "the slice is open, or the source does not say",
         /// True when the task left although it could have gone on (an involuntary switch).
         involuntary: bool = "the slice is open, or the source does not say; yields count as voluntary where the source tells them apart",
-        /// When the task was last made runnable before this slice by a wakeup.
+        /// When a wakeup made the task runnable before this slice; the slice's start less its run delay.
         wake_ts_ns: i64 = "it was not woken since its last slice (preempted, or first seen running), or wakeups were not recorded",
         /// Run delay: from runnable (woken, preempted or new) until running, ns.
         run_delay_ns: i64 = "unknown since when it was runnable",
@@ -71,7 +71,8 @@ table! {
 }
 
 table! {
-    /// States: the life of each task as intervals without gap or overlap, by start time.
+    /// States: the life of each task as intervals without gap or overlap, from its first record to its end or that of
+    /// the trace, by start time.
     States, StateRow, "states" {
         /// Start, trace clock, ns.
         ts_ns: i64 = "",
@@ -155,7 +156,8 @@ table! {
 }
 
 table! {
-    /// CPUs: one row per CPU that emitted a record.
+    /// CPUs: one row per CPU that emitted a record. Busy, idle and unknown time make up the time from its first record
+    /// to the last of the trace.
     Cpus, CpuRow, "cpus" {
         /// CPU.
         cpu: i32 = "",

@@ -7,13 +7,15 @@ use std::ops::{Index, IndexMut};
 use super::tasks::Mix;
 use super::Who;
 use crate::tables::flag;
+use crate::StrId;
 
 /// One CPU.
 #[derive(Clone, Debug)]
 pub(super) struct Cpu {
     pub cpu: i32,
-    /// Its idle task's key, once idle was seen.
+    /// The key of its idle thread, where that has a number of its own.
     pub idle_utid: Option<u32>,
+    pub idle_comm: Option<StrId>,
     pub first: Option<i64>,
     /// Time of the record before the one being read, backward steps ignored.
     pub last: i64,
@@ -45,6 +47,7 @@ impl Cpu {
         Cpu {
             cpu,
             idle_utid: None,
+            idle_comm: None,
             first: None,
             last: i64::MIN,
             nr_events: 0,

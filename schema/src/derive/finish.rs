@@ -57,10 +57,11 @@ impl Deriver {
             row.busy_ns(cpu.busy).idle_ns(cpu.idle).unknown_ns(cpu.unknown).max_backstep_ns(cpu.max_backstep);
             if cpu.idle_periods > 0 {
                 let (number, first, last) = (cpu.cpu, first, cpu.last);
-                let (run, periods) = (cpu.idle, cpu.idle_periods);
+                let (run, periods, name) = (cpu.idle, cpu.idle_periods, cpu.idle_comm);
                 let utid = cpu.idle_utid.unwrap_or_else(|| self.tasks.idle_of(number));
                 let task = &mut self.tasks[utid];
                 task.idle_cpu = Some(number);
+                (task.comm, task.comm_first) = (task.comm.or(name), task.comm_first.or(name));
                 (task.run_ns, task.nr_slices) = (run, periods);
                 if task.phase == Phase::Unseen && task.tid == 0 {
                     (task.first_ts, task.last_ts) = (first, last);

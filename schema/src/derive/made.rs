@@ -90,6 +90,11 @@ fn check(d: &Derived, trace: &Trace) {
         mine.sort_unstable();
         assert!(mine.windows(2).all(|two| two[1].0 >= two[0].1), "{utid} runs twice at once: {mine:?}");
     }
+    for i in 0..slices.len() {
+        if let (Some(wake), Some(delay)) = (slices.wake_ts_ns.get(i), slices.run_delay_ns.get(i)) {
+            assert_eq!(Some(wake + delay), slices.ts_ns.get(i));
+        }
+    }
     for row in (0..d.runqueue.len()).filter(|&row| d.runqueue.cpu.get(row).is_some()) {
         assert!((0..=1).contains(&d.runqueue.nr_running.get(row).unwrap()));
         assert!(d.runqueue.nr_waiting.get(row).unwrap() >= 0);

@@ -2,7 +2,7 @@
 
 use super::emit::End;
 use super::queue::Mode;
-use super::tasks::{Open, Phase, Place};
+use super::tasks::{Open, Phase, Place, Wake};
 use super::{Step, Told, Who};
 use crate::tables::flag;
 use crate::{Code, Diagnostic, State, StrId};
@@ -39,7 +39,7 @@ impl Step<'_> {
                 self.d.cpus[slot].nr_switches += 1;
                 match self.task(tid, ts, told, true) {
                     Some(utid) => self.enter(Some(slot), utid, ts),
-                    None => self.enter_idle(slot, tid, ts),
+                    None => self.enter_idle(slot, tid, told, ts),
                 }
             }
             None => {
@@ -144,7 +144,7 @@ impl Step<'_> {
         let known = left.is_some() && left == self.d.tasks.get(tid);
         let who = self.task(tid, ts, told, !known).map_or(Who::Idle, Who::Task);
         if who == Who::Idle {
-            self.idle_thread(slot, tid);
+            self.idle_thread(slot, tid, told);
         }
         let cur = self.d.cpus[slot].cur;
         match (cur, who) {
@@ -299,10 +299,11 @@ impl Step<'_> {
         }
         let task = &mut self.d.tasks[utid];
         let asleep = task.phase == Phase::Off && task.state != State::UnknownOff;
+        let blocked = matches!(task.state, State::Blocked | State::WaitingLock);
         if let (true, Some(early)) = (asleep, task.early) {
             // The only wakeup since then was written while the task was still on its way out.
-            task.wake = Some(early);
-            task.sleep = Some((0, task.state == State::Blocked || task.state == State::WaitingLock));
+            task.wake = Some(Wake { ts: task.since, ..early });
+            task.sleep = Some((0, blocked));
             (task.phase, task.state) = (Phase::Ready, State::Runnable);
         } else if asleep {
             task.flags |= flag::INFERRED_END;
@@ -320,7 +321,7 @@ impl Step<'_> {
             sleep: task.sleep.take(),
             prev_cpu: task.ran_on,
             flags: if late { flag::CLAMPED } else { 0 },
-            unwoken: asleep && task.phase == Phase::Off,
+            unwoken: (asleep && task.phase == Phase::Off).then(|| (ts.saturating_sub(task.since).max(0), blocked)),
         };
         task.early = None;
         task.hint = super::tasks::Hint::default();
@@ -343,8 +344,8 @@ impl Step<'_> {
         }
     }
 
-    fn enter_idle(&mut self, slot: usize, tid: i64, ts: i64) {
-        self.idle_thread(slot, tid);
+    fn enter_idle(&mut self, slot: usize, tid: i64, told: Told, ts: i64) {
+        self.idle_thread(slot, tid, told);
         let cpu = &mut self.d.cpus[slot];
         cpu.account(ts);
         cpu.cur = Some(Who::Idle);
@@ -353,8 +354,10 @@ impl Step<'_> {
         cpu.idle_periods += 1;
     }
 
-    /// Notes which CPU an idle thread with a number of its own belongs to.
-    fn idle_thread(&mut self, slot: usize, tid: i64) {
+    /// Notes what an idle thread is called, and which CPU one with a number of its own belongs to.
+    fn idle_thread(&mut self, slot: usize, tid: i64, told: Told) {
+        let cpu = &mut self.d.cpus[slot];
+        cpu.idle_comm = cpu.idle_comm.or(told.comm);
         if tid != 0 {
             if let Some(utid) = self.d.tasks.get(tid) {
                 let cpu = &mut self.d.cpus[slot];
@@ -423,7 +426,7 @@ impl Step<'_> {
         }
         match who {
             Who::Task(utid) => self.enter(Some(slot), utid, ts),
-            Who::Idle => self.enter_idle(slot, tid, ts),
+            Who::Idle => self.enter_idle(slot, tid, told, ts),
         }
         self.d.queues.touch(slot);
     }

@@ -60,8 +60,8 @@ pub(super) struct Open {
     pub sleep: Option<(i64, bool)>,
     pub prev_cpu: Option<i32>,
     pub flags: u16,
-    /// It came to run from sleep and no record woke it.
-    pub unwoken: bool,
+    /// It came to run from a sleep of this length (and kind) and no record woke it.
+    pub unwoken: Option<(i64, bool)>,
 }
 
 /// A sleep that ended, kept until the task moves on because its reason may be told after the wakeup.

@@ -132,7 +132,7 @@ fn a_waking_that_overtakes_the_switch_counts_when_no_other_follows() {
     let s = &d.slices;
     let mine: Vec<_> = (0..s.len()).filter(|&i| s.tid.get(i) == Some(1)).collect();
     let got: Vec<_> = mine.iter().map(|&i| (s.run_delay_ns.get(i), s.wake_ts_ns.get(i), s.sleep_ns.get(i))).collect();
-    assert_eq!(got, [(None, None, None), (Some(30), Some(98), Some(0)), (Some(25), Some(205), Some(5))]);
+    assert_eq!(got, [(None, None, None), (Some(30), Some(100), Some(0)), (Some(25), Some(205), Some(5))]);
     assert_eq!((s.blocked.get(mine[1]), s.waker_cpu.get(mine[1])), (Some(true), Some(1)));
     assert_eq!(states(&d, 1)[1], (100, 30, State::Runnable));
 }
@@ -459,6 +459,7 @@ fn a_run_before_its_wakeup_has_no_delay_and_a_flag() {
     let (d, diagnostics) = t.derive_with(DeriveOptions::default());
     let row = (0..d.slices.len()).rfind(|&i| d.slices.tid.get(i) == Some(1)).unwrap();
     assert_eq!((d.slices.run_delay_ns.get(row), d.slices.flags.get(row)), (Some(0), Some(flag::CLAMPED)));
+    assert_eq!((d.slices.wake_ts_ns.get(row), d.slices.sleep_ns.get(row)), (Some(100), Some(100)));
     assert_eq!(diagnostics.count(Code::ClockSkew), 1);
 }
 
@@ -528,11 +529,12 @@ fn idle_threads_with_numbers_of_their_own() {
 #[test]
 fn idle_keys_come_first_when_the_cpus_are_known() {
     let mut t = Trace::default();
-    t.switch(0, 1, 9, State::Sleeping, 0);
-    t.switch(5, 1, 0, State::Runnable, 9);
+    let name = t.strings.intern(b"swapper/1");
+    t.switch(0, 1, 9, State::Sleeping, 0).next_comm(name);
+    t.switch(5, 1, 0, State::Runnable, 9).comm(name);
     let (d, _) = t.derive_with(DeriveOptions { nr_cpus: 2, ..DeriveOptions::default() });
     assert_eq!(d.tasks.utid.values(), [1, 2]);
-    assert_eq!((d.tasks.idle_cpu.get(0), d.tasks.run_ns.get(0)), (Some(1), Some(5)));
+    assert_eq!((d.tasks.idle_cpu.get(0), d.tasks.run_ns.get(0), d.tasks.comm.get(0)), (Some(1), Some(5), Some(name)));
 }
 
 #[test]

@@ -58,24 +58,25 @@ impl Step<'_> {
             let blocked = matches!(task.state, State::Blocked | State::WaitingLock);
             task.sleep = Some((ts.saturating_sub(task.since).max(0), blocked));
         }
-        task.wake = Some(wake);
         task.early = None;
         task.fresh = false;
-        self.d.turn_ready(utid, ts);
+        let ts = self.d.turn_ready(utid, ts);
+        self.d.tasks[utid].wake = Some(Wake { ts, ..wake });
     }
 
     /// A wakeup of a running task: it changes nothing, unless the task is about to sleep, or the clocks disagree.
     fn wake_running(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
         let wake = self.wake(slot, ts);
         let task = &mut self.d.tasks[utid];
-        if !task.open.unwoken || task.slot == slot {
+        let slept = task.open.unwoken.filter(|_| task.slot != slot);
+        if slept.is_none() {
             task.early = Some(wake);
             return;
         }
-        task.open.unwoken = false;
-        task.open.flags |= flag::CLAMPED;
-        task.open.run_delay = Some(0);
-        task.open.wake = Some(wake);
+        let open = &mut task.open;
+        open.flags |= flag::CLAMPED;
+        open.wake = Some(Wake { ts: open.ts, ..wake });
+        (open.unwoken, open.run_delay, open.sleep) = (None, Some(0), slept);
         self.skewed(utid, ts, "it ran before the wakeup that another CPU recorded");
     }
 
