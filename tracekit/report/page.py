@@ -307,9 +307,9 @@ def _group_name(row: Mapping[str, Any]) -> str:
     return "(no name)" if row["group"] is None else str(row["group"])
 
 
-def _embedded(comparison: Comparison) -> Markup:
+def _embedded(data: Mapping[str, Any]) -> Markup:
     """Return the data as JSON that no HTML parser can take for anything else."""
-    text = json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     safe = _UNSAFE_IN_SCRIPT.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
     return Markup(safe)
 
@@ -344,6 +344,7 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    data = comparison.to_dict()
     diagnostics = comparison.trace.diagnostics
     order = {"error": 0, "loss": 1, "info": 2}
     worst = sorted(diagnostics.iter_rows(named=True), key=lambda r: order.get(r["severity"], 3))
@@ -354,7 +355,7 @@ def render(comparison: Comparison) -> str:
         noted=[r for r in worst if r["severity"] == "info"],
         facts=_facts(comparison),
         labels=list(comparison.replays),
-        policies=comparison.to_dict()["policies"],
+        policies=data["policies"],
         identity=comparison.identity_policy,
         loop=comparison.identity.metadata.get("replay.loop"),
         why=comparison.why,
@@ -362,11 +363,11 @@ def render(comparison: Comparison) -> str:
         findings=_findings(comparison),
         groups=_groups(comparison),
         pictures=_pictures(comparison),
-        wakeups=comparison.to_dict()["wakeups"],
+        wakeups=data["wakeups"],
         distances=comparison.distances.filter(pl.col("ks").is_not_null()).to_dicts(),
         definitions=[(_NAMES[k], v) for k, v in METRICS.items()],
         recorded=RECORDED,
         identity_label=IDENTITY,
         version=__version__,
-        data=_embedded(comparison),
+        data=_embedded(data),
     )
