@@ -25,6 +25,8 @@
 //! * Work that costs simulated time per task looked at: `k.scanned(cpu, n)`.
 //! * Let literate specs see inside: `inspect` (per task) and `counters`.
 
+pub mod aix;
+pub mod bsd4;
 pub mod cfs;
 pub mod eevdf;
 pub mod fifo;
@@ -70,6 +72,8 @@ pub struct PolicyInfo {
 
 /// Every policy, by name.
 pub const POLICIES: &[PolicyInfo] = &[
+    bsd4::INFO,
+    aix::INFO,
     cfs::INFO,
     eevdf::INFO,
     fifo::INFO,
