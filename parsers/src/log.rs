@@ -172,15 +172,19 @@ impl Log {
         if outcome == payload::Outcome::Partial {
             let bits = stamp.quality | quality::PARSE_PARTIAL;
             row.quality(if late { bits | quality::OUT_OF_ORDER } else { bits });
-            let line = self.lines;
-            out.diagnostics.push_with(Code::PartlyParsed, || {
-                let found = scan::shown(payload, SHOWN);
-                let message = format!("expected the fields of `{}`, found `{found}`", scan::shown(name, 40));
-                Diagnostic::new(Code::PartlyParsed, message).at_line(line)
-            });
+            self.partial(name, payload, out);
         }
-        self.count(name, outcome);
+        self.note(name, outcome);
         outcome
+    }
+
+    /// Tells of a payload that lacks the fields of its event.
+    pub fn partial(&self, name: &[u8], payload: &[u8], out: &mut Out) {
+        out.diagnostics.push_with(Code::PartlyParsed, || {
+            let found = scan::shown(payload, SHOWN);
+            let message = format!("expected the fields of `{}`, found `{found}`", scan::shown(name, 40));
+            Diagnostic::new(Code::PartlyParsed, message).at_line(self.lines)
+        });
     }
 
     /// Notes that a record of this head comes: losses before it get their end, and time may run backwards.
@@ -204,7 +208,8 @@ impl Log {
         }
     }
 
-    fn count(&mut self, name: &[u8], outcome: payload::Outcome) {
+    /// Counts a record of the event `name`.
+    pub fn note(&mut self, name: &[u8], outcome: payload::Outcome) {
         let id = self.names.intern(name).0 as usize;
         if self.unknown.len() <= id {
             self.unknown.resize(id + 1, 0);
@@ -257,6 +262,10 @@ impl Log {
     pub fn lose(&mut self, cpu: Option<i32>, count: Option<i64>, out: &mut Out) {
         let from = cpu.and_then(|c| self.last.get(c as usize)).copied().filter(|t| *t != i64::MIN);
         self.losses.push(PendingLoss { cpu, from, count });
+        self.tell_loss(cpu, count, out);
+    }
+
+    fn tell_loss(&mut self, cpu: Option<i32>, count: Option<i64>, out: &mut Out) {
         self.count_lost(count);
         let line = self.lines;
         out.diagnostics.push_with(Code::LostEvents, || {
@@ -265,6 +274,20 @@ impl Log {
             let d = d.advise("record with a larger buffer, or fewer events");
             cpu.map_or(d.clone(), |cpu| d.on_cpu(cpu))
         });
+    }
+
+    /// The source lost records of `cpu` and says when: from the first time, if it is known, to the second.
+    pub fn lose_between(
+        &mut self,
+        cpu: Option<i32>,
+        count: Option<i64>,
+        (from, to): (Option<i64>, i64),
+        out: &mut Out,
+    ) {
+        let here = Stamp { ts_ns: to, cpu, ..Stamp::default() };
+        self.begin(&mut out.events, &here).kind(Kind::Lost).value(count);
+        add_loss(PendingLoss { cpu, from, count }, Some(to), out);
+        self.tell_loss(cpu, count, out);
     }
 
     /// Records that were overwritten before the first one of the source.

@@ -3,6 +3,7 @@
 pub mod dtrace_tkd;
 pub mod ftrace_text;
 pub mod ktr;
+pub mod lttng_text;
 pub mod trace_dat;
 pub mod trcrpt;
 
@@ -59,6 +60,7 @@ pub static FORMATS: &[&Format] = &[
     &dtrace_tkd::FORMAT,
     &ktr::FORMAT,
     &trcrpt::FORMAT,
+    &lttng_text::FORMAT,
 ];
 
 /// The format called `name`.

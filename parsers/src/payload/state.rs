@@ -109,12 +109,14 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// All `prev_state=` numbers of the text.
+    /// All `prev_state=` numbers of the text (babeltrace2 puts blanks around the sign).
     pub fn of(text: &[u8]) -> Self {
         let mut bits = 0;
-        const KEY: &[u8] = b" prev_state=";
-        for at in memchr::memmem::find_iter(text, KEY) {
-            bits |= number(crate::scan::word(&text[at + KEY.len()..]).0).unwrap_or(0);
+        for key in [&b" prev_state="[..], b" prev_state = "] {
+            for at in memchr::memmem::find_iter(text, key) {
+                let word = crate::scan::word(&text[at + key.len()..]).0;
+                bits |= number(word.strip_suffix(b",").unwrap_or(word)).unwrap_or(0);
+            }
         }
         Evidence { bits }
     }
