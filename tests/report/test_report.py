@@ -221,7 +221,10 @@ def test_losses_come_first_and_notes_are_folded() -> None:
     ]
     schema = found.trace.diagnostics.schema
     found.trace._tables["diagnostics"] = pl.DataFrame(rows, schema=schema, orient="row")
+    holes = [(0, 1_000, 33_000, 1234, "overwrite")]
+    found.trace._tables["losses"] = pl.DataFrame(holes, schema=found.trace.losses.schema, orient="row")
     text = found.to_html()
+    assert "1,234 records lost on CPU 0, in 2 % of the time" in text
     assert "records were &lt;lost&gt;" in text
     assert "(1,234 times)" in text
     assert text.index("What was lost</h2>") < text.index("In short</h2>")

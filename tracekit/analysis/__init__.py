@@ -13,13 +13,15 @@ latency
     Run delay: wakeup latency, preemption wait.
 response
     From a wakeup until the task next blocks or exits.
+losses
+    How much of the trace is missing.
 uncertainty
     Censored samples, confidence intervals, distance between distributions.
 compare
     Recorded, identity replay and policies side by side.
 """
 
-from tracekit.analysis import compare, latency, response, runqueue, slices, uncertainty
+from tracekit.analysis import compare, latency, losses, response, runqueue, slices, uncertainty
 from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "compare",
     "group_of",
     "latency",
+    "losses",
     "response",
     "runqueue",
     "slices",

@@ -271,6 +271,32 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     return [(k, v) for k, v in facts if v]
 
 
+def _holes(comparison: Comparison) -> list[str]:
+    """Return sentences on how much is missing, for a trace with losses."""
+    trace = comparison.trace
+    if not trace.losses.height or trace.start_ns is None or trace.end_ns is None:
+        return []
+    out = []
+    for row in analysis.losses.coverage(trace.losses, trace.start_ns, trace.end_ns).iter_rows(named=True):
+        where = "on an unknown CPU" if row["cpu"] is None else f"on CPU {row['cpu']}"
+        number = (
+            "an unknown number of records"
+            if row["records"] is None
+            else f"{format_count(row['records'])} records"
+        )
+        share = "" if row["share"] is None else f", in {100 * row['share']:.2g} % of the time"
+        out.append(f"{number} lost {where}{share}")
+    cut = analysis.slices.summary(trace.slices, "all")
+    doubtful = int(cut["n_doubtful"].sum())
+    responses = analysis.response.samples(trace.slices, trace.states, trace.end_ns)
+    touched = responses.filter(pl.col("status") == "doubtful").height
+    out.append(
+        f"left out because they touch a loss: {format_count(doubtful)} slices and {format_count(touched)} responses; "
+        "numbers of switches and times on CPUs are lower bounds"
+    )
+    return out
+
+
 def _source(source: Mapping[str, Any]) -> str:
     size, digest = source.get("size"), source.get("sha256")
     parts = [str(source.get("name", "")), f"{format_count(size)} bytes" if isinstance(size, int) else ""]
@@ -353,6 +379,7 @@ def render(comparison: Comparison) -> str:
         name=comparison.trace.name,
         lost=[r for r in worst if r["severity"] != "info"],
         noted=[r for r in worst if r["severity"] == "info"],
+        holes=_holes(comparison),
         facts=_facts(comparison),
         labels=list(comparison.replays),
         policies=data["policies"],
