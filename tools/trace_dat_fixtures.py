@@ -23,11 +23,23 @@ ROOT = Path(__file__).parent.parent
 LAB = ROOT / "testdata" / "lab"
 OUT = ROOT / "fixtures" / "trace-dat"
 PAGE = 4096
-EVENTS = (
-    "sched_switch sched_waking sched_wakeup sched_wakeup_new sched_migrate_task sched_process_fork "
-    "sched_process_exit sched_process_exec sched_process_free sched_process_wait sched_stat_runtime "
-    "sched_stat_wait sched_stat_sleep sched_stat_blocked print"
-).split()
+EVENTS = [
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_migrate_task",
+    "sched_process_fork",
+    "sched_process_exit",
+    "sched_process_exec",
+    "sched_process_free",
+    "sched_process_wait",
+    "sched_stat_runtime",
+    "sched_stat_wait",
+    "sched_stat_sleep",
+    "sched_stat_blocked",
+    "print",
+]
 FIELD = re.compile(r"field:([^;]*);\s*offset:(\d+);\s*size:(\d+);")
 
 
@@ -234,7 +246,9 @@ def lost_page(dat: Dat) -> Dat:
     struct.pack_into("<Q", marked, end, lost)
     stat = f"CPU: 0\nentries: 0\noverrun: {lost + 5}\ncommit overrun: 0\nbytes: 0\ndropped events: 2\nread events: 9\n"
     return replace(
-        dat, cpus=[[first, bytes(marked), *rest], *dat.cpus[1:]], options=[*dat.options, (2, stat.encode() + b"\0")]
+        dat,
+        cpus=[[first, bytes(marked), *rest], *dat.cpus[1:]],
+        options=[*dat.options, (2, stat.encode() + b"\0")],
     )
 
 
@@ -246,7 +260,9 @@ def records(page: bytes) -> int:
         (head,) = struct.unpack_from("<I", page, at)
         kind = head & 31
         count += kind < 29
-        at += 4 + (4 * kind if 0 < kind < 29 else 4 if kind >= 29 else struct.unpack_from("<I", page, at + 4)[0])
+        at += 4 + (
+            4 * kind if 0 < kind < 29 else 4 if kind >= 29 else struct.unpack_from("<I", page, at + 4)[0]
+        )
     return count
 
 
@@ -284,7 +300,9 @@ def main() -> None:
     two_buffers = replace(two, instances={b"mine": two.cpus})
     put("v6-instance-twice", write(two_buffers))
     put("v6-instance-only", write(replace(two, cpus=[[], []], instances={b"mine": two.cpus})))
-    put("v7-instance-only", convert(write(replace(two, cpus=[[], []], instances={b"mine": two.cpus})), "zstd"))
+    put(
+        "v7-instance-only", convert(write(replace(two, cpus=[[], []], instances={b"mine": two.cpus})), "zstd")
+    )
     ticks = [(4, b"local [x86-tsc] mono\0"), (14, struct.pack("<IIQ", 3, 1, 7))]
     put("v6-tsc", write(replace(two, options=[*two.options, *ticks])))
     put("v6-tsc-unknown-rate", write(replace(two, options=[*two.options, ticks[0]])))

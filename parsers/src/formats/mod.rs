@@ -4,6 +4,7 @@ pub mod dtrace_tkd;
 pub mod ftrace_text;
 pub mod ktr;
 pub mod lttng_text;
+pub mod perf_data;
 pub mod trace_dat;
 pub mod trcrpt;
 
@@ -57,6 +58,7 @@ pub struct Format {
 pub static FORMATS: &[&Format] = &[
     &trace_dat::FORMAT,
     &ftrace_text::FORMAT,
+    &perf_data::FORMAT,
     &dtrace_tkd::FORMAT,
     &ktr::FORMAT,
     &trcrpt::FORMAT,

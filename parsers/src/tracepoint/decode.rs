@@ -124,6 +124,12 @@ impl Decoder {
         self.plans.get(usize::from(plan)).map(|p| p.kind)
     }
 
+    /// The name of the event with this number.
+    pub fn name(&self, number: u32) -> Option<&str> {
+        let plan = *self.index.get(number as usize)?;
+        self.plans.get(usize::from(plan)).map(|p| p.event.as_str())
+    }
+
     /// Sets kind, context, subject and values of `row` from `record`; time, CPU, order and quality are the caller's.
     #[inline]
     pub fn decode(&mut self, record: &[u8], row: &mut EventRow<'_>, strings: &mut Strings) -> Decoded {

@@ -144,7 +144,7 @@ impl EventFormat {
     }
 }
 
-/// Reads `unsigned short common_type;	offset:0;	size:2;	signed:0;`.
+/// Reads `unsigned short common_type; offset:0; size:2; signed:0;`.
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';');
     let decl = parts.next()?.trim();

@@ -203,7 +203,7 @@ pub fn linux_state(text: &[u8]) -> State {
     if text.ends_with(b"+") {
         return State::Preempted;
     }
-    text.split(|b| *b == b'|').find_map(|part| letter_state(part)).unwrap_or(State::Unknown)
+    text.split(|b| *b == b'|').find_map(letter_state).unwrap_or(State::Unknown)
 }
 
 fn letter_state(letter: &[u8]) -> Option<State> {

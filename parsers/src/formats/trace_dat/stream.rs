@@ -45,7 +45,7 @@ impl Clock {
     fn ns(self, raw: u64) -> i64 {
         let ns = match self.scale {
             None => raw as i64,
-            Some((mult, shift)) => (u128::from(raw) * u128::from(mult) >> shift) as i64,
+            Some((mult, shift)) => ((u128::from(raw) * u128::from(mult)) >> shift) as i64,
         };
         ns.wrapping_add(self.offset)
     }

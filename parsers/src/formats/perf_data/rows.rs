@@ -1,0 +1,365 @@
+//! A record becomes a row.
+
+use super::attr::{Trailer, TRACEPOINT};
+use super::header::Attrs;
+use super::records::kind;
+use crate::bytes::{uint, until_nul};
+use crate::tasks::Tasks;
+use crate::tracepoint::{Decoded, Decoder};
+use tracekit_schema::events::{quality, EventRow};
+use tracekit_schema::{Code, Diagnostic, Kind, Out, State};
+
+/// Flag of COMM: by an exec.
+const COMM_EXEC: u16 = 1 << 13;
+/// Flag of SWITCH: the task leaves.
+const SWITCH_OUT: u16 = 1 << 13;
+/// Flag of SWITCH: although it could have gone on.
+const SWITCH_PREEMPT: u16 = 1 << 14;
+
+/// Which of perf's own records a tracepoint makes superfluous.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    switch: bool,
+    fork: bool,
+    exit: bool,
+    exec: bool,
+}
+
+/// Makes rows, and remembers what that takes.
+pub struct Rows {
+    /// Formats of tracepoints.
+    pub decoder: Decoder,
+    be: bool,
+    trailer: Trailer,
+    tasks: Tasks,
+    told: Told,
+    seq: u64,
+    last_ts: i64,
+    /// Last time of each CPU, for the bounds of losses.
+    cpu_ts: Vec<i64>,
+    /// The last wakeup, against its copies.
+    previous: (i64, i32, Vec<u8>),
+    lost: u64,
+    /// The file ends before its records do.
+    pub torn: bool,
+    skipped: u64,
+    any_switch: bool,
+}
+
+impl Rows {
+    /// Nothing read yet.
+    pub fn new(be: bool, out: &mut Out) -> Self {
+        let mut tasks = Tasks::default();
+        let idle = tasks.entry(0);
+        (idle.comm, idle.pid) = (Some(out.strings.intern(b"swapper")), Some(0));
+        Rows {
+            decoder: Decoder::new(be),
+            be,
+            trailer: Trailer::default(),
+            tasks,
+            told: Told::default(),
+            seq: 0,
+            last_ts: 0,
+            cpu_ts: Vec::new(),
+            previous: (0, -1, Vec::new()),
+            lost: 0,
+            torn: false,
+            skipped: 0,
+            any_switch: false,
+        }
+    }
+
+    /// Takes what depends on the recorded events, once these are known.
+    pub fn settle(&mut self, attrs: &Attrs, out: &mut Out) {
+        self.trailer = attrs.all.first().map(|a| a.layout.trailer).unwrap_or_default();
+        let mut names = Vec::new();
+        for attr in attrs.all.iter().filter(|a| a.kind == TRACEPOINT) {
+            let number = attr.config as u32;
+            match self.decoder.kind(number) {
+                Some(Kind::Switch) => self.told.switch = true,
+                Some(Kind::Fork) => self.told.fork = true,
+                Some(Kind::Exit) => self.told.exit = true,
+                Some(Kind::Exec) => self.told.exec = true,
+                _ => {}
+            }
+            names.extend(self.decoder.name(number).map(str::to_owned));
+        }
+        if attrs.all.iter().any(super::attr::Attr::context_switch) {
+            names.push("context-switch".to_owned());
+        }
+        names.sort_unstable();
+        names.dedup();
+        let quoted: Vec<_> = names.iter().map(|n| format!("\"{}\"", n.replace(['"', '\\'], "?"))).collect();
+        out.meta.set("events.recorded", format!("[{}]", quoted.join(", ")));
+        if !self.decoder.states.letters.is_empty() {
+            out.meta.set("state.table", self.decoder.states.json());
+        }
+    }
+
+    /// The time in a record's trailer.
+    #[inline]
+    pub fn trailing_time(&self, record: &[u8]) -> Option<u64> {
+        self.trailing(record, self.trailer.time, 8)
+    }
+
+    fn trailing(&self, record: &[u8], from_end: usize, size: usize) -> Option<u64> {
+        let at = record.len().checked_sub(from_end).filter(|_| from_end != 0)?;
+        uint(record, at, size, self.be)
+    }
+
+    fn trailing_cpu(&self, record: &[u8]) -> Option<i32> {
+        self.trailing(record, self.trailer.cpu, 4).and_then(|c| i32::try_from(c).ok())
+    }
+
+    /// Notes that `cpu` is at `ts` and says whether time stepped back.
+    #[inline]
+    fn step(&mut self, ts: i64, cpu: Option<i32>) -> u16 {
+        if let Some(slot) = cpu.and_then(|c| usize::try_from(c).ok()).filter(|c| *c < 1 << 16) {
+            if self.cpu_ts.len() <= slot {
+                self.cpu_ts.resize(slot + 1, i64::MIN);
+            }
+            self.cpu_ts[slot] = ts;
+        }
+        let late = ts < self.last_ts;
+        self.last_ts = ts;
+        if late {
+            quality::OUT_OF_ORDER
+        } else {
+            0
+        }
+    }
+
+    /// Adds a sample.
+    #[inline]
+    pub fn sample(&mut self, attrs: &Attrs, ts: i64, record: &[u8], offset: impl Fn() -> u64, out: &mut Out) {
+        let be = self.be;
+        let Some(attr) = attrs.of_sample(record, be) else { return };
+        let layout = &attr.layout;
+        if attr.kind != TRACEPOINT {
+            self.skipped += 1;
+            return;
+        }
+        let cpu = layout.cpu.and_then(|at| uint(record, at, 4, be)).map(|c| c as u32 as i32);
+        let number = |at: usize| uint(record, at, 4, be).map(|v| i64::from(v as u32 as i32));
+        let (pid, tid) = layout.tid.map_or((None, None), |at| (number(at), number(at + 4)));
+        let raw = layout.raw(record, be);
+        if let Some(raw) = raw {
+            if ts == self.previous.0 && self.copy(ts, cpu, raw, out) {
+                return;
+            }
+        }
+        let mut marks = self.step(ts, cpu);
+        let mut row = out.events.push();
+        row.ts_ns(ts).cpu(cpu).seq(self.seq);
+        self.seq += 1;
+        let decoded = match raw {
+            Some(raw) => self.decoder.decode(raw, &mut row, &mut out.strings),
+            None => {
+                row.kind(Kind::Other);
+                Decoded { partial: true, ctx_tid: tid.filter(|t| *t >= 0), ..Decoded::default() }
+            }
+        };
+        if let Some(ctx) = decoded.ctx_tid {
+            if tid == Some(ctx) && pid.is_some_and(|p| p >= 0) {
+                self.tasks.entry(ctx).pid = pid;
+            }
+            let task = self.tasks.get(ctx);
+            row.ctx_pid(task.pid).ctx_comm(task.comm);
+        }
+        if let Some(tid) = decoded.tid {
+            row.pid(self.tasks.get(tid).pid);
+        }
+        if let Some(tid) = decoded.next_tid {
+            row.next_pid(self.tasks.get(tid).pid);
+        }
+        if decoded.partial || decoded.unknown {
+            marks |= quality::PARSE_PARTIAL;
+        }
+        row.quality(marks);
+        if marks != 0 {
+            complain(marks, decoded, ts, cpu, offset(), out);
+        }
+        if matches!(decoded.kind, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::StatWait | Kind::StatSleep) {
+            self.previous.0 = ts;
+            self.previous.1 = cpu.unwrap_or(-1);
+            self.previous.2.clear();
+            self.previous.2.extend_from_slice(raw.unwrap_or(&[]));
+        }
+    }
+
+    /// Is this the wakeup that was just read, delivered to another event as well?
+    #[cold]
+    fn copy(&self, ts: i64, cpu: Option<i32>, raw: &[u8], out: &mut Out) -> bool {
+        let same = self.previous.1 == cpu.unwrap_or(-1) && self.previous.2 == raw;
+        if same {
+            out.diagnostics.push_with(Code::Duplicate, || {
+                let message = "a wakeup was delivered to the waker's event and to the woken task's; one is left out";
+                Diagnostic { cpu, ..Diagnostic::new(Code::Duplicate, message).at_ts(ts) }
+            });
+        }
+        same
+    }
+
+    /// Adds a record of another kind.
+    pub fn other(&mut self, kind: u32, misc: u16, ts: i64, record: &[u8], out: &mut Out) {
+        let word = |at: usize| uint(record, at, 4, self.be).map(|v| i64::from(v as u32 as i32)).filter(|v| *v >= 0);
+        match kind {
+            kind::COMM => {
+                let (Some(pid), Some(tid)) = (word(8), word(12)) else { return };
+                self.comm(misc, ts, pid, tid, record, out);
+            }
+            kind::MMAP | kind::MMAP2 => {
+                if let (Some(pid), Some(tid)) = (word(8), word(12)) {
+                    self.tasks.entry(tid).pid = Some(pid);
+                }
+            }
+            kind::FORK => {
+                let (pid, ppid, tid, ptid) = (word(8), word(12), word(16), word(20));
+                let (Some(tid), Some(ptid)) = (tid, ptid) else { return };
+                let parent = self.tasks.get(ptid);
+                let task = self.tasks.entry(tid);
+                (task.pid, task.comm) = (pid, parent.comm);
+                if !self.told.fork && ts != 0 {
+                    self.row(Kind::Fork, ts, record, out)
+                        .tid(tid)
+                        .pid(pid)
+                        .comm(parent.comm)
+                        .ctx_tid(ptid)
+                        .ctx_pid(ppid)
+                        .ctx_comm(parent.comm);
+                }
+            }
+            kind::EXIT => {
+                let (pid, Some(tid)) = (word(8), word(16)) else { return };
+                if !self.told.exit && ts != 0 {
+                    let comm = self.tasks.get(tid).comm;
+                    self.row(Kind::Exit, ts, record, out)
+                        .tid(tid)
+                        .pid(pid)
+                        .comm(comm)
+                        .ctx_tid(tid)
+                        .ctx_pid(pid)
+                        .ctx_comm(comm);
+                }
+            }
+            kind::SWITCH | kind::SWITCH_CPU_WIDE if !self.told.switch => self.switch(kind, misc, ts, record, out),
+            kind::LOST | kind::LOST_SAMPLES => {
+                let at = if kind == kind::LOST { 16 } else { 8 };
+                let lost = uint(record, at, 8, self.be).and_then(|n| i64::try_from(n).ok());
+                self.losses(lost, ts, record, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// A row with what all of perf's own records tell; its kind is set.
+    fn row<'o>(&mut self, kind: Kind, ts: i64, record: &[u8], out: &'o mut Out) -> EventRow<'o> {
+        let cpu = self.trailing_cpu(record);
+        let marks = self.step(ts, cpu);
+        let mut row = out.events.push();
+        row.ts_ns(ts).cpu(cpu).seq(self.seq).kind(kind).quality(marks);
+        self.seq += 1;
+        row
+    }
+
+    fn comm(&mut self, misc: u16, ts: i64, pid: i64, tid: i64, record: &[u8], out: &mut Out) {
+        let text = until_nul(record.get(16..).unwrap_or(&[]));
+        let name = (!text.is_empty()).then(|| out.strings.intern(text));
+        let task = self.tasks.entry(tid);
+        (task.pid, task.comm) = (Some(pid), name);
+        if ts == 0 {
+            let mut row = out.events.push();
+            row.ts_ns(0).seq(self.seq).kind(Kind::Comm).tid(tid).pid(pid).comm(name).quality(quality::SYNTHESIZED);
+            self.seq += 1;
+            return;
+        }
+        let kind = if misc & COMM_EXEC != 0 && !self.told.exec { Kind::Exec } else { Kind::Comm };
+        self.row(kind, ts, record, out).tid(tid).pid(pid).comm(name).ctx_tid(tid).ctx_pid(pid).ctx_comm(name);
+    }
+
+    /// A context switch as perf records it: each side on its own, or (CPU-wide) with the other side's number.
+    fn switch(&mut self, kind: u32, misc: u16, ts: i64, record: &[u8], out: &mut Out) {
+        self.any_switch = true;
+        let number = |at: usize| uint(record, at, 4, self.be).map(|v| i64::from(v as u32 as i32)).filter(|v| *v >= 0);
+        let from_end = record.len().checked_sub(self.trailer.tid).filter(|_| self.trailer.tid != 0);
+        let (pid, tid) = from_end.map_or((None, None), |at| (number(at), number(at + 4)));
+        let wide = kind == kind::SWITCH_CPU_WIDE;
+        let (other_pid, other) = if wide { (number(8), number(12)) } else { (None, None) };
+        let of = |tasks: &Tasks, tid: Option<i64>| tid.map(|t| tasks.get(t)).unwrap_or_default();
+        let (task, peer) = (of(&self.tasks, tid), of(&self.tasks, other));
+        if misc & SWITCH_OUT != 0 {
+            let state = if misc & SWITCH_PREEMPT != 0 { State::Preempted } else { State::UnknownOff };
+            let mut row = self.row(Kind::Switch, ts, record, out);
+            row.ctx_tid(tid).ctx_pid(pid).ctx_comm(task.comm).tid(tid).pid(pid).comm(task.comm).state(state);
+            row.next_tid(other).next_pid(other_pid).next_comm(peer.comm);
+        } else if wide {
+            // The other side's record said it all.
+            self.row(Kind::Resume, ts, record, out)
+                .ctx_tid(tid)
+                .ctx_pid(pid)
+                .ctx_comm(task.comm)
+                .tid(tid)
+                .pid(pid)
+                .comm(task.comm);
+        } else {
+            let mut row = self.row(Kind::Switch, ts, record, out);
+            row.ctx_tid(tid).ctx_pid(pid).ctx_comm(task.comm).next_tid(tid).next_pid(pid).next_comm(task.comm);
+        }
+    }
+
+    fn losses(&mut self, lost: Option<i64>, ts: i64, record: &[u8], out: &mut Out) {
+        let cpu = self.trailing_cpu(record);
+        let slot = cpu.and_then(|c| usize::try_from(c).ok());
+        let from = match slot {
+            Some(slot) => self.cpu_ts.get(slot).copied().filter(|t| *t != i64::MIN),
+            None => Some(self.last_ts).filter(|t| *t != 0),
+        };
+        let ts = if ts == 0 { self.last_ts } else { ts };
+        self.lost = self.lost.saturating_add(lost.unwrap_or(0).unsigned_abs());
+        self.row(Kind::Lost, ts, record, out).value(lost);
+        let cause = out.strings.intern(b"ring_full");
+        out.losses.push().cpu(cpu).ts_from_ns(from).ts_to_ns(ts).count(lost).cause(cause);
+        out.diagnostics.push_with(Code::LostEvents, || {
+            let message = format!("{} records found no room in perf's buffer", lost.unwrap_or(0));
+            let advice = "record with larger buffers (perf record -m)";
+            Diagnostic { cpu, ..Diagnostic::new(Code::LostEvents, message).at_ts(ts).advise(advice) }
+        });
+    }
+
+    /// What can only be said at the end.
+    pub fn finish(&mut self, out: &mut Out) {
+        out.meta.set("loss.known", (!self.torn).to_string());
+        if self.torn {
+            let cause = out.strings.intern(b"chunk");
+            out.losses.push().ts_from_ns(Some(self.last_ts).filter(|t| *t != 0)).cause(cause);
+        } else {
+            out.meta.set("loss.total", self.lost.to_string());
+        }
+        out.meta.set("parse.lines", self.seq.to_string());
+        if self.skipped > 0 {
+            let message = format!("{} samples are not of tracepoints and were left out", self.skipped);
+            out.diag(Diagnostic { count: self.skipped, ..Diagnostic::new(Code::Unsupported, message) });
+        }
+        if !self.any_switch && self.decoder.seen(Kind::Switch) == 0 {
+            let message = "the recording holds no context switches";
+            let advice = "record with `perf sched record`";
+            out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
+        }
+    }
+}
+
+#[cold]
+fn complain(marks: u16, decoded: Decoded, ts: i64, cpu: Option<i32>, offset: u64, out: &mut Out) {
+    let mut say = |code: Code, message: &str| {
+        out.diagnostics
+            .push_with(code, || Diagnostic { cpu, ..Diagnostic::new(code, message).at_ts(ts).at_offset(offset) });
+    };
+    if decoded.unknown {
+        say(Code::UnknownEvent, "a tracepoint's number has no format in the file");
+    } else if decoded.partial {
+        say(Code::PartlyParsed, "a tracepoint record is shorter than its format says");
+    }
+    if marks & quality::OUT_OF_ORDER != 0 {
+        say(Code::TimeBackwards, "a record is older than one whose place was final");
+    }
+}
