@@ -5,9 +5,10 @@
 
 use super::format::{Content, EventFormat, Int, Text};
 use super::mapping::{self, To};
-use super::print_fmt::{linux_state, pairs, StateTable};
+use super::print_fmt::{pairs, StateTable};
 use super::symbols::Symbols;
 use crate::bytes::until_nul;
+use crate::payload::state::from_letters;
 use tracekit_schema::events::{irq, EventRow};
 use tracekit_schema::{Kind, State, StrId, Strings};
 
@@ -159,13 +160,14 @@ impl Decoder {
                     None => false,
                     Some(value) => {
                         match m.to {
+                            // -1 stands for none, as in a wait for any child.
                             To::Tid => {
-                                done.tid = Some(value);
-                                row.tid(value);
+                                done.tid = (value >= 0).then_some(value);
+                                row.tid(done.tid);
                             }
                             To::NextTid => {
-                                done.next_tid = Some(value);
-                                row.next_tid(value);
+                                done.next_tid = (value >= 0).then_some(value);
+                                row.next_tid(done.next_tid);
                             }
                             To::State => {
                                 let (state, raw) = cached(&mut self.state_cache, &self.states, value, strings);
@@ -299,7 +301,10 @@ fn intern(bytes: &[u8], to: To, text: Text, strings: &mut Strings) -> Option<Str
             bytes = rest;
         }
     }
-    (!bytes.is_empty()).then(|| strings.intern(bytes))
+    if bytes.is_empty() {
+        return None;
+    }
+    crate::payload::text(bytes, strings)
 }
 
 /// State and text of a state number; the numbers are few, so they are looked up once.
@@ -315,7 +320,7 @@ fn cached(
         return *known;
     }
     let text = table.letters(value as u64);
-    let found = (linux_state(text.as_bytes()), strings.intern(text.as_bytes()));
+    let found = (from_letters(text.as_bytes()), strings.intern(text.as_bytes()));
     if slot < 1 << 14 {
         if cache.len() <= slot {
             cache.resize(slot + 1, None);

@@ -3,8 +3,6 @@
 //! The bit of a task state differs between kernel versions (16 is Z up to 3.14 and X afterwards), so states are decoded
 //! with the table in the file's own sched_switch format, never with a constant.
 
-use tracekit_schema::State;
-
 /// The `{ value, "text" }` pairs of the first `__print_flags` or `__print_symbolic` after `from`.
 pub fn pairs(fmt: &str, function: &str) -> Vec<(u64, String)> {
     let mut found = Vec::new();
@@ -195,32 +193,6 @@ fn balanced(text: &str) -> Option<usize> {
     None
 }
 
-/// The meaning of a Linux state as printed (`S`, `D|K`, `R+`).
-///
-/// A task that was preempted stays runnable whatever state it was about to enter, so `+` decides. Of several letters
-/// the first with a meaning of its own counts; `K` (killable), `W`, `N` and `n` only qualify `D`.
-pub fn linux_state(text: &[u8]) -> State {
-    if text.ends_with(b"+") {
-        return State::Preempted;
-    }
-    text.split(|b| *b == b'|').find_map(letter_state).unwrap_or(State::Unknown)
-}
-
-fn letter_state(letter: &[u8]) -> Option<State> {
-    Some(match letter {
-        b"R" => State::Runnable,
-        b"S" => State::Sleeping,
-        b"D" | b"K" | b"DK" => State::Blocked,
-        b"T" => State::Stopped,
-        b"t" => State::Traced,
-        b"Z" => State::Zombie,
-        b"X" | b"x" => State::Dead,
-        b"P" => State::Parked,
-        b"I" => State::IdleKthread,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,17 +221,6 @@ mod tests {
         let t = StateTable::from_print_fmt(OLD);
         assert_eq!(t.letters(256), "0x100");
         assert_eq!(t.letters(257), "S|0x100");
-    }
-
-    #[test]
-    fn meanings() {
-        let of = |s: &str| linux_state(s.as_bytes());
-        assert_eq!(of("R"), State::Runnable);
-        assert_eq!(of("S|D+"), State::Preempted);
-        assert_eq!(of("D|K"), State::Blocked);
-        assert_eq!(of("x"), State::Dead);
-        assert_eq!(of("W"), State::Unknown);
-        assert_eq!(of(""), State::Unknown);
     }
 
     #[test]
