@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracekit import analysis, plot, report
+    from tracekit import analysis, perfetto, plot, report
     from tracekit._core import __version__ as __version__
     from tracekit.errors import (
         FilterError,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TracekitError,
     )
     from tracekit.io import convert, read, scan
+    from tracekit.perfetto import sql
     from tracekit.registry import formats, policies
     from tracekit.report import Comparison
     from tracekit.trace import Trace
@@ -44,11 +45,13 @@ __all__ = [
     "analysis",
     "convert",
     "formats",
+    "perfetto",
     "plot",
     "policies",
     "read",
     "report",
     "scan",
+    "sql",
 ]
 
 _HOMES = {
@@ -65,6 +68,8 @@ _HOMES = {
     "ReplayError": "errors",
     "TracekitError": "errors",
     "Trace": "trace",
+    "perfetto": "perfetto",
+    "sql": "perfetto",
     "convert": "io",
     "formats": "registry",
     "policies": "registry",

@@ -17,7 +17,19 @@ from typing import Any, NoReturn
 import click
 
 from tracekit import registry
-from tracekit.cli import convert, doctor, formats, info, latency, policies, response, runqueue, slices
+from tracekit.cli import (
+    convert,
+    doctor,
+    export,
+    formats,
+    info,
+    latency,
+    policies,
+    response,
+    runqueue,
+    slices,
+    sql,
+)
 from tracekit.errors import TracekitError
 
 __all__ = ["main"]
@@ -125,5 +137,5 @@ def main(context: click.Context, debug: bool) -> None:
         click.echo(context.get_help())
 
 
-for _module in (info, convert, slices, runqueue, latency, response, policies, formats, doctor):
+for _module in (info, convert, export, slices, runqueue, latency, response, sql, policies, formats, doctor):
     main.add_command(_module.command)

@@ -15,7 +15,7 @@ from tracekit import registry
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Input", "analysis_options", "input_options", "output_options"]
+__all__ = ["Input", "analysis_options", "engine_options", "input_options", "output_options"]
 
 #: Endings of pictures that can be written.
 PLOTS = (".png", ".svg", ".pdf")
@@ -233,6 +233,24 @@ def analysis_options(shows: dict[str, str]) -> Callable[[F], F]:
         output_options(plot=True),
     ]
     return lambda function: _apply(function, decorators)
+
+
+def engine_options(function: F) -> F:
+    """The options that choose Perfetto's trace processor."""
+    decorators: list[Callable[[Any], Any]] = [
+        click.option(
+            "--perfetto-addr", metavar="HOST:PORT", help="A running trace processor. [env: TRACEKIT_TP_ADDR]"
+        ),
+        click.option(
+            "--perfetto-bin", metavar="FILE", help="Path of trace_processor_shell. [env: TRACEKIT_TP_BIN]"
+        ),
+        click.option(
+            "--offline",
+            is_flag=True,
+            help="Download no trace processor; without one, use WebAssembly. [env: TRACEKIT_OFFLINE]",
+        ),
+    ]
+    return _apply(function, decorators)
 
 
 def by_option(function: F) -> F:

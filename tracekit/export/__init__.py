@@ -1,1 +1,6 @@
-"""Writes traces in other tools' formats."""
+"""Writes traces in other tools' formats: Chrome JSON and LISA's Parquet; for Perfetto see `tracekit.perfetto`."""
+
+from tracekit.export.chrome import write_chrome_json
+from tracekit.export.lisa import LisaExport, write_lisa
+
+__all__ = ["LisaExport", "write_chrome_json", "write_lisa"]

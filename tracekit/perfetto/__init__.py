@@ -1,5 +1,49 @@
-"""Perfetto both ways: traces in through its trace processor, traces out as its protobuf."""
+"""Perfetto both ways: traces in through its trace processor, traces out as its protobuf.
 
-from tracekit.perfetto.export import Exported, Tables, write_perfetto, write_perfetto_to
+Parts are loaded when they are first used: writing needs neither the `perfetto` package nor an engine.
+"""
 
-__all__ = ["Exported", "Tables", "write_perfetto", "write_perfetto_to"]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracekit.perfetto.engine import EngineError, EngineOptions, QueryError, Session
+    from tracekit.perfetto.export import Exported, write_perfetto, write_perfetto_to
+    from tracekit.perfetto.loading import load, sql
+    from tracekit.perfetto.read import read_perfetto
+
+__all__ = [
+    "EngineError",
+    "EngineOptions",
+    "Exported",
+    "QueryError",
+    "Session",
+    "load",
+    "read_perfetto",
+    "sql",
+    "write_perfetto",
+    "write_perfetto_to",
+]
+
+_HOMES = {
+    "EngineError": "engine",
+    "EngineOptions": "engine",
+    "Exported": "export",
+    "QueryError": "engine",
+    "Session": "engine",
+    "load": "loading",
+    "read_perfetto": "read",
+    "sql": "loading",
+    "write_perfetto": "export",
+    "write_perfetto_to": "export",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what `name` stands for."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tracekit.perfetto' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tracekit.perfetto.{home}"), name)

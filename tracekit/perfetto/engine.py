@@ -7,6 +7,7 @@ In this order: a running server (``--perfetto-addr``, ``TRACEKIT_TP_ADDR``); a p
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import shutil
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
+from tracekit.errors import TracekitError
 from tracekit.perfetto.query import result_frame
 
 if TYPE_CHECKING:
@@ -34,12 +36,12 @@ LARGE_FILE = 150 << 20
 PROBE_SECONDS = 3.0
 
 
-class EngineError(Exception):
+class EngineError(TracekitError, RuntimeError):
     """No trace processor can be had, or it failed; the text says what to do."""
 
 
-class QueryError(Exception):
-    """The trace processor refused a query."""
+class QueryError(TracekitError, ValueError):
+    """The trace processor refused a query; the text is what it said."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Session:
         """
         result = self.processor.http.execute_query(sql)
         if result.error:
-            raise QueryError(result.error.strip())
+            raise QueryError(result.error.removeprefix("Traceback (most recent call last):").strip())
         return result_frame(list(result.column_names), result.batch)
 
     def version(self) -> str:
@@ -173,21 +175,29 @@ def _reachable() -> bool:
     return False
 
 
-def _chunks(path: Path) -> Generator[bytes, None, None]:
-    with path.open("rb") as file:
+def _chunks(trace: Path | bytes) -> Generator[bytes, None, None]:
+    with io.BytesIO(trace) if isinstance(trace, bytes) else trace.open("rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk
 
 
+def _size(trace: Path | bytes) -> int:
+    return len(trace) if isinstance(trace, bytes) else trace.stat().st_size
+
+
+def _name(trace: Path | bytes) -> str:
+    return "the trace" if isinstance(trace, bytes) else str(trace)
+
+
 def open_session(
-    trace: Path, options: EngineOptions | None = None, raw: bool = False, large: bool = False
+    trace: Path | bytes, options: EngineOptions | None = None, raw: bool = False, large: bool = False
 ) -> Session:
     """Start a trace processor and load a trace.
 
     Parameters
     ----------
     trace
-        A file in any format that the trace processor reads.
+        A file in any format that the trace processor reads, or its bytes.
     options
         Which trace processor.
     raw
@@ -216,9 +226,9 @@ def open_session(
             downloaded = _download(raw)
             if downloaded:
                 return Session(TraceProcessor(trace=_chunks(trace), config=downloaded), "download")
-        return _open_wasm(trace, raw, large or trace.stat().st_size > LARGE_FILE)
+        return _open_wasm(trace, raw, large or _size(trace) > LARGE_FILE)
     except (TraceProcessorException, OSError) as error:
-        raise EngineError(f"the trace processor cannot read {trace}: {error}".strip()) from error
+        raise EngineError(f"the trace processor cannot read {_name(trace)}: {error}".strip()) from error
 
 
 def _binary(chosen: EngineOptions) -> Path | None:
@@ -249,7 +259,7 @@ def _download(raw: bool) -> Any:
     return TraceProcessorConfig(bin_path=path, ingest_ftrace_in_raw=raw)
 
 
-def _open_wasm(trace: Path, raw: bool, large: bool) -> Session:
+def _open_wasm(trace: Path | bytes, raw: bool, large: bool) -> Session:
     try:
         from tracekit.perfetto.backend import wasm_trace_processor
         from tracekit.perfetto.wasm import EngineCrash, WasmEngine, find_wasm
@@ -267,6 +277,6 @@ def _open_wasm(trace: Path, raw: bool, large: bool) -> Session:
         return Session(wasm_trace_processor(engine, _chunks(trace), raw), "wasm")
     except EngineCrash as error:
         if large or "memory" not in str(error):
-            raise EngineError(f"the trace processor cannot read {trace}: {error}") from error
+            raise EngineError(f"the trace processor cannot read {_name(trace)}: {error}") from error
     log.info("4 GiB were not enough; starting again with 64-bit addresses")
     return _open_wasm(trace, raw, large=True)

@@ -14,12 +14,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 import polars as pl
 
 from tracekit.export.files import replacing
+from tracekit.export.tables import Tables
 from tracekit.perfetto.columns import by_cpu, dictionary, integers
 from tracekit.perfetto.packets import PacketWriter, Wakings
 from tracekit.perfetto.records import record_kinds, write_records
@@ -41,34 +42,6 @@ from tracekit.perfetto.wire import Ints
 BATCH = 200_000
 FIRST_MACHINE = 1001
 NO_CPU = "CPU unknown"
-
-
-class Tables(Protocol):
-    """What the exporter reads of a trace or a replay."""
-
-    @property
-    def slices(self) -> pl.DataFrame:
-        """Stays on CPUs, by start time."""
-
-    @property
-    def events(self) -> pl.DataFrame:
-        """Records, by time."""
-
-    @property
-    def tasks(self) -> pl.DataFrame:
-        """Tasks."""
-
-    @property
-    def runqueue(self) -> pl.DataFrame:
-        """Run-queue lengths, by time."""
-
-    @property
-    def losses(self) -> pl.DataFrame:
-        """Where records were lost."""
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """What is known of the trace as a whole."""
 
 
 @dataclass

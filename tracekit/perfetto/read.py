@@ -179,7 +179,7 @@ def read_perfetto(
     """
     label = "bytes" if isinstance(source, bytes) else source
     try:
-        with _as_file(source) as (path, member), open_session(path, options, raw=True) as session:
+        with as_file(source) as (path, member), open_session(path, options, raw=True) as session:
             return _trace(session, name, member, report or (lambda _: None), known or {})
     except EngineError as error:
         code = "unsupported" if "pip install" in str(error) else "damaged"
@@ -191,7 +191,7 @@ def read_perfetto(
 
 
 @contextmanager
-def _as_file(source: str | bytes) -> Iterator[tuple[Path, str]]:
+def as_file(source: str | bytes) -> Iterator[tuple[Path, str]]:
     """Give a file that the trace processor can read, and the name of the member of a zip that it came from."""
     head = source[:6] if isinstance(source, bytes) else _head(source, 6)
     if isinstance(source, str) and not head.startswith((ZIP, XZ)):

@@ -1,0 +1,61 @@
+"""`tracekit export`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import Input, input_options
+
+
+@click.command(
+    "export",
+    epilog="""\b
+Examples:
+  tracekit export boot.dat --perfetto boot.pftrace
+  tracekit export perf.data --perfetto a.pftrace --chrome-json a.json
+  tracekit export boot.dat --lisa boot.lisa
+""",
+)
+@input_options()
+@click.option("--perfetto", metavar="FILE", help="Write a Perfetto trace, for ui.perfetto.dev.")
+@click.option("--chrome-json", metavar="FILE", help="Write Chrome JSON, for chrome://tracing and others.")
+@click.option("--lisa", metavar="DIR", help="Write LISA's folder of Parquet files, one per Linux event.")
+def command(source: Input, perfetto: str | None, chrome_json: str | None, lisa: str | None) -> None:
+    """Write a trace in other tools' formats.
+
+    A file appears when it is complete.
+    """
+    if not (perfetto or chrome_json or lisa):
+        raise click.UsageError("nothing to write: give --perfetto, --chrome-json or --lisa")
+    trace = source.read()
+    if perfetto:
+        from tracekit.perfetto import write_perfetto
+
+        done = write_perfetto(trace, perfetto)
+        _say(
+            source, perfetto, f"{done.slices} slices, {done.wakings} wakeups, {done.counters} counter values"
+        )
+    if chrome_json:
+        from tracekit.export import write_chrome_json
+
+        _say(source, chrome_json, f"{write_chrome_json(trace, chrome_json)} events")
+    if lisa:
+        from tracekit.export import write_lisa
+
+        written = write_lisa(trace, lisa)
+        _say(source, lisa, f"{sum(written.rows.values())} rows of {len(written.rows)} events")
+        if written.left_out and not source.quiet:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in written.left_out.items())
+            print(f"warning: records without a Linux event were left out: {kinds}", file=sys.stderr)
+
+
+def _say(source: Input, path: str, what: str) -> None:
+    from tracekit.units import format_size
+
+    if sys.stderr.isatty() and not source.quiet:
+        file = Path(path)
+        size = f", {format_size(file.stat().st_size)}" if file.is_file() else ""
+        click.echo(f"wrote {path}: {what}{size}", err=True)

@@ -1,0 +1,64 @@
+"""`tracekit sql`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tracekit.cli._options import Input, engine_options, input_options, output_options
+
+
+@click.command(
+    "sql",
+    epilog="""\b
+Examples:
+  tracekit sql boot.dat "select ts, dur, cpu, name from sched join thread using (utid) limit 5"
+  tracekit sql phone.pftrace "select name, value from stats where severity = 'data_loss'"
+  tracekit sql boot.dat - --csv < query.sql
+""",
+)
+@input_options(filters=False)
+@click.argument("query")
+@engine_options
+@output_options()
+def command(
+    source: Input,
+    query: str,
+    perfetto_addr: str | None,
+    perfetto_bin: str | None,
+    offline: bool,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Run PerfettoSQL on any trace that tracekit reads.
+
+    QUERY is one or more statements, or - to take them from standard input. The trace is loaded into Perfetto's trace
+    processor; sched, thread_state, thread, process, cpu, counter, ftrace_event and stats are filled. Times are ns.
+    """
+    from tracekit.cli._output import emit_json, paragraph, table
+    from tracekit.perfetto import sql
+    from tracekit.perfetto.read import recognises
+
+    if query == "-":
+        query = sys.stdin.read()
+    # A Perfetto file is loaded as it is, with the tables that have nothing to do with scheduling.
+    whole = source.path != "-" and source.format in (None, "perfetto") and recognises(source.path)
+    frame = sql(
+        source.path if whole else source.read(),
+        query,
+        perfetto_addr=perfetto_addr,
+        perfetto_bin=perfetto_bin,
+        offline=offline,
+    )
+    if as_json:
+        emit_json(frame.to_dicts())
+    elif as_csv:
+        sys.stdout.write(frame.write_csv())
+    elif frame.height == 0:
+        paragraph("no rows")
+    else:
+        table(
+            [{c: None if v is None else str(v) for c, v in row.items()} for row in frame.to_dicts()],
+            frame.columns,
+        )
