@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import nbformat
@@ -33,7 +34,11 @@ def test_links_between_notebooks_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_notebook_runs(path: Path) -> None:
+def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The kernel is a process of its own: it shall find the same tracekit, installed or not.
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(p for p in (str(FOLDER.parent), os.environ.get("PYTHONPATH")) if p)
+    )
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": FOLDER}}

@@ -67,8 +67,13 @@ def test_responses_that_had_not_ended_are_censored(make_slices: Any, make_states
         {"tid": 3, "ts_ns": 15, "dur_ns": 5, "wake_ts_ns": 12, "end": "preempted"},
     )
     states = make_states(
-        {"tid": 3, "ts_ns": 20, "dur_ns": 40, "state": "preempted", "flags": OPEN_END},
+        {"tid": 3, "ts_ns": 15, "dur_ns": 5, "state": "running"},
+        {"tid": 3, "ts_ns": 20, "dur_ns": 40, "state": "runnable", "flags": OPEN_END},
+        {"tid": 4, "ts_ns": 5, "dur_ns": 25, "state": "sleeping"},
         {"tid": 4, "ts_ns": 30, "dur_ns": 30, "state": "runnable", "flags": OPEN_END},
+        # It ran before the trace began, and was preempted: since when it works on its wakeup is not known.
+        {"tid": 5, "ts_ns": 0, "dur_ns": 9, "state": "running", "flags": OPEN_START},
+        {"tid": 5, "ts_ns": 9, "dur_ns": 51, "state": "runnable", "flags": OPEN_END},
     )
     got = response.samples(table, states, end_ns=60).select("tid", "response_ns", "run_ns", "status").rows()
     assert got == [

@@ -136,3 +136,45 @@ def describe(
         out = out.with_columns(pl.when(n * (1 - q) >= 1 - 1e-9).then(exact).alias(quantile_name(q)))
     names = [*keys, "n", "sum_ns", "mean_ns", "min_ns", *[quantile_name(q) for q in qs], "max_ns"]
     return out.select(names).sort(["sum_ns", *keys], descending=[True] + [False] * len(keys))
+
+
+def open_waits(states: pl.DataFrame) -> pl.DataFrame:
+    """List the waits for a CPU that were still going on when the trace ended.
+
+    Parameters
+    ----------
+    states
+        The `states` table.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per task that was ready to run and not running at the end, and of which it is known since when: `utid`,
+        `tid`, `comm` (String), `since_ns` and `until_ns` (Int64), `before` (String, state of the task before it became
+        ready; null when nothing was known of it), `state` (String, how it became ready), `doubtful` (Boolean, records
+        were lost within it). A wait during which the task moved to another queue is one wait.
+    """
+    check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "comm", "state", "flags"))
+    rows = states.select(
+        *("utid", "tid", "ts_ns", "dur_ns", "flags"),
+        pl.col("comm").cast(pl.String),
+        pl.col("state").cast(pl.String),
+    ).sort("utid", "ts_ns", maintain_order=True)
+    ready = pl.col("state").is_in(["runnable", "preempted", "yielding"])
+    rows = rows.with_columns(ready.alias("_ready"), pl.col("state").shift(1).over("utid").alias("before"))
+    begins = pl.col("_ready").ne_missing(pl.col("_ready").shift(1).over("utid"))
+    return (
+        rows.with_columns(begins.cum_sum().alias("_wait"))
+        .filter("_ready")
+        .group_by("_wait", maintain_order=True)
+        .agg(
+            *(pl.col(k).first() for k in ("utid", "tid", "comm", "before", "state")),
+            pl.col("ts_ns").first().alias("since_ns"),
+            (pl.col("ts_ns") + pl.col("dur_ns")).last().alias("until_ns"),
+            has(OPEN_START).first().alias("_from_start"),
+            has(OPEN_END).last().alias("_to_end"),
+            has(CROSSES_LOSS).any().alias("doubtful"),
+        )
+        .filter(pl.col("_to_end") & ~pl.col("_from_start"))
+        .select("utid", "tid", "comm", "since_ns", "until_ns", "before", "state", "doubtful")
+    )

@@ -38,32 +38,24 @@ _NEEDS = (
 
 def _waiting_at_end(states: pl.DataFrame) -> pl.DataFrame:
     """Return the waits that were still going on when the trace ended, as censored samples."""
-    c.check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "comm", "state", "flags"))
-    state = pl.col("state").cast(pl.String)
-    open_wait = state.is_in(["runnable", "preempted", "yielding"]) & c.has(c.OPEN_END) & ~c.has(c.OPEN_START)
+    ran = pl.col("before") == "running"
     cause = (
-        pl.when(state == "preempted")
-        .then(pl.lit("preemption"))
-        .when(state == "yielding")
-        .then(pl.lit("yield"))
-        .when(pl.col("_first"))
+        pl.when(pl.col("before").is_null())
         .then(pl.lit("first"))
-        .otherwise(pl.lit("wakeup"))
+        .when(ran & (pl.col("state") == "yielding"))
+        .then(pl.lit("yield"))
+        .when(ran)
+        .then(pl.lit("preemption"))
+        .when(pl.col("before") != "unknown")
+        .then(pl.lit("wakeup"))
     )
-    return (
-        states.sort("utid", "ts_ns", maintain_order=True)
-        .with_columns((pl.int_range(pl.len()).over("utid") == 0).alias("_first"))
-        .filter(open_wait)
-        .select(
-            (pl.col("ts_ns") + pl.col("dur_ns")).alias("ts_ns"),
-            "utid",
-            "tid",
-            pl.col("comm").cast(pl.String),
-            cause.alias("cause"),
-            pl.col("dur_ns").alias("run_delay_ns"),
-            pl.lit(True).alias("censored"),
-            c.has(c.CROSSES_LOSS).alias("doubtful"),
-        )
+    return c.open_waits(states).select(
+        pl.col("until_ns").alias("ts_ns"),
+        *("utid", "tid", "comm"),
+        cause.alias("cause"),
+        (pl.col("until_ns") - pl.col("since_ns")).alias("run_delay_ns"),
+        pl.lit(True).alias("censored"),
+        "doubtful",
     )
 
 

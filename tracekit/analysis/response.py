@@ -37,25 +37,22 @@ def _goes_on() -> pl.Expr:
 
 def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     """Return tasks that were woken and had not run when the trace ended, as censored responses without a slice."""
-    c.check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "comm", "state", "flags"))
-    state = pl.col("state").cast(pl.String)
+    so_far = (end_ns - pl.col("since_ns")).alias("response_ns")
+    # A wait that began when the task left a CPU belongs to the response of that slice.
     return (
-        states.sort("utid", "ts_ns", maintain_order=True)
-        .filter((state == "runnable") & c.has(c.OPEN_END) & ~c.has(c.OPEN_START))
+        c.open_waits(states)
+        .filter(~pl.col("before").is_in(["running", "unknown"]).fill_null(False))
         .select(
-            "utid",
-            "tid",
-            pl.col("comm").cast(pl.String),
-            pl.col("ts_ns").alias("wake_ts_ns"),
+            *("utid", "tid", "comm", pl.col("since_ns").alias("wake_ts_ns")),
             pl.lit(None, dtype=pl.Int64).alias("end_ts_ns"),
-            (end_ns - pl.col("ts_ns")).alias("response_ns"),
+            so_far,
             pl.lit(0, dtype=pl.Int64).alias("run_ns"),
-            (end_ns - pl.col("ts_ns")).alias("wait_ns"),
+            so_far.alias("wait_ns"),
             pl.lit(0, dtype=pl.UInt32).alias("nr_slices"),
             pl.lit(0, dtype=pl.UInt32).alias("nr_involuntary"),
             pl.lit(None, dtype=pl.String).alias("end_state"),
-            pl.lit("censored").alias("status"),
-            pl.lit(True).alias("censored"),
+            pl.when("doubtful").then(pl.lit("doubtful")).otherwise(pl.lit("censored")).alias("status"),
+            (~pl.col("doubtful")).alias("censored"),
         )
     )
 
@@ -147,9 +144,7 @@ def samples(
         *("nr_slices", "nr_involuntary", "end_state", "status", "censored"),
     )
     if states is not None:
-        # Those that ran since their wakeup have a chain of slices already; the others have only this interval.
-        idle = _waiting(states, stop).join(out.filter("censored"), on="utid", how="anti")
-        out = pl.concat([out, idle.cast({"utid": out.schema["utid"]})])
+        out = pl.concat([out, _waiting(states, stop).cast({"utid": out.schema["utid"]})])
     return out.sort("utid", pl.coalesce("wake_ts_ns", "end_ts_ns"), nulls_last=False, maintain_order=True)
 
 
