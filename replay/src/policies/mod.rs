@@ -37,6 +37,7 @@ pub mod nt4;
 pub mod rr;
 pub mod rt;
 pub mod scx_simple;
+pub mod solaris_ts;
 pub mod srpt;
 pub mod stride;
 pub mod weights;
@@ -84,6 +85,7 @@ pub const POLICIES: &[PolicyInfo] = &[
     rr::INFO,
     rt::INFO,
     scx_simple::INFO,
+    solaris_ts::INFO,
     srpt::INFO,
     stride::INFO,
 ];
