@@ -20,6 +20,8 @@ CAPTURES = [
     "testdata/lab/6.1/callpipe-default-batch.dat",
     "testdata/lab/6.1-smp2/callpipe-default-batch.dat",
     "testdata/lab/6.12/nicefork-fork-base700us.dat",
+    "testdata/lab/6.1-perf/callpipe-default-batch.perf.data",
+    "testdata/lab/6.1-perf/forkwait-0.perf.data",
 ]
 OPEN_START, OPEN_END, IRQ_WAKEUP = 1, 2, 32
 
@@ -44,8 +46,12 @@ def test_slices_running_time_and_wakers_are_the_same(name: str, tmp_path: Path) 
     write_perfetto(trace, path)
     with open_session(path, EngineOptions(wasm=True)) as session:
         theirs, woken = session.query(SCHED), session.query(WOKEN)
+        lives = session.query(
+            "select count(distinct utid) n from sched join thread using (utid) where not is_idle"
+        )
         problems = session.query("select name from stats where severity != 'info' and value > 0")
     assert problems.is_empty()
+    assert lives["n"].item() == trace.slices["utid"].n_unique()
     ours = trace.slices
     assert len(ours) > 600
     for mine, other in (("ts_ns", "ts"), ("cpu", "cpu"), ("tid", "tid")):

@@ -219,13 +219,15 @@ class _Machine:
 
     def _renamed(self, threads: Threads) -> None:
         """Write the last names of tasks that begin in the trace, where it is not the name of their fork."""
-        # A moment after the fork, which makes the thread.
+        # A moment after the fork, which makes the thread. With another parent Perfetto would take it for a
+        # new process of the same number.
         young = threads.table.filter(
             pl.col("start_ts_ns").is_not_null() & (pl.col("comm") != pl.col("comm_first"))
         ).with_columns(pl.col("start_ts_ns") + 1, pl.coalesce("pid", "tid"))
         for part in young.iter_slices(BATCH):
             words, codes = dictionary(part.get_column("comm"))
-            self._writer.names(integers(part, "start_ts_ns"), integers(part, "pid"), words, codes)
+            ids = integers(part, "pid"), integers(part, "ppid")
+            self._writer.names(integers(part, "start_ts_ns"), *ids, words, codes)
 
     def _wakings(self, events: pl.DataFrame, names: list[bytes]) -> dict[int, Wakings]:
         """Give the wakeups among the events, by the CPU that made them."""

@@ -136,9 +136,9 @@ class PacketWriter:
             body += rows(message(2, [*ints(1, tids), *texts(2, names, codes), *ints(3, tgids)]))
         self.packet(bytes_field(PROCESS_TREE, body))
 
-    def names(self, ts: Ints, pids: Ints, words: Sequence[bytes], codes: Ints) -> None:
+    def names(self, ts: Ints, pids: Ints, parents: Ints, words: Sequence[bytes], codes: Ints) -> None:
         """Write the name that each process has from some time on."""
-        process = message(1, [*ints(1, pids), *ints(2, pids * 0), *texts(3, words, codes)])
+        process = message(1, [*ints(1, pids), *ints(2, parents), *texts(3, words, codes)])
         self.packets([*ints(TIMESTAMP, ts), *message(PROCESS_TREE, process)])
 
     # ---- scheduling

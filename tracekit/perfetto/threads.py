@@ -31,7 +31,8 @@ class Threads:
     renumbered
         True when some task got a number that is not its own.
     table
-        utid, tid (exported), pid, comm (last), comm_first, start_ts_ns of every task that is not idle.
+        utid, tid (exported), pid, ppid (the process of its parent, as Perfetto knows it), comm (last),
+        comm_first, start_ts_ns of every task that is not idle.
     """
 
     tid: Ints
@@ -52,14 +53,19 @@ def number_threads(tasks: pl.DataFrame) -> Threads:
     size = int(tasks.get_column("utid").max() or 0) + 1 if len(tasks) else 0  # type: ignore[arg-type]
     numbers: NDArray[np.int64] = np.zeros(size, np.int64)
     work = tasks.filter(~pl.col("is_idle"))
-    columns = ("utid", "tid", "pid", "comm", "comm_first", "start_ts_ns")
+    columns = ("utid", "tid", "pid", "ppid", "comm", "comm_first", "start_ts_ns")
     if not len(work):
-        return Threads(numbers, False, work.select(columns))
+        return Threads(numbers, False, work.with_columns(ppid=pl.col("pid")).select(columns))
     fits = work.get_column("tid").is_between(1, FIRST_SYNTHETIC - 1)
     synthetic = _ambiguous(work) | ~fits
     tid = pl.when(synthetic).then(pl.col("utid").cast(pl.Int64) + FIRST_SYNTHETIC).otherwise(pl.col("tid"))
     pid = pl.when(pl.col("pid").is_between(1, LARGEST)).then(pl.col("pid"))
-    table = work.with_columns(tid.alias("tid"), pid.alias("pid")).select(columns)
-    table = table.with_columns(pl.col("comm", "comm_first").cast(pl.String))
+    table = work.with_columns(
+        tid.alias("tid"), pid.alias("pid"), pl.col("comm", "comm_first").cast(pl.String)
+    )
+    # Perfetto makes a process of every task whose fork it sees.
+    process = pl.coalesce("pid", pl.when(pl.col("start_ts_ns").is_not_null()).then("tid"))
+    parents = table.select(parent_utid="utid", ppid=process)
+    table = table.join(parents, on="parent_utid", how="left", maintain_order="left").select(columns)
     numbers[table.get_column("utid").to_numpy()] = table.get_column("tid").to_numpy()
     return Threads(numbers, bool(synthetic.any()), table)
