@@ -57,10 +57,21 @@ def test_a_group_with_only_open_slices_has_time_and_no_lengths(make_slices: Any)
     ],
 )
 def test_grouping_strips_numbers_but_not_whole_names(name: str, group: str) -> None:
-    frame = pl.DataFrame({"comm": [name], "tid": [5]})
+    frame = pl.DataFrame({"comm": [name], "tid": [5], "utid": [1]})
     assert frame.select(group_of("group")).item() == group
     assert frame.select(group_of("comm")).item() == name
     assert frame.select(group_of("tid")).item() == f"{name}:5"
+
+
+@pytest.mark.parametrize(("by", "wanted"), [("group", "spin"), ("comm", "spin1"), ("tid", "spin1:1")])
+def test_a_task_that_is_renamed_stays_one(make_slices: Any, by: str, wanted: str) -> None:
+    table = make_slices(
+        {"comm": "sh", "ts_ns": 0, "dur_ns": 5, "end": "preempted"},
+        {"comm": "spin1", "ts_ns": 9, "dur_ns": 5, "end": "preempted"},
+        {"comm": None, "ts_ns": 20, "dur_ns": 5, "end": "preempted"},
+    )
+    assert slices.summary(table, by).select("group", "n").rows() == [(wanted, 3)]
+    assert slices.histogram(table, by)["group"].unique().to_list() == [wanted]
 
 
 def test_unknown_grouping_says_what_is_known() -> None:
@@ -70,7 +81,7 @@ def test_unknown_grouping_says_what_is_known() -> None:
 
 def test_missing_columns_are_named() -> None:
     with pytest.raises(ValueError, match=r"`slices` table.*end_state"):
-        slices.summary(pl.DataFrame({"ts_ns": [1], "dur_ns": [1], "tid": [1], "comm": ["a"]}))
+        slices.summary(pl.DataFrame({"ts_ns": [1], "dur_ns": [1], "utid": [1], "tid": [1], "comm": ["a"]}))
 
 
 def test_histogram_by_hand(make_slices: Any) -> None:

@@ -59,11 +59,12 @@ def group_of(by: str) -> pl.Expr:
     Returns
     -------
     pl.Expr
-        Column `group` (String): for `comm` the task's name; for `group` the name without the number at its end and
+        Column `group` (String), of a table with `utid`, `tid` and `comm` in time order. A task that changes its name, as
+        most do when they start another program, has its last name throughout. For `comm` that name; for `group` the name without the number at its end and
         the separators before that number (`spin07` -> `spin`, `kworker/0:1` -> `kworker`), the whole name when nothing
         would be left; for `tid` `name:tid`; for `all` the word `all`. Null when the name is not known.
     """
-    comm = pl.col("comm").cast(pl.String)
+    comm = pl.col("comm").cast(pl.String).drop_nulls().last().over("utid")
     if by == "comm":
         out = comm
     elif by == "group":

@@ -231,7 +231,7 @@ def distances(
     Parameters
     ----------
     recorded
-        A table with `comm`, `tid` and the column `value`.
+        A table with `utid`, `tid`, `comm` and the column `value`.
     replays
         Label to the same table of a replay.
     value

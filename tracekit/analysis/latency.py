@@ -118,8 +118,8 @@ def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.Data
 def _selected(waits: pl.DataFrame, cause: str, by: str) -> pl.DataFrame:
     if cause not in CAUSES:
         raise ValueError(f"unknown cause {cause!r}: expected one of {', '.join(CAUSES)}")
-    kept = waits if cause == "any" else waits.filter(pl.col("cause") == cause)
-    return kept.with_columns(c.group_of(by))
+    named = waits.with_columns(c.group_of(by))
+    return named if cause == "any" else named.filter(pl.col("cause") == cause)
 
 
 def summary(

@@ -16,7 +16,7 @@ import polars as pl
 from tracekit.analysis import _common as c
 from tracekit.analysis.uncertainty import kaplan_meier
 
-_NEEDS = ("ts_ns", "dur_ns", "tid", "comm", "end_state", "involuntary", "flags")
+_NEEDS = ("ts_ns", "dur_ns", "utid", "tid", "comm", "end_state", "involuntary", "flags")
 
 
 def _prepared(slices: pl.DataFrame, by: str) -> pl.DataFrame:
@@ -87,7 +87,7 @@ def histogram(
     Parameters
     ----------
     slices
-        The `slices` table, or any table with `comm`, `tid` and the column `value`.
+        The `slices` table, or any table with `utid`, `tid`, `comm` and the column `value`.
     by
         Grouping, see `tracekit.analysis.GROUPINGS`.
     bins_per_decade
@@ -111,10 +111,9 @@ def histogram(
     longer; compare `share` with `time_share`. In a short trace the longest slices are the ones most likely to be open
     at its end, and so to be missing here.
     """
-    keep = slices if all_rows else closed(slices)
-    df = keep.filter(pl.col(value).is_not_null()).select(
-        c.group_of(by), pl.col(value).cast(pl.Int64).alias("v")
-    )
+    named = slices.with_columns(c.group_of(by))
+    keep = named if all_rows else closed(named)
+    df = keep.filter(pl.col(value).is_not_null()).select("group", pl.col(value).cast(pl.Int64).alias("v"))
     schema = {
         "group": pl.String,
         "lo_ns": pl.Int64,
@@ -192,7 +191,7 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
     known = pl.col("involuntary").count()
     invol = pl.col("involuntary").sum().cast(pl.UInt32)
     counts = df.group_by("group").agg(
-        pl.col("utid" if "utid" in df.columns else "tid").n_unique().cast(pl.UInt32).alias("nr_tasks"),
+        pl.col("utid").n_unique().cast(pl.UInt32).alias("nr_tasks"),
         pl.col("_open").sum().cast(pl.UInt32).alias("n_open"),
         pl.col("_doubtful").sum().cast(pl.UInt32).alias("n_doubtful"),
         pl.col("dur_ns").sum().alias("run_ns"),
