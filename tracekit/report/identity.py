@@ -9,11 +9,15 @@ __all__ = ["infer"]
 
 #: First kernel of each scheduler of Linux's fair class, newest first: version, name, spelling of the policy.
 _LINUX = (
-    ((6, 6), "EEVDF", ("eevdf",)),
-    ((2, 6, 33), "CFS", ("cfs:version=6.1", "cfs")),
-    ((2, 6, 23), "CFS", ("cfs:version=2.6.29", "cfs")),
-    ((2, 6, 0), "the O(1) scheduler", ("o1",)),
-    ((1, 0, 0), "the scheduler of Linux 2.4", ("goodness",)),
+    ((6, 12), "EEVDF", "eevdf:version=6.12"),
+    ((6, 6), "EEVDF", "eevdf:version=6.6"),
+    ((2, 6, 33), "CFS", "cfs:form=6.1"),
+    ((2, 6, 30), "CFS", "cfs:form=2.6.32"),
+    ((2, 6, 23), "CFS", "cfs:form=2.6.29"),
+    ((2, 5), "the O(1) scheduler", "o1"),
+    ((2, 3), "a list searched for the best goodness", "goodness:version=2.4"),
+    ((2, 1), "a list searched for the best goodness", "goodness:version=2.2"),
+    ((1, 0), "a list searched for the best goodness", "goodness:version=2.0"),
 )
 _OTHERS = {
     "solaris": ("the time-sharing class", "solaris-ts"),
