@@ -26,14 +26,17 @@
 //! * Let literate specs see inside: `inspect` (per task) and `counters`.
 
 pub mod aix;
+pub mod bfs;
 pub mod bsd4;
 pub mod cfs;
+pub mod deadline;
 pub mod eevdf;
 pub mod fifo;
 pub mod goodness;
 pub mod lottery;
 pub mod mlfq;
 pub mod nt4;
+pub mod o1;
 pub mod rr;
 pub mod rt;
 pub mod scx_simple;
@@ -75,13 +78,16 @@ pub struct PolicyInfo {
 pub const POLICIES: &[PolicyInfo] = &[
     bsd4::INFO,
     aix::INFO,
+    bfs::INFO,
     cfs::INFO,
+    deadline::INFO,
     eevdf::INFO,
     fifo::INFO,
     goodness::INFO,
     lottery::INFO,
     mlfq::INFO,
     nt4::INFO,
+    o1::INFO,
     rr::INFO,
     rt::INFO,
     scx_simple::INFO,

@@ -1,0 +1,295 @@
+//! SCHED_DEADLINE: earliest deadline first with a constant-bandwidth server per task.
+
+use super::PolicyInfo;
+use crate::params::{Param, Unit};
+use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop};
+use crate::queue::{Levels, Ordered, TaskMap};
+use crate::task::{Attrs, Cpu, Ns, Reservation, TaskId};
+
+/// Documentation and constructor.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: "deadline",
+    title: "SCHED_DEADLINE: earliest deadline first with budgets (CBS)",
+    idea: "A task with a reservation may run for `runtime` in each `period` and must be done by its relative deadline. The earliest absolute deadline \
+           runs. A task that used up its budget is throttled until its next period, so it cannot hurt the others. Tasks without a reservation share what is left.",
+    formula: "Wakeup at t: if d < t or q * D > (d - t) * Q: d = t + D, q = Q; else both are kept (D < P and d >= t: q = Q / D * (d - t)). \
+              Running: q falls with CPU time; at 0 throttled until d - D + P, then d += P, q += Q until q > 0, and d = t + D, q = Q when d is past. \
+              A yield gives up the rest of the budget. Admission: sum of Q / P <= 0.95 * CPUs.",
+    tie_break: "Equal deadlines: in order of arrival. Tasks without a reservation: real-time priorities first, then round robin with `background`.",
+    not_modelled: "GRUB reclaiming; the inactive bandwidth of sleepers until their zero-lag time; a fair class below (use `background`, or give every task a reservation).",
+    sources: "Linux 6.12 kernel/sched/deadline.c; Abeni and Buttazzo, Integrating multimedia applications in hard real-time systems, 1998.",
+    params: &[
+        Param {
+            name: "admission",
+            unit: Unit::Switch,
+            default: "on",
+            range: None,
+            doc: "Refuse reservations that sum to more than 95 % of the CPUs.",
+        },
+        Param {
+            name: "background",
+            unit: Unit::Time,
+            default: "4ms",
+            range: Some(("100us", "10s")),
+            doc: "Quantum of tasks without a reservation.",
+        },
+    ],
+    rt_above: false,
+    build: |p| {
+        Ok(Box::new(Deadline {
+            admission: p.on("admission"),
+            background: p.int("background"),
+            of: TaskMap::new(),
+            ready: Ordered::new(),
+            rest: Levels::new(100),
+            began: Vec::new(),
+            bandwidth: 0,
+            throttles: 0,
+        }))
+    },
+};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Server {
+    reserved: Option<Reservation>,
+    /// Budget left.
+    left: Ns,
+    /// Absolute deadline.
+    deadline: Ns,
+    throttled: bool,
+    /// It waits for its budget and would run.
+    waiting: bool,
+    /// Tells a timer that was overtaken from the right one.
+    round: u32,
+    level: usize,
+    to_tail: bool,
+}
+
+/// State of the policy.
+pub struct Deadline {
+    admission: bool,
+    background: Ns,
+    of: TaskMap<Server>,
+    ready: Ordered<Ns>,
+    rest: Levels,
+    began: Vec<Ns>,
+    /// Sum of runtime / period in parts per million.
+    bandwidth: i64,
+    throttles: i64,
+}
+
+impl Deadline {
+    fn set_attrs(&mut self, k: &mut Kernel, t: TaskId, attrs: &Attrs) {
+        let share = |r: Reservation| r.runtime * 1_000_000 / r.period.max(1);
+        let s = self.of.ensure(t);
+        self.bandwidth -= s.reserved.map_or(0, share);
+        *s = Server { reserved: attrs.deadline, round: s.round + 1, deadline: -1, ..Server::default() };
+        s.level = if attrs.policy.is_rt() { 99 - attrs.rt_prio.clamp(1, 99) as usize } else { 99 };
+        self.bandwidth += s.reserved.map_or(0, share);
+        if self.admission && self.bandwidth > 950_000 * k.nr_cpus() as i64 {
+            k.fail(format!(
+                "reservations sum to {} % of a CPU, and {} CPUs admit 95 % each (admission=off lets them in)",
+                self.bandwidth / 10_000,
+                k.nr_cpus()
+            ));
+        }
+    }
+
+    /// The rule for a wakeup: a new deadline where the old one would give more than the reserved bandwidth.
+    fn refresh(&mut self, now: Ns, t: TaskId) {
+        let s = &mut self.of[t];
+        let Some(r) = s.reserved else { return };
+        let wide = |a: Ns, b: Ns| i128::from(a) * i128::from(b);
+        if s.deadline >= now && r.deadline < r.period && wide(s.left, r.deadline) > wide(s.deadline - now, r.runtime) {
+            s.left = (wide(r.runtime, s.deadline - now) / i128::from(r.deadline)) as Ns;
+        } else if s.deadline < now || wide(s.left, r.deadline) > wide(s.deadline - now, r.runtime) {
+            s.deadline = now + r.deadline;
+            s.left = r.runtime;
+        }
+    }
+
+    fn throttle(&mut self, k: &mut Kernel, t: TaskId) {
+        let s = &mut self.of[t];
+        let Some(r) = s.reserved else { return };
+        s.throttled = true;
+        s.round += 1;
+        self.throttles += 1;
+        let at = s.deadline - r.deadline + r.period;
+        let token = u64::from(s.round) << 32 | u64::from(t.0);
+        k.timer_at(at, token);
+    }
+
+    fn replenish(&mut self, now: Ns, t: TaskId) {
+        let s = &mut self.of[t];
+        let Some(r) = s.reserved else { return };
+        s.throttled = false;
+        while s.left <= 0 {
+            s.deadline += r.period;
+            s.left += r.runtime;
+        }
+        if s.deadline < now {
+            s.deadline = now + r.deadline;
+            s.left = r.runtime;
+        }
+    }
+
+    /// Ready before `curr`?
+    fn beats(&self, t: TaskId, curr: TaskId) -> bool {
+        let (a, b) = (&self.of[t], &self.of[curr]);
+        match (a.reserved, b.reserved) {
+            (Some(_), Some(_)) => a.deadline < b.deadline,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => a.level < b.level,
+        }
+    }
+}
+
+impl Policy for Deadline {
+    fn init(&mut self, k: &mut Kernel) {
+        self.began = vec![0; k.nr_cpus()];
+    }
+
+    fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<Birth>) {
+        let attrs = k.task(t).attrs.clone();
+        self.set_attrs(k, t, &attrs);
+    }
+
+    fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, _why: Select) -> Cpu {
+        let cpu = k.idle_or_last(t);
+        if k.is_idle(cpu) {
+            return cpu;
+        }
+        let later = |&c: &Cpu| match k.curr(c).map(|r| self.of[r]) {
+            Some(s) if s.reserved.is_some() => s.deadline,
+            _ => Ns::MAX,
+        };
+        (0..k.nr_cpus()).filter(|&c| k.allowed(t, c)).max_by_key(|c| (later(c), *c == cpu)).unwrap_or(cpu)
+    }
+
+    fn enqueue(&mut self, k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Enqueue) {
+        if self.of[t].reserved.is_none() {
+            let s = &mut self.of[t];
+            if why == Enqueue::Preempted && !std::mem::take(&mut s.to_tail) {
+                self.rest.push_front(s.level, t);
+            } else {
+                self.rest.push_back(s.level, t);
+            }
+            return;
+        }
+        if !matches!(why, Enqueue::Preempted | Enqueue::Yielded | Enqueue::Moved) && !self.of[t].throttled {
+            self.refresh(k.now(), t);
+        }
+        let s = &mut self.of[t];
+        if s.throttled {
+            s.waiting = true;
+        } else {
+            self.ready.insert(s.deadline, t);
+        }
+    }
+
+    fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, _why: Enqueue) {
+        if !self.of[t].throttled && self.beats(t, curr) {
+            k.resched(cpu);
+        }
+    }
+
+    fn dequeue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, _why: Dequeue) {
+        self.of[t].waiting = false;
+        if self.ready.remove(t).is_none() {
+            self.rest.remove(t);
+        }
+    }
+
+    fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
+        let first = self.ready.first().map(|f| f.1).filter(|&t| k.allowed(t, cpu));
+        let first = first
+            .or_else(|| self.ready.iter().filter(|e| k.allowed(e.1, cpu)).min_by_key(|e| (e.0, e.1 .0)).map(|e| e.1));
+        if let Some(t) = first {
+            self.ready.remove(t);
+            return Some(t);
+        }
+        let t = self.rest.iter_all().find(|&t| k.allowed(t, cpu))?;
+        self.rest.remove(t);
+        Some(t)
+    }
+
+    fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
+        self.began[cpu] = k.clock(cpu);
+        let s = &self.of[t];
+        k.set_slice(cpu, if s.reserved.is_some() { s.left } else { self.background });
+    }
+
+    fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
+        let used = k.clock(cpu) - self.began[cpu];
+        if self.of[t].reserved.is_none() {
+            return;
+        }
+        self.of[t].left -= used;
+        if why == Stop::Yielded {
+            self.of[t].left = self.of[t].left.min(0);
+        }
+        if self.of[t].left <= 0 && !self.of[t].throttled && why != Stop::Exited {
+            self.throttle(k, t);
+        }
+    }
+
+    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        let s = &mut self.of[t];
+        if s.reserved.is_none() {
+            s.to_tail = true;
+            if self.rest.is_empty() && self.ready.is_empty() {
+                s.to_tail = false;
+                return k.set_slice(cpu, self.background);
+            }
+        }
+        k.resched(cpu);
+    }
+
+    fn timer(&mut self, k: &mut Kernel, token: u64) {
+        let t = TaskId(token as u32);
+        if !self.of[t].throttled || u64::from(self.of[t].round) != token >> 32 {
+            return;
+        }
+        self.replenish(k.now(), t);
+        if !std::mem::take(&mut self.of[t].waiting) {
+            return;
+        }
+        self.ready.insert(self.of[t].deadline, t);
+        let home = k.task(t).cpu;
+        let idle = (0..k.nr_cpus()).find(|&c| k.curr(c).is_none() && k.allowed(t, c));
+        let cpu = idle.unwrap_or(home);
+        if k.curr(cpu).is_none_or(|c| self.beats(t, c)) {
+            k.resched(cpu);
+        }
+    }
+
+    fn set_params(&mut self, k: &mut Kernel, t: TaskId, _old: &Attrs) {
+        let attrs = k.task(t).attrs.clone();
+        let queued = self.ready.remove(t).is_some() || self.rest.remove(t) || self.of[t].waiting;
+        self.set_attrs(k, t, &attrs);
+        if queued {
+            let cpu = k.task(t).cpu;
+            self.enqueue(k, cpu, t, Enqueue::Joined);
+        }
+    }
+
+    fn exit_task(&mut self, _k: &mut Kernel, t: TaskId) {
+        let s = &mut self.of[t];
+        self.bandwidth -= s.reserved.take().map_or(0, |r| r.runtime * 1_000_000 / r.period.max(1));
+        s.round += 1;
+    }
+
+    fn inspect(&self, _k: &Kernel, t: TaskId, key: &str) -> Option<f64> {
+        let s = self.of.get(t)?;
+        match key {
+            "deadline" => Some(s.deadline as f64),
+            "left" => Some(s.left as f64),
+            _ => None,
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, i64)> {
+        vec![("throttles", self.throttles)]
+    }
+}
