@@ -9,7 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+import tracekit as tk
 from tracekit import plot
+from tracekit.registry import check_policy
 from tracekit.report import Comparison, infer, page
 from tracekit.trace import Trace
 
@@ -332,13 +334,15 @@ def test_labels_of_the_comparison_itself_are_taken() -> None:
 @pytest.mark.parametrize(
     ("kernel", "known", "policy", "because"),
     [
-        ("6.1.0-50-cloud-amd64", {"cfs", "eevdf"}, "cfs:version=6.1", "schedules with CFS"),
-        ("6.5.13", {"cfs", "eevdf"}, "cfs:version=6.1", "schedules with CFS"),
-        ("6.6.0-rc1", {"cfs", "eevdf"}, "eevdf", "schedules with EEVDF"),
-        ("6.12.95+deb12", {"cfs", "eevdf"}, "eevdf", "schedules with EEVDF"),
+        ("6.1.0-50-cloud-amd64", {"cfs", "eevdf"}, "cfs:form=6.1", "schedules with CFS"),
+        ("6.5.13", {"cfs", "eevdf"}, "cfs:form=6.1", "schedules with CFS"),
+        ("6.6.0-rc1", {"cfs", "eevdf"}, "eevdf:version=6.6", "schedules with EEVDF"),
+        ("6.12.95+deb12", {"cfs", "eevdf"}, "eevdf:version=6.12", "schedules with EEVDF"),
         ("6.12.95+deb12", {"cfs", "rr"}, "cfs", "cfs stands in"),
-        ("2.6.29.4", {"cfs"}, "cfs:version=2.6.29", "schedules with CFS"),
+        ("2.6.32-754.el6", {"cfs"}, "cfs:form=2.6.32", "schedules with CFS"),
+        ("2.6.29.4", {"cfs"}, "cfs:form=2.6.29", "schedules with CFS"),
         ("2.6.18-8.el5", {"cfs", "o1"}, "o1", r"O\(1\)"),
+        ("2.4.37", {"goodness"}, "goodness:version=2.4", "goodness"),
         ("2.4.37", {"rr"}, "rr", "rr stands in"),
         ("", {"cfs"}, "cfs", "a guess"),
     ],
@@ -354,3 +358,13 @@ def test_identity_policy_of_other_sources() -> None:
     assert infer({"os": "freebsd", "kernel": "13.2"}, {"cfs", "ule"})[0] == "ule"
     assert infer({"os": "aix", "kernel": "7.2"}, {"cfs"})[0] == "cfs"
     assert infer({"replay.policy": "rr:quantum=5ms", "kernel": "6.1"}, {"cfs"})[0] == "rr:quantum=5ms"
+
+
+def test_every_identity_policy_can_be_replayed() -> None:
+    known = [p["name"] for p in tk.policies()]
+    for kernel in ("2.0.30", "2.2.1", "2.4.17", "2.6.18", "2.6.29", "2.6.32", "3.10", "6.1", "6.6", "6.18"):
+        policy, _ = infer({"os": "linux", "kernel": kernel}, known)
+        assert check_policy(policy)
+    for system in ("solaris", "illumos", "freebsd", "aix", "windows", "darwin", ""):
+        policy, _ = infer({"os": system, "kernel": "10"}, known)
+        assert check_policy(policy)

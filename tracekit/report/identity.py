@@ -51,19 +51,15 @@ def infer(metadata: Mapping[str, str], known: Collection[str]) -> tuple[str, str
     system = metadata.get("os", "").lower()
     kernel = metadata.get("kernel", "")
     if system in ("", "linux") and (version := _version(kernel)):
-        for first, scheduler, spellings in _LINUX:
+        for first, scheduler, policy in _LINUX:
             if version >= first:
-                return _pick(
-                    spellings,
-                    known,
-                    f"the trace says that the kernel is {kernel}, which schedules with {scheduler}",
-                )
+                why = f"the trace says that the kernel is {kernel}, which schedules with {scheduler}"
+                return _pick(policy, known, why)
     if system in _OTHERS:
-        scheduler, name = _OTHERS[system]
-        return _pick(
-            (name,), known, f"the trace says that the system is {system}, which schedules with {scheduler}"
-        )
-    return _pick((_FALLBACK,), known, "the trace does not say which kernel it is from, so this is a guess")
+        scheduler, policy = _OTHERS[system]
+        why = f"the trace says that the system is {system}, which schedules with {scheduler}"
+        return _pick(policy, known, why)
+    return _pick(_FALLBACK, known, "the trace does not say which kernel it is from, so this is a guess")
 
 
 def _version(kernel: str) -> tuple[int, ...] | None:
@@ -71,11 +67,8 @@ def _version(kernel: str) -> tuple[int, ...] | None:
     return tuple(int(part or 0) for part in match.groups()) if match else None
 
 
-def _pick(spellings: tuple[str, ...], known: Collection[str], why: str) -> tuple[str, str]:
-    for policy in spellings:
-        if policy.partition(":")[0] in known:
-            return policy, why
-    if _FALLBACK in known:
-        return _FALLBACK, f"{why}; tracekit cannot replay that, and {_FALLBACK} stands in for it"
-    nearest = min(known, default=_FALLBACK)
-    return nearest, f"{why}; tracekit cannot replay that, and {nearest} stands in for it"
+def _pick(policy: str, known: Collection[str], why: str) -> tuple[str, str]:
+    if policy.partition(":")[0] in known:
+        return policy, why
+    stand_in = _FALLBACK if _FALLBACK in known else min(known, default=_FALLBACK)
+    return stand_in, f"{why}; tracekit cannot replay that, and {stand_in} stands in for it"
