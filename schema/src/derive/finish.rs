@@ -5,7 +5,7 @@ use super::tasks::Phase;
 use super::Deriver;
 use crate::table::Table;
 use crate::tables::flag;
-use crate::{Code, Diagnostic, Diagnostics};
+use crate::{Code, Diagnostic, Diagnostics, State};
 
 impl Deriver {
     pub(super) fn close(&mut self, diagnostics: &mut Diagnostics) {
@@ -36,6 +36,10 @@ impl Deriver {
             return;
         }
         task.flags |= flag::OPEN_END;
+        if !self.live && task.phase == Phase::Ready {
+            // Without switches nobody knows whether it still waits.
+            task.state = State::Unknown;
+        }
         if task.phase == Phase::Running {
             let flags = task.open.flags;
             task.flags |= flags;

@@ -481,10 +481,12 @@ fn time_that_runs_backwards_is_clamped() {
 fn current_threads_count_only_where_switches_are_recorded() {
     let mut t = Trace::default();
     t.add(0, 0, Kind::SysEnter).ctx_tid(1);
+    t.wake(5, 0, Kind::Wakeup, 1, 3, 0);
     t.add(10, 0, Kind::SysEnter).ctx_tid(2);
     let d = t.derive();
     assert_eq!(slices(&d), []);
     assert_eq!(d.cpus.unknown_ns.get(0), Some(10));
+    assert_eq!(states(&d, 3), [(5, 5, State::Unknown)]);
     // A CPU that never switches, next to one that does.
     t.add(20, 1, Kind::StatRuntime).ctx_tid(5).tid(5);
     t.switch(30, 0, 2, State::Preempted, 1);
