@@ -30,7 +30,12 @@ BATCH_ROWS = 65_536
 
 
 def read(
-    source: Source, format: str | None = None, *, progress: Progress = False, **options: object
+    source: Source,
+    format: str | None = None,
+    *,
+    progress: Progress = False,
+    cache: bool | None = None,
+    **options: object,
 ) -> Trace:
     """Read a trace.
 
@@ -44,6 +49,9 @@ def read(
     progress
         True for a bar on standard error (only on a terminal), or a function that is called with bytes read, bytes in
         all (None for a pipe) and events so far.
+    cache
+        Take the tables from the user's cache when this content was read before, and keep them there otherwise. By
+        default only where ``TRACEKIT_CACHE=1`` is set. See ``tracekit cache``.
     **options
         What the source does not say itself: ``clock``, ``clock_hz``, ``pattern``, and what the format's card names.
 
@@ -71,6 +79,39 @@ def read(
 
         return read_stored(source, own, name)
     settings = {k: str(v) for k, v in options.items()}
+    wanted = os.environ.get("TRACEKIT_CACHE", "") not in ("", "0") if cache is None else cache
+    if wanted and (isinstance(source, bytes) or Path(source).is_file()):
+        return _read_cached(source, name, format, settings, progress)
+    return _read(source, name, format, settings, progress)
+
+
+def _read_cached(
+    source: str | bytes, name: str, format: str | None, settings: dict[str, str], progress: Progress
+) -> Trace:
+    """Read from the cache, or read and keep."""
+    from tracekit.cache import Cache, cache_key
+
+    try:
+        key = cache_key(source, format, settings)
+    except OSError:
+        # Reading says what is wrong.
+        return _read(source, name, format, settings, progress)
+    cache = Cache()
+    trace = cache.get(key, name)
+    if trace is None:
+        trace = _read(source, name, format, settings, progress)
+        cache.put(key, trace)
+        return trace
+    # The content is the same; its name and place may be others.
+    size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
+    known = {k: v for k, v in trace.metadata.items() if k != "source.files"}
+    return trace.with_metadata(known | _provenance(source, size, settings))
+
+
+def _read(
+    source: str | bytes, name: str, format: str | None, settings: dict[str, str], progress: Progress
+) -> Trace:
+    """Read a source of another tool."""
     foreign = foreign_format(source, format)
     if foreign is not None:
         with reporter(progress, f"reading {name}") as report:
@@ -114,7 +155,7 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
     settings = {k: str(v) for k, v in options.items()}
     if foreign_format(path, format) is not None:
         # Another tool's reader gives all or nothing.
-        return read(path, format, progress=False, **options).events.lazy()
+        return read(path, format, progress=False, cache=None, **options).events.lazy()
     # Opened here so that a source that cannot be read raises now.
     _core.Reader(path, format, settings, derive=[])
 
@@ -174,7 +215,9 @@ def convert(
     source, name = _settle(source)
     whole = (format is None and _own_file(source) is not None) or foreign_format(source, format) is not None
     if table not in LARGE or whole:
-        return read(source, format, progress=progress, **options).write(target, table=table, to=to)
+        return read(source, format, progress=progress, cache=None, **options).write(
+            target, table=table, to=to
+        )
     settings = {k: str(v) for k, v in options.items()}
     reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind))
     hashed = sha256(source) if reader.size is not None and not isinstance(source, bytes) else None

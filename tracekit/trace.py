@@ -65,6 +65,16 @@ class Trace:
         """What is known of the trace as a whole: source, system, clock, losses, options."""
         return dict(self._metadata)
 
+    def with_metadata(self, metadata: Mapping[str, str]) -> Trace:
+        """The same tables with other metadata.
+
+        Parameters
+        ----------
+        metadata
+            In place of that of this trace.
+        """
+        return Trace(self._tables, metadata, self._name)
+
     def table(self, name: str) -> pl.DataFrame:
         """The table called `name`.
 

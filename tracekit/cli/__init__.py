@@ -18,6 +18,7 @@ import click
 
 from tracekit import registry
 from tracekit.cli import (
+    cache,
     convert,
     doctor,
     export,
@@ -137,5 +138,18 @@ def main(context: click.Context, debug: bool) -> None:
         click.echo(context.get_help())
 
 
-for _module in (info, convert, export, slices, runqueue, latency, response, sql, policies, formats, doctor):
+for _module in (
+    info,
+    convert,
+    export,
+    slices,
+    runqueue,
+    latency,
+    response,
+    sql,
+    policies,
+    formats,
+    cache,
+    doctor,
+):
     main.add_command(_module.command)

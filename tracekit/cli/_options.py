@@ -63,7 +63,7 @@ class Input:
         """Read the trace, narrow it down, and say on standard error what was lost."""
         from tracekit.io import read
 
-        trace = read(self.path, self.format, progress=True, **self.options)
+        trace = read(self.path, self.format, progress=True, cache=None, **self.options)
         self.warn(trace)
         return self.narrow(trace)
 
@@ -94,6 +94,8 @@ def _pairs(context: click.Context, param: click.Parameter, given: Sequence[str])
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", context, param)
+        if name in ("source", "format", "progress", "cache"):
+            raise click.BadParameter(f"{name} is no option of a format", context, param)
         pairs[name] = value
     return pairs
 
