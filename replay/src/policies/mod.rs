@@ -43,6 +43,7 @@ pub mod scx_simple;
 pub mod solaris_ts;
 pub mod srpt;
 pub mod stride;
+pub mod ule;
 pub mod weights;
 
 use crate::engine::{Layer, Stack};
@@ -94,6 +95,7 @@ pub const POLICIES: &[PolicyInfo] = &[
     solaris_ts::INFO,
     srpt::INFO,
     stride::INFO,
+    ule::INFO,
 ];
 
 /// The row with this name.

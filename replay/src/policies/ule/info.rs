@@ -1,0 +1,52 @@
+//! Documentation and constructor of `ule`.
+
+use super::{Ule, Version};
+use crate::params::{Param, Unit};
+use crate::policies::PolicyInfo;
+use crate::queue::TaskMap;
+
+/// Documentation and constructor.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: "ule",
+    title: "FreeBSD ULE, of December 2004 and of about 2022",
+    idea: "Each CPU has its own queues. A score from time run and time asleep tells interactive threads, which are always served first; the others take turns. \
+           Nothing is done for sleeping threads, so the cost of a decision does not grow with their number.",
+    formula: "score = 50 + (50 - slept / (run / 50)) where run > slept, run / (slept / 50) where less; interactive below 30. \
+              2004: priority = 160 + score * 64 / 100 + nice; interactive threads go to the array that is served, others to the next one; slice 1/7 s, the \
+              shorter the nicer (1/100 s at 19), counted in statistics ticks. History of 5 s. \
+              2022: interactive 120 + score; others 172 + CPU share in 1/32 + nice, in a calendar of 64 slots that turns with the statistics clock; \
+              slice 94 ms shared by the waiting threads, at least a sixth. History of 10 s. \
+              Fork: the child takes its parent's history, shortened to half a second. Exit: the parent's run time grows by the child's.",
+    tie_break: "Within a priority or slot in order of arrival; a preempted thread goes to the head.",
+    not_modelled: "Transfers between CPUs every one to two seconds (an idle CPU takes a thread from the CPU with the highest load); priority lending; the boost while in the \
+                   kernel; thresholds for preempting another CPU.",
+    sources: "FreeBSD sys/kern/sched_ule.c of December 2004 and of about 2022.",
+    params: &[
+        Param {
+            name: "version",
+            unit: Unit::Choice(&["2004", "2022"]),
+            default: "2022",
+            range: None,
+            doc: "Which year's rules.",
+        },
+        Param {
+            name: "stathz",
+            unit: Unit::Count,
+            default: "128",
+            range: Some(("10", "10000")),
+            doc: "Statistics clock ticks a second.",
+        },
+    ],
+    rt_above: true,
+    build: |p| {
+        Ok(Box::new(Ule {
+            version: if p.int("version") == 0 { Version::V2004 } else { Version::V2022 },
+            stathz: p.int("stathz"),
+            hz: 1000,
+            of: TaskMap::new(),
+            rq: Vec::new(),
+            load: Vec::new(),
+            nice_count: Vec::new(),
+        }))
+    },
+};

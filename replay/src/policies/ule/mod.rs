@@ -1,0 +1,406 @@
+//! FreeBSD's ULE, as of December 2004 and of about 2022. See [`INFO`].
+
+mod info;
+mod queues;
+
+pub use info::INFO;
+
+use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop};
+use crate::queue::TaskMap;
+use crate::task::{Attrs, Cpu, Ns, TaskId};
+use queues::{Place, Queues};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    V2004,
+    V2022,
+}
+
+/// History of a thread, in ticks scaled by 1024.
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    nice: i64,
+    run: i64,
+    slept: i64,
+    /// 2004: counts down; 2022: counts up.
+    slice: i64,
+    pri: i64,
+    asleep_since: Option<Ns>,
+    to_tail: bool,
+    /// 2022: ticks of CPU time in the window, and when it began and was last touched.
+    ticks: i64,
+    first_tick: i64,
+    last_tick: i64,
+}
+
+/// State of the policy.
+pub struct Ule {
+    version: Version,
+    stathz: i64,
+    hz: i64,
+    of: TaskMap<Thread>,
+    rq: Vec<Queues>,
+    /// Time-share threads (2004) or all threads (2022) on each CPU.
+    load: Vec<i64>,
+    nice_count: Vec<[i64; 41]>,
+}
+
+/// Score below which a thread is interactive.
+const INTERACTIVE: i64 = 30;
+/// Priorities of 2004: time sharing 160 to 223.
+const OLD_MIN: i64 = 160;
+/// Priorities of 2022: interactive 120 to 151, batch 152 to 223 with nice 0 at 172 to 203.
+const NEW_INTERACTIVE: i64 = 120;
+const NEW_BATCH: i64 = 152;
+
+/// ULE's interactivity score: 0 sleeps all the time, 50 half, 100 never.
+pub(super) fn score(version: Version, run: i64, slept: i64) -> i64 {
+    if version == Version::V2022 && run >= slept && run > 0 {
+        return 50;
+    }
+    match run.cmp(&slept) {
+        std::cmp::Ordering::Greater => 50 + (50 - slept / (run / 50).max(1)),
+        std::cmp::Ordering::Less => run / (slept / 50).max(1),
+        std::cmp::Ordering::Equal => 0,
+    }
+}
+
+impl Ule {
+    fn history_max(&self) -> i64 {
+        let seconds = if self.version == Version::V2004 { 5 } else { 10 };
+        (seconds * self.hz) << 10
+    }
+
+    fn tick_incr(&self) -> i64 {
+        match self.version {
+            Version::V2004 => (self.hz / self.stathz).max(1) << 10,
+            Version::V2022 => (self.hz << 10) / self.stathz,
+        }
+    }
+
+    fn score_of(&self, t: TaskId) -> i64 {
+        let th = &self.of[t];
+        score(self.version, th.run, th.slept)
+    }
+
+    fn interactive(&self, t: TaskId) -> bool {
+        let nice = if self.version == Version::V2022 { self.of[t].nice } else { 0 };
+        (self.score_of(t) + nice).max(0) < INTERACTIVE
+    }
+
+    fn set_pri(&mut self, t: TaskId) {
+        let score = self.score_of(t);
+        let hz = self.hz;
+        let th = &mut self.of[t];
+        th.pri = match self.version {
+            Version::V2004 => (OLD_MIN + score * 64 / 100 + th.nice).clamp(OLD_MIN, 223),
+            Version::V2022 => {
+                let s = (score + th.nice).max(0);
+                if s < INTERACTIVE {
+                    NEW_INTERACTIVE + s
+                } else {
+                    let window = (th.last_tick - th.first_tick).max(hz);
+                    let cpu = th.ticks / ((window + 31) / 32).max(1);
+                    NEW_BATCH + 20 + cpu.min(31) + th.nice
+                }
+            }
+        };
+    }
+
+    /// Keeps the history short enough to follow a change of behaviour.
+    fn trim(&mut self, t: TaskId) {
+        let max = self.history_max();
+        let version = self.version;
+        let th = &mut self.of[t];
+        let sum = th.run + th.slept;
+        if sum < max {
+            return;
+        }
+        if version == Version::V2022 && sum > 2 * max {
+            if th.run > th.slept {
+                (th.run, th.slept) = (max, 1);
+            } else {
+                (th.run, th.slept) = (1, max);
+            }
+        } else if sum > max / 5 * 6 {
+            th.run /= 2;
+            th.slept /= 2;
+        } else {
+            th.run = th.run / 5 * 4;
+            th.slept = th.slept / 5 * 4;
+        }
+    }
+
+    /// A child takes its parent's history, shortened so that it soon has one of its own.
+    fn shorten(&mut self, t: TaskId) {
+        let limit = (self.hz / 2) << 10;
+        let th = &mut self.of[t];
+        let ratio = (th.run + th.slept) / limit;
+        if th.run + th.slept > limit && ratio > 0 {
+            th.run /= ratio;
+            th.slept /= ratio;
+        }
+    }
+
+    fn slice_max(&self) -> i64 {
+        (self.hz / 7).max(1)
+    }
+
+    /// 2004: by distance to the least nice thread of the CPU. 2022: the number of ticks that others wait for.
+    fn full_slice(&self, cpu: Cpu, t: TaskId) -> i64 {
+        if self.version == Version::V2022 {
+            let base = (self.stathz * 94 / 1000).max(1);
+            let others = self.load[cpu] - 1;
+            return match others {
+                n if n <= 1 => base,
+                n if n >= 6 => (base / 6).max(1),
+                n => (base / n).max(1),
+            };
+        }
+        let (min, max) = ((self.hz / 100).max(1), self.slice_max());
+        if self.interactive(t) || self.load[cpu] == 0 {
+            return max;
+        }
+        let least = self.nice_count[cpu].iter().position(|n| *n > 0).map_or(0, |i| i as i64 - 20);
+        let d = self.of[t].nice - least;
+        match d {
+            d if d <= 0 => max,
+            d if d <= 19 => max - d * (max - min + 1) / 19,
+            _ if self.of[t].nice == 0 => min,
+            _ => 0,
+        }
+    }
+
+    fn count(&mut self, cpu: Cpu, t: TaskId, by: i64) {
+        self.load[cpu] += by;
+        self.nice_count[cpu][(self.of[t].nice + 20) as usize] += by;
+    }
+
+    fn place(&self, t: TaskId, cpu: Cpu, front: bool) -> Place {
+        let th = &self.of[t];
+        match self.version {
+            Version::V2004 => Place::Array { next: !self.interactive(t), level: ((th.pri - OLD_MIN) as usize).min(63) },
+            Version::V2022 if th.pri < NEW_BATCH => Place::Realtime { level: (th.pri - NEW_INTERACTIVE) as usize },
+            Version::V2022 => self.rq[cpu].calendar((64 * (th.pri - NEW_BATCH) / 72) as usize, front),
+        }
+    }
+
+    fn put(&mut self, cpu: Cpu, t: TaskId, front: bool) {
+        let place = self.place(t, cpu, front);
+        self.rq[cpu].put(place, t, front);
+    }
+
+    fn note_ticks(&mut self, k: &Kernel, t: TaskId, ran: i64) {
+        let now = k.now() / (1_000_000_000 / self.hz);
+        let window = 10 * self.hz;
+        let th = &mut self.of[t];
+        if now - th.last_tick >= window {
+            th.ticks = 0;
+            th.first_tick = now - window;
+        } else if now - th.first_tick >= 11 * self.hz {
+            th.ticks = th.ticks * window / (th.last_tick - th.first_tick).max(1);
+            th.first_tick = now - window;
+        }
+        th.ticks += ran;
+        th.last_tick = now;
+    }
+
+    fn stat_tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        let incr = self.tick_incr();
+        self.of[t].run += incr;
+        self.trim(t);
+        if self.version == Version::V2022 {
+            self.rq[cpu].advance();
+            self.note_ticks(k, t, self.hz / self.stathz);
+            self.set_pri(t);
+            self.of[t].slice += 1;
+            if self.of[t].slice < self.full_slice(cpu, t) {
+                return;
+            }
+            self.of[t].slice = 0;
+        } else {
+            self.of[t].slice -= 1;
+            if self.of[t].slice > 0 {
+                return;
+            }
+            self.set_pri(t);
+            self.of[t].slice = self.full_slice(cpu, t);
+        }
+        self.of[t].to_tail = true;
+        k.resched(cpu);
+    }
+}
+
+impl Policy for Ule {
+    fn init(&mut self, k: &mut Kernel) {
+        self.hz = k.hz();
+        self.rq = vec![Queues::new(); k.nr_cpus()];
+        self.load = vec![0; k.nr_cpus()];
+        self.nice_count = vec![[0; 41]; k.nr_cpus()];
+    }
+
+    fn init_task(&mut self, k: &mut Kernel, t: TaskId, birth: Option<Birth>) {
+        let nice = i64::from(k.task(t).attrs.nice);
+        let now = k.now() / (1_000_000_000 / self.hz);
+        let th = Thread { nice, first_tick: now, last_tick: now, ..Thread::default() };
+        *self.of.ensure(t) = th;
+        if let Some(birth) = birth {
+            let p = self.of[birth.parent];
+            (self.of[t].run, self.of[t].slept) = (p.run, p.slept);
+            self.shorten(t);
+            let incr = self.tick_incr();
+            self.of[birth.parent].run += incr;
+            self.trim(birth.parent);
+        }
+        self.set_pri(t);
+        self.of[t].slice = match (self.version, birth) {
+            (Version::V2004, Some(_)) => 1,
+            (Version::V2004, None) => self.slice_max(),
+            (Version::V2022, Some(b)) => (self.full_slice(k.task(b.parent).cpu, t) - 1).max(0),
+            (Version::V2022, None) => 0,
+        };
+    }
+
+    fn exit_task(&mut self, k: &mut Kernel, t: TaskId) {
+        if let Some(parent) = k.task(t).parent {
+            self.of[parent].run += self.of[t].run;
+            self.trim(parent);
+            self.set_pri(parent);
+        }
+    }
+
+    fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, _why: Select) -> Cpu {
+        let cpu = k.idle_or_last(t);
+        if k.is_idle(cpu) || self.version == Version::V2004 {
+            return cpu;
+        }
+        (0..k.nr_cpus()).filter(|&c| k.allowed(t, c)).min_by_key(|&c| (k.nr_runnable(c), c != cpu, c)).unwrap_or(cpu)
+    }
+
+    fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
+        if let Enqueue::Wakeup(_) = why {
+            let since = self.of[t].asleep_since.take().unwrap_or(k.now());
+            let ticks = (k.now() - since) / (1_000_000_000 / self.hz);
+            let max = self.history_max();
+            if ticks << 10 >= max && self.version == Version::V2004 {
+                (self.of[t].slept, self.of[t].run) = (max, 1);
+            } else if ticks > 0 {
+                self.of[t].slept += ticks << 10;
+                self.trim(t);
+            }
+            self.set_pri(t);
+        }
+        let put_back = matches!(why, Enqueue::Preempted | Enqueue::Yielded);
+        if !put_back {
+            self.count(cpu, t, 1);
+        }
+        if matches!(why, Enqueue::Wakeup(_)) {
+            self.of[t].slice = if self.version == Version::V2004 { self.full_slice(cpu, t) } else { 0 };
+        }
+        let tail = std::mem::take(&mut self.of[t].to_tail);
+        self.put(cpu, t, why == Enqueue::Preempted && !tail);
+    }
+
+    fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, _why: Enqueue) {
+        let better = self.of[t].pri < self.of[curr].pri;
+        // 2004: only threads of the current array preempt; another CPU is interrupted for interactive threads only (2022).
+        let may = match self.version {
+            Version::V2004 => self.interactive(t),
+            Version::V2022 => true,
+        };
+        if better && may {
+            k.resched(cpu);
+        }
+    }
+
+    fn dequeue(&mut self, _k: &mut Kernel, cpu: Cpu, t: TaskId, _why: Dequeue) {
+        self.rq[cpu].remove(t);
+        self.count(cpu, t, -1);
+    }
+
+    fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
+        while let Some(t) = self.rq[cpu].take(|_| true) {
+            if self.version == Version::V2004 && self.of[t].slice == 0 {
+                // Too nice for a turn: it waits for the next round of the others.
+                self.of[t].slice = self.full_slice(cpu, t);
+                if self.of[t].slice == 0 && self.load[cpu] > 1 {
+                    let level = ((self.of[t].pri - OLD_MIN) as usize).min(63);
+                    self.rq[cpu].put(Place::Array { next: true, level }, t, false);
+                    if self.rq[cpu].only_next() {
+                        self.of[t].slice = 1;
+                    }
+                    continue;
+                }
+            }
+            return Some(t);
+        }
+        let mut from: Vec<Cpu> = (0..self.rq.len()).filter(|&c| c != cpu && !self.rq[c].is_empty()).collect();
+        from.sort_by_key(|&c| (-self.load[c], c));
+        let (source, t) = from.into_iter().find_map(|c| self.rq[c].take(|t| k.allowed(t, cpu)).map(|t| (c, t)))?;
+        self.count(source, t, -1);
+        self.count(cpu, t, 1);
+        Some(t)
+    }
+
+    fn running(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId, _switched: bool) {
+        let period = 1_000_000_000 / self.stathz;
+        k.set_slice(cpu, period - k.now().rem_euclid(period));
+    }
+
+    /// The statistics clock has its own rate, so it comes as a timer of the running thread.
+    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        self.stat_tick(k, cpu, t);
+        k.set_slice(cpu, 1_000_000_000 / self.stathz);
+    }
+
+    fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
+        match why {
+            Stop::Slept => {
+                self.of[t].asleep_since = Some(k.now());
+                self.of[t].to_tail = false;
+                self.count(cpu, t, -1);
+            }
+            Stop::Exited | Stop::Left => self.count(cpu, t, -1),
+            Stop::Preempted | Stop::Yielded => {}
+        }
+    }
+
+    fn set_params(&mut self, k: &mut Kernel, t: TaskId, old: &Attrs) {
+        let cpu = k.task(t).cpu;
+        let counted = !matches!(k.task(t).state, crate::task::TaskState::Sleeping(_));
+        let queued = self.rq[cpu].remove(t);
+        if counted {
+            self.nice_count[cpu][(i64::from(old.nice) + 20) as usize] -= 1;
+        }
+        self.of[t].nice = i64::from(k.task(t).attrs.nice);
+        if counted {
+            self.nice_count[cpu][(self.of[t].nice + 20) as usize] += 1;
+        }
+        self.set_pri(t);
+        if queued {
+            self.put(cpu, t, false);
+        }
+    }
+
+    fn inspect(&self, _k: &Kernel, t: TaskId, key: &str) -> Option<f64> {
+        let th = self.of.get(t)?;
+        match key {
+            "priority" => Some(th.pri as f64),
+            "score" => Some(self.score_of(t) as f64),
+            "slice" => Some(th.slice as f64),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_the_published_ones() {
+        let s = |run: i64, slept: i64| score(Version::V2004, run << 10, slept << 10);
+        assert_eq!([s(100, 900), s(300, 700), s(900, 100), s(1000, 0), s(500, 500)], [5, 21, 95, 100, 0]);
+        assert_eq!(score(Version::V2022, 500 << 10, 500 << 10), 50);
+    }
+}
