@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from tracekit import _core
+from tracekit import _core, registry
 from tracekit.cli import main as cli
 
 HERE = Path(__file__).parent
@@ -62,7 +62,7 @@ def diagnostics_page() -> str:
 
 def formats_page() -> str:
     """Every format with its card."""
-    formats = _core.formats()
+    formats = registry.formats()
     rows = [
         (f"[`{f['name']}`](#{f['name']})", f["title"], f["resolution"], f["confidence"], "yes" if f["streams"] else "no")
         for f in formats

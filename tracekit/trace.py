@@ -73,7 +73,7 @@ class Trace:
         metadata
             In place of that of this trace.
         """
-        return Trace(self._tables, metadata, self._name)
+        return type(self)(self._tables, metadata, self._name)
 
     def table(self, name: str) -> pl.DataFrame:
         """The table called `name`.

@@ -86,10 +86,23 @@ def installation() -> list[Check]:
             use = OPTIONAL.get(name)
             found = f"not installed, for: {use}" if use else "not installed"
             checks.append(Check(name, use is not None, found, f"pip install {name}"))
+    checks.append(_trace_processor())
     for name in RECORDERS:
         place = shutil.which(name)
         checks.append(Check(name, True, place or "not here; only needed to record traces on this machine"))
     return checks
+
+
+def _trace_processor() -> Check:
+    """Which of Perfetto's trace processors reads Perfetto files and runs SQL."""
+    from tracekit.errors import TracekitError
+    from tracekit.perfetto.engine import PIP, describe_engine
+
+    try:
+        found = describe_engine()
+    except TracekitError as error:
+        return Check("trace processor", False, str(error), PIP)
+    return Check("trace processor", True, found or f"none, for: Perfetto files, SQL ({PIP})")
 
 
 def fitness(trace: Trace) -> list[Check]:

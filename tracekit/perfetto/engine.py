@@ -7,6 +7,7 @@ In this order: a running server (``--perfetto-addr``, ``TRACEKIT_TP_ADDR``); a p
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import logging
 import os
@@ -151,6 +152,25 @@ def cached_binary() -> Path | None:
     # The one this release of the package was made with, else the latest.
     found.sort(key=lambda p: (p.name.rpartition("-")[2] in pinned, p.stat().st_mtime))
     return found[-1] if found else None
+
+
+def describe_engine(options: EngineOptions | None = None) -> str | None:
+    """Say which trace processor would be used, without starting or downloading it; None when there is none."""
+    chosen = (options or EngineOptions()).resolved()
+    if chosen.addr and not chosen.wasm:
+        return f"server at {chosen.addr}"
+    binary = None if chosen.wasm else _binary(chosen)
+    if binary:
+        return f"program {binary}"
+    module = None
+    if importlib.util.find_spec("wasmtime"):
+        from tracekit.perfetto.wasm import find_wasm
+
+        module = find_wasm()
+    wasm = f"WebAssembly {module.parent.name}" if module and module.is_file() else None
+    if chosen.wasm or chosen.offline:
+        return wasm
+    return f"one that is downloaded when first needed; without network {wasm or 'none'}"
 
 
 def _manifest() -> list[dict[str, Any]]:
