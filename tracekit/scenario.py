@@ -1,0 +1,240 @@
+"""Scenarios: attributes for some tasks of a replay, from ``--set`` texts or a TOML file.
+
+A scenario file::
+
+    policy = "aix"
+    loop = "dependency"
+
+    [[task]]
+    comm = "A*"          # glob; or comm_regex, tid, pid
+    prio = 45
+
+    [[task]]
+    comm_regex = "^[DEF]$"
+    policy = "rr"
+    prio = 48
+
+The same as ``--set`` texts: ``comm=A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries win. The attributes are
+those of the replay engine: policy, nice, prio, upri, class, slice, deadline, tickets, foreground, process, kernel, cpus.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tracekit.errors import ReplayError
+
+__all__ = ["Override", "Scenario", "load", "parse_set", "resolve"]
+
+_KEYS = ("comm", "comm_regex", "tid", "pid")
+
+
+@dataclass(frozen=True)
+class Override:
+    """Attributes for the tasks that a selector names.
+
+    Attributes
+    ----------
+    key
+        ``comm`` (glob), ``comm_regex``, ``tid``, ``pid`` or ``*`` (every task).
+    value
+        What to look for.
+    settings
+        Attribute and value, both as text.
+    """
+
+    key: str
+    value: str
+    settings: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        """As ``--set`` takes it."""
+        sign = {"comm": "comm=", "comm_regex": "comm~", "tid": "tid=", "pid": "pid=", "*": "*"}[self.key]
+        return f"{sign}{self.value}: {','.join(f'{k}={v}' for k, v in self.settings)}"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a scenario file says.
+
+    Attributes
+    ----------
+    policy
+        Policy of the replay, `None` when the file names none.
+    loop
+        ``dependency``, ``open`` or ``closed``; `None` when the file names none.
+    overrides
+        Attributes by task, in the order of the file.
+    """
+
+    policy: str | None = None
+    loop: str | None = None
+    overrides: tuple[Override, ...] = field(default=())
+
+
+def _settings(text: str, where: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise ReplayError(f"{where}: {part!r}: expected attribute=value, such as nice=5 or policy=fifo")
+        pairs.append((key.strip(), value.strip()))
+    if not pairs:
+        raise ReplayError(f"{where}: expected attributes after the colon, such as `comm=A*: prio=45`")
+    return tuple(pairs)
+
+
+def parse_set(text: str) -> Override:
+    """Read one ``--set`` text.
+
+    Parameters
+    ----------
+    text
+        ``comm=GLOB: key=value,...``, ``comm~REGEX: ...``, ``tid=N: ...``, ``pid=N: ...`` or ``*: ...``.
+
+    Returns
+    -------
+    Override
+        What it says.
+
+    Raises
+    ------
+    ReplayError
+        When it does not fit, with what was expected.
+    """
+    where = f"--set {text!r}"
+    selector, colon, rest = text.rpartition(": ") if ": " in text else text.rpartition(":")
+    selector = selector.strip()
+    if not colon:
+        raise ReplayError(
+            f"{where}: expected `selector: attribute=value`, such as `comm~^A: policy=fifo,prio=45`"
+        )
+    settings = _settings(rest, where)
+    if selector == "*":
+        return Override("*", "", settings)
+    for sign, key in (("comm~", "comm_regex"), ("comm=", "comm"), ("tid=", "tid"), ("pid=", "pid")):
+        if selector.startswith(sign):
+            return _checked(key, selector[len(sign) :], settings, where)
+    raise ReplayError(f"{where}: selector {selector!r}: expected comm=GLOB, comm~REGEX, tid=N, pid=N or *")
+
+
+def _checked(key: str, value: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:
+    if key in ("tid", "pid") and not re.fullmatch(r"-?\d+", value):
+        raise ReplayError(f"{where}: {key}={value}: expected a number")
+    if key == "comm_regex":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ReplayError(f"{where}: {value!r} is no regular expression: {error}") from None
+    return Override(key, value, settings)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def load(path: str | Path) -> Scenario:
+    """Read a scenario file.
+
+    Parameters
+    ----------
+    path
+        A TOML file as in the module's text.
+
+    Returns
+    -------
+    Scenario
+        What it says.
+
+    Raises
+    ------
+    ReplayError
+        When it cannot be read or holds a key that means nothing.
+    """
+    try:
+        data = tomllib.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReplayError(f"{path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ReplayError(f"{path}: no TOML: {error}") from None
+    unknown = set(data) - {"policy", "loop", "task"}
+    if unknown:
+        raise ReplayError(f"{path}: unknown key {sorted(unknown)[0]!r}; valid are policy, loop and [[task]]")
+    overrides = []
+    tasks = data.get("task", [])
+    if not isinstance(tasks, list):
+        raise ReplayError(f"{path}: expected [[task]] with two brackets on each side")
+    for number, entry in enumerate(tasks, 1):
+        where = f"{path}, task {number}"
+        keys = [k for k in _KEYS if k in entry]
+        if len(keys) > 1:
+            raise ReplayError(f"{where}: expected one of {', '.join(_KEYS)}, found {' and '.join(keys)}")
+        settings = tuple((k, _as_text(v)) for k, v in entry.items() if k not in _KEYS)
+        if not settings:
+            raise ReplayError(f"{where}: expected at least one attribute, such as nice = 5")
+        key = keys[0] if keys else "*"
+        overrides.append(_checked(key, _as_text(entry[key]) if keys else "", settings, where))
+    return Scenario(data.get("policy"), data.get("loop"), tuple(overrides))
+
+
+def resolve(
+    overrides: Iterable[Override], tasks: pl.DataFrame
+) -> list[tuple[list[int], list[tuple[str, str]]]]:
+    """Find the threads that each override names.
+
+    Parameters
+    ----------
+    overrides
+        What to set.
+    tasks
+        ``trace.tasks``: columns ``tid``, ``pid``, ``comm``, ``comm_first`` and ``is_idle``.
+
+    Returns
+    -------
+    list of (list of int, list of (str, str))
+        Threads, and attributes with their values, in the given order.
+
+    Raises
+    ------
+    ReplayError
+        When an override names no task of the trace.
+    """
+    known = tasks.filter(~pl.col("is_idle")).select(
+        "tid", "pid", pl.col("comm", "comm_first").cast(pl.String)
+    )
+    rows = known.rows()
+    found = []
+    for override in overrides:
+        tids = sorted({row[0] for row in rows if _holds(override, row)})
+        if not tids:
+            names = sorted({row[2] for row in rows if row[2] is not None})
+            shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            raise ReplayError(f"{override}: no task of this trace fits; it has {shown}")
+        found.append((tids, list(override.settings)))
+    return found
+
+
+def _holds(override: Override, row: Sequence[Any]) -> bool:
+    tid, pid, comm, first = row
+    names = [n for n in (comm, first) if n is not None]
+    match override.key:
+        case "*":
+            return True
+        case "tid":
+            return bool(tid == int(override.value))
+        case "pid":
+            return bool(pid == int(override.value))
+        case "comm":
+            return any(fnmatch.fnmatchcase(n, override.value) for n in names)
+        case _:
+            return any(re.search(override.value, n) for n in names)
