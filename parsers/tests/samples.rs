@@ -62,3 +62,105 @@ fn trcrpt_documented() {
     let codes: Vec<_> = out.diagnostics.rows().iter().map(|d| d.code.as_str()).collect();
     assert_eq!(codes, ["missing-events"], "the trace left the dispatcher's hooks out");
 }
+
+/// The examples of the DTraceToolkit: real output of Solaris 10 among prose. Buckets and table rows were counted apart,
+/// with grep.
+#[test]
+fn dtrace_toolkit_examples() {
+    const EXPECTED: &[(&str, &str, i64, i64)] = &[
+        ("bitesize_example.txt", "dtrace-agg", 34, 0),
+        ("cpudists_example.txt", "dtrace-agg", 174, 0),
+        ("cputimes_example.txt", "dtrace-agg", 0, 90),
+        ("cpuwalk_example.txt", "dtrace-agg", 21, 0),
+        ("dispqlen_example.txt", "dtrace-agg", 24, 0),
+        ("intbycpu_example.txt", "dtrace-agg", 0, 2),
+        ("inttimes_example.txt", "dtrace-agg", 0, 6),
+        ("priclass_example.txt", "dtrace-agg", 33, 0),
+        ("pridist_example.txt", "dtrace-agg", 103, 0),
+        ("shortlived_example.txt", "dtrace-agg", 0, 7),
+        ("solaris_guide_lwptime_d.txt", "dtrace-agg", 12, 0),
+        ("solaris_guide_where_d.txt", "dtrace-agg", 16, 0),
+        ("sysbypid_example.txt", "dtrace-agg", 0, 32),
+        ("threaded_example.txt", "dtrace-agg", 22, 0),
+        ("xcallsbypid_example.txt", "dtrace-agg", 0, 7),
+    ];
+    for (name, format, buckets, figures) in EXPECTED {
+        let Some(text) = sample(&format!("dtrace/{name}")) else { return };
+        let (out, read_as) = read(&text, Some(format));
+        assert_eq!(&read_as.expect("readable"), format);
+        let counts = counts(&out);
+        let of = |table: &str| counts.get(table).copied().unwrap_or(0);
+        assert_eq!((of("histograms"), of("summaries")), (*buckets, *figures), "{name}");
+        let bars = text.split(|b| *b == b'\n').filter(|l| l.windows(2).any(|w| matches!(w, b" |"))).count();
+        assert_eq!(of("histograms"), if *buckets > 0 { bars as i64 } else { 0 }, "{name}: lines with a bar");
+    }
+}
+
+/// The probability mass of a known histogram, and its open end.
+#[test]
+fn dispatch_queue_lengths() {
+    let Some(text) = sample("dtrace/dispqlen_example.txt") else { return };
+    let (out, _) = read(&text, None);
+    let rows = || (0..24).map(|i| row(&out.histograms, &out.strings, i));
+    let of_cpu_5: Vec<_> = rows().filter(|r| r["key"] == "CPU 5").map(|r| r["count"].clone()).collect();
+    assert_eq!(of_cpu_5, ["0", "397", "1537", "79", "0"]);
+    let first = row(&out.histograms, &out.strings, 0);
+    assert_eq!((first.get("lo"), first["hi"].as_str()), (None, "0"));
+}
+
+/// Default output: firings without a pattern, records with one.
+#[test]
+fn dtrace_default_output() {
+    let Some(text) = sample("dtrace/newproc_example.txt") else { return };
+    let (out, format) = read(&text, None);
+    assert_eq!(format.expect("readable"), "dtrace-text");
+    let firings = row(&out.summaries, &out.strings, 0);
+    assert_eq!((firings["subject"].as_str(), firings["value"].as_str()), ("exec_common:exec-success", "10"));
+    let Some(text) = sample("dtrace/oneliners_examples.txt") else { return };
+    let (out, format) = read(&text, None);
+    assert_eq!(format.expect("readable"), "dtrace-text");
+    let rows: Vec<_> =
+        (0..out.summaries.section.values().len()).map(|i| row(&out.summaries, &out.strings, i)).collect();
+    let firings = |probe: &str| rows.iter().find(|r| r["subject"] == probe).map(|r| r["value"].clone());
+    assert_eq!(firings("open:entry").as_deref(), Some("17"));
+    assert_eq!(firings("bdev_strategy:start").as_deref(), Some("12"));
+    assert_eq!(common::counts(&out)["histograms"], 35);
+    assert!(rows.iter().any(|r| r["subject"] == "1109 svc.startd" && r["value"] == "1"));
+}
+
+/// Files that hold nothing for this tool are refused or say so, never misread as records.
+#[test]
+fn dtrace_examples_without_aggregations() {
+    for name in ["cputypes_example.txt", "loads_example.txt"] {
+        let Some(text) = sample(&format!("dtrace/{name}")) else { return };
+        let (_, format) = read(&text, None);
+        assert_eq!(format.expect_err("no sign of a format").code, "unknown-format", "{name}");
+    }
+}
+
+/// The two curt samples of IBM's documentation.
+#[test]
+fn curt_documented() {
+    let Some(text) = sample("aix/curt_system_summary.txt") else { return };
+    let (out, format) = read(&text, None);
+    assert_eq!(format.expect("readable"), "curt");
+    let rows: Vec<_> =
+        (0..common::counts(&out)["summaries"] as usize).map(|i| row(&out.summaries, &out.strings, i)).collect();
+    let figure = |subject: &str, key: &str| {
+        let found = rows.iter().find(|r| r.get("subject").map_or("", String::as_str) == subject && r["key"] == key);
+        found.map(|r| (r["value"].clone(), r.get("unit").cloned().unwrap_or_default()))
+    };
+    let is = |value: &str, unit: &str| Some((value.to_owned(), unit.to_owned()));
+    assert_eq!(figure("APPLICATION", "processing total time (msec)"), is("4998.65", "ms"));
+    assert_eq!(figure("IDLE", "percent total time (incl. idle)"), is("38.92", "%"));
+    assert_eq!(figure("IDLE", "percent busy time (excl. idle)"), None);
+    assert_eq!(figure("TOTAL", "processing total time (msec)"), is("10881.12", "ms"));
+    assert_eq!(figure("", "Avg. Thread Affinity"), is("0.99", ""));
+    assert_eq!(rows.len(), 36);
+    let Some(text) = sample("aix/curt_application_summary_pid.txt") else { return };
+    let (out, format) = read(&text, None);
+    assert_eq!(format.expect("readable"), "curt");
+    assert_eq!(common::counts(&out)["summaries"], 60);
+    let last = row(&out.summaries, &out.strings, 59);
+    assert_eq!((last["subject"].as_str(), last["value"].as_str()), ("disp+work(21992)(1)", "0.2842"));
+}

@@ -1,5 +1,8 @@
 //! The formats: one file each, one row each in [`FORMATS`].
 
+pub mod curt;
+pub mod dtrace_agg;
+pub mod dtrace_text;
 pub mod dtrace_tkd;
 pub mod ftrace_text;
 pub mod ktr;
@@ -60,8 +63,11 @@ pub static FORMATS: &[&Format] = &[
     &ftrace_text::FORMAT,
     &perf_data::FORMAT,
     &dtrace_tkd::FORMAT,
+    &dtrace_text::FORMAT,
+    &dtrace_agg::FORMAT,
     &ktr::FORMAT,
     &trcrpt::FORMAT,
+    &curt::FORMAT,
     &lttng_text::FORMAT,
 ];
 
