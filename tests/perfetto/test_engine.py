@@ -208,6 +208,26 @@ def test_a_crashed_engine_says_so_and_stays_dead() -> None:
         wasm.call(10)
 
 
+def test_when_memory_runs_out_the_64_bit_engine_takes_over(
+    tmp_path: Path, synthetic: Callable[..., Synthetic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "large.pftrace"
+    write_perfetto(synthetic(steps=6000), path)
+    real = WasmEngine.__init__
+    started = []
+
+    def tight(self: WasmEngine, module: Path, memory64: bool = False) -> None:
+        real(self, module, memory64)
+        started.append(memory64)
+        if not memory64:
+            self._limit = self.memory_bytes
+
+    monkeypatch.setattr(WasmEngine, "__init__", tight)
+    with open_session(path, EngineOptions(wasm=True), raw=True) as session:
+        assert session.query("select count(*) n from sched")["n"].item() > 3000
+    assert started == [False, True]
+
+
 def test_code_from_a_folder_that_others_can_write_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
