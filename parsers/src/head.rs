@@ -5,12 +5,14 @@
 //! What differs from what was learned is not taken, so a quick head never says anything that the slow one would not.
 
 use crate::log::{Stamp, Who};
-use crate::swar::{first_of8, load16, load8, micros, nanos, Window, MASKS};
+use crate::swar::{first_of8, load1, load16, load8, micros, nanos, Window, MASKS, REACH};
 
 /// Heads with a bracket left of this column are not learned: too short for two loads.
 const MIN_BRACKET: usize = 16;
 /// Heads with a bracket right of this column are not learned: three loads cover no more.
-const MAX_BRACKET: usize = 48;
+const MAX_BRACKET: usize = 48 - CPU_WIDTH;
+/// `[000]`, the width of CPUs below a thousand.
+const CPU_WIDTH: usize = 5;
 const TASKS: usize = 512;
 const FLAGS: usize = 64;
 
@@ -33,6 +35,7 @@ pub struct Found {
 struct Task {
     text: [u128; 3],
     bracket: usize,
+    cpu: i32,
     who: Who,
 }
 
@@ -76,39 +79,39 @@ impl Default for QuickHead {
     }
 }
 
-/// The text before column `bracket`, and a place for it in the table.
+/// The text up to the `]` of the CPU after column `bracket`, and a place for it in the table.
 #[inline(always)]
-fn task_text(w: &Window, bracket: usize) -> Option<([u128; 3], usize)> {
-    let last = bracket - MIN_BRACKET;
-    let text = [load16(w, 0)?, load16(w, last.min(16))?, load16(w, last)?];
+fn task_text(w: &Window, bracket: usize) -> ([u128; 3], usize) {
+    let last = bracket + CPU_WIDTH - MIN_BRACKET;
+    let text = [load16(w, 0), load16(w, last.min(16)), load16(w, last)];
     let mixed = (text[0] ^ text[2].rotate_left(29)) ^ text[1].rotate_left(64);
     let mixed = (mixed as u64 ^ (mixed >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    Some((text, (mixed >> 50) as usize % TASKS))
+    (text, (mixed >> 50) as usize % TASKS)
 }
 
 impl QuickHead {
     /// The head of the line, and the column after the `:` of its time.
     #[inline(always)]
     pub fn read(&self, w: &Window) -> Option<(Stamp, usize)> {
-        let bracket = self.bracket.wrapping_add(first_of8(load8(w, self.bracket)?, b'['));
+        let bracket = self.bracket.wrapping_add(first_of8(load8(w, self.bracket), b'['));
         if !(MIN_BRACKET..=MAX_BRACKET).contains(&bracket) {
             return None;
         }
-        let (text, place) = task_text(w, bracket)?;
+        let (text, place) = task_text(w, bracket);
         let task = &self.tasks[place];
-        if task.text != text || task.bracket != bracket {
+        let differ = (task.text[0] ^ text[0]) | (task.text[1] ^ text[1]) | (task.text[2] ^ text[2]);
+        if differ != 0 || task.bracket != bracket {
             return None;
         }
-        let cpu = cpu(w, bracket)?;
         let dot = bracket + self.dot;
-        if load16(w, dot - 16)? & self.seconds_mask != self.seconds {
+        if load16(w, dot - 16) & self.seconds_mask != self.seconds {
             return None;
         }
         let (fraction, after) =
             if self.nanos { (nanos(w, dot + 1)?, dot + 11) } else { (micros(w, dot + 1)?, dot + 8) };
         let irq = if self.flags == 0 { None } else { Some(self.flags(w, bracket)?) };
         Some((
-            Stamp { ts_ns: self.seconds_ns + fraction, cpu: Some(cpu), who: task.who, irq, quality: self.quality },
+            Stamp { ts_ns: self.seconds_ns + fraction, cpu: Some(task.cpu), who: task.who, irq, quality: self.quality },
             after,
         ))
     }
@@ -116,14 +119,14 @@ impl QuickHead {
     /// The flags behind the CPU, when they were seen before.
     #[inline(always)]
     fn flags(&self, w: &Window, bracket: usize) -> Option<u16> {
-        let word = load8(w, bracket + 6)? & MASKS[self.flags] as u64;
+        let word = load8(w, bracket + 6) & MASKS[self.flags] as u64;
         let (known, bits) = self.known_flags[flag_place(word)];
-        (known == word && w.get(bracket + 5) == Some(&b' ')).then_some(bits)
+        (known == word && load1(w, bracket + 5) == b' ').then_some(bits)
     }
 
     /// Learns from a head that begins `line`. Only heads of ASCII are to be learned.
     pub fn learn(&mut self, line: &[u8], found: Found, stamp: &Stamp) {
-        let Some(w) = window(line) else { return };
+        let w = window(line);
         let Found { bracket, flags: (flags_at, flags), seconds, dot, digits } = found;
         let regular = (MIN_BRACKET..=MAX_BRACKET).contains(&bracket)
             && line.get(bracket + 4) == Some(&b']')
@@ -149,19 +152,17 @@ impl QuickHead {
         self.bracket = self.bracket.min(bracket);
         self.learn_seconds(&w, dot, dot - varying_end, stamp.ts_ns);
         if flags > 0 {
-            let word = u64::from_le_bytes(*w[bracket + 6..].first_chunk().expect("a window is longer"));
-            let word = word & MASKS[flags] as u64;
+            let word = load8(&w, bracket + 6) & MASKS[flags] as u64;
             self.known_flags[flag_place(word)] = (word, stamp.irq.unwrap_or(0));
         }
-        if let Some((text, place)) = task_text(&w, bracket) {
-            self.tasks[place] = Task { text, bracket, who: stamp.who };
-        }
+        let (text, place) = task_text(&w, bracket);
+        self.tasks[place] = Task { text, bracket, cpu: stamp.cpu.unwrap_or(0), who: stamp.who };
     }
 
     fn learn_seconds(&mut self, w: &Window, dot: usize, width: usize, ts_ns: i64) {
         let mask = !MASKS[16 - width];
         self.seconds_mask = mask;
-        self.seconds = load16(w, dot - 16).unwrap_or(0) & mask;
+        self.seconds = load16(w, dot - 16) & mask;
         self.seconds_ns = ts_ns - ts_ns.rem_euclid(1_000_000_000);
     }
 }
@@ -171,19 +172,10 @@ fn flag_place(word: u64) -> usize {
     (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
 }
 
-/// The three digits and the `]` after the bracket.
-#[inline(always)]
-fn cpu(w: &Window, bracket: usize) -> Option<i32> {
-    let [a, b, c, end] = *w.get(bracket + 1..)?.first_chunk::<4>()?;
-    let (a, b, c) = (a.wrapping_sub(b'0'), b.wrapping_sub(b'0'), c.wrapping_sub(b'0'));
-    let digits = (a < 10) & (b < 10) & (c < 10) & (end == b']');
-    digits.then(|| i32::from(a) * 100 + i32::from(b) * 10 + i32::from(c))
-}
-
 /// A window on a line that may be shorter.
-fn window(line: &[u8]) -> Option<Window> {
-    let mut w = [0; 512];
+fn window(line: &[u8]) -> Window {
+    let mut w = [0; REACH + 16];
     let n = line.len().min(w.len());
     w[..n].copy_from_slice(&line[..n]);
-    Some(w)
+    w
 }

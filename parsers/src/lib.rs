@@ -18,6 +18,7 @@ pub mod reorder;
 pub mod ring_buffer;
 pub mod scan;
 pub mod source;
+pub mod stage;
 pub mod swar;
 pub mod tasks;
 pub mod tracepoint;

@@ -10,13 +10,14 @@ use tracekit_schema::{Events, Kind, Out, StrId, Strings};
 
 use crate::blocks::Blocks;
 use crate::payload::{self, quick};
+use crate::stage::Stage;
 use crate::swar::Window;
 use crate::{scan, Head, ParseError, Parser, Source};
 
-/// Rows that are read between two looks at their order.
-const CHUNK: usize = 1 << 16;
+/// Rows that are read at least between two looks at their order.
+const CHUNK: usize = 1 << 14;
 /// Rows held back at the end of a chunk, because an earlier one may still come.
-const WINDOW: usize = 1 << 12;
+const WINDOW: usize = 1 << 10;
 /// The same, once records stood out of order.
 const WIDE_WINDOW: usize = 1 << 16;
 /// CPUs with accounts of their own; a higher number is damage.
@@ -89,15 +90,20 @@ pub struct Log {
     pub unnamed: u64,
     /// Bit per event of [`quick::NAMES`] that the quick path met.
     pub quick_seen: u32,
+    /// Rows of the quick path that are not in the table yet.
+    pub stage: Stage,
     /// Rows of a numeric state.
     pub numeric_states: bool,
     /// CPUs, where the source says.
     pub cpus: Option<u64>,
     seq: u64,
-    newest: Option<i64>,
+    /// Latest time so far; no time in these texts is below the 0 it starts with.
+    newest: i64,
     /// Time of the last record of each CPU, `i64::MIN` before the first.
     last: Vec<i64>,
     displaced: u64,
+    /// How many of them were there when rows were last sorted.
+    sorted: u64,
     first_displaced: Option<(u64, i64)>,
     late: u64,
     losses: Vec<PendingLoss>,
@@ -111,14 +117,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// Adds a row with the columns that come from the line's head; the caller sets the others, `kind` among them.
+    /// Takes a head into account and returns the quality bits of its record.
     #[inline(always)]
-    pub fn begin<'e>(&mut self, events: &'e mut Events, stamp: &Stamp) -> EventRow<'e> {
+    pub fn pass(&mut self, stamp: &Stamp) -> u16 {
         let mut bits = stamp.quality;
-        if self.newest.is_some_and(|newest| stamp.ts_ns < newest) {
+        if stamp.ts_ns < self.newest {
             bits |= self.step_back(stamp.ts_ns);
         } else {
-            self.newest = Some(stamp.ts_ns);
+            self.newest = stamp.ts_ns;
         }
         if let Some(cpu) = stamp.cpu {
             match self.last.get_mut(cpu as usize) {
@@ -126,10 +132,16 @@ impl Log {
                 None => self.first_of_cpu(cpu, stamp.ts_ns),
             }
         }
-        let mut row = events.push();
-        row.ts_ns(stamp.ts_ns).seq(self.seq).quality(bits).cpu(stamp.cpu);
-        row.ctx_tid(stamp.who.tid).ctx_pid(stamp.who.pid).ctx_comm(stamp.who.comm).irq_flags(stamp.irq);
         self.seq += 1;
+        bits
+    }
+
+    /// Adds a row with the columns that come from the line's head; the caller sets the others, `kind` among them.
+    pub fn begin<'e>(&mut self, events: &'e mut Events, stamp: &Stamp) -> EventRow<'e> {
+        let bits = self.pass(stamp);
+        let mut row = events.push();
+        row.ts_ns(stamp.ts_ns).seq(self.seq - 1).quality(bits).cpu(stamp.cpu);
+        row.ctx_tid(stamp.who.tid).ctx_pid(stamp.who.pid).ctx_comm(stamp.who.comm).irq_flags(stamp.irq);
         row
     }
 
@@ -165,7 +177,7 @@ impl Log {
         out: &mut Out,
     ) -> payload::Outcome {
         self.arrive(stamp, out);
-        let late = self.newest.is_some_and(|newest| stamp.ts_ns < newest);
+        let late = stamp.ts_ns < self.newest;
         let mut row = self.begin(&mut out.events, stamp);
         let mut cx = payload::Context { strings: &mut out.strings, states, numeric_states: &mut self.numeric_states };
         let outcome = payload::decode(name, payload, &mut row, &mut cx);
@@ -323,10 +335,10 @@ impl Log {
 
     /// Puts the rows from `base` on in time order where they are not; true when it did.
     fn sort(&mut self, base: usize, delivered: Option<i64>, out: &mut Out) -> bool {
-        let ts = &out.events.ts_ns.values()[base..];
-        if ts.is_sorted() && ts.first().copied() >= delivered {
+        if self.displaced == self.sorted {
             return false;
         }
+        self.sorted = self.displaced;
         let mut order: Vec<u32> = (base as u32..out.events.len() as u32).collect();
         order.sort_by_key(|row| out.events.ts_ns.values()[*row as usize]);
         let sorted = out.events.take(&order);
@@ -528,9 +540,13 @@ impl<D: Dialect> TextLog<D> {
                 if let (true, Some(w)) = (self.quick, rest.first_chunk()) {
                     if let Some(n) = self.dialect.quick(w, &mut self.log, out) {
                         at += n;
+                        if self.log.stage.is_full() {
+                            self.log.stage.flush(&mut out.events, self.log.seq);
+                        }
                         continue;
                     }
                 }
+                self.log.stage.flush(&mut out.events, self.log.seq);
                 let end = memchr::memchr(b'\n', rest);
                 let mut bytes = &rest[..end.unwrap_or(rest.len())];
                 at += bytes.len() + usize::from(end.is_some());
@@ -539,6 +555,7 @@ impl<D: Dialect> TextLog<D> {
                 }
                 self.dialect.line(LogLine { bytes, ended: end.is_some() }, &mut self.log, out);
             }
+            self.log.stage.flush(&mut out.events, self.log.seq);
             self.blocks.advance(at);
             if out.events.len() >= limit {
                 return Ok(false);
@@ -551,7 +568,7 @@ impl<D: Dialect> Parser for TextLog<D> {
     fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
         let base = out.events.len();
         self.give_back(base, out);
-        let limit = out.events.len() + rows.clamp(1, CHUNK).next_multiple_of(CHUNK);
+        let limit = out.events.len() + rows.max(CHUNK);
         let ended = self.read(out, limit).map_err(|e| ParseError::io(D::NAME, &e))?;
         self.log.sort(base, self.delivered, out);
         if ended {

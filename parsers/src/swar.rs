@@ -1,10 +1,13 @@
 //! Eight or sixteen bytes at a time, in plain integers: finding a byte, reading a number.
 //!
-//! All work on a [`Window`], a fixed-size view of the text from the start of a line, so that a bound is one comparison.
-//! A position outside the window is `None`, and the caller falls back to the code that handles any line.
+//! All work on a [`Window`], a fixed-size view of the text from the start of a line. Beyond [`REACH`] everything reads as
+//! zeros, which no shape of a line contains, so that the caller needs no check of its own on the way.
 
-/// The text from the start of a line on; longer than any line the quick path takes.
-pub type Window = [u8; 512];
+/// Positions up to this one can be read.
+pub const REACH: usize = 512;
+
+/// The text from the start of a line on, longer than any line the quick path takes, with room for the widest load.
+pub type Window = [u8; REACH + 16];
 
 const ONES: u64 = u64::MAX / 255;
 const HIGHS: u64 = ONES << 7;
@@ -26,20 +29,61 @@ static POWERS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_
 
 /// Eight bytes, the first in the lowest byte.
 #[inline(always)]
-pub fn load8(w: &Window, at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*w.get(at..)?.first_chunk()?))
+pub fn load8(w: &Window, at: usize) -> u64 {
+    if at > REACH {
+        return 0;
+    }
+    u64::from_le_bytes(w[at..at + 8].try_into().expect("eight bytes"))
 }
 
 /// Sixteen bytes, the first in the lowest byte.
 #[inline(always)]
-pub fn load16(w: &Window, at: usize) -> Option<u128> {
-    Some(u128::from_le_bytes(*w.get(at..)?.first_chunk()?))
+pub fn load16(w: &Window, at: usize) -> u128 {
+    if at > REACH {
+        return 0;
+    }
+    u128::from_le_bytes(w[at..at + 16].try_into().expect("sixteen bytes"))
 }
 
-/// True when `text` stands at `at`.
+/// One byte.
+#[inline(always)]
+pub fn load1(w: &Window, at: usize) -> u8 {
+    if at > REACH {
+        return 0;
+    }
+    w[at]
+}
+
+/// True when `text`, of at most sixteen bytes, stands at `at`: one or two comparisons, which may overlap.
 #[inline(always)]
 pub fn is_at<const N: usize>(w: &Window, at: usize, text: &[u8; N]) -> bool {
-    w.get(at..).and_then(|rest| rest.first_chunk::<N>()) == Some(text)
+    const { assert!(N >= 1 && N <= 16, "two loads take sixteen bytes") };
+    match N {
+        1 => load1(w, at) == text[0],
+        2..=3 => part::<2>(w, at) == part_of::<2>(text, 0) && part::<2>(w, at + N - 2) == part_of::<2>(text, N - 2),
+        4 => part::<4>(w, at) == part_of::<4>(text, 0),
+        5..=7 => part::<4>(w, at) == part_of::<4>(text, 0) && part::<4>(w, at + N - 4) == part_of::<4>(text, N - 4),
+        8 => part::<8>(w, at) == part_of::<8>(text, 0),
+        _ => part::<8>(w, at) == part_of::<8>(text, 0) && part::<8>(w, at + N - 8) == part_of::<8>(text, N - 8),
+    }
+}
+
+#[inline(always)]
+fn part<const N: usize>(w: &Window, at: usize) -> u64 {
+    if at > REACH {
+        return 0;
+    }
+    part_of::<N>(w, at)
+}
+
+/// `N` bytes of `text` from `at` on as a number; `N` is 2, 4 or 8.
+#[inline(always)]
+fn part_of<const N: usize>(text: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    if let Some(bytes) = text.get(at..at + N) {
+        word[..N].copy_from_slice(bytes);
+    }
+    u64::from_le_bytes(word)
 }
 
 /// How many bytes before the first `byte` among eight; 8 when there is none.
@@ -60,28 +104,59 @@ pub fn first_of16(word: u128, byte: u8) -> usize {
 /// Position of the first `byte` within 32 bytes from `at` on.
 #[inline(always)]
 pub fn find(w: &Window, at: usize, byte: u8) -> Option<usize> {
-    let n = first_of16(load16(w, at)?, byte);
+    let n = first_of16(load16(w, at), byte);
     if n < 16 {
         return Some(at + n);
     }
-    let n = first_of16(load16(w, at + 16)?, byte);
+    let n = first_of16(load16(w, at + 16), byte);
     (n < 16).then_some(at + 16 + n)
 }
 
-/// Position of the first byte from `at` on that is not a blank; at most fifteen blanks are skipped.
+/// Position of the first byte from `at` on that is not a blank; at most sixteen blanks are skipped.
 #[inline(always)]
-pub fn skip_blanks(w: &Window, at: usize) -> Option<usize> {
-    let x = load16(w, at)? ^ (WIDE_ONES * b' ' as u128);
-    Some(at + (x.trailing_zeros() / 8) as usize)
+pub fn skip_blanks(w: &Window, at: usize) -> usize {
+    let x = load16(w, at) ^ (WIDE_ONES * b' ' as u128);
+    at + (x.trailing_zeros() / 8) as usize
 }
 
-/// The digits at the start of eight bytes, as values 0 to 9, and how many there are.
-#[inline(always)]
-fn digits(word: u64) -> (u64, u32) {
-    let x = word ^ (ONES * b'0' as u64);
-    // A byte above 9 gets its high bit by the addition or has it already; carries only spoil what stands above.
-    let other = (x.wrapping_add(ONES * (0x80 - 10)) | x) & HIGHS;
-    (x, other.trailing_zeros() / 8)
+/// Eight bytes of which the first `count` are digits, 0 to 9 each; `count` is 8 when all are.
+#[derive(Clone, Copy)]
+struct Digits {
+    values: u64,
+    /// Position of the highest bit of the first byte that is no digit: `8 * count + 7`, or 64.
+    end_bit: u32,
+}
+
+impl Digits {
+    #[inline(always)]
+    fn of(word: u64) -> Self {
+        let values = word ^ (ONES * b'0' as u64);
+        // A byte above 9 gets its high bit by the addition or has it already; carries only spoil what stands above.
+        let other = (values.wrapping_add(ONES * (0x80 - 10)) | values) & HIGHS;
+        Digits { values, end_bit: other.trailing_zeros() }
+    }
+
+    #[inline(always)]
+    fn count(self) -> usize {
+        (self.end_bit / 8) as usize
+    }
+
+    #[inline(always)]
+    fn all(self) -> bool {
+        self.end_bit == 64
+    }
+
+    #[inline(always)]
+    fn none(self) -> bool {
+        self.end_bit == 7
+    }
+
+    /// The number of the leading digits, which are 1 to 7.
+    #[inline(always)]
+    fn number(self) -> u64 {
+        // The digits move up to the top, zeros come in below: 64 - 8 * count, written for one subtraction.
+        value8(self.values.wrapping_shl(71u32.wrapping_sub(self.end_bit)))
+    }
 }
 
 /// Value of eight digits, the first in the lowest byte.
@@ -95,68 +170,68 @@ fn value8(x: u64) -> u64 {
 /// The number of 1 to 16 digits at `at`, and the position after it.
 #[inline(always)]
 pub fn number(w: &Window, at: usize) -> Option<(i64, usize)> {
-    let (x, n) = digits(load8(w, at)?);
-    if n == 8 {
-        return long_number(w, at, value8(x));
+    let digits = Digits::of(load8(w, at));
+    if digits.all() {
+        return long_number(w, at, value8(digits.values));
     }
-    if n == 0 {
+    if digits.none() {
         return None;
     }
-    Some((value8(x << (64 - 8 * n)) as i64, at + n as usize))
+    Some((digits.number() as i64, at + digits.count()))
 }
 
 #[inline(always)]
 fn long_number(w: &Window, at: usize, high: u64) -> Option<(i64, usize)> {
-    let (x, n) = digits(load8(w, at + 8)?);
-    if n == 0 {
+    let digits = Digits::of(load8(w, at + 8));
+    if digits.none() {
         return Some((high as i64, at + 8));
     }
-    let end = at + 8 + n as usize;
-    if n == 8 && w.get(end)?.is_ascii_digit() {
-        return None;
+    let n = digits.count();
+    let end = at + 8 + n;
+    if digits.all() {
+        let low = value8(digits.values);
+        return (!load1(w, end).is_ascii_digit()).then_some(((high * POWERS[8] + low) as i64, end));
     }
-    Some(((high * POWERS[n as usize] + value8(x << (64 - 8 * n))) as i64, end))
+    Some(((high * POWERS[n] + digits.number()) as i64, end))
 }
 
 /// A number of at most seven digits.
 #[inline(always)]
 pub fn short_number(w: &Window, at: usize) -> Option<(i64, usize)> {
-    let (x, n) = digits(load8(w, at)?);
-    if n == 0 || n == 8 {
+    let digits = Digits::of(load8(w, at));
+    if digits.none() || digits.all() {
         return None;
     }
-    Some((value8(x << (64 - 8 * n)) as i64, at + n as usize))
+    Some((digits.number() as i64, at + digits.count()))
 }
 
 /// The number of at most seven digits that ends before `end`, and its position.
 #[inline(always)]
 pub fn number_before(w: &Window, end: usize) -> Option<(i64, usize)> {
-    let x = load8(w, end.checked_sub(8)?)? ^ (ONES * b'0' as u64);
-    let high_bits = x & HIGHS;
+    let x = load8(w, end.wrapping_sub(8)) ^ (ONES * b'0' as u64);
     // Byte by byte, without a carry from one into the next: the count starts at the highest.
-    let other = ((x & !HIGHS).wrapping_add(ONES * (0x80 - 10)) | high_bits) & HIGHS;
-    let n = other.leading_zeros() / 8;
-    if n == 0 || n == 8 {
+    let other = ((x & !HIGHS).wrapping_add(ONES * (0x80 - 10)) | x) & HIGHS;
+    let bits = other.leading_zeros();
+    if bits == 0 || bits == 64 {
         return None;
     }
-    Some((value8(x & (u64::MAX << (64 - 8 * n))) as i64, end - n as usize))
+    Some((value8(x & !(u64::MAX >> bits)) as i64, end.wrapping_sub((bits / 8) as usize)))
 }
 
 /// The six digits and the `:` of microseconds at `at`, in ns.
 #[inline(always)]
 pub fn micros(w: &Window, at: usize) -> Option<i64> {
-    let word = load8(w, at)?;
-    let (x, n) = digits(word);
-    (n == 6 && (word >> 48) as u8 == b':').then(|| value8(x << 16) as i64 * 1000)
+    let word = load8(w, at);
+    let digits = Digits::of(word);
+    (digits.count() == 6 && (word >> 48) as u8 == b':').then(|| digits.number() as i64 * 1000)
 }
 
 /// The nine digits and the `:` of nanoseconds at `at`.
 #[inline(always)]
 pub fn nanos(w: &Window, at: usize) -> Option<i64> {
-    let (x, n) = digits(load8(w, at)?);
-    let rest = w.get(at + 8..)?.first_chunk::<2>()?;
-    let last = rest[0].wrapping_sub(b'0');
-    (n == 8 && last < 10 && rest[1] == b':').then(|| value8(x) as i64 * 10 + i64::from(last))
+    let digits = Digits::of(load8(w, at));
+    let last = load1(w, at + 8).wrapping_sub(b'0');
+    (digits.all() && last < 10 && load1(w, at + 9) == b':').then(|| value8(digits.values) as i64 * 10 + i64::from(last))
 }
 
 #[cfg(test)]
@@ -165,7 +240,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn window(text: &[u8]) -> Window {
-        let mut w = [0xffu8; 512];
+        let mut w = [0xffu8; REACH + 16];
         w[..text.len()].copy_from_slice(text);
         w
     }
@@ -198,7 +273,7 @@ mod tests {
             let plain = text[..32].iter().position(|b| *b == byte);
             prop_assert_eq!(find(&w, 0, byte), plain);
             let first = text[..8].iter().position(|b| *b == byte).unwrap_or(8);
-            prop_assert_eq!(first_of8(load8(&w, 0).unwrap(), byte), first);
+            prop_assert_eq!(first_of8(load8(&w, 0), byte), first);
         }
 
         #[test]
@@ -215,13 +290,12 @@ mod tests {
     #[test]
     fn blanks_and_edges() {
         let w = window(b"      x");
-        assert_eq!(skip_blanks(&w, 0), Some(6));
-        assert_eq!(skip_blanks(&w, 500), None);
-        assert_eq!(load8(&w, 505), None);
-        assert_eq!(load8(&w, usize::MAX), None);
+        assert_eq!(skip_blanks(&w, 0), 6);
+        assert_eq!((load8(&w, usize::MAX), load16(&w, REACH + 1), load1(&w, REACH + 1)), (0, 0, 0));
+        assert_eq!(load8(&w, REACH), u64::MAX);
         assert_eq!(number(&window(b"12345678901234567"), 0), None);
         assert_eq!(number(&window(b"1234567890123456x"), 0), Some((1_234_567_890_123_456, 16)));
         assert_eq!(number(&w, 0), None);
-        assert!(is_at(&w, 5, b" x") && !is_at(&w, 511, b"  "));
+        assert!(is_at(&w, 5, b" x") && is_at(&w, 0, b"      x") && !is_at(&w, REACH + 1, b"\xff"));
     }
 }

@@ -104,7 +104,18 @@ fn nulls<T: Copy + Default>(col: &Col<T>, rows: usize) -> Option<NullBuffer> {
 
 fn padded<T: Copy + Default, U: Copy + Default>(col: &Col<T>, rows: usize, f: impl Fn(T) -> U) -> Vec<U> {
     let mut values: Vec<U> = Vec::with_capacity(rows);
-    values.extend(col.values().iter().map(|v| f(*v)));
+    let stored = col.values();
+    match col.validity() {
+        None => values.extend(stored.iter().map(|v| f(*v))),
+        // What stands in a null's place means nothing, and must not depend on what was there before.
+        Some(bits) => values.extend(stored.iter().enumerate().map(|(row, v)| {
+            if bits[row / 64] >> (row % 64) & 1 == 1 {
+                f(*v)
+            } else {
+                U::default()
+            }
+        })),
+    }
     values.resize(rows, U::default());
     values
 }

@@ -128,7 +128,7 @@ values! {
 /// validity bits alike, so a row that is left out costs nothing at all.
 #[derive(Clone, Debug)]
 pub struct Col<T> {
-    /// A multiple of 64 values; those from `len` on, and those whose bit is 0, are the default value.
+    /// A multiple of 64 values; those from `len` on, and those whose bit is 0, are left over and mean nothing.
     values: Vec<T>,
     /// Bit per value: set or not.
     valid: Vec<u64>,
@@ -169,7 +169,8 @@ impl<T: Copy + Default> Col<T> {
         set.then(|| self.values[row])
     }
 
-    /// The stored values; rows past the end, and rows whose bit in [`Self::validity`] is 0, are null.
+    /// The stored values; rows past the end, and rows whose bit in [`Self::validity`] is 0, are null, and what stands in
+    /// their place here means nothing.
     pub fn values(&self) -> &[T] {
         &self.values[..self.len]
     }
@@ -198,13 +199,49 @@ impl<T: Copy + Default> Col<T> {
         Col { values: vec![T::default(); room], valid: vec![0; room / 64], len: 0 }
     }
 
-    /// Adds the rows of `other` from `from` on, the first of them as row `base`.
-    pub fn extend_from(&mut self, base: usize, other: &Self, from: usize) {
-        for row in from..other.len {
-            if let Some(v) = other.get(row) {
-                self.set(base + row - from, v);
-            }
+    /// Sets up to 64 rows at once: row `base + i` to `values[i]` where bit `i` of `set` says so. Nothing may stand behind
+    /// `base`.
+    #[inline]
+    pub fn put(&mut self, base: usize, values: &[T; 64], set: u64) {
+        if set == 0 {
+            return;
         }
+        let end = base + 64 - set.leading_zeros() as usize;
+        if end > self.values.len() {
+            self.grow(end - 1);
+        }
+        self.values[base..end].copy_from_slice(&values[..end - base]);
+        self.put_bits(base, set);
+        self.len = end;
+    }
+
+    /// Marks row `base + i` as set where bit `i` says so.
+    #[inline]
+    fn put_bits(&mut self, base: usize, set: u64) {
+        let (word, shift) = (base / 64, base % 64);
+        self.valid[word] |= set << shift;
+        let above = set.checked_shr(64 - shift as u32).unwrap_or(0);
+        if above != 0 {
+            self.valid[word + 1] |= above;
+        }
+    }
+
+    /// Adds the rows of `other` from `from` on, the first of them as row `base`, which nothing stands behind.
+    pub fn extend_from(&mut self, base: usize, other: &Self, from: usize) {
+        if from >= other.len {
+            return;
+        }
+        let end = base + other.len - from;
+        if end > self.values.len() {
+            self.grow(end - 1);
+        }
+        self.values[base..end].copy_from_slice(&other.values[from..other.len]);
+        for at in (from..other.len).step_by(64) {
+            let (word, shift) = (at / 64, at % 64);
+            let high = other.valid.get(word + 1).map_or(0, |w| w.checked_shl(64 - shift as u32).unwrap_or(0));
+            self.put_bits(base + at - from, other.valid[word] >> shift | high);
+        }
+        self.len = end;
     }
 
     /// Forgets the rows from `rows` on.
@@ -212,7 +249,6 @@ impl<T: Copy + Default> Col<T> {
         if rows >= self.len {
             return;
         }
-        self.values[rows..self.len].fill(T::default());
         self.valid[rows.div_ceil(64)..self.len.div_ceil(64)].fill(0);
         if rows % 64 != 0 {
             self.valid[rows / 64] &= (1 << (rows % 64)) - 1;
@@ -268,6 +304,16 @@ macro_rules! table {
         pub struct $row<'t> { table: &'t mut $table, row: usize }
 
         impl $table {
+            /// Adds `rows` rows in which nothing is set, and returns the first: for columns filled by [`put`].
+            ///
+            /// [`put`]: $crate::table::Col::put
+            #[inline]
+            pub fn push_rows(&mut self, rows: usize) -> usize {
+                let first = self.rows;
+                self.rows += rows;
+                first
+            }
+
             /// Adds a row and returns the handle that sets its columns.
             #[inline]
             pub fn push(&mut self) -> $row<'_> {
@@ -372,6 +418,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn sixty_four_at_once_are_as_one_by_one(before in 0usize..200, values in any::<[u64; 32]>(), set in any::<u64>()) {
+            let values: [i64; 64] = std::array::from_fn(|i| (values[i / 2] >> i) as i64);
+            let (mut one, mut all) = (Col::default(), Col::default());
+            for row in (0..before).step_by(3) {
+                one.set(row, 7);
+                all.set(row, 7);
+            }
+            for (i, value) in values.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1) {
+                one.set(before + i, *value);
+            }
+            all.put(before, &values, set);
+            prop_assert_eq!(one.values().len(), all.values().len());
+            prop_assert!((0..before + 64).all(|row| one.get(row) == all.get(row)));
+        }
+
         #[test]
         fn a_column_reads_back_what_was_set(values in prop::collection::vec(prop::option::of(any::<i32>()), 0..300)) {
             let mut t = Tiny::default();

@@ -5,14 +5,12 @@
 //! last one there. Both agree, because here everything up to the end of the line must be exactly what the shape says:
 //! a name that contains the literals leaves a rest that does not fit.
 
-use tracekit_schema::events::EventRow;
 use tracekit_schema::{Kind, Out, State, StrId, Strings};
 
 use super::state;
 use crate::log::{Log, Stamp};
-use crate::swar::{
-    find, first_of8, is_at, load16, load8, number, number_before, short_number, skip_blanks, Window, MASKS,
-};
+use crate::stage::Row;
+use crate::swar::{find, is_at, load1, load16, number, number_before, short_number, skip_blanks, Window, MASKS, REACH};
 
 /// Names of the events this module takes, in the order of their bits in [`Log::quick_seen`].
 pub const NAMES: [&str; 10] = [
@@ -28,33 +26,38 @@ pub const NAMES: [&str; 10] = [
     "sched_stat_iowait",
 ];
 
-const fn word(text: &[u8; 8]) -> u64 {
-    u64::from_le_bytes(*text)
-}
-
-const PREFIX: u64 = word(b"sched_\0\0");
-const SIX: u64 = (1 << 48) - 1;
-const SWITCH: u64 = word(b"switch: ");
-const WAKING: u64 = word(b"waking: ");
-const WAKEUP: u64 = word(b"wakeup: ");
-const WAKEUP_NEW: u64 = word(b"wakeup_n");
-const MIGRATE: u64 = word(b"migrate_");
-const RUNTIME: u64 = word(b"stat_run");
-const WAIT: u64 = word(b"stat_wai");
-const SLEEP: u64 = word(b"stat_sle");
-const BLOCKED: u64 = word(b"stat_blo");
-const IOWAIT: u64 = word(b"stat_iow");
-
 /// Eight bytes that are not ASCII have one of these bits.
 const NOT_ASCII: u128 = u128::MAX / 255 * 0x80;
 
 /// What the module keeps between lines.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Quick {
+    /// The last name of a thread, by the low bits of its number: names change rarely.
+    names: [(Name, StrId); NAMES_KEPT],
     /// State and string of a state of one letter, as the kernel prints it.
     letters: Letters,
     /// The same, as the plugin prints it.
     plugin_letters: Letters,
+}
+
+const NAMES_KEPT: usize = 256;
+
+impl Default for Quick {
+    fn default() -> Self {
+        let none = (Name { key: 0, len: u8::MAX }, StrId(0));
+        Quick { names: [none; NAMES_KEPT], letters: Letters::default(), plugin_letters: Letters::default() }
+    }
+}
+
+impl Quick {
+    #[inline(always)]
+    fn intern(&mut self, tid: i64, name: Name, strings: &mut Strings) -> StrId {
+        let kept = &mut self.names[tid as usize % NAMES_KEPT];
+        if kept.0.key != name.key || kept.0.len != name.len {
+            *kept = (name, strings.intern_short(name.key, name.len));
+        }
+        kept.1
+    }
 }
 
 #[derive(Debug)]
@@ -69,7 +72,7 @@ impl Default for Letters {
 }
 
 /// A name: its bytes in one integer, and their number.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Name {
     key: u128,
     len: u8,
@@ -79,13 +82,8 @@ impl Name {
     #[inline(always)]
     fn new(w: &Window, from: usize, to: usize) -> Option<Self> {
         let len = to.checked_sub(from)?;
-        let key = load16(w, from)? & MASKS.get(len)?;
+        let key = load16(w, from) & MASKS.get(len)?;
         (key & NOT_ASCII == 0).then_some(Name { key, len: len as u8 })
-    }
-
-    #[inline(always)]
-    fn intern(self, strings: &mut Strings) -> StrId {
-        strings.intern_short(self.key, self.len)
     }
 }
 
@@ -95,26 +93,28 @@ struct Line<'a> {
     stamp: &'a Stamp,
     log: &'a mut Log,
     out: &'a mut Out,
+    quick: &'a mut Quick,
 }
 
 /// Reads the event whose name starts at `at` and adds its row; the length of the line with its end, or `None`.
 #[inline(always)]
 pub fn event(quick: &mut Quick, w: &Window, at: usize, stamp: &Stamp, log: &mut Log, out: &mut Out) -> Option<usize> {
-    if load8(w, at)? & SIX != PREFIX {
+    if !is_at(w, at, b"sched_") {
         return None;
     }
-    let mut line = Line { w, stamp, log, out };
-    match load8(w, at + 6)? {
-        SWITCH => line.switch(at + 13, quick),
-        WAKING => line.wakeup(at + 13, Kind::Waking, 1),
-        WAKEUP => line.wakeup(at + 13, Kind::Wakeup, 2),
-        WAKEUP_NEW if is_at(w, at + 14, b"ew:") => line.wakeup(at + 17, Kind::WakeupNew, 3),
-        MIGRATE if is_at(w, at + 14, b"task:") => line.migrate(at + 19),
-        RUNTIME if is_at(w, at + 14, b"time:") => line.runtime(at + 19),
-        WAIT if is_at(w, at + 14, b"t:") => line.delay(at + 16, Kind::StatWait, 6),
-        SLEEP if is_at(w, at + 14, b"ep:") => line.delay(at + 17, Kind::StatSleep, 7),
-        BLOCKED if is_at(w, at + 14, b"cked:") => line.delay(at + 19, Kind::StatBlocked, 8),
-        IOWAIT if is_at(w, at + 14, b"ait:") => line.delay(at + 18, Kind::StatIowait, 9),
+    let mut line = Line { w, stamp, log, out, quick };
+    // The twelfth byte tells them apart, all but one.
+    match load1(w, at + 11) {
+        b'h' if is_at(w, at + 6, b"switch:") => line.switch(at + 13),
+        b'g' if is_at(w, at + 6, b"waking:") => line.wakeup(at + 13, Kind::Waking, 1),
+        b'p' if is_at(w, at + 6, b"wakeup:") => line.wakeup(at + 13, Kind::Wakeup, 2),
+        b'p' if is_at(w, at + 6, b"wakeup_new:") => line.wakeup(at + 17, Kind::WakeupNew, 3),
+        b't' if is_at(w, at + 6, b"migrate_task:") => line.migrate(at + 19),
+        b'r' if is_at(w, at + 6, b"stat_runtime:") => line.runtime(at + 19),
+        b'w' if is_at(w, at + 6, b"stat_wait:") => line.delay(at + 16, Kind::StatWait, 6),
+        b's' if is_at(w, at + 6, b"stat_sleep:") => line.delay(at + 17, Kind::StatSleep, 7),
+        b'b' if is_at(w, at + 6, b"stat_blocked:") => line.delay(at + 19, Kind::StatBlocked, 8),
+        b'i' if is_at(w, at + 6, b"stat_iowait:") => line.delay(at + 18, Kind::StatIowait, 9),
         _ => None,
     }
 }
@@ -128,18 +128,19 @@ fn after<const N: usize>(w: &Window, at: usize, text: &[u8; N]) -> Option<usize>
 /// The position after the line end at `at`.
 #[inline(always)]
 fn line_end(w: &Window, at: usize) -> Option<usize> {
-    match w.get(at)? {
-        b'\n' => Some(at + 1),
-        b'\r' if w.get(at + 1) == Some(&b'\n') => Some(at + 2),
-        _ => None,
-    }
+    let end = match load1(w, at) {
+        b'\n' => at + 1,
+        b'\r' if load1(w, at + 1) == b'\n' => at + 2,
+        _ => return None,
+    };
+    (end <= REACH).then_some(end)
 }
 
 /// A name and a number as `NAME<key>NUMBER`, where `key` is `N` bytes that end in `=`; the name starts at `at`.
 #[inline(always)]
 fn keyed_task<const N: usize>(w: &Window, at: usize, key: &[u8; N]) -> Option<(Name, i64, usize)> {
     let equals = find(w, at, b'=')?;
-    let end = (equals + 1).checked_sub(N)?;
+    let end = (equals + 1).wrapping_sub(N);
     if !is_at(w, end, key) {
         return None;
     }
@@ -151,33 +152,59 @@ fn keyed_task<const N: usize>(w: &Window, at: usize, key: &[u8; N]) -> Option<(N
 #[inline(always)]
 fn plugin_task(w: &Window, at: usize) -> Option<(Name, i64, i32, usize)> {
     let bracket = find(w, at, b'[')?;
-    let (tid, digits) = number_before(w, bracket - 1)?;
-    let colon = digits.checked_sub(1)?;
-    if w.get(bracket - 1) != Some(&b' ') || w.get(colon) != Some(&b':') {
+    let blank = bracket.wrapping_sub(1);
+    let (tid, digits) = number_before(w, blank)?;
+    let colon = digits.wrapping_sub(1);
+    if load1(w, blank) != b' ' || load1(w, colon) != b':' {
         return None;
     }
     let (prio, next) = short_number(w, bracket + 1)?;
     Some((Name::new(w, at, colon)?, tid, prio as i32, after(w, next, b"]")?))
 }
 
+/// As [`Line::letter`], for a state of more than a letter, or one that was not met before.
+#[inline(never)]
+fn new_letter(
+    w: &Window,
+    at: usize,
+    plugin: bool,
+    quick: &mut Quick,
+    strings: &mut Strings,
+) -> Option<((State, StrId), usize)> {
+    if is_at(w, at, b"R+ ") {
+        return Some(((State::Preempted, strings.intern(b"R+")), at + 2));
+    }
+    let letter = load1(w, at);
+    if load1(w, at + 1) != b' ' || !letter.is_ascii_alphabetic() {
+        return None;
+    }
+    let raw = strings.intern(&[letter]);
+    let (letters, meaning) = match plugin {
+        true => (&mut quick.plugin_letters, state::from_plugin_letters(&[letter])),
+        false => (&mut quick.letters, state::from_letters(&[letter])),
+    };
+    letters.known[usize::from(letter)] = Some((meaning, raw));
+    Some(((meaning, raw), at + 1))
+}
+
 impl Line<'_> {
     #[inline(always)]
-    fn begin(&mut self, kind: Kind, bit: u32) -> EventRow<'_> {
+    fn row(&mut self, kind: Kind, bit: u32, tid: i64, name: Name) -> Row<'_> {
+        let comm = self.quick.intern(tid, name, &mut self.out.strings);
+        let quality = self.log.pass(self.stamp);
         self.log.quick_seen |= 1 << bit;
-        let mut row = self.log.begin(&mut self.out.events, self.stamp);
-        row.kind(kind);
-        row
+        self.log.stage.push(self.stamp, quality, kind, tid, comm)
     }
 
     #[inline(always)]
-    fn switch(&mut self, at: usize, quick: &mut Quick) -> Option<usize> {
+    fn switch(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = skip_blanks(w, at)?;
-        let Some(at) = after(w, at, b"prev_comm=") else { return self.plugin_switch(at, quick) };
+        let at = skip_blanks(w, at);
+        let Some(at) = after(w, at, b"prev_comm=") else { return self.plugin_switch(at) };
         let (prev, prev_tid, at) = keyed_task(w, at, b" prev_pid=")?;
         let (prev_prio, at) = short_number(w, after(w, at, b" prev_prio=")?)?;
         let at = after(w, at, b" prev_state=")?;
-        let (letter, at) = self.letter(at, &mut quick.letters, state::from_letters)?;
+        let (letter, at) = self.letter(at, false)?;
         let at = after(w, at, b" ==> next_comm=")?;
         let (next, next_tid, at) = keyed_task(w, at, b" next_pid=")?;
         let (next_prio, at) = short_number(w, after(w, at, b" next_prio=")?)?;
@@ -187,10 +214,10 @@ impl Line<'_> {
     }
 
     #[inline(always)]
-    fn plugin_switch(&mut self, at: usize, quick: &mut Quick) -> Option<usize> {
+    fn plugin_switch(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
         let (prev, prev_tid, prev_prio, at) = plugin_task(w, at)?;
-        let (letter, at) = self.letter(after(w, at, b" ")?, &mut quick.plugin_letters, state::from_plugin_letters)?;
+        let (letter, at) = self.letter(after(w, at, b" ")?, true)?;
         let (next, next_tid, next_prio, at) = plugin_task(w, after(w, at, b" ==> ")?)?;
         let end = line_end(w, at)?;
         self.set_switch((prev, prev_tid, prev_prio), letter, (next, next_tid, next_prio));
@@ -199,56 +226,27 @@ impl Line<'_> {
 
     /// The state at `at`, which is one letter, alone or with a `+`.
     #[inline(always)]
-    fn letter(
-        &mut self,
-        at: usize,
-        letters: &mut Letters,
-        meaning: fn(&[u8]) -> State,
-    ) -> Option<((State, StrId), usize)> {
-        let n = first_of8(load8(self.w, at)?, b' ');
-        let letter = *self.w.get(at)?;
-        if n == 1 {
-            if let Some(Some(known)) = letters.known.get(usize::from(letter)) {
-                return Some((*known, at + 1));
+    fn letter(&mut self, at: usize, plugin: bool) -> Option<((State, StrId), usize)> {
+        let letter = load1(self.w, at);
+        if load1(self.w, at + 1) == b' ' {
+            let letters = if plugin { &self.quick.plugin_letters } else { &self.quick.letters };
+            if let Some(known) = letters.known[usize::from(letter % 128)] {
+                return (letter < 128).then_some((known, at + 1));
             }
         }
-        self.new_letter(at, n, letters, meaning)
-    }
-
-    #[inline(never)]
-    fn new_letter(
-        &mut self,
-        at: usize,
-        n: usize,
-        letters: &mut Letters,
-        meaning: fn(&[u8]) -> State,
-    ) -> Option<((State, StrId), usize)> {
-        let text = self.w.get(at..at + n)?;
-        match text {
-            [letter] if letter.is_ascii_alphabetic() => {
-                let known = (meaning(text), self.out.strings.intern(text));
-                *letters.known.get_mut(usize::from(*letter))? = Some(known);
-                Some((known, at + 1))
-            }
-            b"R+" => Some(((State::Preempted, self.out.strings.intern(text)), at + 2)),
-            _ => None,
-        }
+        new_letter(self.w, at, plugin, self.quick, &mut self.out.strings)
     }
 
     #[inline(always)]
     fn set_switch(&mut self, prev: (Name, i64, i32), state: (State, StrId), next: (Name, i64, i32)) {
-        let comm = prev.0.intern(&mut self.out.strings);
-        let next_comm = next.0.intern(&mut self.out.strings);
-        let mut row = self.begin(Kind::Switch, 0);
-        row.tid(prev.1).comm(comm).prio(prev.2);
-        row.next_tid(next.1).next_comm(next_comm).next_prio(next.2);
-        row.state(state.0).state_raw(state.1);
+        let next_comm = self.quick.intern(next.1, next.0, &mut self.out.strings);
+        self.row(Kind::Switch, 0, prev.1, prev.0).prio(prev.2).switch(state, (next.1, next_comm, next.2));
     }
 
     #[inline(always)]
     fn wakeup(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
-        let at = skip_blanks(w, at)?;
+        let at = skip_blanks(w, at);
         let Some(name_at) = after(w, at, b"comm=") else { return self.plugin_wakeup(at, kind, bit) };
         let (name, tid, at) = keyed_task(w, name_at, b" pid=")?;
         let (prio, at) = short_number(w, after(w, at, b" prio=")?)?;
@@ -280,30 +278,27 @@ impl Line<'_> {
 
     #[inline(always)]
     fn set_wakeup(&mut self, what: (Kind, u32), task: (Name, i64, i32), success: Option<i64>, cpu: i32) {
-        let comm = task.0.intern(&mut self.out.strings);
-        let mut row = self.begin(what.0, what.1);
-        row.tid(task.1).comm(comm).prio(task.2).target_cpu(cpu).value(success);
+        self.row(what.0, what.1, task.1, task.0).prio(task.2).target_cpu(cpu).value(success);
     }
 
     #[inline(always)]
     fn migrate(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = after(w, skip_blanks(w, at)?, b"comm=")?;
+        let at = after(w, skip_blanks(w, at), b"comm=")?;
         let (name, tid, at) = keyed_task(w, at, b" pid=")?;
         let (prio, at) = short_number(w, after(w, at, b" prio=")?)?;
         let (from, at) = short_number(w, after(w, at, b" orig_cpu=")?)?;
         let (to, at) = short_number(w, after(w, at, b" dest_cpu=")?)?;
         let end = line_end(w, at)?;
-        let comm = name.intern(&mut self.out.strings);
-        let mut row = self.begin(Kind::Migrate, 4);
-        row.tid(tid).comm(comm).prio(prio as i32).orig_cpu(from as i32).target_cpu(to as i32);
+        let row = self.row(Kind::Migrate, 4, tid, name).prio(prio as i32);
+        row.orig_cpu(from as i32).target_cpu(to as i32);
         Some(end)
     }
 
     #[inline(always)]
     fn runtime(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = after(w, skip_blanks(w, at)?, b"comm=")?;
+        let at = after(w, skip_blanks(w, at), b"comm=")?;
         let (name, tid, at) = keyed_task(w, at, b" pid=")?;
         let (ran, at) = number(w, after(w, at, b" runtime=")?)?;
         let mut at = after(w, at, b" [ns]")?;
@@ -313,22 +308,18 @@ impl Line<'_> {
             (vruntime, at) = (Some(n), after(w, next, b" [ns]")?);
         }
         let end = line_end(w, at)?;
-        let comm = name.intern(&mut self.out.strings);
-        let mut row = self.begin(Kind::StatRuntime, 5);
-        row.tid(tid).comm(comm).value(ran).value2(vruntime);
+        self.row(Kind::StatRuntime, 5, tid, name).value(Some(ran)).value2(vruntime);
         Some(end)
     }
 
     #[inline(always)]
     fn delay(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
-        let at = after(w, skip_blanks(w, at)?, b"comm=")?;
+        let at = after(w, skip_blanks(w, at), b"comm=")?;
         let (name, tid, at) = keyed_task(w, at, b" pid=")?;
         let (delay, at) = number(w, after(w, at, b" delay=")?)?;
         let end = line_end(w, after(w, at, b" [ns]")?)?;
-        let comm = name.intern(&mut self.out.strings);
-        let mut row = self.begin(kind, bit);
-        row.tid(tid).comm(comm).value(delay);
+        self.row(kind, bit, tid, name).value(Some(delay));
         Some(end)
     }
 }

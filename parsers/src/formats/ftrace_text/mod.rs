@@ -278,7 +278,7 @@ impl Dialect for Ftrace {
             return None;
         }
         let (stamp, at) = self.head.read(w)?;
-        quick::event(&mut self.quick, w, skip_blanks(w, at)?, &stamp, log, out)
+        quick::event(&mut self.quick, w, skip_blanks(w, at), &stamp, log, out)
     }
 
     fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out) {
