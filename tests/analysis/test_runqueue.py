@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.analysis import runqueue
-from tracekit.analysis._common import ESTIMATED
+from tracekit.analysis._common import CROSSES_LOSS, ESTIMATED
 
 
 def switches(*rows: tuple[int, int]) -> pl.DataFrame:
@@ -65,6 +65,16 @@ def test_unplaced_tasks_have_their_own_row_and_count_in_the_system(make_runqueue
     assert system["mean"] == pytest.approx(1 + 1)
     assert cpu["mean_is_bound"]
     assert cpu["estimated_share"] == 1.0
+
+
+def test_time_in_which_nobody_knows_what_ran_is_not_observed(make_runqueue: Any) -> None:
+    table = make_runqueue(
+        (0, 0, 1, 0), (0, 1, 1, 1), (10, 0, 0, 0, CROSSES_LOSS), (30, 0, 1, 3), (40, 0, 1, 0)
+    )
+    system, cpu0, cpu1 = runqueue.summary(table, end_ns=50).rows(named=True)
+    assert (cpu0["span_ns"], cpu0["empty_share"], cpu0["max"]) == (30, 0.0, 4)
+    assert cpu1["span_ns"] == 50
+    assert (system["span_ns"], system["mean"]) == (30, pytest.approx((3 * 10 + 6 * 10 + 3 * 10) / 30))
 
 
 def test_at_switch_sees_the_length_after_the_switch(two_cpus: pl.DataFrame) -> None:

@@ -54,7 +54,8 @@ def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all
     Returns
     -------
     pl.DataFrame
-        By scope, CPU and time, without intervals of length 0: `scope` (String: `cpu`, `unplaced`, `system`), `cpu`
+        By scope, CPU and time, without intervals of length 0 and without those in which nobody knows what ran on
+        the CPU (for the system: on one of its CPUs), as after a loss: `scope` (String: `cpu`, `unplaced`, `system`), `cpu`
         (Int32; null unless scope is `cpu`), `ts_ns` (Int64), `dur_ns` (Int64), `length` (Int32), `estimated` (Boolean,
         true where the CPU of a counted task is a guess).
 
@@ -63,6 +64,11 @@ def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all
     How it can mislead: a CPU counts from its first row on; before that nothing is known of it. On Linux a task is put
     on a queue by the target CPU of its wakeup, and moves between queues that no record tells are not seen.
     """
+    return _steps(runqueue, end_ns, count).filter(~pl.col("unknown")).drop("unknown")
+
+
+def _steps(runqueue: pl.DataFrame, end_ns: int | None, count: Count) -> pl.DataFrame:
+    """Return the intervals of `steps`, and those in which nobody knows what ran (`unknown`)."""
     c.check_columns(runqueue, "runqueue", _NEEDS)
     stop = _stop(runqueue, end_ns)
     rows = runqueue.select(
@@ -70,6 +76,7 @@ def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all
         pl.col("cpu").cast(pl.Int32),
         _length(count).alias("length"),
         c.has(c.ESTIMATED).alias("estimated"),
+        c.has(c.CROSSES_LOSS).alias("unknown"),
     ).sort("cpu", "ts_ns", maintain_order=True, nulls_last=True)
     scope = pl.when(pl.col("cpu").is_null()).then(pl.lit("unplaced")).otherwise(pl.lit("cpu"))
     none = pl.lit(None, dtype=pl.Int32)
@@ -77,7 +84,7 @@ def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all
         _lasting(rows, stop).with_columns(scope.alias("scope")),
         _lasting(_sum(rows), stop).with_columns(pl.lit("system").alias("scope"), none.alias("cpu")),
     ]
-    names = ["scope", "cpu", "ts_ns", "dur_ns", "length", "estimated"]
+    names = ["scope", "cpu", "ts_ns", "dur_ns", "length", "estimated", "unknown"]
     return pl.concat([part.select(names) for part in parts])
 
 
@@ -100,11 +107,9 @@ def _sum(rows: pl.DataFrame) -> pl.DataFrame:
     if rows["cpu"].n_unique() == 1:
         return rows.with_columns(pl.lit(0, dtype=pl.Int32).alias("cpu"))
     return (
-        rows.select("ts_ns", change("length").alias("length"), change("estimated").alias("_e"))
+        rows.select("ts_ns", *(change(column) for column in ("length", "estimated", "unknown")))
         .sort("ts_ns")
-        .with_columns(
-            pl.col("length").cum_sum().cast(pl.Int32), (pl.col("_e").cum_sum() > 0).alias("estimated")
-        )
+        .with_columns(pl.col("length").cum_sum().cast(pl.Int32), pl.col("estimated", "unknown").cum_sum() > 0)
         .filter(pl.col("ts_ns").ne_missing(pl.col("ts_ns").shift(-1)))
         .with_columns(pl.lit(0, dtype=pl.Int32).alias("cpu"))
     )
@@ -246,9 +251,10 @@ def over_time(
 
     Notes
     -----
-    How it can mislead: the mean of an interval hides peaks shorter than it; look at `max`.
+    How it can mislead: the mean of an interval hides peaks shorter than it; look at `max`. Where records were lost, a
+    CPU of which nothing is known counts as empty.
     """
-    rows = steps(runqueue, end_ns, count).filter(pl.col("scope") == "system")
+    rows = _steps(runqueue, end_ns, count).filter(pl.col("scope") == "system")
     schema = {"ts_ns": pl.Int64, "dur_ns": pl.Int64, "mean": pl.Float64, "min": pl.Int32, "max": pl.Int32}
     if rows.is_empty():
         return pl.DataFrame(schema=schema)
@@ -315,6 +321,7 @@ def at_switch(runqueue: pl.DataFrame, events: pl.DataFrame, count: Count = "all"
         pl.col("cpu").cast(pl.Int32),
         _length(count).alias("length"),
         pl.lit(False).alias("estimated"),
+        pl.lit(False).alias("unknown"),
     ).sort("cpu", "ts_ns", maintain_order=True, nulls_last=True)
     system = _sum(rows).select("ts_ns", "length")
     switches = switches.sort("ts_ns")
