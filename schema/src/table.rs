@@ -303,6 +303,8 @@ macro_rules! table {
         /// Sets the columns of one new row; what is not set is null.
         pub struct $row<'t> { table: &'t mut $table, row: usize }
 
+        // Not every table uses every way to add rows.
+        #[allow(dead_code)]
         impl $table {
             /// Adds `rows` rows in which nothing is set, and returns the first: for columns filled by [`put`].
             ///
