@@ -26,6 +26,9 @@ pub enum ForkCost {
     },
 }
 
+/// A CPU without a switch for this long is cold.
+pub const LONG_STAY: Ns = 900_000;
+
 /// Costs of the machine and kernel, in ns of CPU time taken from whoever runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
@@ -33,10 +36,18 @@ pub struct Costs {
     pub switch: Ns,
     /// Part of `switch` after which the switch is recorded; interrupts wait until then.
     pub record: Ns,
-    /// A clock tick.
+    /// A clock tick, until the interrupted work goes on.
     pub tick: Ns,
-    /// An interrupt that wakes a task (timer, device).
+    /// A clock tick, until the reschedule that it asks for.
+    pub tick_resched: Ns,
+    /// From a wakeup made in an interrupt until the interrupted work goes on or the CPU switches.
     pub interrupt: Ns,
+    /// Added to `interrupt` when the CPU had not switched for [`LONG_STAY`]: what was not used lately takes longer.
+    pub interrupt_cold: Ns,
+    /// The same as `interrupt` when the CPU was idle.
+    pub idle_exit: Ns,
+    /// From one wakeup made in an interrupt to the next one in the same interrupt.
+    pub next_wakeup: Ns,
     /// A wakeup made by a task, added to its demand.
     pub wakeup: Ns,
     /// Per task that the policy says it looked at when choosing ([`Kernel::scanned`](crate::policy::Kernel::scanned)).

@@ -1,6 +1,7 @@
 //! Replay: runs recorded or written-down workloads under another scheduling policy.
 //!
 //! * [`program`]: what tasks do; [`workload`]: the same as text; [`task`]: what the engine knows of a task;
+//! * [`replay`]: a trace under another policy, the entry point; [`reconstruct`]: from events to programs;
 //! * [`engine`]: the discrete-event engine; [`cost`]: what scheduling itself costs;
 //! * [`policy`]: the trait of a policy and what the engine offers it; [`queue`]: queues to build one from;
 //! * [`policies`]: the policies; [`params`]: their parameters;
@@ -17,5 +18,7 @@ pub mod policies;
 pub mod policy;
 pub mod program;
 pub mod queue;
+pub mod reconstruct;
+pub mod replay;
 pub mod task;
 pub mod workload;

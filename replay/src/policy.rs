@@ -225,6 +225,8 @@ pub(crate) struct CpuState {
     /// True while the segment slot of the CPU holds the end of the current task's run step.
     pub serving: bool,
     pub yielded: bool,
+    /// When it last switched.
+    pub switched_at: Ns,
 }
 
 /// The machine under the policy: time, CPUs, tasks, and requests to the engine.
@@ -463,8 +465,9 @@ impl Kernel {
             looked += 1;
             match *step {
                 Step::Run { ns } | Step::RunKernel { ns } => sum = sum.saturating_add(ns),
-                Step::Goto { step } if looked > 2 * steps.len() || step as usize >= pc => return NEVER,
+                Step::Goto { .. } | Step::LoopUntil { .. } if looked > 2 * steps.len() => return NEVER,
                 Step::Goto { step } => pc = step as usize,
+                Step::LoopUntil { step, until } if self.now <= until => pc = step as usize,
                 Step::Pause { .. } | Step::Wait { .. } | Step::Yield | Step::Exit => break,
                 _ => {}
             }

@@ -9,12 +9,18 @@ pub struct SemId(pub u32);
 /// Why a sleep ends, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// A timer, set for `ns` after the sleep begins; it may fire up to `slack` later, together with another interrupt.
+    /// A timer, set for `ns` after the sleep begins; it may fire up to `slack` later, together with another interrupt
+    /// (real-time tasks have no slack).
     Timer {
         /// Length.
         ns: Ns,
         /// How much later the interrupt may come.
         slack: u32,
+    },
+    /// A timer of whole ticks: ends with the first tick at least `ns` after the sleep begins.
+    Ticks {
+        /// Length.
+        ns: Ns,
     },
     /// A device, `ns` after the sleep begins.
     Io {
@@ -104,6 +110,13 @@ pub enum Step {
         /// The step.
         step: u32,
     },
+    /// Goes on at another step while it is not later than `until`.
+    LoopUntil {
+        /// The step.
+        step: u32,
+        /// Time.
+        until: Ns,
+    },
 }
 
 /// When and how a task comes into being.
@@ -136,6 +149,11 @@ pub struct Program {
     pub attrs: Vec<Attrs>,
     /// The steps.
     pub steps: Vec<Step>,
+    /// Timer sleeps as recorded, begin and end, in order: a sleep that begins within the machine's
+    /// [`snap`](crate::engine::Machine::snap) of a recorded one ends with it.
+    pub recorded: Vec<(Ns, Ns)>,
+    /// The run goes on until all essential tasks have ended, where there are any.
+    pub essential: bool,
 }
 
 impl Program {
@@ -150,6 +168,8 @@ impl Program {
             first: Attrs::default(),
             attrs: Vec::new(),
             steps,
+            recorded: Vec::new(),
+            essential: false,
         }
     }
 }
@@ -181,13 +201,18 @@ impl Workload {
                     Step::SetAttrs { attrs } if attrs as usize >= program.attrs.len() => {
                         return fail(i, "no such attributes");
                     }
-                    Step::Goto { step } if step as usize >= program.steps.len() => return fail(i, "no such step"),
-                    Step::Goto { step } if step as usize > i => return fail(i, "jumps forward"),
-                    Step::Goto { step } => {
+                    Step::Goto { step } | Step::LoopUntil { step, .. } if step as usize > i => {
+                        return fail(i, "jumps forward or to no step");
+                    }
+                    Step::Goto { step } | Step::LoopUntil { step, .. } => {
                         let takes_time = |s: &Step| match *s {
                             Step::Run { ns } | Step::RunKernel { ns } => ns > 0,
                             Step::Pause {
-                                pause: Pause::Timer { ns, .. } | Pause::Io { ns } | Pause::External { ns },
+                                pause:
+                                    Pause::Timer { ns, .. }
+                                    | Pause::Ticks { ns }
+                                    | Pause::Io { ns }
+                                    | Pause::External { ns },
                                 ..
                             } => ns > 0,
                             _ => false,

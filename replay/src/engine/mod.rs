@@ -20,7 +20,7 @@ mod wake;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cost::Costs;
+use crate::cost::{Costs, LONG_STAY};
 use crate::log::{left, Log, What, IDLE};
 use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
 use crate::program::{Start, Workload};
@@ -53,6 +53,10 @@ pub struct Machine {
     pub preempt_kernel: bool,
     /// What scheduling costs.
     pub costs: Costs,
+    /// Phase memory: a timer sleep that begins this close to a recorded one of its task, and may last as long, ends when that
+    /// one did. No model of costs is better than that, but phases of timers decide much, and an error of a
+    /// microsecond a cycle moves them.
+    pub snap: Ns,
     /// The end; [`NEVER`] runs until nothing is left to do.
     pub until: Ns,
     /// False keeps no records, only counts.
@@ -68,6 +72,7 @@ impl Default for Machine {
             timers: TimerMode::High,
             preempt_kernel: true,
             costs: Costs::default(),
+            snap: 0,
             until: NEVER,
             log: true,
         }
@@ -102,6 +107,14 @@ impl Stack {
         self
     }
 
+    /// Replaces the real-time class by `rt`.
+    pub fn with_rt(mut self, rt: Stack) -> Self {
+        self.layers.retain(|l| l.0 != Layer::Rt);
+        let at = self.layers.iter().position(|l| l.0 == Layer::Main).unwrap_or(0);
+        self.layers.splice(at..at, rt.layers.into_iter().map(|l| (Layer::Rt, l.1)));
+        self
+    }
+
     fn class_of(&self, attrs: &Attrs) -> u8 {
         let want = match attrs.policy {
             SchedPolicy::Deadline => Layer::Deadline,
@@ -132,6 +145,8 @@ pub struct Counts {
     pub wakeups: [u64; 4],
     /// Waits that found what they waited for.
     pub satisfied: u64,
+    /// Timer sleeps that ended when a recorded one did, and all timer sleeps.
+    pub snapped: (u64, u64),
     /// CPU time of all tasks.
     pub busy: Ns,
     /// End of the run.
@@ -176,6 +191,7 @@ pub struct Engine {
     stack: Stack,
     until: Ns,
     timer_mode: TimerMode,
+    snap: Ns,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
     /// Timers of each CPU by (hard expiry, order): soft expiry and task.
@@ -185,6 +201,11 @@ pub struct Engine {
     units: Vec<u32>,
     inspect: Vec<(TaskId, String)>,
     counts: Counts,
+    /// Essential tasks that have not ended; the run ends with the last of them.
+    essential: usize,
+    ends_with_essential: bool,
+    /// When an essential task last left a CPU.
+    last_essential: Ns,
 }
 
 /// Events that may happen at one instant before the run is taken for stuck, plus as many per task.
@@ -217,10 +238,12 @@ impl Engine {
             owed: 0,
             serving: false,
             yielded: false,
+            switched_at: 0,
         };
         let n = work.tasks.len();
         let sems = work.sems.len();
         let units = work.sems.clone();
+        let essential = work.tasks.iter().filter(|p| p.essential).count();
         let tasks = work
             .tasks
             .iter()
@@ -249,6 +272,7 @@ impl Engine {
             stack,
             until: machine.until,
             timer_mode: machine.timers,
+            snap: machine.snap,
             coming: BinaryHeap::with_capacity(n + 1),
             timers: vec![BinaryHeap::with_capacity(n + 1); machine.cpus],
             order: 0,
@@ -256,6 +280,9 @@ impl Engine {
             units,
             inspect: Vec::new(),
             counts: Counts::default(),
+            essential,
+            ends_with_essential: essential > 0,
+            last_essential: 0,
         };
         engine.queue_starts();
         Ok(engine)
@@ -308,6 +335,9 @@ impl Engine {
                 break;
             }
             self.handle(due);
+            if self.ends_with_essential && self.essential == 0 {
+                break;
+            }
             if let Some(why) = self.k.failed.take() {
                 return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
             }
@@ -349,6 +379,16 @@ impl Engine {
         off
     }
 
+    /// What an interrupt on `cpu` takes behind its last wakeup.
+    pub(crate) fn wakeup_cost(&self, cpu: Cpu, idle: bool) -> Ns {
+        let costs = &self.k.costs;
+        if idle {
+            return costs.idle_exit;
+        }
+        let cold = self.k.now - self.k.cpus[cpu].switched_at >= LONG_STAY;
+        costs.interrupt + if cold { costs.interrupt_cold } else { 0 }
+    }
+
     /// An interrupt takes `cost` from whoever runs on `cpu`.
     pub(crate) fn interrupt(&mut self, cpu: Cpu, cost: Ns) {
         if cost == 0 {
@@ -387,8 +427,12 @@ impl Engine {
             self.k.class = class;
             self.stack.layers[class as usize].1.tick(&mut self.k, cpu, t);
         }
-        self.interrupt(cpu, self.k.costs.tick);
-        self.fire_timers(cpu);
+        let costs = self.k.costs;
+        self.interrupt(cpu, if self.k.cpus[cpu].need_resched { costs.tick_resched } else { costs.tick });
+        if self.timers[cpu].peek().is_some_and(|t| t.0 .2 <= now) {
+            // Timers ride on the tick: they fire when its own work is done.
+            self.k.slots.set_timer(cpu, now.max(self.k.cpus[cpu].busy_until));
+        }
     }
 
     fn second(&mut self) {
@@ -476,6 +520,9 @@ impl Engine {
     /// Books the stay of `t` on `cpu` and what is left of its run step.
     fn account(&mut self, cpu: Cpu, t: TaskId) {
         let now = self.k.now;
+        if self.ends_with_essential && self.k.work.tasks[t.index()].essential {
+            self.last_essential = now;
+        }
         let c = &mut self.k.cpus[cpu];
         let task = &mut self.k.tasks[t.index()];
         task.ran += now - c.on_since;
@@ -526,6 +573,7 @@ impl Engine {
         if switched {
             c.run_from = now + costs.switch + owed;
             c.busy_until = now + costs.record;
+            c.switched_at = now;
             self.counts.switches += 1;
             if std::mem::take(&mut c.idle) {
                 let since = (now - c.tick_phase).rem_euclid(self.k.tick_ns);
@@ -585,7 +633,15 @@ impl Engine {
     }
 
     fn finish(mut self) -> Run {
-        let end = if self.until == NEVER { self.k.now } else { self.until };
+        let end = match (self.ends_with_essential, self.essential) {
+            (true, 0) => self.k.now,
+            // Some essential task waits for what never comes: nothing happened since one last ran.
+            (true, _) if self.until != NEVER && self.last_essential + self.until / 2 < self.until => {
+                self.last_essential
+            }
+            _ if self.until == NEVER => self.k.now,
+            _ => self.until,
+        };
         self.k.now = end;
         self.counts.end = end;
         let mut counters = Vec::new();

@@ -66,6 +66,12 @@ impl Engine {
                     self.k.tasks[t.index()].pc = step;
                     true
                 }
+                Step::LoopUntil { step, until } => {
+                    if self.k.now <= until {
+                        self.k.tasks[t.index()].pc = step;
+                    }
+                    true
+                }
             };
             if !goes_on {
                 return;
@@ -85,8 +91,9 @@ impl Engine {
         task.left = ns;
         task.in_kernel = in_kernel;
         self.serve(cpu, t);
-        if self.k.cpus[cpu].need_resched && (!in_kernel || self.k.preempt_kernel) {
-            let at = self.k.now.max(self.k.cpus[cpu].busy_until);
+        if self.k.cpus[cpu].need_resched {
+            let held = in_kernel && !self.k.preempt_kernel;
+            let at = if held { NEVER } else { self.k.now.max(self.k.cpus[cpu].busy_until) };
             self.k.slots.set_resched(cpu, at);
         }
         false
@@ -128,9 +135,11 @@ impl Engine {
         let now = self.k.now;
         match pause {
             Pause::Timer { ns, slack } => {
+                // Real-time tasks have exact timers.
+                let slack = if self.k.tasks[t.index()].attrs.policy.is_rt() { 0 } else { slack };
                 let soft = now.saturating_add(ns);
                 let (soft, hard) = match self.timer_mode {
-                    TimerMode::High => (soft, soft.saturating_add(i64::from(slack))),
+                    TimerMode::High => (soft, self.hard_expiry(t, soft, i64::from(slack))),
                     TimerMode::Tick => {
                         let tick = self.k.tick_ns;
                         let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
@@ -140,12 +149,40 @@ impl Engine {
                 };
                 self.arm_timer(cpu, t, soft, hard);
             }
+            Pause::Ticks { ns } => {
+                let tick = self.k.tick_ns;
+                let soft = now.saturating_add(ns);
+                let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
+                let at = if into == 0 { soft } else { soft.saturating_add(tick - into) };
+                self.arm_timer(cpu, t, at, at);
+            }
             Pause::Io { ns } => self.come(now.saturating_add(ns), Coming::Io, t),
             Pause::External { ns } => self.come(now.saturating_add(ns), Coming::External, t),
             Pause::At { at } if at <= now => return true,
             Pause::At { at } => self.come(at, Coming::External, t),
         }
         false
+    }
+
+    /// When a timer that may fire from `soft` on fires by itself: `slack` later, or when a recorded sleep that began when this one
+    /// begins did end.
+    fn hard_expiry(&mut self, t: TaskId, soft: Ns, slack: Ns) -> Ns {
+        let hard = soft.saturating_add(slack);
+        self.counts.snapped.1 += 1;
+        let recorded = &self.k.work.tasks[t.index()].recorded;
+        if self.snap == 0 || recorded.is_empty() {
+            return hard;
+        }
+        let (now, snap) = (self.k.now, self.snap);
+        let i = recorded.partition_point(|r| r.0 < now);
+        let near = recorded[i.saturating_sub(1)..recorded.len().min(i + 1)].iter().min_by_key(|r| (r.0 - now).abs());
+        match near {
+            Some(&(begin, end)) if (begin - now).abs() <= snap && end >= soft - snap && end <= hard + snap => {
+                self.counts.snapped.0 += 1;
+                end.max(now)
+            }
+            _ => hard,
+        }
     }
 
     fn pause(&mut self, cpu: Cpu, t: TaskId, pause: Pause, sleep: Sleep) -> bool {
@@ -192,6 +229,9 @@ impl Engine {
         self.k.tasks[t.index()].state = TaskState::Dead;
         self.k.live -= 1;
         self.k.free_slots += 1;
+        if self.k.work.tasks[t.index()].essential {
+            self.essential -= 1;
+        }
         self.k.log.add(self.k.now, What::Exit, cpu, t.0, IDLE, 0);
         let class = self.class(t);
         self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Exited);

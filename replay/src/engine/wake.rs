@@ -21,27 +21,25 @@ impl Engine {
         self.k.slots.set_timer(cpu, first);
     }
 
-    /// A timer interrupt of its own.
+    /// A timer interrupt: any interrupt fires every timer whose soft expiry has passed, in order of the hard ones. One is
+    /// fired now; when another is due, the interrupt goes on with it a little later.
     pub(super) fn timer_interrupt(&mut self, cpu: Cpu) {
         if self.deferred(cpu, Slots::set_timer) {
             return;
         }
-        self.fire_timers(cpu);
-        self.interrupt(cpu, self.k.costs.interrupt);
-    }
-
-    /// Any interrupt fires every timer whose soft expiry has passed, in order of the hard ones.
-    pub(super) fn fire_timers(&mut self, cpu: Cpu) {
-        let mut fired = false;
-        while let Some(&Reverse((_, _, soft, t))) = self.timers[cpu].peek() {
-            if soft > self.k.now {
-                break;
-            }
-            self.timers[cpu].pop();
-            self.wake(TaskId(t), Wake::Timer);
-            fired = true;
-        }
-        if fired {
+        let now = self.k.now;
+        let due = |timers: &super::TimerHeap| timers.peek().filter(|t| t.0 .2 <= now).map(|t| TaskId(t.0 .3));
+        let Some(t) = due(&self.timers[cpu]) else { return self.next_timer(cpu) };
+        self.timers[cpu].pop();
+        let idle = self.k.is_idle(cpu);
+        self.wake(t, Wake::Timer);
+        if due(&self.timers[cpu]).is_some() {
+            let step = self.k.costs.next_wakeup;
+            self.interrupt(cpu, step);
+            self.k.slots.set_timer(cpu, now + step);
+        } else {
+            let cost = self.wakeup_cost(cpu, idle);
+            self.interrupt(cpu, cost);
             self.next_timer(cpu);
         }
     }
@@ -66,8 +64,10 @@ impl Engine {
     }
 
     fn interrupt_wake(&mut self, cpu: Cpu, t: TaskId, wake: Wake) {
+        let idle = self.k.is_idle(cpu);
         self.wake(t, wake);
-        self.interrupt(cpu, self.k.costs.interrupt);
+        let cost = self.wakeup_cost(cpu, idle);
+        self.interrupt(cpu, cost);
     }
 
     fn start(&mut self, t: TaskId) {

@@ -19,7 +19,7 @@
 //! | `phase: T,T,...` | time of the first tick, per CPU |
 //! | `timers: hr` or `tick` | when sleeps end |
 //! | `kernel: preempt` or `nopreempt` | may `K` steps be preempted |
-//! | `costs: switch=T tick=T ...` | keys: switch record tick interrupt wakeup scan second fork |
+//! | `costs: switch=T tick=T ...` | fields of [`crate::cost::Costs`] |
 //! | `unit: T` | what plain numbers count |
 //! | `until: T` | the end |
 //! | `expect: A[0,11) B[11,22) ...` | timeline of CPU 0, exact; `...` at the end: only so far. `expect@1:` is CPU 1 |
@@ -61,7 +61,7 @@ pub use parse::ParseError;
 use tracekit_schema::Out;
 
 use crate::emit;
-use crate::engine::{Engine, EngineError, Layer, Machine, Run};
+use crate::engine::{Engine, EngineError, Machine, Run};
 use crate::policies::PolicySpec;
 use crate::program::Workload;
 use crate::task::Ns;
@@ -91,9 +91,7 @@ impl Scenario {
     pub fn run(&self) -> Result<Run, EngineError> {
         let mut stack = self.policy.stack().map_err(|e| EngineError(e.0))?;
         if let Some(rt) = &self.rt {
-            stack.layers.retain(|l| l.0 != Layer::Rt);
-            let rt = rt.stack().map_err(|e| EngineError(e.0))?;
-            stack.layers.splice(0..0, rt.layers.into_iter().map(|l| (Layer::Rt, l.1)));
+            stack = stack.with_rt(rt.stack().map_err(|e| EngineError(e.0))?);
         }
         let mut engine = Engine::new(self.work.clone(), &self.machine, stack)?;
         check::ask(&self.expect, &mut engine, &self.work);

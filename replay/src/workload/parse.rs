@@ -125,8 +125,10 @@ impl Builder {
             match key {
                 "switch" => c.switch = value,
                 "record" => c.record = value,
-                "tick" => c.tick = value,
+                "tick" => (c.tick, c.tick_resched) = (value, value),
                 "interrupt" => c.interrupt = value,
+                "idle_exit" => c.idle_exit = value,
+                "next_wakeup" => c.next_wakeup = value,
                 "wakeup" => c.wakeup = value,
                 "scan" => c.scan = value,
                 "second" => c.second = value,
@@ -134,7 +136,7 @@ impl Builder {
                 "fork_scan" => c.fork = ForkCost::ListScan { base: 0, each: value },
                 _ => {
                     return Err(format!(
-                    "no cost {key}; valid are switch, record, tick, interrupt, wakeup, scan, second, fork, fork_scan"
+                    "no cost {key}; valid are switch, record, tick, interrupt, idle_exit, next_wakeup, wakeup, scan, second, fork, fork_scan"
                 ))
                 }
             }

@@ -1,0 +1,37 @@
+//! Prints what a trace tells of its machine: `cargo run --release -p tracekit-replay --example estimate -- FILE...`.
+#![allow(clippy::disallowed_methods)]
+
+use tracekit_parsers::{open, Options, Source};
+use tracekit_replay::reconstruct;
+use tracekit_schema::Out;
+
+fn load(path: &str) -> Result<Out, Box<dyn std::error::Error>> {
+    let source = Source::from_bytes(std::fs::read(path)?).unwrapped()?;
+    let mut out = Out::new();
+    let (_, mut parser) = open(source, None, &Options::default(), &mut out)?;
+    while parser.fill(&mut out, 65_536)? {}
+    Ok(out)
+}
+
+fn main() {
+    for path in std::env::args().skip(1) {
+        match load(&path) {
+            Err(e) => println!("{path}: {e}"),
+            Ok(out) => {
+                let (h, o) = reconstruct::look(&out.events, &out.strings, None);
+                println!(
+                    "{path}: lives {} span {:.3}s ticks {} loose {} idlewakes {} mism {} flags {} runtime {}",
+                    h.lives.len(),
+                    h.span as f64 / 1e9,
+                    h.ticks.len(),
+                    h.loose.len(),
+                    h.idle_wakeups,
+                    h.mismatches,
+                    h.has_flags,
+                    h.has_runtime
+                );
+                println!("  {o:?}");
+            }
+        }
+    }
+}

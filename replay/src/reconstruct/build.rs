@@ -1,0 +1,488 @@
+//! Second pass: from what happened to what each task does.
+
+use std::collections::HashMap;
+
+use super::estimate::Overheads;
+use super::scan::{Act, By, First, History, Life, LifeId, Off, What};
+use super::sleep::Sleeps;
+use super::{Class, Evidence, LoopMode, Note, Options, Recon};
+use crate::cost::LONG_STAY;
+use crate::program::{Fork, Pause, Program, SemId, Start, Step, Workload};
+use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId, NEVER};
+
+/// Two wakeups by one task this close together belong to one system call.
+const ONE_CALL: Ns = 30_000;
+
+/// What is decided about a task as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Its last burst is taken for endless.
+    pub endless: bool,
+    /// It does the same until the end and would go on.
+    pub loops: bool,
+    /// The replay waits for it to end.
+    pub essential: bool,
+}
+
+pub(super) struct Builder<'a> {
+    history: &'a History,
+    over: &'a Overheads,
+    options: &'a Options,
+    sleeps: Sleeps,
+    verdicts: Vec<Verdict>,
+    /// Moment from which on tasks stop because the recorded run was over.
+    stop: Ns,
+    /// For each numbered wakeup: the semaphore, once somebody waits for it.
+    sem_of_wake: Vec<Option<SemId>>,
+    /// For each life: the semaphore that its exit posts, where a parent reaped it without sleeping.
+    sem_of_exit: Vec<Option<SemId>>,
+    /// Wait calls that found a child ended: (task, position of the call) to child.
+    reaps: HashMap<(LifeId, usize), LifeId>,
+    sems: Vec<u32>,
+    classes: [u64; Class::COUNT],
+}
+
+/// A program in the making.
+#[derive(Default)]
+struct Draft {
+    steps: Vec<Step>,
+    notes: Vec<Note>,
+    attrs: Vec<Attrs>,
+    /// Work done since the last step, and how much of it at the front is in the kernel.
+    pending: Ns,
+    kernel: Ns,
+    /// From when on the task's own work counts in its current stay.
+    run_from: Ns,
+    running: bool,
+    all_kernel: bool,
+    begun: Ns,
+    on_at: Ns,
+    recorded: Vec<(Ns, Ns)>,
+}
+
+impl Draft {
+    fn add(&mut self, step: Step, note: Note) {
+        self.steps.push(step);
+        self.notes.push(note);
+    }
+
+    /// Work up to `at`; what follows counts from there, or from `resume`.
+    fn work_until(&mut self, at: Ns, resume: Ns) {
+        if self.running {
+            self.pending += (at - self.run_from).max(0);
+            self.run_from = self.run_from.max(at).max(resume);
+        }
+    }
+
+    /// Turns the work since the last step into steps.
+    fn flush(&mut self, at: Ns) {
+        let in_kernel = if self.all_kernel { self.pending } else { self.kernel.min(self.pending) };
+        let note = Note::at(self.begun);
+        if in_kernel > 0 {
+            self.add(Step::RunKernel { ns: in_kernel }, note);
+        }
+        if self.pending > in_kernel {
+            self.add(Step::Run { ns: self.pending - in_kernel }, note);
+        }
+        self.pending = 0;
+        self.kernel = 0;
+        self.begun = at;
+    }
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(history: &'a History, over: &'a Overheads, options: &'a Options) -> Self {
+        let stop = super::verdict::stop_time(history);
+        Builder {
+            sleeps: Sleeps::measure(history, over),
+            verdicts: super::verdict::judge(history, stop),
+            stop,
+            sem_of_wake: vec![None; history.wakee.len()],
+            sem_of_exit: vec![None; history.lives.len()],
+            reaps: HashMap::new(),
+            sems: Vec::new(),
+            classes: [0; Class::COUNT],
+            history,
+            over,
+            options,
+        }
+    }
+
+    pub(super) fn build(mut self) -> Recon {
+        self.find_semaphores();
+        let mut work = Workload::default();
+        let mut notes = Vec::new();
+        for id in 0..self.history.lives.len() as LifeId {
+            let (program, note) = self.program(id);
+            work.tasks.push(program);
+            notes.push(note);
+        }
+        work.sems = self.sems;
+        let any_essential = work.tasks.iter().any(|p| p.essential);
+        Recon {
+            until: if any_essential { self.history.span.saturating_mul(20).max(1) } else { self.stop },
+            stop: self.stop,
+            work,
+            notes,
+            verdicts: self.verdicts,
+            overheads: self.over.clone(),
+            slack: self.sleeps.slack.clone(),
+            classes: self.classes,
+            start: self.history.start,
+            span: self.history.span,
+            cut: self.history.cut,
+            cpus: self.history.cpus,
+            idle_wakeups: self.history.idle_wakeups,
+            mismatches: self.history.mismatches,
+        }
+    }
+
+    fn new_sem(&mut self) -> SemId {
+        self.sems.push(0);
+        SemId(self.sems.len() as u32 - 1)
+    }
+
+    /// Gives a semaphore to every wakeup that a task waits for, and to every exit that is reaped without sleeping.
+    fn find_semaphores(&mut self) {
+        if self.options.mode != LoopMode::Dependency {
+            return;
+        }
+        for life in &self.history.lives {
+            let mut children: Vec<LifeId> = Vec::new();
+            for (i, act) in life.acts.iter().enumerate() {
+                match act.what {
+                    What::Woken { by: By::Task { wake, waker }, .. } => {
+                        // An endless task never reaches what it did when it was stopped.
+                        let after_end = self.verdicts[waker as usize].endless && act.at >= self.stop;
+                        if !after_end {
+                            let sem = self.new_sem();
+                            self.sem_of_wake[wake as usize] = Some(sem);
+                        }
+                    }
+                    What::Fork { child, .. } => children.push(child),
+                    What::WaitCall { tid } if !sleeps_next(&life.acts[i + 1..]) => {
+                        let lives = &self.history.lives;
+                        let fits = |c: &LifeId| tid <= 0 || lives[*c as usize].tid == tid;
+                        let ended = |c: &LifeId| end_of(&lives[*c as usize]).filter(|end| *end <= act.at);
+                        let first = children.iter().copied().filter(fits).filter_map(|c| Some((ended(&c)?, c))).min();
+                        if let Some((_, child)) = first {
+                            children.retain(|c| *c != child);
+                            let sem = self.new_sem();
+                            self.sem_of_exit[child as usize] = Some(sem);
+                            self.reaps.insert((life.id, i), child);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn attrs(&self, life: &Life, prio: i32) -> Attrs {
+        let mut attrs = Attrs::default();
+        if (0..100).contains(&prio) {
+            attrs.policy = if life.round_robin { SchedPolicy::Rr } else { SchedPolicy::Fifo };
+            attrs.rt_prio = 99 - prio;
+        } else {
+            attrs.nice = (prio - 120).clamp(-20, 19);
+            // Virtual time that runs a hundred times too fast is that of SCHED_IDLE, which no priority shows.
+            let weight = crate::policies::weights::of(&attrs);
+            if life.virtual_real > 100_000 && life.virtual_charged / 100 > life.virtual_real * 1024 / weight {
+                attrs.policy = SchedPolicy::Idle;
+            }
+        }
+        attrs
+    }
+
+    fn program(&mut self, id: LifeId) -> (Program, Vec<Note>) {
+        let life = &self.history.lives[id as usize];
+        let verdict = self.verdicts[id as usize];
+        let mut d = Draft::default();
+        let begins_asleep = life.first == First::Asleep;
+        if begins_asleep {
+            self.first_sleep(life, &mut d);
+        }
+        let mut slept: Option<(Ns, bool)> = None;
+        for (i, act) in life.acts.iter().enumerate() {
+            if verdict.endless && act.at >= self.stop.min(end_of_last_burst(life)) {
+                break;
+            }
+            self.act(life, i, act, &mut d, &mut slept);
+        }
+        self.close(life, verdict, slept, &mut d);
+        let first = self.attrs(life, life.prio.unwrap_or(120));
+        let start = match life.first {
+            First::Forked if life.parent.is_some() => Start::Forked,
+            First::Forked => Start::At(life.acts.first().map_or(0, |a| a.at)),
+            First::Asleep => Start::Asleep(0),
+            First::Running | First::Runnable => Start::At(0),
+        };
+        let program = Program {
+            comm: String::new(),
+            tid: life.tid,
+            pid: life.pid,
+            start,
+            cpu: usize::try_from(life.cpu).ok(),
+            first,
+            attrs: d.attrs,
+            steps: d.steps,
+            recorded: d.recorded,
+            essential: verdict.essential,
+        };
+        (program, d.notes)
+    }
+
+    fn first_sleep(&mut self, life: &Life, d: &mut Draft) {
+        let woken = life.acts.first();
+        match woken {
+            Some(Act { at, what: What::Woken { by, .. } }) => self.sleep(life, 0, *at, *by, false, d),
+            _ => {
+                let sem = self.new_sem();
+                d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, Note::at(0).because(Evidence::Censored));
+            }
+        }
+    }
+
+    fn act(&mut self, life: &Life, i: usize, act: &Act, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
+        let (at, over) = (act.at, self.over);
+        match act.what {
+            What::On { .. } => {
+                d.running = true;
+                let after = if at == 0 { 0 } else { over.switch - over.record.ns };
+                d.run_from = at + after;
+                d.on_at = at;
+                if d.pending == 0 {
+                    d.begun = at;
+                }
+            }
+            What::Tick => d.work_until(at - over.tick_lag, at - over.tick_lag + over.tick.ns),
+            What::Irq { last, count } => {
+                let cold = count == 1 && at - d.on_at >= LONG_STAY;
+                let cost = over.interrupt.ns + if cold { over.interrupt_cold.ns } else { 0 };
+                d.work_until(at, last + cost);
+            }
+            What::Off(off) => self.off(at, off, d, slept),
+            What::Post { wake } => {
+                d.work_until(at, at);
+                if let Some(sem) = self.sem_of_wake[wake as usize] {
+                    d.flush(at);
+                    let partner = self.history.lives[self.history.wakee[wake as usize] as usize].tid;
+                    d.add(Step::Post { sem, sync: false }, Note::at(at).with(partner));
+                    d.kernel = self.tail(&life.acts[i + 1..], at);
+                }
+            }
+            What::Fork { child, how } => {
+                d.work_until(at, at);
+                d.flush(at);
+                let how = self.vfork(child, how, &life.acts[i + 1..]);
+                let note = Note::at(at).with(self.history.lives[child as usize].tid);
+                d.add(Step::Fork { child: TaskId(child), how }, note);
+                d.kernel = over.wakeup_tail.ns;
+            }
+            What::Exec => {
+                d.work_until(at, at);
+                d.flush(at);
+                d.add(Step::Exec, Note::at(at));
+            }
+            What::Exiting => {
+                d.work_until(at, at);
+                d.flush(at);
+                d.add(Step::Exiting, Note::at(at));
+                d.all_kernel = true;
+            }
+            What::Prio { prio } => {
+                d.work_until(at, at);
+                d.flush(at);
+                let attrs = self.attrs(life, prio);
+                d.attrs.push(attrs);
+                d.add(Step::SetAttrs { attrs: d.attrs.len() as u32 - 1 }, Note::at(at));
+            }
+            What::WaitCall { .. } => {
+                let child = self.reaps.get(&(life.id, i)).copied();
+                let sem = child.and_then(|c| self.sem_of_exit[c as usize]);
+                if let (Some(child), Some(sem)) = (child, sem) {
+                    d.work_until(at, at);
+                    d.flush(at);
+                    let partner = self.history.lives[child as usize].tid;
+                    let note = Note::at(at).with(partner).because(Evidence::Reaped);
+                    d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, note);
+                }
+            }
+            What::Woken { by, .. } => {
+                if let Some((from, deep)) = slept.take() {
+                    self.sleep(life, from, at, by, deep, d);
+                }
+            }
+        }
+    }
+
+    /// A parent that sleeps right behind a fork until the child's exec or exit, made it by vfork.
+    fn vfork(&self, child: LifeId, how: Fork, after: &[Act]) -> Fork {
+        if how == Fork::Thread {
+            return how;
+        }
+        let mut acts = after.iter().filter(|a| !matches!(a.what, What::Tick | What::Irq { .. } | What::On { .. }));
+        let sleeps = acts.next().is_some_and(|a| matches!(a.what, What::Off(Off::Slept { deep: true })));
+        let by_child = acts
+            .next()
+            .is_some_and(|a| matches!(a.what, What::Woken { by: By::Task { waker, .. }, .. } if waker == child));
+        if sleeps && by_child {
+            Fork::Vfork
+        } else {
+            how
+        }
+    }
+
+    /// How much of the work behind a wakeup is still in the kernel, where nothing preempts.
+    fn tail(&self, after: &[Act], at: Ns) -> Ns {
+        for act in after {
+            match act.what {
+                What::Post { .. } if act.at - at <= ONE_CALL => return act.at - at,
+                What::Off(Off::Preempted { interrupt: None }) => return (act.at - self.over.record.ns - at).max(0),
+                What::Tick | What::Irq { .. } => {}
+                _ => break,
+            }
+        }
+        self.over.wakeup_tail.ns
+    }
+
+    fn off(&mut self, at: Ns, off: Off, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
+        let decision = at - self.over.record.ns;
+        let end = match off {
+            Off::Preempted { interrupt: Some(i) } => i.min(decision),
+            Off::Unknown => at,
+            _ => decision,
+        };
+        d.work_until(end, end);
+        d.running = false;
+        match off {
+            Off::Yielded => {
+                d.flush(at);
+                d.add(Step::Yield, Note::at(at));
+            }
+            Off::Slept { deep } => {
+                d.flush(at);
+                *slept = Some((decision, deep));
+            }
+            Off::Ended | Off::Preempted { .. } | Off::Unknown => {}
+        }
+    }
+
+    /// The step for a sleep from `from` to `at`.
+    fn sleep(&mut self, life: &Life, from: Ns, at: Ns, by: By, deep: bool, d: &mut Draft) {
+        let sleep = if deep { Sleep::Uninterruptible } else { Sleep::Interruptible };
+        let ns = (at - from).max(0);
+        let (class, evidence, partner) = self.classify(by, deep, at);
+        self.classes[class as usize] += 1;
+        let note = Note { at: from, evidence, partner };
+        let mode = self.options.mode;
+        let pause = match (mode, class) {
+            (LoopMode::Open, _) => Pause::At { at },
+            (LoopMode::Closed, _) => Pause::External { ns },
+            (_, Class::Dependency) => {
+                let sem = if let By::Task { wake, .. } = by { self.sem_of_wake[wake as usize] } else { None };
+                let sem = sem.unwrap_or_else(|| self.new_sem());
+                return d.add(Step::Wait { sem, sleep }, note);
+            }
+            (_, Class::Timer) => {
+                d.recorded.push((from, at));
+                let realtime = life.prio.is_some_and(|p| (0..100).contains(&p));
+                let (hard, slack) = self.sleeps.expiry(life, ns, matches!(by, By::Hardirq { lead: true }), realtime);
+                Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }
+            }
+            (_, Class::Tick) => Pause::Ticks { ns: (ns - 500_000_000 / self.over.hz.max(1)).max(0) },
+            (_, Class::Io) => Pause::Io { ns },
+            (_, Class::External) => Pause::At { at },
+        };
+        d.add(Step::Pause { pause, sleep }, note);
+    }
+
+    fn classify(&self, by: By, deep: bool, at: Ns) -> (Class, Evidence, Option<i64>) {
+        match by {
+            By::Task { waker, .. } => (Class::Dependency, Evidence::Task, Some(self.history.lives[waker as usize].tid)),
+            By::Hardirq { .. } if deep => (Class::Io, Evidence::Hardirq, None),
+            By::Hardirq { lead: true } => (Class::Timer, Evidence::Hardirq, None),
+            By::Hardirq { lead: false } => (Class::Timer, Evidence::SharedHardirq, None),
+            By::Softirq if self.sleeps.behind_tick(at) && !deep => (Class::Tick, Evidence::SoftirqAtTick, None),
+            By::Softirq => (Class::Io, Evidence::Softirq, None),
+            By::Unknown => (Class::External, Evidence::None, None),
+        }
+    }
+
+    /// What comes behind the last thing recorded.
+    fn close(&mut self, life: &Life, verdict: Verdict, slept: Option<(Ns, bool)>, d: &mut Draft) {
+        let end = self.history.span;
+        let ended = life.acts.last().is_some_and(|a| a.what == What::Off(Off::Ended));
+        if verdict.endless {
+            d.pending = 0;
+            d.add(Step::Run { ns: NEVER }, Note::at(d.begun).because(Evidence::Endless));
+            return;
+        }
+        if let Some((from, deep)) = slept {
+            let sleep = if deep { Sleep::Uninterruptible } else { Sleep::Interruptible };
+            if verdict.loops {
+                self.go_round(d);
+                return;
+            }
+            let sem = self.new_sem();
+            d.add(Step::Wait { sem, sleep }, Note::at(from).because(Evidence::Censored));
+            return;
+        }
+        if d.running {
+            d.work_until(end, end);
+        }
+        if verdict.loops && self.go_round(d) {
+            return;
+        }
+        let id = life.id as usize;
+        d.flush(end);
+        if ended {
+            if let Some(sem) = self.sem_of_exit[id] {
+                d.add(Step::Post { sem, sync: false }, Note::at(end).because(Evidence::Reaped));
+            }
+            d.add(Step::Exit, Note::at(end));
+        } else if d.steps.is_empty() || d.running || !matches!(d.steps.last(), Some(Step::Wait { .. })) {
+            // Still runnable when the trace ended: its demand is censored.
+            d.add(Step::Run { ns: NEVER }, Note::at(end).because(Evidence::Censored));
+        }
+    }
+
+    /// Ends a program that goes on until the recorded run was stopped: back to behind its first sleep.
+    fn go_round(&self, d: &mut Draft) -> bool {
+        while let Some(Step::Exiting | Step::RunKernel { .. } | Step::Run { .. }) = d.steps.last() {
+            d.steps.pop();
+            d.notes.pop();
+        }
+        let Some(first) = d.steps.iter().position(|s| matches!(s, Step::Pause { .. })) else { return false };
+        let body = &d.steps[first..];
+        let takes_time = body.iter().any(|s| matches!(s, Step::Run { ns } if *ns > 0));
+        if !takes_time || body.iter().any(|s| matches!(s, Step::Fork { .. })) {
+            return false;
+        }
+        d.add(Step::LoopUntil { step: first as u32, until: self.stop }, Note::at(self.stop).because(Evidence::Looped));
+        d.add(Step::Exit, Note::at(self.stop));
+        true
+    }
+}
+
+/// When a life ended.
+fn end_of(life: &Life) -> Option<Ns> {
+    life.acts.last().filter(|a| a.what == What::Off(Off::Ended)).map(|a| a.at)
+}
+
+/// When the last burst of a life begins to end: its exit, or the end of what is known.
+fn end_of_last_burst(life: &Life) -> Ns {
+    life.acts.iter().rev().find(|a| a.what == What::Exiting).or(life.acts.last()).map_or(0, |a| a.at)
+}
+
+/// True when the next thing that a task does is to sleep.
+fn sleeps_next(after: &[Act]) -> bool {
+    for act in after {
+        match act.what {
+            What::Off(Off::Slept { .. }) => return true,
+            What::Tick | What::Irq { .. } | What::On { .. } | What::Off(Off::Preempted { .. }) => {}
+            _ => return false,
+        }
+    }
+    false
+}

@@ -1,0 +1,253 @@
+//! What the machine costs and when it ticks, estimated from the records themselves.
+
+use std::collections::BTreeMap;
+
+use super::scan::{History, LifeId, Sample};
+use crate::cost::Costs;
+use crate::task::Ns;
+
+/// Tick rates that systems use, slowest first.
+const RATES: [i64; 7] = [60, 100, 128, 250, 300, 1000, 1024];
+
+/// An estimate and how many samples it rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Median, ns.
+    pub ns: Ns,
+    /// Samples.
+    pub n: usize,
+}
+
+/// How the tick was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TickSource {
+    /// Ticks are in the trace.
+    Seen,
+    /// From the times at which tasks were preempted without a wakeup.
+    Preemptions,
+    /// Stated by the trace (`hz`) or the caller; the phase is unknown.
+    Stated,
+    /// Not known: the default rate, phase 0.
+    #[default]
+    Unknown,
+}
+
+/// Everything estimated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overheads {
+    /// From the kernel's clock at a switch to the switch record.
+    pub record: Estimate,
+    /// From the last wakeup of an interrupt to the reschedule.
+    pub interrupt: Estimate,
+    /// What more that takes on a CPU that had not switched for long.
+    pub interrupt_cold: Estimate,
+    /// From a task's wakeup of another, which preempts it, to the reschedule.
+    pub wakeup_tail: Estimate,
+    /// From the wakeup of an idle CPU to the reschedule.
+    pub idle_exit: Estimate,
+    /// Between two wakeups of one interrupt.
+    pub next_wakeup: Estimate,
+    /// From a tick to the reschedule.
+    pub tick_resched: Estimate,
+    /// A tick that leads to no reschedule, from bursts of equal work with and without one.
+    pub tick: Estimate,
+    /// From the clock of a tick to its record, relative to that of a wakeup.
+    pub tick_lag: Ns,
+    /// Shortest stay on a CPU: no switch costs more.
+    pub shortest_stay: Estimate,
+    /// A switch, until the new task's own work begins.
+    pub switch: Ns,
+    /// Ticks a second.
+    pub hz: i64,
+    /// Time of the first tick from the start of the trace, for each CPU.
+    pub phase: Vec<Ns>,
+    /// How the tick was found.
+    pub tick_source: TickSource,
+}
+
+impl Overheads {
+    /// The costs for the engine.
+    pub fn costs(&self) -> Costs {
+        Costs {
+            switch: self.switch,
+            record: self.record.ns,
+            tick: self.tick.ns,
+            tick_resched: self.tick_resched.ns,
+            interrupt: self.interrupt.ns,
+            interrupt_cold: self.interrupt_cold.ns,
+            idle_exit: self.idle_exit.ns,
+            next_wakeup: self.next_wakeup.ns,
+            ..Costs::default()
+        }
+    }
+}
+
+fn median(mut values: Vec<Ns>) -> Estimate {
+    let n = values.len();
+    if n == 0 {
+        return Estimate::default();
+    }
+    values.sort_unstable();
+    Estimate { ns: values[n / 2], n }
+}
+
+/// Estimates costs and ticks. `hz` is what the trace or the caller states.
+pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
+    let of =
+        |pick: fn(&Sample) -> Option<Ns>| median(history.samples.iter().filter_map(pick).filter(|v| *v >= 0).collect());
+    let record = of(|s| if let Sample::Record(v) = s { Some(*v) } else { None });
+    let to_switch = of(|s| if let Sample::TickToSwitch(v) = s { Some(*v) } else { None });
+    let record = if record.n > 0 { record } else { to_switch };
+    let less = |e: Estimate| Estimate { ns: (e.ns - record.ns).max(0), n: e.n };
+    let mut stays: Vec<Ns> =
+        history.samples.iter().filter_map(|s| if let Sample::Stay(v) = s { Some(*v) } else { None }).collect();
+    stays.sort_unstable();
+    let shortest_stay = Estimate { ns: stays.get(stays.len() / 100).copied().unwrap_or(0), n: stays.len() };
+    // The record is made within the switch; a little of it comes after. No stay can be shorter than a switch.
+    let switch = (record.ns + record.ns / 4).min(shortest_stay.ns);
+    let mut found = Overheads {
+        record: Estimate { ns: record.ns.min(switch), n: record.n },
+        interrupt: less(of(|s| if let Sample::IrqToSwitch(v) = s { Some(*v) } else { None })),
+        wakeup_tail: less(of(|s| if let Sample::WakeToSwitch(v) = s { Some(*v) } else { None })),
+        idle_exit: less(of(|s| if let Sample::IdleToSwitch(v) = s { Some(*v) } else { None })),
+        next_wakeup: of(|s| if let Sample::IrqStep(v) = s { Some(*v) } else { None }),
+        tick_resched: of(|s| if let Sample::TickToReschedule(v) = s { Some(*v) } else { None }),
+        tick_lag: if to_switch.n > 0 { record.ns - to_switch.ns } else { 0 },
+        shortest_stay,
+        switch,
+        ..Overheads::default()
+    };
+    let cold = less(of(|s| if let Sample::ColdIrqToSwitch(v) = s { Some(*v) } else { None }));
+    if found.interrupt.n >= ENOUGH && cold.n >= ENOUGH {
+        found.interrupt_cold = Estimate { ns: (cold.ns - found.interrupt.ns).max(0), n: cold.n };
+    } else if found.interrupt.n < cold.n {
+        found.interrupt = cold;
+    }
+    // What was not seen is taken from what is most like it.
+    let like = [found.interrupt, found.wakeup_tail, found.idle_exit];
+    let like = like.into_iter().find(|e| e.n > 0).unwrap_or_default();
+    for missing in [&mut found.interrupt, &mut found.wakeup_tail, &mut found.idle_exit, &mut found.next_wakeup] {
+        if missing.n == 0 {
+            missing.ns = like.ns;
+        }
+    }
+    found.tick = tick_cost(history);
+    if found.tick.n == 0 {
+        found.tick.ns = found.tick_resched.ns + found.tick_resched.ns / 2;
+    }
+    if found.tick_resched.n == 0 {
+        found.tick_resched.ns = found.tick.ns * 2 / 3;
+    }
+    find_tick(history, hz, &mut found);
+    found
+}
+
+/// Samples of a kind that an estimate needs to be used beside another.
+const ENOUGH: usize = 10;
+
+/// What a tick costs: the difference between bursts of a task with one tick and with none, over tasks whose bursts hardly vary.
+fn tick_cost(history: &History) -> Estimate {
+    let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 2]> = BTreeMap::new();
+    for sample in &history.samples {
+        if let Sample::Burst { life, ticks: ticks @ 0..=1, ns } = *sample {
+            by_life.entry(life).or_default()[ticks as usize].push(ns);
+        }
+    }
+    let mut differences = Vec::new();
+    for [mut without, with] in by_life.into_values() {
+        without.sort_unstable();
+        let n = without.len();
+        if n < ENOUGH || with.len() < 3 {
+            continue;
+        }
+        let (low, middle, high) = (without[n / 10], without[n / 2], without[n * 9 / 10]);
+        if high - low <= middle / 10 {
+            differences.extend(with.iter().map(|w| w - middle).filter(|d| *d > 0));
+        }
+    }
+    median(differences)
+}
+
+/// Ticks per second and their phase.
+fn find_tick(history: &History, stated: Option<i64>, found: &mut Overheads) {
+    let cpus = history.cpus.max(1);
+    let times: Vec<Ns> = history.ticks.iter().map(|t| t.0 - found.tick_lag).collect();
+    let rates: Vec<i64> = stated.map_or_else(|| RATES.to_vec(), |hz| vec![hz]);
+    for (times, source, share) in [(&times, TickSource::Seen, 0.9), (&history.loose, TickSource::Preemptions, 0.8)] {
+        if times.len() < 8 {
+            continue;
+        }
+        for &hz in &rates {
+            if let Some(phase) = concentrated(times, 1_000_000_000 / hz, share) {
+                found.hz = hz;
+                found.tick_source = source;
+                found.phase = (0..cpus as i32)
+                    .map(|cpu| match source {
+                        TickSource::Seen => {
+                            let own: Vec<Ns> =
+                                history.ticks.iter().filter(|t| t.1 == cpu).map(|t| t.0 - found.tick_lag).collect();
+                            concentrated(&own, 1_000_000_000 / hz, share).unwrap_or(phase)
+                        }
+                        _ => phase,
+                    })
+                    .collect();
+                return;
+            }
+        }
+    }
+    found.hz = stated.unwrap_or(250);
+    found.tick_source = if stated.is_some() { TickSource::Stated } else { TickSource::Unknown };
+    found.phase = vec![0; cpus];
+}
+
+/// The phase of `times` modulo `period`, when at least `share` of them are within a hundredth of it.
+fn concentrated(times: &[Ns], period: Ns, share: f64) -> Option<Ns> {
+    let mut phases: Vec<Ns> = times.iter().map(|t| t.rem_euclid(period)).collect();
+    let n = phases.len();
+    if n == 0 {
+        return None;
+    }
+    phases.sort_unstable();
+    let width = period / 100;
+    let mut best = (0, 0);
+    let mut to = 0;
+    for from in 0..n {
+        to = to.max(from);
+        while to + 1 < from + n && phases[(to + 1) % n] + period * ((to + 1) / n) as Ns - phases[from] <= width {
+            to += 1;
+        }
+        if to - from + 1 > best.0 {
+            best = (to - from + 1, from);
+        }
+    }
+    let (count, from) = best;
+    if (count as f64) < share * n as f64 {
+        return None;
+    }
+    // The earliest of the crowd is least delayed, but a single one may be off: take the tenth.
+    let at = from + count / 10;
+    Some(phases[at % n])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_found_among_noise_and_the_slowest_rate_wins() {
+        let mut history = History { cpus: 1, ..History::default() };
+        history.ticks = (0..100).map(|i| (1_234_567 + i * 4_000_000, 0)).collect();
+        history.ticks.extend([(77_000, 0), (999_999, 0)]);
+        let mut found = Overheads::default();
+        find_tick(&history, None, &mut found);
+        assert_eq!((found.hz, found.phase[0], found.tick_source), (250, 1_234_567, TickSource::Seen));
+    }
+
+    #[test]
+    fn without_evidence_nothing_is_claimed() {
+        let history = History { cpus: 2, loose: (0..50).map(|i| i * i * 7_919).collect(), ..History::default() };
+        let mut found = Overheads::default();
+        find_tick(&history, None, &mut found);
+        assert_eq!((found.tick_source, found.phase.len()), (TickSource::Unknown, 2));
+    }
+}

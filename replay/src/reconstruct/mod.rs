@@ -1,0 +1,202 @@
+//! From events to programs: what each task did, free of when the recorded scheduler let it.
+//!
+//! [`scan`] walks the records once and notes what each task did; [`estimate`] measures what switches, ticks and
+//! interrupts cost; `sleep` and `verdict` judge timers and tasks as wholes; `build` makes the programs.
+//!
+//! * **Demand** is time on a CPU less what the machine took: the switch, ticks, interrupts, all at their measured length. The
+//!   replay adds them again where they fall there.
+//! * **A sleep ends** by a task (dependency: at a point of the waker's own program), a timer, a tick, a device, or something
+//!   outside. The interrupt flags decide: the task that was interrupted is not the waker.
+//! * **A dependency** is a semaphore: the waker posts at its own position, and a wait that finds a unit does not sleep.
+//! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one that sleeps on timers
+//!   until then. Both are told by what they did, never by name.
+
+mod build;
+pub mod estimate;
+pub mod scan;
+mod sleep;
+mod verdict;
+
+pub use build::Verdict;
+pub use estimate::Overheads;
+
+use tracekit_schema::{Events, Strings};
+
+use crate::program::Workload;
+use crate::task::Ns;
+
+/// What moves when the schedule changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoopMode {
+    /// Wakeups by tasks move with their wakers; timers and devices keep their length, outside wakeups their time.
+    #[default]
+    Dependency,
+    /// Every wakeup keeps its recorded time.
+    Open,
+    /// Every sleep keeps its recorded length.
+    Closed,
+}
+
+impl LoopMode {
+    /// Names, as in metadata and on the command line.
+    pub const NAMES: [(&'static str, LoopMode); 3] =
+        [("dependency", LoopMode::Dependency), ("open", LoopMode::Open), ("closed", LoopMode::Closed)];
+
+    /// The name.
+    pub fn as_str(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
+/// Classes of wakeups; their shares say how much of a replay rests on evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Woken by a task.
+    Dependency,
+    /// Woken by a timer of its own.
+    Timer,
+    /// Woken by a timer of whole ticks.
+    Tick,
+    /// Woken by a device.
+    Io,
+    /// Woken by something the trace does not tell.
+    External,
+}
+
+impl Class {
+    /// Number of classes.
+    pub const COUNT: usize = 5;
+    /// Names, in order.
+    pub const NAMES: [&'static str; Self::COUNT] = ["dependency", "timer", "tick", "io", "external"];
+}
+
+/// What a step rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evidence {
+    /// The record itself.
+    #[default]
+    Recorded,
+    /// The waking record was made by a task.
+    Task,
+    /// The waking record was made in a hardware interrupt that came for it.
+    Hardirq,
+    /// The waking record was made in a hardware interrupt that came for something else.
+    SharedHardirq,
+    /// The waking record was made in a softirq behind a tick.
+    SoftirqAtTick,
+    /// The waking record was made in another softirq.
+    Softirq,
+    /// A wait call found a child that had ended.
+    Reaped,
+    /// The trace began or ended in it.
+    Censored,
+    /// Taken for endless.
+    Endless,
+    /// Repeats what was recorded.
+    Looped,
+    /// No record tells.
+    None,
+}
+
+impl Evidence {
+    /// Names for tables, in order.
+    pub const NAMES: [&'static str; 11] = [
+        "recorded",
+        "task",
+        "hardirq",
+        "shared-hardirq",
+        "softirq-at-tick",
+        "softirq",
+        "reaped",
+        "censored",
+        "endless",
+        "looped",
+        "none",
+    ];
+}
+
+/// Where a step comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// Recorded time, from the start of the trace.
+    pub at: Ns,
+    /// What it rests on.
+    pub evidence: Evidence,
+    /// Thread of the waker, of the woken task, or of the child.
+    pub partner: Option<i64>,
+}
+
+impl Note {
+    fn at(at: Ns) -> Self {
+        Note { at, ..Note::default() }
+    }
+    fn with(mut self, partner: i64) -> Self {
+        self.partner = Some(partner);
+        self
+    }
+    fn because(mut self, evidence: Evidence) -> Self {
+        self.evidence = evidence;
+        self
+    }
+}
+
+/// What the caller may say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// What moves when the schedule changes.
+    pub mode: LoopMode,
+    /// Ticks a second, where known.
+    pub hz: Option<i64>,
+}
+
+/// Programs, and what was found on the way.
+#[derive(Clone, Debug, Default)]
+pub struct Recon {
+    /// The programs.
+    pub work: Workload,
+    /// Where each step of each task comes from.
+    pub notes: Vec<Vec<Note>>,
+    /// What was decided about each task.
+    pub verdicts: Vec<Verdict>,
+    /// Measured costs and ticks.
+    pub overheads: Overheads,
+    /// Timer slack of each task, and the constant length of its sleeps where it has one.
+    pub slack: Vec<(Ns, Option<Ns>)>,
+    /// Wakeups by [`Class`].
+    pub classes: [u64; Class::COUNT],
+    /// Trace time of the first record.
+    pub start: Ns,
+    /// Length of the trace, lost intervals cut out.
+    pub span: Ns,
+    /// Time cut out because records were lost.
+    pub cut: Ns,
+    /// CPUs.
+    pub cpus: usize,
+    /// When the recorded run was stopped.
+    pub stop: Ns,
+    /// How far a replay runs at most.
+    pub until: Ns,
+    /// Wakeup records that changed nothing.
+    pub idle_wakeups: u64,
+    /// Switches that contradict each other.
+    pub mismatches: u64,
+}
+
+/// Reconstructs the programs of all tasks in `events`, which are in time order.
+pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Recon {
+    let history = scan::scan(events, strings);
+    let overheads = estimate::estimate(&history, options.hz);
+    let comms: Vec<String> = history.lives.iter().map(|l| strings.text(l.comm).into_owned()).collect();
+    let mut recon = build::Builder::new(&history, &overheads, options).build();
+    for (program, comm) in recon.work.tasks.iter_mut().zip(comms) {
+        program.comm = comm;
+    }
+    recon
+}
+
+/// First look at a trace (used by the tools that print estimates).
+pub fn look(events: &Events, strings: &Strings, hz: Option<i64>) -> (scan::History, Overheads) {
+    let history = scan::scan(events, strings);
+    let found = estimate::estimate(&history, hz);
+    (history, found)
+}

@@ -1,0 +1,785 @@
+//! First pass: what each task did and when, as the records say it, in one walk over the events.
+
+use std::collections::HashMap;
+
+use tracekit_schema::events::irq;
+use tracekit_schema::table::Table;
+use tracekit_schema::{Events, Kind, State, StrId, Strings};
+
+use crate::cost::LONG_STAY;
+use crate::program::Fork;
+use crate::task::Ns;
+
+/// Number of a task's life in [`History::lives`].
+pub type LifeId = u32;
+
+/// How a task first shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// It ran on this CPU when the trace began.
+    Running,
+    /// It waited for a CPU.
+    Runnable,
+    /// It slept.
+    Asleep,
+    /// It was made.
+    Forked,
+}
+
+/// Why a task left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Off {
+    /// Against its will; `interrupt` is the time of the interrupt that caused it, where one did.
+    Preempted {
+        /// First wakeup or tick of that interrupt.
+        interrupt: Option<Ns>,
+    },
+    /// It yielded.
+    Yielded,
+    /// It sleeps.
+    Slept {
+        /// Uninterruptibly.
+        deep: bool,
+    },
+    /// It ended.
+    Ended,
+    /// Records were lost: nobody knows.
+    Unknown,
+}
+
+/// Who or what woke a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Another task, at its [`Act::Post`] with this number.
+    Task {
+        /// The waker.
+        waker: LifeId,
+        /// Number of the wakeup.
+        wake: u32,
+    },
+    /// A hardware interrupt.
+    Hardirq {
+        /// The first wakeup of its interrupt, and no tick seen in it: the interrupt came for this one.
+        lead: bool,
+    },
+    /// A softirq.
+    Softirq,
+    /// The idle loop, or nobody that the records name.
+    Unknown,
+}
+
+/// One thing that happened to or by a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It enters a CPU; `kernel_prio` as the switch says.
+    On {
+        /// CPU.
+        cpu: i32,
+    },
+    /// It leaves its CPU.
+    Off(Off),
+    /// A tick interrupts it.
+    Tick,
+    /// An interrupt wakes `count` others while it runs.
+    Irq {
+        /// Wakeups.
+        count: u32,
+        /// The last of them.
+        last: Ns,
+    },
+    /// It wakes a task; `wake` numbers all wakeups by tasks.
+    Post {
+        /// Number of the wakeup.
+        wake: u32,
+    },
+    /// It makes a task.
+    Fork {
+        /// The child.
+        child: LifeId,
+        /// How.
+        how: Fork,
+    },
+    /// It executes a program.
+    Exec,
+    /// It begins to exit.
+    Exiting,
+    /// It calls wait for a child (`tid`, 0 for any).
+    WaitCall {
+        /// Thread waited for.
+        tid: i64,
+    },
+    /// Its kernel priority changes.
+    Prio {
+        /// New one.
+        prio: i32,
+    },
+    /// It is woken on `cpu`.
+    Woken {
+        /// By what.
+        by: By,
+        /// CPU of its queue.
+        cpu: i32,
+    },
+}
+
+/// A dated [`What`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// Time of the record, from the start of the trace, lost intervals cut out.
+    pub at: Ns,
+    /// What.
+    pub what: What,
+}
+
+/// Everything known of one task.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Number of the life.
+    pub id: LifeId,
+    /// Thread.
+    pub tid: i64,
+    /// Process.
+    pub pid: Option<i64>,
+    /// Last name.
+    pub comm: StrId,
+    /// Kernel priority at first sight.
+    pub prio: Option<i32>,
+    /// How it first shows.
+    pub first: First,
+    /// CPU on which it first shows.
+    pub cpu: i32,
+    /// The task that made it.
+    pub parent: Option<LifeId>,
+    /// What it did.
+    pub acts: Vec<Act>,
+    /// CPU time charged to it by the kernel's own account, and virtual time added with it.
+    pub charged: Ns,
+    /// Virtual time added, where the records print it.
+    pub virtual_charged: Ns,
+    /// CPU time that goes with `virtual_charged`.
+    pub virtual_real: Ns,
+    last_vruntime: Option<i64>,
+    /// It lost its CPU to an equal real-time priority: round robin.
+    pub round_robin: bool,
+    asleep: bool,
+    ended: bool,
+}
+
+/// A measured step between two records, for the estimates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// From the last wakeup of an interrupt to the switch it caused.
+    IrqToSwitch(Ns),
+    /// The same, for the only wakeup of an interrupt on a CPU that had not switched for long.
+    ColdIrqToSwitch(Ns),
+    /// From a task's last wakeup of another to the switch it caused.
+    WakeToSwitch(Ns),
+    /// Between two wakeups of one interrupt.
+    IrqStep(Ns),
+    /// From the wakeup of an idle CPU to the switch.
+    IdleToSwitch(Ns),
+    /// Charged time from a tick to the reschedule it caused.
+    TickToReschedule(Ns),
+    /// From a tick's record to the switch it caused, less [`Sample::TickToReschedule`].
+    TickToSwitch(Ns),
+    /// A stay that began with a wakeup preemption and ended with a sleep: time between records, less charged time.
+    Record(Ns),
+    /// A whole stay between two switches, without interrupt.
+    Stay(Ns),
+    /// A short stay that ended with a sleep: whose, with how many ticks and no other interrupt, and how long.
+    Burst {
+        /// Task.
+        life: LifeId,
+        /// Ticks.
+        ticks: u32,
+        /// Length.
+        ns: Ns,
+    },
+}
+
+/// The outcome of the first pass.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Every task.
+    pub lives: Vec<Life>,
+    /// Time of the first record, trace clock.
+    pub start: Ns,
+    /// Length of the trace, lost intervals cut out.
+    pub span: Ns,
+    /// Ticks seen, trace time from `start`, with CPU.
+    pub ticks: Vec<(Ns, i32)>,
+    /// Samples for the estimates.
+    pub samples: Vec<Sample>,
+    /// Wakee of each numbered wakeup.
+    pub wakee: Vec<LifeId>,
+    /// Highest CPU number plus one.
+    pub cpus: usize,
+    /// Wakeup records that found their task awake: they changed nothing.
+    pub idle_wakeups: u64,
+    /// Time cut out because records were lost.
+    pub cut: Ns,
+    /// Switches whose leaving task was not the one that ran.
+    pub mismatches: u64,
+    /// True when records carry interrupt and reschedule flags.
+    pub has_flags: bool,
+    /// True when the kernel's account of run time is recorded.
+    pub has_runtime: bool,
+    /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks.
+    pub loose: Vec<Ns>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Cpu {
+    curr: Option<LifeId>,
+    /// True while idle runs.
+    idle: bool,
+    known: bool,
+    on_at: Ns,
+    /// Interrupt going on: first and last wakeup, number.
+    irq: Option<(Ns, Ns, u32)>,
+    tick: Option<Ns>,
+    /// Charged since the tick.
+    after_tick: Option<Ns>,
+    /// Last wakeup by the running task.
+    post: Option<Ns>,
+    /// The current stay began with a wakeup preemption at this time; charged since.
+    preempting: Option<Ns>,
+    charged: Ns,
+    interrupted: bool,
+    need_resched: bool,
+    /// Ticks in this stay, and whether anything else interrupted it.
+    ticks: u32,
+    woke_others: bool,
+    last_event: Ns,
+    idle_wake: Option<Ns>,
+}
+
+/// Longest time between two wakeups of one interrupt.
+const SAME_IRQ: Ns = 60_000;
+/// A burst this short tells what a tick in it costs.
+const SHORT_BURST: Ns = 3_000_000;
+/// Longest time from a wakeup or tick to the switch that it causes at once.
+const AT_ONCE: Ns = 200_000;
+
+pub(super) struct Scan<'a> {
+    events: &'a Events,
+    strings: &'a Strings,
+    history: History,
+    by_tid: HashMap<i64, LifeId>,
+    cpus: Vec<Cpu>,
+    cut: Ns,
+    /// Children announced by a fork and not yet seen on a queue.
+    newborn: HashMap<i64, LifeId>,
+}
+
+pub(super) fn scan(events: &Events, strings: &Strings) -> History {
+    let mut scan = Scan {
+        events,
+        strings,
+        history: History::default(),
+        by_tid: HashMap::new(),
+        cpus: Vec::new(),
+        cut: 0,
+        newborn: HashMap::new(),
+    };
+    scan.history.start = events.ts_ns.get(0).unwrap_or(0);
+    for row in 0..events.len() {
+        scan.row(row);
+    }
+    scan.history.span =
+        (0..events.len()).filter_map(|r| events.ts_ns.get(r)).max().unwrap_or(0) - scan.history.start - scan.cut;
+    scan.history.cpus = scan.cpus.len().max(1);
+    scan.history
+}
+
+impl Scan<'_> {
+    fn row(&mut self, row: usize) {
+        let e = self.events;
+        let (Some(ts), Some(kind)) = (e.ts_ns.get(row), e.kind.get(row)) else { return };
+        let at = ts - self.history.start - self.cut;
+        let cpu = e.cpu.get(row).unwrap_or(0).max(0) as usize;
+        if cpu > 4095 {
+            return;
+        }
+        while self.cpus.len() <= cpu {
+            self.cpus.push(Cpu::default());
+        }
+        if kind == Kind::Lost {
+            self.lost(row, cpu, at);
+            return;
+        }
+        let flags = e.irq_flags.get(row);
+        self.history.has_flags |= flags.is_some();
+        self.whose(row, cpu, at);
+        match kind {
+            Kind::Switch => self.switch(row, cpu, at),
+            Kind::Waking => self.waking(row, cpu, at),
+            Kind::Wakeup => self.wakeup(row, cpu, at),
+            Kind::WakeupNew => self.wakeup_new(row, cpu, at),
+            Kind::Fork => self.fork(row, at),
+            Kind::Exec => self.act_of_subject(row, cpu, at, What::Exec),
+            Kind::Exit => self.act_of_subject(row, cpu, at, What::Exiting),
+            Kind::Wait => {
+                if let Some(t) = self.cpus[cpu].curr {
+                    self.push(t, at, What::WaitCall { tid: e.tid.get(row).unwrap_or(0) });
+                }
+            }
+            Kind::StatRuntime => self.stat_runtime(row, cpu, at),
+            Kind::Tick => self.tick(cpu, at),
+            Kind::Prio => {
+                if let (Some(t), Some(prio)) = (self.subject(row), e.value.get(row)) {
+                    self.push(t, at, What::Prio { prio: prio as i32 });
+                }
+            }
+            _ => {}
+        }
+        let c = &mut self.cpus[cpu];
+        c.last_event = at;
+        if kind != Kind::Switch {
+            c.need_resched = flags.is_some_and(|f| f & (irq::NEED_RESCHED | irq::LAZY_RESCHED) != 0);
+        }
+    }
+
+    /// Who runs on `cpu`, where that is not known yet: the context of any record tells.
+    fn whose(&mut self, row: usize, cpu: usize, at: Ns) {
+        if self.cpus[cpu].known {
+            return;
+        }
+        let Some(tid) = self.events.ctx_tid.get(row) else { return };
+        self.cpus[cpu].known = true;
+        self.cpus[cpu].on_at = at;
+        if tid == 0 {
+            self.cpus[cpu].idle = true;
+            return;
+        }
+        let t = match self.by_tid.get(&tid) {
+            Some(&t) => t,
+            None => {
+                let comm = self.events.ctx_comm.get(row);
+                self.life(tid, self.events.ctx_pid.get(row), comm, None, First::Running, cpu as i32)
+            }
+        };
+        self.cpus[cpu].curr = Some(t);
+        if self.history.lives[t as usize].acts.is_empty() {
+            self.push(t, at, What::On { cpu: cpu as i32 });
+        }
+    }
+
+    fn life(
+        &mut self,
+        tid: i64,
+        pid: Option<i64>,
+        comm: Option<StrId>,
+        prio: Option<i32>,
+        first: First,
+        cpu: i32,
+    ) -> LifeId {
+        let id = self.history.lives.len() as LifeId;
+        self.history.lives.push(Life {
+            id,
+            tid,
+            pid,
+            comm: comm.or_else(|| self.strings.find(b"")).unwrap_or_default(),
+            prio,
+            first,
+            cpu,
+            parent: None,
+            acts: Vec::new(),
+            charged: 0,
+            virtual_charged: 0,
+            virtual_real: 0,
+            last_vruntime: None,
+            round_robin: false,
+            asleep: first == First::Asleep,
+            ended: false,
+        });
+        self.by_tid.insert(tid, id);
+        id
+    }
+
+    fn push(&mut self, t: LifeId, at: Ns, what: What) {
+        self.history.lives[t as usize].acts.push(Act { at, what });
+    }
+
+    /// The task that the record is about, made when it is new.
+    fn known(&mut self, tid: i64, row: usize, next: bool, first: First, cpu: i32) -> LifeId {
+        let e = self.events;
+        let (pid, comm, prio) = if next {
+            (e.next_pid.get(row), e.next_comm.get(row), e.next_prio.get(row))
+        } else {
+            (e.pid.get(row), e.comm.get(row), e.prio.get(row))
+        };
+        let t = match self.by_tid.get(&tid) {
+            Some(&t) if !self.history.lives[t as usize].ended => t,
+            _ => self.life(tid, pid, comm, prio, first, cpu),
+        };
+        let life = &mut self.history.lives[t as usize];
+        if let Some(comm) = comm {
+            life.comm = comm;
+        }
+        life.pid = life.pid.or(pid);
+        life.prio = life.prio.or(prio);
+        t
+    }
+
+    fn subject(&self, row: usize) -> Option<LifeId> {
+        self.events.tid.get(row).and_then(|tid| self.by_tid.get(&tid).copied())
+    }
+
+    fn act_of_subject(&mut self, row: usize, cpu: usize, at: Ns, what: What) {
+        let Some(t) = self.subject(row).or(self.cpus[cpu].curr) else { return };
+        if self.cpus[cpu].curr == Some(t) {
+            self.push(t, at, what);
+        }
+    }
+
+    fn in_interrupt(&self, row: usize) -> bool {
+        self.events.irq_flags.get(row).is_some_and(|f| f & irq::IN_INTERRUPT != 0)
+    }
+
+    fn tick(&mut self, cpu: usize, at: Ns) {
+        self.history.ticks.push((at, cpu as i32));
+        let c = &mut self.cpus[cpu];
+        c.tick = Some(at);
+        c.after_tick = None;
+        c.irq = None;
+        c.interrupted = true;
+        c.ticks += 1;
+        if let Some(t) = c.curr {
+            self.push(t, at, What::Tick);
+        }
+    }
+
+    /// The kernel's account: a lone one in an interrupt is a tick.
+    fn stat_runtime(&mut self, row: usize, cpu: usize, at: Ns) {
+        let ran = self.events.value.get(row).unwrap_or(0);
+        let vruntime = self.events.value2.get(row);
+        self.history.has_runtime = true;
+        if let Some(t) = self.subject(row) {
+            let life = &mut self.history.lives[t as usize];
+            life.charged += ran;
+            if let (Some(before), Some(now)) = (life.last_vruntime, vruntime) {
+                if now > before {
+                    life.virtual_charged += now - before;
+                    life.virtual_real += ran;
+                }
+            }
+            life.last_vruntime = vruntime.filter(|v| *v != 0);
+        }
+        let in_hardirq = self.events.irq_flags.get(row).is_some_and(|f| f & irq::HARDIRQ != 0);
+        let c = &mut self.cpus[cpu];
+        c.charged += ran;
+        if c.tick.is_some() && c.after_tick.is_none() {
+            c.after_tick = Some(ran);
+        }
+        let of_wakeup = c.irq.is_some_and(|(_, last, _)| at - last < SAME_IRQ);
+        if in_hardirq && !of_wakeup {
+            self.tick(cpu, at);
+        }
+    }
+
+    fn waking(&mut self, row: usize, cpu: usize, at: Ns) {
+        let Some(tid) = self.events.tid.get(row) else { return };
+        let to = self.events.target_cpu.get(row).unwrap_or(cpu as i32);
+        let t = self.known(tid, row, false, First::Asleep, to);
+        self.wake(t, row, cpu, at, to);
+    }
+
+    /// A wakeup counts where no waking was recorded before it.
+    fn wakeup(&mut self, row: usize, cpu: usize, at: Ns) {
+        let Some(tid) = self.events.tid.get(row) else { return };
+        let to = self.events.target_cpu.get(row).unwrap_or(cpu as i32);
+        let seen = self.by_tid.get(&tid).copied();
+        match seen {
+            Some(t) if self.history.lives[t as usize].asleep => self.wake(t, row, cpu, at, to),
+            Some(_) => {}
+            None => {
+                let t = self.known(tid, row, false, First::Asleep, to);
+                self.wake(t, row, cpu, at, to);
+            }
+        }
+    }
+
+    fn wake(&mut self, t: LifeId, row: usize, cpu: usize, at: Ns, to: i32) {
+        let interrupt = self.in_interrupt(row);
+        let hard = self.events.irq_flags.get(row).is_some_and(|f| f & irq::HARDIRQ != 0);
+        let lead = interrupt && self.irq_wakeup(cpu, at);
+        if !self.history.lives[t as usize].asleep {
+            self.history.idle_wakeups += 1;
+            return;
+        }
+        self.history.lives[t as usize].asleep = false;
+        let curr = self.cpus[cpu].curr.filter(|&w| w != t);
+        let by = match (interrupt, curr) {
+            (true, _) if hard => By::Hardirq { lead },
+            (true, _) => By::Softirq,
+            (false, Some(waker)) => {
+                let wake = self.history.wakee.len() as u32;
+                self.history.wakee.push(t);
+                self.push(waker, at, What::Post { wake });
+                self.cpus[cpu].post = Some(at);
+                By::Task { waker, wake }
+            }
+            (false, None) => By::Unknown,
+        };
+        if self.cpus[cpu].idle {
+            self.cpus[cpu].idle_wake = Some(at);
+        }
+        self.push(t, at, What::Woken { by, cpu: to });
+    }
+
+    /// Books a wakeup in an interrupt; true when the interrupt came for it.
+    fn irq_wakeup(&mut self, cpu: usize, at: Ns) -> bool {
+        let c = &mut self.cpus[cpu];
+        c.interrupted = true;
+        c.woke_others = true;
+        let on_tick = c.tick.is_some_and(|t| at - t < SAME_IRQ);
+        match &mut c.irq {
+            Some((_, last, count)) if at - *last < SAME_IRQ => {
+                self.history.samples.push(Sample::IrqStep(at - *last));
+                *last = at;
+                *count += 1;
+                if let Some(t) = c.curr {
+                    let act = self.history.lives[t as usize]
+                        .acts
+                        .iter_mut()
+                        .rev()
+                        .find(|a| matches!(a.what, What::Irq { .. }));
+                    if let Some(Act { what: What::Irq { count, last }, .. }) = act {
+                        *count += 1;
+                        *last = at;
+                    }
+                }
+                false
+            }
+            _ => {
+                c.irq = Some((at, at, 1));
+                if let Some(t) = c.curr {
+                    self.push(t, at, What::Irq { count: 1, last: at });
+                }
+                !on_tick
+            }
+        }
+    }
+
+    fn fork(&mut self, row: usize, at: Ns) {
+        let e = self.events;
+        let Some(tid) = e.tid.get(row) else { return };
+        let parent = e.ctx_tid.get(row).and_then(|p| self.by_tid.get(&p).copied());
+        let cpu = e.cpu.get(row).unwrap_or(0);
+        let child = self.life(tid, e.pid.get(row), e.comm.get(row), None, First::Forked, cpu);
+        self.history.lives[child as usize].parent = parent;
+        self.newborn.insert(tid, child);
+        if let Some(p) = parent {
+            let thread = e.pid.get(row).is_some() && e.pid.get(row) == self.history.lives[p as usize].pid;
+            let how = if thread { Fork::Thread } else { Fork::Fork };
+            self.push(p, at, What::Fork { child, how });
+        }
+    }
+
+    fn wakeup_new(&mut self, row: usize, cpu: usize, at: Ns) {
+        let e = self.events;
+        let Some(tid) = e.tid.get(row) else { return };
+        let to = e.target_cpu.get(row).unwrap_or(cpu as i32);
+        let child = match self.newborn.remove(&tid) {
+            Some(child) => child,
+            None => {
+                let child = self.life(tid, e.pid.get(row), e.comm.get(row), e.prio.get(row), First::Forked, to);
+                if let Some(p) = self.cpus[cpu].curr {
+                    self.history.lives[child as usize].parent = Some(p);
+                    self.push(p, at, What::Fork { child, how: Fork::Fork });
+                }
+                child
+            }
+        };
+        let life = &mut self.history.lives[child as usize];
+        life.prio = life.prio.or(e.prio.get(row));
+        life.cpu = to;
+        let parent = life.parent;
+        if parent.is_none() {
+            life.first = First::Runnable;
+        }
+        if let Some(c) = self.cpus[cpu].curr.filter(|&c| Some(c) == parent) {
+            // The child is queued here, not where the fork was announced.
+            let fork = self.history.lives[c as usize].acts.iter_mut().rev().take(8);
+            for act in fork {
+                if matches!(act.what, What::Fork { child: k, .. } if k == child) {
+                    act.at = at;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn switch(&mut self, row: usize, cpu: usize, at: Ns) {
+        let e = self.events;
+        let (prev, next) = (e.tid.get(row), e.next_tid.get(row));
+        if let Some(tid) = prev.filter(|&t| t != 0) {
+            let t = self.known(tid, row, false, First::Running, cpu as i32);
+            self.leaves(t, row, cpu, at);
+        } else if self.cpus[cpu].idle {
+            if let Some(woke) = self.cpus[cpu].idle_wake.filter(|w| at - w < AT_ONCE) {
+                self.history.samples.push(Sample::IdleToSwitch(at - woke));
+            }
+        }
+        let from_irq =
+            self.cpus[cpu].irq.map(|i| i.1).filter(|l| at - l < AT_ONCE && self.cpus[cpu].tick.is_none_or(|t| t < *l));
+        let from_post = self.cpus[cpu].post.filter(|p| at - p < AT_ONCE);
+        let preempted = e.state.get(row).is_some_and(State::is_runnable) && prev.is_some_and(|p| p != 0);
+        let woke = from_irq.max(from_post).filter(|_| preempted);
+        let c = &mut self.cpus[cpu];
+        *c = Cpu { known: true, on_at: at, last_event: at, ..Cpu::default() };
+        match next {
+            Some(0) | None => c.idle = true,
+            Some(tid) => {
+                c.preempting = woke;
+                let t = self.known(tid, row, true, First::Runnable, cpu as i32);
+                self.enters(t, row, cpu, at);
+            }
+        }
+    }
+
+    fn enters(&mut self, t: LifeId, row: usize, cpu: usize, at: Ns) {
+        self.cpus[cpu].curr = Some(t);
+        let life = &mut self.history.lives[t as usize];
+        if life.asleep {
+            // No record told of its wakeup.
+            life.asleep = false;
+            let here = cpu as i32;
+            self.push(t, at, What::Woken { by: By::Unknown, cpu: here });
+        }
+        let prio = self.events.next_prio.get(row);
+        self.prio_seen(t, at, prio);
+        self.push(t, at, What::On { cpu: cpu as i32 });
+    }
+
+    /// A changed priority in the columns of a switch is a change of attributes.
+    fn prio_seen(&mut self, t: LifeId, at: Ns, prio: Option<i32>) {
+        let Some(prio) = prio else { return };
+        let life = &self.history.lives[t as usize];
+        let changed = life.acts.iter().rev().find_map(|a| match a.what {
+            What::Prio { prio } => Some(prio),
+            _ => None,
+        });
+        if changed.or(life.prio).is_some_and(|p| p != prio) {
+            self.push(t, at, What::Prio { prio });
+        }
+    }
+
+    fn leaves(&mut self, t: LifeId, row: usize, cpu: usize, at: Ns) {
+        let e = self.events;
+        if self.cpus[cpu].curr != Some(t) {
+            if self.cpus[cpu].known {
+                self.history.mismatches += 1;
+                if let Some(other) = self.cpus[cpu].curr {
+                    let last = self.cpus[cpu].last_event;
+                    self.push(other, last, What::Off(Off::Unknown));
+                }
+            }
+            let began = self.cpus[cpu].last_event;
+            self.push(t, began, What::On { cpu: cpu as i32 });
+            self.cpus[cpu].on_at = began;
+        }
+        self.prio_seen(t, at, e.prio.get(row));
+        let state = e.state.get(row).unwrap_or(State::UnknownOff);
+        let off = if state.is_runnable() {
+            self.leaves_runnable(t, row, cpu, at, state)
+        } else if state.is_end() {
+            Off::Ended
+        } else {
+            Off::Slept { deep: matches!(state, State::Blocked | State::WaitingLock) }
+        };
+        self.samples_of(cpu, at, off);
+        self.history.lives[t as usize].asleep = matches!(off, Off::Slept { .. });
+        self.history.lives[t as usize].ended = off == Off::Ended;
+        self.push(t, at, What::Off(off));
+    }
+
+    fn leaves_runnable(&mut self, t: LifeId, row: usize, cpu: usize, at: Ns, state: State) -> Off {
+        let e = self.events;
+        let c = &self.cpus[cpu];
+        let flagged = c.need_resched && c.last_event >= c.on_at;
+        let woke = c.irq.map(|i| i.0).filter(|_| c.irq.is_some_and(|i| at - i.1 < AT_ONCE));
+        let ticked = c.tick.filter(|t| at - t < AT_ONCE);
+        let posted = c.post.is_some_and(|p| at - p < AT_ONCE);
+        let interrupt = match (ticked, woke) {
+            (Some(t), Some(w)) => Some(t.min(w)),
+            (a, b) => a.or(b),
+        };
+        let yielded = state == State::Yielding
+            || self.history.has_flags && !flagged && interrupt.is_none() && !posted && self.says_flags(row);
+        if yielded {
+            return Off::Yielded;
+        }
+        let (prio, next) = (e.prio.get(row), e.next_prio.get(row));
+        if prio.is_some_and(|p| (0..100).contains(&p)) && prio == next {
+            self.history.lives[t as usize].round_robin = true;
+        }
+        if interrupt.is_none() && !posted {
+            self.history.loose.push(at);
+        }
+        Off::Preempted { interrupt }
+    }
+
+    fn says_flags(&self, row: usize) -> bool {
+        self.events.irq_flags.get(row).is_some()
+    }
+
+    /// What the end of this stay tells of costs.
+    fn samples_of(&mut self, cpu: usize, at: Ns, off: Off) {
+        let c = &self.cpus[cpu];
+        let samples = &mut self.history.samples;
+        match off {
+            Off::Preempted { .. } => {
+                let last_irq = c.irq.map(|i| i.1).filter(|l| at - l < AT_ONCE);
+                let last_post = c.post.filter(|p| at - p < AT_ONCE);
+                match (last_irq, last_post, c.tick.filter(|t| at - t < AT_ONCE)) {
+                    (Some(irq), post, tick) if post.is_none_or(|p| p < irq) && tick.is_none_or(|t| t < irq) => {
+                        let alone = c.irq.is_some_and(|i| i.2 == 1);
+                        if tick.is_none() && alone && irq - c.on_at >= LONG_STAY {
+                            samples.push(Sample::ColdIrqToSwitch(at - irq));
+                        } else if tick.is_none() {
+                            samples.push(Sample::IrqToSwitch(at - irq));
+                        }
+                    }
+                    (_, Some(post), None) => samples.push(Sample::WakeToSwitch(at - post)),
+                    (None, None, Some(tick)) => {
+                        if let Some(after) = c.after_tick {
+                            samples.push(Sample::TickToReschedule(after));
+                            samples.push(Sample::TickToSwitch(at - tick - after));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Off::Slept { .. } => {
+                if let Some(life) = c.curr.filter(|_| !c.woke_others && c.on_at > 0 && at - c.on_at < SHORT_BURST) {
+                    samples.push(Sample::Burst { life, ticks: c.ticks, ns: at - c.on_at });
+                }
+                if let (Some(woke), false) = (c.preempting, c.interrupted) {
+                    if c.charged > 0 {
+                        samples.push(Sample::Record(at - woke - c.charged));
+                    }
+                }
+            }
+            _ => {}
+        }
+        if !c.interrupted && c.known && c.on_at > 0 {
+            samples.push(Sample::Stay(at - c.on_at));
+        }
+    }
+
+    /// Records were lost on `cpu`: what ran there is unknown from its last record on. Where no CPU saw that time, it is cut out.
+    fn lost(&mut self, row: usize, cpu: usize, at: Ns) {
+        let everywhere = self.cpus.len() == 1 || self.events.cpu.get(row).is_none();
+        let before = self.cpus[cpu].last_event;
+        if let Some(t) = self.cpus[cpu].curr {
+            self.push(t, before, What::Off(Off::Unknown));
+        }
+        self.cpus[cpu] = Cpu { last_event: before, ..Cpu::default() };
+        if everywhere && at > before {
+            self.cut += at - before;
+            self.history.cut = self.cut;
+        }
+    }
+}

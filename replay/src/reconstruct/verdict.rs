@@ -1,0 +1,95 @@
+//! What is decided about tasks as a whole: which are endless, which go round until the recorded run was stopped, and for which
+//! a replay waits.
+
+use super::build::Verdict;
+use super::scan::{By, History, Life, Off, What};
+use crate::task::Ns;
+
+/// Share of the trace that counts as its end.
+const END: f64 = 0.1;
+/// Least share of the trace that an endless burst covers.
+const LONG: f64 = 0.2;
+
+fn ended(life: &Life) -> Option<Ns> {
+    life.acts.last().filter(|a| a.what == What::Off(Off::Ended)).map(|a| a.at)
+}
+
+/// When the task began to exit.
+fn exit_begun(life: &Life) -> Option<Ns> {
+    ended(life)?;
+    life.acts.iter().rev().find(|a| a.what == What::Exiting).map(|a| a.at).or_else(|| ended(life))
+}
+
+/// Start of the burst in which the life ends, and how often it was preempted in it.
+fn last_burst(life: &Life) -> (Ns, usize) {
+    let mut start = life.acts.first().map_or(0, |a| a.at);
+    let mut preempted = 0;
+    for act in &life.acts {
+        match act.what {
+            What::Woken { .. } => {
+                start = act.at;
+                preempted = 0;
+            }
+            What::Off(Off::Yielded) => preempted = 0,
+            What::Off(Off::Preempted { .. }) => preempted += 1,
+            _ => {}
+        }
+    }
+    (start, preempted)
+}
+
+fn is_endless(life: &Life, span: Ns) -> bool {
+    let (start, preempted) = last_burst(life);
+    let end = exit_begun(life).unwrap_or(span);
+    let late = end as f64 >= (1.0 - END) * span as f64;
+    let long = (end - start) as f64 >= LONG * span as f64;
+    let yields = life.acts.iter().any(|a| a.at > start && a.what == What::Off(Off::Yielded));
+    let runs = life.acts.iter().any(|a| matches!(a.what, What::On { .. }));
+    let asleep = matches!(life.acts.last().map(|a| a.what), Some(What::Off(Off::Slept { .. })) | None);
+    late && long && preempted >= 3 && runs && !yields && !asleep
+}
+
+/// When the recorded run was stopped: the first exit of an endless task, else the end of the trace.
+pub(super) fn stop_time(history: &History) -> Ns {
+    let span = history.span;
+    let exits = history.lives.iter().filter(|l| is_endless(l, span)).filter_map(exit_begun);
+    exits.min().unwrap_or(span)
+}
+
+/// True for a task that sleeps on timers again and again and ends when everything does.
+fn is_looping(life: &Life, stop: Ns) -> bool {
+    let mut sleeps: Vec<Ns> = Vec::new();
+    let mut from = None;
+    let mut other = 0;
+    for act in &life.acts {
+        match act.what {
+            What::Off(Off::Slept { .. }) => from = Some(act.at),
+            What::Woken { by, .. } => {
+                if let Some(from) = from.take() {
+                    match by {
+                        By::Hardirq { .. } => sleeps.push(act.at - from),
+                        _ => other += 1,
+                    }
+                }
+            }
+            What::Fork { .. } => return false,
+            _ => {}
+        }
+    }
+    if sleeps.len() < 5 || other * 10 > sleeps.len() {
+        return false;
+    }
+    sleeps.sort_unstable();
+    let longest = sleeps[sleeps.len() - 1];
+    let last = exit_begun(life).unwrap_or_else(|| life.acts.last().map_or(0, |a| a.at));
+    last + 2 * longest >= stop
+}
+
+pub(super) fn judge(history: &History, stop: Ns) -> Vec<Verdict> {
+    let judge = |life: &Life| {
+        let endless = is_endless(life, history.span);
+        let loops = !endless && is_looping(life, stop);
+        Verdict { endless, loops, essential: !endless && !loops && ended(life).is_some() }
+    };
+    history.lives.iter().map(judge).collect()
+}

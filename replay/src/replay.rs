@@ -1,0 +1,201 @@
+//! A trace under another policy: the entry point of this crate.
+
+use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
+
+use crate::emit;
+use crate::engine::{Counts, Engine, EngineError, Machine};
+use crate::params::ParamError;
+use crate::policies::PolicySpec;
+use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
+use crate::task::{Attrs, Ns};
+
+/// What to replay and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplaySpec {
+    /// Policy with parameters: `cfs:wakeup_preemption=off`.
+    pub policy: String,
+    /// Parameters of the real-time class above it: `rt:slice=20ms`.
+    pub rt: Option<String>,
+    /// What moves when the schedule changes.
+    pub mode: LoopMode,
+    /// Number of CPUs; as recorded when `None`.
+    pub cpus: Option<usize>,
+    /// Ticks a second; as found in the trace when `None`.
+    pub hz: Option<i64>,
+    /// Added to the tick phase, ns: to see how much depends on it.
+    pub phase_shift: Ns,
+    /// Add what switches, ticks and interrupts cost, as measured.
+    pub overheads: bool,
+    /// Let timer sleeps that begin as recorded end as recorded ([`Machine::snap`]).
+    pub snap: bool,
+    /// Attributes by task, applied in order: pattern and settings.
+    pub sets: Vec<Override>,
+}
+
+impl Default for ReplaySpec {
+    fn default() -> Self {
+        ReplaySpec {
+            policy: "cfs".into(),
+            rt: None,
+            mode: LoopMode::Dependency,
+            cpus: None,
+            hz: None,
+            phase_shift: 0,
+            overheads: true,
+            snap: true,
+            sets: Vec::new(),
+        }
+    }
+}
+
+/// Attributes for some tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    /// Which tasks.
+    pub which: Which,
+    /// Attributes as `key=value`, keys of [`crate::task::ATTR_KEYS`].
+    pub set: Vec<(String, String)>,
+}
+
+/// Tasks by property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Every task.
+    All,
+    /// Tasks of these threads.
+    Tids(Vec<i64>),
+    /// Tasks with these names.
+    Comms(Vec<String>),
+}
+
+impl Which {
+    fn holds(&self, tid: i64, comm: &str) -> bool {
+        match self {
+            Which::All => true,
+            Which::Tids(tids) => tids.contains(&tid),
+            Which::Comms(comms) => comms.iter().any(|c| c == comm),
+        }
+    }
+}
+
+/// A replay that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The policy string.
+    #[error("{0}")]
+    Policy(#[from] ParamError),
+    /// An override of attributes.
+    #[error("{0}")]
+    Set(String),
+    /// The trace has nothing to replay.
+    #[error("{0}")]
+    Trace(String),
+    /// The run.
+    #[error("replay under {policy}: {error}")]
+    Run {
+        /// Policy.
+        policy: String,
+        /// What happened.
+        error: EngineError,
+    },
+}
+
+/// A finished replay.
+#[derive(Debug)]
+pub struct Replayed {
+    /// Events, names, metadata.
+    pub out: Out,
+    /// What the engine counted.
+    pub counts: Counts,
+    /// What the policies counted.
+    pub counters: Vec<(&'static str, i64)>,
+    /// The policy with all parameters.
+    pub policy: String,
+}
+
+/// Reconstructs the programs in `events` and runs them under `spec`.
+pub fn replay(
+    events: &Events,
+    strings: &Strings,
+    spec: &ReplaySpec,
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<(Recon, Replayed), ReplayError> {
+    let recon = reconstruct(events, strings, &Options { mode: spec.mode, hz: spec.hz });
+    let replayed = rerun(&recon, spec, progress)?;
+    Ok((recon, replayed))
+}
+
+/// Runs reconstructed programs under `spec` (whose `mode` and `hz` were used for the reconstruction).
+pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Replayed, ReplayError> {
+    if recon.work.tasks.is_empty() {
+        return Err(ReplayError::Trace(
+            "the trace has no switch or wakeup events, so there is nothing to replay".into(),
+        ));
+    }
+    let policy = PolicySpec::parse(&spec.policy)?;
+    let mut stack = policy.stack()?;
+    if let Some(rt) = &spec.rt {
+        stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
+    }
+    let mut work = recon.work.clone();
+    for set in &spec.sets {
+        apply(set, &mut work)?;
+    }
+    let machine = machine(recon, spec);
+    let error = |error| ReplayError::Run { policy: policy.show(), error };
+    let engine = Engine::new(work, &machine, stack).map_err(error)?;
+    let total = machine.until.clamp(1, recon.span.max(1)) as f64;
+    let run = engine.run(&mut |now| progress((now as f64 / total).min(1.0))).map_err(error)?;
+    let mut out = Out::new();
+    emit::describe(&mut out, &policy.show(), machine.cpus, machine.hz);
+    out.meta.set("replay.loop", spec.mode.as_str());
+    emit::emit(&run, machine.cpus, recon.start, &mut out);
+    report(recon, &mut out);
+    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy: policy.show() })
+}
+
+fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {
+    let over = &recon.overheads;
+    let hz = spec.hz.unwrap_or(over.hz).max(1);
+    Machine {
+        cpus: spec.cpus.unwrap_or(recon.cpus).max(1),
+        hz,
+        tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
+        preempt_kernel: false,
+        costs: if spec.overheads { over.costs() } else { Default::default() },
+        snap: if spec.snap { over.switch } else { 0 },
+        until: recon.until,
+        ..Machine::default()
+    }
+}
+
+fn apply(set: &Override, work: &mut crate::program::Workload) -> Result<(), ReplayError> {
+    let change = |attrs: &mut Attrs| -> Result<(), ReplayError> {
+        set.set.iter().try_for_each(|(key, value)| attrs.set(key, value).map_err(ReplayError::Set))
+    };
+    for task in &mut work.tasks {
+        if set.which.holds(task.tid, &task.comm) {
+            change(&mut task.first)?;
+            task.attrs.iter_mut().try_for_each(change)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a reader of the replay must know of the reconstruction.
+fn report(recon: &Recon, out: &mut Out) {
+    let total: u64 = recon.classes.iter().sum();
+    let share =
+        |i: usize| format!("{} {:.1} %", Class::NAMES[i], 100.0 * recon.classes[i] as f64 / total.max(1) as f64);
+    let shares: Vec<String> = (0..Class::COUNT).filter(|&i| recon.classes[i] > 0).map(share).collect();
+    out.diag(Diagnostic::new(Code::Inferred, format!("of {total} wakeups: {}", shares.join(", "))));
+    if recon.cut > 0 {
+        let ms = recon.cut as f64 / 1e6;
+        out.diag(Diagnostic::new(Code::LostEvents, format!("{ms:.3} ms with lost records were cut out")));
+    }
+    if recon.mismatches > 0 {
+        let message =
+            format!("{} switches contradict the one before; the missing stays were made up", recon.mismatches);
+        out.diag(Diagnostic::new(Code::SwitchMismatch, message));
+    }
+}
