@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tracekit import analysis, perfetto, plot, report
     from tracekit._core import __version__ as __version__
+    from tracekit._replay import Replay, simulate
     from tracekit.errors import (
         FilterError,
         InternalError,
@@ -38,6 +39,7 @@ __all__ = [
     "OutputError",
     "ParseError",
     "Position",
+    "Replay",
     "ReplayError",
     "Trace",
     "TracekitError",
@@ -51,6 +53,7 @@ __all__ = [
     "read",
     "report",
     "scan",
+    "simulate",
     "sql",
 ]
 
@@ -65,6 +68,7 @@ _HOMES = {
     "OutputError": "errors",
     "ParseError": "errors",
     "Position": "errors",
+    "Replay": "_replay",
     "ReplayError": "errors",
     "TracekitError": "errors",
     "Trace": "trace",
@@ -75,6 +79,7 @@ _HOMES = {
     "policies": "registry",
     "read": "io",
     "scan": "io",
+    "simulate": "_replay",
 }
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "metadata_keys",
     "parse_policy",
     "policies",
+    "simulate",
     "tables",
     "vocabularies",
 ]
@@ -105,6 +106,7 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 def derive(events: ArrowStream, metadata: Mapping[str, str]) -> dict[str, Table]: ...
+def simulate(text: str, policy: str | None = None) -> tuple[dict[str, str], dict[str, Table]]: ...
 def concat(name: str, tables: list[Table], metadata: Mapping[str, str]) -> Table: ...
 
 @final

@@ -121,19 +121,39 @@ pub fn derive<'py>(
         crate::table::append(&mut out.events, &piece?, &mut out.strings)?;
         detached(py, || derivation.push(&mut out))?;
     }
-    detached(py, || derivation.finish(&mut out))?;
+    tables_of(py, derivation, &mut out)
+}
+
+/// Ends a derivation and gives what has come out of it, as tables by name.
+pub fn tables_of<'py>(py: Python<'py>, mut derivation: Derivation, out: &mut Out) -> PyResult<Bound<'py, PyDict>> {
+    let made = detached(py, || {
+        derivation.finish(out);
+        let derived = &derivation.tables;
+        [
+            export(&derived.slices, out),
+            export(&derived.states, out),
+            export(&derived.runqueue, out),
+            export(&derived.tasks, out),
+            export(&derived.cpus, out),
+            export_diagnostics(&out.diagnostics, &out.meta),
+        ]
+    })?;
     let tables = PyDict::new(py);
-    let derived = &derivation.tables;
-    for table in [
-        export(&derived.slices, &out),
-        export(&derived.states, &out),
-        export(&derived.runqueue, &out),
-        export(&derived.tasks, &out),
-        export(&derived.cpus, &out),
-        export_diagnostics(&out.diagnostics, &out.meta),
-    ] {
+    for table in made {
         tables.set_item(table.name(), table)?;
     }
+    Ok(tables)
+}
+
+/// All tables of records that are in memory: those of a run.
+pub fn tables_with_events<'py>(py: Python<'py>, mut out: Out) -> PyResult<Bound<'py, PyDict>> {
+    let mut derivation = Derivation::new(Wanted::new(None)?);
+    let events = detached(py, || {
+        derivation.push(&mut out);
+        export(&out.events, &out)
+    })?;
+    let tables = tables_of(py, derivation, &mut out)?;
+    tables.set_item(events.name(), events)?;
     Ok(tables)
 }
 

@@ -11,6 +11,7 @@ mod errors;
 mod files;
 mod reader;
 mod registry;
+mod run;
 mod table;
 
 /// The extension module.
@@ -21,6 +22,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<reader::Reader>()?;
     m.add_class::<table::Table>()?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
+    m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     m.add_function(wrap_pyfunction!(table::concat, m)?)?;
     m.add_function(wrap_pyfunction!(registry::formats, m)?)?;
     m.add_function(wrap_pyfunction!(registry::policies, m)?)?;

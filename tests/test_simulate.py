@@ -1,0 +1,59 @@
+"""Workloads written as text, run from Python."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracekit as tk
+from tracekit._frames import TABLES, table_schema
+
+POLICIES = [p["name"] for p in tk.policies()]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_does_all_the_work(policy: str) -> None:
+    run = tk.simulate("cpus: 2\nA: R5 S3 R5\nB: (R2 S1)*4\nC: R7", policy=policy)
+    assert isinstance(run, tk.Replay)
+    assert run.policy.startswith(policy)
+    ran = dict(run.slices.group_by(pl.col("comm").cast(pl.String)).agg(pl.col("dur_ns").sum()).iter_rows())
+    assert ran == {"A": 10_000_000, "B": 8_000_000, "C": 7_000_000}
+
+
+def test_its_tables_are_those_of_a_trace() -> None:
+    run = tk.simulate("policy: rr:quantum=2ms\nA: R5\nB: R3")
+    for name in TABLES:
+        assert run.table(name).schema == table_schema(name)
+    assert run.filter(comm="A").slices["dur_ns"].sum() == 5_000_000
+    assert "replayed under rr:quantum=2ms" in repr(run)
+
+
+@given(
+    bursts=st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=4), min_size=1, max_size=5),
+    policy=st.sampled_from(POLICIES),
+)
+def test_the_same_workload_gives_the_same_bytes(bursts: list[list[int]], policy: str) -> None:
+    text = "\n".join(f"T{i}: " + " S1 ".join(f"R{b}" for b in each) for i, each in enumerate(bursts))
+    one, two = tk.simulate(text, policy), tk.simulate(text, policy)
+    assert one.events.equals(two.events)
+    assert one.slices["dur_ns"].sum() == sum(map(sum, bursts)) * 1_000_000
+    on_cpu = one.slices.sort("cpu", "ts_ns").with_columns(
+        (pl.col("ts_ns") + pl.col("dur_ns")).alias("end"), pl.col("ts_ns").shift(-1).over("cpu").alias("next")
+    )
+    assert on_cpu.filter(pl.col("next") < pl.col("end")).height == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "message"),
+    [
+        ("A: R5", None, "policy"),
+        ("A: R5", "nope", "no policy nope"),
+        ("A: R5", "rr:quantum=1", "time with its unit"),
+        ("A: Q!", "fifo", "."),
+    ],
+)
+def test_what_is_not_understood_raises(text: str, policy: str | None, message: str) -> None:
+    with pytest.raises(tk.ReplayError, match=message):
+        tk.simulate(text, policy)
