@@ -43,7 +43,6 @@ PURE = {"polars", "numpy", "scipy", "matplotlib"}
 IMPURE_STANDARD = {
     "os",
     "pathlib",
-    "io",
     "subprocess",
     "socket",
     "urllib",
