@@ -26,6 +26,7 @@ from tracekit.cli import (
     info,
     latency,
     policies,
+    recipes,
     response,
     runqueue,
     slices,
@@ -149,6 +150,7 @@ for _module in (
     sql,
     policies,
     formats,
+    recipes,
     cache,
     doctor,
 ):
