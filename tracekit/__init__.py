@@ -28,16 +28,19 @@ if TYPE_CHECKING:
     )
     from tracekit.io import convert, read, scan
     from tracekit.perfetto import sql
+    from tracekit.policy import CompiledPolicy, Policy
     from tracekit.registry import formats, policies
     from tracekit.report import Comparison
     from tracekit.trace import Trace
 
 __all__ = [
     "Comparison",
+    "CompiledPolicy",
     "FilterError",
     "InternalError",
     "OutputError",
     "ParseError",
+    "Policy",
     "Position",
     "Replay",
     "ReplayError",
@@ -59,6 +62,8 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "report",
+    "CompiledPolicy": "policy",
+    "Policy": "policy",
     "__version__": "_core",
     "analysis": "analysis",
     "plot": "plot",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from tracekit import _core
+from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.trace import Trace
 
 __all__ = ["Replay", "simulate"]
+
+#: A policy that is not in the registry.
+AnyPolicy = Policy | CompiledPolicy | LoadedPolicy
 
 
 class Replay(Trace):
@@ -17,7 +21,7 @@ class Replay(Trace):
         return self.metadata["replay.policy"]
 
 
-def simulate(workload: str, policy: str | None = None) -> Replay:
+def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
     r"""Run a workload that is written down instead of recorded.
 
     Parameters
@@ -26,7 +30,7 @@ def simulate(workload: str, policy: str | None = None) -> Replay:
         Text: a policy, a machine, and a line for each task with its steps. Times are in ms: ``A: R5 S10`` runs for
         5 ms and sleeps for 10; ``(R1 S3)*`` does so for ever. The fixtures under ``fixtures/policies`` hold many.
     policy
-        Policy instead of the one in the text, such as ``rr:quantum=10ms``.
+        Policy instead of the one in the text, such as ``rr:quantum=10ms``, or a policy of one's own (`tracekit.policy`).
 
     Returns
     -------
@@ -45,5 +49,8 @@ def simulate(workload: str, policy: str | None = None) -> Replay:
     >>> run.slices["dur_ns"].to_list()
     [2000000, 2000000, 2000000, 1000000, 1000000]
     """
-    metadata, tables = _core.simulate(workload, policy)
+    if policy is None or isinstance(policy, str):
+        metadata, tables = _core.simulate(workload, policy)
+    else:
+        metadata, tables = _core.simulate_with(workload, policy)
     return Replay(tables, metadata, "workload")

@@ -3,7 +3,7 @@
 use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
 
 use crate::emit;
-use crate::engine::{Counts, Engine, EngineError, Machine};
+use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::params::ParamError;
 use crate::policies::PolicySpec;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
@@ -113,6 +113,8 @@ pub struct Replayed {
     pub policy: String,
 }
 
+const NOTHING: &str = "the trace has no switch or wakeup events, so there is nothing to replay";
+
 /// Reconstructs the programs in `events` and runs them under `spec`.
 pub fn replay(
     events: &Events,
@@ -128,30 +130,42 @@ pub fn replay(
 /// Runs reconstructed programs under `spec` (whose `mode` and `hz` were used for the reconstruction).
 pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Replayed, ReplayError> {
     if recon.work.tasks.is_empty() {
-        return Err(ReplayError::Trace(
-            "the trace has no switch or wakeup events, so there is nothing to replay".into(),
-        ));
+        return Err(ReplayError::Trace(NOTHING.into()));
     }
     let policy = PolicySpec::parse(&spec.policy)?;
     let mut stack = policy.stack()?;
     if let Some(rt) = &spec.rt {
         stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
     }
+    rerun_under(recon, spec, stack, policy.show(), progress)
+}
+
+/// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what `spec` says of policies is not looked at.
+pub fn rerun_under(
+    recon: &Recon,
+    spec: &ReplaySpec,
+    stack: Stack,
+    policy: String,
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<Replayed, ReplayError> {
+    if recon.work.tasks.is_empty() {
+        return Err(ReplayError::Trace(NOTHING.into()));
+    }
     let mut work = recon.work.clone();
     for set in &spec.sets {
         apply(set, &mut work)?;
     }
     let machine = machine(recon, spec);
-    let error = |error| ReplayError::Run { policy: policy.show(), error };
+    let error = |error| ReplayError::Run { policy: policy.clone(), error };
     let engine = Engine::new(work, &machine, stack).map_err(error)?;
     let total = machine.until.clamp(1, recon.span.max(1)) as f64;
     let run = engine.run(&mut |now| progress((now as f64 / total).min(1.0))).map_err(error)?;
     let mut out = Out::new();
-    emit::describe(&mut out, &policy.show(), machine.cpus, machine.hz);
+    emit::describe(&mut out, &policy, machine.cpus, machine.hz);
     out.meta.set("replay.loop", spec.mode.as_str());
     emit::emit(&run, machine.cpus, recon.start, &mut out);
     report(recon, &mut out);
-    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy: policy.show() })
+    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
 }
 
 fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {

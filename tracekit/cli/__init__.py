@@ -26,7 +26,6 @@ from tracekit.cli import (
     info,
     latency,
     policies,
-    recipes,
     response,
     runqueue,
     slices,
@@ -150,7 +149,6 @@ for _module in (
     sql,
     policies,
     formats,
-    recipes,
     cache,
     doctor,
 ):

@@ -8,7 +8,6 @@ pub mod ftrace_text;
 pub mod ktr;
 pub mod lttng_text;
 pub mod perf_data;
-pub mod perf_script;
 pub mod trace_dat;
 pub mod trcrpt;
 
@@ -62,7 +61,6 @@ pub struct Format {
 pub static FORMATS: &[&Format] = &[
     &trace_dat::FORMAT,
     &ftrace_text::FORMAT,
-    &perf_script::FORMAT,
     &perf_data::FORMAT,
     &dtrace_tkd::FORMAT,
     &dtrace_text::FORMAT,

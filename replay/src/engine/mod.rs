@@ -350,9 +350,7 @@ impl Engine {
 
     /// Nothing is runnable and nothing will wake: a timer of a policy cannot change that.
     fn stalled(&self) -> bool {
-        self.coming.is_empty()
-            && self.timers.iter().all(BinaryHeap::is_empty)
-            && self.k.cpus.iter().all(|c| c.nr == 0)
+        self.coming.is_empty() && self.timers.iter().all(BinaryHeap::is_empty) && self.k.cpus.iter().all(|c| c.nr == 0)
     }
 
     #[inline]

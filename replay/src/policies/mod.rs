@@ -103,6 +103,13 @@ pub fn find(name: &str) -> Option<&'static PolicyInfo> {
     POLICIES.iter().find(|p| p.name == name)
 }
 
+/// A stack of `policy` with the real-time class above it, as on Linux.
+pub fn below_rt(policy: Box<dyn Policy>) -> Result<Stack, ParamError> {
+    let rt = Params::parse("rt", rt::INFO.params, "")?;
+    let rt = (rt::INFO.build)(&rt).map_err(|e| ParamError(format!("policy rt: {e}")))?;
+    Ok(Stack::single(policy).above(Layer::Rt, rt))
+}
+
 /// A policy with checked parameters.
 #[derive(Clone)]
 pub struct PolicySpec {
@@ -129,12 +136,12 @@ impl PolicySpec {
     /// The scheduling classes of a replay under this policy: real time above it where the row says so.
     pub fn stack(&self) -> Result<Stack, ParamError> {
         let error = |e| ParamError(format!("policy {}: {e}", self.info.name));
-        let stack = Stack::single((self.info.build)(&self.params).map_err(error)?);
-        if !self.info.rt_above {
-            return Ok(stack);
+        let policy = (self.info.build)(&self.params).map_err(error)?;
+        if self.info.rt_above {
+            below_rt(policy)
+        } else {
+            Ok(Stack::single(policy))
         }
-        let rt = Params::parse("rt", rt::INFO.params, "")?;
-        Ok(stack.above(Layer::Rt, (rt::INFO.build)(&rt).map_err(error)?))
     }
 
     /// The policy with all its parameters, as written in metadata.

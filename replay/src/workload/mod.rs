@@ -61,7 +61,7 @@ pub use parse::ParseError;
 use tracekit_schema::Out;
 
 use crate::emit;
-use crate::engine::{Engine, EngineError, Machine, Run};
+use crate::engine::{Engine, EngineError, Machine, Run, Stack};
 use crate::policies::PolicySpec;
 use crate::program::Workload;
 use crate::task::Ns;
@@ -93,9 +93,22 @@ impl Scenario {
         if let Some(rt) = &self.rt {
             stack = stack.with_rt(rt.stack().map_err(|e| EngineError(e.0))?);
         }
+        self.run_under(stack)
+    }
+
+    /// Runs it under other scheduling classes than its own.
+    pub fn run_under(&self, stack: Stack) -> Result<Run, EngineError> {
         let mut engine = Engine::new(self.work.clone(), &self.machine, stack)?;
         check::ask(&self.expect, &mut engine, &self.work);
         engine.run(&mut |_| true)
+    }
+
+    /// The events of a run, as a replay gives them.
+    fn events(&self, run: &Run, policy: &str) -> Out {
+        let mut out = Out::new();
+        emit::describe(&mut out, policy, self.machine.cpus, self.machine.hz);
+        emit::emit(run, self.machine.cpus, 0 as Ns, &mut out);
+        out
     }
 
     /// Compares a run with what the text expects; one sentence per difference.
@@ -113,10 +126,14 @@ impl Scenario {
 pub fn run_text(text: &str, policy: Option<&str>) -> Result<Out, String> {
     let scenario = parse(text, policy).map_err(|e| e.to_string())?;
     let run = scenario.run().map_err(|e| e.to_string())?;
-    let mut out = Out::new();
-    emit::describe(&mut out, &scenario.policy.show(), scenario.machine.cpus, scenario.machine.hz);
-    emit::emit(&run, scenario.machine.cpus, 0 as Ns, &mut out);
-    Ok(out)
+    Ok(scenario.events(&run, &scenario.policy.show()))
+}
+
+/// Runs a workload text under the given scheduling classes, which are called `policy`; its own policy is not looked at.
+pub fn run_text_under(text: &str, stack: Stack, policy: &str) -> Result<Out, String> {
+    let scenario = parse(text, Some("fifo")).map_err(|e| e.to_string())?;
+    let run = scenario.run_under(stack).map_err(|e| e.to_string())?;
+    Ok(scenario.events(&run, policy))
 }
 
 /// The fenced `workload` blocks of a literate spec, with the line on which each begins.

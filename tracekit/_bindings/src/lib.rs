@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 mod derive;
 mod errors;
 mod files;
+mod policy;
 mod reader;
 mod registry;
 mod run;
@@ -21,8 +22,10 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<reader::Reader>()?;
     m.add_class::<table::Table>()?;
+    m.add_class::<policy::Machine>()?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
+    m.add_function(wrap_pyfunction!(run::simulate_with, m)?)?;
     m.add_function(wrap_pyfunction!(table::concat, m)?)?;
     m.add_function(wrap_pyfunction!(registry::formats, m)?)?;
     m.add_function(wrap_pyfunction!(registry::policies, m)?)?;
