@@ -6,17 +6,21 @@
 use super::format::{Content, EventFormat, Int, Text};
 use super::mapping::{self, To};
 use super::print_fmt::{pairs, StateTable};
+use super::quick::Shape;
 use super::symbols::Symbols;
 use crate::bytes::until_nul;
 use crate::payload::state::from_letters;
+use std::ops::Range;
 use tracekit_schema::events::{irq, EventRow};
 use tracekit_schema::{Kind, State, StrId, Strings};
 
 /// One field's way into the table.
 #[derive(Clone, Copy, Debug)]
-struct Move {
-    to: To,
-    from: Content,
+pub struct Move {
+    /// The column.
+    pub to: To,
+    /// The field.
+    pub from: Content,
 }
 
 /// The compiled form of one event.
@@ -31,6 +35,9 @@ struct Plan {
     pid: Option<Int>,
     flags: Option<Int>,
     preempt: Option<Int>,
+    /// The common fields lie where they lie in every kernel but the oldest.
+    usual: bool,
+    shape: Option<Shape>,
     moves: Vec<Move>,
     symbols: Vec<(u64, String)>,
     seen: u64,
@@ -54,6 +61,16 @@ pub struct Decoded {
 }
 
 const NONE: u16 = u16::MAX;
+/// Set in `index` for formats that are not compiled yet.
+const PENDING: u16 = 1 << 15;
+
+/// A format that no record has asked for yet. A kernel has some thousand events, a recording a dozen.
+#[derive(Clone, Debug)]
+struct Pending {
+    system: u16,
+    name: String,
+    text: Range<usize>,
+}
 
 /// Decodes the records of one trace.
 #[derive(Debug, Default)]
@@ -64,6 +81,9 @@ pub struct Decoder {
     /// Event number -> index in `plans`.
     index: Vec<u16>,
     plans: Vec<Plan>,
+    pending: Vec<Pending>,
+    systems: Vec<String>,
+    texts: Vec<u8>,
     /// The kernel's own table of task states.
     pub states: StateTable,
     state_cache: Vec<Option<(State, StrId)>>,
@@ -88,24 +108,50 @@ impl Decoder {
         self.plans.is_empty()
     }
 
-    /// Compiles `format`; the first format of a number stays.
-    pub fn add(&mut self, format: &EventFormat) {
-        let id = format.id as usize;
-        if id >= usize::from(NONE) || self.plans.len() >= usize::from(NONE) {
-            return;
-        }
+    /// Takes the format file `text` of an event of `system`; the first one of a number stays.
+    ///
+    /// Events that have a kind are compiled at once, others when the first record needs them.
+    pub fn add(&mut self, system: &str, text: &[u8]) {
+        let Some((name, id)) = name_and_number(text) else { return };
         if self.index.len() <= id {
             self.index.resize(id + 1, NONE);
         }
-        if self.index[id] != NONE {
+        if self.index[id] != NONE || self.plans.len().max(self.pending.len()) >= usize::from(PENDING) - 1 {
             return;
         }
+        if self.number.is_none() || mapping::row(system, name).is_some() {
+            self.compile(id, system, text);
+            return;
+        }
+        if self.systems.last().is_none_or(|s| s != system) {
+            self.systems.push(system.to_owned());
+        }
+        let start = self.texts.len();
+        self.texts.extend_from_slice(text);
+        self.index[id] = PENDING | self.pending.len() as u16;
+        let system = (self.systems.len() - 1).min(usize::from(NONE)) as u16;
+        self.pending.push(Pending { system, name: name.to_owned(), text: start..self.texts.len() });
+    }
+
+    fn compile(&mut self, id: usize, system: &str, text: &[u8]) {
+        let Some(format) = EventFormat::parse(system, &String::from_utf8_lossy(text)) else { return };
         self.index[id] = self.plans.len() as u16;
         self.number = self.number.or(format.int("common_type"));
         if format.name == "sched_switch" {
             self.states = StateTable::from_print_fmt(&format.print_fmt);
         }
-        self.plans.push(Plan::compile(format));
+        self.plans.push(Plan::compile(&format));
+    }
+
+    /// Compiles the format of `id` that was put off; its place among the plans.
+    #[cold]
+    fn settle(&mut self, id: usize) -> u16 {
+        let pending = &self.pending[usize::from(self.index[id] & !PENDING)];
+        let (system, text) =
+            (self.systems[usize::from(pending.system)].clone(), self.texts[pending.text.clone()].to_vec());
+        self.index[id] = NONE;
+        self.compile(id, &system, &text);
+        self.index[id]
     }
 
     /// Is there an event whose fields hold addresses?
@@ -121,21 +167,34 @@ impl Decoder {
 
     /// The kind of the event with this number.
     pub fn kind(&self, number: u32) -> Option<Kind> {
-        let plan = *self.index.get(number as usize)?;
-        self.plans.get(usize::from(plan)).map(|p| p.kind)
+        match *self.index.get(number as usize)? {
+            NONE => None,
+            put_off if put_off & PENDING != 0 => {
+                let event = &self.pending[usize::from(put_off & !PENDING)];
+                let call = self.systems[usize::from(event.system)] == "syscalls";
+                Some(mapping::syscall(&event.name).filter(|_| call).map_or(Kind::Other, |(kind, _)| kind))
+            }
+            plan => self.plans.get(usize::from(plan)).map(|p| p.kind),
+        }
     }
 
     /// The name of the event with this number.
     pub fn name(&self, number: u32) -> Option<&str> {
-        let plan = *self.index.get(number as usize)?;
-        self.plans.get(usize::from(plan)).map(|p| p.event.as_str())
+        match *self.index.get(number as usize)? {
+            NONE => None,
+            put_off if put_off & PENDING != 0 => Some(&self.pending[usize::from(put_off & !PENDING)].name),
+            plan => self.plans.get(usize::from(plan)).map(|p| p.event.as_str()),
+        }
     }
 
     /// Sets kind, context, subject and values of `row` from `record`; time, CPU, order and quality are the caller's.
     #[inline]
     pub fn decode(&mut self, record: &[u8], row: &mut EventRow<'_>, strings: &mut Strings) -> Decoded {
         let number = self.number(record);
-        let plan = number.and_then(|n| self.index.get(n as usize)).copied().unwrap_or(NONE);
+        let mut plan = number.and_then(|n| self.index.get(n as usize)).copied().unwrap_or(NONE);
+        if plan & PENDING != 0 && plan != NONE {
+            plan = self.settle(number.unwrap_or(0) as usize);
+        }
         let Some(plan) = self.plans.get_mut(usize::from(plan)) else {
             return self.unknown(number, record, row, strings);
         };
@@ -143,11 +202,21 @@ impl Decoder {
         let be = self.be;
         let mut done = Decoded { kind: plan.kind, ..Decoded::default() };
         row.kind(plan.kind);
-        done.ctx_tid = plan.pid.and_then(|f| f.get(record, be));
-        row.ctx_tid(done.ctx_tid);
-        if let (Some(flags), Some(preempt)) = (plan.flags, plan.preempt) {
-            if let (Some(flags), Some(preempt)) = (flags.get(record, be), preempt.get(record, be)) {
-                row.irq_flags(irq_flags(flags as u32, preempt as u32));
+        match record.first_chunk::<8>().filter(|_| plan.usual) {
+            Some(&[_, _, flags, preempt, pid @ ..]) => {
+                let tid = if be { i32::from_be_bytes(pid) } else { i32::from_le_bytes(pid) };
+                done.ctx_tid = Some(i64::from(tid));
+                row.ctx_tid(i64::from(tid)).irq_flags(irq_flags(flags, preempt));
+            }
+            None => done.ctx_tid = plan.context(record, be, row),
+        }
+        if let Some(shape) = &plan.shape {
+            if let Some(state) = shape.fill(record, be, &mut done, row, strings) {
+                if let Some(state) = state {
+                    let (state, raw) = cached(&mut self.state_cache, &self.states, state, strings);
+                    row.state(state).state_raw(raw);
+                }
+                return done;
             }
         }
         if let Some(name) = &plan.name {
@@ -240,10 +309,21 @@ impl Decoder {
 }
 
 impl Plan {
+    /// Sets what the common fields say, wherever they lie.
+    #[cold]
+    fn context(&self, record: &[u8], be: bool, row: &mut EventRow<'_>) -> Option<i64> {
+        let tid = self.pid.and_then(|f| f.get(record, be));
+        row.ctx_tid(tid);
+        if let (Some(flags), Some(preempt)) = (self.flags, self.preempt) {
+            if let (Some(flags), Some(preempt)) = (flags.get(record, be), preempt.get(record, be)) {
+                row.irq_flags(irq_flags(flags as u8, preempt as u8));
+            }
+        }
+        tid
+    }
+
     fn compile(format: &EventFormat) -> Self {
-        let row = mapping::ROWS
-            .iter()
-            .find(|(system, name, ..)| *name == format.name && (format.system.is_empty() || *system == format.system));
+        let row = mapping::row(&format.system, &format.name);
         let call = if format.system == "syscalls" { mapping::syscall(&format.name) } else { None };
         let (kind, name, fields) = match (row, call) {
             (Some((_, _, kind, fields)), _) => (*kind, None, *fields),
@@ -261,14 +341,21 @@ impl Plan {
         } else {
             Vec::new()
         };
+        let (pid, flags) = (format.int("common_pid"), format.int("common_flags"));
+        let preempt = format.int("common_preempt_count");
+        let usual = pid == Some(Int { at: 4, size: 4, signed: true })
+            && flags == Some(Int { at: 2, size: 1, signed: false })
+            && preempt == Some(Int { at: 3, size: 1, signed: false });
         Plan {
             kind,
             event: format.name.clone(),
+            shape: Shape::of(kind, &moves).filter(|_| name.is_none()),
             name,
             name_id: None,
-            pid: format.int("common_pid"),
-            flags: format.int("common_flags"),
-            preempt: format.int("common_preempt_count"),
+            pid,
+            flags,
+            preempt,
+            usual,
             moves,
             symbols,
             seen: 0,
@@ -335,7 +422,14 @@ fn cached(
 /// Bit 1 of the flags meant `no irq information` before 6.13, on architectures that today do not exist any more, and
 /// means `lazy reschedule` since.
 #[inline]
-pub fn irq_flags(flags: u32, preempt: u32) -> u16 {
+pub fn irq_flags(flags: u8, preempt: u8) -> u16 {
+    // The depth of preemption and that of migration, each four bits, follow one another in both.
+    const _: () = assert!(irq::MIGRATE_DISABLE_SHIFT == irq::PREEMPT_DEPTH_SHIFT + 4);
+    IRQ_BITS[usize::from(flags)] | u16::from(preempt) << irq::PREEMPT_DEPTH_SHIFT
+}
+
+/// `common_flags` in the bits of `irq_flags`.
+const IRQ_BITS: [u16; 256] = {
     const BITS: [u16; 8] = [
         irq::IRQS_OFF,
         irq::LAZY_RESCHED,
@@ -346,12 +440,25 @@ pub fn irq_flags(flags: u32, preempt: u32) -> u16 {
         irq::NMI,
         irq::BH_OFF,
     ];
-    let mut bits = ((preempt & 15) as u16) << irq::PREEMPT_DEPTH_SHIFT
-        | ((preempt >> 4 & 15) as u16) << irq::MIGRATE_DISABLE_SHIFT;
-    let mut left = flags & 0xff;
-    while left != 0 {
-        bits |= BITS[left.trailing_zeros() as usize];
-        left &= left - 1;
+    let mut table = [0; 256];
+    let mut flags = 0;
+    while flags < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            if flags >> bit & 1 != 0 {
+                table[flags] |= BITS[bit];
+            }
+            bit += 1;
+        }
+        flags += 1;
     }
-    bits
+    table
+};
+
+/// Name and number of a format file, without reading the rest.
+fn name_and_number(text: &[u8]) -> Option<(&str, usize)> {
+    let mut lines = text.split(|b| *b == b'\n').map(|l| std::str::from_utf8(l).unwrap_or("").trim());
+    let name = lines.find_map(|l| l.strip_prefix("name:"))?.trim();
+    let number = lines.find_map(|l| l.strip_prefix("ID:"))?.trim().parse::<u16>().ok()?;
+    (!name.is_empty() && number != NONE).then_some((name, usize::from(number)))
 }

@@ -8,7 +8,7 @@
 //! symbols  := u32 n kallsyms text,  printk := u32 n text,  names := u64 n lines of `pid comm`
 //! ```
 
-use super::{Decoder, EventFormat};
+use super::Decoder;
 use crate::bytes::{Reader, Short};
 use crate::ring_buffer::Layout;
 use crate::tracepoint::symbols::Symbols;
@@ -116,10 +116,7 @@ impl Header {
     fn read_system(&mut self, system: &str, r: &mut Reader<'_>) -> Result<(), Short> {
         for _ in 0..r.u32()? {
             let n = r.u64()?;
-            let text = String::from_utf8_lossy(r.take(n)?);
-            if let Some(format) = EventFormat::parse(system, &text) {
-                self.decoder.add(&format);
-            }
+            self.decoder.add(system, r.take(n)?);
         }
         Ok(())
     }

@@ -114,6 +114,11 @@ pub const ROWS: &[Row] = &[
     ("ftrace", "print", Kind::Marker, &[("buf", To::Marker)]),
 ];
 
+/// The row of an event; `system` is empty where the container does not tell it.
+pub fn row(system: &str, event: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|(of, name, ..)| *name == event && (system.is_empty() || *of == system))
+}
+
 /// Kind and name of one of the many `syscalls:sys_enter_read` events.
 pub fn syscall(event: &str) -> Option<(Kind, &str)> {
     match event.strip_prefix("sys_enter_") {

@@ -87,6 +87,11 @@ impl Attr {
         Ok(attr)
     }
 
+    /// The software event that stands in to carry perf's own records.
+    pub fn never_samples(&self) -> bool {
+        (self.kind, self.config) == (1, 9)
+    }
+
     fn flag(&self, bit: u32) -> bool {
         self.flags >> bit & 1 != 0
     }

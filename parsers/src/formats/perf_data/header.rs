@@ -1,6 +1,6 @@
 //! The head of a perf.data: attributes of the recorded events, and features.
 
-use super::attr::Attr;
+use super::attr::{Attr, TRACEPOINT};
 use super::{damaged, short, NAME};
 use crate::bytes::{until_nul, Reader, Short};
 use crate::error::ParseError;
@@ -36,7 +36,7 @@ pub struct Attrs {
     pub all: Vec<Attr>,
     /// Number in samples -> index in `all`.
     by_id: HashMap<u64, usize>,
-    /// One layout serves all, and all are tracepoints: samples need no lookup.
+    /// One layout serves all, and all that ever sample are tracepoints: samples need no lookup.
     uniform: bool,
 }
 
@@ -46,7 +46,8 @@ impl Attrs {
         self.by_id.extend(ids.map(|id| (id, self.all.len())));
         self.all.push(attr);
         let first = &self.all[0];
-        self.uniform = self.all.iter().all(|a| a.layout == first.layout && a.kind == super::attr::TRACEPOINT);
+        let like = |a: &Attr| a.layout == first.layout && a.kind == TRACEPOINT;
+        self.uniform = first.kind == TRACEPOINT && self.all.iter().all(|a| like(a) || a.never_samples());
     }
 
     /// The event of a sample: by its number, or the first when there is nothing to tell them apart by.

@@ -37,8 +37,6 @@ pub struct Rows {
     last_ts: i64,
     /// Last time of each CPU, for the bounds of losses.
     cpu_ts: Vec<i64>,
-    /// The last wakeup, against its copies.
-    previous: (i64, i32, Vec<u8>),
     lost: u64,
     /// The file ends before its records do.
     pub torn: bool,
@@ -51,7 +49,8 @@ impl Rows {
     pub fn new(be: bool, out: &mut Out) -> Self {
         let mut tasks = Tasks::default();
         let idle = tasks.entry(0);
-        (idle.comm, idle.pid) = (Some(out.strings.intern(b"swapper")), Some(0));
+        idle.set_comm(Some(out.strings.intern(b"swapper")));
+        idle.set_pid(Some(0));
         Rows {
             decoder: Decoder::new(be),
             be,
@@ -61,7 +60,6 @@ impl Rows {
             seq: 0,
             last_ts: 0,
             cpu_ts: Vec::new(),
-            previous: (0, -1, Vec::new()),
             lost: 0,
             torn: false,
             skipped: 0,
@@ -143,11 +141,6 @@ impl Rows {
         let number = |at: usize| uint(record, at, 4, be).map(|v| i64::from(v as u32 as i32));
         let (pid, tid) = layout.tid.map_or((None, None), |at| (number(at), number(at + 4)));
         let raw = layout.raw(record, be);
-        if let Some(raw) = raw {
-            if ts == self.previous.0 && self.copy(ts, cpu, raw, out) {
-                return;
-            }
-        }
         let mut marks = self.step(ts, cpu);
         let mut row = out.events.push();
         row.ts_ns(ts).cpu(cpu).seq(self.seq);
@@ -161,16 +154,16 @@ impl Rows {
         };
         if let Some(ctx) = decoded.ctx_tid {
             if tid == Some(ctx) && pid.is_some_and(|p| p >= 0) {
-                self.tasks.entry(ctx).pid = pid;
+                self.tasks.entry(ctx).set_pid(pid);
             }
             let task = self.tasks.get(ctx);
-            row.ctx_pid(task.pid).ctx_comm(task.comm);
+            row.ctx_pid(task.pid()).ctx_comm(task.comm());
         }
         if let Some(tid) = decoded.tid {
-            row.pid(self.tasks.get(tid).pid);
+            row.pid(self.tasks.get(tid).pid());
         }
         if let Some(tid) = decoded.next_tid {
-            row.next_pid(self.tasks.get(tid).pid);
+            row.next_pid(self.tasks.get(tid).pid());
         }
         if decoded.partial || decoded.unknown {
             marks |= quality::PARSE_PARTIAL;
@@ -179,22 +172,25 @@ impl Rows {
         if marks != 0 {
             complain(marks, decoded, ts, cpu, offset(), out);
         }
-        if matches!(decoded.kind, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::StatWait | Kind::StatSleep) {
-            self.previous.0 = ts;
-            self.previous.1 = cpu.unwrap_or(-1);
-            self.previous.2.clear();
-            self.previous.2.extend_from_slice(raw.unwrap_or(&[]));
-        }
     }
 
-    /// Is this the wakeup that was just read, delivered to another event as well?
+    /// Is `record` the wakeup that the sample before it was, delivered to another event as well? Both have the same time.
     #[cold]
-    fn copy(&self, ts: i64, cpu: Option<i32>, raw: &[u8], out: &mut Out) -> bool {
-        let same = self.previous.1 == cpu.unwrap_or(-1) && self.previous.2 == raw;
+    pub fn is_copy(&self, attrs: &Attrs, before: &[u8], record: &[u8], ts: i64, out: &mut Out) -> bool {
+        let told = |record: &[u8]| {
+            let layout = attrs.of_sample(record, self.be)?.layout;
+            let cpu = layout.cpu.and_then(|at| uint(record, at, 4, self.be))?;
+            Some((cpu, layout.raw(record, self.be)?.to_vec()))
+        };
+        let Some((cpu, raw)) = told(record) else { return false };
+        let kind = self.decoder.number(&raw).and_then(|n| self.decoder.kind(n));
+        let wakes =
+            matches!(kind, Some(Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::StatWait | Kind::StatSleep));
+        let same = wakes && told(before) == Some((cpu, raw));
         if same {
             out.diagnostics.push_with(Code::Duplicate, || {
                 let message = "a wakeup was delivered to the waker's event and to the woken task's; one is left out";
-                Diagnostic { cpu, ..Diagnostic::new(Code::Duplicate, message).at_ts(ts) }
+                Diagnostic::new(Code::Duplicate, message).on_cpu(cpu as u32 as i32).at_ts(ts)
             });
         }
         same
@@ -210,7 +206,7 @@ impl Rows {
             }
             kind::MMAP | kind::MMAP2 => {
                 if let (Some(pid), Some(tid)) = (word(8), word(12)) {
-                    self.tasks.entry(tid).pid = Some(pid);
+                    self.tasks.entry(tid).set_pid(Some(pid));
                 }
             }
             kind::FORK => {
@@ -218,21 +214,22 @@ impl Rows {
                 let (Some(tid), Some(ptid)) = (tid, ptid) else { return };
                 let parent = self.tasks.get(ptid);
                 let task = self.tasks.entry(tid);
-                (task.pid, task.comm) = (pid, parent.comm);
+                task.set_pid(pid);
+                task.set_comm(parent.comm());
                 if !self.told.fork && ts != 0 {
                     self.row(Kind::Fork, ts, record, out)
                         .tid(tid)
                         .pid(pid)
-                        .comm(parent.comm)
+                        .comm(parent.comm())
                         .ctx_tid(ptid)
                         .ctx_pid(ppid)
-                        .ctx_comm(parent.comm);
+                        .ctx_comm(parent.comm());
                 }
             }
             kind::EXIT => {
                 let (pid, Some(tid)) = (word(8), word(16)) else { return };
                 if !self.told.exit && ts != 0 {
-                    let comm = self.tasks.get(tid).comm;
+                    let comm = self.tasks.get(tid).comm();
                     self.row(Kind::Exit, ts, record, out)
                         .tid(tid)
                         .pid(pid)
@@ -266,7 +263,8 @@ impl Rows {
         let text = until_nul(record.get(16..).unwrap_or(&[]));
         let name = (!text.is_empty()).then(|| out.strings.intern(text));
         let task = self.tasks.entry(tid);
-        (task.pid, task.comm) = (Some(pid), name);
+        task.set_pid(Some(pid));
+        task.set_comm(name);
         if ts == 0 {
             let mut row = out.events.push();
             row.ts_ns(0).seq(self.seq).kind(Kind::Comm).tid(tid).pid(pid).comm(name).quality(quality::SYNTHESIZED);
@@ -290,20 +288,20 @@ impl Rows {
         if misc & SWITCH_OUT != 0 {
             let state = if misc & SWITCH_PREEMPT != 0 { State::Preempted } else { State::UnknownOff };
             let mut row = self.row(Kind::Switch, ts, record, out);
-            row.ctx_tid(tid).ctx_pid(pid).ctx_comm(task.comm).tid(tid).pid(pid).comm(task.comm).state(state);
-            row.next_tid(other).next_pid(other_pid).next_comm(peer.comm);
+            row.ctx_tid(tid).ctx_pid(pid).ctx_comm(task.comm()).tid(tid).pid(pid).comm(task.comm()).state(state);
+            row.next_tid(other).next_pid(other_pid).next_comm(peer.comm());
         } else if wide {
             // The other side's record said it all.
             self.row(Kind::Resume, ts, record, out)
                 .ctx_tid(tid)
                 .ctx_pid(pid)
-                .ctx_comm(task.comm)
+                .ctx_comm(task.comm())
                 .tid(tid)
                 .pid(pid)
-                .comm(task.comm);
+                .comm(task.comm());
         } else {
             let mut row = self.row(Kind::Switch, ts, record, out);
-            row.ctx_tid(tid).ctx_pid(pid).ctx_comm(task.comm).next_tid(tid).next_pid(pid).next_comm(task.comm);
+            row.ctx_tid(tid).ctx_pid(pid).ctx_comm(task.comm()).next_tid(tid).next_pid(pid).next_comm(task.comm());
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Stream {
     /// Records whose order is final, and how many of them are done.
     ready: Vec<Waiting>,
     done: usize,
+    /// The last sample that was done, against copies of it.
+    before: Option<Waiting>,
     /// Latest time seen, and that as of the last round's end.
     latest: u64,
     limit: u64,
@@ -59,6 +61,7 @@ impl Stream {
             waiting: Vec::new(),
             ready: Vec::new(),
             done: 0,
+            before: None,
             latest: 0,
             limit: 0,
             peeked: None,
@@ -187,6 +190,7 @@ impl Stream {
     fn read_round(&mut self, file: &[u8], out: &mut Out) -> bool {
         self.ready.clear();
         self.done = 0;
+        self.before = None;
         self.records.forget(self.waiting.iter().map(|w| w.1));
         loop {
             let record = match self.peeked.take() {
@@ -257,6 +261,12 @@ impl Parser for Stream {
                 let (kind, misc, record) = self.records.again(file, place);
                 if kind == kind::SAMPLE {
                     let offset = || self.records.offset(place);
+                    if let Some((_, before)) = self.before.replace((time, place)).filter(|b| b.0 == time) {
+                        let (_, _, before) = self.records.again(file, before);
+                        if self.rows.is_copy(&self.attrs, before, record, time as i64, out) {
+                            continue;
+                        }
+                    }
                     self.rows.sample(&self.attrs, time as i64, record, offset, out);
                 } else {
                     self.rows.other(kind, misc, time as i64, record, out);

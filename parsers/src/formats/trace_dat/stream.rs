@@ -118,9 +118,9 @@ impl Stream {
         }
         let mut tasks = Tasks::default();
         for (tid, name) in head.header.task_names() {
-            tasks.entry(tid).comm = Some(out.strings.intern(name));
+            tasks.entry(tid).set_comm(Some(out.strings.intern(name)));
         }
-        tasks.entry(0).comm = Some(out.strings.intern(b"<idle>"));
+        tasks.entry(0).set_comm(Some(out.strings.intern(b"<idle>")));
         let several = head.buffers.iter().filter(|b| !b.cpus.is_empty()).count() > 1;
         let names = head.buffers.iter().map(|b| b.name.clone()).collect();
         let mut stream = Stream {
@@ -189,7 +189,7 @@ impl Stream {
         self.seq += 1;
         let decoded = self.decoder.decode(record, &mut row, &mut out.strings);
         if let Some(tid) = decoded.ctx_tid {
-            row.ctx_comm(self.tasks.get(tid).comm);
+            row.ctx_comm(self.tasks.get(tid).comm());
         }
         if decoded.partial || decoded.unknown {
             marks |= quality::PARSE_PARTIAL;
