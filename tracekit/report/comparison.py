@@ -180,7 +180,8 @@ class Comparison:
         -------
         pl.DataFrame
             Rows of `table`: the run queue of the system, and the headline metrics of `main_groups` with at least 20
-            recorded or predicted samples. Figures that are 0 or unknown everywhere are left out.
+            recorded or predicted samples. Figures that are 0 or unknown everywhere, and counts
+            below 20, are left out.
         """
         order = {key: i for i, key in enumerate([("runqueue", "mean"), *HEADLINES])}
         groups = {group: i for i, group in enumerate(self.main_groups)}
@@ -189,7 +190,8 @@ class Comparison:
             place = order.get((row["metric"], row["statistic"]))
             system = row["scope"] == "system"
             enough = max(row["n_recorded"] or 0, row["n_predicted"] or 0) >= MIN_SAMPLES
-            nothing = not any(row[k] for k in ("recorded", "identity", "predicted"))
+            values = [row[k] or 0 for k in ("recorded", "identity", "predicted")]
+            nothing = max(values) < (MIN_SAMPLES if row["statistic"] == "total" else 1e-9)
             if place is None or nothing:
                 continue
             if not system and not (row["scope"] == "group" and row["group"] in groups and enough):
@@ -331,5 +333,16 @@ def _replayed(trace: Trace) -> dict[str, Any]:
 
 
 def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:
-    """Return how the replay explains the wakeups of the trace: class, number and share; empty when it does not tell."""
-    return []
+    """Return how a replay explains the wakeups of its trace.
+
+    Parameters
+    ----------
+    replay
+        A replay, or any trace.
+
+    Returns
+    -------
+    list of dict
+        `class`, `n` and `share`, as `tracekit.Replay.wakeups`; empty for a trace that is no replay.
+    """
+    return [dict(row) for row in getattr(replay, "wakeups", ())]
