@@ -95,7 +95,8 @@ pub fn may_be_whole(body: &[u8]) -> bool {
     let word = &payload[at..];
     let full = |key: &&[u8]| word.strip_prefix(*key).is_some_and(|v| !v.is_empty());
     let cpu = word.strip_prefix(b"target_cpu=").or_else(|| word.strip_prefix(b"CPU:"));
-    payload.ends_with(b"]") || LAST.iter().any(full) || cpu.is_some_and(|n| n.len() >= 3)
+    // perf may print a symbol in parentheses behind the payload.
+    payload.ends_with(b"]") || payload.ends_with(b")") || LAST.iter().any(full) || cpu.is_some_and(|n| n.len() >= 3)
 }
 
 /// Kind of a scheduler event.

@@ -71,7 +71,8 @@ fn sniff(head: &Head) -> Confidence {
     if text.starts_with(b"# tracer: ") {
         return 95;
     }
-    if text.trim_ascii_start().starts_with(b"<") {
+    let first = text.trim_ascii_start();
+    if [&b"<!"[..], b"<html", b"<head"].iter().any(|tag| first.starts_with(tag)) {
         return 0;
     }
     let mut lines = text.split(|b| *b == b'\n').take(2000);

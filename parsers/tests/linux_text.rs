@@ -1,0 +1,212 @@
+//! ftrace text and perf script of real machines: every scheduler line becomes a row, and the quick path changes nothing.
+//!
+//! The captures are not part of the repository. Where they are not at hand the tests say so and pass.
+
+#![allow(clippy::disallowed_methods, reason = "tests read files; the crate itself sees none")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{read_in_steps, root, row};
+use tracekit_parsers::Options;
+use tracekit_schema::table::Table;
+use tracekit_schema::{Kind, Out};
+
+/// Files under `testdata/<folder>` whose names end in one of `ends`; `None` where the captures are not at hand.
+fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
+    let top = root().join("testdata").join(folder);
+    let Ok(entries) = std::fs::read_dir(&top) else {
+        eprintln!("skipped: no captures under testdata/{folder}");
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for path in entries.map(|e| e.expect("readable").path()) {
+        if path.is_dir() {
+            let name = format!("{folder}/{}", path.file_name().expect("a name").to_string_lossy());
+            found.extend(files(&name, ends));
+        } else if ends.iter().any(|end| path.to_string_lossy().ends_with(end)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Scheduler events that have a kind, found without the parser: by the event's name with a blank or a colon before it and
+/// a colon behind it, outside of comments.
+fn lines_of_sched_events(text: &[u8]) -> usize {
+    const NAMES: [&[u8]; 17] = [
+        b"sched_switch",
+        b"sched_waking",
+        b"sched_wakeup",
+        b"sched_wakeup_new",
+        b"sched_migrate_task",
+        b"sched_process_fork",
+        b"sched_process_exec",
+        b"sched_process_exit",
+        b"sched_process_free",
+        b"sched_process_wait",
+        b"sched_stat_wait",
+        b"sched_stat_sleep",
+        b"sched_stat_blocked",
+        b"sched_stat_iowait",
+        b"sched_stat_runtime",
+        b"sched_pi_setprio",
+        b"sched_blocked_reason",
+    ];
+    let mut count = 0;
+    for line in text.split(|b| *b == b'\n').filter(|l| !l.starts_with(b"#")) {
+        let words = line.split(|b| b" \t".contains(b)).filter_map(|w| w.strip_suffix(b":"));
+        let names = words.map(|w| w.strip_prefix(b"sched:").unwrap_or(w));
+        count += usize::from(names.into_iter().any(|n| NAMES.contains(&n)));
+    }
+    count
+}
+
+/// Rows of the kinds that scheduler events become.
+fn sched_rows(out: &Out) -> usize {
+    let sched =
+        |kind: Kind| (Kind::Switch..=Kind::Wait).contains(&kind) || (Kind::Prio..=Kind::BlockedReason).contains(&kind);
+    out.events.kind.values().iter().filter(|k| sched(**k)).count()
+}
+
+fn read_file(path: &Path, careful: bool) -> Result<Out, String> {
+    let bytes = std::fs::read(path).expect("readable");
+    let mut options = Options::default();
+    if careful {
+        options.extra.insert("careful".to_owned(), String::new());
+    }
+    let (out, result) = read_in_steps(&bytes, None, &options, 1 << 16);
+    result.map(|_| out).map_err(|e| format!("{}: {}", e.code, e.message))
+}
+
+/// Files in which lines and rows differ, by how many and why.
+const EXPLAINED: [(&str, usize, &str); 2] = [
+    ("trappy_trace_idle_unsorted.txt", 1, "the last line is cut within its payload"),
+    ("perfparser_zstd.expected.txt", 9, "a dump of another tool, in which events stand on lines of their own"),
+];
+
+/// Every file: as many rows as lines, and the same rows without the quick path.
+fn check(paths: &[PathBuf]) {
+    let mut failures = Vec::new();
+    for path in paths {
+        let name = path.strip_prefix(root().join("testdata")).unwrap_or(path).display();
+        let explained = EXPLAINED.iter().find(|(file, ..)| path.ends_with(file)).map_or(0, |(_, n, _)| *n);
+        let lines = lines_of_sched_events(&std::fs::read(path).expect("readable")) - explained;
+        let quick = match read_file(path, false) {
+            Ok(out) => out,
+            Err(e) if lines == 0 => {
+                let known = ["no-scheduler-events", "unknown-format"];
+                if !known.iter().any(|code| e.starts_with(code)) {
+                    failures.push(format!("{name}: {e}"));
+                }
+                continue;
+            }
+            Err(e) => {
+                failures.push(format!("{name}: {lines} lines, {e}"));
+                continue;
+            }
+        };
+        if sched_rows(&quick) != lines {
+            failures.push(format!("{name}: {lines} lines, {} rows", sched_rows(&quick)));
+        }
+        let careful = read_file(path, true).expect("as before");
+        let same = |r: &usize| row(&quick.events, &quick.strings, *r) == row(&careful.events, &careful.strings, *r);
+        // Comparing cell by cell is slow; a sample of rows at odd distances sees every shape.
+        let step = (quick.events.len() / 2000).max(1);
+        if quick.events.len() != careful.events.len() {
+            failures.push(format!("{name}: {} rows, carefully {}", quick.events.len(), careful.events.len()));
+        } else if let Some(r) = (0..quick.events.len()).step_by(step).find(|r| !same(r)) {
+            let (a, b) = (row(&quick.events, &quick.strings, r), row(&careful.events, &careful.strings, r));
+            failures.push(format!("{name}: row {r} differs:\n  {a:?}\n  {b:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} files\n{}", failures.len(), paths.len(), failures.join("\n"));
+}
+
+#[test]
+fn public_ftrace_texts() {
+    check(&files("corpus/ftrace-text", &[".txt"]));
+}
+
+#[test]
+fn public_perf_scripts() {
+    check(&files("corpus/perf-script", &[".txt"]));
+}
+
+#[test]
+fn reports_of_public_recordings() {
+    let all = files("corpus/derived-from-real", &[".txt"]);
+    check(&all.into_iter().filter(|p| p.to_string_lossy().contains("trace-cmd-report")).collect::<Vec<_>>());
+}
+
+#[test]
+fn our_own_captures() {
+    check(&files("lab", &[".ftrace.txt", ".report.txt", ".perf.txt", ".perf-script.txt"]));
+}
+
+/// Time, CPU, kind and threads of an event.
+type Essence = (i64, Option<i32>, Kind, Option<i64>, Option<i64>);
+
+/// What every scheduler event says.
+fn essence(out: &Out) -> Vec<Essence> {
+    let e = &out.events;
+    let sched = |k: Kind| (Kind::Switch..=Kind::Wait).contains(&k) || (Kind::Prio..=Kind::BlockedReason).contains(&k);
+    let rows = (0..e.len()).filter(|r| e.kind.get(*r).is_some_and(sched));
+    let ts = |r: usize| e.ts_ns.get(r).expect("every record has a time");
+    rows.map(|r| (ts(r), e.cpu.get(r), e.kind.get(r).expect("and a kind"), e.tid.get(r), e.next_tid.get(r))).collect()
+}
+
+/// The text `text` says what the recording `binary` holds, its times written by `written`.
+fn check_pair(text: &Path, binary: &Path, written: fn(i64) -> i64, failures: &mut Vec<String>) {
+    let told = essence(&read_file(text, false).expect("a text of the capture is read"));
+    let mut held = essence(&read_file(binary, false).expect("the capture is read"));
+    held.iter_mut().for_each(|e| e.0 = written(e.0));
+    let differ = (0..told.len().max(held.len())).find(|i| told.get(*i) != held.get(*i));
+    if let Some(i) = differ {
+        let (t, h) = (told.get(i), held.get(i));
+        let name = text.file_name().unwrap_or_default().to_string_lossy();
+        failures.push(format!("{name}: event {i} of {}/{}: {t:?} against {h:?}", told.len(), held.len()));
+    }
+}
+
+/// Pairs of texts whose names end in `end`, and the recordings that `to` makes of their names.
+fn check_pairs(texts: Vec<PathBuf>, to: impl Fn(&str) -> String, written: fn(i64) -> i64) {
+    let mut failures = Vec::new();
+    let mut pairs = 0;
+    for text in &texts {
+        let binary = PathBuf::from(to(&text.to_string_lossy()));
+        if binary.is_file() {
+            pairs += 1;
+            check_pair(text, &binary, written, &mut failures);
+        }
+    }
+    assert!(texts.is_empty() || pairs > 0, "no text has its recording beside it");
+    assert!(failures.is_empty(), "{} of {pairs} pairs\n{}", failures.len(), failures.join("\n"));
+}
+
+fn rounded(ns: i64) -> i64 {
+    (ns + 500) / 1000 * 1000
+}
+
+#[test]
+fn reports_tell_what_their_recordings_hold() {
+    check_pairs(files("lab", &[".report.txt"]), |t| t.replace(".report.txt", ".dat"), rounded);
+    check_pairs(files("lab", &[".ftrace.txt"]), |t| t.replace(".ftrace.txt", ".dat"), rounded);
+}
+
+#[test]
+fn reports_of_public_recordings_tell_what_those_hold() {
+    let texts = files("corpus/derived-from-real", &[".trace-cmd-report-ns.txt"]);
+    let to = |t: &str| t.replace("derived-from-real", "trace.dat").replace(".trace-cmd-report-ns.txt", ".dat");
+    check_pairs(texts, to, |ns| ns);
+    let texts = files("corpus/derived-from-real", &[".trace-cmd-report.txt"]);
+    let to = |t: &str| t.replace("derived-from-real", "trace.dat").replace(".trace-cmd-report.txt", ".dat");
+    check_pairs(texts, to, rounded);
+}
+
+#[test]
+fn perf_scripts_tell_what_their_recordings_hold() {
+    check_pairs(files("lab", &[".perf-script.txt"]), |t| t.replace(".perf-script.txt", ".perf.data"), |ns| ns);
+}
