@@ -156,6 +156,7 @@ fn main() {
             policy: policy.clone(),
             rt: rt.clone(),
             phase_shift,
+            snap,
             sets: sets.clone(),
             ..ReplaySpec::default()
         };

@@ -24,6 +24,7 @@ struct Emit<'a> {
     comms: Vec<StrId>,
     prios: Vec<i32>,
     attrs_seen: Vec<usize>,
+    exiting: Vec<bool>,
     /// What runs on each CPU, as the records so far tell.
     curr: Vec<u32>,
     offset: Ns,
@@ -54,6 +55,7 @@ pub fn emit(run: &Run, cpus: usize, offset: Ns, out: &mut Out) {
         comms,
         prios,
         attrs_seen: vec![0; run.work.tasks.len()],
+        exiting: vec![false; run.work.tasks.len()],
         curr: vec![IDLE; cpus],
         offset,
         seq: 0,
@@ -78,6 +80,11 @@ impl Emit<'_> {
             What::New => self.subject(rec, Kind::WakeupNew, false),
             What::Fork => self.subject(rec, Kind::Fork, false),
             What::Exec => self.subject(rec, Kind::Exec, false),
+            What::Exiting => {
+                self.exiting[rec.a as usize] = true;
+                self.subject(rec, Kind::Exit, false);
+            }
+            What::Exit if self.exiting[rec.a as usize] => {}
             What::Exit => self.subject(rec, Kind::Exit, false),
             What::Initial => self.subject(rec, Kind::Enqueue, false),
             What::Migrate => {

@@ -16,6 +16,8 @@ pub enum What {
     Fork,
     /// `a` executes a program.
     Exec,
+    /// `a` begins to exit.
+    Exiting,
     /// `a` ends.
     Exit,
     /// `a` moves; `x` is the CPU it comes from.

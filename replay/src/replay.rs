@@ -26,6 +26,8 @@ pub struct ReplaySpec {
     pub phase_shift: Ns,
     /// Add what switches, ticks and interrupts cost, as measured.
     pub overheads: bool,
+    /// Can the kernel be preempted; as found in the trace when `None`.
+    pub preempt_kernel: Option<bool>,
     /// Let timer sleeps that begin as recorded end as recorded ([`Machine::snap`]).
     pub snap: bool,
     /// Attributes by task, applied in order: pattern and settings.
@@ -42,6 +44,7 @@ impl Default for ReplaySpec {
             hz: None,
             phase_shift: 0,
             overheads: true,
+            preempt_kernel: None,
             snap: true,
             sets: Vec::new(),
         }
@@ -175,10 +178,11 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {
         cpus: spec.cpus.unwrap_or(recon.cpus).max(1),
         hz,
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
-        preempt_kernel: false,
+        preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
         costs: if spec.overheads { over.costs() } else { Default::default() },
         snap: if spec.snap { over.switch } else { 0 },
         until: recon.until,
+        at_least: recon.at_least,
         ..Machine::default()
     }
 }

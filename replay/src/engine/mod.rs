@@ -13,71 +13,23 @@
 //! before the task that loses the CPU. CPUs that are idle do not tick. A chain of wakeups without demand in between is
 //! atomic: nobody runs before it is complete.
 
+mod machine;
 pub mod slots;
 mod steps;
 mod wake;
 
+pub use machine::{Machine, TimerMode};
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cost::{Costs, LONG_STAY};
+use crate::cost::LONG_STAY;
 use crate::log::{left, Log, What, IDLE};
 use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
 use crate::program::{Start, Workload};
 use crate::queue::Lists;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, Task, TaskId, TaskState, NEVER};
 use slots::{Due, Slots};
-
-/// When sleeps end on timers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimerMode {
-    /// At the time asked for, or up to the slack later.
-    #[default]
-    High,
-    /// At the first tick after the time asked for.
-    Tick,
-}
-
-/// The machine on which a workload runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
-    /// Number of CPUs.
-    pub cpus: usize,
-    /// Clock ticks a second.
-    pub hz: i64,
-    /// Time of the first tick of each CPU; CPUs beyond the end take the last entry, an empty list is phase 0.
-    pub tick_phase: Vec<Ns>,
-    /// When sleeps end.
-    pub timers: TimerMode,
-    /// False: a run step in the kernel is not preempted before its end.
-    pub preempt_kernel: bool,
-    /// What scheduling costs.
-    pub costs: Costs,
-    /// Phase memory: a timer sleep that begins this close to a recorded one of its task, and may last as long, ends when that
-    /// one did. No model of costs is better than that, but phases of timers decide much, and an error of a
-    /// microsecond a cycle moves them.
-    pub snap: Ns,
-    /// The end; [`NEVER`] runs until nothing is left to do.
-    pub until: Ns,
-    /// False keeps no records, only counts.
-    pub log: bool,
-}
-
-impl Default for Machine {
-    fn default() -> Self {
-        Machine {
-            cpus: 1,
-            hz: 1000,
-            tick_phase: Vec::new(),
-            timers: TimerMode::High,
-            preempt_kernel: true,
-            costs: Costs::default(),
-            snap: 0,
-            until: NEVER,
-            log: true,
-        }
-    }
-}
 
 /// Place of a policy in the stack: which tasks it cares for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +142,7 @@ pub struct Engine {
     k: Kernel,
     stack: Stack,
     until: Ns,
+    at_least: Ns,
     timer_mode: TimerMode,
     snap: Ns,
     /// Starts, device and outside wakeups by (time, order).
@@ -271,6 +224,7 @@ impl Engine {
             k,
             stack,
             until: machine.until,
+            at_least: machine.at_least,
             timer_mode: machine.timers,
             snap: machine.snap,
             coming: BinaryHeap::with_capacity(n + 1),
@@ -336,7 +290,8 @@ impl Engine {
             }
             self.handle(due);
             if self.ends_with_essential && self.essential == 0 {
-                break;
+                self.ends_with_essential = false;
+                self.until = self.at_least.max(self.k.now);
             }
             if let Some(why) = self.k.failed.take() {
                 return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
@@ -631,14 +586,12 @@ impl Engine {
     }
 
     fn finish(mut self) -> Run {
-        let end = match (self.ends_with_essential, self.essential) {
-            (true, 0) => self.k.now,
-            // Some essential task waits for what never comes: nothing happened since one last ran.
-            (true, _) if self.until != NEVER && self.last_essential + self.until / 2 < self.until => {
-                self.last_essential
-            }
-            _ if self.until == NEVER => self.k.now,
-            _ => self.until,
+        // Some essential task may wait for what never comes: then nothing of interest happened since one last ran.
+        let idle = self.ends_with_essential && self.until != NEVER && self.last_essential < self.until / 2;
+        let end = match self.until {
+            NEVER => self.k.now,
+            _ if idle => self.last_essential.max(self.at_least),
+            until => until,
         };
         self.k.now = end;
         self.counts.end = end;

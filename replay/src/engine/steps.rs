@@ -54,6 +54,7 @@ impl Engine {
                     true
                 }
                 Step::Exiting => {
+                    self.k.log.add(self.k.now, What::Exiting, cpu, t.0, IDLE, 0);
                     let class = self.class(t);
                     self.stack.layers[class].1.exiting(&mut self.k, cpu, t);
                     true

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::estimate::Overheads;
-use super::scan::{Act, By, First, History, Life, LifeId, Off, What};
+use super::history::{Act, By, First, History, Life, LifeId, Off, What};
 use super::sleep::Sleeps;
 use super::{Class, Evidence, LoopMode, Note, Options, Recon};
 use crate::cost::LONG_STAY;
@@ -121,7 +121,13 @@ impl<'a> Builder<'a> {
         let any_essential = work.tasks.iter().any(|p| p.essential);
         Recon {
             until: if any_essential { self.history.span.saturating_mul(20).max(1) } else { self.stop },
+            at_least: if super::verdict::ends_with_work(self.history, &self.verdicts, self.stop) {
+                0
+            } else {
+                self.stop
+            },
             stop: self.stop,
+            preempt_kernel: self.history.exits.1 * 20 > self.history.exits.0,
             work,
             notes,
             verdicts: self.verdicts,
@@ -453,7 +459,10 @@ impl<'a> Builder<'a> {
             d.steps.pop();
             d.notes.pop();
         }
-        let Some(first) = d.steps.iter().position(|s| matches!(s, Step::Pause { .. })) else { return false };
+        let Some(mut first) = d.steps.iter().position(|s| matches!(s, Step::Pause { .. })) else { return false };
+        if matches!(d.steps.last(), Some(Step::Pause { .. })) {
+            first += 1;
+        }
         let body = &d.steps[first..];
         let takes_time = body.iter().any(|s| matches!(s, Step::Run { ns } if *ns > 0));
         if !takes_time || body.iter().any(|s| matches!(s, Step::Fork { .. })) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::scan::{History, LifeId, Sample};
+use super::history::{History, LifeId, Sample};
 use crate::cost::Costs;
 use crate::task::Ns;
 

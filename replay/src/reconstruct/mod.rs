@@ -1,6 +1,6 @@
 //! From events to programs: what each task did, free of when the recorded scheduler let it.
 //!
-//! [`scan`] walks the records once and notes what each task did; [`estimate`] measures what switches, ticks and
+//! `scan` walks the records once and notes what each task did ([`history`]); [`estimate`] measures what switches, ticks and
 //! interrupts cost; `sleep` and `verdict` judge timers and tasks as wholes; `build` makes the programs.
 //!
 //! * **Demand** is time on a CPU less what the machine took: the switch, ticks, interrupts, all at their measured length. The
@@ -13,7 +13,8 @@
 
 mod build;
 pub mod estimate;
-pub mod scan;
+pub mod history;
+mod scan;
 mod sleep;
 mod verdict;
 
@@ -174,8 +175,12 @@ pub struct Recon {
     pub cpus: usize,
     /// When the recorded run was stopped.
     pub stop: Ns,
+    /// The recorded kernel could be preempted: tasks were, in the middle of their exit.
+    pub preempt_kernel: bool,
     /// How far a replay runs at most.
     pub until: Ns,
+    /// How far it runs at least: 0 where the recorded run ended because its work was done.
+    pub at_least: Ns,
     /// Wakeup records that changed nothing.
     pub idle_wakeups: u64,
     /// Switches that contradict each other.
@@ -195,7 +200,7 @@ pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Rec
 }
 
 /// First look at a trace (used by the tools that print estimates).
-pub fn look(events: &Events, strings: &Strings, hz: Option<i64>) -> (scan::History, Overheads) {
+pub fn look(events: &Events, strings: &Strings, hz: Option<i64>) -> (history::History, Overheads) {
     let history = scan::scan(events, strings);
     let found = estimate::estimate(&history, hz);
     (history, found)

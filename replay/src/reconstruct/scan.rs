@@ -6,227 +6,10 @@ use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, State, StrId, Strings};
 
+use super::history::{Act, By, First, History, Life, LifeId, Off, Sample, What};
 use crate::cost::LONG_STAY;
 use crate::program::Fork;
 use crate::task::Ns;
-
-/// Number of a task's life in [`History::lives`].
-pub type LifeId = u32;
-
-/// How a task first shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
-    /// It ran on this CPU when the trace began.
-    Running,
-    /// It waited for a CPU.
-    Runnable,
-    /// It slept.
-    Asleep,
-    /// It was made.
-    Forked,
-}
-
-/// Why a task left its CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Off {
-    /// Against its will; `interrupt` is the time of the interrupt that caused it, where one did.
-    Preempted {
-        /// First wakeup or tick of that interrupt.
-        interrupt: Option<Ns>,
-    },
-    /// It yielded.
-    Yielded,
-    /// It sleeps.
-    Slept {
-        /// Uninterruptibly.
-        deep: bool,
-    },
-    /// It ended.
-    Ended,
-    /// Records were lost: nobody knows.
-    Unknown,
-}
-
-/// Who or what woke a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// Another task, at its [`Act::Post`] with this number.
-    Task {
-        /// The waker.
-        waker: LifeId,
-        /// Number of the wakeup.
-        wake: u32,
-    },
-    /// A hardware interrupt.
-    Hardirq {
-        /// The first wakeup of its interrupt, and no tick seen in it: the interrupt came for this one.
-        lead: bool,
-    },
-    /// A softirq.
-    Softirq,
-    /// The idle loop, or nobody that the records name.
-    Unknown,
-}
-
-/// One thing that happened to or by a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// It enters a CPU; `kernel_prio` as the switch says.
-    On {
-        /// CPU.
-        cpu: i32,
-    },
-    /// It leaves its CPU.
-    Off(Off),
-    /// A tick interrupts it.
-    Tick,
-    /// An interrupt wakes `count` others while it runs.
-    Irq {
-        /// Wakeups.
-        count: u32,
-        /// The last of them.
-        last: Ns,
-    },
-    /// It wakes a task; `wake` numbers all wakeups by tasks.
-    Post {
-        /// Number of the wakeup.
-        wake: u32,
-    },
-    /// It makes a task.
-    Fork {
-        /// The child.
-        child: LifeId,
-        /// How.
-        how: Fork,
-    },
-    /// It executes a program.
-    Exec,
-    /// It begins to exit.
-    Exiting,
-    /// It calls wait for a child (`tid`, 0 for any).
-    WaitCall {
-        /// Thread waited for.
-        tid: i64,
-    },
-    /// Its kernel priority changes.
-    Prio {
-        /// New one.
-        prio: i32,
-    },
-    /// It is woken on `cpu`.
-    Woken {
-        /// By what.
-        by: By,
-        /// CPU of its queue.
-        cpu: i32,
-    },
-}
-
-/// A dated [`What`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Act {
-    /// Time of the record, from the start of the trace, lost intervals cut out.
-    pub at: Ns,
-    /// What.
-    pub what: What,
-}
-
-/// Everything known of one task.
-#[derive(Clone, Debug)]
-pub struct Life {
-    /// Number of the life.
-    pub id: LifeId,
-    /// Thread.
-    pub tid: i64,
-    /// Process.
-    pub pid: Option<i64>,
-    /// Last name.
-    pub comm: StrId,
-    /// Kernel priority at first sight.
-    pub prio: Option<i32>,
-    /// How it first shows.
-    pub first: First,
-    /// CPU on which it first shows.
-    pub cpu: i32,
-    /// The task that made it.
-    pub parent: Option<LifeId>,
-    /// What it did.
-    pub acts: Vec<Act>,
-    /// CPU time charged to it by the kernel's own account, and virtual time added with it.
-    pub charged: Ns,
-    /// Virtual time added, where the records print it.
-    pub virtual_charged: Ns,
-    /// CPU time that goes with `virtual_charged`.
-    pub virtual_real: Ns,
-    last_vruntime: Option<i64>,
-    /// It lost its CPU to an equal real-time priority: round robin.
-    pub round_robin: bool,
-    asleep: bool,
-    ended: bool,
-}
-
-/// A measured step between two records, for the estimates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sample {
-    /// From the last wakeup of an interrupt to the switch it caused.
-    IrqToSwitch(Ns),
-    /// The same, for the only wakeup of an interrupt on a CPU that had not switched for long.
-    ColdIrqToSwitch(Ns),
-    /// From a task's last wakeup of another to the switch it caused.
-    WakeToSwitch(Ns),
-    /// Between two wakeups of one interrupt.
-    IrqStep(Ns),
-    /// From the wakeup of an idle CPU to the switch.
-    IdleToSwitch(Ns),
-    /// Charged time from a tick to the reschedule it caused.
-    TickToReschedule(Ns),
-    /// From a tick's record to the switch it caused, less [`Sample::TickToReschedule`].
-    TickToSwitch(Ns),
-    /// A stay that began with a wakeup preemption and ended with a sleep: time between records, less charged time.
-    Record(Ns),
-    /// A whole stay between two switches, without interrupt.
-    Stay(Ns),
-    /// A short stay that ended with a sleep: whose, with how many ticks and no other interrupt, and how long.
-    Burst {
-        /// Task.
-        life: LifeId,
-        /// Ticks.
-        ticks: u32,
-        /// Length.
-        ns: Ns,
-    },
-}
-
-/// The outcome of the first pass.
-#[derive(Clone, Debug, Default)]
-pub struct History {
-    /// Every task.
-    pub lives: Vec<Life>,
-    /// Time of the first record, trace clock.
-    pub start: Ns,
-    /// Length of the trace, lost intervals cut out.
-    pub span: Ns,
-    /// Ticks seen, trace time from `start`, with CPU.
-    pub ticks: Vec<(Ns, i32)>,
-    /// Samples for the estimates.
-    pub samples: Vec<Sample>,
-    /// Wakee of each numbered wakeup.
-    pub wakee: Vec<LifeId>,
-    /// Highest CPU number plus one.
-    pub cpus: usize,
-    /// Wakeup records that found their task awake: they changed nothing.
-    pub idle_wakeups: u64,
-    /// Time cut out because records were lost.
-    pub cut: Ns,
-    /// Switches whose leaving task was not the one that ran.
-    pub mismatches: u64,
-    /// True when records carry interrupt and reschedule flags.
-    pub has_flags: bool,
-    /// True when the kernel's account of run time is recorded.
-    pub has_runtime: bool,
-    /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks.
-    pub loose: Vec<Ns>,
-}
 
 #[derive(Clone, Debug, Default)]
 struct Cpu {
@@ -392,6 +175,7 @@ impl Scan<'_> {
             round_robin: false,
             asleep: first == First::Asleep,
             ended: false,
+            exiting: false,
         });
         self.by_tid.insert(tid, id);
         id
@@ -429,6 +213,7 @@ impl Scan<'_> {
     fn act_of_subject(&mut self, row: usize, cpu: usize, at: Ns, what: What) {
         let Some(t) = self.subject(row).or(self.cpus[cpu].curr) else { return };
         if self.cpus[cpu].curr == Some(t) {
+            self.history.lives[t as usize].exiting |= what == What::Exiting;
             self.push(t, at, what);
         }
     }
@@ -668,6 +453,8 @@ impl Scan<'_> {
 
     fn leaves(&mut self, t: LifeId, row: usize, cpu: usize, at: Ns) {
         let e = self.events;
+        // Virtual time also changes where a task is placed; only within a stay does it measure weight.
+        self.history.lives[t as usize].last_vruntime = None;
         if self.cpus[cpu].curr != Some(t) {
             if self.cpus[cpu].known {
                 self.history.mismatches += 1;
@@ -690,6 +477,10 @@ impl Scan<'_> {
             Off::Slept { deep: matches!(state, State::Blocked | State::WaitingLock) }
         };
         self.samples_of(cpu, at, off);
+        if self.history.lives[t as usize].exiting {
+            self.history.exits.0 += u64::from(off == Off::Ended);
+            self.history.exits.1 += u64::from(matches!(off, Off::Preempted { .. }));
+        }
         self.history.lives[t as usize].asleep = matches!(off, Off::Slept { .. });
         self.history.lives[t as usize].ended = off == Off::Ended;
         self.push(t, at, What::Off(off));

@@ -2,7 +2,7 @@
 //! a replay waits.
 
 use super::build::Verdict;
-use super::scan::{By, History, Life, Off, What};
+use super::history::{By, History, Life, Off, What};
 use crate::task::Ns;
 
 /// Share of the trace that counts as its end.
@@ -85,11 +85,25 @@ fn is_looping(life: &Life, stop: Ns) -> bool {
     last + 2 * longest >= stop
 }
 
+/// True when the task ran before `stop` in the burst in which it ends.
+fn ran_in_last_burst(life: &Life, stop: Ns) -> bool {
+    let (start, _) = last_burst(life);
+    life.acts.iter().any(|a| a.at >= start && a.at < stop && matches!(a.what, What::On { .. }))
+}
+
+/// True when the recorded run ended because its work was done: the last essential task ended near the stop.
+pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) -> bool {
+    let ends = history.lives.iter().zip(verdicts).filter(|(_, v)| v.essential).filter_map(|(l, _)| ended(l));
+    ends.max().is_some_and(|last| last as f64 >= (1.0 - END) * stop as f64)
+}
+
 pub(super) fn judge(history: &History, stop: Ns) -> Vec<Verdict> {
     let judge = |life: &Life| {
         let endless = is_endless(life, history.span);
         let loops = !endless && is_looping(life, stop);
-        Verdict { endless, loops, essential: !endless && !loops && ended(life).is_some() }
+        // What got the CPU only after the stop, ended because of it.
+        let before = ended(life).is_some_and(|end| end <= stop) || ran_in_last_burst(life, stop);
+        Verdict { endless, loops, essential: !endless && !loops && ended(life).is_some() && before }
     };
     history.lives.iter().map(judge).collect()
 }

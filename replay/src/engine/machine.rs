@@ -1,0 +1,58 @@
+//! The machine that a workload runs on.
+
+use crate::cost::Costs;
+use crate::task::{Ns, NEVER};
+
+/// When sleeps end on timers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimerMode {
+    /// At the time asked for, or up to the slack later.
+    #[default]
+    High,
+    /// At the first tick after the time asked for.
+    Tick,
+}
+
+/// The machine on which a workload runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Number of CPUs.
+    pub cpus: usize,
+    /// Clock ticks a second.
+    pub hz: i64,
+    /// Time of the first tick of each CPU; CPUs beyond the end take the last entry, an empty list is phase 0.
+    pub tick_phase: Vec<Ns>,
+    /// When sleeps end.
+    pub timers: TimerMode,
+    /// False: a run step in the kernel is not preempted before its end.
+    pub preempt_kernel: bool,
+    /// What scheduling costs.
+    pub costs: Costs,
+    /// Phase memory: a timer sleep that begins this close to a recorded one of its task, and may last as long, ends when that
+    /// one did. No model of costs is better than that, but phases of timers decide much, and an error of a
+    /// microsecond a cycle moves them.
+    pub snap: Ns,
+    /// The end; [`NEVER`] runs until nothing is left to do.
+    pub until: Ns,
+    /// Essential tasks do not end the run before this time.
+    pub at_least: Ns,
+    /// False keeps no records, only counts.
+    pub log: bool,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Machine {
+            cpus: 1,
+            hz: 1000,
+            tick_phase: Vec::new(),
+            timers: TimerMode::High,
+            preempt_kernel: true,
+            costs: Costs::default(),
+            snap: 0,
+            until: NEVER,
+            at_least: 0,
+            log: true,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A workload that ran here, taken for a recording: the programs come back from its events, and replaying them under the
+//! same policy gives the same schedule.
+
+use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options};
+use tracekit_replay::replay::{rerun, ReplaySpec};
+use tracekit_replay::workload;
+use tracekit_schema::table::Table;
+use tracekit_schema::{Kind, Out};
+
+/// Time, CPU, leaving and entering thread of every switch.
+fn switches(out: &Out) -> Vec<(i64, i32, i64, i64)> {
+    let e = &out.events;
+    let row = |r: usize| Some((e.ts_ns.get(r)?, e.cpu.get(r)?, e.tid.get(r)?, e.next_tid.get(r)?));
+    (0..e.len()).filter(|&r| e.kind.get(r) == Some(Kind::Switch)).filter_map(row).collect()
+}
+
+fn spec(policy: &str, mode: LoopMode) -> ReplaySpec {
+    ReplaySpec { policy: policy.into(), hz: Some(1000), overheads: false, snap: false, mode, ..ReplaySpec::default() }
+}
+
+fn check(text: &str, policy: &str) -> [u64; Class::COUNT] {
+    let recorded = workload::run_text(text, Some(policy)).expect("the workload runs");
+    let options = Options { hz: Some(1000), ..Options::default() };
+    let recon = reconstruct(&recorded.events, &recorded.strings, &options);
+    let replayed = rerun(&recon, &spec(policy, LoopMode::Dependency), &mut |_| true).expect("the replay runs");
+    let (want, got) = (switches(&recorded), switches(&replayed.out));
+    // The recording stops; what the replay does near its end is no matter.
+    let n = want.len() * 8 / 10;
+    assert!(got.len() >= n, "{policy}: {} switches of {}", got.len(), want.len());
+    if let Some(i) = (0..n).find(|&i| want[i] != got[i]) {
+        let around = |s: &[(i64, i32, i64, i64)]| format!("{:?}", &s[i.saturating_sub(2)..(i + 4).min(s.len())]);
+        panic!("{policy}: switch {i} differs:\n  recorded {}\n  replayed {}", around(&want), around(&got));
+    }
+    recon.classes
+}
+
+const DEPENDENT: &str = "
+until: 200
+A: (R1 P(b) W(a))*
+B: (W(b) R2 P(c))*
+C: (W(c) R1 P(a))*
+H nice=5: R∞
+";
+
+const TIMERS: &str = "
+until: 300
+S: (R1.5 S7)*
+T: (R0.3 S3)*
+D: (R2 D11)*
+H: R∞
+";
+
+const FAMILY: &str = "
+until: 100
+P: R3 F(C) R1 W(x) R2 F(E) W(y) R1
+C start=fork: R4 Q R0.5 P(x)
+E start=fork: R2 Q R0.5 P(y)
+H nice=10: R∞
+";
+
+const YIELDS: &str = "
+until: 60
+A: (R1 Y)*
+B: (R2 Y)*
+C: R20
+";
+
+#[test]
+fn dependent_wakeups_come_back() {
+    for policy in ["cfs", "cfs:form=2.6.29", "rr:quantum=5ms"] {
+        let classes = check(DEPENDENT, policy);
+        assert_eq!(classes[Class::Timer as usize], 0, "{policy}");
+        assert!(classes[Class::Dependency as usize] > 5, "{policy}");
+    }
+}
+
+#[test]
+fn sleeps_come_back() {
+    for policy in ["cfs", "rr:quantum=5ms", "cfs:wakeup_preemption=off"] {
+        let classes = check(TIMERS, policy);
+        assert!(classes[Class::Timer as usize] > 5 && classes[Class::Io as usize] > 3, "{policy}: {classes:?}");
+    }
+}
+
+#[test]
+fn forks_exits_and_waits_come_back() {
+    for policy in ["cfs", "rr:quantum=2ms"] {
+        check(FAMILY, policy);
+    }
+}
+
+#[test]
+fn yields_come_back() {
+    for policy in ["rr:quantum=5ms", "cfs:form=2.6.29,compat_yield=on"] {
+        check(YIELDS, policy);
+    }
+}
+
+/// An interrupted task is not the waker: sleepers beside a hog do not depend on it.
+#[test]
+fn interrupts_are_not_charged_to_the_interrupted() {
+    let recorded = workload::run_text("until: 100\nS: (R1 S5)*\nH: R∞", Some("fifo")).unwrap();
+    let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
+    assert_eq!(recon.classes[Class::Dependency as usize], 0);
+}
+
+/// Under another policy dependent work moves with its waker; in the open loop it keeps its time.
+#[test]
+fn loops_differ_where_they_should() {
+    let text = "until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞";
+    let recorded = workload::run_text(text, Some("rr:quantum=20ms")).unwrap();
+    let wakeups_of_b = |mode: LoopMode| -> Vec<i64> {
+        let recon = reconstruct(&recorded.events, &recorded.strings, &Options { mode, hz: Some(1000) });
+        let out = rerun(&recon, &spec("cfs", mode), &mut |_| true).unwrap().out;
+        let e = &out.events;
+        (0..e.len())
+            .filter(|&r| e.kind.get(r) == Some(Kind::Waking) && e.tid.get(r) == Some(2))
+            .filter_map(|r| e.ts_ns.get(r))
+            .collect()
+    };
+    let (dependency, open) = (wakeups_of_b(LoopMode::Dependency), wakeups_of_b(LoopMode::Open));
+    assert!(dependency.len() > 8 && open.len() > 8, "{} {}", dependency.len(), open.len());
+    assert!(dependency[5] < open[5], "CFS serves the sleeper sooner, so B is woken sooner: {dependency:?} {open:?}");
+}
