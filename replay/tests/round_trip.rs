@@ -122,3 +122,30 @@ fn loops_differ_where_they_should() {
     assert!(dependency.len() > 8 && open.len() > 8, "{} {}", dependency.len(), open.len());
     assert!(dependency[5] < open[5], "CFS serves the sleeper sooner, so B is woken sooner: {dependency:?} {open:?}");
 }
+
+/// The table tells of every step, where it comes from and what ends its sleeps.
+#[test]
+fn programs_are_a_table() {
+    let recorded =
+        workload::run_text("until: 100\nA: (R1 S5)*\nB: R3 F(C) W(x) R1\nC start=fork: R2 P(x)\nH: R∞", Some("cfs"));
+    let mut recorded = recorded.unwrap();
+    let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
+    let table = recon.table(&mut recorded.strings);
+    assert_eq!(table.len(), recon.work.tasks.iter().map(|p| p.steps.len()).sum::<usize>());
+    let text = |id| recorded.strings.text(id).into_owned();
+    let row = |op: &str, comm: &str| {
+        (0..table.len())
+            .find(|&r| {
+                table.op.get(r).map(text).as_deref() == Some(op) && table.comm.get(r).map(text).as_deref() == Some(comm)
+            })
+            .unwrap_or_else(|| panic!("no {op} of {comm}"))
+    };
+    let sleep = row("sleep", "A");
+    assert_eq!(table.ends_by.get(sleep).map(text).as_deref(), Some("timer"));
+    assert_eq!(table.evidence.get(sleep).map(text).as_deref(), Some("hardirq"));
+    assert_eq!(table.dur_ns.get(sleep).map(|ns| ns + table.slack_ns.get(sleep).unwrap()), Some(5_000_000));
+    let wait = row("wait", "B");
+    assert_eq!(table.partner_tid.get(wait), Some(3));
+    assert_eq!(table.sem.get(wait), table.sem.get(row("post", "C")));
+    assert_eq!(table.partner_tid.get(row("fork", "B")), Some(3));
+}

@@ -199,6 +199,43 @@ table! {
 }
 
 table! {
+    /// Programs: what each task does, free of when it did it; one row per step, in order, as a replay runs it.
+    ProgramTable, ProgramRow, "program" {
+        /// Number of the task in the program (a thread number that is used again is another task).
+        task: u32 = "",
+        /// Thread.
+        tid: i64 = "",
+        /// Process.
+        pid: i64 = "the source does not say",
+        /// Name.
+        comm: StrId = "",
+        /// Number of the step in the task's program, from 0.
+        step: u32 = "",
+        /// run, run_kernel, sleep, wait, post, yield, fork, exec, attrs, exiting, exit or loop.
+        op: StrId = "",
+        /// CPU demand of a run, length of a sleep, ns.
+        dur_ns: i64 = "the step has none, or is endless",
+        /// What ends a sleep: timer, ticks, io, external, absolute (`until_ns`) or dependency (a wait).
+        ends_by: StrId = "not a sleep",
+        /// End of an absolute sleep or a loop, ns from the start of the trace.
+        until_ns: i64 = "neither an absolute sleep nor a loop",
+        /// How much later than asked for a timer may fire, ns.
+        slack_ns: i64 = "not a timer",
+        /// The waker, the woken task, or the child.
+        partner_tid: i64 = "the step concerns no other task",
+        /// Semaphore that a wait takes from and a post gives to.
+        sem: u32 = "neither a wait nor a post",
+        /// What the step rests on: recorded, task, hardirq, shared-hardirq, softirq-at-tick, softirq, reaped, censored,
+        /// endless, looped or none.
+        evidence: StrId = "",
+        /// When it happened in the recording, trace clock, ns.
+        ts_ns: i64 = "",
+        /// True where the trace began or ended in the step: its length is a lower bound.
+        censored: bool = "",
+    }
+}
+
+table! {
     /// Diagnostics: what was skipped, repaired, inferred or lost.
     DiagnosticTable, DiagnosticRow, "diagnostics" {
         /// info, loss or error.

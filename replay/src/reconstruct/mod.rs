@@ -16,6 +16,7 @@ pub mod estimate;
 pub mod history;
 mod scan;
 mod sleep;
+mod table;
 mod verdict;
 
 pub use build::Verdict;
