@@ -20,7 +20,7 @@ help: ## list the targets
 
 tools: ## check that cargo, a C compiler and Python 3.11+ are here
 	@ok=1; \
-	command -v cargo >/dev/null || { ok=0; echo "missing: cargo (Rust). Install Rust with rustup, or your distribution's cargo package (1.85 or later)."; }; \
+	command -v cargo >/dev/null || { ok=0; echo "missing: cargo (Rust). Install Rust with rustup, or your distribution's cargo package (1.91 or later)."; }; \
 	command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { ok=0; echo "missing: a C compiler. Install gcc or clang (Debian: apt install gcc libc6-dev)."; }; \
 	if ! command -v $(PYTHON) >/dev/null; then ok=0; echo "missing: $(PYTHON). Install Python 3.11 or later, or name one: make PYTHON=python3.12 ..."; \
 	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then ok=0; echo "too old: $(PYTHON) is $$($(PYTHON) -V); Python 3.11 or later is needed: make PYTHON=python3.12 ..."; \

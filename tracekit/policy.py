@@ -101,15 +101,14 @@ class _Interface(ctypes.Structure):
 def _address(hook: str, function: Any) -> int:
     if isinstance(function, int):
         return function
-    for attribute in ("address",):  # numba's cfunc
-        found = getattr(function, attribute, None)
-        if isinstance(found, int):
-            return found
-    if isinstance(function, ctypes._CFuncPtr):
+    found = getattr(function, "address", None)  # numba's cfunc
+    if isinstance(found, int):
+        return found
+    try:
         return ctypes.cast(function, ctypes.c_void_p).value or 0
-    raise ReplayError(
-        f"hook {hook}: expected a numba cfunc, a ctypes function or an address, found {function!r}"
-    )
+    except (ctypes.ArgumentError, TypeError):
+        wanted = "a numba cfunc, a ctypes function or an address"
+        raise ReplayError(f"hook {hook}: expected {wanted}, found {function!r}") from None
 
 
 class CompiledPolicy:

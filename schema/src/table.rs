@@ -250,7 +250,7 @@ impl<T: Copy + Default> Col<T> {
             return;
         }
         self.valid[rows.div_ceil(64)..self.len.div_ceil(64)].fill(0);
-        if rows % 64 != 0 {
+        if !rows.is_multiple_of(64) {
             self.valid[rows / 64] &= (1 << (rows % 64)) - 1;
         }
         self.len = rows;

@@ -136,10 +136,10 @@ impl Machine {
         let cpu = pick % self.running.len();
         match action % 10 {
             0..=2 => self.wake(cpu, pick / self.running.len()),
-            3..=5 => self.switch(cpu, if pick % 3 == 0 { Left::Runnable } else { Left::Sleeping }),
+            3..=5 => self.switch(cpu, if pick.is_multiple_of(3) { Left::Runnable } else { Left::Sleeping }),
             6 => self.switch(cpu, Left::Locked),
             7 => self.fork(cpu),
-            8 if pick % 2 == 0 => self.end(cpu),
+            8 if pick.is_multiple_of(2) => self.end(cpu),
             8 => {
                 if let Some(task) = self.running[cpu] {
                     self.emit(cpu, What::Exec { task });

@@ -296,7 +296,7 @@ impl Engine {
             if let Some(why) = self.k.failed.take() {
                 return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
             }
-            if self.counts.events % 65_536 == 0 && !progress(self.k.now) {
+            if self.counts.events.is_multiple_of(65_536) && !progress(self.k.now) {
                 return Err(EngineError("stopped".into()));
             }
         }

@@ -140,10 +140,10 @@ impl Machine {
         match what % 8 {
             0 | 1 => self.switch(cpu, State::Preempted, b),
             2 => self.switch(cpu, State::Sleeping, b),
-            3 => self.switch(cpu, if b % 7 == 0 { State::Dead } else { State::Blocked }, b),
+            3 => self.switch(cpu, if b.is_multiple_of(7) { State::Dead } else { State::Blocked }, b),
             4 | 5 => {
                 if let Some(t) = pick(self, |t| t.asleep) {
-                    self.wake(cpu, t, target, a % 2 == 0);
+                    self.wake(cpu, t, target, a.is_multiple_of(2));
                 }
             }
             6 => {
@@ -151,7 +151,7 @@ impl Machine {
                     self.migrate(cpu, t, target);
                 }
             }
-            _ if b % 3 == 0 => self.fork(cpu, target),
+            _ if b.is_multiple_of(3) => self.fork(cpu, target),
             _ => {}
         }
     }

@@ -61,7 +61,7 @@ pub struct Compiled {
 impl Compiled {
     /// The policy whose [`Interface`] lies at `address`.
     pub fn at(py: Python<'_>, address: usize) -> PyResult<Self> {
-        if address == 0 || address % std::mem::align_of::<Interface>() != 0 {
+        if address == 0 || !address.is_multiple_of(std::mem::align_of::<Interface>()) {
             return Err(replay_error(
                 py,
                 "the address of a compiled policy must be that of its struct, 8-byte aligned",
