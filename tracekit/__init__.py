@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tracekit import analysis, perfetto, plot, report
     from tracekit._core import __version__ as __version__
-    from tracekit._replay import Replay, simulate
+    from tracekit._replay import Programs, Replay, compare, replay, simulate
     from tracekit.errors import (
         FilterError,
         InternalError,
@@ -42,18 +42,21 @@ __all__ = [
     "ParseError",
     "Policy",
     "Position",
+    "Programs",
     "Replay",
     "ReplayError",
     "Trace",
     "TracekitError",
     "__version__",
     "analysis",
+    "compare",
     "convert",
     "formats",
     "perfetto",
     "plot",
     "policies",
     "read",
+    "replay",
     "report",
     "scan",
     "simulate",
@@ -73,7 +76,10 @@ _HOMES = {
     "OutputError": "errors",
     "ParseError": "errors",
     "Position": "errors",
+    "Programs": "_replay",
     "Replay": "_replay",
+    "compare": "_replay",
+    "replay": "_replay",
     "ReplayError": "errors",
     "TracekitError": "errors",
     "Trace": "trace",

@@ -1,10 +1,11 @@
 """What Python sees of the Rust crates. Use `tracekit`, which makes it comfortable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Final, Protocol, TypedDict, final, type_check_only
 
 __all__ = [
+    "Programs",
     "Reader",
     "Table",
     "__version__",
@@ -169,3 +170,20 @@ class Machine:
     def resched(self, cpu: int) -> None: ...
     def set_slice(self, cpu: int, ns: int) -> None: ...
     def timer_at(self, at_ns: int, token: int) -> None: ...
+@final
+class Programs:
+    def __new__(cls, events: ArrowStream, loop: str = "dependency", hz: int | None = None) -> Programs: ...
+    @property
+    def wakeups(self) -> list[tuple[str, int]]: ...
+    def __len__(self) -> int: ...
+    def run(
+        self,
+        policy: str,
+        *,
+        rt: str | None = None,
+        cpus: int | None = None,
+        phase_ns: int = 0,
+        overheads: bool = True,
+        sets: Sequence[tuple[Sequence[str], Sequence[tuple[str, str]]]] | None = None,
+        progress: Callable[[float], object] | None = None,
+    ) -> tuple[dict[str, str], dict[str, Table]]: ...

@@ -1,12 +1,27 @@
-"""Runs under a policy: of workloads written as text."""
+"""Runs under a policy: of recorded traces, and of workloads written as text."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
 from tracekit import _core
+from tracekit.filters import matching
 from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.trace import Trace
 
-__all__ = ["Replay", "simulate"]
+if TYPE_CHECKING:
+    from tracekit.report import Comparison
+
+__all__ = ["Programs", "Replay", "compare", "replay", "simulate"]
+
+#: Task attributes by name of the tasks: ``{"spin*": {"nice": 5}}``.
+Scenario = Mapping[str, Mapping[str, object]]
+
+#: Metadata of a trace that holds for its replays as well.
+_INHERITED = ("host", "kernel", "arch", "source.files")
 
 #: A policy that is not in the registry.
 AnyPolicy = Policy | CompiledPolicy | LoadedPolicy
@@ -15,10 +30,215 @@ AnyPolicy = Policy | CompiledPolicy | LoadedPolicy
 class Replay(Trace):
     """A trace that was not recorded but computed; all that works on a trace works on it."""
 
+    def __init__(
+        self,
+        tables: Mapping[str, _core.Table | pl.DataFrame],
+        metadata: Mapping[str, str],
+        name: str,
+        wakeups: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(tables, metadata, name)
+        self._wakeups = [dict(w) for w in wakeups]
+
     @property
     def policy(self) -> str:
         """The policy with all its parameters."""
         return self.metadata["replay.policy"]
+
+    @property
+    def wakeups(self) -> list[dict[str, Any]]:
+        """What the wakeups of the recorded trace rest on.
+
+        Returns
+        -------
+        list of dict
+            ``class`` (``dependency``: made by a task at a point of its program; ``timer``, ``tick``, ``io``;
+            ``external``: not explained by the trace), ``n`` and ``share``. Empty for workloads written as text.
+        """
+        return [dict(w) for w in self._wakeups]
+
+
+class Programs:
+    """What the tasks of a trace did, apart from when the scheduler let them.
+
+    Reconstructed once, to be run under any number of policies.
+
+    Parameters
+    ----------
+    trace
+        A recorded trace with switches and wakeups.
+    loop
+        What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their wakers; ``open`` keeps the
+        recorded time of every wakeup; ``closed`` keeps the recorded length of every sleep.
+    hz
+        Clock ticks a second; by default as found in the trace.
+    """
+
+    def __init__(self, trace: Trace, loop: str = "dependency", hz: int | None = None) -> None:
+        self._trace = trace
+        self._core = _core.Programs(trace.events, loop, hz)
+        total = sum(n for _, n in self._core.wakeups)
+        self.wakeups = [
+            {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
+        ]
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        return len(self._core)
+
+    def run(
+        self,
+        policy: str,
+        *,
+        rt: str | None = None,
+        cpus: int | None = None,
+        phase_ns: int = 0,
+        overheads: bool = True,
+        scenario: Scenario | None = None,
+        progress: Callable[[float], object] | None = None,
+    ) -> Replay:
+        """Run the programs under a policy; see `replay` for the parameters.
+
+        Returns
+        -------
+        Replay
+            Under that policy.
+        """
+        sets = []
+        for pattern, attributes in (scenario or {}).items():
+            pairs = [(key, _attribute(value)) for key, value in attributes.items()]
+            sets.append((matching(self._trace, pattern), pairs))
+        metadata, tables = self._core.run(
+            policy, rt=rt, cpus=cpus, phase_ns=phase_ns, overheads=overheads, sets=sets, progress=progress
+        )
+        known = self._trace.metadata
+        metadata |= {key: known[key] for key in _INHERITED if key in known}
+        if known.get("os") == "linux":
+            metadata["os"] = "linux"
+        return Replay(tables, metadata, self._trace.name, self.wakeups)
+
+
+def replay(
+    trace: Trace,
+    policy: str = "cfs",
+    *,
+    loop: str = "dependency",
+    rt: str | None = None,
+    cpus: int | None = None,
+    hz: int | None = None,
+    phase_ns: int = 0,
+    overheads: bool = True,
+    scenario: Scenario | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> Replay:
+    """Run what the tasks of a trace did under another scheduling policy.
+
+    Parameters
+    ----------
+    trace
+        A recorded trace with switches and wakeups.
+    policy
+        ``name`` or ``name:param=value,param=value``, times with their unit; see `tracekit.policies`.
+    loop
+        What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their wakers; ``open`` keeps the
+        recorded time of every wakeup; ``closed`` keeps the recorded length of every sleep.
+    rt
+        The real-time class above the policy, with parameters: ``rt:slice=20ms``.
+    cpus
+        Number of CPUs; by default as recorded.
+    hz
+        Clock ticks a second; by default as found in the trace.
+    phase_ns
+        Added to the phase of the clock tick, to see how much depends on it.
+    overheads
+        Let switches, ticks and interrupts cost what they were measured to cost in the trace.
+    scenario
+        Attributes for tasks, by name as a glob or ``/regex/``: ``{"spin*": {"nice": 5}}``.
+    progress
+        Called with the share that is done.
+
+    Returns
+    -------
+    Replay
+        A trace of the run, on the clock of `trace`.
+
+    Raises
+    ------
+    ReplayError
+        When the policy is not understood, or the trace has nothing to replay.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> trace = tk.read("fixtures/demo/slice-default.dat")
+    >>> tk.replay(trace, "rr:quantum=10ms").policy.split(",")[0]
+    'rr:quantum=10ms'
+    """
+    return Programs(trace, loop, hz).run(
+        policy, rt=rt, cpus=cpus, phase_ns=phase_ns, overheads=overheads, scenario=scenario, progress=progress
+    )
+
+
+def compare(
+    trace: Trace,
+    policies: Iterable[str] | Mapping[str, str],
+    *,
+    identity: str | None = None,
+    by: str = "group",
+    loop: str = "dependency",
+    rt: str | None = None,
+    cpus: int | None = None,
+    hz: int | None = None,
+    overheads: bool = True,
+    scenario: Scenario | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> Comparison:
+    """Set a trace beside its replays under several policies.
+
+    Every change is held against the *identity replay*: the same trace replayed under the policy it was captured
+    under. What that gets wrong is the error bar.
+
+    Parameters
+    ----------
+    trace
+        A recorded trace.
+    policies
+        Policies; as a mapping, label to policy.
+    identity
+        Policy that the trace was captured under; by default inferred from its metadata. It is replayed as the trace was
+        recorded: `cpus` and `scenario` do not touch it.
+    by
+        Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
+    loop, rt, cpus, hz, overheads, scenario, progress
+        As in `replay`.
+
+    Returns
+    -------
+    Comparison
+        Tables, and a report as JSON and HTML.
+    """
+    from tracekit.report import Comparison, infer
+
+    labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
+    for policy in labelled.values():
+        _core.parse_policy(policy)
+    why = "told"
+    if identity is None:
+        identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
+    programs = Programs(trace, loop, hz)
+    steps = len(labelled) + 1
+
+    def part(number: int) -> Callable[[float], object] | None:
+        return None if progress is None else lambda done: progress((number + done) / steps)
+
+    same = programs.run(identity, rt=rt, overheads=overheads, progress=part(0))
+    replays = {
+        label: programs.run(
+            policy, rt=rt, cpus=cpus, overheads=overheads, scenario=scenario, progress=part(number)
+        )
+        for number, (label, policy) in enumerate(labelled.items(), start=1)
+    }
+    return Comparison(trace, same, replays, why, by)
 
 
 def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
@@ -54,3 +274,9 @@ def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
     else:
         metadata, tables = _core.simulate_with(workload, policy)
     return Replay(tables, metadata, "workload")
+
+
+def _attribute(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)

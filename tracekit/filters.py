@@ -16,7 +16,7 @@ from tracekit.units import parse_duration
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["CommPattern", "Selection", "Time", "resolve_time"]
+__all__ = ["CommPattern", "Selection", "Time", "matching", "resolve_time"]
 
 #: A glob, a regular expression between slashes, or a compiled regular expression.
 CommPattern = str | re.Pattern[str]
@@ -274,3 +274,31 @@ def _choose(
         named = [pl.col(c).cast(pl.String).is_in(wanted).fill_null(False) for c in ("comm", "comm_first")]
         tasks = tasks.filter(pl.any_horizontal(*named, pl.col("utid").is_in(by_slice.implode())))
     return tasks
+
+
+def matching(trace: Trace, comm: CommPattern) -> list[str]:
+    """Names of tasks that a pattern fits.
+
+    Parameters
+    ----------
+    trace
+        Whose names are looked at.
+    comm
+        As in `Trace.filter`.
+
+    Returns
+    -------
+    list of str
+        In order.
+
+    Raises
+    ------
+    FilterError
+        When it fits none.
+    """
+    pattern = _pattern(comm)
+    names = _names(trace.tasks, ("comm", "comm_first")) | _names(trace.slices, ("comm",))
+    found = sorted(n for n in names if pattern.search(n))
+    if not found:
+        raise FilterError(f"no task is called {comm!r}")
+    return found

@@ -19,6 +19,7 @@ import click
 from tracekit import registry
 from tracekit.cli import (
     cache,
+    compare,
     convert,
     doctor,
     export,
@@ -26,6 +27,7 @@ from tracekit.cli import (
     info,
     latency,
     policies,
+    replay,
     response,
     runqueue,
     slices,
@@ -42,6 +44,7 @@ Examples:
   tracekit slices boot.dat --by comm              how long tasks stay on a CPU
   tracekit latency boot.dat --comm 'spin*' --plot delay.png
   tracekit convert boot.dat -o boot.parquet       for polars, pandas, duckdb
+  tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o report.html
   trace-cmd report boot.dat | tracekit slices -   text from a pipe
 """
 
@@ -146,6 +149,8 @@ for _module in (
     runqueue,
     latency,
     response,
+    replay,
+    compare,
     sql,
     policies,
     formats,

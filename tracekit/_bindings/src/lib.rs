@@ -21,6 +21,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::note_panics();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<reader::Reader>()?;
+    m.add_class::<run::Programs>()?;
     m.add_class::<table::Table>()?;
     m.add_class::<policy::Machine>()?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;

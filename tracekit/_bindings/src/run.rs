@@ -1,16 +1,116 @@
-//! Runs of workloads under policies.
+//! Runs under policies: of programs reconstructed from a trace, and of workloads written as text.
 
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
+use tracekit_replay::replay::{rerun, Override, ReplaySpec, Which};
+use tracekit_schema::{Events, Strings};
+
 use crate::derive::tables_with_events;
 use crate::errors::{detached, replay_error};
 use crate::policy;
+use crate::table::{append, pieces};
 
 /// Metadata and tables by name.
 type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
+
+/// Names of tasks, and the attributes they get.
+type NameSettings = (Vec<String>, Vec<(String, String)>);
+
+/// What the tasks of a trace did, apart from when the scheduler let them: made once, run under any number of policies.
+#[pyclass(module = "tracekit._core", frozen)]
+pub struct Programs {
+    recon: Recon,
+    mode: LoopMode,
+    hz: Option<i64>,
+}
+
+#[pymethods]
+impl Programs {
+    /// Reconstructs the programs in `events`. `loop` is one of `dependency`, `open`, `closed`; `hz` the clock ticks a
+    /// second, as found in the trace when not given.
+    #[new]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None))]
+    fn new(py: Python<'_>, events: &Bound<'_, PyAny>, r#loop: &str, hz: Option<i64>) -> PyResult<Self> {
+        let mode =
+            LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
+                let names: Vec<_> = LoopMode::NAMES.iter().map(|(name, _)| *name).collect();
+                replay_error(py, &format!("no loop is called {}; there are {}", r#loop, names.join(", ")))
+            })?;
+        let mut strings = Strings::new();
+        let mut rows = Events::default();
+        for piece in pieces(events)? {
+            append(&mut rows, &piece?, &mut strings)?;
+            strings.forget_texts();
+            py.check_signals()?;
+        }
+        let recon = detached(py, || reconstruct(&rows, &strings, &Options { mode, hz }))?;
+        Ok(Programs { recon, mode, hz })
+    }
+
+    /// How many wakeups of each class there are: what moves them when the schedule changes.
+    #[getter]
+    fn wakeups(&self) -> Vec<(&'static str, u64)> {
+        Class::NAMES.iter().copied().zip(self.recon.classes).collect()
+    }
+
+    /// Number of tasks.
+    fn __len__(&self) -> usize {
+        self.recon.work.tasks.len()
+    }
+
+    /// Runs the programs. `sets` are attributes for tasks by name: names, and pairs of key and value. `progress` is
+    /// called with the share that is done. Gives metadata and tables.
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, progress=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        policy: String,
+        rt: Option<String>,
+        cpus: Option<usize>,
+        phase_ns: i64,
+        overheads: bool,
+        sets: Option<Vec<NameSettings>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Tables<'py>> {
+        let sets = sets
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(names, set)| Override { which: Which::Comms(names), set })
+            .collect();
+        let spec = ReplaySpec {
+            policy,
+            rt,
+            mode: self.mode,
+            cpus,
+            hz: self.hz,
+            phase_shift: phase_ns,
+            overheads,
+            sets,
+            ..ReplaySpec::default()
+        };
+        // Signals and the caller's function are seen to between stretches of the run.
+        let mut raised: Option<PyErr> = None;
+        let run = detached(py, || {
+            rerun(&self.recon, &spec, &mut |done| {
+                let told = Python::attach(|py| {
+                    py.check_signals()?;
+                    progress.as_ref().map_or(Ok(()), |tell| tell.call1(py, (done,)).map(drop))
+                });
+                told.map_err(|error| raised = Some(error)).is_ok()
+            })
+        })?;
+        if let Some(error) = raised {
+            return Err(error);
+        }
+        let out = run.map_err(|e| replay_error(py, &e.to_string()))?.out;
+        Ok((out.meta.0.clone(), tables_with_events(py, out)?))
+    }
+}
 
 /// Runs a workload that is written as text; `policy` replaces the one in the text. Gives metadata and tables.
 #[pyfunction]

@@ -1,0 +1,117 @@
+"""`tracekit compare`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tracekit.cli._options import Input, by_option, input_options
+from tracekit.cli._replaying import progress_bar, replay_options
+from tracekit.errors import OutputError
+
+if TYPE_CHECKING:
+    from tracekit.report import Comparison
+
+
+@click.command(
+    "compare",
+    epilog="""\b
+Examples:
+  tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o report.html
+  tracekit compare boot.dat --policy cfs:wakeup_preemption=off --json - | jq .summary
+  tracekit compare boot.dat --policy cfs --identity eevdf --by comm
+""",
+)
+@input_options()
+@click.option(
+    "--policy",
+    "policies",
+    required=True,
+    multiple=True,
+    metavar="POLICY",
+    help="NAME:PARAM=VALUE,...; can be given several times. See `tracekit policies`.",
+)
+@click.option(
+    "--identity", metavar="POLICY", help="Policy the trace was captured under; by default inferred."
+)
+@replay_options
+@click.option("-o", "--output", metavar="FILE", help="Write the report: one page of HTML.")
+@click.option("--json", "json_file", metavar="FILE", help="Write all figures as JSON; - for standard output.")
+@by_option
+def command(
+    source: Input,
+    policies: tuple[str, ...],
+    identity: str | None,
+    loop: str,
+    cpus: int | None,
+    hz: int | None,
+    rt: str | None,
+    scenario: dict[str, dict[str, str]],
+    overheads: bool,
+    output: str | None,
+    json_file: str | None,
+    by: str,
+) -> None:
+    """Compare policies on a trace, with an error bar.
+
+    The trace is replayed under each policy, and under the one that it was captured under (the identity replay). What
+    the identity replay gets wrong is the error bar: a change that is not larger is "not resolved".
+    """
+    import tracekit as tk
+    from tracekit.registry import check_policy
+
+    for policy in (*policies, *filter(None, [identity])):
+        check_policy(policy)
+    if output is not None and not output.lower().endswith((".html", ".htm")):
+        raise OutputError(f"{output}: expected a name that ends in .html")
+    trace = source.read()
+    with progress_bar(f"replaying {trace.name}") as progress:
+        comparison = tk.compare(
+            trace,
+            list(dict.fromkeys(policies)),
+            identity=identity,
+            by=by,
+            loop=loop,
+            rt=rt,
+            cpus=cpus,
+            hz=hz,
+            overheads=overheads,
+            scenario=scenario,
+            progress=progress,
+        )
+    if output is not None:
+        comparison.to_html(output)
+        print(f"wrote {output}", file=sys.stderr)
+    if json_file == "-":
+        sys.stdout.write(comparison.to_json())
+        return
+    if json_file is not None:
+        comparison.to_json(json_file)
+        print(f"wrote {json_file}", file=sys.stderr)
+    _print(comparison)
+
+
+def _print(comparison: Comparison) -> None:
+    from tracekit.cli._output import cell, paragraph, table
+
+    identity = comparison.identity_policy.partition(":")[0]
+    paragraph(f"{comparison.trace.name}; identity replay under {identity}: {comparison.why}")
+    print()
+    rows = []
+    for row in comparison.summary.iter_rows(named=True):
+        unit = "value_ns" if row["unit"] == "ns" else "value"
+        shown = {key: cell(unit, row[key]) for key in ("recorded", "identity", "predicted")}
+        change = "-" if row["change_pct"] is None else f"{row['change_pct']:+.1f} %"
+        rows.append(
+            {
+                "group": row["group"] or "(system)",
+                "figure": f"{row['metric'].replace('_', ' ')} {row['statistic']}",
+                **shown,
+                "change": change,
+                "verdict": row["verdict"],
+                "policy": row["policy"],
+            }
+        )
+    table(rows, ["group", "figure", "recorded", "identity", "predicted", "change", "verdict", "policy"])
