@@ -5,6 +5,7 @@ from os import PathLike
 from typing import Final, Protocol, TypedDict, final, type_check_only
 
 __all__ = [
+    "Machine",
     "Programs",
     "Reader",
     "Table",
@@ -17,6 +18,7 @@ __all__ = [
     "parse_policy",
     "policies",
     "simulate",
+    "simulate_with",
     "tables",
     "vocabularies",
 ]
@@ -148,6 +150,7 @@ class Reader:
     def table(self, name: str) -> Table: ...
     def strings(self) -> Table: ...
 
+@final
 class Machine:
     """The machine as hooks of a Python policy see it; usable only while a hook runs."""
 
@@ -170,6 +173,7 @@ class Machine:
     def resched(self, cpu: int) -> None: ...
     def set_slice(self, cpu: int, ns: int) -> None: ...
     def timer_at(self, at_ns: int, token: int) -> None: ...
+
 @final
 class Programs:
     def __new__(cls, events: ArrowStream, loop: str = "dependency", hz: int | None = None) -> Programs: ...
