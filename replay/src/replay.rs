@@ -6,6 +6,7 @@ use crate::emit;
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::params::ParamError;
 use crate::policies::PolicySpec;
+use crate::reconstruct::estimate::TickSource;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use crate::task::{Attrs, Ns};
 
@@ -132,43 +133,41 @@ pub fn replay(
 
 /// Runs reconstructed programs under `spec` (whose `mode` and `hz` were used for the reconstruction).
 pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Replayed, ReplayError> {
-    if recon.work.tasks.is_empty() {
-        return Err(ReplayError::Trace(NOTHING.into()));
-    }
     let policy = PolicySpec::parse(&spec.policy)?;
-    let mut stack = policy.stack()?;
-    if let Some(rt) = &spec.rt {
-        stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
-    }
-    rerun_under(recon, spec, stack, policy.show(), progress)
+    rerun_under(recon, policy.stack()?, &policy.show(), spec, progress)
 }
 
-/// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what `spec` says of policies is not looked at.
+/// The same under a stack of scheduling classes made by the caller, called `name`; `spec.policy` is not read.
 pub fn rerun_under(
     recon: &Recon,
+    mut stack: Stack,
+    name: &str,
     spec: &ReplaySpec,
-    stack: Stack,
-    policy: String,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Replayed, ReplayError> {
     if recon.work.tasks.is_empty() {
-        return Err(ReplayError::Trace(NOTHING.into()));
+        return Err(ReplayError::Trace(
+            "the trace has no switch or wakeup events, so there is nothing to replay".into(),
+        ));
+    }
+    if let Some(rt) = &spec.rt {
+        stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
     }
     let mut work = recon.work.clone();
     for set in &spec.sets {
         apply(set, &mut work)?;
     }
     let machine = machine(recon, spec);
-    let error = |error| ReplayError::Run { policy: policy.clone(), error };
+    let error = |error| ReplayError::Run { policy: name.to_owned(), error };
     let engine = Engine::new(work, &machine, stack).map_err(error)?;
     let total = machine.until.clamp(1, recon.span.max(1)) as f64;
     let run = engine.run(&mut |now| progress((now as f64 / total).min(1.0))).map_err(error)?;
     let mut out = Out::new();
-    emit::describe(&mut out, &policy, machine.cpus, machine.hz);
+    emit::describe(&mut out, name, machine.cpus, machine.hz);
     out.meta.set("replay.loop", spec.mode.as_str());
     emit::emit(&run, machine.cpus, recon.start, &mut out);
-    report(recon, &mut out);
-    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
+    report(recon, spec, &mut out);
+    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy: name.to_owned() })
 }
 
 fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {
@@ -201,12 +200,42 @@ fn apply(set: &Override, work: &mut crate::program::Workload) -> Result<(), Repl
 }
 
 /// What a reader of the replay must know of the reconstruction.
-fn report(recon: &Recon, out: &mut Out) {
+fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
     let total: u64 = recon.classes.iter().sum();
     let share =
         |i: usize| format!("{} {:.1} %", Class::NAMES[i], 100.0 * recon.classes[i] as f64 / total.max(1) as f64);
     let shares: Vec<String> = (0..Class::COUNT).filter(|&i| recon.classes[i] > 0).map(share).collect();
     out.diag(Diagnostic::new(Code::Inferred, format!("of {total} wakeups: {}", shares.join(", "))));
+    let over = &recon.overheads;
+    let us = |ns: Ns| ns as f64 / 1e3;
+    if spec.overheads {
+        let message = format!(
+            "costs measured in the trace, in us: switch {:.1}, tick {:.1} ({} samples), wakeup in an interrupt {:.1} ({}), wakeup by a task {:.1} ({})",
+            us(over.switch),
+            us(over.tick.ns),
+            over.tick.n,
+            us(over.interrupt.ns),
+            over.interrupt.n,
+            us(over.wakeup_tail.ns),
+            over.wakeup_tail.n
+        );
+        out.diag(Diagnostic::new(Code::Inferred, message));
+    }
+    let how = match over.tick_source {
+        TickSource::Seen => "ticks are seen in the trace",
+        TickSource::Preemptions => "from the times of preemptions",
+        TickSource::Stated => "stated; the phase is not known",
+        TickSource::Unknown => "assumed; neither rate nor phase is known",
+    };
+    out.diag(Diagnostic::new(Code::Inferred, format!("{} ticks a second: {how}", spec.hz.unwrap_or(over.hz))));
+    let count = |f: fn(&crate::reconstruct::Verdict) -> bool| recon.verdicts.iter().filter(|v| f(v)).count();
+    let (endless, loops) = (count(|v| v.endless), count(|v| v.loops));
+    if endless + loops > 0 {
+        let message = format!(
+            "{endless} tasks are taken for endless, {loops} sleep on timers until the recorded run was stopped"
+        );
+        out.diag(Diagnostic::new(Code::Inferred, message));
+    }
     if recon.cut > 0 {
         let ms = recon.cut as f64 / 1e6;
         out.diag(Diagnostic::new(Code::LostEvents, format!("{ms:.3} ms with lost records were cut out")));
