@@ -134,40 +134,39 @@ pub fn replay(
 /// Runs reconstructed programs under `spec` (whose `mode` and `hz` were used for the reconstruction).
 pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Replayed, ReplayError> {
     let policy = PolicySpec::parse(&spec.policy)?;
-    rerun_under(recon, policy.stack()?, &policy.show(), spec, progress)
+    let mut stack = policy.stack()?;
+    if let Some(rt) = &spec.rt {
+        stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
+    }
+    rerun_under(recon, spec, stack, policy.show(), progress)
 }
 
-/// The same under a stack of scheduling classes made by the caller, called `name`; `spec.policy` is not read.
+/// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what `spec` says of policies is not looked at.
 pub fn rerun_under(
     recon: &Recon,
-    mut stack: Stack,
-    name: &str,
     spec: &ReplaySpec,
+    stack: Stack,
+    policy: String,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Replayed, ReplayError> {
     if recon.work.tasks.is_empty() {
-        return Err(ReplayError::Trace(
-            "the trace has no switch or wakeup events, so there is nothing to replay".into(),
-        ));
-    }
-    if let Some(rt) = &spec.rt {
-        stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
+        return Err(ReplayError::Trace(NOTHING.into()));
     }
     let mut work = recon.work.clone();
     for set in &spec.sets {
         apply(set, &mut work)?;
     }
     let machine = machine(recon, spec);
-    let error = |error| ReplayError::Run { policy: name.to_owned(), error };
+    let error = |error| ReplayError::Run { policy: policy.clone(), error };
     let engine = Engine::new(work, &machine, stack).map_err(error)?;
     let total = machine.until.clamp(1, recon.span.max(1)) as f64;
     let run = engine.run(&mut |now| progress((now as f64 / total).min(1.0))).map_err(error)?;
     let mut out = Out::new();
-    emit::describe(&mut out, name, machine.cpus, machine.hz);
+    emit::describe(&mut out, &policy, machine.cpus, machine.hz);
     out.meta.set("replay.loop", spec.mode.as_str());
     emit::emit(&run, machine.cpus, recon.start, &mut out);
     report(recon, spec, &mut out);
-    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy: name.to_owned() })
+    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
 }
 
 fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {
