@@ -117,7 +117,7 @@ fn main() {
     let against = take("--against");
     let rt = take("--rt");
     let dump = take("--dump");
-    let _snap = take("--snap").is_none_or(|s| s == "on");
+    let snap = take("--snap").is_none_or(|s| s == "on");
     let phase_shift = take("--phase").map_or(0, |p| p.parse().expect("ns"));
     let mut wanted: Vec<(String, String)> = Vec::new();
     while let Some(set) = take("--set") {
