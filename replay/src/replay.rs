@@ -169,6 +169,9 @@ pub fn rerun_under(
     Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
 }
 
+/// Half of the usual slack of timers: their phases are uncertain by as much.
+const SNAP: Ns = 25_000;
+
 fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {
     let over = &recon.overheads;
     let hz = spec.hz.unwrap_or(over.hz).max(1);
@@ -178,7 +181,7 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
         preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
         costs: if spec.overheads { over.costs() } else { Default::default() },
-        snap: if spec.snap { over.switch } else { 0 },
+        snap: if spec.snap { over.switch.max(SNAP) } else { 0 },
         until: recon.until,
         at_least: recon.at_least,
         ..Machine::default()

@@ -12,7 +12,8 @@ use crate::task::{Cpu, Ns, TaskId, TaskState, NEVER};
 impl Engine {
     pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
         self.order += 1;
-        self.timers[cpu].push(Reverse((hard, self.order, soft, t.0)));
+        // A recorded end may come a little before the time asked for.
+        self.timers[cpu].push(Reverse((hard, self.order, soft.min(hard), t.0)));
         self.next_timer(cpu);
     }
 
