@@ -307,7 +307,9 @@ class Comparison:
     def __repr__(self) -> str:
         """Name the trace and the policies."""
         labels = ", ".join(self.replays) or "no policies"
-        return f"<Comparison of {self.trace.name}: {labels}; identity {self.identity_policy}>"
+        return (
+            f"<Comparison of {self.trace.name}: {labels}; identity {self.identity_policy.partition(',')[0]}>"
+        )
 
 
 def _complete(trace: Trace, metric: str) -> pl.DataFrame:
