@@ -58,6 +58,8 @@ struct Draft {
     begun: Ns,
     on_at: Ns,
     recorded: Vec<(Ns, Ns)>,
+    /// Kernel priority as far as it changed.
+    prio: Option<i32>,
 }
 
 impl Draft {
@@ -300,6 +302,7 @@ impl<'a> Builder<'a> {
                 d.work_until(at, at);
                 d.flush(at);
                 let attrs = self.attrs(life, prio);
+                d.prio = Some(prio);
                 d.attrs.push(attrs);
                 d.add(Step::SetAttrs { attrs: d.attrs.len() as u32 - 1 }, Note::at(at));
             }
@@ -392,7 +395,7 @@ impl<'a> Builder<'a> {
             }
             (_, Class::Timer) => {
                 d.recorded.push((from, at));
-                let realtime = life.prio.is_some_and(|p| (0..100).contains(&p));
+                let realtime = d.prio.or(life.prio).is_some_and(|p| (0..100).contains(&p));
                 let (hard, slack) = self.sleeps.expiry(life, ns, matches!(by, By::Hardirq { lead: true }), realtime);
                 Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }
             }

@@ -35,7 +35,10 @@ impl Sleeps {
     /// latest end; one that rode on another interrupt lasted up to `slack` less.
     pub(super) fn expiry(&self, life: &Life, ns: Ns, lead: bool, realtime: bool) -> (Ns, Ns) {
         let (slack, constant) = self.slack.get(life.id as usize).copied().unwrap_or((DEFAULT_SLACK, None));
-        let slack = if realtime { 0 } else { slack };
+        if realtime {
+            // Real-time timers are exact; the slack counts when the task is replayed under another policy.
+            return (ns + slack, slack);
+        }
         if lead {
             return (ns, slack);
         }
