@@ -153,10 +153,11 @@ GARBAGE = random.Random(7).randbytes(4096)
         (b"\0" * 4096, "unknown-format"),
         (b"hello, this is no trace\n" * 50, "unknown-format"),
         (b"\x1f\x8b\x08\0" + GARBAGE[:50], "io"),
-        (gzip.compress(b"no trace either\n"), "unknown-format"),
+        (gzip.compress(b"no trace either\n", mtime=0), "unknown-format"),
         (b"PAR1" + GARBAGE, "damaged"),
         (b"ARROW1\0\0" + GARBAGE, "damaged"),
     ],
+    ids=["empty", "garbage", "zeros", "text", "damaged gzip", "gzip of text", "parquet", "arrow"],
 )
 def test_what_is_no_trace_raises_a_parse_error(data: bytes, code: str, tmp_path: Path) -> None:
     path = tmp_path / "x.dat"
