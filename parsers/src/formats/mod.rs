@@ -8,6 +8,8 @@ pub mod ftrace_text;
 pub mod ktr;
 pub mod lttng_text;
 pub mod perf_data;
+pub mod perf_script;
+pub mod systrace_html;
 pub mod trace_dat;
 pub mod trcrpt;
 
@@ -62,6 +64,8 @@ pub static FORMATS: &[&Format] = &[
     &trace_dat::FORMAT,
     &ftrace_text::FORMAT,
     &perf_data::FORMAT,
+    &perf_script::FORMAT,
+    &systrace_html::FORMAT,
     &dtrace_tkd::FORMAT,
     &dtrace_text::FORMAT,
     &dtrace_agg::FORMAT,

@@ -1,0 +1,151 @@
+//! Heads of perf lines, `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: `, any part of which `-F` may leave out.
+
+use crate::head::Found;
+use crate::scan;
+
+/// A head.
+#[derive(Clone, Debug)]
+pub struct Head<'l> {
+    pub comm: &'l [u8],
+    pub pid: Option<i64>,
+    pub tid: Option<i64>,
+    pub cpu: Option<i32>,
+    pub ts_ns: i64,
+    /// Digits after the dot of the time.
+    pub digits: usize,
+    /// Columns, where the quick path can use them.
+    pub found: Option<Found>,
+    /// `EVENT: PAYLOAD`, without the subsystem.
+    pub body: &'l [u8],
+}
+
+/// The head of `line`; `None` when there is none.
+pub fn parse(line: &[u8]) -> Option<Head<'_>> {
+    memchr::memchr_iter(b':', line).find_map(|colon| timed(line, colon))
+}
+
+/// True for a line that would be an event if it had a time.
+pub fn lacks_time(line: &[u8]) -> bool {
+    let key = memchr::memmem::find(line, b"sched:sched_");
+    key.is_some_and(|at| at == 0 || scan::is_blank(line[at - 1])) && parse(line).is_none()
+}
+
+/// A head whose time ends at `colon`.
+fn timed(line: &[u8], colon: usize) -> Option<Head<'_>> {
+    let number = |b: &u8| b.is_ascii_digit() || *b == b'.';
+    let width = line[..colon].iter().rev().take_while(|b| number(b)).count();
+    let start = colon - width;
+    let time = &line[start..colon];
+    let dot = memchr::memchr(b'.', time).filter(|dot| *dot > 0 && dot + 1 < time.len())?;
+    if start > 0 && !scan::is_blank(line[start - 1]) {
+        return None;
+    }
+    let ts_ns = scan::seconds(time)?;
+    let body = event(&line[colon + 1..])?;
+    let left = scan::trim(&line[..start]);
+    let (task, cpu) = match left {
+        [.., b']'] => {
+            let open = memchr::memrchr(b'[', left)?;
+            (scan::trim(&left[..open]), Some(scan::i32(&left[open + 1..left.len() - 1])?))
+        }
+        _ => (left, None),
+    };
+    let (comm, pid, tid) = comm_and_ids(task);
+    let digits = time.len() - dot - 1;
+    let bracket = memchr::memrchr(b'[', &line[..start]).filter(|_| cpu.is_some());
+    let found = bracket.map(|bracket| Found { bracket, flags: (bracket, 0), seconds: start, dot: start + dot, digits });
+    Some(Head { comm, pid, tid, cpu, ts_ns, digits, found, body })
+}
+
+/// What follows the time: `EVENT: PAYLOAD`, after the period and other words that `-F` may add.
+fn event(rest: &[u8]) -> Option<&[u8]> {
+    let mut rest = rest;
+    if !rest.first().is_none_or(|b| scan::is_blank(*b)) {
+        return None;
+    }
+    for _ in 0..4 {
+        rest = scan::skip_blanks(rest);
+        let (word, _) = scan::word(rest);
+        if word.is_empty() {
+            return None;
+        }
+        // `PERF_RECORD_EXIT(1:1):(0:0)` holds its payload in the word.
+        if word.ends_with(b":") || word.starts_with(b"PERF_RECORD_") {
+            return Some(rest);
+        }
+        rest = &rest[word.len()..];
+    }
+    None
+}
+
+/// `COMM`, `COMM TID`, `COMM PID/TID`, `PID/TID` or `TID`.
+fn comm_and_ids(task: &[u8]) -> (&[u8], Option<i64>, Option<i64>) {
+    let at = task.iter().rposition(|b| scan::is_blank(*b)).map_or(0, |i| i + 1);
+    let (comm, last) = task.split_at(at);
+    let known = |n: i64| (n >= 0).then_some(n);
+    let slash = memchr::memchr(b'/', last);
+    match slash {
+        Some(i) => match (scan::i64(&last[..i]), scan::i64(&last[i + 1..])) {
+            (Some(pid), Some(tid)) => (scan::trim(comm), known(pid), known(tid)),
+            _ => (task, None, None),
+        },
+        None => match scan::i64(last) {
+            Some(tid) => (scan::trim(comm), None, known(tid)),
+            None => (task, None, None),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, want: (&str, Option<i64>, Option<i64>, Option<i32>, i64), body: &str) {
+        let h = parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+        let comm = std::str::from_utf8(h.comm).unwrap();
+        assert_eq!((comm, h.pid, h.tid, h.cpu, h.ts_ns), want, "{line}");
+        assert_eq!(std::str::from_utf8(h.body).unwrap(), body, "{line}");
+    }
+
+    #[test]
+    fn every_selection_of_fields() {
+        let us = 1_698_478_597_000;
+        let body = "sched:sched_switch: x";
+        check(
+            "  perf 16365 [000]  1698.478597:   sched:sched_switch: x",
+            ("perf", None, Some(16365), Some(0), us),
+            body,
+        );
+        check(
+            "lto cgu.07 2/-1    [003]  1698.478597: sched:sched_switch: x",
+            ("lto cgu.07", Some(2), None, Some(3), us),
+            body,
+        );
+        check(":-1 27228/-1 [000] 1698.478597: 1 sched:sched_switch: x", (":-1", Some(27228), None, Some(0), us), body);
+        check("  1698.478597: sched:sched_switch: x", ("", None, None, None, us), body);
+        check(
+            "perf\t7/8\t[001] 1698.478597:\t\t1 sched:sched_switch: x",
+            ("perf", Some(7), Some(8), Some(1), us),
+            body,
+        );
+        check("a [b] c 9 1698.478597: sched:sched_switch: x", ("a [b] c", None, Some(9), None, us), body);
+        check("C2 Thre: 9 [001] 1698.478597: sched:sched_switch: x", ("C2 Thre:", None, Some(9), Some(1), us), body);
+        check(
+            "x 0 [000] 0.000000: PERF_RECORD_FORK(1:1):(0:0)",
+            ("x", None, Some(0), Some(0), 0),
+            "PERF_RECORD_FORK(1:1):(0:0)",
+        );
+        check("f 7/7 36556.170907:          1 cycles: ", ("f", Some(7), Some(7), None, 36_556_170_907_000), "cycles: ");
+    }
+
+    #[test]
+    fn what_is_no_head() {
+        for line in
+            ["\tffffffff813ad50a update_se+0x13a ([k])", "node 31912 cpu-clock: ", "a 1 [000] 1.5:x: y", "1.5: ", ""]
+        {
+            assert!(parse(line.as_bytes()).is_none(), "{line}");
+        }
+        assert!(lacks_time(b"perf 7 [000] sched:sched_switch: prev_comm=a"));
+        assert!(!lacks_time(b"perf 7 [000] 1.5: sched:sched_switch: prev_comm=a"));
+    }
+}

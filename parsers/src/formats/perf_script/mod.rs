@@ -1,0 +1,420 @@
+//! perf's records as text.
+//!
+//! **Produced by** `perf script` (with or without `--ns`, `--header`, `-F`, `--show-task-events`, `--show-switch-events`,
+//! `--show-lost-events`) and `perf sched script`, which prints the same.
+//!
+//! **Grammar** of a line: `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: PAYLOAD`, any part of which `-F` may leave out but the
+//! time, which a trace cannot do without. Blanks or tabs between. Payloads are those of [`payload`](crate::payload).
+//! Lines after it that begin with a blank or a tab are its call chain, up to an empty line. `# ...` is the header.
+//!
+//! **Clock**: perf's own (`local` of ftrace, on most machines) unless the header names another. Six digits are microseconds
+//! that perf *truncated*; ftrace text of the same run is rounded and may be 1 us later. Nine digits (`--ns`) are exact.
+//!
+//! **Kept**: every event; samples of other events than tracepoints as `other`. **Dropped**: call chains, periods.
+//!
+//! **Departures tolerated**: tabs, CRLF, a byte order mark, words that `-F` adds before the event's name, warnings of perf
+//! caught in the same file, the short form that libtraceevent's plugins print.
+//!
+//! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and a switch then takes its
+//! context from the task that leaves. `PERF_RECORD_*` at time 0 were made by perf when it started, for tasks that
+//! were there before. `PERF_RECORD_SWITCH` beside `sched_switch` tells the same switch twice: it is kept as `other`.
+//!
+//! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`; output of perf 3.4 to 6.1.
+
+mod head;
+
+use std::collections::BTreeSet;
+
+use tracekit_schema::diag::{Code, Diagnostic};
+use tracekit_schema::events::quality;
+use tracekit_schema::table::Table;
+use tracekit_schema::{Kind, Out, State};
+
+use crate::head::QuickHead;
+use crate::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::payload::quick::{self, Quick};
+use crate::payload::{self, sched::context_comm, state};
+use crate::swar::{is_at, skip_blanks, Window};
+use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+
+/// The format's row.
+pub static FORMAT: Format = Format {
+    name: "perf-script",
+    title: "perf as text: perf script, perf sched script",
+    streams: true,
+    sniff,
+    open,
+    card: Card {
+        produced_by: "perf script [--ns] [--header] [-F ...]; perf sched script",
+        kinds: "all kinds of Linux that were recorded",
+        tells: "waker, target CPU, priority, state, losses",
+        resolution: "1 us, truncated; 1 ns with --ns",
+        clock: "perf's own, or the one that the header names",
+        confidence: "real captures",
+        notes: "the time field is needed; call chains are dropped",
+    },
+};
+
+/// What a line must look like, for diagnostics.
+const EXPECTED: &str = "a perf line `COMM TID [CPU] TIME: EVENT: ...`";
+
+fn sniff(head: &Head) -> Confidence {
+    let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes);
+    let mut header = false;
+    for line in text.split(|b| *b == b'\n').take(2000) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        header |= line.starts_with(b"# perf version") || line.starts_with(b"# event : name = ");
+        // A head of ftrace reads as one of perf with a strange name; only ftrace puts a dash before the thread.
+        let Some(h) = head::parse(line) else { continue };
+        let ftrace = h.tid.is_none() && !h.comm.is_empty();
+        return match () {
+            () if ftrace => 0,
+            () if header => 95,
+            () if memchr::memmem::find(h.body, b"sched:").is_some() || h.cpu.is_some() => 75,
+            () => 60,
+        };
+    }
+    if header {
+        90
+    } else {
+        0
+    }
+}
+
+fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
+    let head = source.head().map_err(|e| ParseError::io(FORMAT.name, &e))?;
+    let (probe, found) = TextLog::probe(&head, Perf::new(options));
+    let (seen, log) = probe.parts();
+    if head.whole && log.records() == 0 {
+        let no_time = seen.timeless > 0;
+        let (code, message) = match found.diagnostics.rows().iter().find(|d| d.code == Code::Unparsed) {
+            Some(d) if no_time => ("unsupported", d.message.clone()),
+            Some(d) => ("unknown-format", d.message.clone()),
+            None => ("no-scheduler-events", "expected events, found a header without any".to_owned()),
+        };
+        let error = ParseError::new(FORMAT.name, code, message);
+        let advice = if no_time { "let perf script print the time (-F +time)" } else { "" };
+        return Err(error.advise(advice));
+    }
+    if head.whole && log.has_no_scheduling() {
+        let message = format!("expected events of the scheduler, found none in {} records", log.records());
+        return Err(ParseError::new(FORMAT.name, "no-scheduler-events", message)
+            .advise("record them: perf sched record, or perf record -e 'sched:*'"));
+    }
+    let mut dialect = Perf::new(options);
+    dialect.states = dialect.states.or(Some(state::Evidence::of(&head.bytes).table()));
+    seen.describe(options, out);
+    Ok(Box::new(TextLog::new(source, dialect).without_quick(options.extra.contains_key("careful"))))
+}
+
+/// What perf lines say, and what was learned of them.
+struct Perf {
+    quick: Quick,
+    head: QuickHead,
+    states: Option<state::Table>,
+    unnamed: BTreeSet<i64>,
+    digits: Option<usize>,
+    /// Lines of events without a time.
+    timeless: u64,
+    no_cpu: bool,
+    plugin: bool,
+    chains: bool,
+    cpus: Option<u64>,
+    clock: Option<String>,
+    host: Option<String>,
+    kernel: Option<String>,
+    arch: Option<String>,
+    /// The lines that follow belong to the event before.
+    in_event: bool,
+    switches: bool,
+}
+
+impl Perf {
+    fn new(options: &Options) -> Self {
+        Perf {
+            quick: Quick::default(),
+            head: QuickHead::default(),
+            states: options.extra.get("kernel").and_then(|k| state::Table::of_kernel(k)),
+            unnamed: BTreeSet::new(),
+            digits: None,
+            timeless: 0,
+            no_cpu: false,
+            plugin: false,
+            chains: false,
+            cpus: None,
+            clock: None,
+            host: None,
+            kernel: None,
+            arch: None,
+            in_event: false,
+            switches: false,
+        }
+    }
+
+    /// Sets the metadata that the head of the source tells.
+    fn describe(&self, options: &Options, out: &mut Out) {
+        out.meta.set("os", "linux");
+        out.meta.set("prio.scale", "linux");
+        out.meta.set("clock.synchronised", "unknown");
+        let clock = options.clock.clone().or_else(|| self.clock.clone());
+        out.meta.set("clock.name", clock.unwrap_or_else(|| "perf".to_owned()));
+        if let Some(digits) = self.digits {
+            out.meta.set("clock.resolution_ns", 10u64.pow(9u32.saturating_sub(digits as u32)).to_string());
+        }
+        for (key, value) in [("host", &self.host), ("kernel", &self.kernel), ("arch", &self.arch)] {
+            if let Some(value) = value {
+                out.meta.set(key, value.clone());
+            }
+        }
+        let mut parts = vec!["perf script"];
+        for (is, what) in [(self.plugin, "plugin form"), (self.chains, "call chains"), (self.no_cpu, "no CPU field")] {
+            if is {
+                parts.push(what);
+            }
+        }
+        out.meta.set("source.variant", parts.join(", "));
+    }
+
+    /// A line of the header.
+    fn comment(&mut self, text: &[u8], log: &mut Log) {
+        let Some(colon) = memchr::memchr(b':', text) else { return };
+        let (key, value) = (scan::trim(&text[..colon]), scan::trim(&text[colon + 1..]));
+        let shown = || Some(scan::shown(value, 80));
+        match key {
+            b"hostname" => self.host = shown(),
+            b"os release" => {
+                self.kernel = shown();
+                self.states = self.states.or(state::Table::of_kernel(&scan::shown(value, 80)));
+            }
+            b"arch" => self.arch = shown(),
+            b"nrcpus online" => self.cpus = scan::u64(value),
+            b"clockid" => {
+                let name = scan::word(value).0;
+                let name = if name == b"monotonic" { b"mono" } else { name };
+                self.clock = Some(scan::shown(name, 40));
+            }
+            b"event" => {
+                let name = value.strip_prefix(b"name = ").map(|v| v.split(|b| *b == b',').next().unwrap_or(v));
+                if let Some(name) = name.filter(|n| n.starts_with(b"sched:")) {
+                    log.note_name(&name[b"sched:".len()..]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stamp(&mut self, line: LogLine<'_>, head: &head::Head<'_>, out: &mut Out) -> Stamp {
+        self.digits.get_or_insert(head.digits);
+        self.no_cpu |= head.cpu.is_none();
+        let mut bits = if head.digits <= 6 { quality::TS_TRUNCATED_US } else { 0 };
+        if std::str::from_utf8(line.bytes).is_err() {
+            bits |= quality::LOSSY_TEXT;
+        }
+        let comm = context_comm(head.comm);
+        if let (None, Some(tid), false) = (comm, head.tid, head.comm.is_empty()) {
+            self.unnamed.insert(tid);
+        }
+        let who = Who { tid: head.tid, pid: head.pid, comm: comm.map(|c| out.strings.intern(c)) };
+        Stamp { ts_ns: head.ts_ns, cpu: head.cpu, who, irq: None, quality: bits }
+    }
+
+    fn event(&mut self, stamp: &Stamp, body: &[u8], log: &mut Log, out: &mut Out) {
+        if body.starts_with(b"PERF_RECORD_") {
+            return self.task_event(stamp, body, log, out);
+        }
+        let states = self.states.unwrap_or_default();
+        let (name, payload) = split_event(body);
+        self.plugin |= name == b"sched_switch" && !payload.starts_with(b"prev_comm=");
+        self.switches |= name == b"sched_switch";
+        log.record(stamp, name, payload, states, out);
+        // The context is gone once a task exits, but the switch names who leaves.
+        if name == b"sched_switch" && stamp.who.tid.is_none() {
+            let leaves = out.events.len().checked_sub(1).and_then(|row| out.events.tid.get(row));
+            if let (Some(mut row), Some(tid)) = (out.events.last(), leaves) {
+                row.ctx_tid(tid);
+            }
+        }
+    }
+
+    /// `PERF_RECORD_FORK(1:2):(0:0)` and its kind, which perf prints among the samples.
+    fn task_event(&mut self, stamp: &Stamp, body: &[u8], log: &mut Log, out: &mut Out) {
+        let mut stamp = *stamp;
+        if stamp.ts_ns == 0 {
+            stamp.quality |= quality::SYNTHESIZED;
+        }
+        let end = body.iter().position(|b| !(b.is_ascii_uppercase() || *b == b'_')).unwrap_or(body.len());
+        let (name, rest) = body.split_at(end);
+        let rest = scan::trim(rest.strip_prefix(b":").unwrap_or(rest));
+        if name == b"PERF_RECORD_LOST" {
+            let count = rest.split(|b| *b == b' ').find_map(scan::i64);
+            return log.lose(stamp.cpu, count, out);
+        }
+        log.arrive(&stamp, out);
+        let mut row = log.begin(&mut out.events, &stamp);
+        let known = match name {
+            b"PERF_RECORD_FORK" | b"PERF_RECORD_EXIT" => two_tasks(rest).map(|(task, parent)| {
+                row.pid(task.0).tid(task.1);
+                if name == b"PERF_RECORD_EXIT" {
+                    return Kind::Exit;
+                }
+                row.ctx_pid(parent.0).ctx_tid(parent.1);
+                Kind::Fork
+            }),
+            b"PERF_RECORD_COMM" => renamed(rest).map(|(comm, pid, tid)| {
+                row.pid(pid).tid(tid).comm(out.strings.intern(comm));
+                Kind::Comm
+            }),
+            b"PERF_RECORD_SWITCH" | b"PERF_RECORD_SWITCH_CPU_WIDE" if !self.switches => {
+                let (way, _) = scan::word(rest);
+                match way {
+                    b"OUT" => {
+                        let preempted = memchr::memmem::find(rest, b"preempt").is_some();
+                        row.tid(stamp.who.tid).pid(stamp.who.pid).comm(stamp.who.comm);
+                        row.state(if preempted { State::Preempted } else { State::UnknownOff });
+                        Some(Kind::Switch)
+                    }
+                    b"IN" => {
+                        row.next_tid(stamp.who.tid).next_pid(stamp.who.pid).next_comm(stamp.who.comm);
+                        Some(Kind::Switch)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        match known {
+            Some(kind) => row.kind(kind),
+            None => row.kind(Kind::Other).name(out.strings.intern(name)).raw(out.strings.keep(rest)),
+        };
+        log.note_kind(known.unwrap_or_default());
+        log.note_name(name);
+    }
+}
+
+/// `(1:2):(0:0)`: process and thread, and those of the parent.
+fn two_tasks(text: &[u8]) -> Option<((i64, i64), (i64, i64))> {
+    let (task, parent) = text.strip_prefix(b"(")?.strip_suffix(b")")?.split_once_at(b"):(")?;
+    let pair = |t: &[u8]| {
+        let colon = memchr::memchr(b':', t)?;
+        Some((scan::i64(&t[..colon])?, scan::i64(&t[colon + 1..])?))
+    };
+    Some((pair(task)?, pair(parent)?))
+}
+
+/// `name:1/2`, after an `exec: ` where the name comes from one.
+fn renamed(text: &[u8]) -> Option<(&[u8], i64, i64)> {
+    let text = text.strip_prefix(b"exec:").map_or(text, scan::trim);
+    let colon = memchr::memrchr(b':', text)?;
+    let slash = memchr::memrchr(b'/', text).filter(|slash| *slash > colon)?;
+    Some((&text[..colon], scan::i64(&text[colon + 1..slash])?, scan::i64(&text[slash + 1..])?))
+}
+
+trait SplitOnceAt {
+    fn split_once_at(&self, literal: &[u8]) -> Option<(&[u8], &[u8])>;
+}
+
+impl SplitOnceAt for [u8] {
+    fn split_once_at(&self, literal: &[u8]) -> Option<(&[u8], &[u8])> {
+        let at = memchr::memmem::find(self, literal)?;
+        Some((&self[..at], &self[at + literal.len()..]))
+    }
+}
+
+/// Name without its subsystem, and payload.
+fn split_event(body: &[u8]) -> (&[u8], &[u8]) {
+    let (word, rest) = scan::word(body);
+    let name = word.strip_suffix(b":").unwrap_or(word);
+    let name = match memchr::memchr(b':', name) {
+        // `cycles:u` has a modifier behind the colon, `sched:sched_switch` a subsystem before it.
+        Some(colon) if name.len() - colon > 6 || name[colon + 1..].contains(&b'_') => &name[colon + 1..],
+        Some(colon) if !name[colon + 1..].iter().all(|b| b"ukhHGpPDWISeb".contains(b)) => &name[colon + 1..],
+        _ => name,
+    };
+    (name, scan::skip_blanks(rest))
+}
+
+impl Dialect for Perf {
+    const NAME: &'static str = "perf-script";
+
+    #[inline(always)]
+    fn quick(&mut self, w: &Window, log: &mut Log, out: &mut Out) -> Option<usize> {
+        if log.has_pending() {
+            return None;
+        }
+        let (stamp, at) = self.head.read(w)?;
+        let at = skip_blanks(w, at);
+        let at = if is_at(w, at, b"sched:") { at + 6 } else { at };
+        quick::event(&mut self.quick, w, at, &stamp, log, out)
+    }
+
+    fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out) {
+        let bytes = line.bytes;
+        let bytes = if log.lines == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
+        match bytes {
+            _ if bytes.trim_ascii().is_empty() => return self.in_event = false,
+            [b'#', rest @ ..] => return self.comment(rest, log),
+            [b'\t', ..] => return self.chains = true,
+            _ => {}
+        }
+        let Some(head) = head::parse(bytes) else { return self.odd_line(line, bytes, log, out) };
+        let mut stamp = self.stamp(line, &head, out);
+        if let (Some(found), true, Some(_)) = (head.found, bytes.is_ascii(), stamp.who.tid) {
+            self.head.learn(bytes, found, &stamp);
+        }
+        if !line.ended {
+            log.cut(line, out);
+            let (name, payload) = split_event(head.body);
+            let body = [name, b": ", payload].concat();
+            if !payload::may_be_whole(&body) {
+                return;
+            }
+            stamp.quality |= quality::PARSE_PARTIAL;
+        }
+        self.in_event = true;
+        self.event(&stamp, head.body, log, out);
+    }
+
+    fn finish(&mut self, log: &mut Log, out: &mut Out) {
+        log.unnamed = self.unnamed.len() as u64;
+        log.cpus = self.cpus;
+        if self.no_cpu {
+            let message = "some records have no CPU field: what ran where is unknown for them";
+            out.diag(Diagnostic::new(Code::MissingEvents, message).advise("let perf script print the CPU (-F +cpu)"));
+        }
+        if log.numeric_states {
+            let kernels = self.states.unwrap_or_default().kernels();
+            let message = format!("states are numbers; read as those of kernels {kernels}");
+            out.diag(Diagnostic::new(Code::Inferred, message).advise("name the kernel (option kernel=4.9)"));
+        }
+    }
+}
+
+impl Perf {
+    /// A line without a head: part of an event, one of perf's messages, or nothing known.
+    fn odd_line(&mut self, line: LogLine<'_>, bytes: &[u8], log: &mut Log, out: &mut Out) {
+        let indented = bytes.first().is_some_and(|b| scan::is_blank(*b));
+        if let Some(rest) = bytes.strip_prefix(b"Processed ") {
+            // `Processed 5 events and lost 2 chunks!`: a chunk is many records, nobody knows how many.
+            if memchr::memmem::find(rest, b" lost ").is_some() {
+                log.lose(None, None, out);
+            }
+        } else if head::lacks_time(bytes) {
+            self.timeless += 1;
+            log.unparsed(line, "a time in each line", out);
+        } else if indented && self.in_event {
+            self.chains = true;
+        } else if !is_message(bytes) {
+            if line.ended {
+                log.unparsed(line, EXPECTED, out);
+            } else {
+                log.cut(line, out);
+            }
+        }
+    }
+}
+
+/// What perf writes to the terminal, often caught in the file.
+fn is_message(line: &[u8]) -> bool {
+    const STARTS: [&[u8]; 4] = [b"Warning:", b"Check IO/CPU overload!", b"'trace' not valid for", b"Samples for '"];
+    STARTS.iter().any(|start| line.starts_with(start))
+}
