@@ -65,12 +65,22 @@ pub(super) fn scan(events: &Events, strings: &Strings) -> History {
         cut: 0,
         newborn: HashMap::new(),
     };
-    scan.history.start = events.ts_ns.get(0).unwrap_or(0);
+    // Recorders add records of their own, some at time 0; only those of scheduling tell when the trace begins and ends.
+    let scheduling = |row: &usize| {
+        matches!(events.kind.get(*row), Some(Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew))
+    };
+    let times = || (0..events.len()).filter(scheduling).filter_map(|row| events.ts_ns.get(row));
+    let first = times().min().unwrap_or(0);
+    let before =
+        |row: &usize| events.ts_ns.get(*row).is_some_and(|ts| ts > 0 && ts < first && first - ts < 1_000_000_000);
+    scan.history.start =
+        (0..events.len()).filter(before).filter_map(|row| events.ts_ns.get(row)).min().unwrap_or(first);
     for row in 0..events.len() {
-        scan.row(row);
+        if events.ts_ns.get(row).is_some_and(|ts| ts >= scan.history.start) {
+            scan.row(row);
+        }
     }
-    scan.history.span =
-        (0..events.len()).filter_map(|r| events.ts_ns.get(r)).max().unwrap_or(0) - scan.history.start - scan.cut;
+    scan.history.span = (times().max().unwrap_or(0) - scan.history.start - scan.cut).max(0);
     scan.history.cpus = scan.cpus.len().max(1);
     scan.history
 }
