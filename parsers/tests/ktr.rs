@@ -7,7 +7,7 @@ mod schedule;
 
 use common::{read, read_in_steps};
 use proptest::prelude::*;
-use schedule::{same, schedules, Cells, Left, Schedule, What};
+use schedule::{same, same_slices, schedules, Cells, Left, Schedule, What};
 use tracekit_parsers::Options;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,10 +131,11 @@ proptest! {
         prop_assume!(expected.len() > 1);
         let clock_hz = (variant != Variant::Schedgraph).then_some(2_500_000_000);
         let options = Options { clock_hz, ..Options::default() };
-        let (out, format) = read_in_steps(text.as_bytes(), None, &options, 1000);
+        let (mut out, format) = read_in_steps(text.as_bytes(), None, &options, 1000);
         prop_assert_eq!(format.expect("recognised"), "ktr");
         same(&out, &expected)?;
         prop_assert!(out.diagnostics.rows().is_empty(), "{:?}", out.diagnostics.rows());
+        same_slices(&mut out, &schedule, |ts| ts)?;
     }
 }
 

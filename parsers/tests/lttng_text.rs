@@ -7,7 +7,7 @@ mod schedule;
 
 use common::read;
 use proptest::prelude::*;
-use schedule::{same, schedules, Cells, Left, Schedule, What};
+use schedule::{same, same_slices, schedules, Cells, Left, Schedule, What};
 
 #[derive(Clone, Copy, Debug)]
 struct Variant {
@@ -154,10 +154,12 @@ proptest! {
         // The numbers of states tell the kernel only once one that is not in all tables was seen.
         let telling = variant.names || text.contains("prev_state = 2048");
         prop_assume!(telling || !text.contains("prev_state = 64"));
-        let (out, format) = read(text.as_bytes(), None);
+        let (mut out, format) = read(text.as_bytes(), None);
         prop_assert_eq!(format.expect("recognised"), "lttng-text");
         same(&out, &expected).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
         let odd: Vec<_> = out.diagnostics.rows().iter().filter(|d| d.code.as_str() != "missing-events").collect();
         prop_assert!(odd.is_empty(), "{odd:?}");
+        let first = schedule.events[0].ts;
+        same_slices(&mut out, &schedule, |ts| stamp(variant, START + ts - first).1)?;
     }
 }

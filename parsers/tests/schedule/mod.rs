@@ -270,3 +270,49 @@ pub fn same(out: &tracekit_schema::Out, expected: &[Cells]) -> Result<(), TestCa
     prop_assert_eq!(out.events.len(), expected.len());
     Ok(())
 }
+
+/// Start, length, CPU and task of every slice that begins and ends within the schedule.
+pub fn slices(schedule: &Schedule) -> Vec<(i64, i64, i32, i64)> {
+    let mut since = vec![None; schedule.cpus as usize];
+    let mut slices = Vec::new();
+    for e in &schedule.events {
+        if let What::Switch { prev, next, .. } = e.what {
+            let begin = since[e.cpu as usize].replace(e.ts);
+            if let (Some(begin), Some(task)) = (begin, prev) {
+                slices.push((begin, e.ts - begin, e.cpu, schedule.tasks[task].tid));
+            }
+            since[e.cpu as usize] = next.map(|_| e.ts);
+        }
+    }
+    slices.sort_unstable();
+    slices
+}
+
+/// Checks that the slices derived from `out` are those of the schedule, at times that `at` maps; idle has none.
+pub fn same_slices(
+    out: &mut tracekit_schema::Out,
+    schedule: &Schedule,
+    at: impl Fn(i64) -> i64,
+) -> Result<(), TestCaseError> {
+    use tracekit_schema::derive::{DeriveOptions, Deriver};
+    use tracekit_schema::tables::flag;
+    let mut deriver = Deriver::new(DeriveOptions::for_trace(&out.meta));
+    deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
+    let s = deriver.finish(&mut out.diagnostics).slices;
+    let mut found = Vec::new();
+    for i in 0..s.tid.values().len() {
+        let (tid, flags) = (s.tid.get(i).expect("tid"), s.flags.get(i).unwrap_or(0));
+        let known = schedule.tasks.iter().any(|t| t.tid == tid);
+        prop_assert!(known, "thread {tid} has a slice, but no such task is in the schedule: idle?");
+        if flags & (flag::OPEN_START | flag::OPEN_END) == 0 {
+            found.push((s.ts_ns.get(i), s.dur_ns.get(i), s.cpu.get(i), tid));
+        }
+    }
+    found.sort_unstable();
+    let expected: Vec<_> = slices(schedule)
+        .into_iter()
+        .map(|(ts, dur, cpu, tid)| (Some(at(ts)), Some(at(ts + dur) - at(ts)), Some(cpu), tid))
+        .collect();
+    prop_assert_eq!(found, expected);
+    Ok(())
+}

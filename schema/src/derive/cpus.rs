@@ -33,7 +33,7 @@ pub(super) struct Cpu {
     /// Flag of a slice that begins at `known_from`.
     pub start_flag: u16,
     /// The thread that records name as current, before any switch was seen.
-    pub proposed: Option<i64>,
+    pub proposed: Option<(i64, Option<StrId>)>,
     /// The task that left by half a switch, or was found elsewhere before its own switch.
     pub left: Option<u32>,
     pub busy: i64,

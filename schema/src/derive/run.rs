@@ -63,8 +63,8 @@ impl Step<'_> {
     fn go_live(&mut self, but: Option<usize>) {
         self.d.live = true;
         for slot in 0..self.d.cpus.all.len() {
-            if let (Some(tid), true) = (self.d.cpus[slot].proposed.take(), Some(slot) != but) {
-                self.adopt(slot, tid);
+            if let (Some((tid, name)), true) = (self.d.cpus[slot].proposed.take(), Some(slot) != but) {
+                self.adopt(slot, tid, name);
             }
         }
     }
@@ -72,33 +72,35 @@ impl Step<'_> {
     /// A record tells who has a CPU of which that was not known.
     pub(super) fn current(&mut self, slot: usize, ts: i64) {
         let Some(tid) = self.e.ctx_tid.get(self.row) else { return };
+        let name = self.e.ctx_comm.get(self.row);
         if self.d.live {
             if self.d.cpus[slot].left.is_none() {
-                self.adopt(slot, tid);
+                self.adopt(slot, tid, name);
             }
             return;
         }
         let cpu = &mut self.d.cpus[slot];
-        if cpu.proposed.is_some_and(|p| p != tid) {
+        if cpu.proposed.is_some_and(|p| p.0 != tid) {
             cpu.known_from = ts;
         }
-        cpu.proposed = Some(tid);
+        cpu.proposed = Some((tid, name));
     }
 
-    /// `tid` has run on the CPU since `known_from`.
-    fn adopt(&mut self, slot: usize, tid: i64) {
+    /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and tells idle threads.
+    fn adopt(&mut self, slot: usize, tid: i64, name: Option<StrId>) {
         let from = self.d.cpus[slot].known_from;
-        match self.task(tid, from, Told::default(), true) {
+        let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
+        let told = Told { comm: name.filter(|_| !named), ..Told::default() };
+        match self.task(tid, from, told, true) {
             Some(utid) => {
-                let name = self.e.ctx_comm.get(self.row);
-                if self.e.ctx_tid.get(self.row) == Some(tid) && self.d.tasks[utid].comm.is_none() && name.is_some() {
-                    self.d.tasks[utid].told_comm(name);
-                }
                 if self.d.tasks[utid].phase != Phase::Running {
                     self.begin(slot, utid);
                 }
             }
-            None => self.begin_idle(slot),
+            None => {
+                self.idle_thread(slot, tid, told);
+                self.begin_idle(slot);
+            }
         }
         self.d.queues.touch(slot);
     }

@@ -513,6 +513,20 @@ fn a_source_without_cpus() {
 }
 
 #[test]
+fn an_idle_thread_is_known_by_the_name_it_wakes_others_under() {
+    let mut t = Trace::default();
+    let (wait, ksh) = (t.strings.intern(b"wait"), t.strings.intern(b"ksh"));
+    // Before any switch, and on a CPU that has none at all.
+    t.add(0, 1, Kind::Wakeup).tid(100).ctx_tid(773).ctx_comm(wait);
+    t.add(10, 0, Kind::Switch).tid(517).comm(wait).next_tid(100).next_comm(ksh);
+    t.add(30, 1, Kind::Wakeup).tid(101).ctx_tid(773).ctx_comm(wait);
+    let (d, _) = t.derive_with(DeriveOptions { idle: IdleRule::NamedWait, ..DeriveOptions::default() });
+    assert_eq!(slices(&d), [(10, 20, 0, 100)]);
+    assert_eq!(d.cpus.idle_ns.get(1), Some(30));
+    assert!((0..d.slices.len()).all(|i| d.slices.waker_utid.get(i).is_none()), "idle wakes nobody");
+}
+
+#[test]
 fn idle_threads_with_numbers_of_their_own() {
     let mut t = Trace::default();
     let (wait, ksh) = (t.strings.intern(b"wait"), t.strings.intern(b"ksh"));

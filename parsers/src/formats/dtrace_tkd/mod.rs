@@ -38,7 +38,8 @@
 //!
 //! **Threads**: on FreeBSD and macOS `tid` is the system's own. On illumos LWP numbers are per process, so `tid` is the
 //! process number for LWP 1, `pid * 1000000 + LWP` for the others, and 10^12 + n for the n-th kernel thread of process 0
-//! in order of appearance. Idle threads are `tid` 0 everywhere: told by priority -1 (illumos) or by the flag in `x`.
+//! in order of appearance. Idle threads are `tid` 0 everywhere: told by priority -1 (illumos), by the flag in `x`, by name (FreeBSD's
+//! `idle: cpu0`), or as threads of process 0 at priority 0 (macOS).
 //!
 //! **Departures tolerated**: lines out of order across CPUs (sorted, with `#TKT` as watermark); a file without `#TKE`;
 //! messages of dtrace itself, even in the middle of a line; events of a later script, kept as `other`. `N drops on CPU n`

@@ -122,7 +122,10 @@ impl Rows {
         let tid = if self.by_address {
             self.by_address(pid, tid, scan::hex(addr), prio)
         } else {
-            let idle = self.os == Os::FreeBsd && matches!(pid, Some(10 | 11)) && is_idle_name(comm);
+            let idle = match self.os {
+                Os::FreeBsd => matches!(pid, Some(10 | 11)) && is_idle_name(comm),
+                _ => pid == Some(0) && prio == Some(0),
+            };
             tid.map(|t| if idle || self.idle.contains(&t) { 0 } else { t })
         };
         Who { tid, pid, prio, comm: (comm != b"-" && !comm.is_empty()).then(|| out.strings.intern(comm)) }

@@ -1,7 +1,7 @@
 //! What the hooks say: the payload of each is scanned for `key=value`, since its text comes from templates that differ
 //! between releases.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::layout::Fields;
 use crate::scan;
@@ -143,6 +143,9 @@ pub(super) struct Rows {
     off_since: Option<i64>,
     /// CPU on which a thread was dispatched last, for reports without a CPU column.
     ran_on: HashMap<i64, i32>,
+    /// Threads of wait kprocs.
+    waits: BTreeSet<i64>,
+    guessed_wait: bool,
     pub has_cpu: bool,
     pub dispatches: u64,
     pub queued: u64,
@@ -167,6 +170,9 @@ impl Rows {
         self.last_ts = Some(before.map_or(f.ts, |last| last.max(f.ts)));
         let cpu = self.cpu(f, hook, &mut quality);
         let comm = f.name.map(|name| out.strings.intern(name));
+        if let (Some(b"wait"), Some(tid)) = (f.name, f.tid) {
+            self.waits.insert(tid);
+        }
         let seq = self.seq;
         self.seq += 1;
         out.events.push().ts_ns(f.ts).seq(seq).cpu(cpu).quality(quality).ctx_tid(f.tid).ctx_pid(f.pid).ctx_comm(comm);
@@ -224,18 +230,39 @@ impl Rows {
         self.dispatches += 1;
         let name = if idle { Some(&b"wait"[..]) } else { command(text) };
         let comm = name.map(|name| out.strings.intern(name));
+        if name == Some(b"wait") {
+            self.waits.insert(tid);
+        }
+        let old_comm = old.filter(|old| self.is_wait(*old, old_prio, out)).map(|_| out.strings.intern(b"wait"));
         let Some(mut row) = out.events.last() else { return Some(true) };
         if old == Some(tid) {
             row.kind(Kind::Remain).tid(tid).pid(next.pid).comm(comm).prio(next.prio);
             return Some(true);
         }
-        row.kind(Kind::Switch).tid(old).prio(old_prio.and_then(|p| i32::try_from(p).ok()));
+        row.kind(Kind::Switch).tid(old).comm(old_comm).prio(old_prio.and_then(|p| i32::try_from(p).ok()));
         row.next_tid(tid).next_pid(next.pid).next_comm(comm).next_prio(next.prio);
         let cpu = f.cpu.or_else(|| number(text, b"CPUID=").and_then(|n| i32::try_from(n).ok()));
         if let (false, Some(cpu)) = (self.has_cpu, cpu) {
             self.ran_on.insert(tid, cpu);
         }
         Some(true)
+    }
+
+    /// Wait kprocs are known by name; one that was not named yet by the lowest priority there is.
+    fn is_wait(&mut self, tid: i64, prio: Option<i64>, out: &mut Out) -> bool {
+        if self.waits.contains(&tid) {
+            return true;
+        }
+        let lowest = prio == Some(255);
+        if lowest {
+            self.waits.insert(tid);
+            if !std::mem::replace(&mut self.guessed_wait, true) {
+                let message =
+                    format!("thread {tid} leaves at priority 255: it is taken for a wait kproc, that is, for idle");
+                out.diag(Diagnostic::new(Code::Inferred, message));
+            }
+        }
+        lowest
     }
 
     /// 11F: a thread is put on a run queue.

@@ -29,7 +29,8 @@
 //! command may contain anything; a hook that lacks a key it needs is kept as `other`, flagged and counted.
 //!
 //! **Traps**: the state of a thread that leaves is not told: it follows from the `sleep`, `lock_wait` or `enqueue` record
-//! before. The wait kprocs, one a CPU, are idle; hook 10C does not print their name, so they are named `wait`. Priority is
+//! before. The wait kprocs, one a CPU, are idle; hook 10C does not print their name, so they are
+//! named `wait`, as is a thread without name that leaves at priority 255. Priority is
 //! AIX's own, smaller is better; policies 1 and 2 in `class` are the fixed priorities. A CPU column is needed for exact
 //! CPUs; without it a record has the CPU of its thread's last dispatch, flagged. `rq=` of 11F is kept as `value`: whether
 //! it is a CPU is not documented. A record in the INTERRUPT column is flagged as made in interrupt context.
