@@ -27,6 +27,7 @@ from tracekit.cli import (
     info,
     latency,
     policies,
+    recipes,
     replay,
     response,
     runqueue,
@@ -154,6 +155,7 @@ for _module in (
     sql,
     policies,
     formats,
+    recipes,
     cache,
     doctor,
 ):
