@@ -72,7 +72,7 @@ testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (1.7 GB)
 	else echo "no $(ARCHIVES)/unpack.sh: tests that need the captures will skip (set ARCHIVES=folder)"; fi
 
 bench: dev ## measure speed and memory against peers (installs nothing; peers that are absent are named)
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/parse.py
 
 validate: dev testdata ## predict every pair of the lab's captures and write docs/validation.md
 	$(BIN)/python -m tracekit.validate testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md
