@@ -75,7 +75,7 @@ bench: dev ## measure speed and memory against peers (installs nothing; peers th
 	$(BIN)/python bench/parse.py
 
 validate: dev testdata ## predict every pair of the lab's captures and write docs/validation.md
-	$(BIN)/python -m tracekit.validate testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md
+	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md
 
 fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
 	cargo run --quiet --release --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"

@@ -5,6 +5,7 @@ from os import PathLike
 from typing import Final, Protocol, TypedDict, final, type_check_only
 
 __all__ = [
+    "TOLERANCES",
     "Machine",
     "Programs",
     "Reader",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 __version__: Final[str]
+TOLERANCES: Final[str]
 
 @type_check_only
 class FormatInfo(TypedDict):

@@ -22,3 +22,6 @@ pub mod reconstruct;
 pub mod replay;
 pub mod task;
 pub mod workload;
+
+/// How far a replay may be from its recording, by metric: the text of `tolerances.toml`.
+pub const TOLERANCES: &str = include_str!("../tolerances.toml");

@@ -19,6 +19,7 @@ import click
 from tracekit import registry
 from tracekit.cli import (
     cache,
+    calibrate,
     compare,
     convert,
     doctor,
@@ -152,6 +153,7 @@ for _module in (
     response,
     replay,
     compare,
+    calibrate,
     sql,
     policies,
     formats,

@@ -20,6 +20,7 @@ mod table;
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::note_panics();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("TOLERANCES", tracekit_replay::TOLERANCES)?;
     m.add_class::<reader::Reader>()?;
     m.add_class::<run::Programs>()?;
     m.add_class::<table::Table>()?;

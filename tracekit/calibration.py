@@ -1,0 +1,336 @@
+"""How far a replay under the policy of the recording is from the recording itself.
+
+A replay that cannot repeat what was recorded has nothing to say about another policy. `calibrate` sets the two side by
+side, metric by metric, and judges by the tolerances of ``replay/tolerances.toml``, which were fixed before anything was
+measured. Pure functions of the tables of both.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from tracekit import _core
+from tracekit.analysis import _common as c
+from tracekit.analysis import latency, runqueue
+from tracekit.analysis.uncertainty import ks_distance
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tracekit.trace import Trace
+
+__all__ = ["METRICS", "calibrate", "tolerances"]
+
+#: What each metric is.
+METRICS: dict[str, str] = {
+    "main": "run time per involuntary switch, of all tasks together",
+    "switches": "times that a task left a CPU",
+    "preemptions": "of these: it could have gone on, yields included where the recording does not tell them apart",
+    "yields": "of these: it gave the CPU up and stayed ready",
+    "blocks": "of these: it slept or ended",
+    "cpu_share": "largest difference of a task's share of the CPU time",
+    "cpu_share_window": "the same in each second, of groups of tasks",
+    "run_delay_p50": "run delay (runnable until running), median",
+    "run_delay_p95": "run delay, 95th percentile",
+    "run_delay_ks": "distance of the distributions of run delays (Kolmogorov-Smirnov)",
+    "slice_p50": "stays on a CPU after which the task could have gone on, median",
+    "slice_ks": "distance of the distributions of these stays",
+    "runqueue_mean": "run-queue length weighted by time",
+    "runqueue_histogram": "share of time that is spent at other run-queue lengths",
+    "idle_share": "share of the time in which CPUs were idle",
+    "placement": "share of time in which each CPU runs a task of the same group in both",
+    "placement_task": "the same for the very same task (shown, not judged)",
+    "drift": "when the last task ended that ends in both, since the start",
+}
+
+_SCHEMA = {
+    "metric": pl.String,
+    "unit": pl.String,
+    "recorded": pl.Float64,
+    "replayed": pl.Float64,
+    "error": pl.Float64,
+    "error_pct": pl.Float64,
+    "allowed": pl.String,
+    "n_recorded": pl.UInt32,
+    "n_replayed": pl.UInt32,
+    "result": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A metric of both; of a metric that is a distance by itself, only `distance`."""
+
+    unit: str
+    recorded: float | None
+    replayed: float | None
+    n: tuple[int, int]
+    distance: float | None = None
+
+
+def tolerances() -> dict[str, dict[str, float]]:
+    """Give the tolerances of every metric, as in ``replay/tolerances.toml``."""
+    return tomllib.loads(_core.TOLERANCES)
+
+
+#: The task could have gone on: it was made to leave, or yielded.
+_STAYED_READY = (
+    pl.col("end_state").cast(pl.String).is_in(list(c.READY)) | pl.col("involuntary")
+).fill_null(False)
+
+
+def _ready(slices: pl.DataFrame) -> tuple[int, int, int]:
+    """How often tasks left a CPU ready to run, by a yield, and neither."""
+    left = slices.filter(pl.col("end_state").is_not_null())
+    yielded = left.filter(pl.col("end_state").cast(pl.String) == "yielding").height
+    ready = left.filter(_STAYED_READY).height
+    return ready, yielded, left.height - ready
+
+
+def _counts(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, _Pair]:
+    (ready_a, yields_a, blocks_a), (ready_b, yields_b, blocks_b) = _ready(a), _ready(b)
+    if yields_a:  # the source tells yields from preemptions
+        ready_a, ready_b = ready_a - yields_a, ready_b - yields_b
+    all_a, all_b = ready_a + yields_a + blocks_a, ready_b + (yields_b if yields_a else 0) + blocks_b
+    rows = {
+        "switches": (all_a, all_b),
+        "preemptions": (ready_a, ready_b),
+        "blocks": (blocks_a, blocks_b),
+    }
+    if yields_a:
+        rows["yields"] = (yields_a, yields_b)
+    found = {name: _Pair("1", x, y, (x, y)) for name, (x, y) in rows.items()}
+    run_a, run_b = int(a["dur_ns"].sum()), int(b["dur_ns"].sum())
+    per = [run / n if n else None for run, n in ((run_a, ready_a), (run_b, ready_b))]
+    found["main"] = _Pair("ns", per[0], per[1], (ready_a, ready_b))
+    return found
+
+
+def _shares(slices: pl.DataFrame, key: str) -> pl.DataFrame:
+    total = max(int(slices["dur_ns"].sum()), 1)
+    return slices.group_by(key).agg((pl.col("dur_ns").sum() / total).alias("share"))
+
+
+def _largest(a: pl.DataFrame, b: pl.DataFrame, key: str) -> float:
+    both = _shares(a, key).join(_shares(b, key), on=key, how="full", coalesce=True, suffix="_b", nulls_equal=True)
+    gap = (both["share"].fill_null(0.0) - both["share_b"].fill_null(0.0)).abs().max()
+    return 100 * float(gap) if isinstance(gap, float) else 0.0
+
+
+def _windows(slices: pl.DataFrame, start: int) -> pl.DataFrame:
+    """Slices cut at full seconds since `start`."""
+    second = 1_000_000_000
+    begin = pl.col("ts_ns") - start
+    cut = slices.select(
+        c.group_of("group"), begin.alias("from"), (begin + pl.col("dur_ns")).alias("to")
+    ).with_columns(
+        pl.int_ranges(pl.col("from") // second, (pl.col("to") - 1).clip(pl.col("from")) // second + 1).alias("second")
+    )
+    low, high = pl.col("second") * second, (pl.col("second") + 1) * second
+    return cut.explode("second").select(
+        "group", "second", (pl.col("to").clip(None, high) - pl.col("from").clip(low, None)).alias("dur_ns")
+    )
+
+
+def _cpu_shares(a: pl.DataFrame, b: pl.DataFrame, start: int, stop: int) -> dict[str, _Pair]:
+    n = (a.height, b.height)
+    found = {"cpu_share": _Pair("points", None, None, n, _largest(a, b, "tid"))}
+    wide_a, wide_b = _windows(a, start), _windows(b, start)
+    full = range((stop - start) // 1_000_000_000)
+    gaps = [_largest(wide_a.filter(second=s), wide_b.filter(second=s), "group") for s in full]
+    if gaps:
+        found["cpu_share_window"] = _Pair("points", None, None, n, max(gaps))
+    return found
+
+
+def _quantile(values: pl.Series, q: float) -> float | None:
+    if values.len() == 0:
+        return None
+    return float(values.sort()[c.rank_of(q, values.len())])
+
+
+def _distributions(a: Trace, b: Trace) -> dict[str, _Pair]:
+    delays = [latency.samples(t.slices).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)]
+    stays = [
+        t.slices.filter(_STAYED_READY & ~c.has(c.OPEN_START) & ~c.has(c.OPEN_END))["dur_ns"].drop_nulls()
+        for t in (a, b)
+    ]
+    found = {}
+    for name, (x, y), qs in (("run_delay", delays, (0.5, 0.95)), ("slice", stays, (0.5,))):
+        n = (x.len(), y.len())
+        for q in qs:
+            found[f"{name}_p{100 * q:.0f}"] = _Pair("ns", _quantile(x, q), _quantile(y, q), n)
+        found[f"{name}_ks"] = _Pair("1", None, None, n, ks_distance(x, y))
+    return found
+
+
+def _queues(a: Trace, b: Trace) -> dict[str, _Pair]:
+    n = (a.runqueue.height, b.runqueue.height)
+    if min(n) == 0:
+        return {}
+    means, shares = [], []
+    for t in (a, b):
+        row = runqueue.summary(t.runqueue, t.end_ns).filter(pl.col("scope") == "system")
+        means.append(None if row.height == 0 else float(row["mean"][0]))
+        lengths = runqueue.distribution(t.runqueue, t.end_ns).filter(pl.col("scope") == "system")
+        shares.append(dict(zip(lengths["length"], lengths["share"], strict=True)))
+    lengths = set(shares[0]) | set(shares[1])
+    moved = sum(abs((shares[0].get(k) or 0) - (shares[1].get(k) or 0)) for k in lengths) / 2
+    return {
+        "runqueue_mean": _Pair("1", means[0], means[1], n),
+        "runqueue_histogram": _Pair("1", None, None, n, moved),
+    }
+
+
+def _who(rows: pl.DataFrame, key: str, codes: Mapping[Any, int], at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Who runs at each moment: the code of the slice that covers it, -1 when idle."""
+    rows = rows.sort("ts_ns")
+    if rows.height == 0:
+        return np.full(len(at), -1)
+    begin = rows["ts_ns"].to_numpy()
+    end = begin + rows["dur_ns"].to_numpy()
+    code = np.array([codes[k] for k in rows[key]])
+    found = np.searchsorted(begin, at, side="right") - 1
+    inside = (found >= 0) & (at < end[np.maximum(found, 0)])
+    return np.where(inside, code[np.maximum(found, 0)], -1)
+
+
+def _placement(a: pl.DataFrame, b: pl.DataFrame, start: int, stop: int) -> dict[str, _Pair]:
+    both = [t.with_columns(c.group_of("group")) for t in (a, b)]
+    n = (a.height, b.height)
+    cpus = sorted({*a["cpu"].unique().to_list(), *b["cpu"].unique().to_list()} - {None})
+    same = {"group": 0, "tid": 0}
+    idle = [0, 0]
+    for cpu in cpus:
+        rows = [t.filter(cpu=cpu) for t in both]
+        edges = [np.array([start, stop])]
+        for r in rows:
+            edges += [r["ts_ns"].to_numpy(), (r["ts_ns"] + r["dur_ns"]).to_numpy()]
+        edge = np.unique(np.concatenate(edges).clip(start, stop))
+        at, length = edge[:-1], np.diff(edge)
+        for key in same:
+            values = {*rows[0][key].to_list(), *rows[1][key].to_list()}
+            codes = {value: i for i, value in enumerate(sorted(values, key=str))}
+            who = [_who(r, key, codes, at) for r in rows]
+            same[key] += int(length[who[0] == who[1]].sum())
+        for i in (0, 1):
+            idle[i] += int(length[who[i] == -1].sum())
+    total = max((stop - start) * len(cpus), 1)
+    return {
+        "placement": _Pair("1", None, None, n, same["group"] / total),
+        "placement_task": _Pair("1", None, None, n, same["tid"] / total),
+        "idle_share": _Pair("points", 100 * idle[0] / total, 100 * idle[1] / total, n),
+    }
+
+
+def _drift(a: Trace, b: Trace, start: int) -> dict[str, _Pair]:
+    ends = []
+    for t in (a, b):
+        gone = t.slices.filter(pl.col("end_state").cast(pl.String).is_in(["dead", "zombie"]))
+        ends.append(gone.group_by("tid").agg((pl.col("ts_ns") + pl.col("dur_ns")).max().alias("end")))
+    both = ends[0].join(ends[1], on="tid", suffix="_b")
+    if both.height == 0:
+        return {}
+    last = both.sort("end").tail(1)
+    n = (ends[0].height, both.height)
+    return {"drift": _Pair("ns", float(last["end"][0] - start), float(last["end_b"][0] - start), n)}
+
+
+def _judge(metric: str, pair: _Pair, rule: Mapping[str, float], tick_ns: float) -> dict[str, Any]:
+    """A row of the result."""
+    row: dict[str, Any] = {
+        "metric": metric,
+        "unit": pair.unit,
+        "recorded": pair.recorded,
+        "replayed": pair.replayed,
+        "n_recorded": pair.n[0],
+        "n_replayed": pair.n[1],
+        "error": None,
+        "error_pct": None,
+        "allowed": "",
+    }
+    value = pair.distance
+    if value is None and pair.recorded is not None and pair.replayed is not None:
+        value = pair.replayed - pair.recorded
+        if pair.recorded:
+            row["error_pct"] = 100 * value / pair.recorded
+    row["error"] = value
+    limits: list[tuple[float, str]] = []
+    for key, allowed in rule.items():
+        match key:
+            case "relative":
+                limits.append((allowed * abs(pair.recorded or 0), f"{100 * allowed:g} %"))
+            case "ticks":
+                limits.append((allowed * tick_ns, f"{allowed:g} tick"))
+            case "absolute":
+                limits.append((allowed, f"{allowed:g}"))
+            case "points":
+                limits.append((allowed, f"{allowed:g} points"))
+            case "most":
+                limits.append((allowed, f"at most {allowed:g}"))
+    # Few samples on one side against many on the other are a difference, not a lack of samples.
+    if value is None or max(pair.n) < rule.get("min_n", 1):
+        row["result"] = "not measured"
+        row["allowed"] = f"needs n >= {rule.get('min_n', 1):g}" if max(pair.n) < rule.get("min_n", 1) else ""
+        return row
+    if "least" in rule:
+        row["allowed"] = f"at least {rule['least']:g}"
+        row["result"] = "pass" if value >= rule["least"] else "fail"
+        return row
+    row["allowed"] = " or ".join(text for _, text in limits)
+    row["result"] = "pass" if abs(value) <= max(limit for limit, _ in limits) else "fail"
+    return row
+
+
+def calibrate(
+    recorded: Trace, replayed: Trace, rules: Mapping[str, Mapping[str, float]] | None = None
+) -> pl.DataFrame:
+    """Judge a replay against the recording that it was made from.
+
+    Definitions: see `METRICS`. A metric passes when its error is within any allowance of its rule; it is not measured
+    when there are fewer samples than the rule wants, or when the trace does not hold what it takes.
+
+    Parameters
+    ----------
+    recorded
+        The recording.
+    replayed
+        Its replay under the policy that it was captured under.
+    rules
+        Tolerances by metric; by default those of ``replay/tolerances.toml``.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per metric, in the order of `METRICS`: `metric`, `unit` (String: `ns`, `1`, `points`), `recorded`,
+        `replayed` (Float64; null for a metric that compares the two by itself), `error` (Float64, replayed - recorded,
+        or the distance), `error_pct` (Float64, of recorded), `allowed` (String), `n_recorded`, `n_replayed` (UInt32),
+        `result` (String: `pass`, `fail`, `not measured`).
+
+    Notes
+    -----
+    How it can mislead: schedules that drift apart by a moment place other tasks at the same time and are still as good
+    a prediction of slices and delays; look at the distributions before the placement.
+    """
+    rules = tolerances() if rules is None else rules
+    a, b = recorded.slices, replayed.slices
+    start = recorded.start_ns or 0
+    stop = max(min(recorded.end_ns or 0, replayed.end_ns or 0), start + 1)
+    pairs = {
+        **_counts(a, b),
+        **_cpu_shares(a, b, start, stop),
+        **_distributions(recorded, replayed),
+        **_queues(recorded, replayed),
+        **_placement(a, b, start, stop),
+        **_drift(recorded, replayed, start),
+    }
+    hz = int(replayed.metadata.get("hz", "250"))
+    missing = _Pair("", None, None, (0, 0))
+    rows = [_judge(name, pairs.get(name, missing), rules.get(name, {}), 1e9 / hz) for name in METRICS]
+    return pl.DataFrame(rows, schema=_SCHEMA)

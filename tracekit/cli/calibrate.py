@@ -1,0 +1,85 @@
+"""`tracekit calibrate`."""
+
+from __future__ import annotations
+
+import click
+
+from tracekit.cli._options import Input, input_options, output_options
+
+
+@click.command(
+    "calibrate",
+    epilog="""\b
+Examples:
+  tracekit calibrate boot.dat
+  tracekit calibrate boot.dat --policy cfs:latency=24ms
+  tracekit calibrate boot.dat --json > calibration.json
+""",
+)
+@input_options(filters=False)
+@click.option(
+    "--policy",
+    metavar="POLICY",
+    help="The policy that TRACE was captured under, with parameters; by default what its kernel uses.",
+)
+@click.option("--rt", metavar="POLICY", help="Parameters of the real-time class above it: rt:slice=20ms.")
+@output_options()
+def command(source: Input, policy: str | None, rt: str | None, as_json: bool, as_csv: bool) -> int:
+    """Check that a replay repeats what was recorded.
+
+    Replays TRACE under the policy that it was captured under and judges each metric by fixed tolerances: pass, fail, or
+    not measured. Exit status 1 when one fails.
+    """
+    import sys
+
+    import tracekit as tk
+    from tracekit import registry
+    from tracekit.calibration import METRICS, calibrate
+    from tracekit.cli._output import about, emit_json, paragraph, table
+    from tracekit.report.identity import infer
+
+    trace = source.read()
+    why = "as given"
+    if policy is None:
+        policy, why = infer(trace.metadata, [p["name"] for p in registry.policies()])
+    replay = tk.replay(trace, policy, rt=rt)
+    found = calibrate(trace, replay)
+    rows = found.to_dicts()
+    failed = [r["metric"] for r in rows if r["result"] == "fail"]
+    if as_json:
+        emit_json(
+            {"trace": about(trace), "policy": replay.policy, "why": why, "rows": rows, "failed": failed}
+        )
+    elif as_csv:
+        sys.stdout.write(found.write_csv())
+    else:
+        paragraph(f"replayed under {policy} ({why})")
+        shown = [{**_readable(r), "what": METRICS[r["metric"]]} for r in rows]
+        table(shown, ["metric", "recorded", "replayed", "error", "allowed", "n", "result", "what"])
+        paragraph(f"{len(failed)} of {len(rows)} metrics fail" + (f": {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+def _readable(row: dict[str, object]) -> dict[str, str]:
+    """A row as people read it: figures with their unit."""
+    from tracekit.units import format_ns
+
+    def text(value: object) -> str:
+        if not isinstance(value, int | float):
+            return "-"
+        if row["unit"] == "ns":
+            return format_ns(value)
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+    error = text(row["error"])
+    if isinstance(row["error_pct"], float):
+        error = f"{row['error_pct']:+.2f} %"
+    return {
+        "metric": str(row["metric"]),
+        "recorded": text(row["recorded"]),
+        "replayed": text(row["replayed"]),
+        "error": error,
+        "allowed": str(row["allowed"]),
+        "n": f"{row['n_recorded']}/{row['n_replayed']}",
+        "result": str(row["result"]),
+    }

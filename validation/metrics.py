@@ -1,0 +1,231 @@
+"""The main figure of each workload of the lab, from the tables of a trace or a replay alone.
+
+The same function measures capture A, capture B and the replay. What the workload itself logged is used to check
+these functions (`validation.run` prints that check), never to compute them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracekit.analysis import response
+from tracekit.trace import Trace
+
+__all__ = ["METRICS", "Figure", "Refused", "measure"]
+
+
+class Refused(Exception):
+    """The figure cannot be had from this trace; the text says which events a new capture needs."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure.
+
+    Attributes
+    ----------
+    value
+        In the unit that the name of the metric ends with.
+    n
+        Samples behind it.
+    note
+        What had to be assumed; empty when nothing was.
+    """
+
+    value: float
+    n: int
+    note: str = ""
+
+
+def _of(table: pl.DataFrame, names: str) -> pl.DataFrame:
+    """Rows of the tasks whose name fits the regular expression."""
+    return table.filter(pl.col("comm").cast(pl.String).str.contains(names))
+
+
+def _mean(values: list[float] | pl.Series, unit_ns: float, what: str, note: str = "") -> Figure:
+    known = [v for v in values if v is not None]
+    if not known:
+        raise Refused(f"the trace holds no {what}")
+    return Figure(sum(known) / len(known) / unit_ns, len(known), note)
+
+
+def mean_slice(trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """CPU time of the spinners per involuntary switch, us."""
+    rows = _of(trace.slices, r"^spin\d")
+    switches = rows.filter(pl.col("involuntary")).height
+    if switches == 0:
+        raise Refused("no spinner was made to leave its CPU in the time of the trace: a longer capture is needed")
+    return Figure(int(rows["dur_ns"].sum()) / switches / 1e3, switches)
+
+
+def mean_fork(trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """Mean time from one fork of the forker to its next, us; the workload does nothing else."""
+    forks = trace.events.filter(pl.col("kind") == "fork")
+    of = forks.group_by("ctx_tid").agg(pl.col("ts_ns").sort(), pl.len().alias("n")).sort("n")
+    if of.height == 0:
+        raise Refused("the trace holds no fork events: a capture with sched_process_fork is needed")
+    times = of["ts_ns"].to_list()[-1]
+    # Sleepers and hogs are made by the same task before the measured part; the last `n` forks are the measured ones.
+    wanted = int(arguments.get("n", 300))
+    if len(times) < wanted:
+        raise Refused(f"only {len(times)} of {wanted} forks happened in the time of the run")
+    times = times[-wanted:]
+    return _mean([b - a for a, b in zip(times, times[1:], strict=False)], 1e3, "fork")
+
+
+def mean_response(trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """Mean time from the wakeup of an interactive task until it sleeps again, us."""
+    rows = response.samples(trace.slices, trace.states, trace.end_ns)
+    rows = _of(rows, r"^inter\d").filter(pl.col("status") == "complete").sort("utid", "wake_ts_ns")
+    # The first is the way from the fork to the gate, the second from the gate to the first sleep.
+    born = trace.events.filter(pl.col("kind") == "wakeup_new")["ts_ns"].max()
+    rows = rows.filter(pl.col("wake_ts_ns") > born)
+    rows = rows.filter(pl.col("wake_ts_ns") > pl.col("wake_ts_ns").min().over("utid"))
+    return _mean(rows["response_ns"], 1e3, "response of an interactive task")
+
+
+def yield_time(trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """Time from the opening of the gate until the last task has ended, per yield, us."""
+    rows = _of(trace.slices, r"^yield\d")
+    gate = rows.filter(pl.col("wake_ts_ns").is_not_null())
+    start = gate.group_by("utid").agg(pl.col("wake_ts_ns").max())["wake_ts_ns"].min()
+    if start is None:
+        raise Refused("no wakeup of the yielding tasks is in the trace")
+    end = (rows["ts_ns"] + rows["dur_ns"]).max()
+    yields = int(arguments.get("np", 40)) * int(arguments.get("iters", 200))
+    return Figure((end - start) / yields / 1e3, yields)
+
+
+@dataclass
+class _Stay:
+    """What a task did from one wakeup until it slept."""
+
+    wake: int
+    waker: str
+    end: int
+    run: int
+    parts: list[tuple[int, int]]
+
+
+def _stays(trace: Trace, names: str) -> dict[int, list[_Stay]]:
+    comm = dict(trace.tasks.select("utid", pl.col("comm").cast(pl.String)).iter_rows())
+    found: dict[int, list[_Stay]] = {}
+    columns = ("utid", "ts_ns", "dur_ns", "wake_ts_ns", "waker_utid")
+    for utid, ts, dur, wake, waker in _of(trace.slices, names).select(columns).sort("ts_ns").iter_rows():
+        stays = found.setdefault(utid, [])
+        if wake is not None or not stays:
+            stays.append(_Stay(wake if wake is not None else ts, comm.get(waker) or "", 0, 0, []))
+        stay = stays[-1]
+        stay.end = ts + dur
+        stay.run += dur
+        stay.parts.append((ts, dur))
+    return found
+
+
+def _at(stay: _Stay, run: float) -> int:
+    """When the stay had run for so long."""
+    for ts, dur in stay.parts:
+        if run <= dur:
+            return int(ts + run)
+        run -= dur
+    return stay.end
+
+
+HIDDEN = (
+    "messages were taken from pipes without a wakeup, so that {what}; a capture with the read and write system calls "
+    "(sys_enter_read, sys_exit_read, sys_enter_write) shows them"
+)
+
+
+def _arrivals(trace: Trace, wanted: int) -> tuple[list[int], int]:
+    """When the generator was woken by its timer, and how many arrivals had to be assumed."""
+    own = [s for stays in _stays(trace, r"^gen0$").values() for s in stays]
+    # Its birth and the gate are wakeups by its parent.
+    timed = [(s.wake, s.run) for s in own if not s.waker.startswith("wl")][-wanted:]
+    times = [wake for wake, _ in timed]
+    missing = wanted - len(timed)
+    if missing > max(2, wanted // 50):
+        raise Refused(HIDDEN.format(what=f"{missing} of {wanted} arrivals cannot be seen"))
+    # Two arrivals closer together than one write takes wake the generator once: its longest stays.
+    times += [wake for wake, _ in sorted(timed, key=lambda s: -s[1])[:missing]]
+    return sorted(times), missing
+
+
+def _replies(trace: Trace) -> tuple[list[int], int]:
+    """When searches were answered, and how many of these moments had to be assumed."""
+    wakes: dict[str, list[int]] = {}
+    for stays in _stays(trace, r"^E0$").values():
+        for stay in stays:
+            wakes.setdefault(stay.waker, []).append(stay.wake)
+    comm = dict(trace.tasks.select("utid", pl.col("comm").cast(pl.String)).iter_rows())
+    replies: list[int] = []
+    assumed = 0
+    for utid, stays in _stays(trace, r"^A\d").items():
+        of_e = wakes.get(comm[utid], [])
+        for stay, after in zip(stays, [*stays[1:], None], strict=True):
+            seen = [t for t in of_e if stay.wake < t <= stay.end]
+            replies += seen
+            if seen or not stay.waker.startswith("B"):
+                continue
+            # Woken by B: the second half of a search. When B wakes it again, the first half of another followed.
+            if after is not None and after.waker.startswith("B"):
+                replies.append(_at(stay, stay.run / 2))
+                assumed += 1
+            else:
+                replies.append(stay.end)
+    return sorted(replies), assumed
+
+
+def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """Mean time from the arrival of a search until its reply, ms.
+
+    The sum of all replies less the sum of all arrivals, over their number: which reply belongs to which arrival does
+    not matter, but both must be complete, and no reply may come before so many searches have arrived.
+    """
+    wanted = int(arguments.get("n", 600))
+    arrivals, missing = _arrivals(trace, wanted)
+    replies, assumed = _replies(trace)
+    if len(replies) != wanted:
+        raise Refused(HIDDEN.format(what=f"{len(replies)} replies to {wanted} searches are found"))
+    early = sum(r < a for r, a in zip(replies, arrivals, strict=True))
+    if early:
+        raise Refused(HIDDEN.format(what=f"{early} replies would come before their search has arrived"))
+    note = "" if assumed + missing == 0 else f"{assumed} replies and {missing} arrivals placed within a stay"
+    return Figure((sum(replies) - sum(arrivals)) / wanted / 1e6, wanted, note)
+
+
+METRICS: dict[str, Callable[[Trace, Mapping[str, str]], Figure]] = {
+    "mean_slice_us": mean_slice,
+    "mean_fork_us": mean_fork,
+    "mean_response_us": mean_response,
+    "mean_response_ms": mean_search,
+    "yield_us": yield_time,
+}
+
+
+def measure(metric: str, trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """Measure a figure.
+
+    Parameters
+    ----------
+    metric
+        A key of `METRICS`.
+    trace
+        Recorded or replayed.
+    arguments
+        Those of the workload; only its size is used.
+
+    Returns
+    -------
+    Figure
+        The figure.
+
+    Raises
+    ------
+    Refused
+        When the trace does not hold what is needed.
+    """
+    return METRICS[metric](trace, arguments)
