@@ -80,9 +80,9 @@ def tolerances() -> dict[str, dict[str, float]]:
 
 
 #: The task could have gone on: it was made to leave, or yielded.
-_STAYED_READY = (
-    pl.col("end_state").cast(pl.String).is_in(list(c.READY)) | pl.col("involuntary")
-).fill_null(False)
+_STAYED_READY = (pl.col("end_state").cast(pl.String).is_in(list(c.READY)) | pl.col("involuntary")).fill_null(
+    False
+)
 
 
 def _ready(slices: pl.DataFrame) -> tuple[int, int, int]:
@@ -118,7 +118,9 @@ def _shares(slices: pl.DataFrame, key: str) -> pl.DataFrame:
 
 
 def _largest(a: pl.DataFrame, b: pl.DataFrame, key: str) -> float:
-    both = _shares(a, key).join(_shares(b, key), on=key, how="full", coalesce=True, suffix="_b", nulls_equal=True)
+    both = _shares(a, key).join(
+        _shares(b, key), on=key, how="full", coalesce=True, suffix="_b", nulls_equal=True
+    )
     gap = (both["share"].fill_null(0.0) - both["share_b"].fill_null(0.0)).abs().max()
     return 100 * float(gap) if isinstance(gap, float) else 0.0
 
@@ -130,7 +132,9 @@ def _windows(slices: pl.DataFrame, start: int) -> pl.DataFrame:
     cut = slices.select(
         c.group_of("group"), begin.alias("from"), (begin + pl.col("dur_ns")).alias("to")
     ).with_columns(
-        pl.int_ranges(pl.col("from") // second, (pl.col("to") - 1).clip(pl.col("from")) // second + 1).alias("second")
+        pl.int_ranges(pl.col("from") // second, (pl.col("to") - 1).clip(pl.col("from")) // second + 1).alias(
+            "second"
+        )
     )
     low, high = pl.col("second") * second, (pl.col("second") + 1) * second
     return cut.explode("second").select(
@@ -156,7 +160,9 @@ def _quantile(values: pl.Series, q: float) -> float | None:
 
 
 def _distributions(a: Trace, b: Trace) -> dict[str, _Pair]:
-    delays = [latency.samples(t.slices).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)]
+    delays = [
+        latency.samples(t.slices).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)
+    ]
     stays = [
         t.slices.filter(_STAYED_READY & ~c.has(c.OPEN_START) & ~c.has(c.OPEN_END))["dur_ns"].drop_nulls()
         for t in (a, b)

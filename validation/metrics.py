@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import polars as pl
 
@@ -57,7 +58,9 @@ def mean_slice(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     rows = _of(trace.slices, r"^spin\d")
     switches = rows.filter(pl.col("involuntary")).height
     if switches == 0:
-        raise Refused("no spinner was made to leave its CPU in the time of the trace: a longer capture is needed")
+        raise Refused(
+            "no spinner was made to leave its CPU in the time of the trace: a longer capture is needed"
+        )
     return Figure(int(rows["dur_ns"].sum()) / switches / 1e3, switches)
 
 
@@ -73,7 +76,7 @@ def mean_fork(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     if len(times) < wanted:
         raise Refused(f"only {len(times)} of {wanted} forks happened in the time of the run")
     times = times[-wanted:]
-    return _mean([b - a for a, b in zip(times, times[1:], strict=False)], 1e3, "fork")
+    return _mean([b - a for a, b in pairwise(times)], 1e3, "fork")
 
 
 def mean_response(trace: Trace, arguments: Mapping[str, str]) -> Figure:

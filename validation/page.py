@@ -71,7 +71,9 @@ def _grouped(rows: Sequence[Row], keys: Sequence[str], key: Callable[[Row], tupl
     parts: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         parts.setdefault(key(row), []).append(row)
-    return _table((*keys, *_GROUP_HEAD), ([*k, *_group_cells(group(part))] for k, part in sorted(parts.items())))
+    return _table(
+        (*keys, *_GROUP_HEAD), ([*k, *_group_cells(group(part))] for k, part in sorted(parts.items()))
+    )
 
 
 def _aims(targets: Sequence[Mapping[str, Any]]) -> str:
@@ -92,7 +94,14 @@ def _identities(items: Sequence[Mapping[str, Any]]) -> str:
     def cells(i: Mapping[str, Any]) -> list[str]:
         failed = [m for m, r in i["results"].items() if r == "fail"]
         value = i["why"] if i["identity"] is None else _figure(i["identity"])
-        return [i["key"], i["metric"], _figure(i["real"]), value, _pct(i["main_error"], True), ", ".join(failed) or "none"]
+        return [
+            i["key"],
+            i["metric"],
+            _figure(i["real"]),
+            value,
+            _pct(i["main_error"], True),
+            ", ".join(failed) or "none",
+        ]
 
     head = ("capture", "figure", "recorded", "replayed", "error", "metrics of `calibrate` that fail")
     return _table(head, map(cells, items))
@@ -118,7 +127,8 @@ def _misses(rows: Sequence[Row], causes: Callable[[Row], str], most: int = 25) -
     missed = [r for r in rows if r.error is not None and abs(r.error) > 0.10]
     missed.sort(key=lambda r: -abs(r.error or 0))
     body = (
-        [r.pair.a, r.pair.b, _pct(r.change, True), _pct(r.error, True), causes(r) or "not found yet"] for r in missed[:most]
+        [r.pair.a, r.pair.b, _pct(r.change, True), _pct(r.error, True), causes(r) or "not found yet"]
+        for r in missed[:most]
     )
     text = f"{len(missed)} of {len(rows)} pairs are off by more than 10 %; the {min(most, len(missed))} worst:\n\n"
     return text + _table(("A", "B", "real change", "error", "cause"), body)
@@ -165,7 +175,14 @@ def write(
         + _table(
             ("A", "B", "figure", "A", "B", "difference"),
             (
-                [r.pair.a, r.pair.b, r.pair.metric, _figure(r.real_a), _figure(r.real_b), _pct(r.change, True)]
+                [
+                    r.pair.a,
+                    r.pair.b,
+                    r.pair.metric,
+                    _figure(r.real_a),
+                    _figure(r.real_b),
+                    _pct(r.change, True),
+                ]
                 for r in rows
                 if r.pair.kind == "repeat"
             ),

@@ -57,7 +57,11 @@ def _figure(metric: str, trace: Trace, capture: Capture) -> Outcome:
 
 def _short(error: TracekitError) -> str:
     """The message without the policy's long list of parameters."""
-    return str(error).rpartition(": ")[2] if "no progress" not in str(error) else "no progress: " + str(error).rpartition(": ")[2]
+    return (
+        str(error).rpartition(": ")[2]
+        if "no progress" not in str(error)
+        else "no progress: " + str(error).rpartition(": ")[2]
+    )
 
 
 def _run(programs: _core.Programs, asked: Question, phase_ns: int) -> Trace:
@@ -100,16 +104,16 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
     """
     known = [p["name"] for p in registry.policies()]
     metric = METRIC_OF[capture.workload]
-    trace = tk.read(capture.file)
+    result: dict[str, Any] = {"key": capture.key, "asked": {}, "targets": {}, "calibration": []}
+    try:
+        trace = tk.read(capture.file)
+    except TracekitError as error:
+        none = asdict(Outcome(None, why=str(error)))
+        return result | {"real": none, "identity": none, "targets": {t.key: none for t in targets}}
     programs = _core.Programs(trace.events)
     itself = question(capture, trace, known)
-    result: dict[str, Any] = {
-        "key": capture.key,
-        "real": asdict(_figure(metric, trace, capture)),
-        "asked": {capture.key: asdict(itself)},
-        "targets": {},
-        "calibration": [],
-    }
+    result["real"] = asdict(_figure(metric, trace, capture))
+    result["asked"][capture.key] = asdict(itself)
     try:
         identity = _run(programs, itself, 0)
     except TracekitError as error:

@@ -26,12 +26,16 @@ def _work(task: tuple[lab.Capture, list[lab.Capture]]) -> dict[str, Any]:
     return predict.job(*task)
 
 
-def _replay_all(tasks: Sequence[tuple[lab.Capture, list[lab.Capture]]], jobs: int) -> dict[str, dict[str, Any]]:
+def _replay_all(
+    tasks: Sequence[tuple[lab.Capture, list[lab.Capture]]], jobs: int
+) -> dict[str, dict[str, Any]]:
     done = {}
     # Fresh interpreters: polars' threads do not survive a fork.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         results = pool.imap_unordered(_work, tasks)
-        for result in track(results, "replaying captures", len(tasks), console=Console(stderr=True), transient=True):
+        for result in track(
+            results, "replaying captures", len(tasks), console=Console(stderr=True), transient=True
+        ):
             done[result["key"]] = result
     return done
 
@@ -56,7 +60,9 @@ def _identities(captures: dict[str, lab.Capture], done: dict[str, dict[str, Any]
     return found
 
 
-def _checks(pairs: Sequence[lab.Pair], done: dict[str, dict[str, Any]]) -> list[tuple[str, int, float, float]]:
+def _checks(
+    pairs: Sequence[lab.Pair], done: dict[str, dict[str, Any]]
+) -> list[tuple[str, int, float, float]]:
     """How far the figures from the tables are from what the workload logged."""
     logged = {p.a: (p.metric, p.a_value) for p in pairs} | {p.b: (p.metric, p.b_value) for p in pairs}
     gaps: dict[str, list[float]] = {}
@@ -90,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the unpacked captures")
     parser.add_argument("--pairs", type=Path, required=True, help="the table of pairs")
     parser.add_argument("-o", "--output", type=Path, help="page to write, with a .json beside it")
-    parser.add_argument("--only", default="", metavar="REGEX", help="only pairs of which A, a space and B fit")
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="only pairs of which A, a space and B fit"
+    )
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes")
     given = parser.parse_args(argv)
     captures = lab.captures(given.folder)
@@ -102,7 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     wanted = {k for p in pairs for k in (p.a, p.b)} if given.only else set(captures)
     tasks = [
-        (captures[k], [captures[b] for b in dict.fromkeys(p.b for p in pairs if p.a == k)]) for k in sorted(wanted)
+        (captures[k], [captures[b] for b in dict.fromkeys(p.b for p in pairs if p.a == k)])
+        for k in sorted(wanted)
     ]
     # Long ones first, so that both processes end at about the same time.
     tasks.sort(key=lambda t: -t[0].file.stat().st_size * (1 + len(t[1])))
@@ -119,14 +128,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         "aims": aims,
         "identities": identities,
         "pairs": [
-            {**asdict(r), "change": r.change, "error": r.error, "no_change_error": r.no_change_error, "covered": r.covered}
+            {
+                **asdict(r),
+                "change": r.change,
+                "error": r.error,
+                "no_change_error": r.no_change_error,
+                "covered": r.covered,
+            }
             for r in rows
         ],
-        "questions": {k: d["asked"] for k, d in sorted(done.items())},
+        # Task attributes are left out: `validation.lab.question` makes them from the workload's command line.
+        "questions": {
+            a: {b: {"policy": q["policy"], "rt": q["rt"]} for b, q in sorted(d["asked"].items())}
+            for a, d in sorted(done.items())
+        },
     }
     given.output.with_suffix(".json").write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
     for aim in aims:
-        print(f"{'holds ' if aim['holds'] else 'missed'}  {100 * aim['found']:5.1f} %  n = {aim['n']:<4} {aim['aim']}")
+        print(
+            f"{'holds ' if aim['holds'] else 'missed'}  {100 * aim['found']:5.1f} %  n = {aim['n']:<4} {aim['aim']}"
+        )
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,10 +202,19 @@ def targets(found: Sequence[Row], identities: Sequence[Mapping[str, Any]]) -> li
     def within(r: Row, limit: float) -> bool:
         return r.error is not None and abs(r.error) <= limit
 
+    def moving(some: Sequence[Row]) -> list[Row]:
+        return [r for r in some if abs(r.change) > limits["change"]]
+
     errors = [i["main_error"] for i in identities if i["main_error"] is not None]
     own = [e is not None and abs(e) <= limits["close"] for e in (i["main_error"] for i in identities)]
     aim("identity: main figure within 5 %", 0.90, *_all(own))
-    aim("identity: median error of the main figure", 0.02, statistics.median(map(abs, errors)), len(errors), True)
+    aim(
+        "identity: median error of the main figure",
+        0.02,
+        statistics.median(map(abs, errors)),
+        len(errors),
+        True,
+    )
     for metric, text in (
         ("switches", "switches within 5 %"),
         ("cpu_share", "CPU share within 2 points"),
@@ -213,13 +222,22 @@ def targets(found: Sequence[Row], identities: Sequence[Mapping[str, Any]]) -> li
         ("run_delay_p95", "run delay p95 within 10 % or 0.1 tick"),
     ):
         judged = [i["results"].get(metric) for i in identities]
-        aim(f"identity: {text}", 0.90, *_all([j == "pass" for j in judged if j not in (None, "not measured")]))
+        aim(
+            f"identity: {text}", 0.90, *_all([j == "pass" for j in judged if j not in (None, "not measured")])
+        )
     policy = [r for r in exact if r.pair.kind == "policy"]
-    moving: Callable[[Sequence[Row]], list[Row]] = lambda rs: [r for r in rs if abs(r.change) > limits["change"]]
     p = moving(policy)
     known = [abs(r.error) for r in p if r.error is not None]
-    aim("policy pairs that change over 10 %: median error", 0.05, statistics.median(known or [math.nan]), len(known), True)
-    aim("policy pairs that change over 10 %: within 10 %", 0.80, *_all([within(r, limits["near"]) for r in p]))
+    aim(
+        "policy pairs that change over 10 %: median error",
+        0.05,
+        statistics.median(known or [math.nan]),
+        len(known),
+        True,
+    )
+    aim(
+        "policy pairs that change over 10 %: within 10 %", 0.80, *_all([within(r, limits["near"]) for r in p])
+    )
     aim("policy pairs that change over 10 %: direction", 0.95, *_all([bool(r.direction) for r in p]))
     hardly = [r for r in policy if abs(r.change) < limits["hardly"]]
     aim(
@@ -228,7 +246,9 @@ def targets(found: Sequence[Row], identities: Sequence[Mapping[str, Any]]) -> li
         *_all([within(r, limits["close"]) or r.verdict == "not resolved" for r in hardly]),
     )
     k = moving([r for r in exact if r.pair.kind == "kernel"])
-    aim("kernel pairs that change over 10 %: within 10 %", 0.75, *_all([within(r, limits["near"]) for r in k]))
+    aim(
+        "kernel pairs that change over 10 %: within 10 %", 0.75, *_all([within(r, limits["near"]) for r in k])
+    )
     aim("kernel pairs that change over 10 %: direction", 0.90, *_all([bool(r.direction) for r in k]))
     pipes = [r for r in policy if r.workload == "callpipe"]
     aim("callpipe policy pairs within 15 %", 0.70, *_all([within(r, limits["near_pipes"]) for r in pipes]))
