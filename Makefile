@@ -80,7 +80,7 @@ validate: dev testdata ## predict every pair of the lab's captures and write doc
 fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
 	cargo run --quiet --release --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 
-docs: dev ## write the generated pages and build the site, failing on broken links
+docs: dev ## write the generated pages and build the site into out/site, failing on broken links
 	$(BIN)/python -m pip install --quiet 'mkdocs >= 1.6' 'mkdocs-material >= 9.5' 'mkdocstrings[python] >= 0.25'
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --strict --quiet --site-dir $(OUT)/site
