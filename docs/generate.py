@@ -33,19 +33,29 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def schema_page() -> str:
     """Every table with every column, then metadata keys and vocabularies."""
-    parts = [NOTICE, "# Tables and columns\n\nTimes are int64 nanoseconds. NULL means that the source did not say.\n"]
+    parts = [
+        NOTICE,
+        "# Tables and columns\n\nTimes are int64 nanoseconds. NULL means that the source did not say.\n",
+    ]
     for t in _core.tables():
         rows = [(f"`{c['name']}`", c["type"], c["null"] or "never", c["doc"]) for c in t["columns"]]
-        parts.append(f"\n## {t['name']}\n\n{t['doc'].strip()}\n\n{table(('column', 'type', 'null when', 'meaning'), rows)}")
+        parts.append(
+            f"\n## {t['name']}\n\n{t['doc'].strip()}\n\n{table(('column', 'type', 'null when', 'meaning'), rows)}"
+        )
     for name, title in (("kinds", "Kinds of events"), ("states", "States")):
         rows = [(f"`{k['name']}`", k["doc"]) for k in _core.vocabularies()[name]]
         parts.append(f"\n## {title}\n\n{table((name[:-1], 'meaning'), rows)}")
-    for name, title in (("irq_flags", "Bits of irq_flags"), ("quality", "Bits of quality"), ("flags", "Bits of flags")):
+    for name, title in (
+        ("irq_flags", "Bits of irq_flags"),
+        ("quality", "Bits of quality"),
+        ("flags", "Bits of flags"),
+    ):
         rows = [(k["bit"], f"`{k['name']}`", k["doc"]) for k in _core.vocabularies()[name]]
         parts.append(f"\n## {title}\n\n{table(('bit', 'name', 'meaning'), rows)}")
     keys = [(f"`{k['name']}`", k["doc"]) for k in _core.metadata_keys()]
     parts.append(
-        "\n## Metadata\n\nString pairs in the Arrow schema and the Parquet footer.\n\n" + table(("key", "holds"), keys)
+        "\n## Metadata\n\nString pairs in the Arrow schema and the Parquet footer.\n\n"
+        + table(("key", "holds"), keys)
     )
     return "".join(parts)
 
@@ -64,7 +74,13 @@ def formats_page() -> str:
     """Every format with its card."""
     formats = registry.formats()
     rows = [
-        (f"[`{f['name']}`](#{f['name']})", f["title"], f["resolution"], f["confidence"], "yes" if f["streams"] else "no")
+        (
+            f"[`{f['name']}`](#{f['name']})",
+            f["title"],
+            f["resolution"],
+            f["confidence"],
+            "yes" if f["streams"] else "no",
+        )
         for f in formats
     ]
     parts = [
@@ -100,7 +116,12 @@ def policies_page() -> str:
     ]
     for p in policies:
         parts.append(f"\n## {p['name']}\n\n{p['title']}\n")
-        for key, title in (("idea", "Idea"), ("formula", "Formula"), ("tie_break", "Ties"), ("not_modelled", "Not modelled")):
+        for key, title in (
+            ("idea", "Idea"),
+            ("formula", "Formula"),
+            ("tie_break", "Ties"),
+            ("not_modelled", "Not modelled"),
+        ):
             if p[key]:
                 parts.append(f"\n**{title}.** {p[key].strip()}\n")
         if p["params"]:

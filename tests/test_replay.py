@@ -94,7 +94,7 @@ def test_progress_and_interrupts(trace: tk.Trace) -> None:
         ({"policy": "rr:quantum=1"}, "time with its unit"),
         ({"loop": "nope"}, "no loop is called nope"),
         ({"scenario": {"spin*": {"nope": 1}}}, "no task attribute nope"),
-        ({"scenario": {"nobody": {"nice": 1}}}, "no task is called"),
+        ({"scenario": {"nobody": {"nice": 1}}}, "no task of this trace fits"),
     ],
 )
 def test_what_makes_no_sense_raises(trace: tk.Trace, arguments: dict[str, object], message: str) -> None:
@@ -135,8 +135,8 @@ def test_the_replay_command(demo: Path, tmp_path: Path) -> None:
     for args, message in (
         (("--policy", "nope"), "no policy nope"),
         (("--policy", "rr", "-o", "x.doc"), "ends in"),
-        (("--policy", "rr", "--set", "spin"), "GLOB:KEY=VALUE"),
-        (("--policy", "rr", "--set", "nobody:nice=1"), "no task is called"),
+        (("--policy", "rr", "--set", "spin"), "selector: attribute=value"),
+        (("--policy", "rr", "--set", "nobody:nice=1"), "no task of this trace fits"),
         ((), "Missing option"),
     ):
         assert message in run("replay", demo, *args, status=2).stderr
@@ -163,3 +163,30 @@ def test_the_examples_of_the_docstrings_run(root: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(root)
     for name in ("tracekit._replay", "tracekit.io", "tracekit.registry", "tracekit.units"):
         assert doctest.testmod(importlib.import_module(name)).failed == 0, name
+
+
+def test_a_policy_written_in_python_replays_a_trace(trace: tk.Trace) -> None:
+    class Fifo(tk.Policy):
+        def __init__(self) -> None:
+            self.queue: list[int] = []
+
+        def enqueue(self, task: int, cpu: int, why: str) -> None:
+            self.queue.insert(0, task) if why == "preempted" else self.queue.append(task)
+
+        def dequeue(self, task: int, cpu: int) -> None:
+            self.queue.remove(task)
+
+        def dispatch(self, cpu: int) -> int | None:
+            return self.queue.pop(0) if self.queue else None
+
+    mine, ours = tk.replay(trace, Fifo()), tk.replay(trace, "fifo")
+    columns = ["ts_ns", "dur_ns", "tid"]
+    assert mine.slices.select(columns).equals(ours.slices.select(columns))
+    assert mine.policy == "Fifo"
+
+
+def test_a_scenario_file_names_the_policy_and_the_tasks(demo: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('policy = "rr:quantum=5ms"\n[[task]]\ncomm = "spin*"\nnice = 5\n')
+    out = run("replay", demo, "--scenario", file).stdout
+    assert "under rr:quantum=5ms" in out

@@ -1,19 +1,24 @@
 """Overrides of task attributes, as text and as TOML."""
 
+from types import SimpleNamespace
+
 import polars as pl
 import pytest
 
 from tracekit.errors import ReplayError
-from tracekit.scenario import Override, load, parse_set, resolve
+from tracekit.scenario import Override, load, overrides_of, parse_set, resolve
 
-TASKS = pl.DataFrame(
-    {
-        "tid": [0, 11, 12, 13, 14],
-        "pid": [0, 11, 11, 13, 14],
-        "comm": ["swapper/0", "A0", "A1", "batch", "sh"],
-        "comm_first": ["swapper/0", "wl", "wl", "wl", None],
-        "is_idle": [True, False, False, False, False],
-    }
+TRACE = SimpleNamespace(
+    slices=pl.DataFrame({"tid": [11, 14], "comm": ["between", "sh"]}),
+    tasks=pl.DataFrame(
+        {
+            "tid": [0, 11, 12, 13, 14],
+            "pid": [0, 11, 11, 13, 14],
+            "comm": ["swapper/0", "A0", "A1", "batch", "sh"],
+            "comm_first": ["swapper/0", "wl", "wl", "wl", None],
+            "is_idle": [True, False, False, False, False],
+        }
+    ),
 )
 
 
@@ -26,11 +31,14 @@ TASKS = pl.DataFrame(
         ("tid=13: nice=19", [13]),
         ("pid=11:nice=1", [11, 12]),
         ("*: policy=batch", [11, 12, 13, 14]),
+        ("A*:nice=3", [11, 12]),
+        ("/^A1$/:nice=3", [12]),
+        ("between: nice=3", [11]),
     ],
 )
 def test_a_selector_names_threads(text, tids):
     override = parse_set(text)
-    assert [t for t, _ in resolve([override], TASKS)] == [tids]
+    assert [t for t, _ in resolve([override], TRACE)] == [tids]
     assert parse_set(str(override)) == override
 
 
@@ -44,6 +52,7 @@ def test_settings_keep_their_order_and_text():
     [
         ("nice=5", "expected `selector: attribute=value`"),
         ("name=A: nice=5", "expected comm=GLOB"),
+        (": nice=5", "expected comm=GLOB"),
         ("comm=A: nice", "expected attribute=value"),
         ("comm=A: ", "expected attributes after the colon"),
         ("tid=x: nice=5", "expected a number"),
@@ -56,8 +65,10 @@ def test_what_does_not_fit_is_refused_with_what_was_expected(text, says):
 
 
 def test_a_selector_without_tasks_names_those_that_there_are():
-    with pytest.raises(ReplayError, match="no task of this trace fits; it has A0, A1, batch, sh"):
-        resolve([parse_set("comm=Z*: nice=5")], TASKS)
+    with pytest.raises(
+        ReplayError, match="no task of this trace fits; it has A0, A1, batch, between, sh, wl"
+    ):
+        resolve([parse_set("comm=Z*: nice=5")], TRACE)
 
 
 def test_ten_lines_of_toml_say_the_aix_experiment(tmp_path):
@@ -90,3 +101,10 @@ def test_a_file_that_means_nothing_is_refused(tmp_path, text, says):
     file.write_text(text)
     with pytest.raises(ReplayError, match=says):
         load(file)
+
+
+def test_a_mapping_says_the_same_as_texts():
+    assert overrides_of({"A*": {"nice": 5, "foreground": True}, "/^b/": {"policy": "fifo"}}) == [
+        Override("comm", "A*", (("nice", "5"), ("foreground", "on"))),
+        Override("comm_regex", "^b", (("policy", "fifo"),)),
+    ]

@@ -184,12 +184,12 @@ class Programs:
     def __len__(self) -> int: ...
     def run(
         self,
-        policy: str,
+        policy: object,
         *,
         rt: str | None = None,
         cpus: int | None = None,
         phase_ns: int = 0,
         overheads: bool = True,
-        sets: Sequence[tuple[Sequence[str], Sequence[tuple[str, str]]]] | None = None,
+        sets: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> tuple[dict[str, str], dict[str, Table]]: ...

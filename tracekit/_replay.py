@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit import _core
-from tracekit.filters import matching
 from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
+from tracekit.scenario import Override, overrides_of, resolve
+from tracekit.scenario import Scenario as ScenarioFile
 from tracekit.trace import Trace
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Programs", "Replay", "compare", "replay", "simulate"]
 
-#: Task attributes by name of the tasks: ``{"spin*": {"nice": 5}}``.
-Scenario = Mapping[str, Mapping[str, object]]
+#: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.scenario` reads them.
+Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | Sequence[Override]
 
 #: Metadata of a trace that holds for its replays as well.
 _INHERITED = ("host", "kernel", "arch", "source.files")
@@ -88,7 +89,7 @@ class Programs:
 
     def run(
         self,
-        policy: str,
+        policy: str | AnyPolicy,
         *,
         rt: str | None = None,
         cpus: int | None = None,
@@ -104,10 +105,7 @@ class Programs:
         Replay
             Under that policy.
         """
-        sets = []
-        for pattern, attributes in (scenario or {}).items():
-            pairs = [(key, _attribute(value)) for key, value in attributes.items()]
-            sets.append((matching(self._trace, pattern), pairs))
+        sets = resolve(overrides_of(scenario), self._trace) if scenario else []
         metadata, tables = self._core.run(
             policy, rt=rt, cpus=cpus, phase_ns=phase_ns, overheads=overheads, sets=sets, progress=progress
         )
@@ -120,7 +118,7 @@ class Programs:
 
 def replay(
     trace: Trace,
-    policy: str = "cfs",
+    policy: str | AnyPolicy = "cfs",
     *,
     loop: str = "dependency",
     rt: str | None = None,
@@ -138,7 +136,8 @@ def replay(
     trace
         A recorded trace with switches and wakeups.
     policy
-        ``name`` or ``name:param=value,param=value``, times with their unit; see `tracekit.policies`.
+        ``name`` or ``name:param=value,param=value``, times with their unit, see `tracekit.policies`; or a policy of one's
+        own, see `tracekit.Policy` and `tracekit.CompiledPolicy`.
     loop
         What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their wakers; ``open`` keeps the
         recorded time of every wakeup; ``closed`` keeps the recorded length of every sleep.
@@ -153,7 +152,8 @@ def replay(
     overheads
         Let switches, ticks and interrupts cost what they were measured to cost in the trace.
     scenario
-        Attributes for tasks, by name as a glob or ``/regex/``: ``{"spin*": {"nice": 5}}``.
+        Attributes for tasks: ``{"spin*": {"nice": 5}}`` (selectors as in `tracekit.scenario.parse_set`), or what
+        `tracekit.scenario.load` read from a file.
     progress
         Called with the share that is done.
 
@@ -274,9 +274,3 @@ def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
     else:
         metadata, tables = _core.simulate_with(workload, policy)
     return Replay(tables, metadata, "workload")
-
-
-def _attribute(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)

@@ -14,7 +14,7 @@ A scenario file::
     policy = "rr"
     prio = 48
 
-The same as ``--set`` texts: ``comm=A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries win. The attributes are
+The same as ``--set`` texts: ``A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries win. The attributes are
 those of the replay engine: policy, nice, prio, upri, class, slice, deadline, tickets, foreground, process, kernel, cpus.
 """
 
@@ -23,16 +23,17 @@ from __future__ import annotations
 import fnmatch
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import ReplayError
 
-__all__ = ["Override", "Scenario", "load", "parse_set", "resolve"]
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["Override", "Scenario", "load", "overrides_of", "parse_set", "resolve"]
 
 _KEYS = ("comm", "comm_regex", "tid", "pid")
 
@@ -98,7 +99,8 @@ def parse_set(text: str) -> Override:
     Parameters
     ----------
     text
-        ``comm=GLOB: key=value,...``, ``comm~REGEX: ...``, ``tid=N: ...``, ``pid=N: ...`` or ``*: ...``.
+        ``SELECTOR: key=value,...``. The selector is ``comm=GLOB`` (or just the glob), ``comm~REGEX`` (or ``/REGEX/``), ``tid=N``,
+        ``pid=N`` or ``*``.
 
     Returns
     -------
@@ -117,13 +119,53 @@ def parse_set(text: str) -> Override:
         raise ReplayError(
             f"{where}: expected `selector: attribute=value`, such as `comm~^A: policy=fifo,prio=45`"
         )
-    settings = _settings(rest, where)
+    return _override(selector, _settings(rest, where), where)
+
+
+def _override(selector: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:
     if selector == "*":
         return Override("*", "", settings)
+    if len(selector) > 1 and selector.startswith("/") and selector.endswith("/"):
+        return _checked("comm_regex", selector[1:-1], settings, where)
     for sign, key in (("comm~", "comm_regex"), ("comm=", "comm"), ("tid=", "tid"), ("pid=", "pid")):
         if selector.startswith(sign):
             return _checked(key, selector[len(sign) :], settings, where)
-    raise ReplayError(f"{where}: selector {selector!r}: expected comm=GLOB, comm~REGEX, tid=N, pid=N or *")
+    if not selector or "=" in selector:
+        expected = "comm=GLOB, comm~REGEX, tid=N, pid=N, a glob, /REGEX/ or *"
+        raise ReplayError(f"{where}: selector {selector!r}: expected {expected}")
+    return Override("comm", selector, settings)
+
+
+def overrides_of(
+    scenario: Scenario | Mapping[str, Mapping[str, object]] | Iterable[Override],
+) -> list[Override]:
+    """Overrides, however they were written.
+
+    Parameters
+    ----------
+    scenario
+        A scenario; or selector to attributes, ``{"spin*": {"nice": 5}}``; or overrides.
+
+    Returns
+    -------
+    list of Override
+        In the given order.
+
+    Raises
+    ------
+    ReplayError
+        When a selector means nothing.
+    """
+    if isinstance(scenario, Scenario):
+        return list(scenario.overrides)
+    if isinstance(scenario, Mapping):
+        return [
+            _override(
+                selector, tuple((k, _as_text(v)) for k, v in settings.items()), f"scenario {selector!r}"
+            )
+            for selector, settings in scenario.items()
+        ]
+    return list(scenario)
 
 
 def _checked(key: str, value: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:
@@ -187,17 +229,15 @@ def load(path: str | Path) -> Scenario:
     return Scenario(data.get("policy"), data.get("loop"), tuple(overrides))
 
 
-def resolve(
-    overrides: Iterable[Override], tasks: pl.DataFrame
-) -> list[tuple[list[int], list[tuple[str, str]]]]:
+def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
     """Find the threads that each override names.
 
     Parameters
     ----------
     overrides
         What to set.
-    tasks
-        ``trace.tasks``: columns ``tid``, ``pid``, ``comm``, ``comm_first`` and ``is_idle``.
+    trace
+        Whose tasks are looked at, under every name that they had.
 
     Returns
     -------
@@ -209,31 +249,34 @@ def resolve(
     ReplayError
         When an override names no task of the trace.
     """
-    known = tasks.filter(~pl.col("is_idle")).select(
-        "tid", "pid", pl.col("comm", "comm_first").cast(pl.String)
-    )
-    rows = known.rows()
+    names: dict[int, set[str]] = {}
+    pids: dict[int, int | None] = {}
+    for tid, pid, idle, *comms in trace.tasks.select("tid", "pid", "is_idle", "comm", "comm_first").rows():
+        if not idle:
+            pids[tid] = pid
+            names.setdefault(tid, set()).update(c for c in comms if c is not None)
+    for tid, comm in trace.slices.select("tid", "comm").unique().rows():
+        if tid in names and comm is not None:
+            names[tid].add(comm)
     found = []
     for override in overrides:
-        tids = sorted({row[0] for row in rows if _holds(override, row)})
+        tids = sorted(tid for tid in names if _holds(override, tid, pids[tid], names[tid]))
         if not tids:
-            names = sorted({row[2] for row in rows if row[2] is not None})
-            shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            known = sorted(set().union(*names.values()))
+            shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
             raise ReplayError(f"{override}: no task of this trace fits; it has {shown}")
         found.append((tids, list(override.settings)))
     return found
 
 
-def _holds(override: Override, row: Sequence[Any]) -> bool:
-    tid, pid, comm, first = row
-    names = [n for n in (comm, first) if n is not None]
+def _holds(override: Override, tid: int, pid: int | None, names: Iterable[str]) -> bool:
     match override.key:
         case "*":
             return True
         case "tid":
-            return bool(tid == int(override.value))
+            return tid == int(override.value)
         case "pid":
-            return bool(pid == int(override.value))
+            return pid == int(override.value)
         case "comm":
             return any(fnmatch.fnmatchcase(n, override.value) for n in names)
         case _:

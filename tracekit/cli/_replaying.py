@@ -5,26 +5,28 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-__all__ = ["progress_bar", "replay_options"]
+if TYPE_CHECKING:
+    from tracekit.scenario import Override, Scenario
+
+__all__ = ["asked", "progress_bar", "replay_options", "together"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _settings(
-    context: click.Context, param: click.Parameter, given: Sequence[str]
-) -> dict[str, dict[str, str]]:
-    scenario: dict[str, dict[str, str]] = {}
-    for text in given:
-        pattern, colon, pairs = text.rpartition(":")
-        parts = [pair.partition("=") for pair in pairs.split(",")]
-        if not colon or not pattern or not all(key and equals for key, equals, _ in parts):
-            raise click.BadParameter(f"expected GLOB:KEY=VALUE,KEY=VALUE, found {text!r}", context, param)
-        scenario.setdefault(pattern, {}).update({key.strip(): value for key, _, value in parts})
-    return scenario
+def _overrides(context: click.Context, param: click.Parameter, given: Sequence[str]) -> list[Override]:
+    from tracekit.scenario import parse_set
+
+    return [parse_set(text) for text in given]
+
+
+def _scenario(context: click.Context, param: click.Parameter, file: str | None) -> Scenario | None:
+    from tracekit.scenario import load
+
+    return None if file is None else load(file)
 
 
 def replay_options(function: F) -> F:
@@ -33,8 +35,7 @@ def replay_options(function: F) -> F:
         click.option(
             "--loop",
             type=click.Choice(["dependency", "open", "closed"]),
-            default="dependency",
-            show_default=True,
+            show_default="dependency",
             help="What moves when the schedule changes: wakeups with their wakers (dependency), nothing (open: each "
             "wakeup keeps its time), or everything (closed: each sleep keeps its length).",
         ),
@@ -45,11 +46,17 @@ def replay_options(function: F) -> F:
         click.option("--rt", metavar="POLICY", help="The real-time class above, such as rt:slice=20ms."),
         click.option(
             "--set",
-            "scenario",
+            "overrides",
             multiple=True,
-            metavar="GLOB:KEY=VALUE",
-            callback=_settings,
-            help="Change tasks: 'spin*:nice=5,policy=batch'. Can be given several times.",
+            metavar="SELECTOR:KEY=VALUE",
+            callback=_overrides,
+            help="Change tasks: 'spin*: nice=5' or 'comm~^A[0-9]: policy=fifo,prio=45'. Can be given several times.",
+        ),
+        click.option(
+            "--scenario",
+            metavar="FILE",
+            callback=_scenario,
+            help="Take policy, loop and changes of tasks from a TOML file; options come after it.",
         ),
         click.option(
             "--overheads/--no-overheads",
@@ -61,6 +68,22 @@ def replay_options(function: F) -> F:
     for decorate in reversed(decorators):
         function = decorate(function)
     return function
+
+
+def asked(policies: Sequence[str], loop: str | None, scenario: Scenario | None) -> tuple[list[str], str]:
+    """Policies and loop, from options or else from the file."""
+    if not policies and scenario is not None and scenario.policy is not None:
+        policies = [scenario.policy]
+    if not policies:
+        raise click.UsageError(
+            "Missing option '--policy', and no --scenario names one. See `tracekit policies`."
+        )
+    return list(policies), loop or (scenario.loop if scenario else None) or "dependency"
+
+
+def together(scenario: Scenario | None, overrides: Sequence[Override]) -> list[Override]:
+    """What the file and the options say, the options last."""
+    return [*(scenario.overrides if scenario else ()), *overrides]
 
 
 @contextlib.contextmanager

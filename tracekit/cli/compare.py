@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Input, by_option, input_options
-from tracekit.cli._replaying import progress_bar, replay_options
+from tracekit.cli._replaying import asked, progress_bar, replay_options, together
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
     from tracekit.report import Comparison
+    from tracekit.scenario import Override, Scenario
 
 
 @click.command(
@@ -28,7 +29,6 @@ Examples:
 @click.option(
     "--policy",
     "policies",
-    required=True,
     multiple=True,
     metavar="POLICY",
     help="NAME:PARAM=VALUE,...; can be given several times. See `tracekit policies`.",
@@ -44,11 +44,12 @@ def command(
     source: Input,
     policies: tuple[str, ...],
     identity: str | None,
-    loop: str,
+    loop: str | None,
     cpus: int | None,
     hz: int | None,
     rt: str | None,
-    scenario: dict[str, dict[str, str]],
+    overrides: list[Override],
+    scenario: Scenario | None,
     overheads: bool,
     output: str | None,
     json_file: str | None,
@@ -62,7 +63,8 @@ def command(
     import tracekit as tk
     from tracekit.registry import check_policy
 
-    for policy in (*policies, *filter(None, [identity])):
+    named, loop = asked(policies, loop, scenario)
+    for policy in (*named, *filter(None, [identity])):
         check_policy(policy)
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
@@ -70,7 +72,7 @@ def command(
     with progress_bar(f"replaying {trace.name}") as progress:
         comparison = tk.compare(
             trace,
-            list(dict.fromkeys(policies)),
+            list(dict.fromkeys(named)),
             identity=identity,
             by=by,
             loop=loop,
@@ -78,7 +80,7 @@ def command(
             cpus=cpus,
             hz=hz,
             overheads=overheads,
-            scenario=scenario,
+            scenario=together(scenario, overrides),
             progress=progress,
         )
     if output is not None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Input, by_option, input_options, output_options
-from tracekit.cli._replaying import progress_bar, replay_options
+from tracekit.cli._replaying import asked, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from tracekit.scenario import Override, Scenario
     from tracekit.trace import Trace
 
 
@@ -27,21 +28,20 @@ Examples:
 """,
 )
 @input_options()
-@click.option(
-    "--policy", required=True, metavar="POLICY", help="NAME:PARAM=VALUE,...; see `tracekit policies`."
-)
+@click.option("--policy", metavar="POLICY", help="NAME:PARAM=VALUE,...; see `tracekit policies`.")
 @replay_options
 @click.option("-o", "--output", metavar="FILE", help="Write the replay's events: .parquet, .arrow or .csv.")
 @by_option
 @output_options()
 def command(
     source: Input,
-    policy: str,
-    loop: str,
+    policy: str | None,
+    loop: str | None,
     cpus: int | None,
     hz: int | None,
     rt: str | None,
-    scenario: dict[str, dict[str, str]],
+    overrides: list[Override],
+    scenario: Scenario | None,
     overheads: bool,
     output: str | None,
     by: str,
@@ -58,6 +58,8 @@ def command(
     from tracekit.registry import check_policy
     from tracekit.writers import output_kind
 
+    policies, loop = asked([policy] if policy else [], loop, scenario)
+    policy = policies[0]
     check_policy(policy)
     if output is not None:
         output_kind(output)
@@ -71,7 +73,7 @@ def command(
             cpus=cpus,
             hz=hz,
             overheads=overheads,
-            scenario=scenario,
+            scenario=together(scenario, overrides),
             progress=progress,
         )
     source.warn(run)

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
-use tracekit_replay::replay::{rerun, Override, ReplaySpec, Which};
+use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
 use tracekit_schema::{Events, Strings};
 
 use crate::derive::tables_with_events;
@@ -17,8 +17,8 @@ use crate::table::{append, pieces};
 /// Metadata and tables by name.
 type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
 
-/// Names of tasks, and the attributes they get.
-type NameSettings = (Vec<String>, Vec<(String, String)>);
+/// Threads, and the attributes they get.
+type Settings = (Vec<i64>, Vec<(String, String)>);
 
 /// What the tasks of a trace did, apart from when the scheduler let them: made once, run under any number of policies.
 #[pyclass(module = "tracekit._core", frozen)]
@@ -62,28 +62,29 @@ impl Programs {
         self.recon.work.tasks.len()
     }
 
-    /// Runs the programs. `sets` are attributes for tasks by name: names, and pairs of key and value. `progress` is
+    /// Runs the programs. `policy` is a string, or an object as in `tracekit.policy`. `sets` are attributes for tasks: threads, and pairs
+    /// of key and value. `progress` is
     /// called with the share that is done. Gives metadata and tables.
     #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
         py: Python<'py>,
-        policy: String,
+        policy: &Bound<'py, PyAny>,
         rt: Option<String>,
         cpus: Option<usize>,
         phase_ns: i64,
         overheads: bool,
-        sets: Option<Vec<NameSettings>>,
+        sets: Option<Vec<Settings>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Tables<'py>> {
         let sets = sets
             .unwrap_or_default()
             .into_iter()
-            .map(|(names, set)| Override { which: Which::Comms(names), set })
+            .map(|(tids, set)| Override { which: Which::Tids(tids), set })
             .collect();
         let spec = ReplaySpec {
-            policy,
+            policy: policy.extract().unwrap_or_default(),
             rt,
             mode: self.mode,
             cpus,
@@ -93,6 +94,9 @@ impl Programs {
             sets,
             ..ReplaySpec::default()
         };
+        if !policy.is_instance_of::<PyString>() {
+            return self.run_object(py, policy, &spec);
+        }
         // Signals and the caller's function are seen to between stretches of the run.
         let mut raised: Option<PyErr> = None;
         let run = detached(py, || {
@@ -107,6 +111,17 @@ impl Programs {
         if let Some(error) = raised {
             return Err(error);
         }
+        let out = run.map_err(|e| replay_error(py, &e.to_string()))?.out;
+        Ok((out.meta.0.clone(), tables_with_events(py, out)?))
+    }
+}
+
+impl Programs {
+    /// The same under a policy that is an object. Holds the GIL, since its hooks may be Python.
+    fn run_object<'py>(&self, py: Python<'py>, policy: &Bound<'py, PyAny>, spec: &ReplaySpec) -> PyResult<Tables<'py>> {
+        let (made, name) = policy::from_object(py, policy)?;
+        let stack = tracekit_replay::policies::below_rt(made).map_err(|e| replay_error(py, &e.0))?;
+        let run = rerun_under(&self.recon, spec, stack, name, &mut |_| py.check_signals().is_ok());
         let out = run.map_err(|e| replay_error(py, &e.to_string()))?.out;
         Ok((out.meta.0.clone(), tables_with_events(py, out)?))
     }
