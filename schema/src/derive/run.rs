@@ -86,11 +86,16 @@ impl Step<'_> {
         cpu.proposed = Some((tid, name));
     }
 
+    /// What a record says of its current thread: its name, where the task has none yet. Names tell idle threads.
+    pub(super) fn told_current(&mut self, tid: i64, name: Option<StrId>) -> Told {
+        let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
+        Told { comm: name.filter(|_| !named), ..Told::default() }
+    }
+
     /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and tells idle threads.
     fn adopt(&mut self, slot: usize, tid: i64, name: Option<StrId>) {
         let from = self.d.cpus[slot].known_from;
-        let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
-        let told = Told { comm: name.filter(|_| !named), ..Told::default() };
+        let told = self.told_current(tid, name);
         match self.task(tid, from, told, true) {
             Some(utid) => {
                 if self.d.tasks[utid].phase != Phase::Running {

@@ -48,7 +48,8 @@ impl Step<'_> {
                 return Wake { ts, waker: Some(utid), cpu, in_irq };
             }
         }
-        let waker = self.task(tid, ts, Told::default(), false);
+        let told = self.told_current(tid, e.ctx_comm.get(row));
+        let waker = self.task(tid, ts, told, false);
         Wake { ts, waker, cpu, in_irq: waker.is_none() }
     }
 
