@@ -202,6 +202,19 @@ def test_every_perf_data_of_the_corpus_is_read_or_refused_with_a_reason(testdata
     assert len(outcomes) >= 32
 
 
+def test_schedviz_collections_hold_what_trace_cmd_finds_in_their_pages(testdata: Path) -> None:
+    # Its pages and formats, put into a trace.dat, make trace-cmd report these numbers of lines.
+    pages = tk.read(testdata / "corpus" / "schedviz" / "schedviz_test.tar.gz")
+    kinds = dict(pages.events["kind"].value_counts().iter_rows())
+    assert kinds == {"switch": 15056, "wakeup": 11134, "wakeup_new": 2732}
+    assert pages.metadata["source.format"] == "schedviz"
+    script = tk.read(testdata / "corpus" / "schedviz" / "schedviz_ebpf_trace.tar.gz")
+    # Lines that begin with S and W.
+    assert dict(script.events["kind"].value_counts().iter_rows()) == {"switch": 975, "wakeup": 16}
+    with pytest.raises(tk.ParseError, match="event formats"):
+        tk.read(testdata / "corpus" / "schedviz" / "schedviz_cpu0")
+
+
 SLICE = ["ts_ns", "dur_ns", "cpu", "tid", "comm", "involuntary"]
 
 

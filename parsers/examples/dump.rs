@@ -1,6 +1,7 @@
 //! Prints one line per record of a trace: `time cpu kind tid next_tid target_cpu name`, `-` for null.
 //!
-//! `cargo run --release --example dump -- FILE [FORMAT] [all]`: without `all`, kinds `other` and `lost` are left out.
+//! `cargo run --release --example dump -- FILE [FORMAT] [all] [NAME=VALUE ...]`: without `all`, kinds `other` and `lost`
+//! are left out; NAME=VALUE is an option that the format documents.
 #![allow(clippy::disallowed_methods)]
 
 use std::io::{BufWriter, Write};
@@ -13,17 +14,19 @@ fn main() {
     let path = args.next().expect("a file");
     let rest: Vec<_> = args.collect();
     let all = rest.iter().any(|a| a == "all");
-    let format = rest.iter().find(|a| *a != "all").map(String::as_str);
-    if let Err(error) = dump(&path, format, all) {
+    let format = rest.iter().find(|a| *a != "all" && !a.contains('=')).map(String::as_str);
+    let pairs = rest.iter().filter_map(|a| a.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let options = Options { extra: pairs.collect(), ..Options::default() };
+    if let Err(error) = dump(&path, format, all, &options) {
         eprintln!("{error}");
         std::process::exit(2);
     }
 }
 
-fn dump(path: &str, format: Option<&str>, all: bool) -> Result<(), Box<dyn std::error::Error>> {
+fn dump(path: &str, format: Option<&str>, all: bool, options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let source = Source::from_bytes(std::fs::read(path)?).unwrapped()?;
     let mut out = Out::new();
-    let (_, mut parser) = open(source, format, &Options::default(), &mut out)?;
+    let (_, mut parser) = open(source, format, options, &mut out)?;
     let mut to = BufWriter::new(std::io::stdout().lock());
     let mut more = true;
     while more {

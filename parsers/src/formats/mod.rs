@@ -4,11 +4,13 @@ pub mod curt;
 pub mod dtrace_agg;
 pub mod dtrace_text;
 pub mod dtrace_tkd;
+pub mod ftrace_pages;
 pub mod ftrace_text;
 pub mod ktr;
 pub mod lttng_text;
 pub mod perf_data;
 pub mod perf_script;
+pub mod schedviz;
 pub mod systrace_html;
 pub mod trace_dat;
 pub mod trcrpt;
@@ -66,6 +68,8 @@ pub static FORMATS: &[&Format] = &[
     &perf_data::FORMAT,
     &perf_script::FORMAT,
     &systrace_html::FORMAT,
+    &schedviz::FORMAT,
+    &ftrace_pages::FORMAT,
     &dtrace_tkd::FORMAT,
     &dtrace_text::FORMAT,
     &dtrace_agg::FORMAT,

@@ -64,6 +64,11 @@ impl Header {
         }
     }
 
+    /// A header without events, for pages that come without a prologue.
+    pub fn plain(be: bool) -> Self {
+        Self::new(&Prologue { version: String::new(), be, page: 4096 })
+    }
+
     /// Reads `header_page` and `header_event`.
     pub fn read_header_info(&mut self, r: &mut Reader<'_>) -> Result<(), Short> {
         r.c_str()?;
@@ -77,7 +82,7 @@ impl Header {
     }
 
     /// Takes the layout of pages from the text of `header_page`.
-    fn header_page(&mut self, text: &[u8]) {
+    pub fn header_page(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let number = |line: &str, key: &str| {
             let (_, rest) = line.split_once(key)?;

@@ -68,7 +68,7 @@ pub struct Buffer {
     /// Size of its pages, 0 when the file does not say.
     pub page: usize,
     /// Offset of its section (version 7).
-    section: u64,
+    pub section: u64,
     /// Are its pages compressed?
     pub compressed: bool,
     /// Its CPUs.

@@ -22,9 +22,9 @@
 //! * Not read: guest time shift (said in a diagnostic), headers of 2.6.30 kernels, `trace.dat.cpuN` left by a crash.
 //! * Sources: trace-cmd's documentation of the file formats, version 6.5 and 7.5; the kernel's ring_buffer.c.
 
-mod head;
+pub(super) mod head;
 mod pages;
-mod stream;
+pub(super) mod stream;
 
 use crate::bytes::Short;
 use crate::error::ParseError;
