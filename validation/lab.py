@@ -105,11 +105,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Question:
-    """A replay: the fair policy, the real-time class above it, attributes by task, and what cannot be said."""
+    """A replay: the fair policy, the real-time class above it, attributes by threads, and what cannot be said."""
 
     policy: str
     rt: str | None
-    sets: tuple[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], ...]
+    sets: tuple[tuple[tuple[int, ...], tuple[tuple[str, str], ...]], ...]
     unmodelled: tuple[str, ...]
 
 
@@ -236,10 +236,10 @@ def question(target: Capture, trace: Trace, known: list[str]) -> Question:
     policy, _ = infer({"os": "linux", "kernel": target.env.get("kernel", "")}, known)
     name, _, form = policy.partition(":")
     fair, rt, unmodelled = _setup(target.env.get("setup", ""), name)
-    names = [n for n in trace.tasks["comm"].cast(pl.String).unique().sort().to_list() if n]
+    tasks = trace.tasks.filter(~pl.col("is_idle")).select("tid", pl.col("comm").cast(pl.String))
     sets = []
     for pattern, spec in _roles(target.workload, target.arguments):
-        chosen = tuple(n for n in names if re.search(pattern, n))
+        chosen = tuple(sorted(set(tasks.filter(pl.col("comm").str.contains(pattern))["tid"])))
         if chosen:
             sets.append((chosen, _spec(spec)))
     parameters = [p for p in (form, *fair) if p]

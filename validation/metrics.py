@@ -167,11 +167,19 @@ def _replies(trace: Trace) -> tuple[list[int], int]:
     comm = dict(trace.tasks.select("utid", pl.col("comm").cast(pl.String)).iter_rows())
     replies: list[int] = []
     assumed = 0
-    for utid, stays in _stays(trace, r"^A\d").items():
+    servers = _stays(trace, r"^A\d")
+    runs = sorted(s.run for stays in servers.values() for s in stays)
+    # Woken for a search that another has taken, a server runs for some us, not for some ms.
+    served = runs[len(runs) // 2] / 2 if runs else 0.0
+    for utid, stays in servers.items():
         of_e = wakes.get(comm[utid], [])
         for stay, after in zip(stays, [*stays[1:], None], strict=True):
             seen = [t for t in of_e if stay.wake < t <= stay.end]
             replies += seen
+            if not seen and after is not None and stay.waker == after.waker == "gen0" and stay.run > served:
+                # B had answered before the server looked: a whole search in one stay.
+                replies.append(stay.end)
+                assumed += 1
             if seen or not stay.waker.startswith("B"):
                 continue
             # Woken by B: the second half of a search. When B wakes it again, the first half of another followed.

@@ -65,7 +65,7 @@ def _short(error: TracekitError) -> str:
 
 
 def _run(programs: _core.Programs, asked: Question, phase_ns: int) -> Trace:
-    sets = [(list(names), list(settings)) for names, settings in asked.sets]
+    sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
     metadata, tables = programs.run(asked.policy, rt=asked.rt, phase_ns=phase_ns, sets=sets)
     return Trace(tables, metadata)
 
