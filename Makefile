@@ -34,7 +34,7 @@ $(VENV)/.made: setup.cfg pyproject.toml | tools
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-$(CORE): $(RUST) $(VENV)/.made
+$(CORE): $(RUST) | $(VENV)/.made
 	cargo build --quiet --release --package tracekit-bindings --features extension-module
 	cp target/release/lib_core.so $@.tmp
 	mv $@.tmp $@
