@@ -186,8 +186,8 @@ def _queues(a: Trace, b: Trace) -> dict[str, _Pair]:
         means.append(None if row.height == 0 else float(row["mean"][0]))
         lengths = runqueue.distribution(t.runqueue, t.end_ns).filter(pl.col("scope") == "system")
         shares.append(dict(zip(lengths["length"], lengths["share"], strict=True)))
-    lengths = set(shares[0]) | set(shares[1])
-    moved = sum(abs((shares[0].get(k) or 0) - (shares[1].get(k) or 0)) for k in lengths) / 2
+    seen = set(shares[0]) | set(shares[1])
+    moved = sum(abs((shares[0].get(k) or 0) - (shares[1].get(k) or 0)) for k in seen) / 2
     return {
         "runqueue_mean": _Pair("1", means[0], means[1], n),
         "runqueue_histogram": _Pair("1", None, None, n, moved),
