@@ -78,7 +78,7 @@ validate: dev testdata ## predict every pair of the lab's captures and write doc
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md
 
 fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
-	cargo run --quiet --release --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
+	cargo run --quiet --profile checked --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 
 docs: dev ## write the generated pages and build the site into out/site, failing on broken links
 	$(BIN)/python -m pip install --quiet 'mkdocs >= 1.6' 'mkdocs-material >= 9.5' 'mkdocstrings[python] >= 0.25'
