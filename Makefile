@@ -60,7 +60,7 @@ lint: dev ## check formatting, lints and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest tracekit._core --ignore-missing-stub
+	$(BIN)/python -m mypy.stubtest tracekit._core --mypy-config-file pyproject.toml
 
 format: dev ## format all code
 	cargo fmt --all
