@@ -23,9 +23,11 @@ pub struct Stage {
     ctx_comm: [StrId; ROWS],
     irq_flags: [u16; ROWS],
     tid: [i64; ROWS],
+    pid: [i64; ROWS],
     comm: [StrId; ROWS],
     prio: [i32; ROWS],
     next_tid: [i64; ROWS],
+    next_pid: [i64; ROWS],
     next_comm: [StrId; ROWS],
     next_prio: [i32; ROWS],
     state: [State; ROWS],
@@ -45,6 +47,8 @@ struct Set {
     ctx_pid: u64,
     ctx_comm: u64,
     irq_flags: u64,
+    pid: u64,
+    next_pid: u64,
     prio: u64,
     switch: u64,
     target_cpu: u64,
@@ -66,9 +70,11 @@ impl Default for Stage {
             ctx_comm: [StrId(0); ROWS],
             irq_flags: [0; ROWS],
             tid: [0; ROWS],
+            pid: [0; ROWS],
             comm: [StrId(0); ROWS],
             prio: [0; ROWS],
             next_tid: [0; ROWS],
+            next_pid: [0; ROWS],
             next_comm: [StrId(0); ROWS],
             next_prio: [0; ROWS],
             state: [State::Unknown; ROWS],
@@ -87,6 +93,17 @@ impl Stage {
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.rows == ROWS
+    }
+
+    /// Number of rows that wait.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// True when none waits.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
     }
 
     /// Adds a row of `kind` about the task `tid` called `comm`; the rest of its columns follow.
@@ -147,9 +164,11 @@ impl Stage {
         events.ctx_comm.put(base, &self.ctx_comm, set.ctx_comm);
         events.irq_flags.put(base, &self.irq_flags, set.irq_flags);
         events.tid.put(base, &self.tid, all);
+        events.pid.put(base, &self.pid, set.pid);
         events.comm.put(base, &self.comm, all);
         events.prio.put(base, &self.prio, set.prio);
         events.next_tid.put(base, &self.next_tid, set.switch);
+        events.next_pid.put(base, &self.next_pid, set.next_pid);
         events.next_comm.put(base, &self.next_comm, set.switch);
         events.next_prio.put(base, &self.next_prio, set.switch);
         events.state.put(base, &self.state, set.switch);
@@ -169,6 +188,20 @@ pub struct Row<'s> {
 }
 
 impl Row<'_> {
+    /// Processes of the task and of the one that enters.
+    #[inline(always)]
+    pub fn pids(self, pid: Option<i64>, next: Option<i64>) -> Self {
+        if let Some(pid) = pid {
+            self.stage.pid[self.at] = pid;
+            self.stage.set.pid |= self.bit;
+        }
+        if let Some(next) = next {
+            self.stage.next_pid[self.at] = next;
+            self.stage.set.next_pid |= self.bit;
+        }
+        self
+    }
+
     /// Priority of the task.
     #[inline(always)]
     pub fn prio(self, prio: i32) -> Self {

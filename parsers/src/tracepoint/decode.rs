@@ -9,7 +9,10 @@ use super::print_fmt::{pairs, StateTable};
 use super::quick::Shape;
 use super::symbols::Symbols;
 use crate::bytes::until_nul;
+use crate::log::{Stamp, Who};
 use crate::payload::state::from_letters;
+use crate::stage::Stage;
+use crate::tasks::Tasks;
 use std::ops::Range;
 use tracekit_schema::events::{irq, EventRow};
 use tracekit_schema::{Kind, State, StrId, Strings};
@@ -187,6 +190,34 @@ impl Decoder {
         }
     }
 
+    /// Adds the row of a usual record to `stage`, which has room; false when the record needs [`Self::decode`]. The stamp's
+    /// context is set here, from the record and from what `tasks` knows of it.
+    #[inline(always)]
+    pub fn stage<const PIDS: bool>(
+        &mut self,
+        record: &[u8],
+        stamp: &mut Stamp,
+        tasks: &Tasks,
+        stage: &mut Stage,
+        strings: &mut Strings,
+    ) -> bool {
+        let be = self.be;
+        let Some(&[n0, n1, flags, preempt, ref pid @ ..]) = record.first_chunk::<8>() else { return false };
+        let number = if be { u16::from_be_bytes([n0, n1]) } else { u16::from_le_bytes([n0, n1]) };
+        let plan = self.index.get(usize::from(number)).and_then(|plan| self.plans.get_mut(usize::from(*plan)));
+        let Some(plan) = plan.filter(|p| p.usual) else { return false };
+        let Some(shape) = &plan.shape else { return false };
+        let tid = i64::from(if be { i32::from_be_bytes(*pid) } else { i32::from_le_bytes(*pid) });
+        let task = tasks.get(tid);
+        stamp.who = Who { tid: Some(tid), pid: task.pid(), comm: task.comm() };
+        stamp.irq = Some(irq_flags(flags, preempt));
+        let (cache, table) = (&mut self.state_cache, &self.states);
+        let states = |value, strings: &mut Strings| cached(cache, table, value, strings);
+        let done = shape.stage::<PIDS>(record, be, stamp, (stage, strings), tasks, states).is_some();
+        plan.seen += u64::from(done);
+        done
+    }
+
     /// Sets kind, context, subject and values of `row` from `record`; time, CPU, order and quality are the caller's.
     #[inline]
     pub fn decode(&mut self, record: &[u8], row: &mut EventRow<'_>, strings: &mut Strings) -> Decoded {
@@ -209,15 +240,6 @@ impl Decoder {
                 row.ctx_tid(i64::from(tid)).irq_flags(irq_flags(flags, preempt));
             }
             None => done.ctx_tid = plan.context(record, be, row),
-        }
-        if let Some(shape) = &plan.shape {
-            if let Some(state) = shape.fill(record, be, &mut done, row, strings) {
-                if let Some(state) = state {
-                    let (state, raw) = cached(&mut self.state_cache, &self.states, state, strings);
-                    row.state(state).state_raw(raw);
-                }
-                return done;
-            }
         }
         if let Some(name) = &plan.name {
             let id = *plan.name_id.get_or_insert_with(|| strings.intern(name.as_bytes()));
@@ -345,7 +367,8 @@ impl Plan {
         let preempt = format.int("common_preempt_count");
         let usual = pid == Some(Int { at: 4, size: 4, signed: true })
             && flags == Some(Int { at: 2, size: 1, signed: false })
-            && preempt == Some(Int { at: 3, size: 1, signed: false });
+            && preempt == Some(Int { at: 3, size: 1, signed: false })
+            && format.int("common_type").is_some_and(|f| (f.at, f.size) == (0, 2));
         Plan {
             kind,
             event: format.name.clone(),
@@ -461,4 +484,88 @@ fn name_and_number(text: &[u8]) -> Option<(&str, usize)> {
     let name = lines.find_map(|l| l.strip_prefix("name:"))?.trim();
     let number = lines.find_map(|l| l.strip_prefix("ID:"))?.trim().parse::<u16>().ok()?;
     (!name.is_empty() && number != NONE).then_some((name, usize::from(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracekit_schema::table::Table;
+    use tracekit_schema::Out;
+
+    const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
+
+    fn switch(prio: &str) -> String {
+        format!(
+            "name: sched_switch\nID: 9\nformat:\n{COMMON}\
+             \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:1;\n\
+             \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+             \tfield:int {prio};\toffset:28;\tsize:4;\tsigned:1;\n\
+             \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
+             \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:1;\n\
+             \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\
+             \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\
+             print fmt: \"\", __print_flags(REC->prev_state & (1024-1), \"|\", {{ 1, \"S\" }}), REC->prev_state & 1024 ? \"+\" : \"\"\n"
+        )
+    }
+
+    fn record() -> Vec<u8> {
+        let mut r = vec![0u8; 64];
+        r[0] = 9;
+        r[2] = 1;
+        r[3] = 0x12;
+        r[4] = 7;
+        r[8..11].copy_from_slice(b"one");
+        r[24] = 7;
+        r[28] = 120;
+        r[32] = 1;
+        r[40..43].copy_from_slice(b"two");
+        r[56] = 8;
+        r[60] = 100;
+        r
+    }
+
+    /// What the quick way and the general way make of `record`.
+    fn both(format: &str, record: &[u8]) -> (Out, bool, Out) {
+        let mut decoder = Decoder::new(false);
+        decoder.add("sched", format.as_bytes());
+        let (mut quick, mut general) = (Out::new(), Out::new());
+        let mut stage = Stage::default();
+        let mut stamp = Stamp::default();
+        let taken = decoder.stage::<true>(record, &mut stamp, &Tasks::default(), &mut stage, &mut quick.strings);
+        assert_eq!(stage.len(), usize::from(taken), "a refused record leaves nothing behind");
+        stage.flush(&mut quick.events, u64::from(taken));
+        decoder.decode(record, &mut general.events.push(), &mut general.strings);
+        (quick, taken, general)
+    }
+
+    #[test]
+    fn the_quick_way_says_what_the_general_way_says() {
+        let (quick, taken, general) = both(&switch("prev_prio"), &record());
+        assert!(taken);
+        let (q, g) = (&quick.events, &general.events);
+        assert_eq!((q.tid.get(0), q.next_tid.get(0)), (Some(7), Some(8)));
+        assert_eq!(q.tid.get(0), g.tid.get(0));
+        assert_eq!(q.next_tid.get(0), g.next_tid.get(0));
+        assert_eq!((q.prio.get(0), q.next_prio.get(0)), (g.prio.get(0), g.next_prio.get(0)));
+        assert_eq!((q.state.get(0), q.irq_flags.get(0)), (g.state.get(0), g.irq_flags.get(0)));
+        assert_eq!(q.irq_flags.get(0), Some(irq::IRQS_OFF | 0x1200));
+        let name = |out: &Out| out.events.next_comm.get(0).map(|id| out.strings.text(id).into_owned());
+        assert_eq!(name(&quick), Some("two".to_owned()));
+        assert_eq!(name(&quick), name(&general));
+    }
+
+    #[test]
+    fn what_the_quick_way_cannot_take_it_leaves_alone() {
+        let (_, taken, general) = both(&switch("other"), &record());
+        assert!(!taken);
+        assert_eq!((general.events.tid.get(0), general.events.prio.get(0)), (Some(7), None));
+        for len in 0..64 {
+            let (_, taken, general) = both(&switch("prev_prio"), &record()[..len]);
+            assert!(!taken);
+            assert_eq!(general.events.len(), 1);
+        }
+    }
 }

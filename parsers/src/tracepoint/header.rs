@@ -97,7 +97,7 @@ impl Header {
             if line.contains(" data;") && (12..=64).contains(&at) {
                 self.layout.data = at;
                 // Sub-buffers can be larger than a machine page.
-                if size >= 256 && at + size <= 1 << 27 {
+                if (256..=1 << 27).contains(&size) {
                     self.layout.page = at + size;
                 }
             }
@@ -166,5 +166,25 @@ impl Header {
             let name = &line[space + 1..];
             (!name.is_empty() && name != b"<...>").then_some((tid, name))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_pages_is_taken_where_it_makes_sense() {
+        let page = |data: &str| {
+            let mut header = Header::plain(false);
+            let commit = "\tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n";
+            header
+                .header_page(format!("{commit}\tfield: char data;\toffset:12;\tsize:{data};\tsigned:1;\n").as_bytes());
+            (header.layout.long, header.layout.data, header.layout.page)
+        };
+        assert_eq!(page("4084"), (4, 12, 4096));
+        assert_eq!(page("16372"), (4, 12, 16384));
+        assert_eq!(page("18446744073709551615"), (4, 12, 4096));
+        assert_eq!(page("0"), (4, 12, 4096));
     }
 }

@@ -3,12 +3,14 @@
 //! A shape is a set of columns with 32-bit thread numbers and `char[16]` names. Whether an event has one is found when
 //! its format is compiled; a record that is too short for it is left to the general way.
 
-use super::decode::{Decoded, Move};
+use super::decode::Move;
 use super::format::{Content, Int, Text};
 use super::mapping::To;
 use crate::bytes::u32_at;
-use tracekit_schema::events::EventRow;
-use tracekit_schema::{Kind, StrId, Strings};
+use crate::log::Stamp;
+use crate::stage::Stage;
+use crate::tasks::Tasks;
+use tracekit_schema::{Kind, State, StrId, Strings};
 
 /// A field that the event lacks.
 const ABSENT: usize = usize::MAX;
@@ -25,6 +27,7 @@ enum Name {
 /// A task and a few numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    kind: Kind,
     comm: Name,
     tid: usize,
     prio: usize,
@@ -73,12 +76,13 @@ impl Shape {
             Kind::Switch => Some(Next {
                 comm: name(To::NextComm)?,
                 tid: word(To::NextTid).filter(|at| *at != ABSENT)?,
-                prio: word(To::NextPrio)?,
+                prio: word(To::NextPrio).filter(|at| *at != ABSENT)?,
                 state: int(To::State)?,
             }),
             _ => None,
         };
         Some(Shape {
+            kind,
             comm: name(To::Comm)?,
             tid: word(To::Tid).filter(|at| *at != ABSENT)?,
             prio: word(To::Prio)?,
@@ -90,55 +94,62 @@ impl Shape {
         })
     }
 
-    /// Sets the columns of a task record and returns the state of a switch; `None`, with some columns set to what they
-    /// would be anyway, when the record is too short.
+    /// Adds the row of a task record to `stage`, which has room; `None`, with nothing added, when the record is too short or
+    /// has no name or no number.
+    ///
+    /// With `PIDS` the tasks' processes are looked up too.
     #[inline(always)]
-    pub fn fill(
+    pub fn stage<const PIDS: bool>(
         &self,
         record: &[u8],
         be: bool,
-        done: &mut Decoded,
-        row: &mut EventRow<'_>,
-        strings: &mut Strings,
-    ) -> Option<Option<i64>> {
-        let tid = i64::from(u32_at(record, self.tid, be)? as i32);
-        done.tid = (tid >= 0).then_some(tid);
-        row.tid(done.tid);
-        row.comm(name(record, self.comm, be, strings)?);
-        if self.prio != ABSENT {
-            row.prio(u32_at(record, self.prio, be)? as i32);
-        }
-        let mut state = None;
+        stamp: &Stamp,
+        to: (&mut Stage, &mut Strings),
+        tasks: &Tasks,
+        states: impl FnOnce(i64, &mut Strings) -> (State, StrId),
+    ) -> Option<()> {
+        let (stage, strings) = to;
+        let word = |at: usize| u32_at(record, at, be).map(|v| v as i32);
+        let task = |at: usize| word(at).filter(|tid| *tid >= 0).map(i64::from);
+        let process = |tid: i64| if PIDS { tasks.get(tid).pid() } else { None };
+        let tid = task(self.tid)?;
+        let comm = name(record, self.comm, be, strings)?;
+        let prio = if self.prio == ABSENT { None } else { Some(word(self.prio)?) };
         if let Some(next) = &self.next {
-            let tid = i64::from(u32_at(record, next.tid, be)? as i32);
-            done.next_tid = (tid >= 0).then_some(tid);
-            row.next_tid(done.next_tid);
-            row.next_comm(name(record, next.comm, be, strings)?);
-            if next.prio != ABSENT {
-                row.next_prio(u32_at(record, next.prio, be)? as i32);
-            }
-            state = Some(next.state.get(record, be)?);
-        } else {
-            if self.target_cpu != ABSENT {
-                row.target_cpu(u32_at(record, self.target_cpu, be)? as i32);
-            }
-            if self.orig_cpu != ABSENT {
-                row.orig_cpu(u32_at(record, self.orig_cpu, be)? as i32);
-            }
-            if let Some(value) = self.value {
-                row.value(value.get(record, be)?);
-            }
-            if let Some(value2) = self.value2 {
-                row.value2(value2.get(record, be)?);
-            }
+            let (next_tid, next_prio) = (task(next.tid)?, word(next.prio)?);
+            let next_comm = name(record, next.comm, be, strings)?;
+            let state = states(next.state.get(record, be)?, strings);
+            // Nothing may fail once the row is there.
+            let prio = prio?;
+            let row = stage.push(stamp, stamp.quality, self.kind, tid, comm).prio(prio);
+            row.switch(state, (next_tid, next_comm, next_prio)).pids(process(tid), process(next_tid));
+            return Some(());
         }
-        Some(state)
+        let number = |from: Option<Int>| match from {
+            None => Some(None),
+            Some(int) => int.get(record, be).map(Some),
+        };
+        let (value, value2) = (number(self.value)?, number(self.value2)?);
+        let target = if self.target_cpu == ABSENT { None } else { Some(word(self.target_cpu)?) };
+        let orig = if self.orig_cpu == ABSENT { None } else { Some(word(self.orig_cpu)?) };
+        let mut row = stage.push(stamp, stamp.quality, self.kind, tid, comm).value(value).value2(value2);
+        row = row.pids(process(tid), None);
+        if let Some(prio) = prio {
+            row = row.prio(prio);
+        }
+        if let Some(cpu) = target {
+            row = row.target_cpu(cpu);
+        }
+        if let Some(cpu) = orig {
+            row.orig_cpu(cpu);
+        }
+        Some(())
     }
 }
 
-/// A name, `Some(None)` when it is empty; `None` when it does not lie in the record or is longer than names are.
+/// A name; `None` when it is empty, does not lie in the record or is longer than names are.
 #[inline(always)]
-fn name(record: &[u8], from: Name, be: bool, strings: &mut Strings) -> Option<Option<StrId>> {
+fn name(record: &[u8], from: Name, be: bool, strings: &mut Strings) -> Option<StrId> {
     let word = match from {
         Name::Array(at) => *record.get(at..)?.first_chunk::<16>()?,
         Name::DataLoc(at) => {
@@ -154,7 +165,7 @@ fn name(record: &[u8], from: Name, be: bool, strings: &mut Strings) -> Option<Op
             }
         }
     };
-    Some((word[0] != 0).then(|| strings.intern_padded(word)))
+    (word[0] != 0).then(|| strings.intern_padded(word))
 }
 
 fn padded(text: &[u8]) -> [u8; 16] {

@@ -4,6 +4,8 @@ use super::attr::{Trailer, TRACEPOINT};
 use super::header::Attrs;
 use super::records::kind;
 use crate::bytes::{uint, until_nul};
+use crate::log::Stamp;
+use crate::stage::Stage;
 use crate::tasks::Tasks;
 use crate::tracepoint::{Decoded, Decoder};
 use tracekit_schema::events::{quality, EventRow};
@@ -42,6 +44,8 @@ pub struct Rows {
     pub torn: bool,
     skipped: u64,
     any_switch: bool,
+    /// Rows on their way into the table.
+    stage: Stage,
 }
 
 impl Rows {
@@ -64,6 +68,7 @@ impl Rows {
             torn: false,
             skipped: 0,
             any_switch: false,
+            stage: Stage::default(),
         }
     }
 
@@ -142,6 +147,20 @@ impl Rows {
         let (pid, tid) = layout.tid.map_or((None, None), |at| (number(at), number(at + 4)));
         let raw = layout.raw(record, be);
         let mut marks = self.step(ts, cpu);
+        if let (Some(tid), Some(pid)) = (tid.filter(|t| *t >= 0), pid.filter(|p| *p >= 0)) {
+            self.tasks.entry(tid).set_pid(Some(pid));
+        }
+        if let Some(raw) = raw.filter(|_| marks == 0) {
+            if self.stage.is_full() {
+                self.flush(out);
+            }
+            let mut stamp = Stamp { ts_ns: ts, cpu, ..Stamp::default() };
+            if self.decoder.stage::<true>(raw, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
+                self.seq += 1;
+                return;
+            }
+        }
+        self.flush(out);
         let mut row = out.events.push();
         row.ts_ns(ts).cpu(cpu).seq(self.seq);
         self.seq += 1;
@@ -153,9 +172,6 @@ impl Rows {
             }
         };
         if let Some(ctx) = decoded.ctx_tid {
-            if tid == Some(ctx) && pid.is_some_and(|p| p >= 0) {
-                self.tasks.entry(ctx).set_pid(pid);
-            }
             let task = self.tasks.get(ctx);
             row.ctx_pid(task.pid()).ctx_comm(task.comm());
         }
@@ -249,10 +265,23 @@ impl Rows {
         }
     }
 
+    /// Moves rows that wait into the table.
+    #[inline]
+    pub fn flush(&mut self, out: &mut Out) {
+        self.stage.flush(&mut out.events, self.seq);
+    }
+
+    /// Number of rows that wait.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.stage.len()
+    }
+
     /// A row with what all of perf's own records tell; its kind is set.
     fn row<'o>(&mut self, kind: Kind, ts: i64, record: &[u8], out: &'o mut Out) -> EventRow<'o> {
         let cpu = self.trailing_cpu(record);
         let marks = self.step(ts, cpu);
+        self.flush(out);
         let mut row = out.events.push();
         row.ts_ns(ts).cpu(cpu).seq(self.seq).kind(kind).quality(marks);
         self.seq += 1;
@@ -266,6 +295,7 @@ impl Rows {
         task.set_pid(Some(pid));
         task.set_comm(name);
         if ts == 0 {
+            self.flush(out);
             let mut row = out.events.push();
             row.ts_ns(0).seq(self.seq).kind(Kind::Comm).tid(tid).pid(pid).comm(name).quality(quality::SYNTHESIZED);
             self.seq += 1;

@@ -242,7 +242,11 @@ impl Stream {
     fn flush(&mut self) {
         self.waiting.sort_by_key(|w| w.0);
         let n = self.waiting.partition_point(|w| w.0 <= self.limit);
-        self.ready.extend(self.waiting.drain(..n));
+        // The two lists change places, so that only what must still wait is copied.
+        std::mem::swap(&mut self.waiting, &mut self.ready);
+        self.waiting.clear();
+        self.waiting.extend_from_slice(&self.ready[n..]);
+        self.ready.truncate(n);
     }
 }
 
@@ -253,7 +257,8 @@ impl Parser for Stream {
         let file = (*bytes).as_ref();
         loop {
             while self.done < self.ready.len() {
-                if out.events.len() >= target {
+                if out.events.len() + self.rows.waiting() >= target {
+                    self.rows.flush(out);
                     return Ok(true);
                 }
                 let (time, place) = self.ready[self.done];
@@ -273,6 +278,7 @@ impl Parser for Stream {
                 }
             }
             if self.finished || !self.read_round(file, out) {
+                self.rows.flush(out);
                 self.rows.finish(out);
                 return Ok(false);
             }

@@ -3,7 +3,9 @@
 use super::head::{Buffer, CpuData, Head};
 use super::pages::{Fault, Pages};
 use crate::error::ParseError;
+use crate::log::Stamp;
 use crate::ring_buffer::{Layout, Missed};
+use crate::stage::Stage;
 use crate::tasks::Tasks;
 use crate::tracepoint::Decoder;
 use crate::Parser;
@@ -87,6 +89,8 @@ pub struct Stream {
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     current: Option<u32>,
     owners: Option<Owners>,
+    /// Rows on their way into the table.
+    stage: Stage,
     seq: u64,
     last_ts: i64,
     consumed: u64,
@@ -131,6 +135,7 @@ impl Stream {
             heap: BinaryHeap::new(),
             current: None,
             owners: several.then(|| Owners { of: Vec::new(), names }),
+            stage: Stage::default(),
             seq: 0,
             last_ts: i64::MIN,
             consumed: 0,
@@ -164,6 +169,7 @@ impl Stream {
         let ts = self.clock.ns(cpu.pages.head.ts);
         let mut marks = 0;
         if cpu.pages.missed != Missed::No {
+            self.stage.flush(&mut out.events, self.seq);
             lost(cpu, ts, self.seq, out);
             self.seq += 1;
             marks |= quality::NEAR_LOSS;
@@ -184,6 +190,15 @@ impl Stream {
             backwards(cpu, ts, self.last_ts, out);
         }
         self.last_ts = ts;
+        if self.stage.is_full() {
+            self.stage.flush(&mut out.events, self.seq);
+        }
+        let mut stamp = Stamp { ts_ns: ts, cpu: Some(cpu.cpu), quality: marks, ..Stamp::default() };
+        if self.decoder.stage::<false>(record, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
+            self.seq += 1;
+            return;
+        }
+        self.stage.flush(&mut out.events, self.seq);
         let mut row = out.events.push();
         row.ts_ns(ts).cpu(cpu.cpu).seq(self.seq);
         self.seq += 1;
@@ -259,7 +274,8 @@ impl Parser for Stream {
         let bytes = self.bytes.clone();
         let file = (*bytes).as_ref();
         while let Some(i) = self.current {
-            if out.events.len() >= target {
+            if out.events.len() + self.stage.len() >= target {
+                self.stage.flush(&mut out.events, self.seq);
                 return Ok(true);
             }
             // While this CPU stays the earliest the heap need not be touched.
@@ -285,11 +301,13 @@ impl Parser for Stream {
                     self.current = self.heap.pop().map(|Reverse((_, i))| i);
                     break;
                 }
-                if out.events.len() >= target {
+                if out.events.len() + self.stage.len() >= target {
+                    self.stage.flush(&mut out.events, self.seq);
                     return Ok(true);
                 }
             }
         }
+        self.stage.flush(&mut out.events, self.seq);
         if !self.done {
             self.done = true;
             self.consumed = file.len() as u64;
