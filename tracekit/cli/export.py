@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.cli._options import Input, input_options
-from tracekit.cli._replaying import progress_bar, replay_options
+from tracekit.cli._replaying import asked, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -91,10 +91,12 @@ def _replays(
     replays: list[tuple[str, Trace]] = []
     if not policies:
         return replays
-    programs = tk.Programs(trace, settings.pop("loop"), settings.pop("hz"))
+    overrides, scenario = settings.pop("overrides"), settings.pop("scenario")
+    _, loop = asked(policies, settings.pop("loop"), scenario)
+    programs = tk.Programs(trace, loop, settings.pop("hz"))
     for policy in policies:
         with progress_bar(f"replaying {trace.name} under {policy}") as progress:
-            run = programs.run(policy, progress=progress, **settings)
+            run = programs.run(policy, progress=progress, scenario=together(scenario, overrides), **settings)
         source.warn(run)
         replays.append((policy, run))
     return replays
