@@ -71,7 +71,7 @@ testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (1.7 GB)
 	@if [ -x $(ARCHIVES)/unpack.sh ]; then $(ARCHIVES)/unpack.sh testdata corpus lab; \
 	else echo "no $(ARCHIVES)/unpack.sh: tests that need the captures will skip (set ARCHIVES=folder)"; fi
 
-bench: dev ## measure speed and memory against peers (installs nothing; peers that are absent are named)
+bench: dev ## measure parsing speed against peers (installs nothing; peers that are absent are named)
 	$(BIN)/python bench/parse.py
 
 validate: dev testdata ## predict every pair of the lab's captures and write docs/validation.md
