@@ -52,6 +52,15 @@ def test_memory_does_not_grow_with_the_trace(root: Path, tmp_path: Path, kind: s
     assert peaks[1] < peaks[0] + (150 << 20)
 
 
+def test_the_peak_is_that_of_the_command_alone(root: Path) -> None:
+    bench = load(root / "bench" / "convert_memory.py")
+    held = b"x" * (400 << 20)
+    assert bench.measure([sys.executable, "-c", "pass"]).peak_bytes < 100 << 20
+    assert bench.measure([sys.executable, "-c", "x = b'x' * (300 << 20)"]).peak_bytes > 300 << 20
+    assert bench.measure([sys.executable, "-c", "raise SystemExit(3)"]).status == 3
+    del held
+
+
 def test_a_tiled_trace_is_one_trace_in_time_order(root: Path, tmp_path: Path) -> None:
     import tracekit as tk
 

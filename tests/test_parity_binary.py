@@ -64,6 +64,10 @@ def peer(*command: str | Path) -> list[str]:
     if shutil.which(str(command[0])) is None:
         pytest.skip(f"{command[0]} is not installed")
     done = subprocess.run(command, capture_output=True, timeout=300, check=False)
+    if done.returncode and not done.stdout:
+        # Not a difference in what the two read: the peer did not run.
+        said = done.stderr.decode("utf-8", "replace").strip()
+        pytest.fail(f"{' '.join(map(str, command))}: status {done.returncode}, no output: {said[-500:]}")
     return done.stdout.decode("utf-8", "replace").splitlines()
 
 
