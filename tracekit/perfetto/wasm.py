@@ -18,6 +18,7 @@ import os
 import platform
 import struct
 import time
+import weakref
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -289,20 +290,28 @@ class WasmEngine:
         return host
 
     def _start(self) -> None:
-        host = self._host()
+        self._functions = self._host()
+        # wasmtime keeps what a store may call in a table of its own until the store is gone: named by a weak reference,
+        # the engine and its memory go when nobody holds the engine.
+        weak = weakref.ref(self)
 
-        def missing(name: str) -> Callable[..., None]:
-            def fail(*_: int) -> None:
-                raise EngineCrash(f"this trace processor needs the host function {name}, which is not there")
+        def function(name: str) -> Callable[..., Any]:
+            def call(*arguments: int) -> Any:
+                engine = weak()
+                assert engine is not None
+                if name not in engine._functions:
+                    raise EngineCrash(
+                        f"this trace processor needs the host function {name}, which is not there"
+                    )
+                return engine._functions[name](*arguments)
 
-            return fail
+            return call
 
         imports = []
         for entry in self._module.imports:
             if not isinstance(entry.type, wasmtime.FuncType):
                 raise EngineCrash(f"this trace processor imports {entry.name}, which is no function")
-            name = entry.name or ""
-            imports.append(wasmtime.Func(self._store, entry.type, host.get(name) or missing(name)))
+            imports.append(wasmtime.Func(self._store, entry.type, function(entry.name or "")))
         exports: Any = wasmtime.Instance(self._store, self._module, imports).exports(self._store)
         self._memory = exports["memory"]
         if "emscripten_stack_init" in exports:
@@ -310,11 +319,18 @@ class WasmEngine:
         exports["__wasm_call_ctors"](self._store)
         pointer = wasmtime.ValType.i64() if self._wide else wasmtime.ValType.i32()
         shape = wasmtime.FuncType([pointer, wasmtime.ValType.i32()], [])
-        replies = wasmtime.Func(self._store, shape, self._on_reply)
+        self._functions["reply"] = self._on_reply
+        replies = wasmtime.Func(self._store, shape, function("reply"))
         slot = exports["__indirect_function_table"].grow(self._store, 1, replies)
         buffer = exports["trace_processor_rpc_init"](self._store, slot, REQUEST_BUFFER)
         self._buffer = self._address(buffer)
         self._on_request = exports["trace_processor_on_rpc_request"]
+
+    def close(self) -> None:
+        """Free the memory; the engine answers no more."""
+        self._dead = self._dead or "it was closed"
+        self._functions.clear()
+        self._store.close()
 
     def _on_reply(self, pointer: int, size: int) -> None:
         if size & 0xFFFFFFFF:
@@ -325,7 +341,7 @@ class WasmEngine:
     def stream(self, *parts: bytes) -> bytes:
         """Hand over bytes of the request stream; gives the bytes of the replies."""
         if self._dead:
-            raise EngineCrash(f"the trace processor crashed before: {self._dead}")
+            raise EngineCrash(f"the trace processor is gone: {self._dead}")
         try:
             for part in parts:
                 for start in range(0, len(part), REQUEST_BUFFER):
