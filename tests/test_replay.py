@@ -52,6 +52,45 @@ def test_the_same_replay_gives_the_same_bytes(trace: tk.Trace, identity: tk.Repl
     assert tk.Programs(trace).run("cfs").events.equals(identity.events)
 
 
+def test_the_program_is_a_table_of_the_trace(
+    trace: tk.Trace, identity: tk.Replay, demo: Path, tmp_path: Path
+) -> None:
+    program = trace.program
+    assert program.schema == table_schema("program")
+    assert program.equals(identity.program)
+    sleeps = program.filter(comm="waker00", op="sleep")
+    assert sleeps.height > 500
+    assert set(sleeps["ends_by"]) <= {"timer", "ticks", "io", "external"}
+    assert set(program.filter(pl.col("evidence") == "endless")["comm"]) == {f"spin{i:02}" for i in range(16)}
+    run("convert", demo, "--table", "program", "-o", tmp_path / "a.csv")
+    run("replay", demo, "--policy", "cfs", "--program", tmp_path / "b.csv")
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert pl.read_csv(tmp_path / "a.csv").height == program.height
+    assert tk.simulate("A: R5 S2 R1", "cfs").program["op"].to_list()[:2] == ["run", "sleep"]
+
+
+def test_what_was_inferred_is_told(trace: tk.Trace, identity: tk.Replay, demo: Path) -> None:
+    found = {r["name"]: r for r in identity.inferred.iter_rows(named=True)}
+    assert found["ticks a second"]["value"] == 250
+    assert 0 <= found["tick phase"]["value"] < 4_000_000
+    assert found["endless tasks"]["value"] == 16
+    assert found["charge boundary"]["n"] > 1000
+    assert 5_000 < found["charge boundary"]["value"] < 15_000
+    assert found["timer slack"]["value"] == 50_000
+    ends = dict(tk.Programs(trace).tasks.select("comm", "end").iter_rows())
+    assert (ends["spin00"], ends["waker00"]) == ("endless", "loops")
+    for command in (["replay", demo, "--policy", "cfs"], ["calibrate", demo]):
+        text = CliRunner().invoke(main, [str(a) for a in command]).output
+        for word in (
+            "% of wakeups by timer",
+            "charge boundary",
+            "tick phase",
+            "timer slack",
+            "endless tasks",
+        ):
+            assert word in text, word
+
+
 def test_wakeup_preemption_shows_as_on_the_real_kernel(trace: tk.Trace, identity: tk.Replay) -> None:
     # The programs measured 0.89 ms with and 3.9 ms without wakeup preemption on the real kernel.
     assert mean_slice(identity) == pytest.approx(0.89e6, rel=0.1)

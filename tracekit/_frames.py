@@ -9,8 +9,10 @@ import polars as pl
 
 from tracekit import _core
 
-#: Names of all tables, in the order of the documentation.
-TABLES: tuple[str, ...] = tuple(t["name"] for t in _core.tables())
+#: Tables that are computed from the others when they are first asked for.
+COMPUTED: tuple[str, ...] = ("program",)
+#: Names of all other tables, in the order of the documentation.
+TABLES: tuple[str, ...] = tuple(t["name"] for t in _core.tables() if t["name"] not in COMPUTED)
 
 #: String columns whose values hardly ever repeat, or whose table is too small to mind.
 _TEXT_COLUMNS = frozenset({"exec_path"})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from tracekit import _core
+from tracekit._frames import to_frame
 from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.scenario import Override, overrides_of, resolve
 from tracekit.scenario import Scenario as ScenarioFile
@@ -36,10 +38,10 @@ class Replay(Trace):
         tables: Mapping[str, _core.Table | pl.DataFrame],
         metadata: Mapping[str, str],
         name: str,
-        wakeups: Sequence[Mapping[str, Any]] = (),
+        programs: Programs | None = None,
     ) -> None:
         super().__init__(tables, metadata, name)
-        self._wakeups = [dict(w) for w in wakeups]
+        self._programs = programs
 
     @property
     def policy(self) -> str:
@@ -56,7 +58,24 @@ class Replay(Trace):
             ``class`` (``dependency``: made by a task at a point of its program; ``timer``, ``tick``, ``io``;
             ``external``: not explained by the trace), ``n`` and ``share``. Empty for workloads written as text.
         """
-        return [dict(w) for w in self._wakeups]
+        return [] if self._programs is None else [dict(w) for w in self._programs.wakeups]
+
+    @property
+    def inferred(self) -> pl.DataFrame:
+        """What was inferred about the recorded run; see `Programs.inferred`. Empty for workloads written as text."""
+        return _inferred([]) if self._programs is None else self._programs.inferred
+
+    def _compute_program(self) -> pl.DataFrame:
+        return super()._compute_program() if self._programs is None else self._programs.table
+
+    def with_metadata(self, metadata: Mapping[str, str]) -> Replay:
+        """The same replay with other metadata; see `Trace.with_metadata`."""
+        return Replay(self._tables, metadata, self._name, self._programs)
+
+
+def _inferred(rows: Sequence[tuple[str, float | None, str, int | None, str]]) -> pl.DataFrame:
+    types = {"name": pl.String, "value": pl.Float64, "unit": pl.String, "n": pl.UInt64, "how": pl.String}
+    return pl.DataFrame(rows, schema=types, orient="row")
 
 
 class Programs:
@@ -87,6 +106,46 @@ class Programs:
         """Number of tasks."""
         return len(self._core)
 
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """The table ``program``: one row per step of each task, in order."""
+        return to_frame(self._core.table())
+
+    @cached_property
+    def inferred(self) -> pl.DataFrame:
+        """What no record states and was inferred about the run as a whole.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``name`` (what switches, ticks and interrupts cost, the tick's rate and phase, timer slack, which tasks have no
+            end, when the recorded run was stopped), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s``
+            or ``1``), ``n`` (UInt64, samples; null where it is no estimate), ``how`` (what it rests on).
+        """
+        return _inferred(self._core.inferred())
+
+    @cached_property
+    def tasks(self) -> pl.DataFrame:
+        """What was judged about each task.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``task`` (UInt32, as in `table`), ``tid`` (Int64), ``comm`` (String), ``end`` (``ends``: the replay waits for
+            it; ``endless``: it never sleeps and was stopped; ``loops``: it slept on timers until stopped; ``stopped``:
+            any other without an end of its own), ``slack_ns`` and ``sleep_ns`` (Int64: slack of its timers, and their
+            length where it is always the same; null for tasks without).
+        """
+        types = {
+            "task": pl.UInt32,
+            "tid": pl.Int64,
+            "comm": pl.String,
+            "end": pl.String,
+            "slack_ns": pl.Int64,
+            "sleep_ns": pl.Int64,
+        }
+        return pl.DataFrame(self._core.judged(), schema=types, orient="row")
+
     def run(
         self,
         policy: str | AnyPolicy,
@@ -113,7 +172,7 @@ class Programs:
         metadata |= {key: known[key] for key in _INHERITED if key in known}
         if known.get("os") == "linux":
             metadata["os"] = "linux"
-        return Replay(tables, metadata, self._trace.name, self.wakeups)
+        return Replay(tables, metadata, self._trace.name, self)
 
 
 def replay(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import polars as pl
 
 from tracekit import _core
-from tracekit._frames import TABLES, table_schema, to_frame
+from tracekit._frames import COMPUTED, TABLES, table_schema, to_frame
 from tracekit.errors import OutputError, ParseError
 from tracekit.foreign import foreign_format, read_foreign
 from tracekit.progress import Progress, Report, reporter
@@ -210,8 +210,8 @@ def convert(
     from tracekit.writers import LARGE, convert_reader, output_kind, sha256, takes_keys
 
     kind = output_kind(target, to)
-    if table not in TABLES:
-        raise OutputError(f"no table is called {table!r}: use one of {', '.join(TABLES)}")
+    if table not in (*TABLES, *COMPUTED):
+        raise OutputError(f"no table is called {table!r}: use one of {', '.join((*TABLES, *COMPUTED))}")
     source, name = _settle(source)
     whole = (format is None and _own_file(source) is not None) or foreign_format(source, format) is not None
     if table not in LARGE or whole:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit import _core
-from tracekit._frames import TABLES, empty_frame, to_frame
+from tracekit._frames import COMPUTED, TABLES, empty_frame, to_frame
 from tracekit.filters import CommPattern, Selection, Time
 from tracekit.units import format_count, format_ns
 
@@ -48,7 +48,7 @@ class Trace:
         metadata: Mapping[str, str] | None = None,
         name: str = "trace",
     ) -> None:
-        unknown = sorted(set(tables) - set(TABLES))
+        unknown = sorted(set(tables) - {*TABLES, *COMPUTED})
         if unknown:
             raise ValueError(f"no table is called {unknown[0]!r}; there are {', '.join(TABLES)}")
         self._tables: dict[str, _core.Table | pl.DataFrame] = dict(tables)
@@ -82,7 +82,7 @@ class Trace:
         ----------
         name
             ``events``, ``slices``, ``states``, ``runqueue``, ``tasks``, ``cpus``, ``losses``, ``diagnostics``,
-            ``histograms`` or ``summaries``.
+            ``histograms``, ``summaries`` or ``program``.
 
         Returns
         -------
@@ -92,18 +92,25 @@ class Trace:
         held = self._tables.get(name)
         if isinstance(held, pl.DataFrame):
             return held
-        if held is None:
+        if held is None and name in COMPUTED:
+            frame = self._compute_program()
+        elif held is None:
             if name not in TABLES:
-                raise KeyError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
+                raise KeyError(f"no table is called {name!r}; there are {', '.join((*TABLES, *COMPUTED))}")
             frame = empty_frame(name)
         else:
             frame = to_frame(held)
         self._tables[name] = frame
         return frame
 
+    def _compute_program(self) -> pl.DataFrame:
+        from tracekit._replay import Programs
+
+        return Programs(self).table if self._rows("events") else empty_frame("program")
+
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of all tables."""
+        """Names of all tables that the trace holds; `program` is computed when it is asked for."""
         return TABLES
 
     def _rows(self, name: str) -> int:
@@ -159,6 +166,15 @@ class Trace:
     def summaries(self) -> pl.DataFrame:
         """Figures that a tool printed, one row each."""
         return self.table("summaries")
+
+    @property
+    def program(self) -> pl.DataFrame:
+        """What each task does, free of when it did it: one row per step, as a replay runs it.
+
+        Reconstructed from the events when first asked for. Every sleep says what ends it (`ends_by`) and on what evidence
+        (`evidence`). Of a trace that was filtered, it is the program as far as the events that are left tell.
+        """
+        return self.table("program")
 
     @property
     def start_ns(self) -> int | None:

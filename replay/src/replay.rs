@@ -238,6 +238,11 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         );
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
+    if !recon.starved.is_empty() {
+        let n = recon.starved.len();
+        let message = format!("{n} tasks were ready to run until the end and never ran; they do nothing in the replay");
+        out.diag(Diagnostic::new(Code::Inferred, message));
+    }
     if recon.cut > 0 {
         let ms = recon.cut as f64 / 1e6;
         out.diag(Diagnostic::new(Code::LostEvents, format!("{ms:.3} ms with lost records were cut out")));

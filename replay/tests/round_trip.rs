@@ -1,6 +1,7 @@
 //! A workload that ran here, taken for a recording: the programs come back from its events, and replaying them under the
 //! same policy gives the same schedule.
 
+use tracekit_replay::program::Step;
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::workload;
@@ -102,6 +103,27 @@ fn interrupts_are_not_charged_to_the_interrupted() {
     let recorded = workload::run_text("until: 100\nS: (R1 S5)*\nH: R∞", Some("fifo")).unwrap();
     let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
     assert_eq!(recon.classes[Class::Dependency as usize], 0);
+}
+
+/// What never ran under the recorded policy is not known; it must not become an endless task under another.
+#[test]
+fn a_starved_task_is_not_taken_for_endless() {
+    let text = "until: 100\nF policy=fifo prio=10: R∞\nK: R1 S3 R1";
+    let recorded = workload::run_text(text, Some("cfs")).unwrap();
+    let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
+    assert_eq!(recon.starved.len(), 1);
+    let starved = &recon.work.tasks[recon.starved[0].0 as usize];
+    assert!(starved.steps.iter().all(|s| !matches!(s, Step::Run { .. })), "{:?}", starved.steps);
+    assert_eq!(recon.inferred().iter().find(|i| i.name == "tasks that never ran").and_then(|i| i.value), Some(1.0));
+    // Cut in its second burst, it goes on for as long as its first lasted.
+    let recorded = workload::run_text("until: 6\nK: R2 S3 R9", Some("cfs")).unwrap();
+    let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
+    let demand: Vec<i64> = recon.work.tasks[0]
+        .steps
+        .iter()
+        .filter_map(|s| if let Step::Run { ns } = s { Some(*ns) } else { None })
+        .collect();
+    assert!(demand.iter().sum::<i64>() <= 4_100_000, "{demand:?}");
 }
 
 /// Under another policy dependent work moves with its waker; in the open loop it keeps its time.

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from tracekit._replay import Replay
     from tracekit.scenario import Override, Scenario
 
-__all__ = ["asked", "progress_bar", "replay_options", "together"]
+__all__ = ["asked", "print_basis", "progress_bar", "replay_options", "together"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,3 +99,26 @@ def progress_bar(title: str) -> Iterator[Callable[[float], object] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(title.replace("[", r"\["), total=1.0)
         yield lambda done: bars.update(task, completed=done)
+
+
+def print_basis(run: Replay) -> None:
+    """Print what a replay rests on: why sleeps ended, and what was inferred about the recorded run."""
+    from tracekit.cli._output import paragraph, table
+    from tracekit.units import format_ns
+
+    for row in run.wakeups:
+        paragraph(f"  {100 * row['share']:5.1f} % of wakeups by {row['class']}")
+    print()
+    rows = []
+    for row in run.inferred.iter_rows(named=True):
+        value = row["value"]
+        if value is None:
+            text = "-"
+        elif row["unit"] == "ns":
+            text = format_ns(value)
+        else:
+            text = f"{value:.0f}"
+        rows.append({"inferred": row["name"], "value": text, "n": row["n"], "from": row["how"]})
+    if rows:
+        table(rows, ["inferred", "value", "n", "from"])
+        print()

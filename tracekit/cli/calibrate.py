@@ -36,6 +36,7 @@ def command(source: Input, policy: str | None, rt: str | None, as_json: bool, as
     from tracekit import registry
     from tracekit.calibration import METRICS, calibrate
     from tracekit.cli._output import about, emit_json, paragraph, table
+    from tracekit.cli._replaying import print_basis
     from tracekit.report.identity import infer
 
     trace = source.read()
@@ -48,12 +49,21 @@ def command(source: Input, policy: str | None, rt: str | None, as_json: bool, as
     failed = [r["metric"] for r in rows if r["result"] == "fail"]
     if as_json:
         emit_json(
-            {"trace": about(trace), "policy": replay.policy, "why": why, "rows": rows, "failed": failed}
+            {
+                "trace": about(trace),
+                "policy": replay.policy,
+                "why": why,
+                "wakeups": replay.wakeups,
+                "inferred": replay.inferred.to_dicts(),
+                "rows": rows,
+                "failed": failed,
+            }
         )
     elif as_csv:
         sys.stdout.write(found.write_csv())
     else:
         paragraph(f"replayed under {policy} ({why})")
+        print_basis(replay)
         shown = [{**_readable(r), "what": METRICS[r["metric"]]} for r in rows]
         table(shown, ["metric", "recorded", "replayed", "error", "allowed", "n", "result", "what"])
         paragraph(f"{len(failed)} of {len(rows)} metrics fail" + (f": {', '.join(failed)}" if failed else ""))

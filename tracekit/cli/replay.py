@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Input, by_option, input_options, output_options
-from tracekit.cli._replaying import asked, progress_bar, replay_options, together
+from tracekit.cli._replaying import asked, print_basis, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +24,7 @@ Examples:
   tracekit replay boot.dat --policy cfs:wakeup_preemption=off
   tracekit replay boot.dat --policy rr:quantum=10ms --cpus 2 -o replay.parquet
   tracekit replay boot.dat --policy cfs --set 'make*:nice=10'
+  tracekit replay boot.dat --policy cfs --program program.csv    what each task does, step by step
   tracekit slices replay.parquet            a replay is a trace like any other
 """,
 )
@@ -31,6 +32,11 @@ Examples:
 @click.option("--policy", metavar="POLICY", help="NAME:PARAM=VALUE,...; see `tracekit policies`.")
 @replay_options
 @click.option("-o", "--output", metavar="FILE", help="Write the replay's events: .parquet, .arrow or .csv.")
+@click.option(
+    "--program",
+    metavar="FILE",
+    help="Write what each task does, one row per step: .parquet, .arrow or .csv.",
+)
 @by_option
 @output_options()
 def command(
@@ -44,6 +50,7 @@ def command(
     scenario: Scenario | None,
     overheads: bool,
     output: str | None,
+    program: str | None,
     by: str,
     as_json: bool,
     as_csv: bool,
@@ -61,8 +68,8 @@ def command(
     policies, loop = asked([policy] if policy else [], loop, scenario)
     policy = policies[0]
     check_policy(policy)
-    if output is not None:
-        output_kind(output)
+    for file in filter(None, (output, program)):
+        output_kind(file)
     trace = source.read()
     with progress_bar(f"replaying {trace.name}") as progress:
         run = tk.replay(
@@ -80,12 +87,21 @@ def command(
     if output is not None:
         run.write(output)
         print(f"wrote {output}", file=sys.stderr)
+    if program is not None:
+        run.write(program, table="program")
+        print(f"wrote {program}", file=sys.stderr)
     if not (as_json or as_csv):
         paragraph(f"{trace.name} under {run.policy}, loop {loop}")
-        for row in run.wakeups:
-            paragraph(f"  {100 * row['share']:5.1f} % of wakeups by {row['class']}")
-        print()
-    emit(figures(trace, run, by), run, show="replay", as_json=as_json, as_csv=as_csv)
+        print_basis(run)
+    if as_json:
+        from tracekit.cli._output import about, emit_json
+
+        basis = {"wakeups": run.wakeups, "inferred": run.inferred.to_dicts()}
+        emit_json(
+            {"trace": about(run), "show": "replay", **basis, "rows": figures(trace, run, by).to_dicts()}
+        )
+        return
+    emit(figures(trace, run, by), run, show="replay", as_json=False, as_csv=as_csv)
 
 
 def figures(trace: Trace, run: Trace, by: str) -> pl.DataFrame:

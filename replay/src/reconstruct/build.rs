@@ -40,6 +40,8 @@ pub(super) struct Builder<'a> {
     reaps: HashMap<(LifeId, usize), LifeId>,
     sems: Vec<u32>,
     classes: [u64; Class::COUNT],
+    /// Tasks that were ready at the end and never got a CPU.
+    starved: Vec<TaskId>,
 }
 
 /// A program in the making.
@@ -104,6 +106,7 @@ impl<'a> Builder<'a> {
             reaps: HashMap::new(),
             sems: Vec::new(),
             classes: [0; Class::COUNT],
+            starved: Vec::new(),
             history,
             over,
             options,
@@ -136,6 +139,7 @@ impl<'a> Builder<'a> {
             overheads: self.over.clone(),
             slack: self.sleeps.slack.clone(),
             classes: self.classes,
+            starved: self.starved,
             start: self.history.start,
             span: self.history.span,
             cut: self.history.cut,
@@ -451,9 +455,24 @@ impl<'a> Builder<'a> {
             }
             d.add(Step::Exit, Note::at(end));
         } else if d.steps.is_empty() || d.running || !matches!(d.steps.last(), Some(Step::Wait { .. })) {
-            // Still runnable when the trace ended: its demand is censored.
-            d.add(Step::Run { ns: NEVER }, Note::at(end).because(Evidence::Censored));
+            self.still_runnable(life, end, d);
         }
+    }
+
+    /// The task could run when the trace ended. What it would have done is taken from its other bursts.
+    fn still_runnable(&mut self, life: &Life, end: Ns, d: &mut Draft) {
+        let note = Note::at(end).because(Evidence::Censored);
+        let Some(rest) = rest_of_burst(life, end) else {
+            d.add(Step::Run { ns: NEVER }, note);
+            return;
+        };
+        if rest > 0 {
+            d.add(Step::Run { ns: rest }, note);
+        } else {
+            self.starved.push(TaskId(life.id));
+        }
+        let sem = self.new_sem();
+        d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, note);
     }
 
     /// Ends a program that goes on until the recorded run was stopped: back to behind its first sleep.
@@ -480,6 +499,31 @@ impl<'a> Builder<'a> {
 /// When a life ended.
 fn end_of(life: &Life) -> Option<Ns> {
     life.acts.last().filter(|a| a.what == What::Off(Off::Ended)).map(|a| a.at)
+}
+
+/// What is left of the burst in which a life is when the trace ends at `end`: up to the median of its longer bursts. Nothing where
+/// it did not run at all in the trace; no end is known where it never ran for longer.
+fn rest_of_burst(life: &Life, end: Ns) -> Option<Ns> {
+    let (mut whole, mut burst, mut on) = (Vec::new(), 0, None);
+    for act in &life.acts {
+        match act.what {
+            What::On { .. } => on = Some(act.at),
+            What::Off(off) => {
+                burst += on.take().map_or(0, |from| act.at - from);
+                if matches!(off, Off::Slept { .. }) {
+                    whole.push(std::mem::take(&mut burst));
+                }
+            }
+            _ => {}
+        }
+    }
+    burst += on.map_or(0, |from| end - from);
+    whole.retain(|ns| *ns > burst);
+    whole.sort_unstable();
+    match whole.get(whole.len() / 2) {
+        Some(longer) => Some(longer - burst),
+        None => (burst == 0).then_some(0),
+    }
 }
 
 /// When the last burst of a life begins to end: its exit, or the end of what is known.

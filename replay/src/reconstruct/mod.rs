@@ -14,6 +14,7 @@
 mod build;
 pub mod estimate;
 pub mod history;
+mod inferred;
 mod scan;
 mod sleep;
 mod table;
@@ -21,11 +22,12 @@ mod verdict;
 
 pub use build::Verdict;
 pub use estimate::Overheads;
+pub use inferred::{Inferred, Judged};
 
 use tracekit_schema::{Events, Strings};
 
 use crate::program::Workload;
-use crate::task::Ns;
+use crate::task::{Ns, TaskId};
 
 /// What moves when the schedule changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,6 +168,8 @@ pub struct Recon {
     pub slack: Vec<(Ns, Option<Ns>)>,
     /// Wakeups by [`Class`].
     pub classes: [u64; Class::COUNT],
+    /// Tasks that were ready to run when the trace ended and never got a CPU in it: what they do is not known, and they do nothing.
+    pub starved: Vec<TaskId>,
     /// Trace time of the first record.
     pub start: Ns,
     /// Length of the trace, lost intervals cut out.

@@ -163,6 +163,13 @@ fn export<T: tracekit_schema::table::Table>(rows: &T, out: &Out) -> Table {
     Table::new(T::DEF.name, schema, vec![batch])
 }
 
+/// A table whose names are in `strings`, without metadata.
+pub fn export_alone<T: tracekit_schema::table::Table>(rows: &T, strings: &Strings) -> Table {
+    let schema = Arc::new(schema::<T>(&Metadata::default()));
+    let batch = batch(rows, Names::Compact(strings), Arc::clone(&schema));
+    Table::new(T::DEF.name, schema, vec![batch])
+}
+
 /// The diagnostics as a table.
 pub fn export_diagnostics(diagnostics: &Diagnostics, meta: &Metadata) -> Table {
     let mut strings = Strings::new();

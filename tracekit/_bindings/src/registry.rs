@@ -12,7 +12,9 @@ use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
 use tracekit_schema::events::{irq, quality};
 use tracekit_schema::table::{ColumnDef, Table, TableDef, Type};
 use tracekit_schema::tables::flag;
-use tracekit_schema::tables::{Cpus, DiagnosticTable, Histograms, Losses, Runqueue, Slices, States, Summaries, Tasks};
+use tracekit_schema::tables::{
+    Cpus, DiagnosticTable, Histograms, Losses, ProgramTable, Runqueue, Slices, States, Summaries, Tasks,
+};
 use tracekit_schema::{Code, Events, Kind, State};
 
 /// Every format: its name, title, card.
@@ -80,7 +82,7 @@ pub fn parse_policy(py: Python<'_>, text: &str) -> PyResult<String> {
 }
 
 /// Every table of the schema, in the order of the documentation.
-pub static TABLES: [TableDef; 10] = [
+pub static TABLES: [TableDef; 11] = [
     Events::DEF,
     Slices::DEF,
     States::DEF,
@@ -91,6 +93,7 @@ pub static TABLES: [TableDef; 10] = [
     DiagnosticTable::DEF,
     Histograms::DEF,
     Summaries::DEF,
+    ProgramTable::DEF,
 ];
 
 /// The definition of the table called `name`.

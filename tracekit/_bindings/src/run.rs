@@ -9,16 +9,22 @@ use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon}
 use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
 use tracekit_schema::{Events, Strings};
 
-use crate::derive::tables_with_events;
+use crate::derive::{export_alone, tables_with_events};
 use crate::errors::{detached, replay_error};
 use crate::policy;
-use crate::table::{append, pieces};
+use crate::table::{append, pieces, Table};
 
 /// Metadata and tables by name.
 type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
 
 /// Threads, and the attributes they get.
 type Settings = (Vec<i64>, Vec<(String, String)>);
+
+/// Name, value, unit, samples, what it rests on.
+type InferredRow = (&'static str, Option<f64>, &'static str, Option<u64>, String);
+
+/// Task, thread, name, end, slack, sleep.
+type JudgedRow = (u32, i64, String, &'static str, Option<i64>, Option<i64>);
 
 /// What the tasks of a trace did, apart from when the scheduler let them: made once, run under any number of policies.
 #[pyclass(module = "tracekit._core", frozen)]
@@ -55,6 +61,24 @@ impl Programs {
     #[getter]
     fn wakeups(&self) -> Vec<(&'static str, u64)> {
         Class::NAMES.iter().copied().zip(self.recon.classes).collect()
+    }
+
+    /// The programs, one row per step: the table `program`.
+    fn table(&self, py: Python<'_>) -> PyResult<Table> {
+        detached(py, || {
+            let mut strings = Strings::new();
+            export_alone(&self.recon.table(&mut strings), &strings)
+        })
+    }
+
+    /// What was inferred about the run as a whole: name, value, unit, samples, what it rests on.
+    fn inferred(&self) -> Vec<InferredRow> {
+        self.recon.inferred().into_iter().map(|i| (i.name, i.value, i.unit, i.n, i.how)).collect()
+    }
+
+    /// What was judged about each task: number, thread, name, how it ends, slack and length of its timer sleeps.
+    fn judged(&self) -> Vec<JudgedRow> {
+        self.recon.judged().into_iter().map(|j| (j.task, j.tid, j.comm, j.end, j.slack, j.sleep)).collect()
     }
 
     /// Number of tasks.

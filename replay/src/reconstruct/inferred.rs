@@ -1,0 +1,210 @@
+//! What was inferred about a recorded run as a whole, as rows for people: costs, clock ticks, ends, timers.
+
+use super::build::Verdict;
+use super::estimate::{Estimate, TickSource};
+use super::Recon;
+use crate::program::Step;
+use crate::task::Ns;
+
+/// Names that a row lists before it only counts.
+const NAMED: usize = 6;
+
+/// A value that no record states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inferred {
+    /// What it is.
+    pub name: &'static str,
+    /// Its value; none where nothing tells.
+    pub value: Option<f64>,
+    /// `ns`, `1/s` or `1` (a count).
+    pub unit: &'static str,
+    /// Samples behind it; none where it is no estimate.
+    pub n: Option<u64>,
+    /// What it rests on.
+    pub how: String,
+}
+
+/// What was judged about one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Number of the task in the program.
+    pub task: u32,
+    /// Thread.
+    pub tid: i64,
+    /// Name.
+    pub comm: String,
+    /// `endless`, `loops`, `ends` (the replay waits for it) or `stopped`.
+    pub end: &'static str,
+    /// Slack of its timers, where it sleeps on any.
+    pub slack: Option<Ns>,
+    /// Length of its timer sleeps, where they all have the same.
+    pub sleep: Option<Ns>,
+}
+
+/// The first names, and how many more there are.
+fn list(mut names: Vec<&str>) -> String {
+    names.sort_unstable();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let text = names.join(", ");
+    if more > 0 {
+        format!("{text} and {more} more")
+    } else {
+        text
+    }
+}
+
+impl Recon {
+    /// Everything inferred about the run as a whole.
+    pub fn inferred(&self) -> Vec<Inferred> {
+        let mut rows = self.costs();
+        rows.extend(self.clock());
+        rows.extend(self.ends());
+        rows.push(self.slacks());
+        rows
+    }
+
+    fn costs(&self) -> Vec<Inferred> {
+        let over = &self.overheads;
+        let row = |name, e: Estimate, how: &str| {
+            let how = if e.n > 0 { how.to_owned() } else { format!("no sample; {} stands in", instead(name)) };
+            Inferred { name, value: Some(e.ns as f64), unit: "ns", n: Some(e.n as u64), how }
+        };
+        vec![
+            row(
+                "charge boundary",
+                over.record,
+                "the kernel's clock at a switch is read so long before the switch record",
+            ),
+            row("switch", Estimate { ns: over.switch, n: over.record.n }, "until the new task's own work begins"),
+            row("tick", over.tick, "difference of bursts of equal work with a tick in them and without"),
+            row("tick that reschedules", over.tick_resched, "run time charged from the tick to the switch"),
+            row("wakeup in an interrupt", over.interrupt, "from the wakeup to the reschedule"),
+            row(
+                "the same after a long stay",
+                over.interrupt_cold,
+                "what it takes more on a CPU that had not switched for long",
+            ),
+            row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
+            row("wakeup by a task", over.wakeup_tail, "from the wakeup to the reschedule"),
+            row("wakeup of an idle CPU", over.idle_exit, "from the wakeup to the switch"),
+        ]
+    }
+
+    fn clock(&self) -> Vec<Inferred> {
+        let over = &self.overheads;
+        let how = match over.tick_source {
+            TickSource::Seen => "ticks are seen in the trace",
+            TickSource::Preemptions => "from the times of preemptions without a wakeup",
+            TickSource::Stated => "stated by the trace or the caller",
+            TickSource::Unknown => "assumed: the trace does not tell",
+        };
+        let phase_known = matches!(over.tick_source, TickSource::Seen | TickSource::Preemptions);
+        let mut rows = vec![Inferred {
+            name: "ticks a second",
+            value: Some(over.hz as f64),
+            unit: "1/s",
+            n: None,
+            how: how.into(),
+        }];
+        for (cpu, phase) in over.phase.iter().enumerate().take(if phase_known { 8 } else { 1 }) {
+            let how = if phase_known {
+                format!("first tick of CPU {cpu} after the first record")
+            } else {
+                "not known".into()
+            };
+            let value = phase_known.then_some(*phase as f64);
+            rows.push(Inferred { name: "tick phase", value, unit: "ns", n: None, how });
+        }
+        rows
+    }
+
+    fn ends(&self) -> Vec<Inferred> {
+        let named = |holds: fn(&Verdict) -> bool| -> Vec<&str> {
+            let tasks = self.work.tasks.iter().zip(&self.verdicts);
+            tasks.filter(|(_, v)| holds(v)).map(|(p, _)| p.comm.as_str()).collect()
+        };
+        let count = |name, names: Vec<&str>| Inferred {
+            name,
+            value: Some(names.len() as f64),
+            unit: "1",
+            n: None,
+            how: list(names),
+        };
+        let starved = self.starved.iter().filter_map(|t| self.work.tasks.get(t.0 as usize));
+        let starved = starved.map(|p| p.comm.as_str()).collect();
+        let early = self.stop < self.span;
+        let how = if early { "first exit of an endless task" } else { "end of the trace" };
+        vec![
+            count("endless tasks", named(|v| v.endless)),
+            count("tasks that loop until stopped", named(|v| v.loops)),
+            count("tasks that never ran", starved),
+            Inferred {
+                name: "recorded run stopped",
+                value: Some(self.stop as f64),
+                unit: "ns",
+                n: None,
+                how: how.into(),
+            },
+            Inferred {
+                name: "kernel can be preempted",
+                value: Some(f64::from(u8::from(self.preempt_kernel))),
+                unit: "1",
+                n: None,
+                how: "whether tasks were preempted in the middle of their exit".into(),
+            },
+        ]
+    }
+
+    fn slacks(&self) -> Inferred {
+        let mut own: Vec<Ns> = self.judged().iter().filter_map(|j| j.slack).collect();
+        own.sort_unstable();
+        let how = match (own.first(), own.last()) {
+            (Some(least), Some(most)) => format!(
+                "median of the tasks that sleep on timers; {:.1} to {:.1} us, at least Linux's default",
+                *least as f64 / 1e3,
+                *most as f64 / 1e3
+            ),
+            _ => "no task sleeps on a timer".to_owned(),
+        };
+        let value = own.get(own.len() / 2).map(|v| *v as f64);
+        Inferred { name: "timer slack", value, unit: "ns", n: Some(own.len() as u64), how }
+    }
+
+    /// What was judged about each task.
+    pub fn judged(&self) -> Vec<Judged> {
+        let timers = |steps: &[Step]| {
+            steps.iter().any(|s| matches!(s, Step::Pause { pause: crate::program::Pause::Timer { .. }, .. }))
+        };
+        let tasks = self.work.tasks.iter().zip(&self.verdicts).enumerate();
+        tasks
+            .map(|(t, (program, v))| {
+                let (slack, sleep) = self.slack.get(t).copied().unwrap_or_default();
+                let sleeps = timers(&program.steps);
+                Judged {
+                    task: t as u32,
+                    tid: program.tid,
+                    comm: program.comm.clone(),
+                    end: match v {
+                        Verdict { endless: true, .. } => "endless",
+                        Verdict { loops: true, .. } => "loops",
+                        Verdict { essential: true, .. } => "ends",
+                        _ => "stopped",
+                    },
+                    slack: sleeps.then_some(slack),
+                    sleep: sleep.filter(|_| sleeps),
+                }
+            })
+            .collect()
+    }
+}
+
+/// What stands in for a cost of which there was no sample.
+fn instead(name: &str) -> &'static str {
+    match name {
+        "tick" => "one and a half of a tick that reschedules",
+        "tick that reschedules" => "two thirds of a tick",
+        "charge boundary" | "switch" | "the same after a long stay" => "nothing",
+        _ => "the cost most like it",
+    }
+}
