@@ -13,7 +13,7 @@ ARCHIVES ?= ../shared
 DEMO := fixtures/demo/slice-default.dat
 OUT := out
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate fuzz docs wheel clean
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate fuzz docs wheel smoke clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,9 +85,16 @@ docs: dev ## write the generated pages and build the site into out/site, failing
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --strict --quiet --site-dir $(OUT)/site
 
-wheel: dev ## build sdist and wheel into dist/
+wheel: dev ## build sdist, and from it the wheel, into dist/
 	$(BIN)/python -m pip install --quiet build
-	$(BIN)/python -m build --outdir dist .
+	CARGO_TARGET_DIR=$(CURDIR)/target $(BIN)/python -m build --outdir dist .
+
+smoke: ## install dist/*.whl and what it needs into a bare environment and use it there: make smoke PYTHON=python3.14
+	rm -rf $(OUT)/smoke
+	$(PYTHON) -m venv $(OUT)/smoke
+	$(OUT)/smoke/bin/python -m pip install --quiet dist/*.whl
+	cd $(OUT)/smoke && bin/tracekit compare $(CURDIR)/$(DEMO) --policy cfs:wakeup_preemption=off -o report.html
+	cd $(OUT)/smoke && bin/tracekit doctor
 
 clean: ## remove what was built (not .venv, not testdata)
 	rm -rf target build dist $(OUT) $(CORE) *.egg-info
