@@ -14,6 +14,7 @@ import click
 
 from tracekit import _core, registry
 from tracekit.cli import main as cli
+from tracekit.cli.help import TOPICS, topic
 
 HERE = Path(__file__).parent
 NOTICE = "<!-- written by docs/generate.py from the registries: change those, not this page -->\n\n"
@@ -150,12 +151,19 @@ def cli_page() -> str:
     return "".join(parts)
 
 
+def topics_page() -> str:
+    """The help topics, as `tracekit help TOPIC` prints them."""
+    texts = [topic(name).replace("# ", "## ", 1) for name in TOPICS]
+    return NOTICE + "# Help topics\n\nEach is what `tracekit help TOPIC` prints.\n\n" + "\n".join(texts)
+
+
 PAGES = {
     "schema.md": schema_page,
     "diagnostics.md": diagnostics_page,
     "formats.md": formats_page,
     "policies.md": policies_page,
     "cli.md": cli_page,
+    "topics.md": topics_page,
 }
 
 

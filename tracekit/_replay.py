@@ -96,11 +96,16 @@ class Programs:
 
     def __init__(self, trace: Trace, loop: str = "dependency", hz: int | None = None) -> None:
         self._trace = trace
+        self._asked = loop, hz
         self._core = _core.Programs(trace.events, loop, hz)
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
         ]
+
+    def __reduce__(self) -> tuple[type[Programs], tuple[Trace, str, int | None]]:
+        """For pickle: the trace and what was asked for, from which the programs are reconstructed alike."""
+        return Programs, (self._trace, *self._asked)
 
     def __len__(self) -> int:
         """Number of tasks."""

@@ -328,6 +328,10 @@ class Trace:
         """The events, for any consumer of the Arrow stream interface."""
         return self.to_arrow("events").__arrow_c_stream__(requested_schema)
 
+    def __getstate__(self) -> dict[str, object]:
+        """For pickle, and so for multiprocessing and dask: tables of the core go as DataFrames."""
+        return {**self.__dict__, "_tables": {name: self.table(name) for name in self._tables}}
+
     def _facts(self) -> list[str]:
         meta = self._metadata
         system = " ".join(meta[k] for k in ("os", "kernel", "arch") if k in meta)

@@ -18,13 +18,16 @@ import click
 
 from tracekit import registry
 from tracekit.cli import (
+    _complete,
     cache,
     calibrate,
     compare,
+    completion,
     convert,
     doctor,
     export,
     formats,
+    help,
     info,
     latency,
     policies,
@@ -48,6 +51,7 @@ Examples:
   tracekit convert boot.dat -o boot.parquet       for polars, pandas, duckdb
   tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o report.html
   trace-cmd report boot.dat | tracekit slices -   text from a pipe
+  tracekit help topics                            filters, policies, scenarios, ...
 """
 
 
@@ -160,5 +164,8 @@ for _module in (
     recipes,
     cache,
     doctor,
+    completion,
+    help,
 ):
     main.add_command(_module.command)
+_complete.attach(main)

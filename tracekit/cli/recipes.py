@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli import _complete
 from tracekit.cli._options import output_options
 
 
@@ -18,8 +19,10 @@ Examples:
   tracekit recipes dtrace --os freebsd -o tkd-freebsd.d
 """,
 )
-@click.argument("name", required=False)
-@click.option("--os", "system", metavar="OS", help="Operating system, where recipes differ.")
+@click.argument("name", required=False, type=_complete.RECIPE)
+@click.option(
+    "--os", "system", metavar="OS", type=_complete.SYSTEM, help="Operating system, where recipes differ."
+)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file.")
 @output_options(csv=False)
 def command(name: str | None, system: str | None, output: Path | None, as_json: bool) -> None:
