@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from tracekit._replay import Replay
+    from tracekit import Replay
     from tracekit.scenario import Override, Scenario
 
 __all__ = ["asked", "print_basis", "progress_bar", "replay_options", "together"]
