@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import gc
+import json
 import os
 import resource
+import shutil
 import socket
 import sys
 import threading
@@ -15,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import tracekit as tk
+from tracekit.cli import main
 from tracekit.perfetto import EngineError, EngineOptions, QueryError, load, write_perfetto
-from tracekit.perfetto.engine import cached_binary, open_session
+from tracekit.perfetto.engine import cached_binary, describe_engine, open_session
 from tracekit.perfetto.query import result_frame
 from tracekit.perfetto.wasm import EngineCrash, WasmEngine, code_cache, find_wasm
 
@@ -133,6 +137,67 @@ def test_a_perfetto_file_is_read_through_a_program(file: Path, program: Path) ->
     assert trace.events.filter(pl.col("kind") == "waking").height > 20
 
 
+def test_the_packages_own_download_comes_before_webassembly_unless_offline(
+    file: Path, program: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from perfetto.trace_processor.platform import PlatformDelegate
+
+    asked = []
+
+    def download(self: PlatformDelegate, bin_path: str | None, **_: Any) -> str:
+        # The package asks again with the path that it was given.
+        asked.append(bin_path)
+        return bin_path or str(program)
+
+    monkeypatch.setattr("tracekit.perfetto.engine._reachable", lambda: True)
+    monkeypatch.setattr(PlatformDelegate, "get_shell_path", download)
+    assert _engine_of(file, EngineOptions(offline=True)) == "wasm"
+    monkeypatch.setenv("TRACEKIT_OFFLINE", "1")
+    assert _engine_of(file) == "wasm"
+    monkeypatch.delenv("TRACEKIT_OFFLINE")
+    assert asked == []
+    assert _engine_of(file) == "download"
+    assert asked == [None, str(program)]
+    assert "downloading" in caplog.text
+
+    def fail(self: PlatformDelegate, bin_path: str | None, **_: Any) -> str:
+        raise Exception("curl: (22) 404")
+
+    monkeypatch.setattr(PlatformDelegate, "get_shell_path", fail)
+    assert _engine_of(file) == "wasm"
+    assert "the download failed (curl: (22) 404)" in caplog.text
+
+
+def test_what_would_be_used_is_told_without_starting_it(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert describe_engine(EngineOptions(addr="127.0.0.1:1")) == "server at 127.0.0.1:1"
+    assert describe_engine(EngineOptions(binary=str(program))) == f"program {program}"
+    offline = describe_engine(EngineOptions(offline=True))
+    assert offline is not None
+    assert offline.startswith("WebAssembly v")
+    assert describe_engine() == f"one that is downloaded when first needed; without network {offline}"
+    monkeypatch.setenv("TRACEKIT_TP_WASM", "/no/such/module.wasm")
+    assert describe_engine(EngineOptions(offline=True)) is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "http://127.0.0.1:1"])
+def test_a_server_that_does_not_answer_is_named(file: Path, address: str) -> None:
+    with pytest.raises(EngineError, match=f"no trace processor answers at {address}: Connection refused"):
+        open_session(file, EngineOptions(addr=address))
+    with pytest.raises(tk.ParseError, match="no trace processor answers"):
+        tk.read(file, perfetto_addr=address)
+
+
+def test_the_command_asks_a_server(file: Path, address: str) -> None:
+    query = "select count(*) n from sched where dur > 0"
+    expected = tk.sql(file, query, offline=True)["n"].item()
+    done = CliRunner().invoke(main, ["sql", str(file), query, "--csv", "--perfetto-addr", address])
+    assert (done.exit_code, done.stdout) == (0, f"n\n{expected}\n")
+    done = CliRunner().invoke(main, ["info", str(file), "-O", f"perfetto_addr={address}", "--json"])
+    assert json.loads(done.stdout)["metadata"]["source.variant"].endswith("server")
+
+
 def test_without_network_webassembly_follows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert _engine_of(file) == "wasm"
     assert "cannot be downloaded" in caplog.text
@@ -166,6 +231,8 @@ def test_without_a_module_the_error_says_what_to_install(file: Path, monkeypatch
 def test_a_binary_that_is_none_is_an_error(file: Path) -> None:
     with pytest.raises(EngineError, match="is no program"):
         open_session(file, EngineOptions(binary=str(file)))
+    with pytest.raises(EngineError, match="/false is no trace processor: Trace processor failed to start"):
+        open_session(file, EngineOptions(binary=shutil.which("false", path="/usr/bin:/bin")))
 
 
 def test_sql_runs_on_any_trace_and_on_perfetto_files_as_they_are(
@@ -197,6 +264,15 @@ def test_one_load_answers_several_queries(synthetic: Callable[..., Synthetic]) -
 def test_results_without_rows_or_columns_are_frames() -> None:
     assert result_frame([], []).shape == (0, 0)
     assert result_frame(["a"], []).shape == (0, 1)
+
+
+def test_what_the_webassembly_engine_cannot_do_is_an_error_that_says_so(file: Path) -> None:
+    with open_session(file, EngineOptions(wasm=True)) as session:
+        backend: Any = session.processor.http
+        with pytest.raises(EngineError, match="writes no files"):
+            backend.export("out.db", "sqlite")
+        with pytest.raises(EngineError, match="no method 99"):
+            backend._request((99, 0, 0))
 
 
 def test_a_crashed_engine_says_so_and_stays_dead() -> None:

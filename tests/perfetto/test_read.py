@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tracekit as tk
-from tracekit.perfetto import write_perfetto
+from tracekit.cli import main
+from tracekit.perfetto import load, write_perfetto
 from tracekit.perfetto.engine import EngineOptions, open_session
 from tracekit.perfetto.read import looks_like_perfetto, recognises
 from tracekit.perfetto.states import STATE_BITS, state_of
@@ -116,7 +118,9 @@ def test_replays_in_the_file_are_left_out_and_counted(tmp_path: Path, synthetic:
     assert trace.diagnostics["code"].to_list() == ["unsupported"]
 
 
-def test_lost_records_become_losses_and_diagnostics(tmp_path: Path, synthetic: Make) -> None:
+@pytest.fixture
+def lossy(tmp_path: Path, synthetic: Make) -> Path:
+    """A file of which records of CPU 2 were lost in the middle."""
     made = synthetic(steps=300)
     middle = int(made.slices["ts_ns"].median())  # type: ignore[arg-type]
     made.losses = pl.DataFrame(
@@ -125,11 +129,25 @@ def test_lost_records_become_losses_and_diagnostics(tmp_path: Path, synthetic: M
     )
     path = tmp_path / "lossy.pftrace"
     write_perfetto(made, path)
-    trace = tk.read(path)
+    return path
+
+
+def test_lost_records_become_losses_and_diagnostics(lossy: Path) -> None:
+    trace = tk.read(lossy)
     assert trace.losses["cpu"].to_list() == [2]
     lost = trace.diagnostics.filter(pl.col("severity") == "loss")
     assert lost["code"].to_list() == ["lost-events"]
     assert trace.metadata["loss.known"] == "false"
+
+
+def test_sql_tells_what_the_load_lost(lossy: Path) -> None:
+    with load(lossy) as session:
+        lost = session.diagnostics.filter(pl.col("severity") == "loss")
+    assert lost.select("code", "cpu").rows() == [("lost-events", 2)]
+    said = CliRunner().invoke(main, ["sql", str(lossy), "select 1 a", "--csv"])
+    assert (said.exit_code, said.stdout) == (0, "a\n1\n")
+    assert said.stderr.startswith("warning: loss lost-events x 1: Perfetto counts ftrace_cpu_has_data_loss")
+    assert CliRunner().invoke(main, ["sql", str(lossy), "select 1 a", "-q"]).stderr == ""
 
 
 def test_a_trace_without_schedule_says_what_to_record(tmp_path: Path, synthetic: Make) -> None:

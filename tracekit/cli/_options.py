@@ -13,6 +13,8 @@ import click
 from tracekit import registry
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tracekit.trace import Trace
 
 __all__ = ["Input", "analysis_options", "engine_options", "input_options", "output_options"]
@@ -80,11 +82,16 @@ class Input:
 
     def warn(self, trace: Trace) -> None:
         """Say on standard error what was lost or damaged."""
+        self.say(trace.diagnostics)
+
+    def say(self, diagnostics: pl.DataFrame) -> None:
+        """Say on standard error what these rows tell of loss and damage."""
         from tracekit.cli._output import printable
+        from tracekit.trace import damages
 
         if self.quiet:
             return
-        for line in trace.warnings():
+        for line in damages(diagnostics):
             print(f"warning: {printable(line)}", file=sys.stderr)
 
 

@@ -37,20 +37,19 @@ def command(
     processor; sched, thread_state, thread, process, cpu, counter, ftrace_event and stats are filled. Times are ns.
     """
     from tracekit.cli._output import emit_json, paragraph, table
-    from tracekit.perfetto import sql
+    from tracekit.perfetto import load
     from tracekit.perfetto.read import recognises
 
     if query == "-":
         query = sys.stdin.read()
     # A Perfetto file is loaded as it is, with the tables that have nothing to do with scheduling.
     whole = source.path != "-" and source.format in (None, "perfetto") and recognises(source.path)
-    frame = sql(
-        source.path if whole else source.read(),
-        query,
-        perfetto_addr=perfetto_addr,
-        perfetto_bin=perfetto_bin,
-        offline=offline,
-    )
+    trace = source.path if whole else source.read()
+    with load(trace, perfetto_addr=perfetto_addr, perfetto_bin=perfetto_bin, offline=offline) as session:
+        if whole:
+            # What other traces lost, reading them told.
+            source.say(session.diagnostics)
+        frame = session.query(query)
     if as_json:
         emit_json(frame.to_dicts())
     elif as_csv:

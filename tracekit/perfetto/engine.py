@@ -15,6 +15,7 @@ import shutil
 import socket
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -121,6 +122,13 @@ class Session:
         if result.error:
             raise QueryError(result.error.removeprefix("Traceback (most recent call last):").strip())
         return result_frame(list(result.column_names), result.batch)
+
+    @cached_property
+    def diagnostics(self) -> pl.DataFrame:
+        """What was lost or not understood when the trace was loaded: rows as in the table ``diagnostics`` of a trace."""
+        from tracekit.perfetto.stats import check
+
+        return check(self, None, None)[0]
 
     def version(self) -> str:
         """Give the version of the trace processor."""
@@ -233,10 +241,11 @@ def open_session(
     chosen = (options or EngineOptions()).resolved()
     from perfetto.trace_processor.api import TraceProcessor, TraceProcessorConfig, TraceProcessorException
 
+    binary = None
     try:
         if not chosen.wasm and chosen.addr:
             log.info("trace processor: server at %s", chosen.addr)
-            return Session(TraceProcessor(trace=_chunks(trace), addr=chosen.addr), "server")
+            return _open_server(trace, chosen.addr)
         binary = None if chosen.wasm else _binary(chosen)
         if binary:
             log.info("trace processor: %s", binary)
@@ -248,7 +257,18 @@ def open_session(
                 return Session(TraceProcessor(trace=_chunks(trace), config=downloaded), "download")
         return _open_wasm(trace, raw, large or _size(trace) > LARGE_FILE)
     except (TraceProcessorException, OSError) as error:
+        if "failed to start" in str(error):
+            raise EngineError(f"{binary or 'the download'} is no trace processor: {error}".strip()) from error
         raise EngineError(f"the trace processor cannot read {_name(trace)}: {error}".strip()) from error
+
+
+def _open_server(trace: Path | bytes, addr: str) -> Session:
+    from perfetto.trace_processor.api import TraceProcessor
+
+    try:
+        return Session(TraceProcessor(trace=_chunks(trace), addr=addr), "server")
+    except (ConnectionError, socket.gaierror, TimeoutError) as error:
+        raise EngineError(f"no trace processor answers at {addr}: {error.strerror or error}") from error
 
 
 def _binary(chosen: EngineOptions) -> Path | None:

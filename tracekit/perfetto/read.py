@@ -41,6 +41,7 @@ from tracekit._frames import table_schema, typed
 from tracekit.errors import ParseError
 from tracekit.perfetto import raw
 from tracekit.perfetto.engine import EngineError, EngineOptions, QueryError, Session, open_session
+from tracekit.perfetto.stats import check
 from tracekit.perfetto.tables import read_tables
 from tracekit.trace import Trace
 
@@ -249,7 +250,7 @@ def _trace(
     metadata = {**known, **_metadata(session, cpus, recorded, member)}
     tables: dict[str, _core.Table | pl.DataFrame] = {"events": frame}
     tables |= _core.derive(frame, metadata)
-    problems, losses = _problems(session, frame)
+    problems, losses = check(session, frame["ts_ns"].min(), frame["ts_ns"].max())
     problems = pl.concat([problems, _left_out(session, found, listed), _frame(tables["diagnostics"])])
     metadata["loss.known"] = "false" if len(losses) else "true"
     return Trace({**tables, "diagnostics": problems, "losses": losses}, metadata, name)
@@ -344,53 +345,6 @@ def _metadata(session: Session, cpus: pl.DataFrame, recorded: list[str], member:
     if len(offset):
         metadata["clock.epoch_offset_ns"] = str(offset.item())
     return metadata
-
-
-def _problems(session: Session, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Turn the trace processor's counts of lost and misunderstood data into diagnostics and losses."""
-    stats = session.query(
-        "select name, severity, source, idx, value, description from stats "
-        "where severity != 'info' and value > 0 order by name, idx"
-    )
-    rows: list[dict[str, object]] = []
-    losses: list[dict[str, object]] = []
-    for name, severity, _, index, value, text in stats.rows():
-        if name == "task_state_invalid":
-            # Files that tracekit writes use such a number for a state that nobody told.
-            code, ours = "missing-events", "info"
-        elif name.startswith("config_"):
-            # A warning about how it was recorded; what it may have cost is counted elsewhere.
-            code, ours = "missing-events", "info"
-        elif severity == "data_loss":
-            code, ours = "lost-events", "loss"
-        else:
-            code, ours = "partly-parsed", "error"
-        per_cpu = index if name.startswith("ftrace_cpu") else None
-        rows.append(
-            {
-                "severity": ours,
-                "code": code,
-                "count": value,
-                "cpu": per_cpu,
-                "message": f"Perfetto counts {name}" + (f": {text}" if text else ""),
-                "advice": "larger buffers lose less" if ours == "loss" else None,
-            }
-        )
-        if ours == "loss":
-            # When it happened is not told: it may be anywhere in the trace.
-            losses.append(
-                {
-                    "cpu": per_cpu,
-                    "ts_from_ns": events["ts_ns"].min(),
-                    "ts_to_ns": events["ts_ns"].max(),
-                    "count": value if "overrun" in name else None,
-                    "cause": "overwrite" if "overrun" in name else "drops",
-                }
-            )
-    return (
-        pl.DataFrame(rows, schema=table_schema("diagnostics")),
-        pl.DataFrame(losses, schema=table_schema("losses")),
-    )
 
 
 def _left_out(session: Session, found: dict[str, int], cpus: str) -> pl.DataFrame:
