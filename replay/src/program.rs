@@ -17,10 +17,13 @@ pub enum Pause {
         /// How much later the interrupt may come.
         slack: u32,
     },
-    /// A timer of whole ticks: ends with the first tick at least `ns` after the sleep begins.
+    /// A timer of whole ticks: ends with the first tick at least `ns` after the sleep begins. Of several that end with one
+    /// tick, those with the least `behind` come first.
     Ticks {
         /// Length.
         ns: Ns,
+        /// How far behind its tick the recorded wakeup came.
+        behind: u32,
     },
     /// A device, `ns` after the sleep begins.
     Io {
@@ -210,7 +213,7 @@ impl Workload {
                             Step::Pause {
                                 pause:
                                     Pause::Timer { ns, .. }
-                                    | Pause::Ticks { ns }
+                                    | Pause::Ticks { ns, .. }
                                     | Pause::Io { ns }
                                     | Pause::External { ns },
                                 ..

@@ -150,12 +150,12 @@ impl Engine {
                 };
                 self.arm_timer(cpu, t, soft, hard);
             }
-            Pause::Ticks { ns } => {
+            Pause::Ticks { ns, behind } => {
                 let tick = self.k.tick_ns;
                 let soft = now.saturating_add(ns);
                 let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
                 let at = if into == 0 { soft } else { soft.saturating_add(tick - into) };
-                self.arm_timer(cpu, t, at, at);
+                self.arm_timer(cpu, t, at, at.saturating_add(i64::from(behind)));
             }
             Pause::Io { ns } => self.come(now.saturating_add(ns), Coming::Io, t),
             Pause::External { ns } => self.come(now.saturating_add(ns), Coming::External, t),

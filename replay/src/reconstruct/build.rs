@@ -385,7 +385,7 @@ impl<'a> Builder<'a> {
     fn sleep(&mut self, life: &Life, from: Ns, at: Ns, by: By, deep: bool, d: &mut Draft) {
         let sleep = if deep { Sleep::Uninterruptible } else { Sleep::Interruptible };
         let ns = (at - from).max(0);
-        let (class, evidence, partner) = self.classify(by, deep, at);
+        let (class, evidence, partner) = self.classify(by, deep, from, at);
         self.classes[class as usize] += 1;
         let note = Note { at: from, evidence, partner };
         let mode = self.options.mode;
@@ -403,20 +403,23 @@ impl<'a> Builder<'a> {
                 let (hard, slack) = self.sleeps.expiry(life, ns, matches!(by, By::Hardirq { lead: true }), realtime);
                 Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }
             }
-            (_, Class::Tick) => Pause::Ticks { ns: (ns - 500_000_000 / self.over.hz.max(1)).max(0) },
+            (_, Class::Tick) => Pause::Ticks {
+                ns: (ns - 500_000_000 / self.over.hz.max(1)).max(0),
+                behind: self.sleeps.behind_tick(at) as u32,
+            },
             (_, Class::Io) => Pause::Io { ns },
             (_, Class::External) => Pause::At { at },
         };
         d.add(Step::Pause { pause, sleep }, note);
     }
 
-    fn classify(&self, by: By, deep: bool, at: Ns) -> (Class, Evidence, Option<i64>) {
+    fn classify(&self, by: By, deep: bool, from: Ns, at: Ns) -> (Class, Evidence, Option<i64>) {
         match by {
             By::Task { waker, .. } => (Class::Dependency, Evidence::Task, Some(self.history.lives[waker as usize].tid)),
             By::Hardirq { .. } if deep => (Class::Io, Evidence::Hardirq, None),
             By::Hardirq { lead: true } => (Class::Timer, Evidence::Hardirq, None),
             By::Hardirq { lead: false } => (Class::Timer, Evidence::SharedHardirq, None),
-            By::Softirq if self.sleeps.behind_tick(at) && !deep => (Class::Tick, Evidence::SoftirqAtTick, None),
+            By::Softirq if self.sleeps.ended_by_tick(from, at) && !deep => (Class::Tick, Evidence::SoftirqAtTick, None),
             By::Softirq => (Class::Io, Evidence::Softirq, None),
             By::Unknown => (Class::External, Evidence::None, None),
         }

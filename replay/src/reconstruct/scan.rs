@@ -305,22 +305,29 @@ impl Scan<'_> {
         }
         self.history.lives[t as usize].asleep = false;
         let curr = self.cpus[cpu].curr.filter(|&w| w != t);
+        // Softirqs that their thread runs have no interrupt around them: they run when the scheduler lets the thread run.
+        let of_thread = curr.is_some_and(|w| self.runs_softirqs(w));
         let by = match (interrupt, curr) {
             (true, _) if hard => By::Hardirq { lead },
-            (true, _) => By::Softirq,
-            (false, Some(waker)) => {
+            (true, _) if !of_thread => By::Softirq,
+            (_, Some(waker)) => {
                 let wake = self.history.wakee.len() as u32;
                 self.history.wakee.push(t);
                 self.push(waker, at, What::Post { wake });
                 self.cpus[cpu].post = Some(at);
                 By::Task { waker, wake }
             }
-            (false, None) => By::Unknown,
+            (_, None) => By::Unknown,
         };
         if self.cpus[cpu].idle {
             self.cpus[cpu].idle_wake = Some(at);
         }
         self.push(t, at, What::Woken { by, cpu: to });
+    }
+
+    /// True for the kernel's own thread for softirqs, which the kernel, not a workload, gives its name.
+    fn runs_softirqs(&self, t: LifeId) -> bool {
+        self.strings.text(self.history.lives[t as usize].comm).starts_with("ksoftirqd/")
     }
 
     /// Books a wakeup in an interrupt; true when the interrupt came for it.

@@ -25,10 +25,16 @@ impl Sleeps {
         Sleeps { ticks, slack }
     }
 
-    /// True when `at` lies just behind a tick that was seen.
-    pub(super) fn behind_tick(&self, at: Ns) -> bool {
+    /// How far `at` lies behind the last tick, at most [`BEHIND_TICK`].
+    pub(super) fn behind_tick(&self, at: Ns) -> Ns {
         let i = self.ticks.partition_point(|t| *t <= at);
-        i > 0 && at - self.ticks[i - 1] <= BEHIND_TICK
+        self.ticks[..i].last().map_or(0, |tick| (at - tick).min(BEHIND_TICK))
+    }
+
+    /// True when `at` lies just behind a tick that was seen, and the sleep had begun before that tick: it can have ended it.
+    pub(super) fn ended_by_tick(&self, from: Ns, at: Ns) -> bool {
+        let i = self.ticks.partition_point(|t| *t <= at);
+        i > 0 && at - self.ticks[i - 1] <= BEHIND_TICK && from < self.ticks[i - 1]
     }
 
     /// Latest end and slack of a timer sleep that lasted `ns`. A sleep that ended with an interrupt of its own lasted to its

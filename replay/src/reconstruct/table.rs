@@ -14,7 +14,7 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::RunKernel { ns } => ("run_kernel", None, Some(ns)),
         Step::Pause { pause, .. } => match pause {
             Pause::Timer { ns, .. } => ("sleep", Some("timer"), Some(ns)),
-            Pause::Ticks { ns } => ("sleep", Some("ticks"), Some(ns)),
+            Pause::Ticks { ns, .. } => ("sleep", Some("ticks"), Some(ns)),
             Pause::Io { ns } => ("sleep", Some("io"), Some(ns)),
             Pause::External { ns } => ("sleep", Some("external"), Some(ns)),
             Pause::At { .. } => ("sleep", Some("absolute"), None),
