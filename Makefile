@@ -74,8 +74,8 @@ testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (1.7 GB)
 bench: dev ## measure parsing speed against peers (installs nothing; peers that are absent are named)
 	$(BIN)/python bench/parse.py
 
-validate: dev testdata ## predict every pair of the lab's captures and write docs/validation.md
-	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md
+validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md and the model errors
+	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/analysis/model_error.toml
 
 fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
 	cargo run --quiet --profile checked --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"

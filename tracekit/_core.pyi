@@ -194,5 +194,7 @@ class Programs:
         phase_ns: int = 0,
         overheads: bool = True,
         sets: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
+        jitter_ns: int = 0,
+        seed: int = 0,
         progress: Callable[[float], object] | None = None,
     ) -> tuple[dict[str, str], dict[str, Table]]: ...

@@ -10,6 +10,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit._frames import to_frame
+from tracekit.analysis.prediction import RUNS, Shake, shakes
 from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.scenario import Override, overrides_of, resolve
 from tracekit.scenario import Scenario as ScenarioFile
@@ -151,6 +152,23 @@ class Programs:
         }
         return pl.DataFrame(self._core.judged(), schema=types, orient="row")
 
+    def shakes(self, runs: int = RUNS) -> list[Shake]:
+        """Small changes of the machine with which a replay is repeated, to see what hangs by a thread.
+
+        Parameters
+        ----------
+        runs
+            How many; the first changes nothing.
+
+        Returns
+        -------
+        list of Shake
+            See `tracekit.analysis.prediction.shakes`.
+        """
+        found = dict(self.inferred.select("name", "value").unique("name", keep="first").iter_rows())
+        tick = round(1e9 / (found.get("ticks a second") or 250))
+        return shakes(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
+
     def run(
         self,
         policy: str | AnyPolicy,
@@ -160,9 +178,17 @@ class Programs:
         phase_ns: int = 0,
         overheads: bool = True,
         scenario: Scenario | None = None,
+        shake: Shake | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> Replay:
         """Run the programs under a policy; see `replay` for the parameters.
+
+        Parameters
+        ----------
+        policy, rt, cpus, phase_ns, overheads, scenario, progress
+            As in `replay`.
+        shake
+            Small changes of the machine, one of `shakes`.
 
         Returns
         -------
@@ -170,8 +196,13 @@ class Programs:
             Under that policy.
         """
         sets = resolve(overrides_of(scenario), self._trace) if scenario else []
+        changed = (
+            {"jitter_ns": shake.jitter_ns, "seed": shake.seed, "phase_ns": phase_ns + shake.phase_ns}
+            if shake
+            else {"phase_ns": phase_ns}
+        )
         metadata, tables = self._core.run(
-            policy, rt=rt, cpus=cpus, phase_ns=phase_ns, overheads=overheads, sets=sets, progress=progress
+            policy, rt=rt, cpus=cpus, overheads=overheads, sets=sets, progress=progress, **changed
         )
         known = self._trace.metadata
         metadata |= {key: known[key] for key in _INHERITED if key in known}

@@ -15,7 +15,7 @@ import polars as pl
 from tracekit.analysis import response
 from tracekit.trace import Trace
 
-__all__ = ["METRICS", "Figure", "Refused", "measure"]
+__all__ = ["METRICS", "Figure", "Refused", "measure", "subject"]
 
 
 class Refused(Exception):
@@ -34,11 +34,14 @@ class Figure:
         Samples behind it.
     note
         What had to be assumed; empty when nothing was.
+    samples
+        What it is the mean of, in time order, where it is a mean of what varies.
     """
 
     value: float
     n: int
     note: str = ""
+    samples: tuple[float, ...] = ()
 
 
 def _of(table: pl.DataFrame, names: str) -> pl.DataFrame:
@@ -50,7 +53,7 @@ def _mean(values: list[float] | pl.Series, unit_ns: float, what: str, note: str 
     known = [v for v in values if v is not None]
     if not known:
         raise Refused(f"the trace holds no {what}")
-    return Figure(sum(known) / len(known) / unit_ns, len(known), note)
+    return Figure(sum(known) / len(known) / unit_ns, len(known), note, tuple(known))
 
 
 def mean_slice(trace: Trace, arguments: Mapping[str, str]) -> Figure:
@@ -61,7 +64,8 @@ def mean_slice(trace: Trace, arguments: Mapping[str, str]) -> Figure:
         raise Refused(
             "no spinner was made to leave its CPU in the time of the trace: a longer capture is needed"
         )
-    return Figure(int(rows["dur_ns"].sum()) / switches / 1e3, switches)
+    stays = rows.filter(pl.col("involuntary")).sort("ts_ns")["dur_ns"]
+    return Figure(int(rows["dur_ns"].sum()) / switches / 1e3, switches, samples=tuple(stays))
 
 
 def mean_fork(trace: Trace, arguments: Mapping[str, str]) -> Figure:
@@ -86,7 +90,7 @@ def mean_response(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     # The first is the way from the fork to the gate, the second from the gate to the first sleep.
     born = trace.events.filter(pl.col("kind") == "wakeup_new")["ts_ns"].max()
     rows = rows.filter(pl.col("wake_ts_ns") > born)
-    rows = rows.filter(pl.col("wake_ts_ns") > pl.col("wake_ts_ns").min().over("utid"))
+    rows = rows.filter(pl.col("wake_ts_ns") > pl.col("wake_ts_ns").min().over("utid")).sort("wake_ts_ns")
     return _mean(rows["response_ns"], 1e3, "response of an interactive task")
 
 
@@ -216,6 +220,21 @@ METRICS: dict[str, Callable[[Trace, Mapping[str, str]], Figure]] = {
     "mean_response_ms": mean_search,
     "yield_us": yield_time,
 }
+
+
+#: Whose demand each figure is made of.
+SUBJECTS = {
+    "mean_slice_us": r"^spin\d",
+    "mean_fork_us": r"^(forker|exe|wlchild)$",
+    "mean_response_us": r"^inter\d",
+    "mean_response_ms": r"^[A-F]\d",
+    "yield_us": r"^yield\d",
+}
+
+
+def subject(metric: str, program: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the table `program` of the tasks that a figure is about."""
+    return _of(program, SUBJECTS[metric])
 
 
 def measure(metric: str, trace: Trace, arguments: Mapping[str, str]) -> Figure:

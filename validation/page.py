@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from validation.summary import Group, Row, group
+from validation.summary import Group, Row, group, model_errors
 
 __all__ = ["write"]
 
@@ -22,10 +22,15 @@ of the traces by one function for A, B and the replay.
 
 * *no change* is the predictor that says: B will be as A. A prediction is worth something where it is better than that.
 * *real change* is B against A; *direction* is judged where it exceeds 10 %.
-* *not resolved*: the predicted change is smaller than the error of the identity replay of A, or than 0.5 %.
+* *not resolved*: the predicted change is smaller than the error of the identity replay of A, than what small changes of the
+  machine do to it, or than 0.5 %.
 * *refused*: the trace does not hold what the figure needs; *failed*: the replay itself came to no end.
-* The interval is prediction -+ sqrt((1.645 s)² + e² + f²): s the standard deviation over four tick phases, e the error of the
-  identity replay of A, f the largest difference of two captures of the same thing.
+* Every prediction is repeated nine times, with runs and timers changed by what the machine's costs vary by, and with the tick at
+  other phases; the prediction is the median of those with the tick in its place. *Bistable*: the repetitions have two values.
+* The interval is the one that `tracekit compare` prints: prediction * exp(-+ w), w² = (1.645 s)² + b² + e² + c² + (d q)², with s the
+  standard deviation over the repetitions, b the bootstrap interval, e the error of the identity replay of A, c and d the model
+  error of this kind of change and q the share of kernel work. Here c and d are fitted to the *other* workloads only, so that
+  the share of pairs that lie in the interval is out of sample.
 * Shares of a table are of the pairs that were predicted; under *Aims*, refused and failed pairs count as misses.
 
 The lab's own knowledge is used for the question only: which task a workload's argument gives which policy
@@ -107,13 +112,35 @@ def _identities(items: Sequence[Mapping[str, Any]]) -> str:
     return _table(head, map(cells, items))
 
 
+def _note(r: Row) -> str:
+    two = "" if r.bistable is None else f"bistable: {_figure(r.bistable[0])} or {_figure(r.bistable[1])}"
+    return "; ".join(filter(None, (two, r.note))).replace("|", "\\|")
+
+
+def _model_errors(rows: Sequence[Row]) -> str:
+    """The fitted terms, with all workloads and with each left out."""
+
+    def line(name: str, without: str | None) -> Iterable[list[str]]:
+        for kind, found in model_errors(rows, without).items():
+            held = [r.covered for r in rows if r.workload == without and r.change_kind == kind and r.exact]
+            known = [h for h in held if h is not None]
+            share = _share(sum(known) / len(known)) if known else "-"
+            yield [name, kind, str(found.n), _pct(found.base), _pct(found.kernel), share, str(len(known))]
+
+    body = [*line("none (shipped)", None)]
+    for workload in sorted({r.workload for r in rows}):
+        body += line(workload, workload)
+    head = ("left out", "kind of change", "pairs", "base c", "per kernel work d", "in interval", "n")
+    return _table(head, body)
+
+
 def _pairs(rows: Sequence[Row]) -> str:
     def cells(r: Row) -> list[str]:
         span = "-" if r.low is None or r.high is None else f"{_figure(r.low)} to {_figure(r.high)}"
         return [
             r.pair.a, r.pair.b, r.pair.metric, _figure(r.real_a), _figure(r.real_b), _figure(r.identity),
             _figure(r.predicted), span, _pct(r.change, True), _pct(r.error, True), _pct(r.no_change_error, True),
-            r.verdict, r.note.replace("|", "\\|"),
+            r.verdict, _note(r),
         ]  # fmt: skip
 
     head = (
@@ -171,6 +198,9 @@ def write(
         + _grouped(changing, ("kind",), lambda r: (r.pair.kind,)),
         "\n## By workload and kernel\n\n"
         + _grouped(exact, ("kind", "workload", "kernel"), lambda r: (r.pair.kind, r.workload, r.kernels)),
+        "\n## Model error\n\nWhat predictions miss beyond what their own terms tell, fitted with each workload left out; *in interval* "
+        "is for the workload that was left out, repeats of the same thing included. The first two lines ship with the package.\n\n"
+        + _model_errors(exact),
         "\n## The floor\n\nTwo captures of the same thing; no prediction can be closer than that.\n\n"
         + _table(
             ("A", "B", "figure", "A", "B", "difference"),

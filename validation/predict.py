@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 import tracekit as tk
-from tracekit import _core, registry
+from tracekit import registry
+from tracekit.analysis import uncertainty
+from tracekit.analysis.prediction import Shake, centre, kernel_share
 from tracekit.calibration import calibrate
 from tracekit.errors import TracekitError
 from tracekit.trace import Trace
 from validation.lab import METRIC_OF, Capture, Question, question
-from validation.metrics import Refused, measure
+from validation.metrics import Refused, measure, subject
 
 __all__ = ["Outcome", "job"]
-
-#: Shifts of the tick phase at which each prediction is repeated, as shares of a tick; the first is the prediction.
-PHASES = (0.0, 0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,11 @@ class Outcome:
     Attributes
     ----------
     value
-        The figure, `None` when there is none.
-    spread
-        Standard deviation over the tick phases.
+        The figure, `None` when there is none: the median of the repetitions that leave the tick in its place.
+    values
+        The figure in each repetition.
+    sampling
+        Relative half-width of the 90 % bootstrap interval of the figure.
     n
         Samples.
     why
@@ -41,10 +42,17 @@ class Outcome:
     """
 
     value: float | None
-    spread: float = 0.0
+    values: tuple[float, ...] = ()
+    sampling: float = 0.0
     n: int = 0
     why: str = ""
     refused: bool = False
+
+
+def _sampling(samples: Sequence[float]) -> float:
+    """Relative half-width of the 90 % interval of a mean."""
+    row = uncertainty.interval(np.asarray(samples, dtype=float), confidence=0.9).row(0, named=True)
+    return 0.0 if row["lo"] is None else float((row["hi"] - row["lo"]) / 2 / row["value"])
 
 
 def _figure(metric: str, trace: Trace, capture: Capture) -> Outcome:
@@ -52,7 +60,7 @@ def _figure(metric: str, trace: Trace, capture: Capture) -> Outcome:
         figure = measure(metric, trace, capture.arguments)
     except Refused as reason:
         return Outcome(None, why=str(reason), refused=True)
-    return Outcome(figure.value, n=figure.n, why=figure.note)
+    return Outcome(figure.value, (figure.value,), _sampling(figure.samples), figure.n, figure.note)
 
 
 def _short(error: TracekitError) -> str:
@@ -64,26 +72,38 @@ def _short(error: TracekitError) -> str:
     )
 
 
-def _run(programs: _core.Programs, asked: Question, phase_ns: int) -> Trace:
+def _run(programs: tk.Programs, asked: Question, shake: Shake) -> Trace:
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
-    metadata, tables = programs.run(asked.policy, rt=asked.rt, phase_ns=phase_ns, sets=sets)
+    metadata, tables = programs._core.run(
+        asked.policy,
+        rt=asked.rt,
+        sets=sets,
+        phase_ns=shake.phase_ns,
+        jitter_ns=shake.jitter_ns,
+        seed=shake.seed,
+    )
     return Trace(tables, metadata)
 
 
-def _predict(programs: _core.Programs, asked: Question, metric: str, capture: Capture, tick: int) -> Outcome:
-    """The figure at the recorded tick phase, and how much it varies with the phase."""
-    found = []
-    for share in PHASES:
+def _predict(programs: tk.Programs, asked: Question, metric: str, capture: Capture) -> Outcome:
+    """The figure in all repetitions."""
+    found: list[tuple[Shake, Outcome]] = []
+    shaken = programs.shakes()
+    for shake in shaken:
         try:
-            replay = _run(programs, asked, round(share * tick))
+            replay = _run(programs, asked, shake)
         except TracekitError as error:
-            return Outcome(None, why=_short(error))
-        found.append(_figure(metric, replay, capture))
-        if found[0].value is None:
-            return found[0]
-    values = [o.value for o in found if o.value is not None]
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return Outcome(found[0].value, spread, found[0].n, found[0].why)
+            if not found:
+                return Outcome(None, why=_short(error))
+            continue
+        found.append((shake, _figure(metric, replay, capture)))
+        if found[0][1].value is None:
+            return found[0][1]
+    known = [(s, o.value) for s, o in found if o.value is not None]
+    values = [v for _, v in known]
+    first = found[0][1]
+    value = centre(values, [s for s, _ in known])
+    return Outcome(value, tuple(values), first.sampling, first.n, first.why)
 
 
 def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
@@ -100,28 +120,34 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
     -------
     dict
         ``key``; ``real``, ``identity`` and ``targets`` (key to outcome) as dicts of `Outcome`; ``asked`` (key to
-        question); ``calibration`` (rows of `tracekit.calibration.calibrate`).
+        question); ``kernel_share`` of the tasks that the figure is about; ``calibration`` (rows of `tracekit.calibration.calibrate`).
     """
     known = [p["name"] for p in registry.policies()]
     metric = METRIC_OF[capture.workload]
-    result: dict[str, Any] = {"key": capture.key, "asked": {}, "targets": {}, "calibration": []}
+    result: dict[str, Any] = {
+        "key": capture.key,
+        "asked": {},
+        "targets": {},
+        "calibration": [],
+        "kernel_share": 0.0,
+    }
     try:
         trace = tk.read(capture.file)
     except TracekitError as error:
         none = asdict(Outcome(None, why=str(error)))
         return result | {"real": none, "identity": none, "targets": {t.key: none for t in targets}}
-    programs = _core.Programs(trace.events)
+    programs = tk.Programs(trace)
     itself = question(capture, trace, known)
     result["real"] = asdict(_figure(metric, trace, capture))
     result["asked"][capture.key] = asdict(itself)
     try:
-        identity = _run(programs, itself, 0)
+        identity = _run(programs, itself, Shake(0, 0, 0))
     except TracekitError as error:
         result["identity"] = asdict(Outcome(None, why=_short(error)))
         result["targets"] = {t.key: asdict(Outcome(None, why=_short(error))) for t in targets}
         return result
-    tick = math.floor(1e9 / int(identity.metadata.get("hz", "250")))
-    result["identity"] = asdict(_predict(programs, itself, metric, capture, tick))
+    result["kernel_share"] = kernel_share(subject(metric, programs.table))
+    result["identity"] = asdict(_predict(programs, itself, metric, capture))
     result["calibration"] = calibrate(trace, identity).to_dicts()
     for target in targets:
         asked = question(target, trace, known)
@@ -129,5 +155,5 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         if asked == itself:
             result["targets"][target.key] = result["identity"]
         else:
-            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, tick))
+            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture))
     return result

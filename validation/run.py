@@ -90,6 +90,26 @@ def _causes() -> Callable[[summary.Row], str]:
     return cause
 
 
+def _fitted(rows: Sequence[summary.Row]) -> str:
+    """The table of model errors that ships with the package."""
+    lines = [
+        "# What predictions miss beyond what their own terms tell, from real pairs: written by `make validate` from the lab's",
+        "# one-CPU guests (Linux 5.10, 6.1, 6.12; workloads: "
+        + ", ".join(sorted({r.workload for r in rows if r.measured is not None}))
+        + ").",
+        "# base, kernel: conformal quantiles, see docs/definitions.md; pairs: how many they rest on.",
+    ]
+    for kind, found in summary.model_errors(rows).items():
+        lines += [
+            "",
+            f'[kind."{kind}"]',
+            f"base = {found.base:.4f}",
+            f"kernel = {found.kernel:.4f}",
+            f"pairs = {found.n}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; the exit status is 0 also where aims are missed: the page says which."""
     parser = argparse.ArgumentParser(prog="python -m validation.run", description=__doc__)
@@ -98,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, help="page to write, with a .json beside it")
     parser.add_argument(
         "--only", default="", metavar="REGEX", help="only pairs of which A, a space and B fit"
+    )
+    parser.add_argument(
+        "--fit", type=Path, metavar="FILE", help="write the model errors that these pairs show, as TOML"
     )
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes")
     given = parser.parse_args(argv)
@@ -118,6 +141,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     done = _replay_all(tasks, given.jobs)
     rows = summary.rows(pairs, captures, done)
     identities = _identities(captures, done)
+    if given.fit is not None:
+        given.fit.write_text(_fitted(rows))
     aims = summary.targets(rows, [i for i in identities if i["exact"]])
     text = page.write(rows, identities, aims, _checks(pairs, done), _causes())
     if given.output is None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tracekit.analysis import prediction
 from tracekit.calibration import tolerances
 from validation.lab import Capture, Pair
 
-__all__ = ["Group", "Row", "group", "rows", "targets"]
-
-#: Half-width of a 90 % interval of a normal distribution, in standard deviations.
-Z90 = 1.645
+__all__ = ["Group", "Row", "group", "model_errors", "rows", "targets"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,11 @@ class Row:
         Replays of A as itself and as B; `None` when there is no figure.
     low, high
         The 90 % interval of the prediction.
+    bistable
+        The two values that the repetitions of the prediction have, where they have two and none between.
+    change_kind, kernel_share, measured
+        What the model error goes by: kind of the change, share of kernel work, and measured terms of the interval; see
+        `tracekit.analysis.prediction`.
     verdict
         ``resolved``, ``not resolved``, ``refused`` or ``failed``.
     note
@@ -49,6 +52,10 @@ class Row:
     high: float | None
     verdict: str
     note: str
+    bistable: tuple[float, float] | None = None
+    change_kind: str = ""
+    kernel_share: float = 0.0
+    measured: float | None = None
 
     @property
     def change(self) -> float:
@@ -84,14 +91,21 @@ class Row:
         return None if self.low is None or self.high is None else self.low <= self.real_b <= self.high
 
 
-def _floors(pairs: Iterable[Pair], real: Mapping[str, float]) -> dict[str, float]:
-    """Largest relative difference of two captures of the same thing, by metric."""
-    found: dict[str, float] = {}
-    for pair in pairs:
-        if pair.kind == "repeat" and pair.a in real and pair.b in real:
-            gap = abs(real[pair.b] / real[pair.a] - 1)
-            found[pair.metric] = max(found.get(pair.metric, 0.0), gap)
-    return found
+@dataclass(frozen=True)
+class _Parts:
+    """What the interval of a pair is made of."""
+
+    predicted: float
+    identity: float
+    values: tuple[float, ...]
+    real_a: float
+    sampling: float
+    share: float
+
+    def interval(self, model: prediction.ModelError = prediction.NONE) -> prediction.Interval | None:
+        return prediction.interval(
+            self.predicted, self.values, self.real_a, self.identity, self.sampling, model, self.share
+        )
 
 
 def rows(
@@ -99,12 +113,11 @@ def rows(
 ) -> list[Row]:
     """Join pairs with the results of `validation.predict.job`.
 
-    The interval of a prediction is prediction -+ sqrt((1.645 s)^2 + e^2 + f^2): s the standard deviation over tick
-    phases, e the error of the identity replay of A, f the largest difference of two captures of the same thing.
+    The interval is that of `tracekit.analysis.prediction.interval`. Its model error is fitted to the pairs of the *other*
+    workloads, so that the share of pairs that lie within is out of sample.
     """
     logged = {p.a: p.a_value for p in pairs} | {p.b: p.b_value for p in pairs}
     real = {k: d["real"]["value"] for k, d in done.items() if d["real"]["value"] is not None}
-    floors = _floors(pairs, real)
     found = []
     for pair in pairs:
         a, b = captures[pair.a], captures[pair.b]
@@ -112,32 +125,67 @@ def rows(
         real_a, real_b = real.get(pair.a, logged[pair.a]), real.get(pair.b, logged[pair.b])
         notes = [f"real {x} from the workload's log" for x in (pair.a, pair.b) if x not in real]
         own, outcome = done[pair.a]["identity"], done[pair.a]["targets"][pair.b]
+        asked = done[pair.a]["asked"]
         identity, predicted = own["value"], outcome["value"]
         notes += [n for n in (outcome["why"],) if n]
-        missing = done[pair.a]["asked"].get(pair.b, {}).get("unmodelled", ())
-        notes += [f"not modelled: {m}" for m in missing]
-        low = high = None
+        notes += [f"not modelled: {m}" for m in asked.get(pair.b, {}).get("unmodelled", ())]
+        case = None
         if predicted is None:
             verdict = "refused" if outcome["refused"] else "failed"
         elif identity is None:
             verdict = "refused" if own["refused"] else "failed"
             notes.append(f"no identity: {own['why']}")
-        else:
-            miss = abs(identity / real_a - 1)
-            width = math.hypot(Z90 * outcome["spread"] / predicted, miss, floors.get(pair.metric, 0.0))
-            low, high = predicted * (1 - width), predicted * (1 + width)
-            resolved = abs(predicted - identity) > max(miss * real_a, 0.005 * identity)
-            verdict = "resolved" if resolved else "not resolved"
-        if verdict in ("refused", "failed"):
             predicted = None
+        else:
+            values, same = tuple(outcome["values"]), tuple(own["values"])
+            share = done[pair.a]["kernel_share"]
+            case = _Parts(predicted, identity, values, real_a, outcome["sampling"], share)
+            clear = prediction.resolved(predicted, identity, real_a, values, same)
+            verdict = "resolved" if clear else "not resolved"
         kernels = a.kernel if a.kernel == b.kernel else f"{a.kernel} -> {b.kernel}"
-        found.append(
-            Row(
-                pair, a.workload, kernels, a.exact and b.exact, real_a, real_b,
-                identity, predicted, low, high, verdict, "; ".join(notes),
-            )
+        row = Row(
+            pair, a.workload, kernels, a.exact and b.exact, real_a, real_b,
+            identity, predicted, None, None, verdict, "; ".join(notes),
         )  # fmt: skip
-    return found
+        if case is not None:
+            bare = case.interval()
+            row = replace(
+                row,
+                bistable=prediction.modes(case.values),
+                change_kind=prediction.kind_of_change(asked[pair.a]["policy"], asked[pair.b]["policy"]),
+                kernel_share=case.share,
+                measured=None if bare is None else bare.measured,
+            )
+        found.append((row, case))
+    terms = {w: model_errors([r for r, _ in found], without=w) for w in {r.workload for r, _ in found}}
+    return [_with_interval(row, case, terms[row.workload]) for row, case in found]
+
+
+def _with_interval(row: Row, parts: _Parts | None, terms: Mapping[str, prediction.ModelError]) -> Row:
+    made = None if parts is None else parts.interval(terms[row.change_kind])
+    return row if made is None else replace(row, low=made.low, high=made.high)
+
+
+def model_errors(rows: Iterable[Row], without: str | None = None) -> dict[str, prediction.ModelError]:
+    """Fit the model errors to pairs of one-CPU guests.
+
+    Parameters
+    ----------
+    rows
+        Pairs with their measured terms; captures of the same thing (`repeat`) are left out.
+    without
+        Workload to leave out.
+    """
+    cases: dict[str, list[prediction.Case]] = {kind: [] for kind in prediction.KINDS}
+    for row in rows:
+        if row.measured is None or row.predicted is None:
+            continue
+        if row.exact and row.pair.kind != "repeat" and row.workload != without:
+            error = abs(math.log(row.real_b / row.predicted))
+            cases[row.change_kind].append(
+                prediction.Case(row.workload, error, row.measured, row.kernel_share)
+            )
+    return {kind: prediction.fit(kind, found) for kind, found in cases.items()}
 
 
 @dataclass(frozen=True)

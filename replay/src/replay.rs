@@ -6,9 +6,10 @@ use crate::emit;
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::params::ParamError;
 use crate::policies::PolicySpec;
+use crate::program::{Pause, Step};
 use crate::reconstruct::estimate::TickSource;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
-use crate::task::{Attrs, Ns};
+use crate::task::{Attrs, Ns, NEVER};
 
 /// What to replay and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,10 @@ pub struct ReplaySpec {
     pub preempt_kernel: Option<bool>,
     /// Let timer sleeps that begin as recorded end as recorded ([`Machine::snap`]).
     pub snap: bool,
+    /// Change every run and every timer sleep by a random amount up to so much, ns, to see how much hangs by a thread.
+    pub jitter: Ns,
+    /// Which random amounts.
+    pub seed: u64,
     /// Attributes by task, applied in order: pattern and settings.
     pub sets: Vec<Override>,
 }
@@ -47,6 +52,8 @@ impl Default for ReplaySpec {
             overheads: true,
             preempt_kernel: None,
             snap: true,
+            jitter: 0,
+            seed: 0,
             sets: Vec::new(),
         }
     }
@@ -156,6 +163,9 @@ pub fn rerun_under(
     for set in &spec.sets {
         apply(set, &mut work)?;
     }
+    if spec.jitter > 0 {
+        shake(&mut work, spec.jitter, spec.seed);
+    }
     let machine = machine(recon, spec);
     let error = |error| ReplayError::Run { policy: policy.clone(), error };
     let engine = Engine::new(work, &machine, stack).map_err(error)?;
@@ -199,6 +209,32 @@ fn apply(set: &Override, work: &mut crate::program::Workload) -> Result<(), Repl
         }
     }
     Ok(())
+}
+
+/// Changes every run and every timer sleep by up to `most` ns, evenly distributed and reproducible.
+fn shake(work: &mut crate::program::Workload, most: Ns, seed: u64) {
+    let mut state = seed;
+    // SplitMix64 (Steele, Lea, Flood 2014): every seed gives an independent sequence.
+    let mut draw = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((z ^ (z >> 31)) >> 1) as i64).rem_euclid(2 * most + 1) - most
+    };
+    for task in &mut work.tasks {
+        for step in &mut task.steps {
+            match step {
+                Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draw()).max(1),
+                Step::Pause { pause: Pause::Timer { ns, .. }, .. } => *ns = (*ns + draw()).max(0),
+                _ => {}
+            }
+        }
+        // What was recorded to the nanosecond holds no better than that.
+        for (_, end) in &mut task.recorded {
+            *end += draw();
+        }
+    }
 }
 
 /// What a reader of the replay must know of the reconstruction.

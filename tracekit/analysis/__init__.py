@@ -17,11 +17,13 @@ losses
     How much of the trace is missing.
 uncertainty
     Censored samples, confidence intervals, distance between distributions.
+prediction
+    The interval of a prediction, and schedules with two outcomes.
 compare
     Recorded, identity replay and policies side by side.
 """
 
-from tracekit.analysis import compare, latency, losses, response, runqueue, slices, uncertainty
+from tracekit.analysis import compare, latency, losses, prediction, response, runqueue, slices, uncertainty
 from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "group_of",
     "latency",
     "losses",
+    "prediction",
     "response",
     "runqueue",
     "slices",

@@ -57,6 +57,8 @@ pub struct Overheads {
     pub shortest_stay: Estimate,
     /// A switch, until the new task's own work begins.
     pub switch: Ns,
+    /// By how much a cost varies from one time to the next: median deviation from the median, of all costs measured.
+    pub jitter: Estimate,
     /// Ticks a second.
     pub hz: i64,
     /// Time of the first tick from the start of the trace, for each CPU.
@@ -138,8 +140,29 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
     if found.tick_resched.n == 0 {
         found.tick_resched.ns = found.tick.ns * 2 / 3;
     }
+    found.jitter = jitter(history);
     find_tick(history, hz, &mut found);
     found
+}
+
+/// Median deviation of the costs of interrupts and switches from the median of their kind.
+fn jitter(history: &History) -> Estimate {
+    let mut kinds: [Vec<Ns>; 4] = Default::default();
+    for sample in &history.samples {
+        match *sample {
+            Sample::Record(v) => kinds[0].push(v),
+            Sample::IrqToSwitch(v) => kinds[1].push(v),
+            Sample::WakeToSwitch(v) => kinds[2].push(v),
+            Sample::TickToSwitch(v) => kinds[3].push(v),
+            _ => {}
+        }
+    }
+    let mut off = Vec::new();
+    for kind in kinds {
+        let middle = median(kind.clone()).ns;
+        off.extend(kind.into_iter().map(|v| (v - middle).abs()));
+    }
+    median(off)
 }
 
 /// Samples of a kind that an estimate needs to be used beside another.

@@ -88,6 +88,7 @@ impl Recon {
             row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
             row("wakeup by a task", over.wakeup_tail, "from the wakeup to the reschedule"),
             row("wakeup of an idle CPU", over.idle_exit, "from the wakeup to the switch"),
+            row("jitter", over.jitter, "median deviation of these costs from one time to the next"),
         ]
     }
 
@@ -204,7 +205,7 @@ fn instead(name: &str) -> &'static str {
     match name {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
-        "charge boundary" | "switch" | "the same after a long stay" => "nothing",
+        "charge boundary" | "switch" | "jitter" | "the same after a long stay" => "nothing",
         _ => "the cost most like it",
     }
 }

@@ -89,7 +89,7 @@ impl Programs {
     /// Runs the programs. `policy` is a string, or an object as in `tracekit.policy`. `sets` are attributes for tasks: threads, and pairs
     /// of key and value. `progress` is
     /// called with the share that is done. Gives metadata and tables.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, progress=None))]
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, jitter_ns=0, seed=0, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -100,6 +100,8 @@ impl Programs {
         phase_ns: i64,
         overheads: bool,
         sets: Option<Vec<Settings>>,
+        jitter_ns: i64,
+        seed: u64,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Tables<'py>> {
         let sets = sets
@@ -116,6 +118,8 @@ impl Programs {
             phase_shift: phase_ns,
             overheads,
             sets,
+            jitter: jitter_ns.clamp(0, 1_000_000_000),
+            seed,
             ..ReplaySpec::default()
         };
         if !policy.is_instance_of::<PyString>() {

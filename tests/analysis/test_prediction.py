@@ -1,0 +1,134 @@
+"""Intervals of predictions: their parts, and schedules with two outcomes."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import polars as pl
+import pytest
+
+import tracekit as tk
+from tracekit.analysis import prediction as p
+from tracekit.analysis import response
+
+#: Two tasks wake at the same time; who comes first is a matter of nanoseconds, and decides the mean response.
+RACE = "until: 1000\nX: S10 R100\nY: S10 R300\nZ: S600 R1"
+
+
+def mean_response(trace: tk.Trace) -> float:
+    rows = response.samples(trace.slices, trace.states, trace.end_ns).filter(pl.col("status") == "complete")
+    return float(rows.filter(pl.col("comm") != "Z")["response_ns"].mean())
+
+
+def test_a_race_is_bistable() -> None:
+    trace = tk.simulate(RACE, "fifo")
+    programs = tk.Programs(trace)
+    shakes = programs.shakes()
+    values = [mean_response(programs.run("fifo", shake=s)) for s in shakes]
+    found = p.modes(values)
+    assert found is not None, values
+    assert found == pytest.approx((250e6, 350e6), rel=0.01)
+    made = p.interval(p.centre(values, shakes), values, 250e6, 250e6)
+    assert made is not None
+    assert made.low < 251e6
+    assert made.high > 349e6
+
+
+def test_what_is_decided_is_not_bistable() -> None:
+    programs = tk.Programs(tk.simulate("until: 1000\nX: S10 R100\nY: S12 R300\nZ: S600 R1", "fifo"))
+    values = [mean_response(programs.run("fifo", shake=s)) for s in programs.shakes()]
+    assert p.modes(values) is None
+    assert max(values) / min(values) < 1.0001
+
+
+def test_one_hump_is_seldom_taken_for_two() -> None:
+    draw = random.Random(1)
+    for kind in (lambda: draw.gauss(100, 20), lambda: draw.uniform(50, 150)):
+        hits = sum(p.modes([kind() for _ in range(9)]) is not None for _ in range(2000))
+        assert hits / 2000 < 0.05
+
+
+def test_the_same_shake_gives_the_same_replay(trace: tk.Trace) -> None:
+    programs = tk.Programs(trace)
+    plain, *others = programs.shakes()
+    assert programs.run("cfs", shake=plain).events.equals(programs.run("cfs").events)
+    one, two = (programs.run("cfs", shake=others[0]).events for _ in range(2))
+    assert one.equals(two)
+    assert not one.equals(programs.run("cfs", shake=others[1]).events)
+
+
+def test_shakes_move_the_tick_where_it_is_known_and_more_where_not() -> None:
+    known, unknown = p.shakes(4_000_000, 34.0), p.shakes(4_000_000, 500.0, phase_known=False)
+    assert len(known) == len(unknown) == p.RUNS
+    assert known[0] == p.Shake(0, 0, 0)
+    assert sum(s.in_place for s in known) == 7
+    assert {s.jitter_ns for s in known[1:]} == {p.MIN_JITTER_NS}
+    assert {s.jitter_ns for s in unknown[1:]} == {500}
+    assert len({s.phase_ns for s in unknown}) == p.RUNS
+
+
+def test_the_interval_is_the_root_of_the_sum_of_squares() -> None:
+    values = [90.0, 100.0, 110.0]
+    made = p.interval(100.0, values, 100.0, 104.0, 0.03, p.ModelError("", 0.05, 0.2, 1), 0.5)
+    assert made is not None
+    s = statistics.stdev(map(math.log, values))
+    width = math.sqrt((1.645 * s) ** 2 + 0.03**2 + math.log(1.04) ** 2 + 0.05**2 + (0.2 * 0.5) ** 2)
+    assert made.low == pytest.approx(100 * math.exp(-width))
+    assert made.high == pytest.approx(100 * math.exp(width))
+    assert p.interval(0.0, [0.0, 0.0], 1.0, 1.0) is None
+
+
+def test_a_fit_covers_what_it_was_fitted_to() -> None:
+    draw = random.Random(2)
+    cases = [
+        p.Case(family, abs(draw.gauss(0, size)), 0.01, share)
+        for family, size, share in (("a", 0.02, 0.0), ("b", 0.05, 0.1), ("c", 0.1, 1.0), ("d", 0.15, 0.9))
+        for _ in range(100)
+    ]
+    made = p.fit(p.KINDS[0], cases)
+    light = [c.error <= made.width(c.measured, c.share) for c in cases if c.share < 0.5]
+    heavy = [c.error <= made.width(c.measured, c.share) for c in cases if c.share >= 0.5]
+    assert sum(light) / len(light) == pytest.approx(0.9, abs=0.03)
+    assert sum(heavy) / len(heavy) == pytest.approx(0.9, abs=0.03)
+    assert made.kernel > made.base > 0
+    assert p.fit(p.KINDS[0], cases[:3]) == p.ModelError(p.KINDS[0], 0.0, 0.0, 3)
+
+
+def test_a_conformal_quantile_is_a_rank() -> None:
+    scores = [(float(i), "x") for i in range(1, 20)]
+    assert p.quantile(scores) == 18.0
+    assert p.quantile([(1.0, "x")] * 3) == 1.0
+    # A family with many pairs counts no more than one with few.
+    many = [(1.0, "many")] * 90 + [(2.0, "few")] * 10
+    assert p.quantile(many) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("identity", "policy", "kind"),
+    [
+        ("cfs:form=6.1", "cfs:form=6.1,latency=24ms", "same scheduler"),
+        ("cfs:form=6.1", "cfs:form=2.6.32", "other scheduler"),
+        ("cfs:form=6.1,latency=6ms", "eevdf:version=6.12", "other scheduler"),
+    ],
+)
+def test_kinds_of_change(identity: str, policy: str, kind: str) -> None:
+    assert p.kind_of_change(identity, policy) == kind
+    assert kind in p.model_error()
+
+
+def test_kernel_work_is_what_stands_beside_forks_and_yields() -> None:
+    forks = tk.simulate("A: R1 F(C) R1 F(D) R1\nC start=fork: R1\nD start=fork: R1", "cfs").program
+    assert p.kernel_share(forks) == pytest.approx(1.0, abs=0.05)
+    sleeps = tk.simulate("until: 100\nA: S1 R1 S5 R1 S5 R1 S50", "cfs").program
+    assert p.kernel_share(sleeps) == 0.0
+    # Most of a long run before an exit is the task's own.
+    assert p.kernel_share(tk.simulate("A: S1 R100", "cfs").program) == pytest.approx(0.02, abs=0.005)
+
+
+def test_an_effect_within_the_noise_is_not_resolved() -> None:
+    assert p.resolved(120, 100, 101, [119, 120, 121], [100, 100, 101])
+    assert not p.resolved(120, 100, 125, [119, 120, 121], [100, 100, 101])
+    assert not p.resolved(120, 100, 101, [100, 120, 140], [80, 100, 120])
+    assert not p.resolved(100.4, 100, 100, [100.4], [100.0])
