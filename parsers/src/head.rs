@@ -39,6 +39,14 @@ struct Task {
     who: Who,
 }
 
+impl Task {
+    #[inline(always)]
+    fn is(&self, text: &[u128; 3], bracket: usize) -> bool {
+        let differ = (self.text[0] ^ text[0]) | (self.text[1] ^ text[1]) | (self.text[2] ^ text[2]);
+        differ == 0 && self.bracket == bracket
+    }
+}
+
 /// The layout of a log's heads.
 #[derive(Debug)]
 pub struct QuickHead {
@@ -98,10 +106,12 @@ impl QuickHead {
             return None;
         }
         let (text, place) = task_text(w, bracket);
-        let task = &self.tasks[place];
-        let differ = (task.text[0] ^ text[0]) | (task.text[1] ^ text[1]) | (task.text[2] ^ text[2]);
-        if differ != 0 || task.bracket != bracket {
-            return None;
+        let mut task = &self.tasks[place];
+        if !task.is(&text, bracket) {
+            task = &self.tasks[place ^ 1];
+            if !task.is(&text, bracket) {
+                return None;
+            }
         }
         let dot = bracket + self.dot;
         if load16(w, dot - 16) & self.seconds_mask != self.seconds {
@@ -156,6 +166,8 @@ impl QuickHead {
             self.known_flags[flag_place(word)] = (word, stamp.irq.unwrap_or(0));
         }
         let (text, place) = task_text(&w, bracket);
+        // Two tasks that fall on one place and run in turns would drive each other out: the older one moves next door.
+        self.tasks[place ^ 1] = self.tasks[place];
         self.tasks[place] = Task { text, bracket, cpu: stamp.cpu.unwrap_or(0), who: stamp.who };
     }
 

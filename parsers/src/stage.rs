@@ -3,7 +3,7 @@
 //! A row touches a dozen columns, and each column has its own end, room and validity bits to look at. Here it touches
 //! fixed arrays; a full stage goes into the table column by column, each with one copy and one word of bits.
 
-use tracekit_schema::{Events, Kind, State, StrId};
+use tracekit_schema::{Events, Kind, State, StrId, Strings};
 
 use crate::log::Stamp;
 
@@ -37,6 +37,36 @@ pub struct Stage {
     value: [i64; ROWS],
     value2: [i64; ROWS],
     set: Set,
+    /// Names of fixed width that records held.
+    pub names: Names,
+}
+
+/// The last name of a thread, by the low bits of its number: names change rarely.
+#[derive(Debug)]
+pub struct Names {
+    kept: [(u128, StrId); NAMES],
+}
+
+const NAMES: usize = 256;
+
+impl Default for Names {
+    fn default() -> Self {
+        // No name begins with a zero.
+        Names { kept: [(0, StrId(0)); NAMES] }
+    }
+}
+
+impl Names {
+    /// The id of the name of thread `tid` in a field that is padded with a zero and what was there before.
+    #[inline(always)]
+    pub fn intern(&mut self, tid: i64, field: [u8; 16], strings: &mut Strings) -> StrId {
+        let word = u128::from_le_bytes(field);
+        let kept = &mut self.kept[tid as usize % NAMES];
+        if kept.0 != word {
+            *kept = (word, strings.intern_padded(field));
+        }
+        kept.1
+    }
 }
 
 /// Which rows set a column; columns that every row sets are not here.
@@ -84,6 +114,7 @@ impl Default for Stage {
             value: [0; ROWS],
             value2: [0; ROWS],
             set: Set::default(),
+            names: Names::default(),
         }
     }
 }

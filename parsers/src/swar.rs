@@ -1,7 +1,9 @@
-//! Eight or sixteen bytes at a time, in plain integers: finding a byte, reading a number.
+//! Eight or sixteen bytes at a time: finding a byte, reading a number.
 //!
 //! All work on a [`Window`], a fixed-size view of the text from the start of a line. Beyond [`REACH`] everything reads as
 //! zeros, which no shape of a line contains, so that the caller needs no check of its own on the way.
+
+use wide::u8x16;
 
 /// Positions up to this one can be read.
 pub const REACH: usize = 512;
@@ -11,8 +13,6 @@ pub type Window = [u8; REACH + 16];
 
 const ONES: u64 = u64::MAX / 255;
 const HIGHS: u64 = ONES << 7;
-const WIDE_ONES: u128 = u128::MAX / 255;
-const WIDE_HIGHS: u128 = WIDE_ONES << 7;
 
 /// `MASKS[n]` keeps the first `n` bytes of sixteen.
 pub static MASKS: [u128; 17] = {
@@ -94,29 +94,24 @@ pub fn first_of8(word: u64, byte: u8) -> usize {
     ((x.wrapping_sub(ONES) & !x & HIGHS).trailing_zeros() / 8) as usize
 }
 
-/// How many bytes before the first `byte` among sixteen; 16 when there is none.
+/// One bit for each of sixteen bytes: whether it is `byte`.
 #[inline(always)]
-pub fn first_of16(word: u128, byte: u8) -> usize {
-    let x = word ^ (WIDE_ONES * byte as u128);
-    ((x.wrapping_sub(WIDE_ONES) & !x & WIDE_HIGHS).trailing_zeros() / 8) as usize
+fn equal16(w: &Window, at: usize, byte: u8) -> u32 {
+    let bytes = load16(w, at).to_le_bytes();
+    u8x16::new(bytes).simd_eq(u8x16::splat(byte)).to_bitmask()
 }
 
 /// Position of the first `byte` within 32 bytes from `at` on.
 #[inline(always)]
 pub fn find(w: &Window, at: usize, byte: u8) -> Option<usize> {
-    let n = first_of16(load16(w, at), byte);
-    if n < 16 {
-        return Some(at + n);
-    }
-    let n = first_of16(load16(w, at + 16), byte);
-    (n < 16).then_some(at + 16 + n)
+    let found = equal16(w, at, byte) | equal16(w, at + 16, byte) << 16;
+    (found != 0).then_some(at + found.trailing_zeros() as usize)
 }
 
 /// Position of the first byte from `at` on that is not a blank; at most sixteen blanks are skipped.
 #[inline(always)]
 pub fn skip_blanks(w: &Window, at: usize) -> usize {
-    let x = load16(w, at) ^ (WIDE_ONES * b' ' as u128);
-    at + (x.trailing_zeros() / 8) as usize
+    at + equal16(w, at, b' ').trailing_ones() as usize
 }
 
 /// Eight bytes of which the first `count` are digits, 0 to 9 each; `count` is 8 when all are.

@@ -8,7 +8,7 @@ use super::format::{Content, Int, Text};
 use super::mapping::To;
 use crate::bytes::u32_at;
 use crate::log::Stamp;
-use crate::stage::Stage;
+use crate::stage::{Names, Stage};
 use crate::tasks::Tasks;
 use tracekit_schema::{Kind, State, StrId, Strings};
 
@@ -113,11 +113,11 @@ impl Shape {
         let task = |at: usize| word(at).filter(|tid| *tid >= 0).map(i64::from);
         let process = |tid: i64| if PIDS { tasks.get(tid).pid() } else { None };
         let tid = task(self.tid)?;
-        let comm = name(record, self.comm, be, strings)?;
+        let comm = name(record, self.comm, be, tid, (&mut stage.names, strings))?;
         let prio = if self.prio == ABSENT { None } else { Some(word(self.prio)?) };
         if let Some(next) = &self.next {
             let (next_tid, next_prio) = (task(next.tid)?, word(next.prio)?);
-            let next_comm = name(record, next.comm, be, strings)?;
+            let next_comm = name(record, next.comm, be, next_tid, (&mut stage.names, strings))?;
             let state = states(next.state.get(record, be)?, strings);
             // Nothing may fail once the row is there.
             let prio = prio?;
@@ -147,9 +147,9 @@ impl Shape {
     }
 }
 
-/// A name; `None` when it is empty, does not lie in the record or is longer than names are.
+/// The name of thread `tid`; `None` when it is empty, does not lie in the record or is longer than names are.
 #[inline(always)]
-fn name(record: &[u8], from: Name, be: bool, strings: &mut Strings) -> Option<StrId> {
+fn name(record: &[u8], from: Name, be: bool, tid: i64, to: (&mut Names, &mut Strings)) -> Option<StrId> {
     let word = match from {
         Name::Array(at) => *record.get(at..)?.first_chunk::<16>()?,
         Name::DataLoc(at) => {
@@ -165,7 +165,7 @@ fn name(record: &[u8], from: Name, be: bool, strings: &mut Strings) -> Option<St
             }
         }
     };
-    (word[0] != 0).then(|| strings.intern_padded(word))
+    (word[0] != 0).then(|| to.0.intern(tid, word, to.1))
 }
 
 fn padded(text: &[u8]) -> [u8; 16] {
