@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import threading
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +16,7 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.export import write_chrome_json, write_lisa
+from tracekit.export.files import replacing
 
 DEMO = Path(__file__).parents[1] / "fixtures" / "demo" / "slice-default.dat"
 
@@ -168,3 +172,52 @@ def test_sql_as_text_json_and_csv(monkeypatch: pytest.MonkeyPatch, demo: tk.Trac
     assert json.loads(run(query, "--json")) == [{"n": slices, "letter": "x"}]
     assert run("-", "--csv", text=query) == f"n,letter\n{slices},x\n"
     assert run("select 1 where 0") == "no rows\n"
+
+
+def test_devices_and_pipes_are_written_to_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    with replacing(pipe) as file:
+        file.write(b"through")
+    reader.join(20)
+    assert got == [b"through"]
+    assert pipe.is_fifo()
+    # What a shell has opened is not given another file under its name; nothing can be made in this folder.
+    ours, theirs = os.pipe()
+    with replacing(f"/proc/self/fd/{theirs}") as file:
+        file.write(b"said")
+    assert os.read(ours, 10) == b"said"
+    os.close(ours)
+    os.close(theirs)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.parametrize(("option", "head"), [("--chrome-json", b"{"), ("--perfetto", b"\n")])
+def test_a_dash_is_standard_output(option: str, head: bytes) -> None:
+    done = CliRunner().invoke(main, ["export", str(DEMO), option, "-"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout_bytes.startswith(head)
+    assert len(done.stdout_bytes) > 100_000
+
+
+def test_a_symbolic_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    link, real = tmp_path / "link", tmp_path / "real"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    with replacing(link) as file:
+        file.write(b"new")
+        assert real.read_bytes() == b"old"
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
+
+
+def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    for path, why in (
+        (tmp_path / "none" / "x", "No such file or directory"),
+        (tmp_path, "found a directory"),
+    ):
+        with pytest.raises(tk.OutputError, match=f"^{re.escape(str(path))}: .*{why}"), replacing(path):
+            raise AssertionError("not reached")

@@ -6,12 +6,10 @@ many records were lost, say) is only known at its end, so metadata is written la
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
@@ -23,6 +21,7 @@ import pyarrow as pa
 from tracekit import _core
 from tracekit._frames import to_frame
 from tracekit.errors import OutputError
+from tracekit.export.files import replacing
 from tracekit.progress import Report
 from tracekit.trace import Trace
 
@@ -306,7 +305,7 @@ def convert_reader(
         What was written.
     """
     rows = 0
-    with _opened(target) as file:
+    with replacing(target) as file:
         writer = _WRITERS[kind](file)
         try:
             while (events := reader.read(BATCH_ROWS)) is not None:
@@ -350,7 +349,7 @@ def write_frame(
         What was written.
     """
     metadata = _footer(trace.metadata, table, trace.losses, trace.diagnostics)
-    with _opened(target) as file:
+    with replacing(target) as file:
         rows = arrow_table(frame, table, {})
         if kind == "arrow":
             rows = rows.unify_dictionaries().replace_schema_metadata(dict(sorted(metadata.items())))
@@ -407,30 +406,6 @@ def _footer(
     kept = {"losses": losses, "diagnostics": diagnostics}
     rows = {k: json.dumps(f.to_dicts(), sort_keys=True) for k, f in kept.items() if f.height}
     return {**metadata, **rows, "tracekit.table": table}
-
-
-@contextlib.contextmanager
-def _opened(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file that gets its name when it is complete, and goes away when it does not get there."""
-    if os.fspath(target) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    path = Path(target)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        file = temporary.open("xb")
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror}") from error
-    try:
-        with file:
-            yield file
-        if path.is_dir():
-            raise OutputError(f"{path}: expected the name of a file, found a directory")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _ipc_options() -> Any:

@@ -7,6 +7,7 @@ computes comes from the public API.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -80,12 +81,32 @@ class Program(click.Group):
                 _fail(error)
         sys.exit(status if isinstance(status, int) else 0)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a closed pipe is told apart, of which click would make exit status 1."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if _is_closed_pipe(error):
+                raise _ClosedPipe from error
+            raise
+
+
+class _ClosedPipe(Exception):
+    """Whoever read our output has gone."""
+
+
+def _is_closed_pipe(error: BaseException) -> bool:
+    """Whether `error` comes from writing to it; errors of the Rust libraries have the number in their text only."""
+    if not isinstance(error, OSError):
+        return isinstance(error, _ClosedPipe)
+    return error.errno == errno.EPIPE or (error.errno is None and f"(os error {errno.EPIPE})" in str(error))
+
 
 def _fail(error: Exception) -> NoReturn:
     """End with the status and the line that `error` deserves."""
     if isinstance(error, click.Abort):
         sys.exit(130)
-    if isinstance(error, BrokenPipeError):
+    if _is_closed_pipe(error):
         # Whoever read our output has seen enough. What is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

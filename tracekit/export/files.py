@@ -4,34 +4,64 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from tracekit.errors import OutputError
+
+#: Names of what is open already: there is nothing to replace.
+OPEN = ("/dev/fd/", "/dev/std", "/proc/")
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path` that takes its name when the block ends well.
 
-    When the block raises, the temporary file is removed and what stood at `path` stays.
+    When the block raises, the temporary file is removed and what stood at `path` stays. A symbolic link stays, too: the
+    file that it names is replaced. Devices and pipes (``/dev/null``, ``/dev/stdout``) are written to.
 
     Parameters
     ----------
     path
-        The file to write.
+        The file to write; ``-`` is standard output.
 
     Yields
     ------
     BinaryIO
-        The temporary file, open for writing and reading.
+        The temporary file, open for writing.
+
+    Raises
+    ------
+    OutputError
+        When the file cannot be made.
     """
-    target = Path(path)
+    if os.fspath(path) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    place = Path(path)
+    if place.is_dir():
+        raise OutputError(f"{path}: expected the name of a file, found a directory")
+    if str(place.absolute()).startswith(OPEN) or (place.exists() and not place.is_file()):
+        with _opened(place, "wb", path) as file:
+            yield file
+        return
+    target = place.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("x+b") as file:
+        with _opened(temporary, "xb", path) as file:
             yield file
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _opened(place: Path, mode: str, path: str | os.PathLike[str]) -> BinaryIO:
+    try:
+        return place.open(mode)  # type: ignore[return-value]
+    except OSError as error:
+        raise OutputError(f"{os.fspath(path)}: {error.strerror}") from error
