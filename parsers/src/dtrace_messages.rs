@@ -51,7 +51,7 @@ pub fn cut_in(line: &[u8]) -> Option<usize> {
 
 fn drops(text: &[u8]) -> Option<Message<'_>> {
     let (count, rest) = scan::word(text);
-    let count = scan::i64(count)?;
+    let count = scan::i64(count).filter(|n| *n >= 0)?;
     let rest = scan::skip_blanks(rest);
     let at = memchr::memmem::find(rest, b"drop")?;
     let what = scan::trim(&rest[..at]);

@@ -14,6 +14,7 @@ pub mod lines;
 pub mod log;
 pub mod pattern;
 pub mod payload;
+pub mod perf_tables;
 pub mod reorder;
 pub mod ring_buffer;
 pub mod scan;

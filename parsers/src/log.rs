@@ -251,17 +251,7 @@ impl Log {
     pub fn unparsed(&mut self, line: LogLine<'_>, expected: &str, out: &mut Out) {
         self.unparsed += 1;
         let number = self.lines;
-        out.diagnostics.push_with(Code::Unparsed, || {
-            let d = Diagnostic::new(
-                Code::Unparsed,
-                format!("expected {expected}, found `{}`", scan::shown(line.bytes, SHOWN)),
-            );
-            let d = d.at_line(number);
-            match likely_format(line.bytes) {
-                Some(name) => d.advise(format!("the line looks like {name}")),
-                None => d,
-            }
-        });
+        out.diagnostics.push_with(Code::Unparsed, || unfitting(line.bytes, expected).at_line(number));
     }
 
     /// A last line without its end that fits nothing.
@@ -452,6 +442,16 @@ fn is_account(kind: Kind) -> bool {
 fn add_loss(loss: PendingLoss, to: Option<i64>, out: &mut Out) {
     let cause = out.strings.intern(b"ring_full");
     out.losses.push().cpu(loss.cpu).ts_from_ns(loss.from).ts_to_ns(to).count(loss.count).cause(cause);
+}
+
+/// The diagnostic of a line that is not what was expected: what it is, and which format it looks like.
+pub fn unfitting(line: &[u8], expected: &str) -> Diagnostic {
+    let found = scan::shown(line, SHOWN);
+    let d = Diagnostic::new(Code::Unparsed, format!("expected {expected}, found `{found}`"));
+    match likely_format(line) {
+        Some(name) => d.advise(format!("the line looks like {name}")),
+        None => d,
+    }
 }
 
 /// The format that a line on its own looks like.

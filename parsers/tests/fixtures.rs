@@ -71,6 +71,13 @@ impl Case {
     fn valid(&self) -> bool {
         self.flag("valid", true)
     }
+    /// True when the input is refused, or something in it is damaged, cut or contradicts itself.
+    fn malformed(&self) -> bool {
+        let bad = |c: &Code| c.severity() == Severity::Error || *c == Code::Truncated;
+        let code = |name: &str| Code::ALL.iter().find(|c| c.as_str() == name);
+        let listed = self.toml.get("diagnostics").and_then(|d| d.as_array()).into_iter().flatten();
+        !self.valid() || listed.filter_map(|d| d.as_str()).filter_map(code).any(bad)
+    }
     /// The format as the user would name it: not at all where it can be sniffed.
     fn named(&self) -> Option<&str> {
         (!self.flag("sniff", true)).then(|| self.format())
@@ -144,6 +151,10 @@ fn every_format_has_a_fixture_and_every_fixture_a_format() {
         assert!(names.insert(format.name), "two formats are called {}", format.name);
         let valid = cases.iter().any(|c| c.valid() && c.format() == format.name);
         assert!(valid, "format {} has no valid fixture under fixtures/{}", format.name, format.name);
+        let malformed = cases.iter().any(|c| c.format() == format.name && c.malformed());
+        assert!(malformed, "format {} has no malformed fixture", format.name);
+        let lossy = cases.iter().any(|c| c.format() == format.name && c.flag("lossy", false));
+        assert!(lossy, "format {} has no fixture whose source lost records", format.name);
     }
 }
 

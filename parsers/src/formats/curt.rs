@@ -26,6 +26,9 @@
 //! **Departures tolerated**: page text with `...(lines omitted)...`. Reports whose blanks were collapsed lose the place
 //! of their headings: columns are then numbered.
 //!
+//! **Losses**: a warning that names a WRAPAROUND or TRACE OFF record, as IBM documents it for splat, which reads the same
+//! traces (experimental).
+//!
 //! **Sources**: IBM's public documentation of curt and its samples. **Verified** on those samples; a whole report of a
 //! real system was not at hand. Reports of `splat`, its sister for locks, are recognised and refused.
 
@@ -173,6 +176,9 @@ impl Report {
 
     fn line(&mut self, line: &[u8], number: u64, out: &mut Out) {
         let text = scan::trim(line);
+        if self.table.is_none() {
+            discontinuity(text, number, out);
+        }
         if text.is_empty() || text.starts_with(b"...") {
             self.flush(out);
             self.table = None;
@@ -344,6 +350,24 @@ impl Report {
         }
         !pairs.is_empty()
     }
+}
+
+/// `TRACEBUFFER WRAPAROUND record read at 0.567201 seconds. ...`: the trace that was summed up has a gap.
+fn discontinuity(text: &[u8], number: u64, out: &mut Out) {
+    let has = |part: &[u8]| memchr::memmem::find(text, part).is_some();
+    let cause = match () {
+        () if has(b"WRAPAROUND") => "wraparound",
+        () if has(b"TRACE OFF record read") => "trace off",
+        () => return,
+    };
+    let at = memchr::memmem::find(text, b" read at ").map(|at| scan::word(&text[at + 9..]).0);
+    let ts = at.and_then(scan::seconds);
+    let cause = out.strings.intern(cause.as_bytes());
+    out.losses.push().ts_from_ns(ts).cause(cause);
+    let message = format!("the trace has a gap, `{}`", scan::shown(text, 100));
+    let mut row = Diagnostic::new(Code::LostEvents, message).at_line(number);
+    row.ts_ns = ts;
+    out.diag(row.advise("the figures are lower bounds: trace with larger buffers (trace -T, -L)"));
 }
 
 /// A figure, which may end in a percent sign.

@@ -226,7 +226,8 @@ impl Intake {
         }
         if let Some(Message::Drops { count, what: b"", cpu: Some(cpu) }) = dtrace_messages::parse(line) {
             let from = self.last_on.get(&cpu).copied();
-            self.drops.entry(cpu).or_insert(Drop { from, count: 0 }).count += count;
+            let drop = self.drops.entry(cpu).or_insert(Drop { from, count: 0 });
+            drop.count = drop.count.saturating_add(count);
             let d = Diagnostic::new(Code::LostEvents, format!("dtrace dropped {count} records"));
             return out.diag(d.on_cpu(cpu).at_line(number).advise("enlarge bufsize or raise switchrate"));
         }

@@ -336,14 +336,16 @@ fn estimate(s: &Survey) -> Option<u64> {
         .flat_map(|times| {
             let mut times = times.clone();
             times.sort_unstable();
-            times.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>()
+            times.windows(2).map(|w| w[1].saturating_sub(w[0])).collect::<Vec<_>>()
         })
         .filter(|step| *step > 0)
         .collect();
     steps.sort_unstable();
     let typical = *steps.get(steps.len() / 4)?;
-    let near: Vec<i64> = steps.into_iter().filter(|step| *step * 2 > typical && *step * 2 < typical * 3).collect();
-    let mean = near.iter().map(|n| i128::from(*n)).sum::<i128>() / near.len().max(1) as i128;
+    // As wide as the product of two times.
+    let (typical, steps) = (i128::from(typical), steps.into_iter().map(i128::from));
+    let near: Vec<i128> = steps.filter(|step| step * 2 > typical && step * 2 < typical * 3).collect();
+    let mean = near.iter().sum::<i128>() / near.len().max(1) as i128;
     u64::try_from(mean * i128::from(s.stathz?)).ok().filter(|hz| *hz > 0)
 }
 

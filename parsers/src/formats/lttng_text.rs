@@ -153,7 +153,11 @@ fn time(text: &[u8]) -> Option<(i64, Clock)> {
     }
     let [h, h2, b':', m, m2, b':', seconds @ ..] = clock else { return None };
     let (hours, minutes) = (scan::i64(&[*h, *h2])?, scan::i64(&[*m, *m2])?);
-    let of_day = (hours * 3600 + minutes * 60) * 1_000_000_000 + scan::seconds(seconds)?;
+    let seconds = scan::seconds(seconds)?;
+    if !(0..24).contains(&hours) || !(0..60).contains(&minutes) || !(0..61_000_000_000).contains(&seconds) {
+        return None;
+    }
+    let of_day = (hours * 3600 + minutes * 60) * 1_000_000_000 + seconds;
     match date {
         None => Some((of_day, Clock::OfDay)),
         Some(date) => Some((days(date)?.checked_mul(DAY)?.checked_add(of_day)?, Clock::Date)),
@@ -402,10 +406,10 @@ impl Babeltrace {
         if clock != Clock::OfDay {
             return ts_ns;
         }
-        let mut ts = ts_ns + self.days * DAY;
-        if self.newest.is_some_and(|newest| ts < newest - DAY / 2) {
+        let mut ts = ts_ns.saturating_add(self.days.saturating_mul(DAY));
+        if self.newest.is_some_and(|newest| ts < newest.saturating_sub(DAY / 2)) {
             self.days += 1;
-            ts += DAY;
+            ts = ts.saturating_add(DAY);
         }
         self.newest = self.newest.max(Some(ts));
         ts

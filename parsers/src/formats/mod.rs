@@ -9,7 +9,10 @@ pub mod ftrace_text;
 pub mod ktr;
 pub mod lttng_text;
 pub mod perf_data;
+pub mod perf_latency;
+pub mod perf_sched_map;
 pub mod perf_script;
+pub mod perf_timehist;
 pub mod schedviz;
 pub mod systrace_html;
 pub mod trace_dat;
@@ -67,6 +70,9 @@ pub static FORMATS: &[&Format] = &[
     &ftrace_text::FORMAT,
     &perf_data::FORMAT,
     &perf_script::FORMAT,
+    &perf_timehist::FORMAT,
+    &perf_latency::FORMAT,
+    &perf_sched_map::FORMAT,
     &systrace_html::FORMAT,
     &schedviz::FORMAT,
     &ftrace_pages::FORMAT,

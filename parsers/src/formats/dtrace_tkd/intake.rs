@@ -125,8 +125,9 @@ impl Intake {
         let d = match message {
             Message::Drops { count, what: b"", cpu: Some(cpu) } => {
                 let from = self.last_on.get(&cpu).copied();
-                self.drops.entry(cpu).or_insert(Drop { from, count: 0 }).count += count;
-                self.lost += count;
+                let drop = self.drops.entry(cpu).or_insert(Drop { from, count: 0 });
+                drop.count = drop.count.saturating_add(count);
+                self.lost = self.lost.saturating_add(count);
                 Diagnostic::new(Code::LostEvents, format!("dtrace dropped {count} records"))
                     .on_cpu(cpu)
                     .advise("enlarge bufsize or raise switchrate in the script, or trace fewer probes")
@@ -138,7 +139,7 @@ impl Intake {
                 let near = self.sorter.newest();
                 let cause = out.strings.intern(b"drops");
                 out.losses.push().ts_from_ns(near).ts_to_ns(near).count(1).cause(cause);
-                self.lost += 1;
+                self.lost = self.lost.saturating_add(1);
                 Diagnostic::new(Code::LostEvents, format!("a probe's action failed: {}", shown(text)))
             }
             Message::Aborted(text) => Diagnostic::new(Code::Truncated, format!("dtrace gave up: {}", shown(text))),

@@ -16,7 +16,8 @@
 //! tracers print between events, the mark of delays.
 //!
 //! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words that vendors append;
-//! a kernel message spliced into the header; a cut last line; CRLF; a byte order mark.
+//! a kernel message spliced into the header; a cut last line; CRLF; a byte order mark. trace-cmd puts the name of an
+//! instance before its lines, and that of a file when it merges several: see [`labels`].
 //!
 //! **Traps**: the name in a line's head is what the kernel remembered when the text was made, not when the event happened
 //! (it remembers 128 names by default, `<...>` is an unknown one); names in payloads are true. trace-cmd's plugin prints
@@ -29,6 +30,7 @@
 
 mod head;
 mod header;
+mod labels;
 
 use std::collections::BTreeSet;
 
@@ -59,7 +61,7 @@ pub static FORMAT: Format = Format {
         clock: "the trace clock, which the text does not name",
         confidence: "real captures",
         notes:
-            "latency tracers become markers; -R needs the kernel's table of states, which is inferred (option kernel)",
+            "latency tracers become markers; -R needs the kernel's table of states, which is inferred (option kernel); of a report that merges several files one is read (option file)",
     },
 };
 
@@ -100,7 +102,8 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     let mut dialect = Ftrace::new(options);
     dialect.states = dialect.states.or(Some(state::Evidence::of(&head.bytes).table()));
     seen.describe(options, out);
-    Ok(Box::new(TextLog::new(source, dialect).without_quick(options.extra.contains_key("careful"))))
+    let careful = options.extra.contains_key("careful") || seen.labels.met;
+    Ok(Box::new(TextLog::new(source, dialect).without_quick(careful)))
 }
 
 /// The sentence for a text in which no line fits.
@@ -117,6 +120,7 @@ pub(crate) struct Ftrace {
     quick: Quick,
     head: QuickHead,
     header: header::Header,
+    labels: labels::Labels,
     states: Option<state::Table>,
     states_named: bool,
     clock_hz: Option<u64>,
@@ -143,6 +147,7 @@ impl Ftrace {
             quick: Quick::default(),
             head: QuickHead::default(),
             header: header::Header::default(),
+            labels: labels::Labels::new(options.extra.get("file").map(String::as_str)),
             states,
             states_named: states.is_some(),
             clock_hz: options.clock_hz,
@@ -270,6 +275,11 @@ fn without_difference(body: &[u8]) -> &[u8] {
     }
 }
 
+/// The event's name, as far as labels need it.
+fn event_name(body: &[u8]) -> &[u8] {
+    payload::split_event(without_difference(body)).map_or(b"", |(name, _)| name)
+}
+
 impl Dialect for Ftrace {
     const NAME: &'static str = "ftrace-text";
 
@@ -288,7 +298,12 @@ impl Dialect for Ftrace {
         if bytes.trim_ascii().is_empty() || self.header.take(bytes, log, out) {
             return;
         }
-        let Some(head) = head::parse(bytes) else {
+        let Some(mut head) = head::parse(bytes) else {
+            if let Some(cpus) = self.labels.file(bytes) {
+                self.header.any = true;
+                self.header.cpus = cpus.or(self.header.cpus);
+                return;
+            }
             let stack = bytes.trim_ascii_start().starts_with(b"=>");
             match (line.ended, stack || (self.text_before && log.records() > 0)) {
                 (true, true) => {}
@@ -297,6 +312,15 @@ impl Dialect for Ftrace {
             }
             return;
         };
+        if let Some((label, comm)) = labels::split(head.comm) {
+            head.comm = comm;
+            self.head = QuickHead::default();
+            if !self.labels.keep(label, event_name(head.body)) {
+                return;
+            }
+        } else if self.labels.met && !self.labels.keep(b"", event_name(head.body)) {
+            return;
+        }
         let stamp = self.stamp(line, &head, out);
         if self.header.latency || matches!(head.time, Time::Relative(_)) {
             self.header.latency = true;
@@ -311,7 +335,7 @@ impl Dialect for Ftrace {
             }
             stamp.quality |= quality::PARSE_PARTIAL;
         }
-        if let (Some(found), true) = (head.found, bytes.is_ascii()) {
+        if let (Some(found), true, false) = (head.found, bytes.is_ascii(), self.labels.met) {
             self.head.learn(bytes, found, &stamp);
         }
         self.event(&stamp, head.body, log, out);
@@ -320,6 +344,7 @@ impl Dialect for Ftrace {
     fn finish(&mut self, log: &mut Log, out: &mut Out) {
         log.unnamed = self.unnamed.len() as u64;
         log.cpus = self.header.cpus;
+        self.labels.finish(out);
         if log.numeric_states && !self.states_named {
             let kernels = self.states.unwrap_or_default().kernels();
             let message = format!(

@@ -34,6 +34,7 @@ use crate::head::QuickHead;
 use crate::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
 use crate::payload::quick::{self, Quick};
 use crate::payload::{self, sched::context_comm, state};
+use crate::perf_tables;
 use crate::swar::{is_at, skip_blanks, Window};
 use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
 
@@ -393,17 +394,14 @@ impl Perf {
     /// A line without a head: part of an event, one of perf's messages, or nothing known.
     fn odd_line(&mut self, line: LogLine<'_>, bytes: &[u8], log: &mut Log, out: &mut Out) {
         let indented = bytes.first().is_some_and(|b| scan::is_blank(*b));
-        if let Some(rest) = bytes.strip_prefix(b"Processed ") {
-            // `Processed 5 events and lost 2 chunks!`: a chunk is many records, nobody knows how many.
-            if memchr::memmem::find(rest, b" lost ").is_some() {
-                log.lose(None, None, out);
-            }
+        if perf_tables::tells_lost_chunks(bytes) {
+            log.lose(None, None, out);
         } else if head::lacks_time(bytes) {
             self.timeless += 1;
             log.unparsed(line, "a time in each line", out);
         } else if indented && self.in_event {
             self.chains = true;
-        } else if !is_message(bytes) {
+        } else if !perf_tables::is_message(bytes) {
             if line.ended {
                 log.unparsed(line, EXPECTED, out);
             } else {
@@ -411,10 +409,4 @@ impl Perf {
             }
         }
     }
-}
-
-/// What perf writes to the terminal, often caught in the file.
-fn is_message(line: &[u8]) -> bool {
-    const STARTS: [&[u8]; 4] = [b"Warning:", b"Check IO/CPU overload!", b"'trace' not valid for", b"Samples for '"];
-    STARTS.iter().any(|start| line.starts_with(start))
 }
