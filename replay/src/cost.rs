@@ -1,29 +1,79 @@
 //! What scheduling itself costs, apart from any policy. All default to nothing.
 
+use crate::params;
 use crate::task::Ns;
 
-/// Cost of making a task, as a function of the tasks alive: how process numbers are found.
+/// Cost of making a task, as a function of the processes alive: how a free process number is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForkCost {
     /// The recorded demand of the parent holds it already.
     #[default]
     AsRecorded,
-    /// A constant, whatever is alive (bitmap or hash of process numbers).
-    Constant(Ns),
-    /// `base` and `each` for every task alive (the list of tasks is scanned for a free number).
-    ListScan {
+    /// `base` and `each` for every task alive: the list of processes is walked to see that a number is free.
+    List {
         /// Fixed part.
         base: Ns,
         /// Per live task.
         each: Ns,
     },
-    /// `base`, and `refill` at each fork for which no freed slot is at hand (table with a free list).
-    FreeList {
+    /// `base`, whatever is alive: a bitmap of numbers, and a hash to find processes.
+    Bitmap {
+        /// All of it.
+        base: Ns,
+    },
+    /// `base`, and when the table is full `each` for every entry moved to one of twice the size: a table whose free entries are chained.
+    /// It begins with [`PID_TABLE`] entries, or as many doublings as the tasks alive at the first fork need.
+    Table {
         /// Fixed part.
         base: Ns,
-        /// When the free list is empty.
-        refill: Ns,
+        /// Per entry moved.
+        each: Ns,
     },
+}
+
+/// Entries of a process table that nobody has made grow.
+pub const PID_TABLE: usize = 64;
+
+impl ForkCost {
+    /// Reads `list:BASE/EACH`, `bitmap:BASE`, `table:BASE/EACH`, or a time, which is the same as `bitmap:`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (model, times) = text.split_once(':').unwrap_or(("bitmap", text));
+        let mut times = times.split('/').map(|t| params::duration(t.trim()).filter(|t| *t >= 0));
+        let base = times.next()??;
+        let each = match times.next() {
+            None => None,
+            Some(each) => Some(each?),
+        };
+        if times.next().is_some() {
+            return None;
+        }
+        match (model.trim(), each) {
+            ("list", Some(each)) => Some(ForkCost::List { base, each }),
+            ("table", Some(each)) => Some(ForkCost::Table { base, each }),
+            ("bitmap", None) => Some(ForkCost::Bitmap { base }),
+            _ => None,
+        }
+    }
+
+    /// The cost of a fork beside `live` tasks; `table` is the size of the process table so far, 0 before the first fork.
+    pub(crate) fn of(self, live: usize, table: &mut usize) -> Ns {
+        match self {
+            ForkCost::AsRecorded => 0,
+            ForkCost::Bitmap { base } => base,
+            ForkCost::List { base, each } => base + each * live as Ns,
+            ForkCost::Table { base, each } => {
+                if *table == 0 {
+                    *table = PID_TABLE.max(live.next_power_of_two());
+                }
+                if live < *table {
+                    return base;
+                }
+                let moved = *table;
+                *table *= 2;
+                base + each * moved as Ns
+            }
+        }
+    }
 }
 
 /// A CPU without a switch for this long is cold.
@@ -52,8 +102,60 @@ pub struct Costs {
     pub wakeup: Ns,
     /// Per task that the policy says it looked at when choosing ([`Kernel::scanned`](crate::policy::Kernel::scanned)).
     pub scan: Ns,
+    /// Per task that gets a new counter when all are used up (the recalculation loop of Linux 2.0 to 2.4).
+    pub recalc: Ns,
     /// Per task that the policy says it walked over in its 1 Hz work.
     pub second: Ns,
     /// A fork.
     pub fork: ForkCost,
+}
+
+/// Names of the costs, what each means, and how it is written where that is not one time.
+pub const COST_KEYS: &[(&str, &str)] = &[
+    ("switch", "a switch to another task, until its own work begins"),
+    ("record", "part of `switch` after which the switch is recorded"),
+    ("tick", "a clock tick (a kernel that reschedules at its end included)"),
+    ("interrupt", "the rest of an interrupt behind the wakeup that it makes"),
+    ("interrupt_cold", "added to `interrupt` when the CPU had not switched for 0.9 ms"),
+    ("idle_exit", "in place of `interrupt` on an idle CPU"),
+    ("next_wakeup", "from one wakeup to the next in one interrupt"),
+    ("wakeup", "a wakeup made by a task"),
+    ("scan", "each runnable task that the scheduler looks at to choose one (goodness, bfs)"),
+    ("recalc", "each process whose counter is recalculated when all are used up (goodness)"),
+    ("second", "each process that the scheduler's work once a second walks over (4bsd, aix, solaris-ts, nt4)"),
+    ("fork", "a fork: list:BASE/EACH (each process alive is looked at), bitmap:BASE, table:BASE/EACH (each entry is moved when the table is full)"),
+];
+
+impl Costs {
+    /// Sets one cost from text; the error says what would have been valid.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        if key == "fork" {
+            let expected = "list:BASE/EACH, bitmap:BASE or table:BASE/EACH with times such as 2us/50ns";
+            self.fork = ForkCost::parse(value).ok_or_else(|| format!("cost fork={value}: expected {expected}"))?;
+            return Ok(());
+        }
+        let place = match key {
+            "switch" => &mut self.switch,
+            "record" => &mut self.record,
+            "tick" => &mut self.tick,
+            "interrupt" => &mut self.interrupt,
+            "interrupt_cold" => &mut self.interrupt_cold,
+            "idle_exit" => &mut self.idle_exit,
+            "next_wakeup" => &mut self.next_wakeup,
+            "wakeup" => &mut self.wakeup,
+            "scan" => &mut self.scan,
+            "recalc" => &mut self.recalc,
+            "second" => &mut self.second,
+            _ => {
+                let keys: Vec<&str> = COST_KEYS.iter().map(|k| k.0).collect();
+                return Err(format!("no cost {key}; valid are {}", keys.join(", ")));
+            }
+        };
+        let expected = || format!("cost {key}={value}: expected a time such as 3us");
+        *place = params::duration(value).filter(|v| *v >= 0).ok_or_else(expected)?;
+        if key == "tick" {
+            self.tick_resched = self.tick;
+        }
+        Ok(())
+    }
 }

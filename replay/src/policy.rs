@@ -13,7 +13,7 @@
 //! A policy owns its queues. The task that runs is in no queue: `dispatch` takes a task out, `enqueue` puts one in.
 //! At one instant things happen in the order of the module [`crate::engine`].
 
-use crate::cost::{Costs, ForkCost};
+use crate::cost::Costs;
 use crate::engine::slots::Slots;
 use crate::log::Log;
 use crate::program::{Fork, Pause, Step, Workload};
@@ -168,6 +168,11 @@ pub trait Policy {
     /// `t` is no longer runnable: it sleeps or has ended.
     fn quiescent(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {}
 
+    /// False when [`Self::tick`] does nothing: the engine may then pass over ticks at which nothing else happens.
+    fn wants_ticks(&self) -> bool {
+        true
+    }
+
     /// A clock tick while `t` runs.
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {}
 
@@ -247,7 +252,8 @@ pub struct Kernel {
     pub(crate) in_second: bool,
     pub(crate) log: Log,
     pub(crate) failed: Option<String>,
-    pub(crate) free_slots: u64,
+    /// Entries of the process table, see [`crate::cost::ForkCost::Table`].
+    pub(crate) pid_table: usize,
 }
 
 impl Kernel {
@@ -443,6 +449,11 @@ impl Kernel {
         self.cpus[cpu].owed += each * tasks as Ns;
     }
 
+    /// Says that the policy's own rule gave `tasks` tasks a new counter on `cpu`; the cost table turns that into time.
+    pub fn recalculated(&mut self, cpu: Cpu, tasks: usize) {
+        self.cpus[cpu].owed += self.costs.recalc * tasks as Ns;
+    }
+
     /// CPU time that `t` uses until it next sleeps, yields or ends: what no real scheduler knows.
     /// Walks the steps up to there.
     pub fn burst_left(&self, t: TaskId) -> Ns {
@@ -491,18 +502,6 @@ impl Kernel {
     }
 
     pub(crate) fn fork_cost(&mut self) -> Ns {
-        match self.costs.fork {
-            ForkCost::AsRecorded => 0,
-            ForkCost::Constant(ns) => ns,
-            ForkCost::ListScan { base, each } => base + each * self.live as Ns,
-            ForkCost::FreeList { base, refill } => {
-                if self.free_slots > 0 {
-                    self.free_slots -= 1;
-                    base
-                } else {
-                    base + refill
-                }
-            }
-        }
+        self.costs.fork.of(self.live, &mut self.pid_table)
     }
 }

@@ -312,7 +312,8 @@ impl Levels {
 
     /// All queued tasks, best level first.
     pub fn iter_all(&self) -> impl Iterator<Item = TaskId> + '_ {
-        (0..self.lists.lists()).flat_map(|level| self.lists.iter(level))
+        let levels = std::iter::successors(self.best(), |level| self.best_from(level + 1));
+        levels.flat_map(|level| self.lists.iter(level))
     }
 }
 

@@ -10,9 +10,13 @@ use tracekit_replay::task::{Attrs, CpuSet, SchedPolicy, Sleep, TaskId, TaskState
 const MS: i64 = 1_000_000;
 
 fn run(info: &PolicyInfo, work: &Workload, machine: &Machine) -> Run {
-    let spec = PolicySpec::parse(info.name).unwrap();
+    run_as(info.name, work, machine)
+}
+
+fn run_as(policy: &str, work: &Workload, machine: &Machine) -> Run {
+    let spec = PolicySpec::parse(policy).unwrap();
     let engine = Engine::new(work.clone(), machine, spec.stack().unwrap()).unwrap();
-    engine.run(&mut |_| true).unwrap_or_else(|e| panic!("{}: {e}", info.name))
+    engine.run(&mut |_| true).unwrap_or_else(|e| panic!("{policy}: {e}"))
 }
 
 /// Total demand of a program without endless steps.
@@ -34,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn attrs() -> impl Strategy<Value = Attrs> {
-    (-20..20i32, 0..10u32, 1..99i32, 0..6usize).prop_map(|(nice, class, prio, pin)| {
+    (-20..20i32, 0..10u32, 1..99i32, 0..6usize, 0..6u32).prop_map(|(nice, class, prio, pin, process)| {
         let policy = match class {
             0 => SchedPolicy::Fifo,
             1 => SchedPolicy::Rr,
@@ -44,7 +48,8 @@ fn attrs() -> impl Strategy<Value = Attrs> {
         };
         let rt_prio = if policy.is_rt() { prio } else { 0 };
         let affinity = if pin < 2 { CpuSet::of(&[pin]) } else { CpuSet::all() };
-        Attrs { policy, nice, rt_prio, affinity, ..Attrs::default() }
+        let (kernel, process) = (process == 5, (process < 3).then_some(process));
+        Attrs { policy, nice, rt_prio, affinity, kernel, process, ..Attrs::default() }
     })
 }
 
@@ -155,6 +160,16 @@ proptest! {
             check_affinity(info, &work, &first)?;
             let again = run(info, &work, &machine);
             prop_assert_eq!(&first.log.recs, &again.log.recs, "{}: same input, other output", info.name);
+        }
+    }
+
+    /// Builds with assertions (these tests) hold each choice of `goodness` against the kernel's walk over the list.
+    #[test]
+    fn goodness_chooses_what_its_walk_would(work in workload(), cpus in 2..5usize) {
+        let machine = Machine { cpus, hz: 100, until: 3600 * 1000 * MS, ..Machine::default() };
+        for version in ["2.0", "2.2", "2.4", "2.4,penalty=3"] {
+            let run = run_as(&format!("goodness:version={version}"), &work, &machine);
+            prop_assert!(run.counters.iter().any(|c| c.0 == "schedules" && c.1 > 0));
         }
     }
 

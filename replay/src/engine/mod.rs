@@ -218,7 +218,7 @@ impl Engine {
             in_second: false,
             log: Log { recs: Vec::new(), keep: machine.log },
             failed: None,
-            free_slots: 0,
+            pid_table: 0,
         };
         let mut engine = Engine {
             k,
@@ -386,6 +386,27 @@ impl Engine {
             // Timers ride on the tick: they fire when its own work is done.
             self.k.slots.set_timer(cpu, now.max(self.k.cpus[cpu].busy_until));
         }
+        self.pass_over_ticks(cpu, now + tick - since);
+    }
+
+    /// Ticks from `next` on that would do nothing are counted but not made: they cost nothing, the policy does not look at them, and
+    /// no timer could fire with them.
+    fn pass_over_ticks(&mut self, cpu: Cpu, next: Ns) {
+        let (costs, c) = (&self.k.costs, &self.k.cpus[cpu]);
+        let Some(t) = c.curr.filter(|_| costs.tick == 0 && costs.tick_resched == 0) else { return };
+        if self.stack.layers[self.k.tasks[t.index()].class as usize].1.wants_ticks() {
+            return;
+        }
+        self.k.slots.set_tick(cpu, NEVER);
+        let soft = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .2);
+        let something = self.k.slots.next().0.min(soft).min(self.until);
+        let tick = self.k.tick_ns;
+        let passed = if something == NEVER { 0 } else { (something - next + tick - 1).max(0) / tick };
+        if passed > 0 {
+            self.counts.ticks += passed as u64;
+            self.k.cpus[cpu].clock = next + (passed - 1) * tick;
+        }
+        self.k.slots.set_tick(cpu, next + passed * tick);
     }
 
     fn second(&mut self) {

@@ -60,7 +60,12 @@ impl Slots {
         let mut i = (self.leaves + slot) / 2;
         while i > 0 {
             let (l, r) = (self.win[2 * i], self.win[2 * i + 1]);
-            self.win[i] = if self.times[r as usize] < self.times[l as usize] { r } else { l };
+            let winner = if self.times[r as usize] < self.times[l as usize] { r } else { l };
+            // Another slot wins here as before: nothing changes above.
+            if self.win[i] == winner && winner != slot as u32 {
+                return;
+            }
+            self.win[i] = winner;
             i /= 2;
         }
     }

@@ -229,7 +229,6 @@ impl Engine {
         self.leave(cpu, t, Stop::Exited);
         self.k.tasks[t.index()].state = TaskState::Dead;
         self.k.live -= 1;
-        self.k.free_slots += 1;
         if self.k.work.tasks[t.index()].essential {
             self.essential -= 1;
         }

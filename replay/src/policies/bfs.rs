@@ -78,6 +78,10 @@ impl Bfs {
 }
 
 impl Policy for Bfs {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.began = vec![0; k.nr_cpus()];
     }

@@ -126,6 +126,10 @@ impl Bsd4 {
 }
 
 impl Policy for Bsd4 {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.weight = 8 * k.nr_cpus() as i64;
         self.next_stat = vec![0; k.nr_cpus()];

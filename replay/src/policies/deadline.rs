@@ -146,6 +146,10 @@ impl Deadline {
 }
 
 impl Policy for Deadline {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.began = vec![0; k.nr_cpus()];
     }

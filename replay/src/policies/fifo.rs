@@ -92,6 +92,10 @@ impl Queues {
 }
 
 impl Policy for Fifo {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.queues.init(k.nr_cpus(), self.global);
     }

@@ -151,6 +151,10 @@ pub struct Lottery {
 }
 
 impl Policy for Lottery {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.began = vec![0; k.nr_cpus()];
     }

@@ -82,6 +82,10 @@ impl Mlfq {
 }
 
 impl Policy for Mlfq {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.queue = Levels::new(self.quanta.len());
         self.began = vec![0; k.nr_cpus()];

@@ -73,6 +73,10 @@ pub struct RoundRobin {
 }
 
 impl Policy for RoundRobin {
+    fn wants_ticks(&self) -> bool {
+        self.by_tick
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.queues.init(k.nr_cpus(), self.global);
         self.began = vec![0; k.nr_cpus()];

@@ -73,6 +73,10 @@ impl Srpt {
 }
 
 impl Policy for Srpt {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.began = vec![0; k.nr_cpus()];
     }

@@ -86,6 +86,10 @@ impl Stride {
 }
 
 impl Policy for Stride {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.began = vec![0; k.nr_cpus()];
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::check::Expect;
 use super::Scenario;
-use crate::cost::ForkCost;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
@@ -120,26 +119,12 @@ impl Builder {
     fn costs(&mut self, body: &str) -> Result<(), String> {
         for part in body.split_whitespace() {
             let (key, value) = part.split_once('=').ok_or_else(|| format!("costs: `{part}`: expected key=time"))?;
-            let value = self.time(value)?;
-            let c = &mut self.machine.costs;
-            match key {
-                "switch" => c.switch = value,
-                "record" => c.record = value,
-                "tick" => (c.tick, c.tick_resched) = (value, value),
-                "interrupt" => c.interrupt = value,
-                "idle_exit" => c.idle_exit = value,
-                "next_wakeup" => c.next_wakeup = value,
-                "wakeup" => c.wakeup = value,
-                "scan" => c.scan = value,
-                "second" => c.second = value,
-                "fork" => c.fork = ForkCost::Constant(value),
-                "fork_scan" => c.fork = ForkCost::ListScan { base: 0, each: value },
-                _ => {
-                    return Err(format!(
-                    "no cost {key}; valid are switch, record, tick, interrupt, idle_exit, next_wakeup, wakeup, scan, second, fork, fork_scan"
-                ))
-                }
-            }
+            // Plain numbers are in the unit of the text, as everywhere in it.
+            let value = match params::decimal(value, self.unit) {
+                Some(ns) => format!("{ns}ns"),
+                None => value.to_owned(),
+            };
+            self.machine.costs.set(key, &value)?;
         }
         Ok(())
     }

@@ -232,6 +232,10 @@ impl Ule {
 }
 
 impl Policy for Ule {
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
     fn init(&mut self, k: &mut Kernel) {
         self.hz = k.hz();
         self.rq = vec![Queues::new(); k.nr_cpus()];
