@@ -71,8 +71,9 @@ testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (1.7 GB)
 	@if [ -x $(ARCHIVES)/unpack.sh ]; then $(ARCHIVES)/unpack.sh testdata corpus lab; \
 	else echo "no $(ARCHIVES)/unpack.sh: tests that need the captures will skip (set ARCHIVES=folder)"; fi
 
-bench: dev ## measure parsing speed against peers (installs nothing; peers that are absent are named)
+bench: dev ## measure parsing against peers (absent ones are named), and dispatches/s of every policy
 	$(BIN)/python bench/parse.py
+	$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json
 
 validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md and the model errors
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/analysis/model_error.toml
