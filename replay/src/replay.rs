@@ -38,6 +38,8 @@ pub struct ReplaySpec {
     pub seed: u64,
     /// Attributes by task, applied in order: pattern and settings.
     pub sets: Vec<Override>,
+    /// Costs in place of those measured in the trace, by the keys of [`crate::cost::COST_KEYS`].
+    pub costs: Vec<(String, String)>,
 }
 
 impl Default for ReplaySpec {
@@ -55,6 +57,7 @@ impl Default for ReplaySpec {
             jitter: 0,
             seed: 0,
             sets: Vec::new(),
+            costs: Vec::new(),
         }
     }
 }
@@ -95,7 +98,7 @@ pub enum ReplayError {
     /// The policy string.
     #[error("{0}")]
     Policy(#[from] ParamError),
-    /// An override of attributes.
+    /// An override of attributes, or a cost.
     #[error("{0}")]
     Set(String),
     /// The trace has nothing to replay.
@@ -166,7 +169,7 @@ pub fn rerun_under(
     if spec.jitter > 0 {
         shake(&mut work, spec.jitter, spec.seed);
     }
-    let machine = machine(recon, spec);
+    let machine = machine(recon, spec)?;
     let error = |error| ReplayError::Run { policy: policy.clone(), error };
     let engine = Engine::new(work, &machine, stack).map_err(error)?;
     let total = machine.until.clamp(1, recon.span.max(1)) as f64;
@@ -174,6 +177,10 @@ pub fn rerun_under(
     let mut out = Out::new();
     emit::describe(&mut out, &policy, machine.cpus, machine.hz);
     out.meta.set("replay.loop", spec.mode.as_str());
+    if !spec.costs.is_empty() {
+        let costs: Vec<String> = spec.costs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        out.meta.set("replay.costs", costs.join(","));
+    }
     emit::emit(&run, machine.cpus, recon.start, &mut out);
     report(recon, spec, &mut out);
     Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
@@ -182,20 +189,22 @@ pub fn rerun_under(
 /// Half of the usual slack of timers: their phases are uncertain by as much.
 const SNAP: Ns = 25_000;
 
-fn machine(recon: &Recon, spec: &ReplaySpec) -> Machine {
+fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
     let over = &recon.overheads;
     let hz = spec.hz.unwrap_or(over.hz).max(1);
-    Machine {
+    let mut costs = if spec.overheads { over.costs() } else { Default::default() };
+    spec.costs.iter().try_for_each(|(key, value)| costs.set(key, value)).map_err(ReplayError::Set)?;
+    Ok(Machine {
         cpus: spec.cpus.unwrap_or(recon.cpus).max(1),
         hz,
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
         preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
-        costs: if spec.overheads { over.costs() } else { Default::default() },
+        costs,
         snap: if spec.snap { over.switch.max(SNAP) } else { 0 },
         until: recon.until,
         at_least: recon.at_least,
         ..Machine::default()
-    }
+    })
 }
 
 fn apply(set: &Override, work: &mut crate::program::Workload) -> Result<(), ReplayError> {

@@ -35,6 +35,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("parse.unparsed", "lines or records that were not understood"),
     ("replay.policy", "policy of a replay, with all parameters"),
     ("replay.loop", "dependency, open or closed"),
+    ("replay.costs", "costs that were given, in place of those measured in the trace"),
     ("losses", "in files: the losses table as JSON"),
     ("diagnostics", "in files: the diagnostics table as JSON"),
     ("options", "JSON of the options that were in force"),

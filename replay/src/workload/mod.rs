@@ -19,7 +19,7 @@
 //! | `phase: T,T,...` | time of the first tick, per CPU |
 //! | `timers: hr` or `tick` | when sleeps end |
 //! | `kernel: preempt` or `nopreempt` | may `K` steps be preempted |
-//! | `costs: switch=T tick=T ...` | fields of [`crate::cost::Costs`] |
+//! | `costs: switch=T fork=list:T/T ...` | what scheduling costs: [`crate::cost::COST_KEYS`] |
 //! | `unit: T` | what plain numbers count |
 //! | `until: T` | the end |
 //! | `expect: A[0,11) B[11,22) ...` | timeline of CPU 0, exact; `...` at the end: only so far. `expect@1:` is CPU 1 |

@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::replay_error;
 use tracekit_parsers::{Format, FORMATS};
+use tracekit_replay::cost::COST_KEYS;
 use tracekit_replay::params::{Param, Unit};
 use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
 use tracekit_schema::events::{irq, quality};
@@ -73,6 +74,12 @@ pub fn policies(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         Ok(dict)
     };
     POLICIES.iter().map(policy).collect()
+}
+
+/// Every cost that a replay can be given: its name, and what it is.
+#[pyfunction]
+pub fn costs(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    COST_KEYS.iter().map(|(name, doc)| row(py, &[("name", name), ("doc", doc)])).collect()
 }
 
 /// A policy string with all parameters written out, checked.

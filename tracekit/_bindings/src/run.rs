@@ -87,9 +87,8 @@ impl Programs {
     }
 
     /// Runs the programs. `policy` is a string, or an object as in `tracekit.policy`. `sets` are attributes for tasks: threads, and pairs
-    /// of key and value. `progress` is
-    /// called with the share that is done. Gives metadata and tables.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, jitter_ns=0, seed=0, progress=None))]
+    /// of key and value. `costs` are pairs of key and value as well, in place of measured ones. `progress` is called with the share that is done. Gives metadata and tables.
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, costs=None, jitter_ns=0, seed=0, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -100,6 +99,7 @@ impl Programs {
         phase_ns: i64,
         overheads: bool,
         sets: Option<Vec<Settings>>,
+        costs: Option<Vec<(String, String)>>,
         jitter_ns: i64,
         seed: u64,
         progress: Option<Py<PyAny>>,
@@ -118,6 +118,7 @@ impl Programs {
             phase_shift: phase_ns,
             overheads,
             sets,
+            costs: costs.unwrap_or_default(),
             jitter: jitter_ns.clamp(0, 1_000_000_000),
             seed,
             ..ReplaySpec::default()
