@@ -117,6 +117,8 @@ def policies_page() -> str:
     ]
     for p in policies:
         parts.append(f"\n## {p['name']}\n\n{p['title']}\n")
+        if p["aliases"]:
+            parts.append(f"\n**Also called.** {', '.join(p['aliases'])}\n")
         for key, title in (
             ("idea", "Idea"),
             ("formula", "Formula"),
@@ -129,6 +131,12 @@ def policies_page() -> str:
             rows = [(f"`{x['name']}`", x["unit"], x["default"], x["range"], x["doc"]) for x in p["params"]]
             parts.append("\n" + table(("parameter", "unit", "default", "range", "meaning"), rows))
         parts.append(f"\n**Sources.** {p['sources'].strip()}\n")
+    costs = [(f"`{c['name']}`", c["doc"]) for c in _core.costs()]
+    parts.append(
+        "\n## Costs\n\nWhat scheduling itself takes, apart from any policy: `--cost KEY=TIME`, the table `[cost]` of a scenario file, `costs=` in"
+        " Python, the line `costs:` of a workload. Replays of traces take what was measured in the trace where nothing is given.\n\n"
+        + table(("cost", "of what"), costs)
+    )
     return "".join(parts)
 
 

@@ -4,7 +4,10 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
+import tracekit as tk
+from tracekit.cli import main
 from tracekit.errors import ReplayError
 from tracekit.scenario import Override, load, overrides_of, parse_set, resolve
 
@@ -71,19 +74,92 @@ def test_a_selector_without_tasks_names_those_that_there_are():
         resolve([parse_set("comm=Z*: nice=5")], TRACE)
 
 
+STAGGERED = """\
+# Processes A at 45, B at 46, C at 47, D, E and F at 48.
+policy = "aix:timeslice=1"
+loop = "dependency"
+task = [
+    { comm = "A", prio = 45 },
+    { comm = "B", prio = 46 },
+    { comm = "C", prio = 47 },
+    { comm_regex = "^[DEF]$", policy = "rr", prio = 48 },
+]
+"""
+
+
 def test_ten_lines_of_toml_say_the_aix_experiment(tmp_path):
     file = tmp_path / "staggered.toml"
-    file.write_text(
-        'policy = "aix"\n[[task]]\ncomm = "A*"\nprio = 45\n'
-        '[[task]]\ncomm_regex = "^[DEF]$"\npolicy = "rr"\nprio = 48\nforeground = true\n'
-    )
+    file.write_text(STAGGERED)
+    assert len(STAGGERED.splitlines()) <= 10
     scenario = load(file)
-    assert scenario.policy == "aix"
-    assert scenario.loop is None
+    assert scenario.policy == "aix:timeslice=1"
     assert scenario.overrides == (
-        Override("comm", "A*", (("prio", "45"),)),
-        Override("comm_regex", "^[DEF]$", (("policy", "rr"), ("prio", "48"), ("foreground", "on"))),
+        *(Override("comm", c, (("prio", str(p)),)) for c, p in (("A", 45), ("B", 46), ("C", 47))),
+        Override("comm_regex", "^[DEF]$", (("policy", "rr"), ("prio", "48"))),
     )
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory):
+    """Six tasks that sleep until 10 ms and run for 40 ms, in turns, as a file."""
+    lines = [f"{name} start=0: S10 R40 S200 R1" for name in "FEDCBA"]
+    file = tmp_path_factory.mktemp("six") / "six.parquet"
+    tk.simulate("\n".join(["policy: rr:quantum=5ms", "hz: 100", *lines])).write(file)
+    return file
+
+
+def stays(run, end_ms):
+    """Who ran from when to when, in ms, one row a stay."""
+    rows = run.slices.sort("ts_ns").filter(pl.col("ts_ns") < end_ms * 1_000_000)
+    out = []
+    for comm, ts, dur in rows.select(pl.col("comm").cast(pl.String), "ts_ns", "dur_ns").rows():
+        if out and out[-1][0] == comm and out[-1][2] == ts // 1_000_000:
+            out[-1][2] = (ts + dur) // 1_000_000
+        else:
+            out.append([comm, ts // 1_000_000, (ts + dur) // 1_000_000])
+    return [tuple(row) for row in out]
+
+
+def test_the_file_makes_the_replay_strict_and_rotates_the_last_three(six, tmp_path):
+    """A, then B, then C run through; D, E and F take turns of a tick, in the order in which they woke."""
+    file, out = tmp_path / "staggered.toml", tmp_path / "out.parquet"
+    file.write_text(STAGGERED)
+    args = ["replay", six, "--scenario", file, "--no-overheads", "--hz", "100", "-o", out]
+    done = CliRunner().invoke(main, [str(a) for a in args])
+    assert done.exit_code == 0, done.output
+    run = tk.read(out)
+    assert run.metadata["replay.policy"].startswith("aix:")
+    got = stays(run, 200)
+    assert got[:3] == [("A", 10, 50), ("B", 50, 90), ("C", 90, 130)]
+    turns = [name for name, _, _ in got[3:9]]
+    assert turns == ["F", "E", "D", "F", "E", "D"]
+    assert all(to - since == 10 for _, since, to in got[3:9])
+
+
+def test_set_on_the_command_line_changes_the_tasks_of_a_pattern(six, tmp_path):
+    out = tmp_path / "out.parquet"
+    base = ["replay", str(six), "--policy", "aix", "--no-overheads", "--hz", "100", "-o", str(out)]
+    done = CliRunner().invoke(main, [*base, "--set", "comm~^[AB]: policy=fifo,prio=45"])
+    assert done.exit_code == 0, done.output
+    got = stays(tk.read(out), 90)
+    assert got == [("B", 10, 50), ("A", 50, 90)] or got == [("A", 10, 50), ("B", 50, 90)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("comm~^A[0-9]: policy=fifo,prio=45", "no task of this trace fits; it has A, B, C, D, E, F"),
+        ("comm~^A[: prio=45", "no regular expression"),
+        ("comm~^A: policy=fofo", "policy=fofo: expected one of other, batch, idle, fifo, rr, deadline"),
+        ("comm~^A: prio=999", "prio=999: expected a whole number from 0 to 255"),
+        ("comm~^A: priority=4", "no task attribute priority; valid are policy, nice, prio"),
+        ("A", "expected `selector: attribute=value`"),
+    ],
+)
+def test_errors_of_set_on_the_command_line(six, text, says):
+    done = CliRunner().invoke(main, ["replay", str(six), "--policy", "aix", "--set", text])
+    assert done.exit_code == 2
+    assert says in done.output
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tracekit.io import convert, read, scan
     from tracekit.perfetto import sql
     from tracekit.policy import CompiledPolicy, Policy
-    from tracekit.registry import formats, policies
+    from tracekit.registry import costs, formats, policies
     from tracekit.report import Comparison
     from tracekit.trace import Trace
 
@@ -51,6 +51,7 @@ __all__ = [
     "analysis",
     "compare",
     "convert",
+    "costs",
     "formats",
     "perfetto",
     "plot",
@@ -87,6 +88,7 @@ _HOMES = {
     "sql": "perfetto",
     "convert": "io",
     "formats": "registry",
+    "costs": "registry",
     "policies": "registry",
     "read": "io",
     "scan": "io",

@@ -12,6 +12,7 @@ __all__ = [
     "Table",
     "__version__",
     "concat",
+    "costs",
     "derive",
     "diagnostic_codes",
     "formats",
@@ -58,6 +59,7 @@ class PolicyInfo(TypedDict):
     not_modelled: str
     sources: str
     rt_above: bool
+    aliases: list[str]
     params: list[ParamInfo]
 
 @type_check_only
@@ -100,6 +102,7 @@ class CodeInfo(TypedDict):
 
 def formats() -> list[FormatInfo]: ...
 def policies() -> list[PolicyInfo]: ...
+def costs() -> list[WordInfo]: ...
 def parse_policy(text: str) -> str: ...
 def tables() -> list[TableInfo]: ...
 def vocabularies() -> Vocabularies: ...
@@ -194,6 +197,7 @@ class Programs:
         phase_ns: int = 0,
         overheads: bool = True,
         sets: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
+        costs: Sequence[tuple[str, str]] | None = None,
         jitter_ns: int = 0,
         seed: int = 0,
         progress: Callable[[float], object] | None = None,

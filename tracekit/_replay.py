@@ -177,6 +177,7 @@ class Programs:
         cpus: int | None = None,
         phase_ns: int = 0,
         overheads: bool = True,
+        costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
         shake: Shake | None = None,
         progress: Callable[[float], object] | None = None,
@@ -196,13 +197,22 @@ class Programs:
             Under that policy.
         """
         sets = resolve(overrides_of(scenario), self._trace) if scenario else []
+        given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
+        given |= costs or {}
         changed = (
             {"jitter_ns": shake.jitter_ns, "seed": shake.seed, "phase_ns": phase_ns + shake.phase_ns}
             if shake
             else {"phase_ns": phase_ns}
         )
         metadata, tables = self._core.run(
-            policy, rt=rt, cpus=cpus, overheads=overheads, sets=sets, progress=progress, **changed
+            policy,
+            rt=rt,
+            cpus=cpus,
+            overheads=overheads,
+            sets=sets,
+            costs=list(given.items()),
+            progress=progress,
+            **changed,
         )
         known = self._trace.metadata
         metadata |= {key: known[key] for key in _INHERITED if key in known}
@@ -221,6 +231,7 @@ def replay(
     hz: int | None = None,
     phase_ns: int = 0,
     overheads: bool = True,
+    costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> Replay:
@@ -246,6 +257,9 @@ def replay(
         Added to the phase of the clock tick, to see how much depends on it.
     overheads
         Let switches, ticks and interrupts cost what they were measured to cost in the trace.
+    costs
+        Costs in place of those measured, or of 0 where there is no measure: ``{"switch": "3us", "fork": "list:2us/50ns"}``; see
+        `tracekit.costs` for all.
     scenario
         Attributes for tasks: ``{"spin*": {"nice": 5}}`` (selectors as in `tracekit.scenario.parse_set`), or what
         `tracekit.scenario.load` read from a file.
@@ -270,7 +284,14 @@ def replay(
     'rr:quantum=10ms'
     """
     return Programs(trace, loop, hz).run(
-        policy, rt=rt, cpus=cpus, phase_ns=phase_ns, overheads=overheads, scenario=scenario, progress=progress
+        policy,
+        rt=rt,
+        cpus=cpus,
+        phase_ns=phase_ns,
+        overheads=overheads,
+        costs=costs,
+        scenario=scenario,
+        progress=progress,
     )
 
 
@@ -285,6 +306,7 @@ def compare(
     cpus: int | None = None,
     hz: int | None = None,
     overheads: bool = True,
+    costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> Comparison:
@@ -301,10 +323,10 @@ def compare(
         Policies; as a mapping, label to policy.
     identity
         Policy that the trace was captured under; by default inferred from its metadata. It is replayed as the trace was
-        recorded: `cpus` and `scenario` do not touch it.
+        recorded: `cpus`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, overheads, scenario, progress
+    loop, rt, cpus, hz, overheads, costs, scenario, progress
         As in `replay`.
 
     Returns
@@ -329,7 +351,13 @@ def compare(
     same = programs.run(identity, rt=rt, overheads=overheads, progress=part(0))
     replays = {
         label: programs.run(
-            policy, rt=rt, cpus=cpus, overheads=overheads, scenario=scenario, progress=part(number)
+            policy,
+            rt=rt,
+            cpus=cpus,
+            overheads=overheads,
+            costs=costs,
+            scenario=scenario,
+            progress=part(number),
         )
         for number, (label, policy) in enumerate(labelled.items(), start=1)
     }

@@ -7,6 +7,7 @@ from tracekit.foreign import all_formats
 
 __all__ = [
     "check_policy",
+    "costs",
     "diagnostic_codes",
     "formats",
     "metadata_keys",
@@ -39,10 +40,22 @@ def policies() -> list[_core.PolicyInfo]:
     -------
     list of dict
         Each with ``name``, ``title``, ``idea``, ``formula``, ``tie_break``, ``not_modelled``, ``sources``, ``rt_above``
-        (do SCHED_FIFO and SCHED_RR tasks run in a class above?) and ``params``, a list of dict with ``name``, ``unit``,
+        (do SCHED_FIFO and SCHED_RR tasks run in a class above?), ``aliases`` (other names) and ``params``, a list of dict with ``name``, ``unit``,
         ``default``, ``range`` and ``doc``.
     """
     return _core.policies()
+
+
+def costs() -> list[_core.WordInfo]:
+    """What scheduling itself can cost in a replay, apart from the policy.
+
+    Returns
+    -------
+    list of dict
+        Each with ``name`` and ``doc``. A cost is given as ``name=time``, such as ``switch=3us``; that of a fork as a function of the
+        processes alive.
+    """
+    return _core.costs()
 
 
 def check_policy(policy: str) -> str:

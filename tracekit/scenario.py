@@ -1,9 +1,12 @@
-"""Scenarios: attributes for some tasks of a replay, from ``--set`` texts or a TOML file.
+"""Scenarios: attributes for some tasks of a replay and what scheduling costs, from ``--set`` texts or a TOML file.
 
 A scenario file::
 
     policy = "aix"
     loop = "dependency"
+
+    [cost]
+    fork = "list:2us/50ns"
 
     [[task]]
     comm = "A*"          # glob; or comm_regex, tid, pid
@@ -74,11 +77,14 @@ class Scenario:
         ``dependency``, ``open`` or ``closed``; `None` when the file names none.
     overrides
         Attributes by task, in the order of the file.
+    costs
+        What scheduling costs, by the names of `tracekit.costs`.
     """
 
     policy: str | None = None
     loop: str | None = None
     overrides: tuple[Override, ...] = field(default=())
+    costs: Mapping[str, str] = field(default_factory=dict)
 
 
 def _settings(text: str, where: str) -> tuple[tuple[str, str], ...]:
@@ -209,9 +215,14 @@ def load(path: str | Path) -> Scenario:
         raise ReplayError(f"{path}: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ReplayError(f"{path}: no TOML: {error}") from None
-    unknown = set(data) - {"policy", "loop", "task"}
+    unknown = set(data) - {"policy", "loop", "task", "cost"}
     if unknown:
-        raise ReplayError(f"{path}: unknown key {sorted(unknown)[0]!r}; valid are policy, loop and [[task]]")
+        raise ReplayError(
+            f"{path}: unknown key {sorted(unknown)[0]!r}; valid are policy, loop, [cost] and [[task]]"
+        )
+    costs = data.get("cost", {})
+    if not isinstance(costs, dict):
+        raise ReplayError(f"{path}: cost: expected a table [cost] with lines such as switch = '3us'")
     overrides = []
     tasks = data.get("task", [])
     if not isinstance(tasks, list):
@@ -226,7 +237,8 @@ def load(path: str | Path) -> Scenario:
             raise ReplayError(f"{where}: expected at least one attribute, such as nice = 5")
         key = keys[0] if keys else "*"
         overrides.append(_checked(key, _as_text(entry[key]) if keys else "", settings, where))
-    return Scenario(data.get("policy"), data.get("loop"), tuple(overrides))
+    texts = {key: _as_text(value) for key, value in costs.items()}
+    return Scenario(data.get("policy"), data.get("loop"), tuple(overrides), texts)
 
 
 def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:

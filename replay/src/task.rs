@@ -265,6 +265,8 @@ pub struct Task {
     pub(crate) class: u8,
     /// True while its run step may not be preempted where kernels are not preemptible.
     pub(crate) in_kernel: bool,
+    /// The cost of its next step, a fork or a wakeup, has been served.
+    pub(crate) paid: bool,
     /// Number of times it was put on a CPU.
     pub(crate) dispatched: u64,
 }

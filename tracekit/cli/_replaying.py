@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tracekit import Replay
     from tracekit.scenario import Override, Scenario
 
-__all__ = ["asked", "print_basis", "progress_bar", "replay_options", "together"]
+__all__ = ["asked", "costs_together", "print_basis", "progress_bar", "replay_options", "together"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,6 +28,21 @@ def _scenario(context: click.Context, param: click.Parameter, file: str | None) 
     from tracekit.scenario import load
 
     return None if file is None else load(file)
+
+
+def _costs(context: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for text, (key, equals, value) in zip(given, pairs, strict=True):
+        if not (key.strip() and equals and value.strip()):
+            raise click.BadParameter(
+                f"{text!r}: expected KEY=TIME, such as switch=3us; see `tracekit policies costs`."
+            )
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def costs_together(scenario: Scenario | None, costs: Mapping[str, str]) -> dict[str, str]:
+    """What the file and the options say of costs, the options last."""
+    return {**(scenario.costs if scenario else {}), **costs}
 
 
 def replay_options(function: F) -> F:
@@ -57,13 +72,22 @@ def replay_options(function: F) -> F:
             "--scenario",
             metavar="FILE",
             callback=_scenario,
-            help="Take policy, loop and changes of tasks from a TOML file; options come after it.",
+            help="Take policy, loop, costs and changes of tasks from a TOML file; options come after it.",
         ),
         click.option(
             "--overheads/--no-overheads",
             default=True,
             show_default=True,
             help="Let switches, ticks and interrupts cost what they cost in the trace.",
+        ),
+        click.option(
+            "--cost",
+            "costs",
+            multiple=True,
+            metavar="KEY=TIME",
+            callback=_costs,
+            help="A cost in place of the measured one: switch=3us, second=100ns, fork=list:2us/50ns. "
+            "See `tracekit policies costs`. Can be given several times.",
         ),
     ]
     for decorate in reversed(decorators):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Input, by_option, input_options
-from tracekit.cli._replaying import asked, progress_bar, replay_options, together
+from tracekit.cli._replaying import asked, costs_together, progress_bar, replay_options, together
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def command(
     overrides: list[Override],
     scenario: Scenario | None,
     overheads: bool,
+    costs: dict[str, str],
     output: str | None,
     json_file: str | None,
     by: str,
@@ -80,6 +81,7 @@ def command(
             cpus=cpus,
             hz=hz,
             overheads=overheads,
+            costs=costs_together(scenario, costs),
             scenario=together(scenario, overrides),
             progress=progress,
         )

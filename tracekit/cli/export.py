@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.cli._options import Input, input_options
-from tracekit.cli._replaying import asked, progress_bar, replay_options, together
+from tracekit.cli._replaying import asked, costs_together, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -92,6 +92,7 @@ def _replays(
     if not policies:
         return replays
     overrides, scenario = settings.pop("overrides"), settings.pop("scenario")
+    settings["costs"] = costs_together(scenario, settings["costs"])
     _, loop = asked(policies, settings.pop("loop"), scenario)
     programs = tk.Programs(trace, loop, settings.pop("hz"))
     for policy in policies:

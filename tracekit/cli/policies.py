@@ -14,6 +14,7 @@ EXAMPLES = """\b
 Examples:
   tracekit policies
   tracekit policies show cfs
+  tracekit policies costs                     what switches, ticks, forks can cost
   tracekit policies check rr:quantum=10ms     writes all parameters out
 """
 
@@ -44,7 +45,8 @@ def show(name: str, as_json: bool) -> None:
     from tracekit.cli._output import emit_json, paragraph, table
 
     policies = {p["name"]: p for p in registry.policies()}
-    found = policies.get(name.partition(":")[0])
+    called = policies | {alias: p for p in policies.values() for alias in p["aliases"]}
+    found = called.get(name.partition(":")[0])
     if found is None:
         raise click.BadParameter(f"no policy is called {name!r}; there are {', '.join(policies)}")
     if as_json:
@@ -52,6 +54,7 @@ def show(name: str, as_json: bool) -> None:
         return
     paragraph(f"{found['name']}: {found['title']}")
     print()
+    _section("Also called", ", ".join(found["aliases"]))
     _section("Idea", found["idea"])
     _section("Formula", found["formula"])
     _section("Ties", found["tie_break"])
@@ -64,6 +67,21 @@ def show(name: str, as_json: bool) -> None:
         print()
     _section("Not modelled", found["not_modelled"])
     _section("Sources", found["sources"])
+
+
+@command.command("costs")
+@output_options(csv=False)
+def costs(as_json: bool) -> None:
+    """List what scheduling itself can cost, apart from any policy.
+
+    A cost is given as --cost KEY=TIME, in a scenario file under [cost], or in the line `costs:` of a workload.
+    """
+    from tracekit.cli._output import emit_json, table
+
+    if as_json:
+        emit_json(registry.costs())
+        return
+    table([{"cost": c["name"], "meaning": c["doc"]} for c in registry.costs()], ["cost", "meaning"])
 
 
 @command.command("check")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Input, by_option, input_options, output_options
-from tracekit.cli._replaying import asked, print_basis, progress_bar, replay_options, together
+from tracekit.cli._replaying import asked, costs_together, print_basis, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +24,7 @@ Examples:
   tracekit replay boot.dat --policy cfs:wakeup_preemption=off
   tracekit replay boot.dat --policy rr:quantum=10ms --cpus 2 -o replay.parquet
   tracekit replay boot.dat --policy cfs --set 'make*:nice=10'
+  tracekit replay boot.dat --policy 4bsd --cost second=200ns --cost fork=list:20us/100ns
   tracekit replay boot.dat --policy cfs --program program.csv    what each task does, step by step
   tracekit slices replay.parquet            a replay is a trace like any other
 """,
@@ -49,6 +50,7 @@ def command(
     overrides: list[Override],
     scenario: Scenario | None,
     overheads: bool,
+    costs: dict[str, str],
     output: str | None,
     program: str | None,
     by: str,
@@ -80,6 +82,7 @@ def command(
             cpus=cpus,
             hz=hz,
             overheads=overheads,
+            costs=costs_together(scenario, costs),
             scenario=together(scenario, overrides),
             progress=progress,
         )

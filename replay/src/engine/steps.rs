@@ -2,7 +2,7 @@
 
 use super::{Coming, Engine, TimerMode};
 use crate::log::{What, IDLE};
-use crate::policy::{Birth, Dequeue, Enqueue, Select, Stop, Wake};
+use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
 use crate::program::{Fork, Pause, Step};
 use crate::task::{Attrs, Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
 
@@ -40,13 +40,18 @@ impl Engine {
                     }
                     satisfied
                 }
-                Step::Post { sem, sync } => {
-                    self.delay(cpu, self.k.costs.wakeup);
-                    self.post(sem.0 as usize, Wake::Task { waker: t, cpu, sync });
-                    true
-                }
+                Step::Post { sem, sync } => match self.owed(t, |k| k.costs.wakeup) {
+                    0 => {
+                        self.post(sem.0 as usize, Wake::Task { waker: t, cpu, sync });
+                        true
+                    }
+                    cost => self.begin(cpu, t, cost, true),
+                },
                 Step::Yield => self.do_yield(cpu, t),
-                Step::Fork { child, how } => self.fork(cpu, t, child, how),
+                Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
+                    0 => self.fork(cpu, t, child, how),
+                    cost => self.begin(cpu, t, cost, true),
+                },
                 Step::Exec => self.exec(cpu, t),
                 Step::SetAttrs { attrs } => {
                     let new = self.k.work.tasks[t.index()].attrs[attrs as usize].clone();
@@ -264,14 +269,27 @@ impl Engine {
         true
     }
 
+    /// What `t` has yet to pay for the step that it is about to do; it comes back to it when it has.
+    fn owed(&mut self, t: TaskId, cost: fn(&mut Kernel) -> Ns) -> Ns {
+        let task = &mut self.k.tasks[t.index()];
+        if std::mem::take(&mut task.paid) {
+            return 0;
+        }
+        let cost = cost(&mut self.k);
+        if cost > 0 {
+            let task = &mut self.k.tasks[t.index()];
+            task.paid = true;
+            task.pc -= 1;
+        }
+        cost
+    }
+
     /// `parent`, which runs on `cpu`, makes `child`.
     fn fork(&mut self, cpu: Cpu, parent: TaskId, child: TaskId, how: Fork) -> bool {
         if self.k.tasks[child.index()].state != TaskState::New {
             self.k.fail(format!("task {} is made twice", child.0));
             return false;
         }
-        let cost = self.k.fork_cost();
-        self.delay(cpu, cost);
         self.k.log.add(self.k.now, What::Fork, cpu, child.0, parent.0, 0);
         let task = &mut self.k.tasks[child.index()];
         task.parent = Some(parent);

@@ -98,8 +98,12 @@ pub const POLICIES: &[PolicyInfo] = &[
     ule::INFO,
 ];
 
+/// Other names, and the rows that they stand for.
+pub const ALIASES: &[(&str, &str)] = &[("fcfs", "fifo")];
+
 /// The row with this name.
 pub fn find(name: &str) -> Option<&'static PolicyInfo> {
+    let name = ALIASES.iter().find(|a| a.0 == name).map_or(name, |a| a.1);
     POLICIES.iter().find(|p| p.name == name)
 }
 

@@ -31,6 +31,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(table::concat, m)?)?;
     m.add_function(wrap_pyfunction!(registry::formats, m)?)?;
     m.add_function(wrap_pyfunction!(registry::policies, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::costs, m)?)?;
     m.add_function(wrap_pyfunction!(registry::parse_policy, m)?)?;
     m.add_function(wrap_pyfunction!(registry::tables, m)?)?;
     m.add_function(wrap_pyfunction!(registry::vocabularies, m)?)?;

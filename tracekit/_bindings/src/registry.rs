@@ -9,7 +9,7 @@ use crate::errors::replay_error;
 use tracekit_parsers::{Format, FORMATS};
 use tracekit_replay::cost::COST_KEYS;
 use tracekit_replay::params::{Param, Unit};
-use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
+use tracekit_replay::policies::{PolicyInfo, PolicySpec, ALIASES, POLICIES};
 use tracekit_schema::events::{irq, quality};
 use tracekit_schema::table::{ColumnDef, Table, TableDef, Type};
 use tracekit_schema::tables::flag;
@@ -70,6 +70,8 @@ pub fn policies(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         ];
         let dict = row(py, &pairs)?;
         dict.set_item("rt_above", p.rt_above)?;
+        let aliases = ALIASES.iter().filter(|a| a.1 == p.name).map(|a| a.0);
+        dict.set_item("aliases", aliases.collect::<Vec<_>>())?;
         dict.set_item("params", p.params.iter().map(param).collect::<PyResult<Vec<_>>>()?)?;
         Ok(dict)
     };
