@@ -21,8 +21,9 @@ NOTICE = "<!-- written by docs/generate.py from the registries: change those, no
 
 
 def cell(text: object) -> str:
-    """Text as it may stand in a Markdown table."""
-    return str(text).strip().replace("|", "\\|").replace("\n", " ")
+    """Text as it may stand in a Markdown table; links are told by the code that they begin with."""
+    plain = str(text).strip().replace("|", "\\|").replace("\n", " ")
+    return plain if plain.startswith("[`") else plain.replace("[", "\\[")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -91,12 +91,22 @@ def test_dtrace_scripts_print_what_the_parser_reads(system: str, tmp_path: Path)
     assert trace.events.filter(trace.events["kind"].cast(str) == "other").height <= 1  # surrender
 
 
-def test_the_shell_script_is_valid() -> None:
+#: What a shell runs: all but the DTrace scripts.
+SHELL = [(name, system) for name, system in ALL if name != "dtrace"]
+
+
+@pytest.mark.parametrize(("name", "system"), SHELL)
+def test_commands_are_valid_shell(name: str, system: str) -> None:
     shell = shutil.which("sh")
-    if shell is None:
-        pytest.skip("no shell")
-    text = recipes.show("tracefs")
-    subprocess.run([shell, "-n"], input=text.encode(), check=True)
+    assert shell is not None
+    text = recipes.show(name, system)
+    done = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line for line in text.splitlines() if line and not line.startswith("#")]
+    checker = shutil.which("shellcheck")
+    if checker is not None:
+        done = subprocess.run([checker, "-s", "sh", "-"], input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
 
 
 def test_the_command_lists_prints_and_writes(tmp_path: Path) -> None:
