@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit import _core
+from tracekit import _core, analysis
 from tracekit._frames import to_frame
-from tracekit.analysis.prediction import RUNS, Shake, shakes
+from tracekit.analysis.prediction import RUNS, Shake, kernel_share, kind_of_change, shakes
+from tracekit.errors import ReplayError
 from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.scenario import Override, overrides_of, resolve
 from tracekit.scenario import Scenario as ScenarioFile
@@ -186,7 +187,7 @@ class Programs:
 
         Parameters
         ----------
-        policy, rt, cpus, phase_ns, overheads, scenario, progress
+        policy, rt, cpus, phase_ns, overheads, costs, scenario, progress
             As in `replay`.
         shake
             Small changes of the machine, one of `shakes`.
@@ -308,6 +309,7 @@ def compare(
     overheads: bool = True,
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
+    runs: int = RUNS,
     progress: Callable[[float], object] | None = None,
 ) -> Comparison:
     """Set a trace beside its replays under several policies.
@@ -328,13 +330,18 @@ def compare(
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
     loop, rt, cpus, hz, overheads, costs, scenario, progress
         As in `replay`.
+    runs
+        How often each replay is repeated with small changes of the machine, for the interval of each prediction
+        (`tracekit.analysis.prediction`); 1 does without.
 
     Returns
     -------
     Comparison
         Tables, and a report as JSON and HTML.
     """
+    from tracekit.plot import IDENTITY
     from tracekit.report import Comparison, infer
+    from tracekit.report.predictions import Repeated
 
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
     for policy in labelled.values():
@@ -343,25 +350,48 @@ def compare(
     if identity is None:
         identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
     programs = Programs(trace, loop, hz)
-    steps = len(labelled) + 1
-
-    def part(number: int) -> Callable[[float], object] | None:
-        return None if progress is None else lambda done: progress((number + done) / steps)
-
-    same = programs.run(identity, rt=rt, overheads=overheads, progress=part(0))
-    replays = {
-        label: programs.run(
-            policy,
-            rt=rt,
-            cpus=cpus,
-            overheads=overheads,
-            costs=costs,
-            scenario=scenario,
-            progress=part(number),
+    shaken = programs.shakes(max(runs, 1))
+    asked = {IDENTITY: identity, **labelled}
+    steps, done = len(asked) * len(shaken), 0
+    plain: dict[str, Replay] = {}
+    repeated: dict[str, list[tuple[Shake, pl.DataFrame]]] = {label: [] for label in asked}
+    for label, policy in asked.items():
+        # The identity replay is of what was recorded.
+        other: dict[str, Any] = (
+            {} if label == IDENTITY else {"cpus": cpus, "costs": costs, "scenario": scenario}
         )
-        for number, (label, policy) in enumerate(labelled.items(), start=1)
-    }
-    return Comparison(trace, same, replays, why, by)
+        for shake in shaken:
+            tell = None if progress is None else partial(_portion, progress, done, steps)
+            done += 1
+            try:
+                run = programs.run(policy, rt=rt, overheads=overheads, shake=shake, progress=tell, **other)
+            except ReplayError:
+                if label not in plain:
+                    raise
+                continue  # One of the repetitions came to no end; the others tell.
+            plain.setdefault(label, run)
+            if len(shaken) > 1:
+                figures = analysis.compare.metrics(run.slices, run.runqueue, run.states, run.end_ns, by)
+                repeated[label].append((shake, figures))
+    same = plain.pop(IDENTITY)
+    if len(shaken) == 1:
+        return Comparison(trace, same, plain, why, by)
+    kinds = {label: kind_of_change(same.policy, run.policy) for label, run in plain.items()}
+    return Comparison(trace, same, plain, why, by, Repeated(repeated, kinds, _kernel_shares(programs, by)))
+
+
+def _portion(progress: Callable[[float], object], done: int, steps: int, share: float) -> object:
+    """Progress of one of several replays."""
+    return progress((done + share) / steps)
+
+
+def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
+    """Share of kernel work of each group of tasks, and of all."""
+    rows = programs.table.with_columns(pl.col("task").alias("utid")).with_columns(analysis.group_of(by))
+    found: dict[tuple[str, str | None], float] = {("all", None): kernel_share(rows)}
+    for (group,), part in rows.group_by("group"):
+        found["group", None if group is None else str(group)] = kernel_share(part)
+    return found
 
 
 def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:

@@ -37,6 +37,13 @@ Examples:
     "--identity", metavar="POLICY", help="Policy the trace was captured under; by default inferred."
 )
 @replay_options
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 1000),
+    default=9,
+    show_default=True,
+    help="How often each replay is repeated with small changes of the machine, for the interval; 1: no interval.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the report: one page of HTML.")
 @click.option("--json", "json_file", metavar="FILE", help="Write all figures as JSON; - for standard output.")
 @by_option
@@ -52,6 +59,7 @@ def command(
     scenario: Scenario | None,
     overheads: bool,
     costs: dict[str, str],
+    runs: int,
     output: str | None,
     json_file: str | None,
     by: str,
@@ -59,7 +67,8 @@ def command(
     """Compare policies on a trace, with an error bar.
 
     The trace is replayed under each policy, and under the one that it was captured under (the identity replay). What
-    the identity replay gets wrong is the error bar: a change that is not larger is "not resolved".
+    the identity replay gets wrong is the error bar: a change that is not larger is "not resolved". Beside each
+    prediction stand its 90 % interval and the result of the calibration (`tracekit calibrate`).
     """
     import tracekit as tk
     from tracekit.registry import check_policy
@@ -83,6 +92,7 @@ def command(
             overheads=overheads,
             costs=costs_together(scenario, costs),
             scenario=together(scenario, overrides),
+            runs=runs,
             progress=progress,
         )
     if output is not None:
@@ -102,20 +112,39 @@ def _print(comparison: Comparison) -> None:
 
     identity = comparison.identity_policy.partition(":")[0]
     paragraph(f"{comparison.trace.name}; identity replay under {identity}: {comparison.why}")
+    fidelity = comparison.fidelity
+    failed = fidelity.filter(result="fail")["metric"].to_list()
+    judged = fidelity.filter(result="pass").height + len(failed)
+    told = f", {len(failed)} fail: {', '.join(failed)}" if failed else ""
+    paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{told}")
     print()
     rows = []
     for row in comparison.summary.iter_rows(named=True):
         unit = "value_ns" if row["unit"] == "ns" else "value"
         shown = {key: cell(unit, row[key]) for key in ("recorded", "identity", "predicted")}
         change = "-" if row["change_pct"] is None else f"{row['change_pct']:+.1f} %"
+        span, two = (
+            None if row[a] is None else tuple(_bound(row["unit"], row[c]) for c in (a, b))
+            for a, b in (("low", "high"), ("bistable_low", "bistable_high"))
+        )
         rows.append(
             {
                 "group": row["group"] or "(system)",
                 "figure": f"{row['metric'].replace('_', ' ')} {row['statistic']}",
                 **shown,
+                "90 % interval": "-" if span is None else " to ".join(span),
                 "change": change,
-                "verdict": row["verdict"],
+                "verdict": row["verdict"] + ("" if two is None else f"; bistable: {' or '.join(two)}"),
+                "calibration": row["calibration"],
                 "policy": row["policy"],
             }
         )
-    table(rows, ["group", "figure", "recorded", "identity", "predicted", "change", "verdict", "policy"])
+    columns = ["group", "figure", "recorded", "identity", "predicted", "90 % interval", "change", "verdict"]
+    table(rows, [*columns, "calibration", "policy"])
+
+
+def _bound(unit: str, value: float) -> str:
+    """A bound of an interval: no more digits than it is worth."""
+    from tracekit.units import format_ns
+
+    return format_ns(value) if unit == "ns" else f"{value:.3g}" if value < 1000 else f"{value:.0f}"

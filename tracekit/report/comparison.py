@@ -14,8 +14,10 @@ import polars as pl
 from tracekit import analysis
 from tracekit.analysis import group_of
 from tracekit.analysis.compare import METRICS
+from tracekit.calibration import calibrate
 from tracekit.export.files import replacing
 from tracekit.plot import IDENTITY, RECORDED
+from tracekit.report.predictions import Repeated, with_calibration, with_intervals
 from tracekit.trace import Trace
 
 __all__ = ["Comparison"]
@@ -53,10 +55,18 @@ class Comparison:
         Why the identity replay has the policy it has.
     by
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
+    repeated
+        The replays repeated with small changes of the machine; without it there are no intervals.
     """
 
     def __init__(
-        self, trace: Trace, identity: Trace, replays: Mapping[str, Trace], why: str = "", by: str = "group"
+        self,
+        trace: Trace,
+        identity: Trace,
+        replays: Mapping[str, Trace],
+        why: str = "",
+        by: str = "group",
+        repeated: Repeated | None = None,
     ) -> None:
         taken = {RECORDED, IDENTITY} & set(replays)
         if taken:
@@ -66,6 +76,7 @@ class Comparison:
         self.replays = dict(replays)
         self.why = why
         self.by = by
+        self.repeated = repeated
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -93,8 +104,38 @@ class Comparison:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """Every figure of every policy: the result of `tracekit.analysis.compare.compare`."""
-        return analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
+        """Every figure of every policy.
+
+        Returns
+        -------
+        pl.DataFrame
+            The result of `tracekit.analysis.compare.compare` with the columns of `tracekit.report.predictions`: the 90 %
+            interval `low` to `high`, the two values `bistable_low` and `bistable_high` of a schedule with two outcomes, and
+            `calibration`, the result of the metric of `fidelity` that tells most of the figure.
+        """
+        plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
+        table = with_intervals(plain, self.repeated, IDENTITY, self._sampling, self.resolution_ns)
+        return with_calibration(table, self.fidelity)
+
+    @cached_property
+    def fidelity(self) -> pl.DataFrame:
+        """How well the identity replay repeats the recording: the result of `tracekit.calibration.calibrate`."""
+        return calibrate(self.trace, self.identity)
+
+    @property
+    def _sampling(self) -> dict[tuple[str, str | None, str, str], float]:
+        """Relative half-width of the 90 % bootstrap interval of the recorded figures of the main groups."""
+        found: dict[tuple[str, str | None, str, str], float] = {}
+        if self.repeated is None:
+            return found
+        for row in self._bootstrap(0.9).iter_rows(named=True):
+            if row["lo"] is None or not row["value"]:
+                continue
+            width = (row["hi"] - row["lo"]) / 2 / row["value"]
+            found["group", row["group"], row["metric"], row["statistic"]] = width
+            if (row["metric"], row["statistic"]) == ("slice", "mean"):
+                found["group", row["group"], "slice_per_involuntary", "mean"] = width
+        return found
 
     @cached_property
     def calibration(self) -> pl.DataFrame:
@@ -153,6 +194,9 @@ class Comparison:
             One row per metric, group and statistic: `metric`, `group` (String), and the columns of
             `tracekit.analysis.uncertainty.interval`.
         """
+        return self._bootstrap(0.95)
+
+    def _bootstrap(self, confidence: float) -> pl.DataFrame:
         frames = []
         for metric, value in (
             ("slice", "dur_ns"),
@@ -161,7 +205,9 @@ class Comparison:
         ):
             rows = _complete(self.trace, metric).with_columns(group_of(self.by))
             rows = rows.filter(pl.col("group").is_in(self.main_groups, nulls_equal=True))
-            got = analysis.uncertainty.intervals(rows.filter(pl.col(value).is_not_null()), value)
+            got = analysis.uncertainty.intervals(
+                rows.filter(pl.col(value).is_not_null()), value, confidence=confidence
+            )
             frames.append(got.select(pl.lit(metric).alias("metric"), pl.all()))
         return pl.concat(frames)
 
@@ -239,8 +285,8 @@ class Comparison:
         -------
         dict
             `trace` (see `describe`), `diagnostics`, `losses`, `identity` (policy, reason, loop), `policies` (label, policy,
-            loop), `wakeups` (share of each class of wakeup, when the replay tells), `summary`, `comparison`
-            (`table`), `calibration`, `distances`, `intervals`, `runqueue` (time-weighted distribution by label) and
+            loop), `wakeups` (share of each class of wakeup, when the replay tells), `inferred` (likewise), `repetitions` (how
+            often each replay was repeated), `summary`, `comparison` (`table`), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted distribution by label) and
             `definitions`. Numbers that are not known are None, never NaN.
         """
         queue = {
@@ -258,6 +304,9 @@ class Comparison:
             "summary": self.summary.to_dicts(),
             "comparison": self.table.to_dicts(),
             "calibration": self.calibration.to_dicts(),
+            "fidelity": self.fidelity.to_dicts(),
+            "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,
+            "inferred": inferred(self.identity),
             "distances": self.distances.to_dicts(),
             "intervals": self.intervals.to_dicts(),
             "runqueue": queue,
@@ -332,6 +381,12 @@ def _sources(meta: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _replayed(trace: Trace) -> dict[str, Any]:
     return {"policy": trace.metadata.get("replay.policy"), "loop": trace.metadata.get("replay.loop")}
+
+
+def inferred(replay: Trace) -> list[dict[str, Any]]:
+    """Return what a replay inferred of the recorded run, as `tracekit.Replay.inferred`; empty for a trace that is no replay."""
+    found = getattr(replay, "inferred", None)
+    return [] if found is None else list(found.to_dicts())
 
 
 def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:

@@ -16,9 +16,11 @@ from matplotlib.figure import Figure
 
 from tracekit import __version__, analysis, plot
 from tracekit.analysis.compare import METRICS
+from tracekit.calibration import METRICS as CALIBRATION
 from tracekit.plot import IDENTITY, RECORDED
-from tracekit.report.comparison import MIN_SAMPLES, Comparison
+from tracekit.report.comparison import MIN_SAMPLES, Comparison, inferred
 from tracekit.report.figures import inline_svg
+from tracekit.report.predictions import with_calibration
 from tracekit.units import format_count, format_ns
 
 __all__ = ["render"]
@@ -66,6 +68,8 @@ class Cell:
     value: str
     change: str
     verdict: str
+    span: str = ""
+    bistable: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Line:
     n: str
     identity: str
     error: str
+    calibration: str
     cells: tuple[Cell, ...]
 
 
@@ -114,8 +119,28 @@ def _cell(row: Mapping[str, Any] | None) -> Cell:
         return Cell("-", "not measured", "not measured")
     told = {"resolved": "", "not resolved": "not resolved", "not measured": "not measured"}[row["verdict"]]
     change = "" if row["change_pct"] is None else _percent(row["change_pct"])
+    span = (
+        ""
+        if row["low"] is None
+        else f"{_bound(row['low'], row['unit'])} to {_bound(row['high'], row['unit'])}"
+    )
+    two = ""
+    if row["bistable_low"] is not None:
+        low, high = (_bound(row[k], row["unit"]) for k in ("bistable_low", "bistable_high"))
+        two = f"bistable: {low} or {high}"
     return Cell(
-        _value(row["predicted"], row["unit"]), ", ".join(x for x in (change, told) if x), row["verdict"]
+        _value(row["predicted"], row["unit"]),
+        ", ".join(x for x in (change, told) if x),
+        row["verdict"],
+        span,
+        two,
+    )
+
+
+def _bound(value: float, unit: str) -> str:
+    """Format a bound of an interval, with no more digits than it is worth."""
+    return (
+        format_ns(value) if unit == "ns" else f"{value:.3g}" if value < 1000 else format_count(round(value))
     )
 
 
@@ -125,7 +150,10 @@ def _lines(
     """Return a line for each metric and statistic of `picks` that was measured at all."""
     where = (pl.col("scope") == scope) & pl.col("group").eq_missing(pl.lit(group, dtype=pl.String))
     rows = {
-        (r["metric"], r["statistic"]): r for r in comparison.calibration.filter(where).iter_rows(named=True)
+        (r["metric"], r["statistic"]): r
+        for r in with_calibration(comparison.calibration.filter(where), comparison.fidelity).iter_rows(
+            named=True
+        )
     }
     predicted = {
         (r["policy"], r["metric"], r["statistic"]): r
@@ -135,18 +163,23 @@ def _lines(
     out = []
     for key in picks:
         row = rows.get(key)
-        cells = tuple(_cell(predicted.get((label, *key))) for label in comparison.replays)
+        found = [predicted.get((label, *key)) for label in comparison.replays]
         if row is None or (row["recorded"] is None and row["identity"] is None):
             continue
+        # With repetitions the identity is their median, as the predictions are.
+        told = next((r for r in found if r is not None), None)
+        identity = row["identity"] if told is None else told["identity"]
+        error = row["error_pct"] if told is None else told["identity_error_pct"]
         out.append(
             Line(
                 _label(*key),
                 _value(row["recorded"], row["unit"]),
                 bounds.get(key, ""),
                 "" if row["n_recorded"] is None else format_count(row["n_recorded"]),
-                _value(row["identity"], row["unit"]),
-                _percent(row["error_pct"]),
-                cells,
+                _value(identity, row["unit"]),
+                _percent(error),
+                row["calibration"],
+                tuple(map(_cell, found)),
             )
         )
     return tuple(out)
@@ -327,6 +360,41 @@ def _findings(comparison: Comparison) -> list[dict[str, Any]]:
     return out
 
 
+def _fidelity(comparison: Comparison) -> list[dict[str, str]]:
+    """Return the lines of the calibration; what was not measured is left out."""
+    rows = comparison.fidelity.filter(pl.col("result") != "not measured").to_dicts()
+    out = []
+    for row in rows:
+        plain = row["unit"] if row["unit"] == "ns" else "1"
+        error = "-" if row["error"] is None else f"{row['error']:.3g}"
+        if row["error_pct"] is not None:
+            error = _percent(row["error_pct"])
+        out.append(
+            {
+                "what": CALIBRATION[row["metric"]],
+                "recorded": _value(row["recorded"], plain),
+                "replayed": _value(row["replayed"], plain),
+                "error": error,
+                "allowed": row["allowed"],
+                "result": row["result"],
+            }
+        )
+    return out
+
+
+def _inferred(comparison: Comparison) -> list[dict[str, str]]:
+    """Return what was inferred about the recorded run."""
+    return [
+        {
+            "name": row["name"],
+            "value": _value(row["value"], row["unit"]),
+            "n": "" if row["n"] is None else format_count(row["n"]),
+            "how": row["how"],
+        }
+        for row in inferred(comparison.identity)
+    ]
+
+
 def _group_name(row: Mapping[str, Any]) -> str:
     if row["scope"] == "system":
         return "whole system"
@@ -392,6 +460,9 @@ def render(comparison: Comparison) -> str:
         groups=_groups(comparison),
         pictures=_pictures(comparison),
         wakeups=data["wakeups"],
+        repetitions=data["repetitions"],
+        fidelity=_fidelity(comparison),
+        inferred=_inferred(comparison),
         distances=comparison.distances.filter(pl.col("ks").is_not_null()).to_dicts(),
         definitions=[(_NAMES[k], v) for k, v in METRICS.items()],
         recorded=RECORDED,
