@@ -12,6 +12,7 @@ pub mod formats;
 pub mod head;
 pub mod lines;
 pub mod log;
+pub mod misfit;
 pub mod pattern;
 pub mod payload;
 pub mod perf_tables;

@@ -12,7 +12,7 @@ use crate::blocks::Blocks;
 use crate::payload::{self, quick};
 use crate::stage::Stage;
 use crate::swar::Window;
-use crate::{scan, Head, ParseError, Parser, Source};
+use crate::{misfit, scan, Head, ParseError, Parser, Source};
 
 /// Rows that are read at least between two looks at their order.
 const CHUNK: usize = 1 << 14;
@@ -251,7 +251,7 @@ impl Log {
     pub fn unparsed(&mut self, line: LogLine<'_>, expected: &str, out: &mut Out) {
         self.unparsed += 1;
         let number = self.lines;
-        out.diagnostics.push_with(Code::Unparsed, || unfitting(line.bytes, expected).at_line(number));
+        out.diagnostics.push_with(Code::Unparsed, || misfit::unparsed(line.bytes, expected).at_line(number));
     }
 
     /// A last line without its end that fits nothing.
@@ -442,23 +442,6 @@ fn is_account(kind: Kind) -> bool {
 fn add_loss(loss: PendingLoss, to: Option<i64>, out: &mut Out) {
     let cause = out.strings.intern(b"ring_full");
     out.losses.push().cpu(loss.cpu).ts_from_ns(loss.from).ts_to_ns(to).count(loss.count).cause(cause);
-}
-
-/// The diagnostic of a line that is not what was expected: what it is, and which format it looks like.
-pub fn unfitting(line: &[u8], expected: &str) -> Diagnostic {
-    let found = scan::shown(line, SHOWN);
-    let d = Diagnostic::new(Code::Unparsed, format!("expected {expected}, found `{found}`"));
-    match likely_format(line) {
-        Some(name) => d.advise(format!("the line looks like {name}")),
-        None => d,
-    }
-}
-
-/// The format that a line on its own looks like.
-fn likely_format(line: &[u8]) -> Option<&'static str> {
-    let head = Head { bytes: line.to_vec(), whole: true };
-    let sure = crate::FORMATS.iter().map(|f| ((f.sniff)(&head), f.name)).filter(|(c, _)| *c >= 50);
-    sure.max_by_key(|(c, _)| *c).map(|(_, name)| name)
 }
 
 /// Runs a [`Dialect`] over a source.

@@ -9,7 +9,7 @@ use tracekit_schema::Out;
 
 use crate::lines::Lines;
 use crate::payload::sched::context_comm;
-use crate::{log, scan, Head, ParseError, Source};
+use crate::{misfit, scan, Head, ParseError, Source};
 
 /// Bytes of a line that a diagnostic shows.
 const SHOWN: usize = 120;
@@ -104,7 +104,7 @@ impl Report {
             return out.diag(Diagnostic::new(Code::Truncated, message).at_line(number));
         }
         self.unparsed += 1;
-        out.diagnostics.push_with(Code::Unparsed, || log::unfitting(line, expected).at_line(number));
+        out.diagnostics.push_with(Code::Unparsed, || misfit::unparsed(line, expected).at_line(number));
     }
 
     /// The source says that records were lost, nobody knows when.

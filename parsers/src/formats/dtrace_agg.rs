@@ -35,7 +35,7 @@ use std::sync::Arc;
 use crate::dtrace_messages::{self, Message};
 use crate::error::ParseError;
 use crate::formats::{Card, Confidence, Format};
-use crate::{scan, Head, Options, Parser, Source};
+use crate::{misfit, scan, Head, Options, Parser, Source};
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, Diagnostic, Out};
 
@@ -355,10 +355,8 @@ impl Aggregations {
 
     fn refuse(&mut self, held: &Held, out: &mut Out) {
         self.unparsed += 1;
-        out.diagnostics.push_with(Code::Unparsed, || {
-            let message = format!("expected a histogram or a table, found `{}`", scan::shown(&held.text, 80));
-            Diagnostic::new(Code::Unparsed, message).at_line(held.number)
-        });
+        out.diagnostics
+            .push_with(Code::Unparsed, || misfit::unparsed(&held.text, "a histogram or a table").at_line(held.number));
     }
 }
 

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use crate::dtrace_messages::{self, Message};
 use crate::error::ParseError;
 use crate::formats::{Card, Confidence, Format};
-use crate::{scan, Head, Options, Parser, Source};
+use crate::{misfit, scan, Head, Options, Parser, Source};
 use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 const NAME: &str = "ktr";
@@ -236,10 +236,8 @@ impl Survey {
         }
         self.unparsed += 1;
         self.first_bad.get_or_insert_with(|| (number, scan::shown(line, 80)));
-        out.diagnostics.push_with(Code::Unparsed, || {
-            let message = format!("expected numbers and KTRGRAPH or text, found `{}`", scan::shown(line, 80));
-            Diagnostic::new(Code::Unparsed, message).at_line(number)
-        });
+        out.diagnostics
+            .push_with(Code::Unparsed, || misfit::unparsed(line, "numbers and KTRGRAPH or text").at_line(number));
     }
 }
 

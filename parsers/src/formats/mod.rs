@@ -19,7 +19,7 @@ pub mod trace_dat;
 pub mod trcrpt;
 
 use crate::error::ParseError;
-use crate::{Head, Options, Parser, Source};
+use crate::{misfit, Head, Options, Parser, Source};
 use tracekit_schema::Out;
 
 /// How sure a sniffer is, 0 (not this) to 100 (a magic number).
@@ -106,17 +106,5 @@ pub fn sniff(head: &Head) -> Result<&'static Format, ParseError> {
         return Err(ParseError::new("unknown", "empty", "expected a trace, found an empty file"));
     }
     let best = FORMATS.iter().map(|f| ((f.sniff)(head), *f)).filter(|(c, _)| *c > 0).max_by_key(|(c, _)| *c);
-    best.map(|(_, f)| f).ok_or_else(|| {
-        let printable = |b: &&u8| (b' '..0x7f).contains(*b) || b"\t\r\n".contains(*b) || **b >= 0x80;
-        let text = head.bytes.iter().take(512).filter(printable).count() * 10 >= head.bytes.len().min(512) * 9;
-        let found = if text {
-            let line = head.bytes.split(|b| *b == b'\n').find(|l| !l.trim_ascii().is_empty()).unwrap_or(b"");
-            format!("text that begins `{}`", String::from_utf8_lossy(&line[..line.len().min(60)]))
-        } else {
-            let bytes: Vec<_> = head.bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
-            format!("binary data that begins {}", bytes.join(" "))
-        };
-        ParseError::new("unknown", "unknown-format", format!("expected a scheduler trace, found {found}"))
-            .advise("see `tracekit formats` for what can be read, or name one with --format")
-    })
+    best.map(|(_, f)| f).ok_or_else(|| misfit::unknown(head))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::TABS;
 use crate::dtrace_messages::{self, Message};
 use crate::reorder::LineSorter;
-use crate::scan;
+use crate::{misfit, scan};
 use tracekit_schema::{Code, Diagnostic, Out};
 
 /// Two switch intervals of the scripts (`switchrate=10hz`).
@@ -163,7 +163,7 @@ impl Intake {
         let code = if ended { Code::Unparsed } else { Code::Truncated };
         out.diagnostics.push_with(code, || {
             let message = format!("found {what}: `{}`", scan::shown(line, 80));
-            Diagnostic::new(code, message).at_line(number)
+            misfit::likely(Diagnostic::new(code, message), line).at_line(number)
         });
     }
 

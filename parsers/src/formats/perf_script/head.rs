@@ -24,6 +24,21 @@ pub fn parse(line: &[u8]) -> Option<Head<'_>> {
     memchr::memchr_iter(b':', line).find_map(|colon| timed(line, colon))
 }
 
+impl Head<'_> {
+    /// True for a line of ftrace, which reads as one of perf with a strange name: only ftrace puts a dash before the
+    /// thread, and only perf names the subsystem of an event.
+    pub fn is_ftrace(&self) -> bool {
+        if self.tid.is_some() || scan::word(self.body).0.iter().filter(|b| **b == b':').count() > 1 {
+            return false;
+        }
+        let dashes = memchr::memchr_iter(b'-', self.comm);
+        dashes.map(|at| &self.comm[at + 1..]).any(|rest| {
+            let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+            digits > 0 && matches!(scan::skip_blanks(&rest[digits..]), [] | [b'[' | b'(', ..])
+        })
+    }
+}
+
 /// True for a line that would be an event if it had a time.
 pub fn lacks_time(line: &[u8]) -> bool {
     let key = memchr::memmem::find(line, b"sched:sched_");
@@ -136,6 +151,17 @@ mod tests {
             "PERF_RECORD_FORK(1:1):(0:0)",
         );
         check("f 7/7 36556.170907:          1 cycles: ", ("f", Some(7), Some(7), None, 36_556_170_907_000), "cycles: ");
+    }
+
+    #[test]
+    fn lines_of_ftrace_are_told() {
+        let is = |line: &str| parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}")).is_ftrace();
+        assert!(is("  bash-946   [003] d.h2   676.984916: sched_waking: comm=a"));
+        assert!(is("  bash-946   [003]   676.984916: sched_waking: comm=a"));
+        assert!(is("  a b-946   (  9) [003] ....   676.984916: sched_waking: comm=a"));
+        assert!(!is("  bash-946 12 [003]   676.984916: sched_waking: comm=a"));
+        assert!(!is("  bash-946 [003]   676.984916: sched:sched_waking: comm=a"));
+        assert!(!is("  676.984916: sched_waking: comm=a"));
     }
 
     #[test]

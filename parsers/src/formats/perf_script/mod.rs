@@ -354,10 +354,13 @@ impl Dialect for Perf {
         match bytes {
             _ if bytes.trim_ascii().is_empty() => return self.in_event = false,
             [b'#', rest @ ..] => return self.comment(rest, log),
-            [b'\t', ..] => return self.chains = true,
+            // Some editors turn the blanks before a name into tabs.
+            [b'\t', ..] if head::parse(bytes).is_none() => return self.chains = true,
             _ => {}
         }
-        let Some(head) = head::parse(bytes) else { return self.odd_line(line, bytes, log, out) };
+        let Some(head) = head::parse(bytes).filter(|h| !h.is_ftrace()) else {
+            return self.odd_line(line, bytes, log, out);
+        };
         let mut stamp = self.stamp(line, &head, out);
         if let (Some(found), true, Some(_)) = (head.found, bytes.is_ascii(), stamp.who.tid) {
             self.head.learn(bytes, found, &stamp);
@@ -393,13 +396,12 @@ impl Dialect for Perf {
 impl Perf {
     /// A line without a head: part of an event, one of perf's messages, or nothing known.
     fn odd_line(&mut self, line: LogLine<'_>, bytes: &[u8], log: &mut Log, out: &mut Out) {
-        let indented = bytes.first().is_some_and(|b| scan::is_blank(*b));
         if perf_tables::tells_lost_chunks(bytes) {
             log.lose(None, None, out);
         } else if head::lacks_time(bytes) {
             self.timeless += 1;
             log.unparsed(line, "a time in each line", out);
-        } else if indented && self.in_event {
+        } else if self.in_event && is_frame(bytes) {
             self.chains = true;
         } else if !perf_tables::is_message(bytes) {
             if line.ended {
@@ -409,4 +411,11 @@ impl Perf {
             }
         }
     }
+}
+
+/// A line of a call chain that blanks begin: an address, or a function with an offset.
+fn is_frame(line: &[u8]) -> bool {
+    let (word, _) = scan::word(line);
+    let function = word == b"[unknown]" || memchr::memmem::find(word, b"+0x").is_some();
+    line.first().is_some_and(|b| scan::is_blank(*b)) && (function || scan::hex(word).is_some())
 }

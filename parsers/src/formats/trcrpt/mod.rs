@@ -45,7 +45,7 @@ mod layout;
 use crate::error::ParseError;
 use crate::formats::{Card, Confidence, Format};
 use crate::lines::Lines;
-use crate::{scan, Head, Options, Parser, Source};
+use crate::{misfit, scan, Head, Options, Parser, Source};
 use hooks::Rows;
 use layout::{Fields, Header, Layout};
 use tracekit_schema::table::Table;
@@ -221,7 +221,7 @@ impl Reader {
         let p = &mut self.pending;
         let indented = scan::is_blank(line[0]);
         let wrapped = p.width >= WRAP;
-        if p.here && (indented || wrapped || p.payload.is_empty()) {
+        if p.here && (indented || wrapped || p.payload.is_empty()) && !misfit::is_foreign(line) {
             if p.payload.len() < LONGEST {
                 // A line wrapped at some width goes on in the middle of a word, an indented one does not.
                 if indented && !p.payload.is_empty() {
@@ -236,7 +236,7 @@ impl Reader {
         let code = if ended { Code::Unparsed } else { Code::Truncated };
         out.diagnostics.push_with(code, || {
             let message = format!("expected a record with a time, found `{}`", scan::shown(line, 80));
-            Diagnostic::new(code, message).at_line(number)
+            misfit::likely(Diagnostic::new(code, message), line).at_line(number)
         });
     }
 

@@ -1,0 +1,69 @@
+//! What to say of a file or a line that does not fit: what it looks like instead.
+
+use tracekit_schema::diag::{Code, Diagnostic};
+
+use crate::{scan, Head, ParseError, FORMATS};
+
+/// Bytes of a line that a diagnostic shows.
+const SHOWN: usize = 120;
+
+/// The diagnostic of a line that is not what was expected: what it is, and which format it looks like.
+pub fn unparsed(line: &[u8], expected: &str) -> Diagnostic {
+    let message = format!("expected {expected}, found `{}`", scan::shown(line, SHOWN));
+    likely(Diagnostic::new(Code::Unparsed, message), line)
+}
+
+/// Adds the format that a line looks like, if any.
+pub fn likely(d: Diagnostic, line: &[u8]) -> Diagnostic {
+    match likely_format(line) {
+        Some(name) => d.advise(format!("the line looks like {name}")),
+        None => d,
+    }
+}
+
+/// True for a line of another format, for formats in which almost any line may go on the one before.
+pub fn is_foreign(line: &[u8]) -> bool {
+    let signs = |b: &u8| matches!(b, b'[' | b'|' | b'*');
+    let may_be = line.iter().any(signs) || memchr::memmem::find(line, b"KTRGRAPH").is_some();
+    may_be && likely_format(line).is_some()
+}
+
+/// The format that a line on its own looks like.
+fn likely_format(line: &[u8]) -> Option<&'static str> {
+    let head = Head { bytes: line.to_vec(), whole: true };
+    let sure = FORMATS.iter().map(|f| ((f.sniff)(&head), f.name)).filter(|(c, _)| *c >= 50);
+    sure.max_by_key(|(c, _)| *c).map(|(_, name)| name)
+}
+
+/// Files of other tools: how they begin, what they are, and how they can be read after all.
+const RELATIVES: [(&[u8], &str, &str); 7] = [
+    (b"\xc1\x1f\xfc\xc1", "a stream of a CTF trace (LTTng)", "print the trace with babeltrace2 and read the text"),
+    (b"\xc1\xfc\x1f\xc1", "a stream of a CTF trace (LTTng)", "print the trace with babeltrace2 and read the text"),
+    (b"/* CTF", "the metadata of a CTF trace (LTTng)", "print the trace with babeltrace2 and read the text"),
+    (b"{\"traceEvents\"", "a Chrome JSON trace", "read the trace that it was made from"),
+    (b"{\"linux-perf-json-version\"", "perf's JSON", "read the perf.data file itself"),
+    (b"SQLite format 3", "a database", "read the trace that it was made from"),
+    (b"%PDF-", "a PDF", "read the trace itself"),
+];
+
+/// The error of a source that no format recognises.
+pub fn unknown(head: &Head) -> ParseError {
+    let bytes = &head.bytes;
+    let dense: Vec<u8> = bytes.iter().take(64).copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    let begins = |start: &&[u8]| bytes.starts_with(start) || dense.starts_with(start);
+    if let Some((_, what, advice)) = RELATIVES.iter().find(|(start, ..)| begins(start)) {
+        let message = format!("expected a scheduler trace, found {what}");
+        return ParseError::new("unknown", "unknown-format", message).at_offset(0).advise(*advice);
+    }
+    let advice = "see `tracekit formats` for what can be read, or name one with --format";
+    let printable = |b: &&u8| (b' '..0x7f).contains(*b) || b"\t\r\n".contains(*b) || **b >= 0x80;
+    if bytes.iter().take(512).filter(printable).count() * 10 < bytes.len().min(512) * 9 {
+        let start: Vec<_> = bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        let message = format!("expected a scheduler trace, found binary data that begins {}", start.join(" "));
+        return ParseError::new("unknown", "unknown-format", message).at_offset(0).advise(advice);
+    }
+    let mut lines = (1..).zip(bytes.split(|b| *b == b'\n')).map(|(n, l)| (n, l.trim_ascii()));
+    let (number, line) = lines.find(|(_, l)| !l.is_empty()).unwrap_or((1, b""));
+    let message = format!("expected a scheduler trace, found text that begins `{}`", scan::shown(line, 60));
+    ParseError::new("unknown", "unknown-format", message).at_line(number).advise(advice)
+}
