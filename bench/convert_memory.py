@@ -55,6 +55,12 @@ def measure(command: list[str]) -> Measured:
         return Measured(*ast.literal_eval(told.read().decode()))
 
 
+def convert(source: Path, target: Path, table: str = "events") -> Measured:
+    """Convert a table of a trace in a process of its own."""
+    words = ["-m", "tracekit", "convert", str(source), "-o", str(target), "--table", table]
+    return measure([sys.executable, *words])
+
+
 def tiler() -> ModuleType:
     """The tool that makes long traces."""
     spec = importlib.util.spec_from_file_location("tile_trace", ROOT / "tests" / "tools" / "tile_trace.py")
@@ -86,18 +92,7 @@ def main() -> int:
         for kind in given.kind:
             for table in given.table:
                 target = Path(folder) / f"long.{kind}"
-                command = [
-                    sys.executable,
-                    "-m",
-                    "tracekit",
-                    "convert",
-                    str(long),
-                    "-o",
-                    str(target),
-                    "--table",
-                    table,
-                ]
-                got = measure(command)
+                got = convert(long, target, table)
                 if got.status:
                     return 1
                 size = long.stat().st_size

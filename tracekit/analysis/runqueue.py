@@ -172,12 +172,8 @@ def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "a
 
     Parameters
     ----------
-    runqueue
-        The `runqueue` table.
-    end_ns
-        End of the trace; by default the time of the last row.
-    count
-        `all`, or `waiting` to leave the running tasks out.
+    runqueue, end_ns, count
+        As in `distribution`.
 
     Returns
     -------

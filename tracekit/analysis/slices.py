@@ -225,10 +225,8 @@ def endings(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
 
     Parameters
     ----------
-    slices
-        The `slices` table.
-    by
-        Grouping, see `tracekit.analysis.GROUPINGS`.
+    slices, by
+        As in `summary`.
 
     Returns
     -------
@@ -265,10 +263,8 @@ def cdf(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
 
     Parameters
     ----------
-    slices
-        The `slices` table.
-    by
-        Grouping, see `tracekit.analysis.GROUPINGS`.
+    slices, by
+        As in `summary`.
 
     Returns
     -------
@@ -292,10 +288,8 @@ def quantum(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
 
     Parameters
     ----------
-    slices
-        The `slices` table.
-    by
-        Grouping, see `tracekit.analysis.GROUPINGS`.
+    slices, by
+        As in `summary`.
 
     Returns
     -------
