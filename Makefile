@@ -71,9 +71,10 @@ testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (1.7 GB)
 	@if [ -x $(ARCHIVES)/unpack.sh ]; then $(ARCHIVES)/unpack.sh testdata corpus lab; \
 	else echo "no $(ARCHIVES)/unpack.sh: tests that need the captures will skip (set ARCHIVES=folder)"; fi
 
-bench: dev ## measure parsing against peers (absent ones are named), and dispatches/s of every policy
+bench: dev ## measure parsing against peers (absent ones are named), dispatches/s of every policy, and hooks
 	$(BIN)/python bench/parse.py
 	$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json
+	$(BIN)/python bench/callbacks.py
 
 validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md and the model errors
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/analysis/model_error.toml

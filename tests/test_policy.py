@@ -140,12 +140,36 @@ class Stranger(RoundRobin):
         return 99
 
 
+class Fraction(RoundRobin):
+    def dispatch(self, cpu):
+        return 1.5
+
+
+class Nowhere(RoundRobin):
+    def select_cpu(self, task, why):
+        return None
+
+
+class Beyond(RoundRobin):
+    def select_cpu(self, task, why):
+        return 99
+
+
+class Elsewhere(RoundRobin):
+    def running(self, task, cpu, switched):
+        self.machine.set_slice(77, QUANTUM)
+
+
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
         (Broken, "hook `dispatch` of policy Broken returned 'first': expected the number of a task, or None"),
         (Raising, "hook `enqueue` of policy Raising raised ValueError: no room"),
         (Stranger, "dispatch chose task 99, which does not exist"),
+        (Fraction, "hook `dispatch` of policy Fraction returned 1.5: expected the number of a task, or None"),
+        (Nowhere, "hook `select_cpu` of policy Nowhere returned None: expected the number of a CPU"),
+        (Beyond, "select_cpu chose CPU 99 of 1"),
+        (Elsewhere, "hook `running` of policy Elsewhere raised RuntimeError: no CPU 77; there are 1"),
     ],
 )
 def test_bad_hooks_are_named(policy, says):

@@ -407,4 +407,40 @@ mod tests {
         assert_eq!([s(100, 900), s(300, 700), s(900, 100), s(1000, 0), s(500, 500)], [5, 21, 95, 100, 0]);
         assert_eq!(score(Version::V2022, 500 << 10, 500 << 10), 50);
     }
+
+    /// A policy of December 2004 at 1000 HZ with two threads: 0 ran and slept for these times, in ms; 1 did nothing.
+    fn old(run: i64, slept: i64) -> Ule {
+        let mut of = TaskMap::new();
+        *of.ensure(TaskId(0)) = Thread { run: run << 10, slept: slept << 10, ..Thread::default() };
+        of.ensure(TaskId(1));
+        let version = Version::V2004;
+        Ule { version, stathz: 128, hz: 1000, of, rq: Vec::new(), load: Vec::new(), nice_count: Vec::new() }
+    }
+
+    #[test]
+    fn a_child_takes_half_a_second_of_its_parents_history() {
+        let mut ule = old(1000, 4000);
+        ule.shorten(TaskId(0));
+        assert_eq!((ule.of[TaskId(0)].run >> 10, ule.of[TaskId(0)].slept >> 10), (100, 400));
+        assert_eq!(ule.score_of(TaskId(0)), 12);
+        let mut ule = old(180, 720);
+        ule.shorten(TaskId(0));
+        assert_eq!((ule.of[TaskId(0)].run >> 10, ule.of[TaskId(0)].slept >> 10), (180, 720));
+    }
+
+    /// A shell that reaps children which ran for a second each stops being interactive with the third.
+    #[test]
+    fn the_run_time_of_children_makes_their_parent_a_batch_thread() {
+        let mut ule = old(100, 4900);
+        ule.trim(TaskId(0));
+        let shell = TaskId(0);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            ule.of[shell].run += 1000 << 10;
+            ule.trim(shell);
+            let th = ule.of[shell];
+            seen.push((th.run >> 10, th.slept >> 10, ule.score_of(shell)));
+        }
+        assert_eq!(seen, [(864, 3136, 13), (1491, 2508, 29), (2491, 2508, 49), (2792, 2007, 65)]);
+    }
 }
