@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("policies", nargs="*", help="policies with parameters (default: every one)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all cells there")
-    parser.add_argument("--rounds", type=int, default=2, help="best of so many (default 2)")
+    parser.add_argument("--rounds", type=int, default=1, help="best of so many (default 1)")
     parser.add_argument("--tasks", default="4,64,1024,16384", help="runnable tasks")
     parser.add_argument("--cpus", default="1,8,64", help="CPUs")
     parser.add_argument("--work", default="yields,mixed,hogs", help="workloads")

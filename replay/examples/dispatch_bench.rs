@@ -19,8 +19,8 @@ use tracekit_replay::program::{Pause, Program, Start, Step, Workload};
 use tracekit_replay::task::{Sleep, NEVER};
 
 const WORKS: [&str; 3] = ["yields", "mixed", "hogs"];
-/// Most CPU time of one measurement, in s.
-const LONGEST: f64 = 0.4;
+/// About the most CPU time of one measurement, in s.
+const LONGEST: f64 = 0.3;
 
 fn workload(kind: &str, tasks: usize) -> Workload {
     let mut work = Workload::default();
@@ -62,7 +62,7 @@ fn measure(policy: &str, kind: &str, tasks: usize, cpus: usize, wanted: u64) {
         let elapsed = start.elapsed().as_secs_f64();
         let spent = cpu_time().zip(cpu).map_or(elapsed, |(after, before)| after - before);
         let (dispatches, events) = (run.counts.dispatches, run.counts.events);
-        if dispatches >= wanted || spent > LONGEST {
+        if dispatches >= wanted || spent > LONGEST / 2.0 {
             println!(
                 "{{\"policy\": \"{policy}\", \"work\": \"{kind}\", \"tasks\": {tasks}, \"cpus\": {cpus}, \"dispatches\": {dispatches}, \
                  \"events\": {events}, \"cpu_s\": {spent:.6}, \"elapsed_s\": {elapsed:.6}, \"dispatches_per_s\": {:.0}, \
@@ -74,7 +74,7 @@ fn measure(policy: &str, kind: &str, tasks: usize, cpus: usize, wanted: u64) {
         }
         // A short run tells how long one has to be; the start of many tasks is a part of it, so not all at once.
         let factor = wanted as f64 / dispatches.max(1) as f64 * 1.1;
-        until = (until as f64 * factor.clamp(1.5, 16.0)) as i64;
+        until = (until as f64 * factor.min(LONGEST / spent.max(1e-6)).clamp(1.5, 16.0)) as i64;
     }
 }
 

@@ -305,6 +305,13 @@ impl Levels {
         Some(t)
     }
 
+    /// Takes the best task that `fits`: the first one but for tasks that may not run everywhere, past which it walks.
+    pub fn pop_fitting(&mut self, fits: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+        let t = self.iter_all().find(|&t| fits(t))?;
+        self.remove(t);
+        Some(t)
+    }
+
     /// The tasks of `level` from head to tail.
     pub fn iter(&self, level: usize) -> impl Iterator<Item = TaskId> + '_ {
         self.lists.iter(level)
@@ -410,6 +417,15 @@ impl<K: Copy + Ord> Ordered<K> {
         let first = self.first()?;
         self.remove(first.1);
         Some(first)
+    }
+
+    /// Takes the first task that `fits`. Where the very first does not, all are looked at.
+    pub fn pop_fitting(&mut self, fits: impl Fn(TaskId) -> bool) -> Option<(K, TaskId)> {
+        let first = self.heap.first().filter(|e| fits(TaskId(e.2)));
+        let fitting = || self.heap.iter().filter(|e| fits(TaskId(e.2))).min_by_key(|e| (e.0, e.1));
+        let &(key, _, t) = first.or_else(fitting)?;
+        self.remove(TaskId(t));
+        Some((key, TaskId(t)))
     }
 
     /// All entries, in no particular order.

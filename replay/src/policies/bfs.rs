@@ -130,11 +130,7 @@ impl Policy for Bfs {
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
         k.scanned(cpu, self.queue.len());
-        let first = self.queue.first().map(|f| f.1).filter(|&t| k.allowed(t, cpu));
-        let t = first
-            .or_else(|| self.queue.iter().filter(|e| k.allowed(e.1, cpu)).min_by_key(|e| (e.0, e.1 .0)).map(|e| e.1))?;
-        self.queue.remove(t);
-        Some(t)
+        Some(self.queue.pop_fitting(|t| k.allowed(t, cpu))?.1)
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {

@@ -191,10 +191,7 @@ impl Policy for Bsd4 {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        let first = self.ready.front().filter(|&t| k.allowed(t, cpu));
-        let t = first.or_else(|| self.ready.iter_all().find(|&t| k.allowed(t, cpu)))?;
-        self.ready.remove(t);
-        Some(t)
+        self.ready.pop_fitting(|t| k.allowed(t, cpu))
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {

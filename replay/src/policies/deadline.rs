@@ -206,16 +206,8 @@ impl Policy for Deadline {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        let first = self.ready.first().map(|f| f.1).filter(|&t| k.allowed(t, cpu));
-        let first = first
-            .or_else(|| self.ready.iter().filter(|e| k.allowed(e.1, cpu)).min_by_key(|e| (e.0, e.1 .0)).map(|e| e.1));
-        if let Some(t) = first {
-            self.ready.remove(t);
-            return Some(t);
-        }
-        let t = self.rest.iter_all().find(|&t| k.allowed(t, cpu))?;
-        self.rest.remove(t);
-        Some(t)
+        let fits = |t| k.allowed(t, cpu);
+        self.ready.pop_fitting(fits).map(|e| e.1).or_else(|| self.rest.pop_fitting(fits))
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {

@@ -119,13 +119,7 @@ impl Policy for Mlfq {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        let t = self
-            .queue
-            .front()
-            .filter(|&t| k.allowed(t, cpu))
-            .or_else(|| self.queue.iter_all().find(|&t| k.allowed(t, cpu)))?;
-        self.queue.remove(t);
-        Some(t)
+        self.queue.pop_fitting(|t| k.allowed(t, cpu))
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {

@@ -115,12 +115,7 @@ impl Policy for ScxSimple {
         if let Some(t) = self.local.pop_front(cpu) {
             return Some(t);
         }
-        let first = self.global.first().map(|f| f.1).filter(|&t| k.allowed(t, cpu));
-        let t = first.or_else(|| {
-            self.global.iter().filter(|e| k.allowed(e.1, cpu)).min_by_key(|e| (e.0, e.1 .0)).map(|e| e.1)
-        })?;
-        self.global.remove(t);
-        Some(t)
+        Some(self.global.pop_fitting(|t| k.allowed(t, cpu))?.1)
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {

@@ -101,10 +101,7 @@ impl Policy for Srpt {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        let first = self.queue.first().map(|f| f.1).filter(|&t| k.allowed(t, cpu));
-        let t = first.or_else(|| self.queue.iter().filter(|e| k.allowed(e.1, cpu)).min().map(|e| e.1))?;
-        self.queue.remove(t);
-        Some(t)
+        Some(self.queue.pop_fitting(|t| k.allowed(t, cpu))?.1)
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId, _switched: bool) {
