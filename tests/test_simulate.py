@@ -45,6 +45,28 @@ def test_the_same_workload_gives_the_same_bytes(bursts: list[list[int]], policy:
     assert on_cpu.filter(pl.col("next") < pl.col("end")).height == 0
 
 
+def dispadmin(quantum: int) -> str:
+    """A dispatch table as ``dispadmin -c TS -g`` prints it."""
+    head = "# Time Sharing Dispatcher Configuration\nRES=1000\n\n# ts_quantum  ts_tqexp  ts_slpret  ts_maxwait ts_lwait  PRIORITY LEVEL\n"
+    row = "{:10} {:9} {:10} {:11} {:9}        #  {:5}\n".format
+    return head + "".join(
+        row(quantum, max(0, i - 10), min(59, i + 50), 0, min(59, i + 50), i) for i in range(60)
+    )
+
+
+def test_a_dispatch_table_is_taken_as_dispadmin_prints_it() -> None:
+    def stays(policy: str) -> set[int]:
+        run = tk.simulate("hz: 100\nA: R200\nB: R200", policy=policy)
+        return set(run.slices["dur_ns"].to_list())
+
+    assert stays(f"solaris-ts:table={dispadmin(50)}") == {50_000_000}
+    assert stays(f"solaris-ts:res=4000,table={dispadmin(80)}") == {20_000_000}
+    with pytest.raises(tk.ReplayError, match="expected ts_quantum > 0"):
+        tk.simulate("A: R1", policy=f"solaris-ts:table={dispadmin(0)}")
+    with pytest.raises(tk.ReplayError, match="expected 60 rows, found 59"):
+        tk.simulate("A: R1", policy=f"solaris-ts:table={dispadmin(50).rpartition(chr(10) + ' ')[0]}")
+
+
 @pytest.mark.parametrize(
     ("text", "policy", "message"),
     [

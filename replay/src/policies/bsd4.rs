@@ -18,7 +18,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
               Fork: the child has its parent's estimate; exit: the parent's grows by the child's.",
     tie_break: "Within a queue in order of arrival; a thread that was preempted goes to the head, one whose slice is over to the tail.",
     not_modelled: "Kernel priorities while in the kernel, but for a wakeup from a device, which preempts user threads when kernel_sleep_pri is on; the per-CPU queues of \
-                   bound threads; interrupt threads.",
+                   bound threads, and the preference for the second in a queue when it ran here last (all CPUs choose from one set of queues); interrupt threads.",
     sources: "FreeBSD sys/kern/sched_4bsd.c (2024); the priority layout of FreeBSD 5 to 7.",
     params: &[
         Param {

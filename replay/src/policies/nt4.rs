@@ -18,7 +18,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
               A thread ready for more than 3 s gets priority 15 and a longer quantum from the balance set manager, which looks every second. \
               Base priority: `prio` where given, else 8 - nice / 5.",
     tie_break: "Within a level in order of arrival.",
-    not_modelled: "Which process is in the foreground (say so with the attribute `foreground`); window-message boosts; ideal processors; the increment \
+    not_modelled: "Which process is in the foreground (say so with the attribute `foreground`); window-message boosts; ideal processors, and the preference of a CPU for threads that ran there last (a thread wakes on \
+                   an idle CPU or on its last one; all CPUs choose from one set of queues); the increment \
                    of each device (one increment for all I/O, one for waits on tasks).",
     sources: "Published quanta of NT 4 (NTFrob documentation), ReactOS ntoskrnl/ke for the arithmetic of boosts, Inside Windows NT 2nd edition for \
               sizes from memory. Medium confidence.",

@@ -22,7 +22,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
               greater; the exit gives the child's counter back to the parent.",
     tie_break: "Equal goodness: the task nearest to the head of the list.",
     not_modelled: "The kernel lock and non-preemptible system calls (mark run steps `K` and use a non-preemptible machine); 2.2's choice of CPU \
-                   by cache flush time. The kernel's walk over the list and its recalculation cost simulated time (costs `scan` and `recalc`), but are not made here: \
+                   by cache flush time, and 2.4's of the CPU where the difference in goodness is largest (a wakeup goes to an idle CPU, else to the last one, and is tested against what runs there). The kernel's walk over the list and its recalculation cost simulated time (costs `scan` and `recalc`), but are not made here: \
                    the tasks are kept in order of goodness, and counters are brought up to date when they are looked at. Only tasks that may not use every CPU are walked over.",
     sources: "Linux 2.0.40, 2.2.1 and 2.4.17 kernel/sched.c and kernel/fork.c.",
     params: &[

@@ -19,7 +19,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
               RES: a quantum in the table is in 1/RES s, rounded up to ticks. IA: boost +10 in the foreground, else -10, and wakes to the front. \
               FX: level `prio`, fixed. RT: 100 + prio, quantum 1000 ms at 0 to 9 down to 100 ms at 50 to 59. SYS: 60 + prio.",
     tie_break: "Within a priority in order of arrival; a queued equal never preempts. A thread that wakes in the tick in which it left a CPU goes to the front.",
-    not_modelled: "The boost to kernel priorities of threads that hold resources (until Solaris 9); FSS; cache affinity of a few ticks; processor sets. A return from \
+    not_modelled: "The boost to kernel priorities of threads that hold resources (until Solaris 9); FSS; cache affinity of a few ticks, and the next CPU \
+                   that is tried when a queue is long (a wakeup goes to the CPU that runs the least; an idle CPU takes the best waiting thread); processor sets. A return from \
                    a trap is taken to happen at each tick.",
     sources: "illumos usr/src/uts/common/disp ts.c, ts_dptbl.c, disp.c (2005 and 2019) and os/fork.c; Oracle's dispadmin and kernel table manuals. \
               The published fork experiment comes out (see the tests).",
@@ -36,7 +37,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Text,
             default: "default",
             range: None,
-            doc: "Dispatch table as `dispadmin -g -c TS` prints it: 60 rows of ts_quantum, ts_tqexp, ts_slpret, ts_maxwait, ts_lwait, separated by `;` or line ends.",
+            doc: "Dispatch table as `dispadmin -g -c TS` prints it: 60 rows of ts_quantum, ts_tqexp, ts_slpret, ts_maxwait, ts_lwait, separated by `;` or line ends: `\"solaris-ts:table=$(dispadmin -c TS -g)\"`.",
         },
         Param {
             name: "fork_demotes",
