@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Policies of which at least so many dispatches/s at 64 tasks on one CPU are demanded, under every workload.
 DEMANDED = ("rr", "cfs")
 DEMAND = 3_000_000
+#: So few dispatches tell nothing about their cost.
+FEW = 10_000
 
 
 def build() -> Path:
@@ -46,18 +48,23 @@ def measure(
     return list(best.values())
 
 
+def rate(row: dict[str, Any]) -> str:
+    """Thousand dispatches a second; a dash where hardly any were made, as every task has a CPU or nobody gives one up."""
+    return f"{row['dispatches_per_s'] / 1000:.0f}" if row["dispatches"] >= FEW else "-"
+
+
 def show(rows: Sequence[dict[str, Any]]) -> None:
     """A table for each workload: a line per policy and number of CPUs, a column per number of tasks, thousands a second."""
     tasks = sorted({row["tasks"] for row in rows})
     for work in dict.fromkeys(row["work"] for row in rows):
         print(
-            f"\n{work}: thousand dispatches per second of CPU time; last column: events per dispatch at most tasks"
+            f"\n{work}: thousand dispatches per second of CPU time (- none to speak of); last column: events per dispatch at most tasks"
         )
         print(f"{'policy':28}{'CPUs':>6}" + "".join(f"{n:>9}" for n in tasks) + f"{'events':>9}")
         of_work = [row for row in rows if row["work"] == work]
         for policy, cpus in dict.fromkeys((row["policy"], row["cpus"]) for row in of_work):
             line = {r["tasks"]: r for r in of_work if r["policy"] == policy and r["cpus"] == cpus}
-            cells = "".join(f"{line[n]['dispatches_per_s'] / 1000:>9.0f}" for n in tasks)
+            cells = "".join(f"{rate(line[n]):>9}" for n in tasks)
             last = line[tasks[-1]]
             print(f"{policy:28}{cpus:>6}{cells}{last['events'] / max(1, last['dispatches']):>9.1f}")
 
