@@ -104,7 +104,11 @@ fn read(input: &[u8], format: &str, options: &Options, step: usize) -> Result<u6
         out.clear_events();
         match more {
             Ok(true) => {}
-            Ok(false) | Err(_) => return Ok(rows),
+            Ok(false) => {
+                let tables = out.slices.len() + out.summaries.len() + out.histograms.len();
+                return Ok(rows + tables as u64);
+            }
+            Err(_) => return Ok(rows),
         }
     }
     Err("never ends".to_owned())

@@ -9,7 +9,7 @@ use tracekit_schema::Out;
 
 use crate::lines::Lines;
 use crate::payload::sched::context_comm;
-use crate::{misfit, scan, Head, ParseError, Source};
+use crate::{misfit, scan, Head, ParseError, Parser, Source};
 
 /// Bytes of a line that a diagnostic shows.
 const SHOWN: usize = 120;
@@ -68,12 +68,12 @@ pub struct Report {
 
 impl Report {
     /// The report in `source`.
-    pub fn new(source: Source) -> Self {
+    fn new(source: Source) -> Self {
         Report { lines: Lines::new(source.into_read()), unparsed: 0, lost: None, lost_unknown: false }
     }
 
     /// Copies the next line, without colours, to `line`; `None` at the end, else whether a line end follows it.
-    pub fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
         let first = self.lines.number == 0;
         let Some(next) = self.lines.next_line()? else { return Ok(None) };
         let bytes = if first { next.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(next.bytes) } else { next.bytes };
@@ -89,11 +89,6 @@ impl Report {
     /// Number of the last line.
     pub fn number(&self) -> u64 {
         self.lines.number
-    }
-
-    /// Bytes read.
-    pub fn offset(&self) -> u64 {
-        self.lines.offset
     }
 
     /// A line that fits nothing: counted, the first ones shown; a last line without its end was cut.
@@ -142,7 +137,7 @@ impl Report {
     }
 
     /// Sets the metadata that is known at the end.
-    pub fn finish(&self, out: &mut Out) {
+    fn finish(&self, out: &mut Out) {
         out.meta.set("parse.lines", self.number().to_string());
         out.meta.set("parse.unparsed", self.unparsed.to_string());
         if self.lost.is_some() || self.lost_unknown {
@@ -151,6 +146,54 @@ impl Report {
         if let (Some(n), false) = (self.lost, self.lost_unknown) {
             out.meta.set("loss.total", n.to_string());
         }
+    }
+}
+
+/// A table that a tool of perf prints.
+pub trait Tool: Send {
+    /// The format's name.
+    const NAME: &'static str;
+    /// Reads a line that is neither empty nor one of perf's messages.
+    fn line(&mut self, line: &[u8], ended: bool, report: &mut Report, out: &mut Out);
+    /// Adds what is known at the end.
+    fn finish(&mut self, out: &mut Out);
+}
+
+/// Runs a [`Tool`] over the lines of a report.
+pub struct Reader<T> {
+    report: Report,
+    line: Vec<u8>,
+    tool: T,
+}
+
+impl<T> Reader<T> {
+    /// A reader of `source`.
+    pub fn new(source: Source, tool: T) -> Self {
+        Reader { report: Report::new(source), line: Vec::new(), tool }
+    }
+}
+
+impl<T: Tool> Parser for Reader<T> {
+    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
+        for _ in 0..rows.max(1) {
+            let next = self.report.next(&mut self.line).map_err(|e| ParseError::io(T::NAME, &e))?;
+            let Some(ended) = next else {
+                self.tool.finish(out);
+                self.report.finish(out);
+                return Ok(false);
+            };
+            let text = self.line.trim_ascii();
+            if tells_lost_chunks(text) {
+                self.report.lose(None, "chunk", out);
+            } else if !text.is_empty() && !is_message(text) {
+                self.tool.line(&self.line, ended, &mut self.report, out);
+            }
+        }
+        Ok(true)
+    }
+
+    fn consumed(&self) -> u64 {
+        self.report.lines.offset
     }
 }
 

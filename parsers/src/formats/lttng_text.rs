@@ -34,7 +34,7 @@ use crate::error::ParseError;
 use crate::formats::{Card, Confidence, Format};
 use crate::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
 use crate::payload::state::{Evidence, Table as States};
-use crate::payload::Outcome;
+use crate::payload::{self, Outcome};
 use crate::swar::Window;
 use crate::{scan, Head, Options, Parser, Source};
 use tracekit_schema::events::{quality, EventRow};
@@ -439,26 +439,9 @@ impl Babeltrace {
 
 /// The kind of an event.
 fn kind(event: &[u8]) -> Option<Kind> {
-    if let Some(sched) = event.strip_prefix(b"sched_") {
-        return Some(match sched {
-            b"switch" => Kind::Switch,
-            b"waking" => Kind::Waking,
-            b"wakeup" => Kind::Wakeup,
-            b"wakeup_new" => Kind::WakeupNew,
-            b"migrate_task" => Kind::Migrate,
-            b"process_fork" => Kind::Fork,
-            b"process_exec" => Kind::Exec,
-            b"process_exit" => Kind::Exit,
-            b"process_free" => Kind::Free,
-            b"process_wait" => Kind::Wait,
-            b"stat_wait" => Kind::StatWait,
-            b"stat_sleep" => Kind::StatSleep,
-            b"stat_blocked" => Kind::StatBlocked,
-            b"stat_iowait" => Kind::StatIowait,
-            b"stat_runtime" => Kind::StatRuntime,
-            b"pi_setprio" => Kind::Prio,
-            _ => return None,
-        });
+    if event.starts_with(b"sched_") {
+        // LTTng has no `sched_blocked_reason`.
+        return payload::sched_kind(event).filter(|kind| *kind != Kind::BlockedReason);
     }
     Some(match event {
         b"irq_handler_entry" => Kind::IrqEntry,

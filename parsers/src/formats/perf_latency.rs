@@ -31,7 +31,7 @@
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::Out;
 
-use crate::perf_tables::{self, Report};
+use crate::perf_tables::{self, Reader, Report, Tool};
 use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
@@ -95,86 +95,37 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     out.meta.set("os", "linux");
     out.meta.set("clock.name", options.clock.clone().unwrap_or_else(|| "perf".to_owned()));
     out.meta.set("clock.resolution_ns", "1000");
-    Ok(Box::new(Latency { report: Report::new(source), line: Vec::new(), first: false }))
+    Ok(Box::new(Reader::new(source, Latency { first: false })))
 }
 
 struct Latency {
-    report: Report,
-    line: Vec<u8>,
     /// The layout of the first perf: nanoseconds without units.
     first: bool,
 }
 
-impl Parser for Latency {
-    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
-        let mut line = std::mem::take(&mut self.line);
-        for _ in 0..rows.max(1) {
-            let next = self.report.next(&mut line).map_err(|e| ParseError::io(FORMAT.name, &e))?;
-            let Some(ended) = next else {
-                out.meta.set("source.variant", if self.first { "latency, ns" } else { "latency" });
-                self.report.finish(out);
-                return Ok(false);
-            };
-            self.any_line(&line, ended, out);
-        }
-        self.line = line;
-        Ok(true)
-    }
+impl Tool for Latency {
+    const NAME: &'static str = FORMAT.name;
 
-    fn consumed(&self) -> u64 {
-        self.report.offset()
-    }
-}
-
-impl Latency {
-    fn any_line(&mut self, line: &[u8], ended: bool, out: &mut Out) {
+    fn line(&mut self, line: &[u8], ended: bool, report: &mut Report, out: &mut Out) {
         let text = line.trim_ascii();
-        let passed = text.is_empty() || perf_tables::is_message(text) || text.iter().all(|b| *b == b'-');
-        if passed || is_heading(line) {
+        if text.iter().all(|b| *b == b'-') || is_heading(line) {
             return;
         }
         if is_first_heading(line) {
             self.first = true;
             return;
         }
-        if perf_tables::tells_lost_chunks(text) {
-            return self.report.lose(None, "chunk", out);
-        }
-        if self.report.info(text, out) || (self.first && first_row(text, out)) {
+        if report.info(text, out) || (self.first && first_row(text, out)) {
             return;
         }
         match Row::of(line).filter(|_| ended) {
-            Some(row) => self.row(&row, out),
-            None => self.report.unparsed(line, ended, EXPECTED, out),
+            Some(row) => row.add(report.number(), out),
+            None => report.unparsed(line, ended, EXPECTED, out),
         }
     }
 
-    fn row(&mut self, row: &Row<'_>, out: &mut Out) {
-        let section = out.strings.intern(b"perf sched latency");
-        let subject = (!row.total).then(|| out.strings.intern(row.name));
-        let push = |out: &mut Out, key: &str, value: f64, unit: Option<&str>| {
-            let key = out.strings.intern(key.as_bytes());
-            let unit = unit.map(|u| out.strings.intern(u.as_bytes()));
-            out.summaries.push().section(section).subject(subject).tid(row.tid).key(key).value(value).unit(unit);
-        };
-        if let Some(threads) = row.threads {
-            push(out, "threads", threads as f64, None);
-        }
-        let never = row.cells.iter().any(|c| c.key == "maximum delay" && c.value == 0.0);
-        for cell in &row.cells {
-            if never && cell.value == 0.0 && cell.key.starts_with("maximum delay ") {
-                continue;
-            }
-            push(out, cell.key, cell.value, cell.unit);
-        }
-        if row.odd > 0 {
-            let (odd, line) = (row.odd, self.report.number());
-            out.diagnostics.push_with(Code::PartlyParsed, || {
-                let name = scan::shown(row.name, 40);
-                Diagnostic::new(Code::PartlyParsed, format!("{odd} cells of `{name}` were not understood"))
-                    .at_line(line)
-            });
-        }
+    fn finish(&mut self, out: &mut Out) {
+        out.meta.set("source.variant", if self.first { "latency, ns" } else { "latency" });
     }
 }
 
@@ -221,6 +172,35 @@ impl<'l> Row<'l> {
             }
         }
         Some(row)
+    }
+
+    /// Adds its figures.
+    fn add(&self, line: u64, out: &mut Out) {
+        let section = out.strings.intern(b"perf sched latency");
+        let subject = (!self.total).then(|| out.strings.intern(self.name));
+        let push = |out: &mut Out, key: &str, value: f64, unit: Option<&str>| {
+            let key = out.strings.intern(key.as_bytes());
+            let unit = unit.map(|u| out.strings.intern(u.as_bytes()));
+            out.summaries.push().section(section).subject(subject).tid(self.tid).key(key).value(value).unit(unit);
+        };
+        if let Some(threads) = self.threads {
+            push(out, "threads", threads as f64, None);
+        }
+        let never = self.cells.iter().any(|c| c.key == "maximum delay" && c.value == 0.0);
+        for cell in &self.cells {
+            if never && cell.value == 0.0 && cell.key.starts_with("maximum delay ") {
+                continue;
+            }
+            push(out, cell.key, cell.value, cell.unit);
+        }
+        if self.odd > 0 {
+            let odd = self.odd;
+            out.diagnostics.push_with(Code::PartlyParsed, || {
+                let name = scan::shown(self.name, 40);
+                Diagnostic::new(Code::PartlyParsed, format!("{odd} cells of `{name}` were not understood"))
+                    .at_line(line)
+            });
+        }
     }
 }
 

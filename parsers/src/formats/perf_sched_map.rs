@@ -35,7 +35,7 @@ use tracekit_schema::tables::flag;
 use tracekit_schema::{Out, StrId};
 
 use crate::payload::sched::context_comm;
-use crate::perf_tables::{self, Report, Threads};
+use crate::perf_tables::{self, Reader, Report, Threads, Tool};
 use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
@@ -88,16 +88,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     out.meta.set("clock.resolution_ns", "1000");
     out.meta.set("clock.synchronised", "unknown");
     out.meta.set("source.variant", "map: low resolution");
-    Ok(Box::new(Map {
-        report: Report::new(source),
-        line: Vec::new(),
-        names: BTreeMap::new(),
-        threads: Threads::default(),
-        cpus: Vec::new(),
-        compact: Vec::new(),
-        unexplained: BTreeMap::new(),
-        newest: i64::MIN,
-    }))
+    Ok(Box::new(Reader::new(source, Map::default())))
 }
 
 /// Two letters.
@@ -179,9 +170,8 @@ enum Runs {
     Task { since: i64, known: Known },
 }
 
+#[derive(Default)]
 struct Map {
-    report: Report,
-    line: Vec<u8>,
     names: BTreeMap<Letters, Known>,
     /// The CPU on which each thread ran last.
     threads: Threads<Option<i32>>,
@@ -190,52 +180,54 @@ struct Map {
     compact: Vec<Option<i32>>,
     /// Letters that were never explained, and how many slices bear them.
     unexplained: BTreeMap<Letters, u64>,
-    newest: i64,
+    newest: Option<i64>,
+    /// Line being read.
+    number: u64,
 }
 
-impl Parser for Map {
-    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
-        let mut line = std::mem::take(&mut self.line);
-        for _ in 0..rows.max(1) {
-            let next = self.report.next(&mut line).map_err(|e| ParseError::io(FORMAT.name, &e))?;
-            let Some(ended) = next else {
-                self.finish(out);
-                return Ok(false);
-            };
-            self.any_line(&line, ended, out);
-        }
-        self.line = line;
-        Ok(true)
-    }
+impl Tool for Map {
+    const NAME: &'static str = FORMAT.name;
 
-    fn consumed(&self) -> u64 {
-        self.report.offset()
-    }
-}
-
-impl Map {
-    fn any_line(&mut self, line: &[u8], ended: bool, out: &mut Out) {
-        let text = line.trim_ascii();
-        if text.is_empty() || perf_tables::is_message(text) || self.report.info(text, out) {
+    fn line(&mut self, line: &[u8], ended: bool, report: &mut Report, out: &mut Out) {
+        self.number = report.number();
+        if report.info(line.trim_ascii(), out) {
             return;
-        }
-        if perf_tables::tells_lost_chunks(text) {
-            return self.report.lose(None, "chunk", out);
         }
         // A cut row may lack the end of a number.
         match Row::of(line).filter(|_| ended) {
             Some(row) => self.row(&row, out),
-            None => self.report.unparsed(line, ended, EXPECTED, out),
+            None => report.unparsed(line, ended, EXPECTED, out),
         }
     }
 
+    fn finish(&mut self, out: &mut Out) {
+        for cell in 0..self.cpus.len() {
+            self.end(cell, self.newest.unwrap_or(0), flag::OPEN_END, out);
+        }
+        for (letters, count) in std::mem::take(&mut self.unexplained) {
+            let message = format!("nothing says whom `{}` stands for; its slices are left out", shown(letters));
+            let d = Diagnostic { count, ..Diagnostic::new(Code::UnknownName, message) };
+            out.diag(d.advise("use the whole output: letters are explained where they first appear"));
+        }
+        let message = "a map tells who ran where and nothing else: no wakeups, states or priorities";
+        let advice = "read the perf.data file itself, or print it with perf script";
+        out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
+        perf_tables::sort_slices(out);
+        let highest = (0..self.cpus.len()).map(|c| self.compact[c].unwrap_or(c as i32)).max();
+        if let Some(highest) = highest {
+            out.meta.set("nr_cpus", (i64::from(highest) + 1).to_string());
+        }
+    }
+}
+
+impl Map {
     fn row(&mut self, row: &Row<'_>, out: &mut Out) {
-        self.newest = self.newest.max(row.ts_ns);
+        self.newest = self.newest.max(Some(row.ts_ns));
         if let Some((name, tid)) = row.task {
             let comm = context_comm(name).map(|c| out.strings.intern(c));
             let before = self.names.insert(row.letters, Known { tid, comm });
             if let Some(before) = before.filter(|b| b.tid != tid) {
-                let (letters, line) = (shown(row.letters), self.report.number());
+                let (letters, line) = (shown(row.letters), self.number);
                 out.diagnostics.push_with(Code::Inferred, || {
                     let message = format!(
                         "`{letters}` stood for thread {}, and stands for {tid} from here on; perf has run out of letters",
@@ -274,7 +266,7 @@ impl Map {
         };
         let cpu = self.compact[cell].unwrap_or(cell as i32);
         if ts_ns < since {
-            let line = self.report.number();
+            let line = self.number;
             out.diagnostics.push_with(Code::TimeBackwards, || {
                 let message = format!("CPU {cpu} goes back by {} ns", since.saturating_sub(ts_ns));
                 Diagnostic::new(Code::TimeBackwards, message).at_line(line).on_cpu(cpu).at_ts(ts_ns)
@@ -286,26 +278,6 @@ impl Map {
         let mut slice = out.slices.push();
         slice.ts_ns(since).dur_ns(ts_ns.saturating_sub(since).max(0)).cpu(cpu).utid(thread.utid).tid(tid).comm(comm);
         slice.prev_cpu(thread.kept.replace(cpu)).flags(flags);
-    }
-
-    fn finish(&mut self, out: &mut Out) {
-        for cell in 0..self.cpus.len() {
-            self.end(cell, self.newest, flag::OPEN_END, out);
-        }
-        for (letters, count) in std::mem::take(&mut self.unexplained) {
-            let message = format!("nothing says whom `{}` stands for; its slices are left out", shown(letters));
-            let d = Diagnostic { count, ..Diagnostic::new(Code::UnknownName, message) };
-            out.diag(d.advise("use the whole output: letters are explained where they first appear"));
-        }
-        let message = "a map tells who ran where and nothing else: no wakeups, states or priorities";
-        let advice = "read the perf.data file itself, or print it with perf script";
-        out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
-        perf_tables::sort_slices(out);
-        let highest = (0..self.cpus.len()).map(|c| self.compact[c].unwrap_or(c as i32)).max();
-        if let Some(highest) = highest {
-            out.meta.set("nr_cpus", (i64::from(highest) + 1).to_string());
-        }
-        self.report.finish(out);
     }
 }
 

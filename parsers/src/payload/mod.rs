@@ -100,7 +100,7 @@ pub fn may_be_whole(body: &[u8]) -> bool {
 }
 
 /// Kind of a scheduler event.
-fn sched_kind(name: &[u8]) -> Option<Kind> {
+pub fn sched_kind(name: &[u8]) -> Option<Kind> {
     Some(match name.strip_prefix(b"sched_")? {
         b"switch" => Kind::Switch,
         b"waking" => Kind::Waking,

@@ -48,7 +48,7 @@ use tracekit_schema::tables::flag;
 use tracekit_schema::{Out, State, StrId};
 
 use crate::payload::state;
-use crate::perf_tables::{self, Report, Task, Threads};
+use crate::perf_tables::{self, Reader, Report, Task, Threads, Tool};
 use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
 use row::{Figures, Layout, What};
 use summary::Summary;
@@ -105,7 +105,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     out.meta.set("clock.name", options.clock.clone().unwrap_or_else(|| "perf".to_owned()));
     out.meta.set("clock.resolution_ns", "1000");
     out.meta.set("clock.synchronised", "unknown");
-    Ok(Box::new(Timehist { report: Report::new(source), ..Timehist::default() }))
+    Ok(Box::new(Reader::new(source, Timehist::default())))
 }
 
 fn is_title(line: &[u8]) -> bool {
@@ -144,9 +144,8 @@ struct Met {
     lost_sight: u64,
 }
 
+#[derive(Default)]
 struct Timehist {
-    report: Report,
-    line: Vec<u8>,
     layout: Option<Layout>,
     summary: Summary,
     threads: Threads<Last>,
@@ -155,150 +154,25 @@ struct Timehist {
     met: Met,
 }
 
-impl Default for Timehist {
-    fn default() -> Self {
-        Timehist {
-            report: Report::new(Source::from_bytes(Vec::new())),
-            line: Vec::new(),
-            layout: None,
-            summary: Summary::default(),
-            threads: Threads::default(),
-            cpus: HashMap::new(),
-            migrations: BTreeMap::new(),
-            met: Met::default(),
-        }
-    }
-}
+impl Tool for Timehist {
+    const NAME: &'static str = FORMAT.name;
 
-impl Parser for Timehist {
-    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
-        let mut line = std::mem::take(&mut self.line);
-        for _ in 0..rows.max(1) {
-            let next = self.report.next(&mut line).map_err(|e| ParseError::io(FORMAT.name, &e))?;
-            let Some(ended) = next else {
-                self.finish(out);
-                return Ok(false);
-            };
-            self.any_line(&line, ended, out);
-        }
-        self.line = line;
-        Ok(true)
-    }
-
-    fn consumed(&self) -> u64 {
-        self.report.offset()
-    }
-}
-
-impl Timehist {
-    fn any_line(&mut self, line: &[u8], ended: bool, out: &mut Out) {
-        let text = scan::trim(line);
-        if text.is_empty() || perf_tables::is_message(text) {
-            return;
-        }
-        if perf_tables::tells_lost_chunks(text) {
-            return self.report.lose(None, "chunk", out);
-        }
+    fn line(&mut self, line: &[u8], ended: bool, report: &mut Report, out: &mut Out) {
         if let Some(layout) = Layout::of(line) {
             self.met.visual |= layout.visual.is_some();
             self.layout = Some(layout);
             return;
         }
-        let ruler = text.iter().all(|b| matches!(b, b'-' | b' '));
+        let ruler = line.iter().all(|b| matches!(b, b'-' | b' ' | b'\r'));
         if ruler || self.layout.as_mut().is_some_and(|l| l.units(line)) {
             return;
         }
         match row::parse(line, self.layout.as_ref()) {
             // A row that is cut within its last figure would read as a smaller one.
-            Some(row) if ended => self.row(&row, out),
+            Some(row) if ended => self.row(&row, report.number(), out),
             _ if self.summary.line(line, out) => {}
-            _ => self.report.unparsed(line, ended, EXPECTED, out),
+            _ => report.unparsed(line, ended, EXPECTED, out),
         }
-    }
-
-    fn row(&mut self, row: &row::Row<'_>, out: &mut Out) {
-        match &row.what {
-            What::Slice(figures) => self.slice(row, figures, out),
-            What::Awakened(woken) => {
-                self.met.wakeups = true;
-                let waker = match row.task {
-                    Task::Thread { tid: Some(tid), .. } => Some(self.threads.entry(tid).utid),
-                    _ => None,
-                };
-                if let Task::Thread { tid: Some(tid), .. } = woken {
-                    self.threads.entry(*tid).kept.wakeup = Some((waker, row.cpu));
-                }
-            }
-            What::Migrated { text, task, .. } => {
-                let tid = if let Task::Thread { tid, .. } = task { *tid } else { None };
-                *self.migrations.entry((tid, text.to_vec())).or_insert(0) += 1;
-            }
-        }
-    }
-
-    fn slice(&mut self, row: &row::Row<'_>, figures: &Figures<'_>, out: &mut Out) {
-        let before = self.leave_cpu(row, figures, out);
-        self.met.rows += 1;
-        let Task::Thread { comm, tid, pid } = row.task else { return self.met.idle = true };
-        self.met.figures += u64::from(figures.run > 0 || figures.wait > 0 || figures.delay > 0);
-        let told = before.and_then(|b| b.next);
-        let Some(tid) = tid.or(told.map(|t| t.0)) else {
-            self.met.lost_sight += 1;
-            return;
-        };
-        let comm = match told {
-            Some((next, name)) if next == tid && name.is_some() => name,
-            _ => comm.map(|c| out.strings.intern(c)),
-        };
-        let thread = self.threads.entry(tid);
-        let (utid, last) = (thread.utid, thread.kept);
-        let state = figures.state.map(state_of);
-        thread.kept = Last { cpu: Some(row.cpu), state, wakeup: None };
-
-        let ts = row.ts_ns.saturating_sub(figures.run);
-        let woken = figures.delay > 0 || last.wakeup.is_some();
-        let preempted = last.state.is_some_and(State::is_runnable);
-        let open = before.is_none() && figures.run == 0;
-        let mut slice = out.slices.push();
-        slice.ts_ns(ts).dur_ns(figures.run).cpu(row.cpu).utid(utid).tid(tid).pid(pid).comm(comm);
-        slice.prio(figures.prio).end_state(state).involuntary(state.map(State::is_runnable)).prev_cpu(last.cpu);
-        slice.flags(if open { flag::OPEN_START } else { 0 });
-        if open {
-            return;
-        }
-        if woken {
-            slice.run_delay_ns(figures.delay).wake_ts_ns(ts.saturating_sub(figures.delay));
-            if last.cpu.is_some() {
-                slice.sleep_ns(figures.wait.saturating_sub(figures.delay));
-                slice.blocked(last.state.map(|s| s == State::Blocked));
-            }
-        } else if preempted {
-            slice.run_delay_ns(figures.wait);
-        }
-        if let Some((waker, cpu)) = last.wakeup {
-            slice.waker_utid(waker).waker_cpu(cpu);
-        }
-    }
-
-    /// Takes a row's end into account; what was known of its CPU before.
-    fn leave_cpu(&mut self, row: &row::Row<'_>, figures: &Figures<'_>, out: &mut Out) -> Option<Cpu> {
-        let next = match figures.next {
-            Some(Task::Thread { comm, tid: Some(tid), .. }) => Some((tid, comm.map(|c| out.strings.intern(c)))),
-            _ => None,
-        };
-        self.met.next |= figures.next.is_some();
-        self.met.states |= figures.state.is_some();
-        self.met.prio |= figures.prio.is_some();
-        let before = self.cpus.insert(row.cpu, Cpu { ts_ns: row.ts_ns, next });
-        if let Some(last) = before.filter(|b| b.ts_ns > row.ts_ns) {
-            let (cpu, line) = (row.cpu, self.report.number());
-            out.diagnostics.push_with(Code::TimeBackwards, || {
-                let message = format!("CPU {cpu} goes back by {} ns", last.ts_ns.saturating_sub(row.ts_ns));
-                let d = Diagnostic::new(Code::TimeBackwards, message).at_line(line).on_cpu(cpu).at_ts(row.ts_ns);
-                d.advise("two reports in one file: cut the file there")
-            });
-        }
-        before
     }
 
     fn finish(&mut self, out: &mut Out) {
@@ -343,7 +217,93 @@ impl Timehist {
             }
         }
         out.meta.set("source.variant", parts.join(", "));
-        self.report.finish(out);
+    }
+}
+
+impl Timehist {
+    fn row(&mut self, row: &row::Row<'_>, number: u64, out: &mut Out) {
+        match &row.what {
+            What::Slice(figures) => self.slice(row, figures, number, out),
+            What::Awakened(woken) => {
+                self.met.wakeups = true;
+                let waker = match row.task {
+                    Task::Thread { tid: Some(tid), .. } => Some(self.threads.entry(tid).utid),
+                    _ => None,
+                };
+                if let Task::Thread { tid: Some(tid), .. } = woken {
+                    self.threads.entry(*tid).kept.wakeup = Some((waker, row.cpu));
+                }
+            }
+            What::Migrated { text, task, .. } => {
+                let tid = if let Task::Thread { tid, .. } = task { *tid } else { None };
+                *self.migrations.entry((tid, text.to_vec())).or_insert(0) += 1;
+            }
+        }
+    }
+
+    fn slice(&mut self, row: &row::Row<'_>, figures: &Figures<'_>, number: u64, out: &mut Out) {
+        let before = self.leave_cpu(row, figures, number, out);
+        self.met.rows += 1;
+        let Task::Thread { comm, tid, pid } = row.task else { return self.met.idle = true };
+        self.met.figures += u64::from(figures.run > 0 || figures.wait > 0 || figures.delay > 0);
+        let told = before.and_then(|b| b.next);
+        let Some(tid) = tid.or(told.map(|t| t.0)) else {
+            self.met.lost_sight += 1;
+            return;
+        };
+        let comm = match told {
+            Some((next, name)) if next == tid && name.is_some() => name,
+            _ => comm.map(|c| out.strings.intern(c)),
+        };
+        let thread = self.threads.entry(tid);
+        let (utid, last) = (thread.utid, thread.kept);
+        let state = figures.state.map(state_of);
+        thread.kept = Last { cpu: Some(row.cpu), state, wakeup: None };
+
+        let ts = row.ts_ns.saturating_sub(figures.run);
+        let woken = figures.delay > 0 || last.wakeup.is_some();
+        let preempted = last.state.is_some_and(State::is_runnable);
+        let open = before.is_none() && figures.run == 0;
+        let mut slice = out.slices.push();
+        slice.ts_ns(ts).dur_ns(figures.run).cpu(row.cpu).utid(utid).tid(tid).pid(pid).comm(comm);
+        slice.prio(figures.prio).end_state(state).involuntary(state.map(State::is_runnable)).prev_cpu(last.cpu);
+        slice.flags(if open { flag::OPEN_START } else { 0 });
+        if open {
+            return;
+        }
+        if woken {
+            slice.run_delay_ns(figures.delay).wake_ts_ns(ts.saturating_sub(figures.delay));
+            if last.cpu.is_some() {
+                slice.sleep_ns(figures.wait.saturating_sub(figures.delay));
+                slice.blocked(last.state.map(|s| s == State::Blocked));
+            }
+        } else if preempted {
+            slice.run_delay_ns(figures.wait);
+        }
+        if let Some((waker, cpu)) = last.wakeup {
+            slice.waker_utid(waker).waker_cpu(cpu);
+        }
+    }
+
+    /// Takes a row's end into account; what was known of its CPU before.
+    fn leave_cpu(&mut self, row: &row::Row<'_>, figures: &Figures<'_>, number: u64, out: &mut Out) -> Option<Cpu> {
+        let next = match figures.next {
+            Some(Task::Thread { comm, tid: Some(tid), .. }) => Some((tid, comm.map(|c| out.strings.intern(c)))),
+            _ => None,
+        };
+        self.met.next |= figures.next.is_some();
+        self.met.states |= figures.state.is_some();
+        self.met.prio |= figures.prio.is_some();
+        let before = self.cpus.insert(row.cpu, Cpu { ts_ns: row.ts_ns, next });
+        if let Some(last) = before.filter(|b| b.ts_ns > row.ts_ns) {
+            let cpu = row.cpu;
+            out.diagnostics.push_with(Code::TimeBackwards, || {
+                let message = format!("CPU {cpu} goes back by {} ns", last.ts_ns.saturating_sub(row.ts_ns));
+                let d = Diagnostic::new(Code::TimeBackwards, message).at_line(number).on_cpu(cpu).at_ts(row.ts_ns);
+                d.advise("two reports in one file: cut the file there")
+            });
+        }
+        before
     }
 }
 
