@@ -32,7 +32,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(
-        [sys.executable, *args], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, *args], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
 
 

@@ -165,7 +165,9 @@ def shell(name: str, text: str, tmp_path: Path) -> str:
     file = tmp_path / "script"
     file.write_text(text)
     environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([path, *options, file], capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(
+        [path, *options, file], capture_output=True, text=True, env=environment, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

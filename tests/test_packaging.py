@@ -107,7 +107,7 @@ def run(program: Path, *args: str | Path, cwd: Path) -> subprocess.CompletedProc
     """Run a program of the bare environment outside of the repository."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TRACEKIT"))}
     return subprocess.run(
-        [program, *args], cwd=cwd, env={**env, "COLUMNS": "100"}, capture_output=True, text=True, timeout=120
+        [program, *args], cwd=cwd, env={**env, "COLUMNS": "100"}, capture_output=True, text=True, timeout=600
     )
 
 
@@ -189,7 +189,7 @@ def test_the_installed_program_compares_policies(bare: Path, demo: Path, tmp_pat
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"spin +slice per involuntary mean .* resolved +cfs:wakeup_preemption=off", done.stdout)
+    assert re.search(r"spin +slice per involuntary mean .* resolved .*cfs:wakeup_preemption=off", done.stdout)
     assert policy in (tmp_path / "r.html").read_text()
     assert json.loads((tmp_path / "r.json").read_text())["summary"]
 
