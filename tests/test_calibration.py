@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import polars as pl
 import pytest
@@ -54,6 +55,82 @@ def test_few_samples_are_not_judged(trace: tk.Trace) -> None:
 def test_a_wrong_policy_fails(trace: tk.Trace, policy: str, metrics: tuple[str, ...]) -> None:
     found = results(trace, tk.replay(trace, policy))
     assert {m: found[m] for m in metrics} == dict.fromkeys(metrics, "fail")
+
+
+#: A knob for each metric, which it must answer: what is asked of the replay.
+KNOBS: dict[str, dict[str, Any]] = {
+    "quantum": {"policy": "rr:quantum=20ms"},
+    "nice": {"policy": "cfs", "scenario": {"spin*": {"nice": 0}, "spin0*": {"nice": 15}}},
+    "cpus": {"policy": "cfs", "cpus": 32},
+}
+ANSWERS = {
+    "quantum": (
+        "main",
+        "switches",
+        "preemptions",
+        "blocks",
+        "run_delay_p50",
+        "run_delay_p95",
+        "run_delay_ks",
+        "slice_p50",
+        "slice_ks",
+        "runqueue_mean",
+        "runqueue_histogram",
+    ),
+    "nice": ("cpu_share",),
+    "cpus": ("cpu_share_window", "idle_share", "placement"),
+}
+
+
+def test_every_metric_has_a_knob() -> None:
+    elsewhere = {"yields", "drift", "placement_task"}
+    assert {m for metrics in ANSWERS.values() for m in metrics} | elsewhere == set(METRICS)
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_metrics_answer_their_knob(trace: tk.Trace, knob: str) -> None:
+    same = results(trace, tk.replay(trace, "cfs"))
+    turned = calibrate(trace, tk.replay(trace, **KNOBS[knob]))
+    found = {r["metric"]: r for r in turned.iter_rows(named=True)}
+    for metric in ANSWERS[knob]:
+        assert found[metric]["result"] == "fail", metric
+    assert sum(same[m] == "pass" for m in ANSWERS[knob]) >= len(ANSWERS[knob]) - 3
+    assert found["placement_task"]["error"] < 0.5
+
+
+def test_yields_and_drift_answer_their_knob() -> None:
+    yielding = tk.simulate("until: 3000\nA: (R1 Y)*\nH: R∞", "cfs")
+    turned = calibrate(yielding, tk.replay(yielding, "cfs", scenario={"A": {"nice": 15}}))
+    assert dict(turned.select("metric", "result").iter_rows())["yields"] == "fail"
+    # The sooner X runs, the sooner its sleep is over.
+    ending = tk.simulate("Y: R50\nX: R10 S100 R1\nZ: S400 R1", "fifo")
+    drift = calibrate(ending, tk.replay(ending, "srpt")).filter(metric="drift").row(0, named=True)
+    assert drift["result"] == "fail"
+    assert drift["error"] == pytest.approx(-50e6, rel=0.05)
+
+
+def test_the_figures_of_the_lab_answer_their_knobs(testdata: Path) -> None:
+    from validation import lab
+    from validation.metrics import measure
+
+    captures = lab.captures(testdata / "lab")
+    knobs: dict[str, tuple[str, dict[str, Any], tuple[float, float]]] = {
+        "6.1/nicefork-fork-hog19": ("mean_fork_us", {"policy": "eevdf"}, (0.0, 0.5)),
+        "6.1/yield-work50-other": ("yield_us", {"cpus": 2}, (0.0, 0.7)),
+        "6.1/callpipe-default-batch": (
+            "mean_response_ms",
+            {"policy": "cfs:gentle_fair_sleepers=off"},
+            (0.9, 0.99),
+        ),
+    }
+    for key, (metric, knob, (least, most)) in knobs.items():
+        capture = captures[key]
+        trace = tk.read(capture.file)
+        plain, turned = (
+            measure(metric, tk.replay(trace, **({"policy": "cfs"} | k)), capture.arguments).value
+            for k in ({}, knob)
+        )
+        assert least * plain < turned < most * plain, (key, plain, turned)
 
 
 def test_the_command_ends_with_1_when_a_metric_fails(tracekit: Run, demo: Path) -> None:

@@ -159,12 +159,10 @@ def _quantile(values: pl.Series, q: float) -> float | None:
     return float(values.sort()[c.rank_of(q, values.len())])
 
 
-def _distributions(a: Trace, b: Trace) -> dict[str, _Pair]:
-    delays = [
-        latency.samples(t.slices).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)
-    ]
+def _distributions(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, _Pair]:
+    delays = [latency.samples(t).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)]
     stays = [
-        t.slices.filter(_STAYED_READY & ~c.has(c.OPEN_START) & ~c.has(c.OPEN_END))["dur_ns"].drop_nulls()
+        t.filter(_STAYED_READY & ~c.has(c.OPEN_START) & ~c.has(c.OPEN_END))["dur_ns"].drop_nulls()
         for t in (a, b)
     ]
     found = {}
@@ -294,12 +292,28 @@ def _judge(metric: str, pair: _Pair, rule: Mapping[str, float], tick_ns: float) 
     return row
 
 
+def _until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Slices of both, up to the moment at which the recorded run was stopped.
+
+    Endless tasks end in the recording because somebody ended them; that, and what followed (their exits, and a parent that
+    waits for each), is no part of their programs, so that no replay can repeat it.
+    """
+    told = getattr(replayed, "inferred", None)
+    stop = None if told is None else told.filter(name="recorded run stopped")["value"]
+    ends = None if told is None else told.filter(name="endless tasks")["value"]
+    if stop is None or ends is None or not stop.len() or not ends.len() or not ends[0]:
+        return recorded.slices, replayed.slices
+    edge = (recorded.start_ns or 0) + int(stop[0])
+    left = pl.col("ts_ns") + pl.col("dur_ns") <= edge
+    return recorded.slices.filter(left), replayed.slices.filter(left)
+
+
 def calibrate(
     recorded: Trace, replayed: Trace, rules: Mapping[str, Mapping[str, float]] | None = None
 ) -> pl.DataFrame:
     """Judge a replay against the recording that it was made from.
 
-    Definitions: see `METRICS`. A metric passes when its error is within any allowance of its rule; it is not measured
+    Definitions: see `METRICS`. Where tasks are taken for endless, stays count that ended before the recorded run was stopped. A metric passes when its error is within any allowance of its rule; it is not measured
     when there are fewer samples than the rule wants, or when the trace does not hold what it takes.
 
     Parameters
@@ -325,13 +339,13 @@ def calibrate(
     a prediction of slices and delays; look at the distributions before the placement.
     """
     rules = tolerances() if rules is None else rules
-    a, b = recorded.slices, replayed.slices
     start = recorded.start_ns or 0
     stop = max(min(recorded.end_ns or 0, replayed.end_ns or 0), start + 1)
+    a, b = _until_stopped(recorded, replayed)
     pairs = {
         **_counts(a, b),
         **_cpu_shares(a, b, start, stop),
-        **_distributions(recorded, replayed),
+        **_distributions(a, b),
         **_queues(recorded, replayed),
         **_placement(a, b, start, stop),
         **_drift(recorded, replayed, start),

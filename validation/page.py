@@ -88,11 +88,12 @@ def _aims(targets: Sequence[Mapping[str, Any]]) -> str:
             ("at most " if t["most"] else "at least ") + _pct(t["wanted"]),
             _pct(t["found"]),
             str(t["n"]),
+            _pct(t["no_change"]),
             "holds" if t["holds"] else "**missed**",
         ]
         for t in targets
     )
-    return _table(("aim (one-CPU guests)", "wanted", "found", "n", ""), body)
+    return _table(("aim (one-CPU guests)", "wanted", "found", "n", "no change", ""), body)
 
 
 def _identities(items: Sequence[Mapping[str, Any]]) -> str:
@@ -154,11 +155,21 @@ def _misses(rows: Sequence[Row], causes: Callable[[Row], str], most: int = 25) -
     missed = [r for r in rows if r.error is not None and abs(r.error) > 0.10]
     missed.sort(key=lambda r: -abs(r.error or 0))
     body = (
-        [r.pair.a, r.pair.b, _pct(r.change, True), _pct(r.error, True), causes(r) or "not found yet"]
+        [
+            r.pair.a,
+            r.pair.b,
+            _pct(r.change, True),
+            _pct(r.error, True),
+            _pct(r.no_change_error, True),
+            "yes" if r.covered else "no",
+            causes(r) or "not found yet",
+        ]
         for r in missed[:most]
     )
     text = f"{len(missed)} of {len(rows)} pairs are off by more than 10 %; the {min(most, len(missed))} worst:\n\n"
-    return text + _table(("A", "B", "real change", "error", "cause"), body)
+    return text + _table(
+        ("A", "B", "real change", "error", "error of no change", "in interval", "cause"), body
+    )
 
 
 def write(

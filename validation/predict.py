@@ -82,7 +82,7 @@ def _run(programs: tk.Programs, asked: Question, shake: Shake) -> Trace:
         jitter_ns=shake.jitter_ns,
         seed=shake.seed,
     )
-    return Trace(tables, metadata)
+    return tk.Replay(tables, metadata, "replay", programs)
 
 
 def _predict(programs: tk.Programs, asked: Question, metric: str, capture: Capture) -> Outcome:
