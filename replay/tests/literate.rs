@@ -94,6 +94,35 @@ fn every_parameter_is_used_by_an_example() {
     assert!(missing.is_empty(), "\n{}", missing.join("\n"));
 }
 
+/// An example shows the effect of a parameter when it does not come out without it. Parameters given as their default are shown by what comes out
+/// with another value, where an example has one.
+#[test]
+fn every_parameter_has_an_effect_in_an_example() {
+    let mut missing = Vec::new();
+    for info in POLICIES {
+        let text = spec(info.name).unwrap_or_default();
+        let blocks = workload::blocks(&text);
+        for p in info.params {
+            let set = format!("{}=", p.name);
+            let without = |block: &str| -> Option<String> {
+                let line = block.lines().find(|l| l.starts_with("policy") && l.contains(&set))?;
+                let (head, params) = line.rsplit_once(&format!("{}:", info.name))?;
+                let rest: Vec<&str> = params.split(',').filter(|part| !part.starts_with(&set)).collect();
+                let colon = if rest.is_empty() { "" } else { ":" };
+                Some(block.replace(line, &format!("{head}{}{colon}{}", info.name, rest.join(","))))
+            };
+            let shown = blocks.iter().filter_map(|(_, block)| without(block)).any(|changed| {
+                let Ok(scenario) = workload::parse(&changed, None) else { return true };
+                scenario.run().map_or(true, |run| !scenario.check(&run).is_empty())
+            });
+            if !shown {
+                missing.push(format!("{}: no example comes out otherwise without {}", info.name, p.name));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "\n{}", missing.join("\n"));
+}
+
 #[test]
 fn every_row_is_documented() {
     for info in POLICIES {
