@@ -19,11 +19,23 @@ uncertainty
     Censored samples, confidence intervals, distance between distributions.
 prediction
     The interval of a prediction, and schedules with two outcomes.
+printed
+    Histograms that a tool printed, as the plots take them.
 compare
     Recorded, identity replay and policies side by side.
 """
 
-from tracekit.analysis import compare, latency, losses, prediction, response, runqueue, slices, uncertainty
+from tracekit.analysis import (
+    compare,
+    latency,
+    losses,
+    prediction,
+    printed,
+    response,
+    runqueue,
+    slices,
+    uncertainty,
+)
 from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
 
 __all__ = [
@@ -34,6 +46,7 @@ __all__ = [
     "latency",
     "losses",
     "prediction",
+    "printed",
     "response",
     "runqueue",
     "slices",
