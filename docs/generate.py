@@ -90,6 +90,15 @@ def formats_page() -> str:
         "# Formats\n\nThe format is told by the first bytes, never by the file name; gzip, zstd and xz wrappers are read through.\n\n",
         table(("format", "what it is", "resolution", "verified on", "streams"), rows),
     ]
+    marks = {True: "yes", False: ""}
+    filled = [
+        (f"[`{f['name']}`](#{f['name']})", f["kinds"], *(marks[v] for v in registry.fills(f).values()))
+        for f in formats
+    ]
+    parts.append(
+        "\n## What each fills\n\nThe card of a format says under which condition.\n\n"
+        + table(("format", "kinds of records", *registry.FILLS), filled)
+    )
     for f in formats:
         card = [
             (title, f[key])

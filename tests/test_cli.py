@@ -180,6 +180,11 @@ def test_formats_lists_the_registry() -> None:
     assert {line.split()[0] for line in text.splitlines()[1:]} == names
     cards = run("formats", "--verbose").output
     assert all(f"{name}: " in cards for name in names)
+    rows = {line.split()[0]: line.split()[1:] for line in cards.splitlines()[1 : len(names) + 1]}
+    assert set(rows) == names
+    # waker, target CPU, priority, state, queue length, losses: FreeBSD tells no CPU of a wakeup, a map next to nothing.
+    assert rows["ktr"] == ["yes", "-", "yes", "yes", "yes", "yes"]
+    assert rows["perf-sched-map"] == ["-", "-", "-", "-", "-", "yes"]
     assert [f["name"] for f in json.loads(run("formats", "--json", "ktr").output)] == ["ktr"]
 
 

@@ -6,9 +6,11 @@ from tracekit import _core
 from tracekit.foreign import all_formats
 
 __all__ = [
+    "FILLS",
     "check_policy",
     "costs",
     "diagnostic_codes",
+    "fills",
     "formats",
     "metadata_keys",
     "policies",
@@ -31,6 +33,27 @@ def formats() -> list[_core.FormatInfo]:
         ``tells``, ``resolution``, ``clock``, ``confidence`` and ``notes``.
     """
     return all_formats()
+
+
+#: What a trace can tell besides its records, as `tells` of a format names it.
+FILLS: tuple[str, ...] = ("waker", "target CPU", "priority", "state", "queue length", "losses")
+
+
+def fills(info: _core.FormatInfo) -> dict[str, bool]:
+    """Tell which columns of general use a format can fill.
+
+    Parameters
+    ----------
+    info
+        A format of `formats`.
+
+    Returns
+    -------
+    dict
+        For each of `waker`, `target CPU`, `priority`, `state`, `queue length`, `losses`: can it be told? The card's
+        ``tells`` says under which condition.
+    """
+    return {what: what in info["tells"] for what in FILLS}
 
 
 def policies() -> list[_core.PolicyInfo]:

@@ -40,7 +40,7 @@ use common::{counts, missing, panics, read, read_in_steps, root, row};
 use tracekit_parsers::{formats, Options, Source, FORMATS};
 use tracekit_schema::diag::{Code, Severity};
 use tracekit_schema::table::Table;
-use tracekit_schema::Out;
+use tracekit_schema::{Kind, Out, State};
 
 /// Folders under `fixtures/` that do not hold cases of a format.
 const OTHER_FOLDERS: &[&str] = &["policies", "equivalence", "demo"];
@@ -338,4 +338,47 @@ fn unknown_names_and_empty_files_are_refused_with_the_code() {
         assert!(panics(&[0; 4096], Some(format.name)).is_none(), "{} panics on zeros", format.name);
         assert!(panics(&[0xff; 4096], Some(format.name)).is_none(), "{} panics on ones", format.name);
     }
+}
+
+/// What a card may claim in `tells`, and what in a fixture shows it: the docs make a table of these words.
+const CLAIMS: [(&str, fn(&Out) -> bool); 6] = [
+    ("waker", |out| {
+        let wakes = |k| matches!(k, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue);
+        let told = |i: &usize| out.events.kind.get(*i).is_some_and(wakes) && out.events.ctx_tid.get(*i).is_some();
+        (0..out.events.len()).any(|i| told(&i)) || (0..out.slices.len()).any(|i| out.slices.waker_utid.get(i).is_some())
+    }),
+    ("target CPU", |out| {
+        let placed = |k| k != Kind::Load;
+        (0..out.events.len())
+            .any(|i| out.events.target_cpu.get(i).is_some() && out.events.kind.get(i).is_some_and(placed))
+    }),
+    ("priority", |out| {
+        (0..out.events.len()).any(|i| out.events.prio.get(i).is_some())
+            || (0..out.slices.len()).any(|i| out.slices.prio.get(i).is_some())
+    }),
+    ("state", |out| {
+        let events = || (0..out.events.len()).filter_map(|i| out.events.state.get(i));
+        let slices = || (0..out.slices.len()).filter_map(|i| out.slices.end_state.get(i));
+        events().chain(slices()).any(|s| !matches!(s, State::Unknown | State::UnknownOff))
+    }),
+    ("queue length", |out| {
+        !out.histograms.is_empty() || (0..out.events.len()).any(|i| out.events.kind.get(i) == Some(Kind::Load))
+    }),
+    ("losses", |out| !out.losses.is_empty()),
+];
+
+#[test]
+fn cards_tell_what_fixtures_show() {
+    let read: Vec<_> = cases().into_iter().map(|c| (c.format().to_owned(), c.read().0)).collect();
+    let mut wrong = Vec::new();
+    for format in FORMATS {
+        for (word, shows) in CLAIMS {
+            let claimed = format.card.tells.contains(word);
+            let shown = read.iter().any(|(name, out)| name == format.name && shows(out));
+            if claimed != shown {
+                wrong.push(format!("{}: {word} is claimed: {claimed}, shown by a fixture: {shown}", format.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -49,6 +49,10 @@ def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
     if as_json:
         emit_json(formats)
     elif verbose:
+        marks = {True: "yes", False: "-"}
+        fills = [{"name": f["name"], **{k: marks[v] for k, v in registry.fills(f).items()}} for f in formats]
+        table(fills, ["name", *registry.FILLS])
+        print()
         for i, f in enumerate(formats):
             paragraph(f"{chr(10) * (i > 0)}{f['name']}: {f['title']}")
             rows = [(title, str(f[key])) for key, title in CARD.items()]  # type: ignore[literal-required]

@@ -53,7 +53,8 @@ pub static FORMAT: Format = Format {
     card: Card {
         produced_by: "curt -i trace.raw -o report.txt",
         kinds: "none: fills the table `summaries`",
-        tells: "CPU time by category, CPU, process, thread, system call and interrupt handler, as curt counted it",
+        tells:
+            "CPU time by category, CPU, process, thread, system call and interrupt handler, as curt counted it; losses",
         resolution: "as printed (0.0001 ms)",
         clock: "none: totals over the trace",
         confidence: "documented samples: IBM's pages on curt; no whole report of a real system was at hand",

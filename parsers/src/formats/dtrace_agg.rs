@@ -51,7 +51,7 @@ pub static FORMAT: Format = Format {
     card: Card {
         produced_by: "dtrace with quantize, lquantize, llquantize, count, sum; DTraceToolkit dispqlen.d, cpudists, priclass.d, ...",
         kinds: "none: fills the tables `histograms` and `summaries`",
-        tells: "distributions by key (queue lengths, times on CPU, priorities), losses",
+        tells: "queue length, times on CPU and other distributions by key, losses",
         resolution: "the buckets printed",
         clock: "none: totals over the run",
         confidence: "documented samples: the 18 aggregation examples of opendtrace/toolkit and the Solaris guide (real output of Solaris 10)",

@@ -54,7 +54,7 @@ pub static FORMAT: Format = Format {
     card: Card {
         produced_by: "dtrace -n '...' or dtrace -s x.d, plain, -q or -F; read with --pattern '{ts_ns} {tid} {comm}'",
         kinds: "those of the probes: switch, resume, enqueue, dequeue, wakeup, sleep, preempt, remain, prio, load, fork, exec, exit, tick, lost, other",
-        tells: "what the pattern names; without one, how often each probe fired",
+        tells: "waker, state and what else the pattern names, losses; without a pattern, how often each probe fired",
         resolution: "as the script prints",
         clock: "as the script prints",
         confidence: "documented samples for the rows; patterns on schedules written and read back by the tests",

@@ -58,7 +58,7 @@ pub static FORMAT: Format = Format {
     card: Card {
         produced_by: "ktrdump -ct > trace.ktr on a kernel with KTR_SCHED; or schedgraph.d",
         kinds: "switch (two halves), wakeup, enqueue, dequeue, load, prio, pi_boost, tick, exit, lost, other",
-        tells: "waker, exact length of each CPU's queue, priority, state, wait channel and lock; not the queue of each enqueue",
+        tells: "waker, priority, state, queue length (exact), losses; wait channel and lock; not the queue of each enqueue",
         resolution: "one cycle of the time stamp counter",
         clock: "cycles; the rate from clock_hz, from statclock points, or 1 GHz for schedgraph.d",
         confidence: "experimental: schedules written and read back by the tests; no dump from a FreeBSD system was at hand",

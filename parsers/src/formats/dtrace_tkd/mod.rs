@@ -78,7 +78,7 @@ pub static FORMAT: Format = Format {
     card: Card {
         produced_by: "tracekit recipes dtrace --os illumos|freebsd|macos; dtrace -x temporal -s tkd.d > t.tkd 2>&1",
         kinds: "switch, resume, enqueue, dequeue, wakeup, sleep, preempt, remain, prio, pi_boost, tick, load, fork, exec, exit, lost, clock_sync, trace_on, trace_off, other",
-        tells: "waker, queue of each enqueue (illumos), load (freebsd), priority, class (illumos), state, wait channel, losses",
+        tells: "waker, target CPU (illumos), priority, state, queue length (freebsd), losses; class (illumos), wait channel",
         resolution: "1 ns",
         clock: "DTrace timestamp (monotonic), with wall time once a second",
         confidence: "experimental: schedules written and read back by the tests; no capture from a DTrace system was at hand",

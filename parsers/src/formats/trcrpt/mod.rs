@@ -67,7 +67,7 @@ pub static FORMAT: Format = Format {
     card: Card {
         produced_by: "trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on trace.raw > trace.txt",
         kinds: "switch, remain, enqueue, sleep, wakeup, lock_wait, lock_wake, resume, fork, exec, exit, wakeup_new, prio, interrupt, irq_entry, irq_exit, sys_enter, sys_exit, vcpu_preempt, hcall, trace_on, trace_off, lost, other",
-        tells: "waker, priority, policy, wait anchor, losses; the state of a thread that leaves only by the records before; no queue of an enqueue",
+        tells: "waker, priority, losses, policy, wait anchor; why a thread leaves only by the records before it; no queue of an enqueue",
         resolution: "1 ns (timestamp=0), 1 us (timestamp=1 and 2)",
         clock: "time since the trace began",
         confidence: "experimental: verified on the documented sample and on schedules written and read back in every layout; texts of hooks 106, 11F, 139, 465, 46D are unconfirmed",
