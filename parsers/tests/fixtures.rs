@@ -340,8 +340,11 @@ fn unknown_names_and_empty_files_are_refused_with_the_code() {
     }
 }
 
+/// A word of a card, and whether what was read shows it.
+type Claim = (&'static str, fn(&Out) -> bool);
+
 /// What a card may claim in `tells`, and what in a fixture shows it: the docs make a table of these words.
-const CLAIMS: [(&str, fn(&Out) -> bool); 6] = [
+const CLAIMS: [Claim; 6] = [
     ("waker", |out| {
         let wakes = |k| matches!(k, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue);
         let told = |i: &usize| out.events.kind.get(*i).is_some_and(wakes) && out.events.ctx_tid.get(*i).is_some();
