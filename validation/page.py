@@ -107,9 +107,13 @@ def _identities(items: Sequence[Mapping[str, Any]]) -> str:
             value,
             _pct(i["main_error"], True),
             ", ".join(failed) or "none",
+            i["cause"],
         ]
 
-    head = ("capture", "figure", "recorded", "replayed", "error", "metrics of `calibrate` that fail")
+    head = (
+        "capture", "figure", "recorded", "replayed", "error", "metrics of `calibrate` that fail",
+        "why the figure is off by more than 5 %, or the switches",
+    )  # fmt: skip
     return _table(head, map(cells, items))
 
 
@@ -186,7 +190,8 @@ def write(
     rows
         All pairs.
     identities
-        A mapping for each capture: `key`, `metric`, `real`, `identity`, `main_error`, `results`, `why`, `exact`.
+        A mapping for each capture: `key`, `metric`, `real`, `identity`, `main_error`, `results`, `why`, `exact`,
+        `cause` (of a miss).
     targets
         From `validation.summary.targets`.
     checks

@@ -42,9 +42,13 @@ def _replay_all(
 
 def _identities(captures: dict[str, lab.Capture], done: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
+    causes = tomllib.loads((HERE / "causes.toml").read_text()).get("identity", [])
     for key, result in sorted(done.items()):
         real, own = result["real"], result["identity"]
         both = real["value"] is not None and own["value"] is not None
+        results = {r["metric"]: r["result"] for r in result["calibration"]}
+        missed = (both and abs(own["value"] / real["value"] - 1) > 0.05) or results.get("switches") == "fail"
+        known = (str(e["text"]) for e in causes if re.search(e["key"], key))
         found.append(
             {
                 "key": key,
@@ -54,7 +58,8 @@ def _identities(captures: dict[str, lab.Capture], done: dict[str, dict[str, Any]
                 "identity": own["value"],
                 "main_error": own["value"] / real["value"] - 1 if both else None,
                 "why": own["why"] or real["why"],
-                "results": {r["metric"]: r["result"] for r in result["calibration"]},
+                "results": results,
+                "cause": next(known, "not found yet") if missed else "",
             }
         )
     return found

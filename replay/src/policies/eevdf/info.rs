@@ -53,6 +53,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         switch("delay_dequeue", "on", "A task that sleeps while not eligible stays counted (6.12)."),
         switch("delay_zero", "on", "Such a task earns no positive lag asleep (6.12)."),
         switch("next_buddy", "off", "The task woken last is picked when it is eligible."),
+        switch("exit_requeue", "on", "A task that exits is dequeued and queued once more, which brings its virtual time up to date before it wakes its parent."),
         switch("wakeup_preemption", "on", "A task that wakes may preempt the running one."),
     ],
     rt_above: true,
@@ -71,6 +72,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             delay_dequeue: p.on("delay_dequeue"),
             delay_zero: p.on("delay_zero"),
             next_buddy: p.on("next_buddy"),
+            exit_requeue: p.on("exit_requeue"),
             wakeup_preemption: p.on("wakeup_preemption"),
         };
         Ok(Box::new(Eevdf::new(features, base)))

@@ -24,6 +24,7 @@ pub(super) struct Features {
     pub delay_dequeue: bool,
     pub delay_zero: bool,
     pub next_buddy: bool,
+    pub exit_requeue: bool,
     pub wakeup_preemption: bool,
 }
 
@@ -474,6 +475,21 @@ impl Policy for Eevdf {
                 self.e[t].rel_deadline = false;
             }
         }
+    }
+
+    fn exiting(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        if !self.f.exit_requeue || self.rq[cpu].curr != Some(t) {
+            return;
+        }
+        // sched_move_task: dequeued and queued again with its lag, and the CPU is asked to choose anew.
+        k.update_clock(cpu);
+        self.charge(k, cpu);
+        self.leave(cpu, t, false);
+        self.place(cpu, t, false);
+        self.add(cpu, t);
+        self.e[t].picked = Some(self.e[t].deadline);
+        self.rq[cpu].curr = Some(t);
+        k.resched(cpu);
     }
 
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId) {
