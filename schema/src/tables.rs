@@ -149,9 +149,9 @@ table! {
         /// Slices, open ones included.
         nr_slices: u64 = "",
         /// Switches out of a CPU while it could have gone on.
-        nr_involuntary: u64 = "",
+        nr_involuntary: u64 = "slices that a tool printed without saying how they ended",
         /// Switches out of a CPU to sleep, wait, stop or end.
-        nr_voluntary: u64 = "",
+        nr_voluntary: u64 = "slices that a tool printed without saying how they ended",
     }
 }
 

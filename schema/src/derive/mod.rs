@@ -37,6 +37,7 @@ mod emit;
 mod finish;
 mod queue;
 mod run;
+mod stated;
 mod tasks;
 mod wake;
 
@@ -54,6 +55,7 @@ use crate::{Diagnostics, Events, Kind, Metadata, StrId, Strings};
 
 use cpus::CpuMap;
 use queue::Queues;
+pub use stated::tasks_of;
 use tasks::{Phase, TaskMap};
 
 /// How a source's idle threads are told from tasks, besides thread 0, which is idle everywhere.

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use tracekit_schema::arrow::{batch, schema, Names};
-use tracekit_schema::derive::{DeriveOptions, Derived, Deriver};
+use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver};
 use tracekit_schema::diag::Diagnostics;
 use tracekit_schema::table::Table as _;
 use tracekit_schema::tables::DiagnosticTable;
@@ -95,6 +95,9 @@ impl Derivation {
         if let Some(deriver) = self.deriver.take() {
             self.tables = deriver.finish(&mut out.diagnostics);
             self.settle();
+        } else if !out.slices.is_empty() {
+            // Tools that state slices leave no events to derive anything from.
+            self.tables.tasks = tasks_of(&out.slices);
         }
     }
 
