@@ -7,14 +7,14 @@ taken apart by regular expressions here, so nothing of the parsers' code is on b
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import tracekit as tk
+
+from .peers import compare
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "testdata"
@@ -57,18 +57,6 @@ def captures(*patterns: str) -> list[Path]:
     """Files under testdata and fixtures that match; a capture that a peer cannot read has no place here."""
     found = [p for pattern in patterns for base in (DATA, FIXTURES) for p in base.glob(pattern)]
     return sorted(found)
-
-
-def peer(*command: str | Path) -> list[str]:
-    """Lines that another program prints; skips where it is not installed."""
-    if shutil.which(str(command[0])) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run(command, capture_output=True, timeout=300, check=False)
-    if done.returncode and not done.stdout:
-        # Not a difference in what the two read: the peer did not run.
-        said = done.stderr.decode("utf-8", "replace").strip()
-        pytest.fail(f"{' '.join(map(str, command))}: status {done.returncode}, no output: {said[-500:]}")
-    return done.stdout.decode("utf-8", "replace").splitlines()
 
 
 def number(key: str) -> pl.Expr:
@@ -164,10 +152,10 @@ DATS = [p for p in DATS if p.parent.name not in NO_PEER]
 
 @pytest.mark.parametrize("path", DATS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_trace_dat_is_what_trace_cmd_reports(path: Path) -> None:
-    want = table(peer("trace-cmd", "report", "-t", "-R", path), "trace-cmd")
-    check(events(path, "trace-dat"), want)
+    got = events(path, "trace-dat")
     sched = {"trappy_trace.dat": 0, "elainecole.dat": 4427, "trappy_raw_trace.dat": 755}.get(path.name)
-    assert sched in (None, want.height)
+    assert sched in (None, got.height)
+    compare(lambda lines: check(got, table(lines, "trace-cmd")), "trace-cmd", "report", "-t", "-R", path)
 
 
 # Damaged on purpose, or read by perf only since 6.14, or made of records that perf script does not print.
@@ -181,9 +169,9 @@ PERFS = [p for p in captures("lab/*/*.perf.data", "perf-data/*/input.data") if p
 @pytest.mark.parametrize("path", PERFS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_perf_data_is_what_perf_script_prints(path: Path) -> None:
     fields = ["-F", "comm,tid,cpu,time,event,trace"]
-    want = table(peer("perf", "script", "--ns", *fields, "-i", path), "perf")
-    assert want.height > 0
-    check(events(path, "perf-data"), want)
+    got = events(path, "perf-data")
+    assert got.height > 0
+    compare(lambda lines: check(got, table(lines, "perf")), "perf", "script", "--ns", *fields, "-i", path)
 
 
 def test_every_perf_data_of_the_corpus_is_read_or_refused_with_a_reason(testdata: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,8 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+
+from ..peers import compare
 
 DATA = Path(__file__).parents[2] / "testdata"
 CAPTURES = (
@@ -109,20 +109,6 @@ def capture(request: pytest.FixtureRequest) -> Path:
 
 
 def test_figures_of_every_task(capture: Path) -> None:
-    program = shutil.which("trace-cmd")
-    if program is None:
-        pytest.skip("trace-cmd is not installed")
-    report = subprocess.run(
-        [program, "report", "-t", "-R", "-i", str(capture)], capture_output=True, check=True
-    ).stdout
-    reference = Reference()
-    for line in report.decode(errors="replace").splitlines():
-        found = LINE.match(line)
-        if found:
-            cpu, sec, ns, event, payload = found.groups()
-            reference.record(int(cpu), int(sec) * 10**9 + int(ns), event, payload)
-    reference.end()
-
     trace = tk.read(capture)
     sums = trace.tasks.group_by("tid", "idle_cpu").agg(
         pl.col("run_ns", "nr_slices", "nr_involuntary", "nr_voluntary").sum()
@@ -131,6 +117,24 @@ def test_figures_of_every_task(capture: Path) -> None:
     delays = dict(
         trace.slices.sort("ts_ns").group_by("tid").agg(pl.col("run_delay_ns").drop_nulls()).iter_rows()
     )
+
+    def check(lines: list[str]) -> None:
+        reference = Reference()
+        for line in lines:
+            found = LINE.match(line)
+            if found:
+                cpu, sec, ns, event, payload = found.groups()
+                reference.record(int(cpu), int(sec) * 10**9 + int(ns), event, payload)
+        reference.end()
+        same_figures(reference, tasks, delays, trace)
+
+    compare(check, "trace-cmd", "report", "-t", "-R", "-i", capture)
+
+
+def same_figures(
+    reference: Reference, tasks: dict[object, dict[str, int]], delays: dict[int, list[int]], trace: tk.Trace
+) -> None:
+    """Fail at the first figure that differs."""
     assert len(reference.tasks) > 3
     assert {key for key, row in tasks.items() if row["nr_slices"]} == reference.tasks.keys()
     for key, figures in reference.tasks.items():
