@@ -468,7 +468,7 @@ impl Kernel {
         if sum == NEVER {
             return NEVER;
         }
-        let steps = &self.work.tasks[t.index()].steps;
+        let steps = self.steps_of(t);
         let mut pc = task.pc as usize;
         let mut looked = 0;
         while let Some(step) = steps.get(pc) {
@@ -479,18 +479,23 @@ impl Kernel {
                 Step::Goto { .. } | Step::LoopUntil { .. } if looked > 2 * steps.len() => return NEVER,
                 Step::Goto { step } => pc = step as usize,
                 Step::LoopUntil { step, until } if self.now <= until => pc = step as usize,
-                Step::Pause { .. } | Step::Wait { .. } | Step::Yield | Step::Exit => break,
+                Step::Pause { .. } | Step::Wait { .. } | Step::Serve { .. } | Step::Yield | Step::Exit => break,
                 _ => {}
             }
         }
         sum
     }
 
+    /// The steps that `t` goes through: those of its program, or of the job it does.
+    pub(crate) fn steps_of(&self, t: TaskId) -> &[Step] {
+        steps_of(&self.work, self.task(t), t)
+    }
+
     /// True when the sleep that `t` begins was for a device.
     pub fn sleeps_for_io(&self, t: TaskId) -> bool {
         let task = self.task(t);
         let at = (task.pc as usize).checked_sub(1);
-        let step = at.and_then(|i| self.work.tasks[t.index()].steps.get(i));
+        let step = at.and_then(|i| self.steps_of(t).get(i));
         matches!(step, Some(Step::Pause { pause: Pause::Io { .. }, .. }))
     }
 
@@ -503,5 +508,13 @@ impl Kernel {
 
     pub(crate) fn fork_cost(&mut self) -> Ns {
         self.costs.fork.of(self.live, &mut self.pid_table)
+    }
+}
+
+/// The steps that `task`, whose number is `t`, goes through.
+pub(crate) fn steps_of<'a>(work: &'a Workload, task: &Task, t: TaskId) -> &'a [Step] {
+    match task.job {
+        Some((job, _)) => &work.jobs[job as usize],
+        None => &work.tasks[t.index()].steps,
     }
 }

@@ -6,6 +6,14 @@ use crate::task::{Attrs, Ns, Sleep, TaskId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SemId(pub u32);
 
+/// A queue of messages from which one task or several are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId(pub u32);
+
+/// Work that a message asks for, an entry of [`Workload::jobs`]: done by whoever takes the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u32);
+
 /// Why a sleep ends, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -87,6 +95,21 @@ pub enum Step {
         sem: SemId,
         /// True when the waker says that it is about to sleep.
         sync: bool,
+    },
+    /// Puts a message into a queue. It wakes the task that waits longest there, unless one was woken that has not looked yet.
+    Send {
+        /// The queue.
+        queue: QueueId,
+        /// What the message asks for.
+        job: JobId,
+    },
+    /// Takes the first message of a queue and does what it asks for; sleeps until there is one. A message left behind wakes the
+    /// next task that waits.
+    Serve {
+        /// The queue.
+        queue: QueueId,
+        /// Kind of sleep.
+        sleep: Sleep,
     },
     /// Gives up the CPU but stays runnable.
     Yield,
@@ -184,53 +207,73 @@ pub struct Workload {
     pub tasks: Vec<Program>,
     /// Initial units of each semaphore.
     pub sems: Vec<u32>,
+    /// Number of message queues.
+    pub queues: u32,
+    /// What messages ask for.
+    pub jobs: Vec<Vec<Step>>,
 }
 
 impl Workload {
     /// Checks that steps name tasks, semaphores, attributes and steps that exist, and that no loop is free of time.
     pub fn check(&self) -> Result<(), String> {
         for (t, program) in self.tasks.iter().enumerate() {
-            let fail = |i: usize, what: &str| Err(format!("task {t} ({}), step {i}: {what}", program.comm));
-            for (i, step) in program.steps.iter().enumerate() {
-                match *step {
-                    Step::Run { ns } | Step::RunKernel { ns } if ns < 0 => return fail(i, "negative demand"),
-                    Step::Wait { sem, .. } | Step::Post { sem, .. } if sem.0 as usize >= self.sems.len() => {
-                        return fail(i, "no such semaphore");
-                    }
-                    Step::Fork { child, .. } => match self.tasks.get(child.index()) {
-                        Some(p) if p.start == Start::Forked => {}
-                        _ => return fail(i, "forks a task that does not exist or starts by itself"),
-                    },
-                    Step::SetAttrs { attrs } if attrs as usize >= program.attrs.len() => {
-                        return fail(i, "no such attributes");
-                    }
-                    Step::Goto { step } | Step::LoopUntil { step, .. } if step as usize > i => {
-                        return fail(i, "jumps forward or to no step");
-                    }
-                    Step::Goto { step } | Step::LoopUntil { step, .. } => {
-                        let takes_time = |s: &Step| match *s {
-                            Step::Run { ns } | Step::RunKernel { ns } => ns > 0,
-                            Step::Pause {
-                                pause:
-                                    Pause::Timer { ns, .. }
-                                    | Pause::Ticks { ns, .. }
-                                    | Pause::Io { ns }
-                                    | Pause::External { ns },
-                                ..
-                            } => ns > 0,
-                            _ => false,
-                        };
-                        if !program.steps[step as usize..i].iter().any(takes_time) {
-                            return fail(i, "a loop must run or sleep for some time");
-                        }
-                    }
-                    _ => {}
-                }
-            }
+            let of = format!("task {t} ({})", program.comm);
+            self.check_steps(&of, &program.steps, program.attrs.len())?;
             if matches!(program.start, Start::At(t) | Start::Asleep(t) if t < 0) {
-                return fail(0, "starts before time 0");
+                return Err(format!("{of}: starts before time 0"));
+            }
+        }
+        for (j, steps) in self.jobs.iter().enumerate() {
+            let of = format!("job {j}");
+            self.check_steps(&of, steps, 0)?;
+            if let Some(i) = steps.iter().position(|s| matches!(s, Step::Serve { .. })) {
+                return Err(format!("{of}, step {i}: a job serves no queue"));
             }
         }
         Ok(())
+    }
+
+    fn check_steps(&self, of: &str, steps: &[Step], attributes: usize) -> Result<(), String> {
+        for (i, step) in steps.iter().enumerate() {
+            let fail = |what: &str| Err(format!("{of}, step {i}: {what}"));
+            match *step {
+                Step::Run { ns } | Step::RunKernel { ns } if ns < 0 => return fail("negative demand"),
+                Step::Wait { sem, .. } | Step::Post { sem, .. } if sem.0 as usize >= self.sems.len() => {
+                    return fail("no such semaphore");
+                }
+                Step::Send { queue, .. } | Step::Serve { queue, .. } if queue.0 >= self.queues => {
+                    return fail("no such queue");
+                }
+                Step::Send { job, .. } if job.0 as usize >= self.jobs.len() => return fail("no such job"),
+                Step::Fork { child, .. } => match self.tasks.get(child.index()) {
+                    Some(p) if p.start == Start::Forked => {}
+                    _ => return fail("forks a task that does not exist or starts by itself"),
+                },
+                Step::SetAttrs { attrs } if attrs as usize >= attributes => return fail("no such attributes"),
+                Step::Goto { step } | Step::LoopUntil { step, .. } if step as usize > i => {
+                    return fail("jumps forward or to no step");
+                }
+                Step::Goto { step } | Step::LoopUntil { step, .. }
+                    if !steps[step as usize..i].iter().any(takes_time) =>
+                {
+                    return fail("a loop must run, sleep or serve");
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True for a step after which a loop cannot have come round in no time: there are only so many messages.
+fn takes_time(step: &Step) -> bool {
+    match *step {
+        Step::Run { ns } | Step::RunKernel { ns } => ns > 0,
+        Step::Pause {
+            pause: Pause::Timer { ns, .. } | Pause::Ticks { ns, .. } | Pause::Io { ns } | Pause::External { ns },
+            ..
+        } => ns > 0,
+        Step::Serve { .. } => true,
+        _ => false,
     }
 }

@@ -259,8 +259,12 @@ pub struct Task {
     pub(crate) ran: Ns,
     /// Demand left in its run step.
     pub(crate) left: Ns,
-    /// Next step of its program.
+    /// Next step of its program, or of its job.
     pub(crate) pc: u32,
+    /// The job that it does, and where its program goes on behind it.
+    pub(crate) job: Option<(u32, u32)>,
+    /// The queue whose message it was woken for and has not looked for yet.
+    pub(crate) called: Option<u32>,
     /// Scheduling class in the engine's stack.
     pub(crate) class: u8,
     /// True while its run step may not be preempted where kernels are not preemptible.

@@ -190,7 +190,8 @@ proptest! {
 
 #[test]
 fn a_single_hog_is_switched_to_once() {
-    let work = Workload { tasks: vec![Program::new("hog", 1, vec![Step::Run { ns: i64::MAX }])], sems: vec![] };
+    let work =
+        Workload { tasks: vec![Program::new("hog", 1, vec![Step::Run { ns: i64::MAX }])], ..Workload::default() };
     for info in POLICIES {
         let run = run(info, &work, &Machine { until: 5000 * MS, ..Machine::default() });
         assert_eq!(run.counts.switches, 1, "{}", info.name);
@@ -204,7 +205,7 @@ fn idle_only_when_nothing_is_runnable() {
     let hog = Program::new("hog", 1, vec![Step::Run { ns: 400 * MS }]);
     let nap = Step::Pause { pause: Pause::Timer { ns: 9 * MS, slack: 0 }, sleep: Sleep::Interruptible };
     let sleeper = Program::new("sleeper", 2, [Step::Run { ns: MS }, nap].repeat(20));
-    let work = Workload { tasks: vec![hog, sleeper], sems: vec![] };
+    let work = Workload { tasks: vec![hog, sleeper], ..Workload::default() };
     for info in POLICIES {
         let run = run(info, &work, &Machine { until: 3600 * 1000 * MS, ..Machine::default() });
         let mut running = false;
@@ -241,7 +242,7 @@ fn renumbering_tasks_renumbers_the_timeline() {
             p.first.tickets = Some(100 * (i as u32 + 1));
             tasks.push(p);
         }
-        Workload { tasks, sems: vec![] }
+        Workload { tasks, ..Workload::default() }
     };
     for info in POLICIES {
         let machine = Machine { until: 2000 * MS, ..Machine::default() };

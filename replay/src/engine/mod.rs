@@ -22,7 +22,7 @@ mod wake;
 pub use machine::{Machine, TimerMode};
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::cost::LONG_STAY;
 use crate::log::{left, Log, What, IDLE};
@@ -135,6 +135,15 @@ enum Coming {
     External,
 }
 
+/// A queue of messages.
+#[derive(Clone, Debug, Default)]
+struct Queue {
+    /// Jobs, first come first.
+    messages: VecDeque<u32>,
+    /// Tasks that were woken for a message and have not looked yet.
+    called: u32,
+}
+
 /// Hard expiry, order, soft expiry, task.
 type TimerHeap = BinaryHeap<Reverse<(Ns, u64, Ns, u32)>>;
 
@@ -153,6 +162,9 @@ pub struct Engine {
     order: u64,
     waiters: Lists,
     units: Vec<u32>,
+    /// Who waits for a message of which queue, and the queues.
+    readers: Lists,
+    queues: Vec<Queue>,
     inspect: Vec<(TaskId, String)>,
     counts: Counts,
     /// Essential tasks that have not ended; the run ends with the last of them.
@@ -195,7 +207,7 @@ impl Engine {
             switched_at: 0,
         };
         let n = work.tasks.len();
-        let sems = work.sems.len();
+        let (sems, queues) = (work.sems.len(), work.queues as usize);
         let units = work.sems.clone();
         let essential = work.tasks.iter().filter(|p| p.essential).count();
         let tasks = work
@@ -233,6 +245,8 @@ impl Engine {
             order: 0,
             waiters: Lists::new(sems),
             units,
+            readers: Lists::new(queues),
+            queues: vec![Queue::default(); queues],
             inspect: Vec::new(),
             counts: Counts::default(),
             essential,

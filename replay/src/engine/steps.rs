@@ -2,7 +2,7 @@
 
 use super::{Coming, Engine, TimerMode};
 use crate::log::{What, IDLE};
-use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
+use crate::policy::{steps_of, Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
 use crate::program::{Fork, Pause, Step};
 use crate::task::{Attrs, Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
 
@@ -22,7 +22,12 @@ impl Engine {
     fn advance(&mut self, cpu: Cpu, t: TaskId) {
         loop {
             let pc = self.k.tasks[t.index()].pc as usize;
-            let Some(&step) = self.k.work.tasks[t.index()].steps.get(pc) else { return self.exit(cpu, t) };
+            let Some(&step) = self.k.steps_of(t).get(pc) else {
+                let task = &mut self.k.tasks[t.index()];
+                let Some((_, back)) = task.job.take() else { return self.exit(cpu, t) };
+                task.pc = back;
+                continue;
+            };
             self.k.tasks[t.index()].pc += 1;
             let goes_on = match step {
                 Step::Run { ns } => ns == 0 || self.begin(cpu, t, ns, false),
@@ -47,6 +52,14 @@ impl Engine {
                     }
                     cost => self.begin(cpu, t, cost, true),
                 },
+                Step::Send { queue, job } => match self.owed(t, |k| k.costs.wakeup) {
+                    0 => {
+                        self.send(queue.0 as usize, job.0, Wake::Task { waker: t, cpu, sync: false });
+                        true
+                    }
+                    cost => self.begin(cpu, t, cost, true),
+                },
+                Step::Serve { queue, sleep } => self.serve_queue(cpu, t, queue.0 as usize, sleep),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
                     0 => self.fork(cpu, t, child, how),
@@ -85,6 +98,28 @@ impl Engine {
         }
     }
 
+    /// `t`, which runs, takes a message or falls asleep; false when it sleeps.
+    fn serve_queue(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
+        if self.k.tasks[t.index()].called.take().is_some() {
+            self.queues[queue].called -= 1;
+        }
+        let Some(job) = self.queues[queue].messages.pop_front() else {
+            // It looks again when it is woken.
+            self.k.tasks[t.index()].pc -= 1;
+            self.block(cpu, t, sleep);
+            self.readers.push_back(queue, t);
+            return false;
+        };
+        let task = &mut self.k.tasks[t.index()];
+        task.job = Some((job, task.pc));
+        task.pc = 0;
+        self.counts.satisfied += 1;
+        if !self.queues[queue].messages.is_empty() {
+            self.call(queue, Wake::Task { waker: t, cpu, sync: false });
+        }
+        true
+    }
+
     pub(super) fn class(&mut self, t: TaskId) -> usize {
         let class = self.k.tasks[t.index()].class;
         self.k.class = class;
@@ -108,7 +143,7 @@ impl Engine {
     /// Takes a run step that comes next, so that a task that wakes knows what it has to do.
     pub(super) fn preload(&mut self, t: TaskId) {
         let task = &mut self.k.tasks[t.index()];
-        let steps = &self.k.work.tasks[t.index()].steps;
+        let steps = steps_of(&self.k.work, task, t);
         task.left = 0;
         task.in_kernel = false;
         loop {

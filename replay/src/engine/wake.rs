@@ -110,6 +110,13 @@ impl Engine {
                 self.units[sem.0 as usize] -= 1;
                 (sleep, false)
             }
+            Some(Step::Serve { queue, sleep }) if self.queues[queue.0 as usize].messages.is_empty() => {
+                self.readers.push_back(queue.0 as usize, t);
+                let task = &mut self.k.tasks[t.index()];
+                task.state = TaskState::Sleeping(sleep);
+                task.since = self.k.now;
+                return true;
+            }
             _ => return false,
         };
         self.k.tasks[t.index()].pc = 1;
@@ -127,6 +134,24 @@ impl Engine {
         match self.waiters.pop_front(sem) {
             Some(t) => self.wake(t, wake),
             None => self.units[sem] += 1,
+        }
+    }
+
+    /// One message for a queue.
+    pub(super) fn send(&mut self, queue: usize, job: u32, wake: Wake) {
+        self.queues[queue].messages.push_back(job);
+        self.call(queue, wake);
+    }
+
+    /// Wakes the task that waits longest for a message, unless one is on its way to look.
+    pub(super) fn call(&mut self, queue: usize, wake: Wake) {
+        if self.queues[queue].called > 0 {
+            return;
+        }
+        if let Some(t) = self.readers.pop_front(queue) {
+            self.queues[queue].called += 1;
+            self.k.tasks[t.index()].called = Some(queue as u32);
+            self.wake(t, wake);
         }
     }
 

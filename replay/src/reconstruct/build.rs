@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use super::estimate::Overheads;
 use super::history::{Act, By, First, History, Life, LifeId, Off, What};
+use super::messages::Messages;
+use super::served::Cut;
 use super::sleep::Sleeps;
 use super::{Class, Evidence, LoopMode, Note, Options, Recon};
 use crate::cost::LONG_STAY;
-use crate::program::{Fork, Pause, Program, SemId, Start, Step, Workload};
+use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId, NEVER};
 
 /// Two wakeups by one task this close together belong to one system call.
@@ -25,7 +27,7 @@ pub struct Verdict {
 }
 
 pub(super) struct Builder<'a> {
-    history: &'a History,
+    pub(super) history: &'a History,
     over: &'a Overheads,
     options: &'a Options,
     sleeps: Sleeps,
@@ -39,16 +41,24 @@ pub(super) struct Builder<'a> {
     /// Wait calls that found a child ended: (task, position of the call) to child.
     reaps: HashMap<(LifeId, usize), LifeId>,
     sems: Vec<u32>,
-    classes: [u64; Class::COUNT],
+    pub(super) messages: Messages,
+    pub(super) sem_of_message: HashMap<u32, SemId>,
+    pub(super) job_of_wake: HashMap<u32, JobId>,
+    /// Work behind each message: the task that did it, its steps, and where they come from.
+    pub(super) jobs: Vec<(LifeId, Vec<Step>, Vec<Note>)>,
+    pub(super) classes: [u64; Class::COUNT],
     /// Tasks that were ready at the end and never got a CPU.
     starved: Vec<TaskId>,
 }
 
 /// A program in the making.
 #[derive(Default)]
-struct Draft {
-    steps: Vec<Step>,
-    notes: Vec<Note>,
+pub(super) struct Draft {
+    pub(super) steps: Vec<Step>,
+    pub(super) notes: Vec<Note>,
+    /// Where the work for messages begins, and how many hidden messages are done with.
+    pub(super) cuts: Vec<Cut>,
+    pub(super) said: usize,
     attrs: Vec<Attrs>,
     /// Work done since the last step, and how much of it at the front is in the kernel.
     pending: Ns,
@@ -57,7 +67,7 @@ struct Draft {
     run_from: Ns,
     running: bool,
     all_kernel: bool,
-    begun: Ns,
+    pub(super) begun: Ns,
     on_at: Ns,
     recorded: Vec<(Ns, Ns)>,
     /// Kernel priority as far as it changed.
@@ -65,13 +75,13 @@ struct Draft {
 }
 
 impl Draft {
-    fn add(&mut self, step: Step, note: Note) {
+    pub(super) fn add(&mut self, step: Step, note: Note) {
         self.steps.push(step);
         self.notes.push(note);
     }
 
     /// Work up to `at`; what follows counts from there, or from `resume`.
-    fn work_until(&mut self, at: Ns, resume: Ns) {
+    pub(super) fn work_until(&mut self, at: Ns, resume: Ns) {
         if self.running {
             self.pending += (at - self.run_from).max(0);
             self.run_from = self.run_from.max(at).max(resume);
@@ -79,7 +89,7 @@ impl Draft {
     }
 
     /// Turns the work since the last step into steps.
-    fn flush(&mut self, at: Ns) {
+    pub(super) fn flush(&mut self, at: Ns) {
         let in_kernel = if self.all_kernel { self.pending } else { self.kernel.min(self.pending) };
         let note = Note::at(self.begun);
         if in_kernel > 0 {
@@ -97,9 +107,20 @@ impl Draft {
 impl<'a> Builder<'a> {
     pub(super) fn new(history: &'a History, over: &'a Overheads, options: &'a Options) -> Self {
         let stop = super::verdict::stop_time(history);
+        let verdicts = super::verdict::judge(history, stop);
+        let messages = match options.mode {
+            LoopMode::Dependency => {
+                super::messages::find(history, &|life| verdicts[life as usize].endless, over.wakeup_tail.ns)
+            }
+            _ => Messages::none(history),
+        };
         Builder {
             sleeps: Sleeps::measure(history, over),
-            verdicts: super::verdict::judge(history, stop),
+            verdicts,
+            jobs: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
+            messages,
+            sem_of_message: HashMap::new(),
+            job_of_wake: HashMap::new(),
             stop,
             sem_of_wake: vec![None; history.wakee.len()],
             sem_of_exit: vec![None; history.lives.len()],
@@ -123,6 +144,12 @@ impl<'a> Builder<'a> {
             notes.push(note);
         }
         work.sems = self.sems;
+        work.queues = self.messages.queues;
+        let mut jobs = Vec::with_capacity(self.jobs.len());
+        for (life, steps, notes) in self.jobs {
+            work.jobs.push(steps);
+            jobs.push((life, notes));
+        }
         let any_essential = work.tasks.iter().any(|p| p.essential);
         Recon {
             until: if any_essential { self.history.span.saturating_mul(20).max(1) } else { self.stop },
@@ -135,6 +162,7 @@ impl<'a> Builder<'a> {
             preempt_kernel: self.history.exits.1 * 20 > self.history.exits.0,
             work,
             notes,
+            jobs,
             verdicts: self.verdicts,
             overheads: self.over.clone(),
             slack: self.sleeps.slack.clone(),
@@ -146,10 +174,11 @@ impl<'a> Builder<'a> {
             cpus: self.history.cpus,
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
+            hidden: self.messages.found,
         }
     }
 
-    fn new_sem(&mut self) -> SemId {
+    pub(super) fn new_sem(&mut self) -> SemId {
         self.sems.push(0);
         SemId(self.sems.len() as u32 - 1)
     }
@@ -219,9 +248,12 @@ impl<'a> Builder<'a> {
             if verdict.endless && act.at >= self.stop.min(end_of_last_burst(life)) {
                 break;
             }
+            let decision = if matches!(act.what, What::Off(_)) { act.at - self.over.record.ns } else { act.at };
+            self.messages_until(life, act.at, decision, &mut d);
             self.act(life, i, act, &mut d, &mut slept);
         }
         self.close(life, verdict, slept, &mut d);
+        self.make_jobs(life, &mut d);
         let first = self.attrs(life, life.prio.unwrap_or(120));
         let start = match life.first {
             First::Forked if life.parent.is_some() => Start::Forked,
@@ -247,6 +279,8 @@ impl<'a> Builder<'a> {
     fn first_sleep(&mut self, life: &Life, d: &mut Draft) {
         let woken = life.acts.first();
         match woken {
+            // It waits for its first message.
+            Some(Act { what: What::Woken { by, .. }, .. }) if self.is_message(life, *by) => {}
             Some(Act { at, what: What::Woken { by, .. } }) => self.sleep(life, 0, *at, *by, false, d),
             _ => {
                 let sem = self.new_sem();
@@ -276,7 +310,9 @@ impl<'a> Builder<'a> {
             What::Off(off) => self.off(at, off, d, slept),
             What::Post { wake } => {
                 d.work_until(at, at);
-                if let Some(sem) = self.sem_of_wake[wake as usize] {
+                if self.posts_message(life, wake, at, d) {
+                    d.kernel = self.tail(&life.acts[i + 1..], at);
+                } else if let Some(sem) = self.sem_of_wake[wake as usize] {
                     d.flush(at);
                     let partner = self.history.lives[self.history.wakee[wake as usize] as usize].tid;
                     d.add(Step::Post { sem, sync: false }, Note::at(at).with(partner));
@@ -322,7 +358,9 @@ impl<'a> Builder<'a> {
                 }
             }
             What::Woken { by, .. } => {
-                if let Some((from, deep)) = slept.take() {
+                if self.woken_by_message(life, by, d) {
+                    *slept = None;
+                } else if let Some((from, deep)) = slept.take() {
                     self.sleep(life, from, at, by, deep, d);
                 }
             }
@@ -438,6 +476,10 @@ impl<'a> Builder<'a> {
             let sleep = if deep { Sleep::Uninterruptible } else { Sleep::Interruptible };
             if verdict.loops {
                 self.go_round(d);
+                return;
+            }
+            if !d.cuts.is_empty() {
+                // It waits for the next message.
                 return;
             }
             let sem = self.new_sem();

@@ -15,7 +15,9 @@ mod build;
 pub mod estimate;
 pub mod history;
 mod inferred;
+mod messages;
 mod scan;
+mod served;
 mod sleep;
 mod table;
 mod verdict;
@@ -23,6 +25,7 @@ mod verdict;
 pub use build::Verdict;
 pub use estimate::Overheads;
 pub use inferred::{Inferred, Judged};
+pub use messages::Hidden;
 
 use tracekit_schema::{Events, Strings};
 
@@ -98,13 +101,15 @@ pub enum Evidence {
     Endless,
     /// Repeats what was recorded.
     Looped,
+    /// Follows from other records: the message that it is about woke nobody.
+    Hidden,
     /// No record tells.
     None,
 }
 
 impl Evidence {
     /// Names for tables, in order.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "recorded",
         "task",
         "hardirq",
@@ -115,6 +120,7 @@ impl Evidence {
         "censored",
         "endless",
         "looped",
+        "hidden",
         "none",
     ];
 }
@@ -160,6 +166,8 @@ pub struct Recon {
     pub work: Workload,
     /// Where each step of each task comes from.
     pub notes: Vec<Vec<Note>>,
+    /// For each job of the workload, the task that did it and where its steps come from.
+    pub jobs: Vec<(u32, Vec<Note>)>,
     /// What was decided about each task.
     pub verdicts: Vec<Verdict>,
     /// Measured costs and ticks.
@@ -190,6 +198,8 @@ pub struct Recon {
     pub idle_wakeups: u64,
     /// Switches that contradict each other.
     pub mismatches: u64,
+    /// Messages that no wakeup shows.
+    pub hidden: Hidden,
 }
 
 /// Reconstructs the programs of all tasks in `events`, which are in time order.

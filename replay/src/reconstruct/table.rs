@@ -21,6 +21,8 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         },
         Step::Wait { .. } => ("wait", Some("dependency"), None),
         Step::Post { .. } => ("post", None, None),
+        Step::Send { .. } => ("send", None, None),
+        Step::Serve { .. } => ("serve", Some("message"), None),
         Step::Yield => ("yield", None, None),
         Step::Fork { .. } => ("fork", None, None),
         Step::Exec => ("exec", None, None),
@@ -35,9 +37,15 @@ impl Recon {
     /// The programs as a table; its strings go to `strings`.
     pub fn table(&self, strings: &mut Strings) -> ProgramTable {
         let mut table = ProgramTable::default();
+        let mut of_task = vec![Vec::new(); self.work.tasks.len()];
+        for (j, (task, _)) in self.jobs.iter().enumerate() {
+            of_task[*task as usize].push(j);
+        }
         for (t, (program, notes)) in self.work.tasks.iter().zip(&self.notes).enumerate() {
             let comm = strings.intern(program.comm.as_bytes());
-            for (i, (&step, note)) in program.steps.iter().zip(notes).enumerate() {
+            // Behind its own steps, the work that it did for messages.
+            let jobs = of_task[t].iter().flat_map(|j| self.work.jobs[*j].iter().zip(&self.jobs[*j].1));
+            for (i, (&step, note)) in program.steps.iter().zip(notes).chain(jobs).enumerate() {
                 let (op, ends_by, ns) = describe(step);
                 let op = strings.intern(op.as_bytes());
                 let ends_by = ends_by.map(|e| strings.intern(e.as_bytes()));

@@ -1,0 +1,153 @@
+//! Messages that no wakeup shows.
+//!
+//! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever wrote it woke nobody: the trace holds no
+//! record of either. So one stretch of work may hold several services, and a task may depend on others in ways that do
+//! not show. `network` learns from the wakeups that do show who serves whom, `segments` cuts the work of each task at
+//! what shows, `flow` follows the messages through it, `routes` knows where they go.
+//!
+//! The outcome is used where nearly everything is explained; else a replay under another order of events would serve messages that
+//! were not sent yet, and says so.
+
+mod explain;
+mod flow;
+mod network;
+mod routes;
+mod segments;
+mod track;
+
+use std::collections::HashMap;
+
+use super::history::{History, LifeId};
+use crate::task::Ns;
+use flow::{Flow, Mark, Tracer};
+use network::Network;
+use track::Track;
+
+/// Walks over the trace; the routes and service times of one are those that the next knows.
+const PASSES: usize = 5;
+/// Fewest hidden messages, and least share of all, that make a difference.
+const WORTH: (usize, f64) = (5, 0.01);
+/// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
+const MANY: usize = 2_000;
+const TRIES: usize = 64;
+/// Share of messages that may stay unexplained.
+const UNEXPLAINED: f64 = 0.001;
+
+/// What is known about hidden messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hidden {
+    /// Messages, and those of them that no wakeup shows.
+    pub messages: usize,
+    /// Hidden ones.
+    pub hidden: usize,
+    /// Messages read and never written, written and never read, or written too late.
+    pub unexplained: usize,
+    /// The replay uses them: nearly everything is explained.
+    pub resolved: bool,
+}
+
+/// One thing about a message that a task did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Took it.
+    Take(u32),
+    /// Sent it without waking anybody.
+    Send(u32),
+}
+
+/// Hidden messages of a trace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Messages {
+    /// Per life, in order of time.
+    pub acts: Vec<Vec<(Ns, Act)>>,
+    /// Message of a wakeup.
+    pub of_wake: HashMap<u32, u32>,
+    /// Per message: the queue, none where only one task reads it; false when nobody reads it.
+    pub queue: Vec<(Option<u32>, bool)>,
+    /// Queue from which each life is served, where its work begins with messages that others could take.
+    pub serves: Vec<Option<u32>>,
+    /// Lives in whose network wakeups are about messages.
+    pub inside: Vec<bool>,
+    /// Queues.
+    pub queues: u32,
+    pub found: Hidden,
+}
+
+impl Messages {
+    /// No messages.
+    pub(super) fn none(history: &History) -> Self {
+        let n = history.lives.len();
+        Messages { acts: vec![Vec::new(); n], inside: vec![false; n], serves: vec![None; n], ..Messages::default() }
+    }
+}
+
+/// Looks for hidden messages. `outside` says which tasks' wakeups are no messages, `tail` is the rest of a system call behind a
+/// wakeup.
+pub(super) fn find(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: Ns) -> Messages {
+    let mut none = Messages::none(history);
+    let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span)).collect();
+    let net = Network::learn(history, &tracks, outside);
+    if net.stations.iter().all(|s| s.members.is_empty()) || net.stations.len() > MANY {
+        return none;
+    }
+    // A server that is alone may read its answers from a queue of their own, or everything from one: what explains more.
+    let other = net.one_queue_alone();
+    let mut best: Option<(Network, Flow)> = None;
+    for net in [other, net] {
+        let (net, flow) = with_silent_senders(history, &tracks, net, tail);
+        if best.as_ref().is_none_or(|(_, f)| flow.unexplained() < f.unexplained()) {
+            best = Some((net, flow));
+        }
+    }
+    let Some((net, flow)) = best else { return none };
+    let messages = flow.messages.len();
+    let unexplained = flow.unexplained();
+    none.found = Hidden { messages, hidden: flow.hidden, unexplained, resolved: false };
+    let worth = flow.hidden >= WORTH.0 && flow.hidden as f64 > WORTH.1 * messages as f64;
+    if !worth || unexplained as f64 > UNEXPLAINED * messages as f64 {
+        none.found.resolved = !worth;
+        return none;
+    }
+    none.found.resolved = true;
+    for (life, marks) in flow.marks.iter().enumerate() {
+        let act = |m: &(Ns, Mark)| match m.1 {
+            Mark::Take(m0) => (m.0, Act::Take(m0)),
+            Mark::Send(m0) => (m.0, Act::Send(m0)),
+        };
+        none.acts[life] = marks.iter().map(act).collect();
+        none.inside[life] = net.station[life].is_some();
+        none.serves[life] = net.station[life].filter(|_| net.server[life]).map(|s| s as u32);
+    }
+    none.queue = flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)).collect();
+    none.of_wake = flow.of_wake;
+    none.queues = net.stations.len() as u32;
+    none
+}
+
+/// A station whose messages never show looks as if it sent none: it does where that explains what others read.
+fn with_silent_senders(history: &History, tracks: &[Track], net: Network, tail: Ns) -> (Network, Flow) {
+    let flow = follow(history, tracks, &net, tail);
+    let mut best = (net, flow);
+    while best.1.unpaid >= WORTH.0 {
+        let tries = best.0.silent().into_iter().take(TRIES).map(|(from, to)| {
+            let net = best.0.with(from, to);
+            let flow = follow(history, tracks, &net, tail);
+            (net, flow)
+        });
+        match tries.min_by_key(|t| t.1.unexplained()) {
+            Some(better) if better.1.unexplained() * 2 < best.1.unexplained() => best = better,
+            _ => break,
+        }
+    }
+    best
+}
+
+/// The flow of messages through `net`.
+fn follow(history: &History, tracks: &[Track], net: &Network, tail: Ns) -> Flow {
+    let (segments, sleeps) = segments::segments(history, tracks, net, tail);
+    let mut tracer = Tracer::new(history, net, tracks, &segments);
+    for _ in 0..PASSES {
+        tracer.pass(&sleeps);
+    }
+    tracer.into_flow()
+}

@@ -1,0 +1,384 @@
+//! Who sends messages to whom: servers, pools of servers that share a queue, and replies.
+//!
+//! Everything is learnt from the wakeups that show, nothing from names:
+//!
+//! * a **server** is woken by other tasks, hardly ever by interrupts; a **source** by timers, and wakes servers;
+//! * servers of one **pool** share a queue: whoever wakes one of them wakes the one that has slept longest;
+//! * a task that always sleeps, behind a message to X, until Y wakes it, and behind a message to V until W does, reads from **two
+//!   queues**: the one with which its work begins is shared by the pool, the other is its own (a reply).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::history::{By, History, Life, LifeId, Off, What};
+use super::track::Track;
+use crate::task::Ns;
+
+/// Wakeups by tasks that a server needs.
+const FEW: usize = 3;
+/// Share of contested wakeups in which another than the one that slept longest may have been woken in a pool.
+const OUT_OF_TURN: f64 = 0.1;
+/// Share of the sleeps behind a message below which a waker does not count.
+const RARE: f64 = 0.03;
+
+/// A pool of servers with one queue, or a source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Station {
+    /// Its tasks.
+    pub members: Vec<LifeId>,
+    /// Stations to which it sends, with visible messages.
+    pub targets: BTreeMap<usize, usize>,
+    /// Stations whose messages go to the task's own queue.
+    pub answers: BTreeSet<usize>,
+    /// Stations behind a message to which the task reads from its own queue.
+    pub calls: BTreeSet<usize>,
+}
+
+/// What is known of the flow of messages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Network {
+    /// Station of each life.
+    pub station: Vec<Option<usize>>,
+    /// The stations.
+    pub stations: Vec<Station>,
+    /// Lives whose work begins with a message; the others are sources.
+    pub server: Vec<bool>,
+    /// CPU time from a message to the sleep, or from a wakeup for nothing to the sleep, is below this.
+    pub short: Ns,
+}
+
+/// A sleep that a task ended.
+struct Ended {
+    from: Ns,
+    to: Ns,
+    waker: LifeId,
+}
+
+/// Tasks that woke `life`, and how often something else did. What ends wakes its parent, which is no message.
+fn wakers(history: &History, life: &Life) -> (Vec<LifeId>, usize) {
+    let (mut tasks, mut others) = (Vec::new(), 0);
+    for act in &life.acts {
+        match act.what {
+            What::Woken { by: By::Task { waker, .. }, .. } => {
+                tasks.extend((!exiting(&history.lives[waker as usize], act.at)).then_some(waker));
+            }
+            What::Woken { .. } => others += 1,
+            _ => {}
+        }
+    }
+    (tasks, others)
+}
+
+/// True when the task begins to exit before `at`: the wakeups it makes then are no messages.
+fn exiting(life: &Life, at: Ns) -> bool {
+    life.acts.iter().rev().take(64).any(|a| a.what == What::Exiting && a.at <= at)
+}
+
+impl Network {
+    /// True when a message from station `from` to the task `to` goes to its own queue.
+    pub fn answers(&self, from: usize, to: LifeId) -> bool {
+        self.station[to as usize].is_some_and(|s| self.stations[s].answers.contains(&from))
+    }
+
+    /// The same, but servers that are alone have one queue only.
+    pub fn one_queue_alone(&self) -> Self {
+        let mut other = self.clone();
+        for s in other.stations.iter_mut().filter(|s| s.members.len() == 1) {
+            if self.server[s.members[0] as usize] {
+                s.calls.clear();
+                s.answers.clear();
+            }
+        }
+        other
+    }
+
+    /// The same, but station `from` sends to `to`, though that never shows.
+    pub fn with(&self, from: usize, to: usize) -> Self {
+        let mut other = self.clone();
+        other.stations[from].targets.insert(to, 0);
+        other
+    }
+
+    /// Stations that never send and others that they may send to.
+    pub fn silent(&self) -> Vec<(usize, usize)> {
+        let all = || (0..self.stations.len()).filter(|s| !self.stations[*s].members.is_empty());
+        let mut found = Vec::new();
+        for from in all().filter(|s| self.stations[*s].targets.is_empty()) {
+            let serves = |s: &usize| self.server[self.stations[*s].members[0] as usize];
+            found.extend(all().filter(|to| *to != from).filter(serves).map(|to| (from, to)));
+        }
+        found
+    }
+
+    pub fn learn(history: &History, tracks: &[Track], outside: &dyn Fn(LifeId) -> bool) -> Self {
+        let n = history.lives.len();
+        let mut server = vec![false; n];
+        let mut source = vec![false; n];
+        for life in &history.lives {
+            let (tasks, others) = wakers(history, life);
+            let inner = tasks.iter().filter(|w| !outside(**w)).count();
+            let others = others + tasks.len() - inner;
+            server[life.id as usize] = !outside(life.id) && inner >= FEW && others <= 2.max(inner * 15 / 100);
+            source[life.id as usize] = !outside(life.id) && !server[life.id as usize] && others >= 5;
+        }
+        // A source sends to servers, most times that it is woken.
+        for life in &history.lives {
+            if source[life.id as usize] {
+                let posts = life.acts.iter().filter_map(|a| match a.what {
+                    What::Post { wake } => Some(history.wakee[wake as usize]),
+                    _ => None,
+                });
+                let sent = posts.filter(|w| server[*w as usize]).count();
+                let woken = wakers(history, life).1;
+                source[life.id as usize] = sent * 4 >= woken;
+            }
+        }
+        let inside: Vec<bool> = (0..n).map(|i| server[i] || source[i]).collect();
+        let mut net = Network { station: vec![None; n], server, ..Network::default() };
+        net.short = short(history, tracks, &inside);
+        net.find_pools(history, &inside);
+        net.drop_weak(history);
+        net.find_replies(history, tracks);
+        net
+    }
+
+    /// Stations: servers that share a queue.
+    fn find_pools(&mut self, history: &History, inside: &[bool]) {
+        let mut parent: Vec<usize> = (0..inside.len()).collect();
+        let root = |parent: &Vec<usize>, mut i: usize| {
+            while parent[i] != i {
+                i = parent[i];
+            }
+            i
+        };
+        let mut by_waker: BTreeMap<LifeId, Vec<(LifeId, Vec<Ended>)>> = BTreeMap::new();
+        for life in history.lives.iter().filter(|l| self.server[l.id as usize]) {
+            for sleep in ended_by_tasks(life).filter(|s| inside[s.waker as usize]) {
+                let readers = by_waker.entry(sleep.waker).or_default();
+                match readers.last_mut() {
+                    Some((id, sleeps)) if *id == life.id => sleeps.push(sleep),
+                    _ => readers.push((life.id, vec![sleep])),
+                }
+            }
+        }
+        let sends: Vec<BTreeSet<LifeId>> = history.lives.iter().map(|l| sends(history, l, inside)).collect();
+        for readers in by_waker.values() {
+            for (i, (a, of_a)) in readers.iter().enumerate() {
+                for (b, of_b) in &readers[i + 1..] {
+                    let (contested, wrong) = out_of_turn(of_a, of_b);
+                    let in_turn = contested >= FEW && wrong as f64 <= OUT_OF_TURN * contested as f64;
+                    let woken = |l: LifeId| ended_by_tasks(&history.lives[l as usize]).count();
+                    if in_turn && alike(&sends, (*a, woken(*a)), (*b, woken(*b))) {
+                        let (x, y) = (root(&parent, *a as usize), root(&parent, *b as usize));
+                        parent[x.max(y)] = x.min(y);
+                    }
+                }
+            }
+        }
+        let mut number = BTreeMap::new();
+        for (i, _) in inside.iter().enumerate().filter(|i| *i.1) {
+            let next = number.len();
+            let s = *number.entry(root(&parent, i)).or_insert(next);
+            self.station[i] = Some(s);
+            if self.stations.len() <= s {
+                self.stations.push(Station::default());
+            }
+            self.stations[s].members.push(i as LifeId);
+        }
+    }
+
+    /// Counts messages between stations, and takes out stations that hardly get any: what wakes them is no message.
+    fn drop_weak(&mut self, history: &History) {
+        loop {
+            for s in &mut self.stations {
+                s.targets.clear();
+            }
+            let mut got = vec![0usize; self.stations.len()];
+            for life in &history.lives {
+                let Some(from) = self.station[life.id as usize] else { continue };
+                for act in &life.acts {
+                    let What::Post { wake } = act.what else { continue };
+                    let Some(to) = self.station[history.wakee[wake as usize] as usize] else { continue };
+                    if to != from && !exiting(life, act.at) {
+                        *self.stations[from].targets.entry(to).or_default() += 1;
+                        got[to] += 1;
+                    }
+                }
+            }
+            for s in &mut self.stations {
+                let all: usize = s.targets.values().sum();
+                s.targets.retain(|_, n| *n >= 2.max(all / 200));
+            }
+            let weak = (0..self.stations.len()).filter(|s| {
+                let members = &self.stations[*s].members;
+                let serves = members.iter().any(|m| self.server[*m as usize]);
+                !members.is_empty() && if serves { got[*s] < FEW * 2 } else { self.stations[*s].targets.is_empty() }
+            });
+            let weak: Vec<usize> = weak.collect();
+            if weak.is_empty() {
+                return;
+            }
+            for s in weak {
+                for m in std::mem::take(&mut self.stations[s].members) {
+                    self.station[m as usize] = None;
+                }
+            }
+        }
+    }
+
+    /// Which stations read from two queues.
+    fn find_replies(&mut self, history: &History, tracks: &[Track]) {
+        for s in 0..self.stations.len() {
+            // Who ends the sleeps that begin right behind a message to each target; None: the first sleeps.
+            let mut behind: BTreeMap<Option<usize>, BTreeMap<usize, usize>> = BTreeMap::new();
+            for &m in &self.stations[s].members {
+                let life = &history.lives[m as usize];
+                for (last, ender) in self.sleeps_behind(history, life, &tracks[m as usize]) {
+                    *behind.entry(last).or_default().entry(ender).or_default() += 1;
+                }
+            }
+            for enders in behind.values_mut() {
+                let all: usize = enders.values().sum();
+                enders.retain(|_, n| *n as f64 > RARE * all as f64);
+            }
+            let first: BTreeSet<usize> = behind.remove(&None).unwrap_or_default().into_keys().collect();
+            let mut groups: Vec<(BTreeSet<usize>, BTreeSet<usize>)> = Vec::new();
+            for (target, enders) in behind {
+                let (Some(target), all) = (target, enders.values().sum::<usize>()) else { continue };
+                if all < FEW {
+                    continue;
+                }
+                let mut group = (BTreeSet::from([target]), enders.into_keys().collect::<BTreeSet<_>>());
+                groups.retain(|g| {
+                    let apart = g.1.is_disjoint(&group.1);
+                    if !apart {
+                        group.0.extend(&g.0);
+                        group.1.extend(&g.1);
+                    }
+                    apart
+                });
+                groups.push(group);
+            }
+            let station = &mut self.stations[s];
+            let serves = self.server[station.members.first().map_or(0, |m| *m as usize)];
+            if serves && groups.len() < 2 {
+                continue;
+            }
+            for (calls, answers) in groups {
+                // Where work begins is shared.
+                if !serves || answers.is_disjoint(&first) {
+                    station.calls.extend(calls);
+                    station.answers.extend(answers);
+                }
+            }
+        }
+    }
+
+    /// Target of the last message right before each sleep that a station ends, and that station.
+    fn sleeps_behind(&self, history: &History, life: &Life, track: &Track) -> Vec<(Option<usize>, usize)> {
+        let mut found = Vec::new();
+        let mut last: Option<(usize, Ns)> = None;
+        let mut begun = false;
+        let mut slept: Option<Option<usize>> = None;
+        for act in &life.acts {
+            match act.what {
+                What::Post { wake } => {
+                    if let Some(to) = self.station[history.wakee[wake as usize] as usize] {
+                        if Some(to) != self.station[life.id as usize] {
+                            last = Some((to, act.at));
+                            begun = true;
+                        }
+                    }
+                }
+                What::Off(Off::Slept { .. }) => {
+                    let recent = last.filter(|l| track.pos(act.at) - track.pos(l.1) <= self.short).map(|l| l.0);
+                    slept = (recent.is_some() || !begun).then_some(recent);
+                }
+                What::Woken { by, .. } => {
+                    let ender = match by {
+                        By::Task { waker, .. } => self.station[waker as usize],
+                        _ => None,
+                    };
+                    if let (Some(behind), Some(ender)) = (slept.take(), ender) {
+                        if Some(ender) != self.station[life.id as usize] {
+                            found.push((behind, ender));
+                            begun = true;
+                        }
+                    }
+                    last = None;
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// Tasks of the network that a task wakes.
+fn sends(history: &History, life: &Life, inside: &[bool]) -> BTreeSet<LifeId> {
+    let woken = life.acts.iter().take_while(|a| a.what != What::Exiting).filter_map(|a| match a.what {
+        What::Post { wake } => Some(history.wakee[wake as usize]),
+        _ => None,
+    });
+    woken.filter(|w| inside[*w as usize]).collect()
+}
+
+/// Servers of a pool send to the same tasks, but for each other; one that was woken a few times only may not have sent yet.
+fn alike(sends: &[BTreeSet<LifeId>], (a, woken_a): (LifeId, usize), (b, woken_b): (LifeId, usize)) -> bool {
+    let of = |x: LifeId, y: LifeId| sends[x as usize].iter().copied().filter(|t| *t != y).collect::<BTreeSet<_>>();
+    let (x, y) = (of(a, b), of(b, a));
+    let new = |targets: &BTreeSet<LifeId>, woken: usize| targets.is_empty() && woken < 2 * FEW;
+    !x.is_disjoint(&y) || x.is_empty() && y.is_empty() || new(&x, woken_a) || new(&y, woken_b)
+}
+
+/// The sleeps of a task that other tasks ended.
+fn ended_by_tasks(life: &Life) -> impl Iterator<Item = Ended> + '_ {
+    let mut from = None;
+    life.acts.iter().filter_map(move |act| match act.what {
+        What::Off(Off::Slept { .. }) => {
+            from = Some(act.at);
+            None
+        }
+        What::Woken { by, .. } => match (from.take(), by) {
+            (Some(from), By::Task { waker, .. }) => Some(Ended { from, to: act.at, waker }),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Wakeups at which both tasks slept until the same waker came, and those at which the later sleeper was woken first.
+fn out_of_turn(a: &[Ended], b: &[Ended]) -> (usize, usize) {
+    let (mut contested, mut wrong) = (0, 0);
+    let mut count = |one: &[Ended], other: &[Ended]| {
+        for sleep in one {
+            let i = other.partition_point(|o| o.to <= sleep.to);
+            if let Some(o) = other.get(i).filter(|o| o.from < sleep.to) {
+                contested += 1;
+                wrong += usize::from(o.from < sleep.from);
+            }
+        }
+    };
+    count(a, b);
+    count(b, a);
+    (contested, wrong)
+}
+
+/// CPU time from a message to the sleep behind it, where nothing is done in between: twice what the tenth of them takes.
+fn short(history: &History, tracks: &[Track], inside: &[bool]) -> Ns {
+    let mut all = Vec::new();
+    for life in history.lives.iter().filter(|l| inside[l.id as usize]) {
+        let mut last: Option<Ns> = None;
+        for act in &life.acts {
+            match act.what {
+                What::Post { wake } if inside[history.wakee[wake as usize] as usize] => last = Some(act.at),
+                What::Off(Off::Slept { .. }) => {
+                    let track = &tracks[life.id as usize];
+                    all.extend(last.take().map(|l| track.pos(act.at) - track.pos(l)));
+                }
+                _ => {}
+            }
+        }
+    }
+    all.sort_unstable();
+    all.get(all.len() / 10).map_or(0, |s| 2 * *s)
+}

@@ -1,0 +1,169 @@
+//! Programs of tasks whose messages are known: work that belongs to a message becomes a job, done by whoever takes it.
+
+use super::build::{Builder, Draft};
+use super::history::{By, Life, LifeId};
+use super::messages::Act as Message;
+use super::{Class, Evidence, Note};
+use crate::program::{JobId, QueueId, SemId, Step};
+use crate::task::{Ns, Sleep};
+
+/// Where the work for a message begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    step: usize,
+    job: JobId,
+    /// It is not from the network: it ends the task.
+    last: bool,
+}
+
+impl Builder<'_> {
+    /// Messages of `life` that nothing else shows, up to `until`; `last` is the latest moment at which the task still does something.
+    pub(super) fn messages_until(&mut self, life: &Life, until: Ns, last: Ns, d: &mut Draft) {
+        let id = life.id as usize;
+        while let Some(&(at, what)) = self.messages.acts[id].get(d.said).filter(|m| m.0 <= until) {
+            d.said += 1;
+            let at = at.min(last);
+            d.work_until(at, at);
+            match what {
+                Message::Send(message) => self.sends(message, at, None, d),
+                Message::Take(message) => self.takes(message, at, d),
+            }
+        }
+    }
+
+    /// The step for sending a message, where somebody reads it.
+    fn sends(&mut self, message: u32, at: Ns, partner: Option<i64>, d: &mut Draft) {
+        let (queue, taken) = self.messages.queue[message as usize];
+        if !taken {
+            return;
+        }
+        d.flush(at);
+        let note =
+            Note { at, partner, evidence: if partner.is_some() { Evidence::Recorded } else { Evidence::Hidden } };
+        let step = match queue {
+            Some(queue) => Step::Send { queue: QueueId(queue), job: JobId(message) },
+            None => Step::Post { sem: self.sem_of_message(message), sync: false },
+        };
+        d.add(step, note);
+    }
+
+    fn takes(&mut self, message: u32, at: Ns, d: &mut Draft) {
+        d.flush(at);
+        match self.messages.queue[message as usize].0 {
+            Some(_) => d.cuts.push(Cut { step: d.steps.len(), job: JobId(message), last: false }),
+            None => {
+                let sem = self.sem_of_message(message);
+                d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, Note::at(at).because(Evidence::Task));
+            }
+        }
+    }
+
+    fn sem_of_message(&mut self, message: u32) -> SemId {
+        if let Some(sem) = self.sem_of_message.get(&message) {
+            return *sem;
+        }
+        let sem = self.new_sem();
+        self.sem_of_message.insert(message, sem);
+        sem
+    }
+
+    /// A wakeup by `life` of a task that messages wake; false when it is like any other.
+    pub(super) fn posts_message(&mut self, life: &Life, wake: u32, at: Ns, d: &mut Draft) -> bool {
+        let wakee = self.history.wakee[wake as usize];
+        if !self.messages.inside[wakee as usize] {
+            return false;
+        }
+        if let Some(&message) = self.messages.of_wake.get(&wake) {
+            let partner = self.history.lives[wakee as usize].tid;
+            self.sends(message, at, Some(partner), d);
+            return true;
+        }
+        if self.messages.inside[life.id as usize] {
+            // A message passed on within a pool: the engine does that by itself.
+            return true;
+        }
+        let Some((queue, job)) = self.last_job(wakee, wake) else { return false };
+        d.flush(at);
+        let partner = self.history.lives[wakee as usize].tid;
+        d.add(Step::Send { queue, job }, Note::at(at).with(partner));
+        true
+    }
+
+    /// Somebody outside wakes a task that is served: where it has taken messages before, this is one more. What follows is its work.
+    fn last_job(&mut self, wakee: LifeId, wake: u32) -> Option<(QueueId, JobId)> {
+        let queue = QueueId(self.messages.serves[wakee as usize]?);
+        let woken = |a: &super::history::Act| matches!(a.what, super::history::What::Woken { by: By::Task { wake: w, .. }, .. } if w == wake);
+        let at = self.history.lives[wakee as usize].acts.iter().find(|a| woken(a))?.at;
+        let first = |m: &&(Ns, Message)| matches!(m.1, Message::Take(t) if self.messages.queue[t as usize].0.is_some());
+        let began = self.messages.acts[wakee as usize].iter().find(first)?.0;
+        (began < at).then(|| {
+            let next = JobId(self.jobs.len() as u32);
+            let job = *self.job_of_wake.entry(wake).or_insert(next);
+            if job == next {
+                self.jobs.push((wakee, Vec::new(), Vec::new()));
+            }
+            (queue, job)
+        })
+    }
+
+    /// True for a wakeup about a message of the network.
+    pub(super) fn is_message(&self, life: &Life, by: By) -> bool {
+        let inside = |l: LifeId| self.messages.inside[l as usize];
+        matches!(by, By::Task { waker, .. } if inside(life.id) && inside(waker))
+    }
+
+    /// The wakeup of a task whose messages are known; false when it is like any other.
+    pub(super) fn woken_by_message(&mut self, life: &Life, by: By, d: &mut Draft) -> bool {
+        let By::Task { waker, wake } = by else { return false };
+        if !self.messages.inside[life.id as usize] {
+            return false;
+        }
+        let outside = !self.messages.inside[waker as usize];
+        if outside {
+            let Some((_, job)) = self.last_job(life.id, wake) else { return false };
+            d.cuts.push(Cut { step: d.steps.len(), job, last: true });
+        }
+        self.classes[Class::Dependency as usize] += 1;
+        true
+    }
+
+    /// Turns the work behind each message into a job; what is left serves the queue.
+    pub(super) fn make_jobs(&mut self, life: &Life, d: &mut Draft) {
+        let (Some(queue), Some(first)) = (self.messages.serves[life.id as usize], d.cuts.first()) else { return };
+        let queue = QueueId(queue);
+        let first = first.step;
+        let killed = d.cuts.last().is_some_and(|c| c.last);
+        let exits = d.steps.iter().position(|s| matches!(s, Step::Exiting | Step::Exit)).filter(|_| !killed);
+        let end = exits.unwrap_or(d.steps.len()).max(first);
+        let cuts = std::mem::take(&mut d.cuts);
+        for (i, cut) in cuts.iter().enumerate() {
+            let to = cuts.get(i + 1).map_or(end, |c| c.step).clamp(cut.step.min(end), end);
+            let range = cut.step.min(end)..to;
+            // Attributes are those of a task, not of a message.
+            let lasting = |i: &usize| !matches!(d.steps[*i], Step::SetAttrs { .. });
+            let job = &mut self.jobs[cut.job.0 as usize];
+            *job = (
+                life.id,
+                range.clone().filter(lasting).map(|i| d.steps[i]).collect(),
+                range.filter(lasting).map(|i| d.notes[i]).collect(),
+            );
+        }
+        let behind: Vec<(Step, Note)> = (end..d.steps.len()).map(|i| (d.steps[i], d.notes[i])).collect();
+        d.steps.truncate(first);
+        d.notes.truncate(first);
+        let note = Note::at(d.begun).because(Evidence::Task);
+        let serve = Step::Serve { queue, sleep: Sleep::Interruptible };
+        if exits.is_some() {
+            for _ in &cuts {
+                d.add(serve, note);
+            }
+            for (step, note) in behind {
+                d.add(step, note);
+            }
+        } else {
+            let step = d.steps.len() as u32;
+            d.add(serve, note);
+            d.add(Step::Goto { step }, note.because(Evidence::Looped));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Messages that no wakeup shows: a workload that ran here, of which everything is known, is taken for a recording. Its events hold no
+//! trace of a message whose reader found it waiting, and yet a replay under another policy must do what the workload
+//! itself does under that policy.
+
+use tracekit_replay::engine::{Engine, Machine};
+use tracekit_replay::policies::PolicySpec;
+use tracekit_replay::program::{JobId, Program, QueueId, Step, Workload};
+use tracekit_replay::reconstruct::{reconstruct, LoopMode, Options, Recon};
+use tracekit_replay::replay::{rerun, ReplaySpec};
+use tracekit_replay::task::Sleep;
+use tracekit_replay::workload;
+use tracekit_schema::table::Table;
+use tracekit_schema::{Kind, Out};
+
+/// Three sources, a pool of two, two stations behind it, and a hog.
+const PIPELINE: &str = "
+until: 3000
+G: (S7 R0.02 P(q))*
+I: (S11 R0.02 P(q))*
+J: (S13 R0.02 P(q))*
+A: (W(q) R0.8 P(b))*
+Z: (W(q) R0.8 P(b))*
+B: (W(b) R0.9 P(c))*
+C: (W(c) R0.5)*
+H: R∞
+";
+
+fn recorded(text: &str, policy: &str) -> Out {
+    workload::run_text(text, Some(policy)).expect("the workload runs")
+}
+
+fn programs(out: &Out) -> Recon {
+    reconstruct(&out.events, &out.strings, &Options { hz: Some(1000), ..Options::default() })
+}
+
+fn replayed(recon: &Recon, policy: &str) -> Out {
+    let spec = ReplaySpec {
+        policy: policy.into(),
+        hz: Some(1000),
+        overheads: false,
+        snap: false,
+        mode: LoopMode::Dependency,
+        ..ReplaySpec::default()
+    };
+    rerun(recon, &spec, &mut |_| true).expect("the replay runs").out
+}
+
+/// CPU time of a thread up to `until` ns.
+fn ran(out: &Out, tid: i64, until: i64) -> i64 {
+    let e = &out.events;
+    let (mut sum, mut on) = (0, None);
+    for row in 0..e.len() {
+        if e.kind.get(row) != Some(Kind::Switch) {
+            continue;
+        }
+        let at = e.ts_ns.get(row).unwrap_or(0).min(until);
+        if e.tid.get(row) == Some(tid) {
+            sum += on.take().map_or(0, |from: i64| at - from);
+        }
+        if e.next_tid.get(row) == Some(tid) {
+            on = Some(at);
+        }
+    }
+    sum + on.map_or(0, |from| until - from)
+}
+
+/// Messages of the workload that woke nobody when it was recorded are found, and under other policies the work moves as it really would.
+#[test]
+fn hidden_messages_are_found_and_move_with_the_schedule() {
+    for from in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
+        let trace = recorded(PIPELINE, from);
+        let recon = programs(&trace);
+        assert!(recon.hidden.hidden > 20, "{from}: {:?}", recon.hidden);
+        assert!(recon.hidden.resolved, "{from}: {:?}", recon.hidden);
+        for to in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
+            let (real, found) = (recorded(PIPELINE, to), replayed(&recon, to));
+            for tid in 4..=7 {
+                for share in 1..=4 {
+                    let until = share * 500_000_000;
+                    let (want, got) = (ran(&real, tid, until), ran(&found, tid, until));
+                    // A pool has no order under another schedule: its tasks are compared below.
+                    if tid > 5 {
+                        let off = (want - got).abs() as f64 / want as f64;
+                        assert!(off < 0.03, "{from} -> {to}: task {tid} ran {want} ns until {until}, predicted {got}");
+                    }
+                }
+            }
+            let pool = |out: &Out| ran(out, 4, 2_000_000_000) + ran(out, 5, 2_000_000_000);
+            let (want, got) = (pool(&real), pool(&found));
+            assert!((want - got).abs() * 33 < want, "{from} -> {to}: the pool ran {want} ns, predicted {got}");
+        }
+    }
+}
+
+/// No work comes before its cause: nothing of the last station before something of the one ahead of it.
+#[test]
+fn nothing_is_served_before_it_is_sent() {
+    let recon = programs(&recorded(PIPELINE, "cfs"));
+    let found = replayed(&recon, "rr:quantum=5ms");
+    for ms in 1..2_000 {
+        let until = ms * 1_000_000;
+        let (b, c) = (ran(&found, 6, until), ran(&found, 7, until));
+        // Nine tenths of a millisecond there for each half here.
+        assert!(c * 9 <= b * 5 + 100_000, "after {ms} ms the second had run {b} ns and the third {c} ns");
+    }
+}
+
+/// Where no message is hidden, programs are those of before: nothing is made up.
+#[test]
+fn without_hidden_messages_nothing_changes() {
+    let recon = programs(&recorded("until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞", "cfs"));
+    assert_eq!((recon.hidden.hidden, recon.work.queues, recon.work.jobs.len()), (0, 0, 0));
+}
+
+fn server(name: &str, tid: i64) -> Program {
+    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
+    Program::new(name, tid, vec![serve, Step::Goto { step: 0 }])
+}
+
+fn run(work: Workload, cpus: usize) -> tracekit_replay::engine::Run {
+    let stack = PolicySpec::parse("cfs").and_then(|p| p.stack()).expect("a policy");
+    let machine = Machine { cpus, until: 1_000_000_000, ..Machine::default() };
+    Engine::new(work, &machine, stack).expect("an engine").run(&mut |_| true).expect("a run")
+}
+
+/// Messages are served in order by whoever is free, and one left behind wakes the next of the pool.
+#[test]
+fn a_pool_shares_a_queue() {
+    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let source = Program::new("source", 1, vec![Step::Run { ns: 1_000_000 }, send(0), send(1), send(2), Step::Exit]);
+    let jobs =
+        vec![vec![Step::Run { ns: 3_000_000 }], vec![Step::Run { ns: 5_000_000 }], vec![Step::Run { ns: 7_000_000 }]];
+    let work = Workload { tasks: vec![source, server("x", 2), server("y", 3)], queues: 1, jobs, ..Workload::default() };
+    work.check().expect("a sound workload");
+    let run = run(work, 2);
+    assert_eq!(run.ran.iter().sum::<i64>(), 16_000_000, "{:?}", run.ran);
+    assert_eq!(run.counts.satisfied, 3);
+    assert!(run.ran[1] > 0 && run.ran[2] > 0, "both serve: {:?}", run.ran);
+}
+
+/// A job that is done leads back to the program of the task, which may then end.
+#[test]
+fn a_task_that_serves_so_many_ends() {
+    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let source = Program::new("source", 1, vec![Step::Run { ns: 1_000_000 }, send(0), send(0), Step::Exit]);
+    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
+    let sink = Program::new("sink", 2, vec![serve, serve, Step::Run { ns: 500_000 }, Step::Exit]);
+    let jobs = vec![vec![Step::Run { ns: 2_000_000 }]];
+    let run = run(Workload { tasks: vec![source, sink], queues: 1, jobs, ..Workload::default() }, 1);
+    assert_eq!((run.ran[0], run.ran[1]), (1_000_000, 4_500_000));
+    assert_eq!(run.states[1], tracekit_replay::task::TaskState::Dead);
+}
+
+#[test]
+fn jobs_that_make_no_sense_are_refused() {
+    let tasks = vec![server("x", 1)];
+    let bad =
+        |jobs: Vec<Vec<Step>>, queues| Workload { tasks: tasks.clone(), queues, jobs, ..Workload::default() }.check();
+    assert!(bad(vec![], 0).unwrap_err().contains("no such queue"));
+    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
+    assert!(bad(vec![vec![serve]], 1).unwrap_err().contains("a job serves no queue"));
+    assert!(bad(vec![vec![Step::Send { queue: QueueId(0), job: JobId(7) }]], 1).unwrap_err().contains("no such job"));
+}
