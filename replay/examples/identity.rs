@@ -117,7 +117,6 @@ fn main() {
     let against = take("--against");
     let rt = take("--rt");
     let dump = take("--dump");
-    let snap = take("--snap").is_none_or(|s| s == "on");
     let phase_shift = take("--phase").map_or(0, |p| p.parse().expect("ns"));
     let mut wanted: Vec<(String, String)> = Vec::new();
     while let Some(set) = take("--set") {
@@ -156,7 +155,6 @@ fn main() {
             policy: policy.clone(),
             rt: rt.clone(),
             phase_shift,
-            snap,
             sets: sets.clone(),
             ..ReplaySpec::default()
         };
@@ -181,12 +179,11 @@ fn main() {
         let classes: Vec<String> =
             (0..Class::COUNT).map(|i| format!("{} {}", Class::NAMES[i], recon.classes[i])).collect();
         println!(
-            "{path}: switches {real_switches} -> {sim_switches}, end {:.3} -> {:.3}, stop {:.3}; endless {endless} loops {loops} essential {essential}; {}; snapped {:?}; {took:.3}s",
+            "{path}: switches {real_switches} -> {sim_switches}, end {:.3} -> {:.3}, stop {:.3}; endless {endless} loops {loops} essential {essential}; {}; {took:.3}s",
             real_end as f64 / 1e9,
             sim_end as f64 / 1e9,
             recon.stop as f64 / 1e9,
             classes.join(" "),
-            replayed.counts.snapped
         );
         for (name, r) in &real {
             let s = sim.get(name).cloned().unwrap_or_default();

@@ -84,14 +84,22 @@ pub const LONG_STAY: Ns = 900_000;
 pub struct Costs {
     /// From the decision to switch until the new task's own work begins.
     pub switch: Ns,
-    /// Part of `switch` after which the switch is recorded; interrupts wait until then.
+    /// Part of `switch` after which the switch is recorded.
     pub record: Ns,
+    /// From the decision to switch until interrupts that came meanwhile are served.
+    pub irqs_off: Ns,
+    /// From an interrupt to what it does first: work that would end in between is interrupted.
+    pub irq_entry: Ns,
     /// A clock tick, until the interrupted work goes on.
     pub tick: Ns,
     /// A clock tick, until the reschedule that it asks for.
     pub tick_resched: Ns,
-    /// From a wakeup made in an interrupt until the interrupted work goes on or the CPU switches.
+    /// A clock tick, until the first timer that rides on it fires.
+    pub tick_wakeup: Ns,
+    /// From the last wakeup made in an interrupt until the CPU switches.
     pub interrupt: Ns,
+    /// The same, until the interrupted work goes on, and what the interrupt took before that wakeup.
+    pub interrupt_stay: Ns,
     /// Added to `interrupt` when the CPU had not switched for [`LONG_STAY`]: what was not used lately takes longer.
     pub interrupt_cold: Ns,
     /// The same as `interrupt` when the CPU was idle.
@@ -114,8 +122,12 @@ pub struct Costs {
 pub const COST_KEYS: &[(&str, &str)] = &[
     ("switch", "a switch to another task, until its own work begins"),
     ("record", "part of `switch` after which the switch is recorded"),
+    ("irqs_off", "from the decision to switch until interrupts that came meanwhile are served; `record` sets it too"),
+    ("irq_entry", "from an interrupt to what it does first: work that would end in between is interrupted"),
     ("tick", "a clock tick (a kernel that reschedules at its end included)"),
+    ("tick_wakeup", "a clock tick, until the first timer that rides on it fires; `tick` sets it too"),
     ("interrupt", "the rest of an interrupt behind the wakeup that it makes"),
+    ("interrupt_stay", "in place of `interrupt` where no switch follows; `interrupt` sets it too"),
     ("interrupt_cold", "added to `interrupt` when the CPU had not switched for 0.9 ms"),
     ("idle_exit", "in place of `interrupt` on an idle CPU"),
     ("next_wakeup", "from one wakeup to the next in one interrupt"),
@@ -137,8 +149,12 @@ impl Costs {
         let place = match key {
             "switch" => &mut self.switch,
             "record" => &mut self.record,
+            "irqs_off" => &mut self.irqs_off,
+            "irq_entry" => &mut self.irq_entry,
             "tick" => &mut self.tick,
+            "tick_wakeup" => &mut self.tick_wakeup,
             "interrupt" => &mut self.interrupt,
+            "interrupt_stay" => &mut self.interrupt_stay,
             "interrupt_cold" => &mut self.interrupt_cold,
             "idle_exit" => &mut self.idle_exit,
             "next_wakeup" => &mut self.next_wakeup,
@@ -153,8 +169,11 @@ impl Costs {
         };
         let expected = || format!("cost {key}={value}: expected a time such as 3us");
         *place = params::duration(value).filter(|v| *v >= 0).ok_or_else(expected)?;
-        if key == "tick" {
-            self.tick_resched = self.tick;
+        match key {
+            "tick" => (self.tick_resched, self.tick_wakeup) = (self.tick, self.tick),
+            "record" => self.irqs_off = self.record,
+            "interrupt" => self.interrupt_stay = self.interrupt,
+            _ => {}
         }
         Ok(())
     }

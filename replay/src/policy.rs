@@ -220,8 +220,10 @@ pub(crate) struct CpuState {
     pub run_from: Ns,
     /// When the current task was put on the CPU.
     pub on_since: Ns,
-    /// Interrupts are off until then.
+    /// An interrupt or a switch goes on until then.
     pub busy_until: Ns,
+    /// Interrupts are off until then.
+    pub masked_until: Ns,
     pub tick_phase: Ns,
     /// Who left last, for the switch record; and how.
     pub leaving: Option<(TaskId, Stop)>,
@@ -232,6 +234,8 @@ pub(crate) struct CpuState {
     pub yielded: bool,
     /// When it last switched.
     pub switched_at: Ns,
+    /// When the interrupt going on came, where it has done something already: a wakeup or a tick.
+    pub irq_entry: Option<Ns>,
 }
 
 /// The machine under the policy: time, CPUs, tasks, and requests to the engine.

@@ -175,9 +175,6 @@ pub struct Program {
     pub attrs: Vec<Attrs>,
     /// The steps.
     pub steps: Vec<Step>,
-    /// Timer sleeps as recorded, begin and end, in order: a sleep that begins within the machine's
-    /// [`snap`](crate::engine::Machine::snap) of a recorded one ends with it.
-    pub recorded: Vec<(Ns, Ns)>,
     /// The run goes on until all essential tasks have ended, where there are any.
     pub essential: bool,
 }
@@ -194,7 +191,6 @@ impl Program {
             first: Attrs::default(),
             attrs: Vec::new(),
             steps,
-            recorded: Vec::new(),
             essential: false,
         }
     }

@@ -30,8 +30,6 @@ pub struct ReplaySpec {
     pub overheads: bool,
     /// Can the kernel be preempted; as found in the trace when `None`.
     pub preempt_kernel: Option<bool>,
-    /// Let timer sleeps that begin as recorded end as recorded ([`Machine::snap`]).
-    pub snap: bool,
     /// Change every run and every timer sleep by a random amount up to so much, ns, to see how much hangs by a thread.
     pub jitter: Ns,
     /// Which random amounts.
@@ -53,7 +51,6 @@ impl Default for ReplaySpec {
             phase_shift: 0,
             overheads: true,
             preempt_kernel: None,
-            snap: true,
             jitter: 0,
             seed: 0,
             sets: Vec::new(),
@@ -186,9 +183,6 @@ pub fn rerun_under(
     Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
 }
 
-/// Half of the usual slack of timers: their phases are uncertain by as much.
-const SNAP: Ns = 25_000;
-
 fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
     let over = &recon.overheads;
     let hz = spec.hz.unwrap_or(over.hz).max(1);
@@ -200,7 +194,6 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
         preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
         costs,
-        snap: if spec.snap { over.switch.max(SNAP) } else { 0 },
         until: recon.until,
         at_least: recon.at_least,
         ..Machine::default()
@@ -222,26 +215,28 @@ fn apply(set: &Override, work: &mut crate::program::Workload) -> Result<(), Repl
 
 /// Changes every run and every timer sleep by up to `most` ns, evenly distributed and reproducible.
 fn shake(work: &mut crate::program::Workload, most: Ns, seed: u64) {
-    let mut state = seed;
     // SplitMix64 (Steele, Lea, Flood 2014): every seed gives an independent sequence.
-    let mut draw = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
+    let draw = |state: &mut u64| {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (((z ^ (z >> 31)) >> 1) as i64).rem_euclid(2 * most + 1) - most
     };
-    for task in &mut work.tasks {
+    for (t, task) in work.tasks.iter_mut().enumerate() {
+        // One of its own for each task: a step more of one leaves the others as they are.
+        let state = &mut seed.wrapping_add((t as u64) << 32);
         for step in &mut task.steps {
             match step {
-                Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draw()).max(1),
-                Step::Pause { pause: Pause::Timer { ns, .. }, .. } => *ns = (*ns + draw()).max(0),
+                Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draw(state)).max(1),
+                Step::Pause { pause: Pause::Timer { ns, slack }, .. } => {
+                    // What cannot begin earlier ends earlier.
+                    let moved = *ns + draw(state);
+                    *ns = moved.max(0);
+                    *slack = (i64::from(*slack) + moved.min(0)).max(0) as u32;
+                }
                 _ => {}
             }
-        }
-        // What was recorded to the nanosecond holds no better than that.
-        for (_, end) in &mut task.recorded {
-            *end += draw();
         }
     }
 }

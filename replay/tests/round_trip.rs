@@ -16,7 +16,7 @@ fn switches(out: &Out) -> Vec<(i64, i32, i64, i64)> {
 }
 
 fn spec(policy: &str, mode: LoopMode) -> ReplaySpec {
-    ReplaySpec { policy: policy.into(), hz: Some(1000), overheads: false, snap: false, mode, ..ReplaySpec::default() }
+    ReplaySpec { policy: policy.into(), hz: Some(1000), overheads: false, mode, ..ReplaySpec::default() }
 }
 
 fn check(text: &str, policy: &str) -> [u64; Class::COUNT] {

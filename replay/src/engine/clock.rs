@@ -22,10 +22,13 @@ impl Engine {
             self.stack.layers[class as usize].1.tick(&mut self.k, cpu, t);
         }
         let costs = self.k.costs;
-        self.interrupt(cpu, if self.k.cpus[cpu].need_resched { costs.tick_resched } else { costs.tick });
-        if self.timers[cpu].peek().is_some_and(|t| t.0 .2 <= now) {
+        if self.expired(cpu, now).is_some() {
             // Timers ride on the tick: they fire when its own work is done.
+            self.interrupt(cpu, costs.tick_wakeup);
+            self.k.cpus[cpu].irq_entry = Some(now);
             self.k.slots.set_timer(cpu, now.max(self.k.cpus[cpu].busy_until));
+        } else {
+            self.interrupt(cpu, if self.k.cpus[cpu].need_resched { costs.tick_resched } else { costs.tick });
         }
         self.pass_over_ticks(cpu, now + tick - since);
     }

@@ -28,10 +28,6 @@ pub struct Machine {
     pub preempt_kernel: bool,
     /// What scheduling costs.
     pub costs: Costs,
-    /// Phase memory: a timer sleep that begins this close to a recorded one of its task, and may last as long, ends when that
-    /// one did. No model of costs is better than that, but phases of timers decide much, and an error of a
-    /// microsecond a cycle moves them.
-    pub snap: Ns,
     /// The end; [`NEVER`] runs until nothing is left to do.
     pub until: Ns,
     /// Essential tasks do not end the run before this time.
@@ -49,7 +45,6 @@ impl Default for Machine {
             timers: TimerMode::High,
             preempt_kernel: true,
             costs: Costs::default(),
-            snap: 0,
             until: NEVER,
             at_least: 0,
             log: true,

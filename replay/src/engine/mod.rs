@@ -98,8 +98,6 @@ pub struct Counts {
     pub wakeups: [u64; 4],
     /// Waits that found what they waited for.
     pub satisfied: u64,
-    /// Timer sleeps that ended when a recorded one did, and all timer sleeps.
-    pub snapped: (u64, u64),
     /// CPU time of all tasks.
     pub busy: Ns,
     /// End of the run.
@@ -154,7 +152,6 @@ pub struct Engine {
     until: Ns,
     at_least: Ns,
     timer_mode: TimerMode,
-    snap: Ns,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
     /// Timers of each CPU by (hard expiry, order): soft expiry and task.
@@ -199,12 +196,14 @@ impl Engine {
             run_from: 0,
             on_since: 0,
             busy_until: 0,
+            masked_until: 0,
             tick_phase: phase(i),
             leaving: None,
             owed: 0,
             serving: false,
             yielded: false,
             switched_at: 0,
+            irq_entry: None,
         };
         let n = work.tasks.len();
         let (sems, queues) = (work.sems.len(), work.queues as usize);
@@ -239,7 +238,6 @@ impl Engine {
             until: machine.until,
             at_least: machine.at_least,
             timer_mode: machine.timers,
-            snap: machine.snap,
             coming: BinaryHeap::with_capacity(n + 1),
             timers: vec![BinaryHeap::with_capacity(n + 1); machine.cpus],
             order: 0,
@@ -339,7 +337,8 @@ impl Engine {
 
     /// True when interrupts are off on `cpu`; `again` sets the slot to when they are on.
     fn deferred(&mut self, cpu: Cpu, again: fn(&mut Slots, Cpu, Ns)) -> bool {
-        let until = self.k.cpus[cpu].busy_until;
+        let c = &self.k.cpus[cpu];
+        let until = c.busy_until.max(c.masked_until);
         let off = until > self.k.now;
         if off {
             again(&mut self.k.slots, cpu, until);
@@ -348,12 +347,16 @@ impl Engine {
     }
 
     /// What an interrupt on `cpu` takes behind its last wakeup.
-    pub(crate) fn wakeup_cost(&self, cpu: Cpu, idle: bool) -> Ns {
+    pub(crate) fn wakeup_cost(&mut self, cpu: Cpu, idle: bool) -> Ns {
+        let first = self.k.cpus[cpu].irq_entry.take().is_none();
         let costs = &self.k.costs;
         if idle {
             return costs.idle_exit;
         }
-        let cold = self.k.now - self.k.cpus[cpu].switched_at >= LONG_STAY;
+        if !self.k.cpus[cpu].need_resched {
+            return costs.interrupt_stay;
+        }
+        let cold = first && self.k.now - self.k.cpus[cpu].switched_at >= LONG_STAY;
         costs.interrupt + if cold { costs.interrupt_cold } else { 0 }
     }
 
@@ -383,8 +386,9 @@ impl Engine {
 
     /// Takes the running task off `cpu`, asks the classes for the next one, and puts that on.
     fn reschedule(&mut self, cpu: Cpu) {
-        if self.deferred(cpu, Slots::set_resched) {
-            return;
+        let busy = self.k.cpus[cpu].busy_until;
+        if busy > self.k.now {
+            return self.k.slots.set_resched(cpu, busy);
         }
         self.k.slots.set_resched(cpu, NEVER);
         let now = self.k.now;
@@ -485,6 +489,7 @@ impl Engine {
         if switched {
             c.run_from = now + costs.switch + owed;
             c.busy_until = now + costs.record;
+            c.masked_until = now + costs.irqs_off;
             c.switched_at = now;
             self.counts.switches += 1;
             if std::mem::take(&mut c.idle) {
@@ -524,6 +529,7 @@ impl Engine {
         }
         c.idle = true;
         c.busy_until = self.k.now + self.k.costs.record;
+        c.masked_until = self.k.now + self.k.costs.irqs_off;
         self.k.slots.set_tick(cpu, NEVER);
         self.log_switch(cpu, prev, IDLE);
     }

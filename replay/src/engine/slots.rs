@@ -101,6 +101,11 @@ impl Slots {
     pub fn set_segment_end(&mut self, cpu: Cpu, at: Ns) {
         self.set(cpu, at);
     }
+    /// The next tick of `cpu`.
+    #[inline]
+    pub fn tick(&self, cpu: Cpu) -> Ns {
+        self.times[self.cpus + cpu]
+    }
     /// Sets the next tick of `cpu`.
     #[inline]
     pub fn set_tick(&mut self, cpu: Cpu, at: Ns) {
@@ -109,6 +114,11 @@ impl Slots {
     /// Sets the next 1 Hz work.
     pub fn set_second(&mut self, at: Ns) {
         self.set(2 * self.cpus, at);
+    }
+    /// The next timer interrupt of `cpu`.
+    #[inline]
+    pub fn timer(&self, cpu: Cpu) -> Ns {
+        self.times[2 * self.cpus + 1 + cpu]
     }
     /// Sets the next timer interrupt of `cpu`.
     #[inline]

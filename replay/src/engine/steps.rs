@@ -9,6 +9,11 @@ use crate::task::{Attrs, Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
 impl Engine {
     /// The run step of the task on `cpu` ends.
     pub(super) fn segment(&mut self, cpu: Cpu) {
+        let next = self.k.slots.tick(cpu).min(self.k.slots.timer(cpu));
+        if next > self.k.now && next - self.k.now < self.k.costs.irq_entry {
+            // That interrupt has come already.
+            return self.k.slots.set_segment_end(cpu, next + 1);
+        }
         self.k.slots.set_segment_end(cpu, NEVER);
         self.k.cpus[cpu].serving = false;
         let Some(t) = self.k.cpus[cpu].curr else { return };
@@ -180,7 +185,7 @@ impl Engine {
                 let slack = if self.k.tasks[t.index()].attrs.policy.is_rt() { 0 } else { slack };
                 let soft = now.saturating_add(ns);
                 let (soft, hard) = match self.timer_mode {
-                    TimerMode::High => (soft, self.hard_expiry(t, soft, i64::from(slack))),
+                    TimerMode::High => (soft, soft.saturating_add(i64::from(slack))),
                     TimerMode::Tick => {
                         let tick = self.k.tick_ns;
                         let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
@@ -203,27 +208,6 @@ impl Engine {
             Pause::At { at } => self.come(at, Coming::External, t),
         }
         false
-    }
-
-    /// When a timer that may fire from `soft` on fires by itself: `slack` later, or when a recorded sleep that began when this one
-    /// begins did end.
-    fn hard_expiry(&mut self, t: TaskId, soft: Ns, slack: Ns) -> Ns {
-        let hard = soft.saturating_add(slack);
-        self.counts.snapped.1 += 1;
-        let recorded = &self.k.work.tasks[t.index()].recorded;
-        if self.snap == 0 || recorded.is_empty() {
-            return hard;
-        }
-        let (now, snap) = (self.k.now, self.snap);
-        let i = recorded.partition_point(|r| r.0 < now);
-        let near = recorded[i.saturating_sub(1)..recorded.len().min(i + 1)].iter().min_by_key(|r| (r.0 - now).abs());
-        match near {
-            Some(&(begin, end)) if (begin - now).abs() <= snap && end >= soft - snap && end <= hard + snap => {
-                self.counts.snapped.0 += 1;
-                end.max(now)
-            }
-            _ => hard,
-        }
     }
 
     fn pause(&mut self, cpu: Cpu, t: TaskId, pause: Pause, sleep: Sleep) -> bool {

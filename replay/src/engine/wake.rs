@@ -22,21 +22,30 @@ impl Engine {
         self.k.slots.set_timer(cpu, first);
     }
 
-    /// A timer interrupt: any interrupt fires every timer whose soft expiry has passed, in order of the hard ones. One is
-    /// fired now; when another is due, the interrupt goes on with it a little later.
+    /// The timer that an interrupt that came at `entry` fires next. Timers stand in order of their hard expiry, and the tick is
+    /// one of them: the first whose soft expiry has not passed holds up those behind it.
+    pub(super) fn expired(&self, cpu: Cpu, entry: Ns) -> Option<TaskId> {
+        let Reverse((hard, _, soft, t)) = *self.timers[cpu].peek()?;
+        let behind_tick = hard > self.k.slots.tick(cpu).max(self.k.now);
+        (soft <= entry && !behind_tick).then_some(TaskId(t))
+    }
+
+    /// A timer interrupt: it fires every timer whose soft expiry has passed. One is fired now; when another is due, the interrupt
+    /// goes on with it a little later.
     pub(super) fn timer_interrupt(&mut self, cpu: Cpu) {
         if self.deferred(cpu, Slots::set_timer) {
             return;
         }
         let now = self.k.now;
-        let due = |timers: &super::TimerHeap| timers.peek().filter(|t| t.0 .2 <= now).map(|t| TaskId(t.0 .3));
-        let Some(t) = due(&self.timers[cpu]) else { return self.next_timer(cpu) };
+        let entry = self.k.cpus[cpu].irq_entry.unwrap_or(now);
+        let Some(t) = self.expired(cpu, entry) else { return self.next_timer(cpu) };
         self.timers[cpu].pop();
         let idle = self.k.is_idle(cpu);
         self.wake(t, Wake::Timer);
-        if due(&self.timers[cpu]).is_some() {
+        if self.expired(cpu, entry).is_some() {
             let step = self.k.costs.next_wakeup;
             self.interrupt(cpu, step);
+            self.k.cpus[cpu].irq_entry = Some(entry);
             self.k.slots.set_timer(cpu, now + step);
         } else {
             let cost = self.wakeup_cost(cpu, idle);
@@ -50,7 +59,7 @@ impl Engine {
         let Some(Reverse((_, order, what, t))) = self.coming.pop() else { return };
         let t = TaskId(t);
         let cpu = self.k.tasks[t.index()].cpu;
-        let busy = self.k.cpus[cpu].busy_until;
+        let busy = self.k.cpus[cpu].busy_until.max(self.k.cpus[cpu].masked_until);
         if busy > self.k.now && what != Coming::Start {
             self.coming.push(Reverse((busy, order, what, t.0)));
         } else {

@@ -8,7 +8,6 @@ use super::messages::Messages;
 use super::served::Cut;
 use super::sleep::Sleeps;
 use super::{Class, Evidence, LoopMode, Note, Options, Recon};
-use crate::cost::LONG_STAY;
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId, NEVER};
 
@@ -69,7 +68,6 @@ pub(super) struct Draft {
     all_kernel: bool,
     pub(super) begun: Ns,
     on_at: Ns,
-    recorded: Vec<(Ns, Ns)>,
     /// Kernel priority as far as it changed.
     prio: Option<i32>,
 }
@@ -270,7 +268,6 @@ impl<'a> Builder<'a> {
             first,
             attrs: d.attrs,
             steps: d.steps,
-            recorded: d.recorded,
             essential: verdict.essential,
         };
         (program, d.notes)
@@ -302,10 +299,9 @@ impl<'a> Builder<'a> {
                 }
             }
             What::Tick => d.work_until(at - over.tick_lag, at - over.tick_lag + over.tick.ns),
-            What::Irq { last, count } => {
-                let cold = count == 1 && at - d.on_at >= LONG_STAY;
-                let cost = over.interrupt.ns + if cold { over.interrupt_cold.ns } else { 0 };
-                d.work_until(at, last + cost);
+            What::Irq { last, .. } => {
+                // Where it led to a switch, no work follows.
+                d.work_until(at, last + over.interrupt_stay.ns);
             }
             What::Off(off) => self.off(at, off, d, slept),
             What::Post { wake } => {
@@ -436,7 +432,6 @@ impl<'a> Builder<'a> {
                 return d.add(Step::Wait { sem, sleep }, note);
             }
             (_, Class::Timer) => {
-                d.recorded.push((from, at));
                 let realtime = d.prio.or(life.prio).is_some_and(|p| (0..100).contains(&p));
                 let (hard, slack) = self.sleeps.expiry(life, ns, matches!(by, By::Hardirq { lead: true }), realtime);
                 Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }

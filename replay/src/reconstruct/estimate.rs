@@ -37,9 +37,13 @@ pub enum TickSource {
 pub struct Overheads {
     /// From the kernel's clock at a switch to the switch record.
     pub record: Estimate,
+    /// From a switch record to an interrupt that waited for it.
+    pub unmask: Estimate,
     /// From the last wakeup of an interrupt to the reschedule.
     pub interrupt: Estimate,
-    /// What more that takes on a CPU that had not switched for long.
+    /// From the last wakeup of an interrupt to the interrupted work going on, and what it took before.
+    pub interrupt_stay: Estimate,
+    /// What more it takes to the reschedule on a CPU that had not switched for long.
     pub interrupt_cold: Estimate,
     /// From a task's wakeup of another, which preempts it, to the reschedule.
     pub wakeup_tail: Estimate,
@@ -49,6 +53,8 @@ pub struct Overheads {
     pub next_wakeup: Estimate,
     /// From a tick to the reschedule.
     pub tick_resched: Estimate,
+    /// From a tick to the first timer that rides on it.
+    pub tick_wakeup: Estimate,
     /// A tick that leads to no reschedule, from bursts of equal work with and without one.
     pub tick: Estimate,
     /// From the clock of a tick to its record, relative to that of a wakeup.
@@ -73,9 +79,13 @@ impl Overheads {
         Costs {
             switch: self.switch,
             record: self.record.ns,
+            irq_entry: self.unmask.ns / 2,
+            irqs_off: self.record.ns + self.unmask.ns,
             tick: self.tick.ns,
             tick_resched: self.tick_resched.ns,
+            tick_wakeup: self.tick_wakeup.ns,
             interrupt: self.interrupt.ns,
+            interrupt_stay: self.interrupt_stay.ns,
             interrupt_cold: self.interrupt_cold.ns,
             idle_exit: self.idle_exit.ns,
             next_wakeup: self.next_wakeup.ns,
@@ -119,13 +129,33 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
         switch,
         ..Overheads::default()
     };
+    // An interrupt that came during the switch is served as soon as any can be.
+    let after = || history.samples.iter().filter_map(|s| if let Sample::SwitchToIrq(v) = s { Some(*v) } else { None });
+    if let Some(soonest) = after().min().filter(|v| *v <= record.ns) {
+        found.unmask = median(after().filter(|v| v - soonest <= soonest / 4).collect());
+    } else {
+        found.unmask.ns = switch - found.record.ns;
+    }
     let cold = less(of(|s| if let Sample::ColdIrqToSwitch(v) = s { Some(*v) } else { None }));
     if found.interrupt.n >= ENOUGH && cold.n >= ENOUGH {
         found.interrupt_cold = Estimate { ns: (cold.ns - found.interrupt.ns).max(0), n: cold.n };
     } else if found.interrupt.n < cold.n {
         found.interrupt = cold;
     }
-    // What was not seen is taken from what is most like it.
+    if let Some((wakeup, lag)) = tick_wakeup(history) {
+        found.tick_wakeup = wakeup;
+        // Both were dated by the same clock: nothing lies nearer.
+        found.tick_lag = lag;
+    }
+    (found.tick, found.interrupt_stay) = interrupt_costs(history, found.tick_wakeup.ns);
+    found.jitter = jitter(history);
+    stand_in(&mut found);
+    find_tick(history, hz, &mut found);
+    found
+}
+
+/// What was not seen is taken from what is most like it.
+fn stand_in(found: &mut Overheads) {
     let like = [found.interrupt, found.wakeup_tail, found.idle_exit];
     let like = like.into_iter().find(|e| e.n > 0).unwrap_or_default();
     for missing in [&mut found.interrupt, &mut found.wakeup_tail, &mut found.idle_exit, &mut found.next_wakeup] {
@@ -133,16 +163,19 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
             missing.ns = like.ns;
         }
     }
-    found.tick = tick_cost(history);
     if found.tick.n == 0 {
         found.tick.ns = found.tick_resched.ns + found.tick_resched.ns / 2;
     }
     if found.tick_resched.n == 0 {
         found.tick_resched.ns = found.tick.ns * 2 / 3;
     }
-    found.jitter = jitter(history);
-    find_tick(history, hz, &mut found);
-    found
+    if found.tick_wakeup.n == 0 {
+        found.tick_wakeup.ns = found.tick_resched.ns;
+    }
+    if found.interrupt_stay.n == 0 {
+        // As much longer as a tick is that leads to no switch.
+        found.interrupt_stay.ns = found.interrupt.ns + (found.tick.ns - found.tick_resched.ns).max(0);
+    }
 }
 
 /// Median deviation of the costs of interrupts and switches from the median of their kind.
@@ -168,27 +201,53 @@ fn jitter(history: &History) -> Estimate {
 /// Samples of a kind that an estimate needs to be used beside another.
 const ENOUGH: usize = 10;
 
-/// What a tick costs: the difference between bursts of a task with one tick and with none, over tasks whose bursts hardly vary.
-fn tick_cost(history: &History) -> Estimate {
-    let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 2]> = BTreeMap::new();
+/// From a tick to the wakeup that rides on it, and how much earlier the clock of the tick was read than its record was made.
+fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
+    let samples = || {
+        history.samples.iter().filter_map(|s| match *s {
+            Sample::TickToWakeup { records, charged } => Some((records, charged)),
+            _ => None,
+        })
+    };
+    // A timer interrupt soon after the tick's own takes much longer.
+    let soonest = samples().map(|s| s.1).min()?;
+    let rode = || samples().filter(|s| s.1 <= 2 * soonest);
+    let lag = median(rode().map(|(records, charged)| (charged - records).max(0)).collect());
+    Some((median(rode().map(|s| s.1).collect()), lag.ns))
+}
+
+/// What interrupts take from the work they interrupt: a tick, and a wakeup that leads to no switch. Both are differences of a
+/// task's bursts with and without one, over tasks whose bursts hardly vary.
+fn interrupt_costs(history: &History, tick_wakeup: Ns) -> (Estimate, Estimate) {
+    let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 4]> = BTreeMap::new();
     for sample in &history.samples {
-        if let Sample::Burst { life, ticks: ticks @ 0..=1, ns } = *sample {
-            by_life.entry(life).or_default()[ticks as usize].push(ns);
+        if let Sample::Burst { life, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns } = *sample {
+            by_life.entry(life).or_default()[(ticks + 2 * wakes) as usize].push(ns);
         }
     }
-    let mut differences = Vec::new();
-    for [mut without, with] in by_life.into_values() {
-        without.sort_unstable();
-        let n = without.len();
-        if n < ENOUGH || with.len() < 3 {
+    let (mut ticks, mut wakeups) = (Vec::new(), Vec::new());
+    for [mut plain, ticked, woke, both] in by_life.into_values() {
+        plain.sort_unstable();
+        let n = plain.len();
+        if n < ENOUGH {
             continue;
         }
-        let (low, middle, high) = (without[n / 10], without[n / 2], without[n * 9 / 10]);
-        if high - low <= middle / 10 {
-            differences.extend(with.iter().map(|w| w - middle).filter(|d| *d > 0));
+        let (low, middle, high) = (plain[n / 10], plain[n / 2], plain[n * 9 / 10]);
+        if high - low > middle / 10 {
+            continue;
         }
+        let more = |v: Vec<Ns>, than: Ns| v.into_iter().map(move |ns| ns - than).filter(|d| *d > 0);
+        if ticked.len() >= 3 {
+            ticks.extend(more(ticked, middle));
+        }
+        wakeups.extend(more(woke, middle));
+        wakeups.extend(more(both, middle + tick_wakeup));
     }
-    median(differences)
+    // Long bursts meet more interrupts: the lower quartile is less biased than the median.
+    wakeups.sort_unstable();
+    let n = wakeups.len();
+    let wakeup = if n < 3 { Estimate::default() } else { Estimate { ns: wakeups[n / 4], n } };
+    (median(ticks), wakeup)
 }
 
 /// Ticks per second and their phase.
@@ -264,6 +323,22 @@ mod tests {
         let mut found = Overheads::default();
         find_tick(&history, None, &mut found);
         assert_eq!((found.hz, found.phase[0], found.tick_source), (250, 1_234_567, TickSource::Seen));
+    }
+
+    #[test]
+    fn interrupts_cost_what_bursts_with_them_take_more() {
+        let burst = |ticks, wakes, ns| Sample::Burst { life: 3, ticks, wakes, ns };
+        let mut history = History::default();
+        history.samples.extend((0..20).map(|i| burst(0, 0, 30_000 + i % 2 * 100)));
+        history.samples.extend([burst(1, 0, 36_000), burst(1, 0, 36_100), burst(1, 0, 36_200)]);
+        // The last was long for another reason, which is why it met a wakeup.
+        history.samples.extend([burst(0, 1, 40_000), burst(1, 1, 45_000), burst(1, 1, 45_200), burst(0, 1, 70_000)]);
+        history.samples.push(Sample::TickToWakeup { records: 3_000, charged: 5_000 });
+        history.samples.push(Sample::TickToWakeup { records: 40_000, charged: 42_000 });
+        let (wakeup, lag) = tick_wakeup(&history).expect("a sample");
+        assert_eq!((wakeup, lag), (Estimate { ns: 5_000, n: 1 }, 2_000));
+        let (tick, stay) = interrupt_costs(&history, wakeup.ns);
+        assert_eq!((tick, stay), (Estimate { ns: 6_000, n: 3 }, Estimate { ns: 9_900, n: 4 }));
     }
 
     #[test]

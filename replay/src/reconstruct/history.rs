@@ -178,16 +178,27 @@ pub enum Sample {
     TickToReschedule(Ns),
     /// From a tick's record to the switch it caused, less [`Sample::TickToReschedule`].
     TickToSwitch(Ns),
+    /// From a tick's record to the first wakeup in its interrupt, and the time charged between the two.
+    TickToWakeup {
+        /// Between the records.
+        records: Ns,
+        /// Charged.
+        charged: Ns,
+    },
+    /// From a switch to the first wakeup by an interrupt, where nothing lies between.
+    SwitchToIrq(Ns),
     /// A stay that began with a wakeup preemption and ended with a sleep: time between records, less charged time.
     Record(Ns),
     /// A whole stay between two switches, without interrupt.
     Stay(Ns),
-    /// A short stay that ended with a sleep: whose, with how many ticks and no other interrupt, and how long.
+    /// A short stay that ended with a sleep: whose, with how many ticks and wakeups by interrupts, and how long.
     Burst {
         /// Task.
         life: LifeId,
         /// Ticks.
         ticks: u32,
+        /// Wakeups made in interrupts.
+        wakes: u32,
         /// Length.
         ns: Ns,
     },

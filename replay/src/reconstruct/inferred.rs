@@ -78,8 +78,15 @@ impl Recon {
             ),
             row("switch", Estimate { ns: over.switch, n: over.record.n }, "until the new task's own work begins"),
             row("tick", over.tick, "difference of bursts of equal work with a tick in them and without"),
+            row("interrupts after a switch", over.unmask, "from the switch record to an interrupt that waited for it"),
             row("tick that reschedules", over.tick_resched, "run time charged from the tick to the switch"),
+            row("tick with a timer behind it", over.tick_wakeup, "run time charged from the tick to the wakeup"),
             row("wakeup in an interrupt", over.interrupt, "from the wakeup to the reschedule"),
+            row(
+                "wakeup without a switch",
+                over.interrupt_stay,
+                "difference of bursts of equal work with a wakeup in them and without",
+            ),
             row(
                 "the same after a long stay",
                 over.interrupt_cold,
@@ -206,6 +213,9 @@ fn instead(name: &str) -> &'static str {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
         "charge boundary" | "switch" | "jitter" | "the same after a long stay" => "nothing",
+        "interrupts after a switch" => "a quarter of the charge boundary",
+        "tick with a timer behind it" => "a tick that reschedules",
+        "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",
         _ => "the cost most like it",
     }
 }

@@ -21,6 +21,8 @@ struct Cpu {
     /// Interrupt going on: first and last wakeup, number.
     irq: Option<(Ns, Ns, u32)>,
     tick: Option<Ns>,
+    /// A wakeup was recorded and its charge to the running task was not yet.
+    charge_due: bool,
     /// Charged since the tick.
     after_tick: Option<Ns>,
     /// Last wakeup by the running task.
@@ -30,9 +32,9 @@ struct Cpu {
     charged: Ns,
     interrupted: bool,
     need_resched: bool,
-    /// Ticks in this stay, and whether anything else interrupted it.
+    /// Ticks in this stay, and wakeups in interrupts.
     ticks: u32,
-    woke_others: bool,
+    wakes: u32,
     last_event: Ns,
     idle_wake: Option<Ns>,
 }
@@ -267,7 +269,12 @@ impl Scan<'_> {
         if c.tick.is_some() && c.after_tick.is_none() {
             c.after_tick = Some(ran);
         }
-        let of_wakeup = c.irq.is_some_and(|(_, last, _)| at - last < SAME_IRQ);
+        let of_wakeup = std::mem::take(&mut c.charge_due) && c.irq.is_some_and(|(_, last, _)| at - last < SAME_IRQ);
+        if let (true, Some(tick), Some((first, _, 1))) = (of_wakeup, c.tick, c.irq) {
+            if c.after_tick == Some(ran) && first - tick < SAME_IRQ {
+                self.history.samples.push(Sample::TickToWakeup { records: first - tick, charged: ran });
+            }
+        }
         if in_hardirq && !of_wakeup {
             self.tick(cpu, at);
         }
@@ -334,10 +341,16 @@ impl Scan<'_> {
     fn irq_wakeup(&mut self, cpu: usize, at: Ns) -> bool {
         let c = &mut self.cpus[cpu];
         c.interrupted = true;
-        c.woke_others = true;
+        c.wakes += 1;
+        if c.last_event == c.on_at && c.on_at > 0 {
+            self.history.samples.push(Sample::SwitchToIrq(at - c.on_at));
+        }
+        c.charge_due = true;
         let on_tick = c.tick.is_some_and(|t| at - t < SAME_IRQ);
         match &mut c.irq {
             Some((_, last, count)) if at - *last < SAME_IRQ => {
+                // At the same instant, both had their own time.
+                let own = at == *last && !on_tick;
                 self.history.samples.push(Sample::IrqStep(at - *last));
                 *last = at;
                 *count += 1;
@@ -352,7 +365,7 @@ impl Scan<'_> {
                         *last = at;
                     }
                 }
-                false
+                own
             }
             _ => {
                 c.irq = Some((at, at, 1));
@@ -561,8 +574,8 @@ impl Scan<'_> {
                 }
             }
             Off::Slept { .. } => {
-                if let Some(life) = c.curr.filter(|_| !c.woke_others && c.on_at > 0 && at - c.on_at < SHORT_BURST) {
-                    samples.push(Sample::Burst { life, ticks: c.ticks, ns: at - c.on_at });
+                if let Some(life) = c.curr.filter(|_| c.on_at > 0 && at - c.on_at < SHORT_BURST) {
+                    samples.push(Sample::Burst { life, ticks: c.ticks, wakes: c.wakes, ns: at - c.on_at });
                 }
                 if let (Some(woke), false) = (c.preempting, c.interrupted) {
                     if c.charged > 0 {

@@ -21,7 +21,14 @@ impl Sleeps {
     pub(super) fn measure(history: &History, over: &Overheads) -> Self {
         let mut ticks: Vec<Ns> = history.ticks.iter().map(|t| t.0).collect();
         ticks.sort_unstable();
-        let slack = history.lives.iter().map(|life| measure_one(life, over)).collect();
+        let lengths: Vec<Lengths> = history.lives.iter().map(|life| Lengths::of(life, over)).collect();
+        let mut slack: Vec<(Ns, Option<Ns>)> = lengths.iter().map(Lengths::constant).collect();
+        let known: Vec<Ns> = slack.iter().filter_map(|s| s.1).collect();
+        for (own, lengths) in slack.iter_mut().zip(&lengths) {
+            if own.1.is_none() {
+                own.1 = lengths.like(&known);
+            }
+        }
         Sleeps { ticks, slack }
     }
 
@@ -49,39 +56,76 @@ impl Sleeps {
             return (ns, slack);
         }
         match constant {
-            Some(full) if (full - ns) >= 0 && full - ns <= slack + 5_000 => (full, slack),
+            // It may also have been late, behind the work of the interrupt that it shared.
+            Some(full) if (full - ns).abs() <= slack + 5_000 => (full, slack),
             _ => (ns + slack / 2, slack),
         }
     }
 }
 
-/// Slack and constant length from one task's sleeps.
-fn measure_one(life: &Life, over: &Overheads) -> (Ns, Option<Ns>) {
-    let mut lead = Vec::new();
-    let mut rode = Vec::new();
-    let mut from: Option<Ns> = None;
-    for act in &life.acts {
-        match act.what {
-            What::Off(Off::Slept { deep: false }) => from = Some(act.at - over.record.ns),
-            What::Woken { by: By::Hardirq { lead: own }, .. } => {
-                if let Some(from) = from.take() {
-                    if own { &mut lead } else { &mut rode }.push(act.at - from);
+/// Lengths of one task's timer sleeps, sorted: those that ended with an interrupt of their own, and those that rode on another.
+struct Lengths {
+    lead: Vec<Ns>,
+    rode: Vec<Ns>,
+}
+
+impl Lengths {
+    fn of(life: &Life, over: &Overheads) -> Self {
+        let (mut lead, mut rode) = (Vec::new(), Vec::new());
+        let mut from: Option<Ns> = None;
+        for act in &life.acts {
+            match act.what {
+                What::Off(Off::Slept { deep: false }) => from = Some(act.at - over.record.ns),
+                What::Woken { by: By::Hardirq { lead: own }, .. } => {
+                    if let Some(from) = from.take() {
+                        if own { &mut lead } else { &mut rode }.push(act.at - from);
+                    }
                 }
+                What::Woken { .. } => from = None,
+                _ => {}
             }
-            What::Woken { .. } => from = None,
-            _ => {}
         }
+        lead.sort_unstable();
+        rode.sort_unstable();
+        Lengths { lead, rode }
     }
-    if lead.len() < 5 {
-        return (DEFAULT_SLACK, None);
+
+    /// Slack, and the constant length where there is one.
+    fn constant(&self) -> (Ns, Option<Ns>) {
+        let n = self.lead.len();
+        if n < 5 || self.lead[n * 9 / 10] - self.lead[n / 10] > 5_000 {
+            return (DEFAULT_SLACK, None);
+        }
+        let middle = self.lead[n / 2];
+        // Sleeps of constant length: those that rode on another interrupt are shorter by at most the slack.
+        let most = self.rode.iter().map(|r| middle - r).filter(|d| *d > 0).max().unwrap_or(0);
+        (DEFAULT_SLACK.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
     }
-    lead.sort_unstable();
-    let n = lead.len();
-    let (middle, spread) = (lead[n / 2], lead[n * 9 / 10] - lead[n / 10]);
-    if spread > 5_000 {
-        return (DEFAULT_SLACK, None);
+
+    /// Constant length of a task that always rode on the interrupts of others: the least of the `known` ones that leaves all its
+    /// sleeps within the slack, for tasks that wake together sleep equally long.
+    fn like(&self, known: &[Ns]) -> Option<Ns> {
+        let n = self.rode.len();
+        if n < 5 || !self.lead.is_empty() && self.lead.len() * 10 > n {
+            return None;
+        }
+        let (low, high) = (self.rode[n / 10], self.rode[n * 9 / 10]);
+        known.iter().copied().filter(|full| *full >= high && full - low <= DEFAULT_SLACK).min()
     }
-    // Sleeps of constant length: those that rode on another interrupt are shorter by at most the slack.
-    let most = rode.iter().map(|r| middle - r).filter(|d| *d > 0).max().unwrap_or(0);
-    (DEFAULT_SLACK.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_always_rides_sleeps_as_long_as_the_one_it_rides_with() {
+        let rider = Lengths { lead: vec![], rode: vec![1_020_000, 1_021_000, 1_021_000, 1_021_000, 1_022_000] };
+        assert_eq!(rider.constant(), (DEFAULT_SLACK, None));
+        assert_eq!(rider.like(&[5_000_000, 1_051_000, 1_010_000, 1_060_000]), Some(1_051_000));
+        let leader = Lengths { lead: vec![1_051_000; 6], rode: vec![1_030_000] };
+        assert_eq!(leader.constant(), (DEFAULT_SLACK, Some(1_051_000)));
+        let other = Lengths { lead: vec![], rode: vec![300_000, 500_000, 700_000, 900_000, 1_100_000] };
+        assert_eq!(other.like(&[1_051_000]), None);
+    }
 }

@@ -52,7 +52,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         switch("preempt_short", "on", "A waking task with a shorter slice cancels that protection (6.12)."),
         switch("delay_dequeue", "on", "A task that sleeps while not eligible stays counted (6.12)."),
         switch("delay_zero", "on", "Such a task earns no positive lag asleep (6.12)."),
-        switch("next_buddy", "off", "The task woken last is picked when it is eligible."),
+        switch("next_buddy", "off", "The task woken last is picked when it is eligible; that does not make it preempt (NEXT_BUDDY with PICK_BUDDY)."),
         switch("exit_requeue", "on", "A task that exits is dequeued and queued once more, which brings its virtual time up to date before it wakes its parent."),
         switch("wakeup_preemption", "on", "A task that wakes may preempt the running one."),
     ],

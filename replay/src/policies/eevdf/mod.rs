@@ -261,16 +261,22 @@ impl Eevdf {
         self.e[t].delayed = false;
     }
 
-    /// The task that the rules choose on `cpu`; `curr` competes as the running one.
+    /// The task to run next on `cpu`: the buddy where it is eligible, else the one that the deadlines choose.
     fn pick(&self, cpu: Cpu, curr: Option<TaskId>) -> Option<TaskId> {
         let rq = &self.rq[cpu];
-        if rq.nr == 1 {
-            return curr.or_else(|| rq.tree.find(|_| true));
-        }
         if let Some(next) = rq.next {
             if self.e[next].on_rq && rq.eligible(self.e[next].v) {
                 return Some(next);
             }
+        }
+        self.earliest(cpu, curr)
+    }
+
+    /// The eligible task with the earliest deadline on `cpu`; `curr` competes as the running one.
+    fn earliest(&self, cpu: Cpu, curr: Option<TaskId>) -> Option<TaskId> {
+        let rq = &self.rq[cpu];
+        if rq.nr == 1 {
+            return curr.or_else(|| rq.tree.find(|_| true));
         }
         let curr = curr.filter(|&c| rq.eligible(self.e[c].v));
         if let Some(c) = curr {
@@ -380,10 +386,10 @@ impl Policy for Eevdf {
     }
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
-        if self.f.next_buddy && why != Enqueue::New {
+        let (asked, woken) = (k.task(curr).attrs.policy, k.task(t).attrs.policy);
+        if self.f.next_buddy && why != Enqueue::New && woken != SchedPolicy::Idle {
             self.rq[cpu].next = Some(t);
         }
-        let (asked, woken) = (k.task(curr).attrs.policy, k.task(t).attrs.policy);
         if k.need_resched(cpu) {
             return k.resched_keeping_clock(cpu);
         }
@@ -411,7 +417,7 @@ impl Policy for Eevdf {
         {
             self.e[curr].picked = Some(c.deadline + 1);
         }
-        if self.pick(cpu, Some(curr)) == Some(t) {
+        if self.earliest(cpu, Some(curr)) == Some(t) {
             k.resched_keeping_clock(cpu);
         }
     }
