@@ -38,7 +38,6 @@ fn replayed(recon: &Recon, policy: &str) -> Out {
         policy: policy.into(),
         hz: Some(1000),
         overheads: false,
-        snap: false,
         mode: LoopMode::Dependency,
         ..ReplaySpec::default()
     };
