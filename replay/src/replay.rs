@@ -133,7 +133,7 @@ pub fn replay(
     spec: &ReplaySpec,
     progress: &mut dyn FnMut(f64) -> bool,
 ) -> Result<(Recon, Replayed), ReplayError> {
-    let recon = reconstruct(events, strings, &Options { mode: spec.mode, hz: spec.hz });
+    let recon = reconstruct(events, strings, &Options { mode: spec.mode, hz: spec.hz, ..Options::default() });
     let replayed = rerun(&recon, spec, progress)?;
     Ok((recon, replayed))
 }

@@ -132,7 +132,8 @@ fn loops_differ_where_they_should() {
     let text = "until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞";
     let recorded = workload::run_text(text, Some("rr:quantum=20ms")).unwrap();
     let wakeups_of_b = |mode: LoopMode| -> Vec<i64> {
-        let recon = reconstruct(&recorded.events, &recorded.strings, &Options { mode, hz: Some(1000) });
+        let recon =
+            reconstruct(&recorded.events, &recorded.strings, &Options { mode, hz: Some(1000), ..Options::default() });
         let out = rerun(&recon, &spec("cfs", mode), &mut |_| true).unwrap().out;
         let e = &out.events;
         (0..e.len())

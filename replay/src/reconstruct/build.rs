@@ -6,7 +6,7 @@ use super::estimate::Overheads;
 use super::history::{Act, By, First, History, Life, LifeId, Off, What};
 use super::messages::Messages;
 use super::served::Cut;
-use super::sleep::Sleeps;
+use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::{Class, Evidence, LoopMode, Note, Options, Recon};
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId, NEVER};
@@ -113,7 +113,7 @@ impl<'a> Builder<'a> {
             _ => Messages::none(history),
         };
         Builder {
-            sleeps: Sleeps::measure(history, over),
+            sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
             verdicts,
             jobs: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
             messages,

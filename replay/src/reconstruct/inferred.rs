@@ -169,9 +169,10 @@ impl Recon {
         own.sort_unstable();
         let how = match (own.first(), own.last()) {
             (Some(least), Some(most)) => format!(
-                "median of the tasks that sleep on timers; {:.1} to {:.1} us, at least Linux's default",
+                "median of the tasks that sleep on timers; {:.1} to {:.1} us{}",
                 *least as f64 / 1e3,
-                *most as f64 / 1e3
+                *most as f64 / 1e3,
+                if *least >= super::sleep::DEFAULT_SLACK { ", at least Linux's default" } else { "" }
             ),
             _ => "no task sleeps on a timer".to_owned(),
         };

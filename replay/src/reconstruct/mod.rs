@@ -157,6 +157,9 @@ pub struct Options {
     pub mode: LoopMode,
     /// Ticks a second, where known.
     pub hz: Option<i64>,
+    /// Timers of the recorded system fire when they are due: there is no slack but what the trace shows. Linux gives
+    /// time-sharing tasks 50 us.
+    pub exact_timers: bool,
 }
 
 /// Programs, and what was found on the way.

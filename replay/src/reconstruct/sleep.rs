@@ -18,11 +18,11 @@ pub(super) struct Sleeps {
 }
 
 impl Sleeps {
-    pub(super) fn measure(history: &History, over: &Overheads) -> Self {
+    pub(super) fn measure(history: &History, over: &Overheads, least_slack: Ns) -> Self {
         let mut ticks: Vec<Ns> = history.ticks.iter().map(|t| t.0).collect();
         ticks.sort_unstable();
         let lengths: Vec<Lengths> = history.lives.iter().map(|life| Lengths::of(life, over)).collect();
-        let mut slack: Vec<(Ns, Option<Ns>)> = lengths.iter().map(Lengths::constant).collect();
+        let mut slack: Vec<(Ns, Option<Ns>)> = lengths.iter().map(|own| own.constant(least_slack)).collect();
         let known: Vec<Ns> = slack.iter().filter_map(|s| s.1).collect();
         for (own, lengths) in slack.iter_mut().zip(&lengths) {
             if own.1.is_none() {
@@ -47,7 +47,7 @@ impl Sleeps {
     /// Latest end and slack of a timer sleep that lasted `ns`. A sleep that ended with an interrupt of its own lasted to its
     /// latest end; one that rode on another interrupt lasted up to `slack` less.
     pub(super) fn expiry(&self, life: &Life, ns: Ns, lead: bool, realtime: bool) -> (Ns, Ns) {
-        let (slack, constant) = self.slack.get(life.id as usize).copied().unwrap_or((DEFAULT_SLACK, None));
+        let (slack, constant) = self.slack.get(life.id as usize).copied().unwrap_or((0, None));
         if realtime {
             // Real-time timers are exact; the slack counts when the task is replayed under another policy.
             return (ns + slack, slack);
@@ -90,16 +90,16 @@ impl Lengths {
         Lengths { lead, rode }
     }
 
-    /// Slack, and the constant length where there is one.
-    fn constant(&self) -> (Ns, Option<Ns>) {
+    /// Slack, which is at least `least`, and the constant length where there is one.
+    fn constant(&self, least: Ns) -> (Ns, Option<Ns>) {
         let n = self.lead.len();
         if n < 5 || self.lead[n * 9 / 10] - self.lead[n / 10] > 5_000 {
-            return (DEFAULT_SLACK, None);
+            return (least, None);
         }
         let middle = self.lead[n / 2];
         // Sleeps of constant length: those that rode on another interrupt are shorter by at most the slack.
         let most = self.rode.iter().map(|r| middle - r).filter(|d| *d > 0).max().unwrap_or(0);
-        (DEFAULT_SLACK.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
+        (least.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
     }
 
     /// Constant length of a task that always rode on the interrupts of others: the least of the `known` ones that leaves all its
@@ -121,10 +121,12 @@ mod tests {
     #[test]
     fn a_task_that_always_rides_sleeps_as_long_as_the_one_it_rides_with() {
         let rider = Lengths { lead: vec![], rode: vec![1_020_000, 1_021_000, 1_021_000, 1_021_000, 1_022_000] };
-        assert_eq!(rider.constant(), (DEFAULT_SLACK, None));
+        assert_eq!(rider.constant(DEFAULT_SLACK), (DEFAULT_SLACK, None));
         assert_eq!(rider.like(&[5_000_000, 1_051_000, 1_010_000, 1_060_000]), Some(1_051_000));
         let leader = Lengths { lead: vec![1_051_000; 6], rode: vec![1_030_000] };
-        assert_eq!(leader.constant(), (DEFAULT_SLACK, Some(1_051_000)));
+        assert_eq!(leader.constant(DEFAULT_SLACK), (DEFAULT_SLACK, Some(1_051_000)));
+        assert_eq!(leader.constant(0), (21_000, Some(1_051_000)));
+        assert_eq!(rider.constant(0), (0, None));
         let other = Lengths { lead: vec![], rode: vec![300_000, 500_000, 700_000, 900_000, 1_100_000] };
         assert_eq!(other.like(&[1_051_000]), None);
     }

@@ -37,10 +37,16 @@ pub struct Programs {
 #[pymethods]
 impl Programs {
     /// Reconstructs the programs in `events`. `loop` is one of `dependency`, `open`, `closed`; `hz` the clock ticks a
-    /// second, as found in the trace when not given.
+    /// second, as found in the trace when not given; `exact_timers` says that the recorded system's timers have no slack.
     #[new]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None))]
-    fn new(py: Python<'_>, events: &Bound<'_, PyAny>, r#loop: &str, hz: Option<i64>) -> PyResult<Self> {
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false))]
+    fn new(
+        py: Python<'_>,
+        events: &Bound<'_, PyAny>,
+        r#loop: &str,
+        hz: Option<i64>,
+        exact_timers: bool,
+    ) -> PyResult<Self> {
         let mode =
             LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
                 let names: Vec<_> = LoopMode::NAMES.iter().map(|(name, _)| *name).collect();
@@ -53,7 +59,7 @@ impl Programs {
             strings.forget_texts();
             py.check_signals()?;
         }
-        let recon = detached(py, || reconstruct(&rows, &strings, &Options { mode, hz }))?;
+        let recon = detached(py, || reconstruct(&rows, &strings, &Options { mode, hz, exact_timers }))?;
         Ok(Programs { recon, mode, hz })
     }
 
