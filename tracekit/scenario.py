@@ -19,6 +19,9 @@ A scenario file::
 
 The same as ``--set`` texts: ``A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries win. The attributes are
 those of the replay engine: policy, nice, prio, upri, class, slice, deadline, tickets, foreground, process, kernel, cpus.
+
+A task that is made in the trace begins with the policy, nice value, priority and slice that its parent has at that moment, as
+a fork hands them on. It has its own from where it was seen to set them, or else from when it first runs.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ pub mod cost;
 pub mod emit;
 pub mod engine;
 pub mod log;
+mod overrides;
 pub mod params;
 pub mod policies;
 pub mod policy;

@@ -4,12 +4,13 @@ use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
 
 use crate::emit;
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
+use crate::overrides;
 use crate::params::ParamError;
 use crate::policies::PolicySpec;
 use crate::program::{Pause, Step};
 use crate::reconstruct::estimate::TickSource;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
-use crate::task::{Attrs, Ns, NEVER};
+use crate::task::{Ns, NEVER};
 
 /// What to replay and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +81,7 @@ pub enum Which {
 }
 
 impl Which {
-    fn holds(&self, tid: i64, comm: &str) -> bool {
+    pub(crate) fn holds(&self, tid: i64, comm: &str) -> bool {
         match self {
             Which::All => true,
             Which::Tids(tids) => tids.contains(&tid),
@@ -160,9 +161,7 @@ pub fn rerun_under(
         return Err(ReplayError::Trace(NOTHING.into()));
     }
     let mut work = recon.work.clone();
-    for set in &spec.sets {
-        apply(set, &mut work)?;
-    }
+    overrides::apply(&spec.sets, &mut work)?;
     if spec.jitter > 0 {
         shake(&mut work, spec.jitter, spec.seed);
     }
@@ -198,19 +197,6 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         at_least: recon.at_least,
         ..Machine::default()
     })
-}
-
-fn apply(set: &Override, work: &mut crate::program::Workload) -> Result<(), ReplayError> {
-    let change = |attrs: &mut Attrs| -> Result<(), ReplayError> {
-        set.set.iter().try_for_each(|(key, value)| attrs.set(key, value).map_err(ReplayError::Set))
-    };
-    for task in &mut work.tasks {
-        if set.which.holds(task.tid, &task.comm) {
-            change(&mut task.first)?;
-            task.attrs.iter_mut().try_for_each(change)?;
-        }
-    }
-    Ok(())
 }
 
 /// Changes every run and every timer sleep by up to `most` ns, evenly distributed and reproducible.

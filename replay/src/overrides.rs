@@ -1,0 +1,148 @@
+//! Attributes that a replay gives to tasks in place of the recorded ones.
+
+use crate::program::{Program, Start, Step, Workload};
+use crate::replay::{Override, ReplayError};
+use crate::task::{Attrs, SchedPolicy, TaskId};
+
+/// Applies `sets` in order.
+///
+/// A task that is made in the trace begins with what its parent has at that moment, as every fork hands it on, and has its own
+/// attributes from where it set attributes in the recorded run; where no record shows that it did, from when it first runs.
+pub(crate) fn apply(sets: &[Override], work: &mut Workload) -> Result<(), ReplayError> {
+    let mut touched = vec![false; work.tasks.len()];
+    for set in sets {
+        let change = |attrs: &mut Attrs| -> Result<(), ReplayError> {
+            set.set.iter().try_for_each(|(key, value)| attrs.set(key, value).map_err(ReplayError::Set))
+        };
+        for (task, touched) in work.tasks.iter_mut().zip(&mut touched) {
+            if set.which.holds(task.tid, &task.comm) {
+                *touched = true;
+                change(&mut task.first)?;
+                task.attrs.iter_mut().try_for_each(change)?;
+            }
+        }
+    }
+    if touched.contains(&true) {
+        hand_on(work, &touched);
+    }
+    Ok(())
+}
+
+/// Lets the tasks that were `touched` begin with the attributes of their parents.
+fn hand_on(work: &mut Workload, touched: &[bool]) {
+    let mut parents: Vec<Option<(usize, usize)>> = vec![None; work.tasks.len()];
+    for (t, task) in work.tasks.iter().enumerate() {
+        for (i, step) in task.steps.iter().enumerate() {
+            if let Step::Fork { child, .. } = *step {
+                parents[child.index()] = Some((t, i));
+            }
+        }
+    }
+    // Parents before their children: who begins with what is known from the top.
+    let mut ready: Vec<usize> = (0..parents.len()).filter(|t| parents[*t].is_none()).collect();
+    while let Some(parent) = ready.pop() {
+        let children: Vec<(TaskId, usize)> = work.tasks[parent]
+            .steps
+            .iter()
+            .enumerate()
+            .filter_map(|(i, step)| if let Step::Fork { child, .. } = *step { Some((child, i)) } else { None })
+            .collect();
+        let had: Vec<Attrs> = children.iter().map(|(_, at)| attrs_at(&work.tasks[parent], *at).clone()).collect();
+        for ((child, _), from) in children.iter().zip(&had) {
+            let task = &mut work.tasks[child.index()];
+            if touched[child.index()] && task.start == Start::Forked {
+                begin_as(task, from);
+            }
+            ready.push(child.index());
+        }
+    }
+}
+
+/// The attributes of a task when it comes to step `at` of its program.
+fn attrs_at(task: &Program, at: usize) -> &Attrs {
+    let set =
+        task.steps[..at].iter().rev().find_map(|s| if let Step::SetAttrs { attrs } = *s { Some(attrs) } else { None });
+    set.map_or(&task.first, |i| &task.attrs[i as usize])
+}
+
+/// Makes `task` begin with what a fork hands on of `from`.
+fn begin_as(task: &mut Program, from: &Attrs) {
+    // A task with a reservation cannot fork.
+    if from.policy == SchedPolicy::Deadline {
+        return;
+    }
+    let own = task.first.clone();
+    let first = Attrs { policy: from.policy, nice: from.nice, rt_prio: from.rt_prio, slice: from.slice, ..own.clone() };
+    if first == own {
+        return;
+    }
+    task.first = first;
+    let sleeps = |s: &Step| matches!(s, Step::Pause { .. } | Step::Wait { .. } | Step::Serve { .. });
+    let sets_itself = task.steps.iter().take_while(|s| !sleeps(s)).any(|s| matches!(s, Step::SetAttrs { .. }));
+    if sets_itself {
+        return;
+    }
+    task.attrs.push(own);
+    for step in &mut task.steps {
+        if let Step::Goto { step } | Step::LoopUntil { step, .. } = step {
+            *step += 1;
+        }
+    }
+    task.steps.insert(0, Step::SetAttrs { attrs: task.attrs.len() as u32 - 1 });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Fork;
+    use crate::replay::Which;
+
+    fn set(tid: i64, key: &str, value: &str) -> Override {
+        Override { which: Which::Tids(vec![tid]), set: vec![(key.into(), value.into())] }
+    }
+
+    fn family() -> Workload {
+        let fork = |child| Step::Fork { child: TaskId(child), how: Fork::Fork };
+        let run = Step::Run { ns: 1_000 };
+        let parent = Program::new("parent", 1, vec![run, fork(1)]);
+        let mut child = Program::new("child", 2, vec![run, fork(2), Step::Goto { step: 0 }]);
+        let mut grandchild = Program::new("grandchild", 3, vec![run]);
+        child.start = Start::Forked;
+        grandchild.start = Start::Forked;
+        Workload { tasks: vec![parent, child, grandchild], ..Workload::default() }
+    }
+
+    #[test]
+    fn a_forked_task_begins_as_its_parent_and_changes_when_it_runs() {
+        let mut work = family();
+        apply(&[set(2, "nice", "5")], &mut work).expect("valid");
+        let child = &work.tasks[1];
+        assert_eq!((child.first.nice, child.steps[0]), (0, Step::SetAttrs { attrs: 0 }));
+        assert_eq!((child.attrs[0].nice, child.steps[3]), (5, Step::Goto { step: 1 }));
+        assert_eq!(work.tasks[2], family().tasks[2]);
+    }
+
+    #[test]
+    fn a_child_of_a_task_with_the_same_attributes_has_them_from_the_start() {
+        let mut work = family();
+        let all =
+            Override { which: Which::All, set: vec![("policy".into(), "fifo".into()), ("prio".into(), "3".into())] };
+        apply(&[all], &mut work).expect("valid");
+        for task in &work.tasks {
+            assert_eq!((task.first.policy, task.first.rt_prio), (SchedPolicy::Fifo, 3));
+            assert!(!matches!(task.steps[0], Step::SetAttrs { .. }));
+        }
+    }
+
+    #[test]
+    fn a_child_that_was_seen_to_set_its_attributes_has_them_from_there() {
+        let mut work = family();
+        work.tasks[1].attrs.push(Attrs { nice: 3, ..Attrs::default() });
+        work.tasks[1].steps.insert(1, Step::SetAttrs { attrs: 0 });
+        apply(&[set(2, "nice", "7"), set(3, "nice", "7")], &mut work).expect("valid");
+        let child = &work.tasks[1];
+        assert_eq!((child.first.nice, child.attrs.len(), child.attrs[0].nice), (0, 1, 7));
+        // The grandchild is made behind that change.
+        assert_eq!((work.tasks[2].first.nice, work.tasks[2].attrs.len()), (7, 0));
+    }
+}
