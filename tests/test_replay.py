@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import polars as pl
@@ -89,6 +90,29 @@ def test_what_was_inferred_is_told(trace: tk.Trace, identity: tk.Replay, demo: P
             "endless tasks",
         ):
             assert word in text, word
+
+
+def test_only_timers_of_linux_have_slack(trace: tk.Trace, identity: tk.Replay) -> None:
+    simulated = tk.simulate("A: (R5 S2)*50 R1\nB: R3 S1 R10", "cfs")
+    assert tk.Programs(simulated).tasks["slack_ns"].to_list() == [0, 0]
+    for linux in (trace, identity):
+        slack = tk.Programs(linux).tasks.drop_nulls("slack_ns")
+        assert {"waker00", "waker01"} <= set(slack["comm"])
+        assert slack.filter(pl.col("slack_ns") < 50_000).is_empty()
+
+
+def test_every_source_from_linux_names_its_system(root: Path) -> None:
+    elsewhere = {"curt", "trcrpt", "ktr", "dtrace-agg", "dtrace-text", "dtrace-tkd"}
+    seen = set()
+    for folder in sorted(path.parent for path in root.glob("fixtures/*/*/case.toml")):
+        case = tomllib.loads((folder / "case.toml").read_text())
+        if folder.parent.name in elsewhere or "error" in case:
+            continue
+        given = case.get("options", {})
+        read = tk.read(next(folder.glob("input*")), format=folder.parent.name, **given)
+        assert read.metadata.get("os") == "linux", folder
+        seen.add(folder.parent.name)
+    assert seen == {f["name"] for f in tk.formats()} - elsewhere - {"perfetto"}
 
 
 def test_wakeup_preemption_shows_as_on_the_real_kernel(trace: tk.Trace, identity: tk.Replay) -> None:

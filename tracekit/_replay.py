@@ -99,9 +99,9 @@ class Programs:
     def __init__(self, trace: Trace, loop: str = "dependency", hz: int | None = None) -> None:
         self._trace = trace
         self._asked = loop, hz
-        # Slack is Linux's. A simulated trace names no system.
-        system = trace.metadata.get("os", "" if trace.metadata.get("source.format") == "replay" else "linux")
-        self._core = _core.Programs(trace.events, loop, hz, exact_timers=system != "linux")
+        # Slack is Linux's, and every source from Linux names its system.
+        exact = trace.metadata.get("os") != "linux"
+        self._core = _core.Programs(trace.events, loop, hz, exact_timers=exact)
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
