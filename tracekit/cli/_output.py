@@ -100,6 +100,7 @@ def emit(
     as_csv: bool,
     top: int | None = None,
     hide: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Print the result of an analysis.
 
@@ -117,11 +118,13 @@ def emit(
         How many rows; all by default.
     hide
         Columns that the text leaves out.
+    extra
+        What JSON holds beside the rows.
     """
     if top is not None:
         frame = frame.head(top)
     if as_json:
-        emit_json({"trace": about(trace), "show": show, "rows": frame.to_dicts()})
+        emit_json({"trace": about(trace), "show": show, **(extra or {}), "rows": frame.to_dicts()})
     elif as_csv:
         sys.stdout.write(frame.write_csv())
     elif frame.height == 0:

@@ -96,15 +96,8 @@ def command(
     if not (as_json or as_csv):
         paragraph(f"{trace.name} under {run.policy}, loop {loop}")
         print_basis(run)
-    if as_json:
-        from tracekit.cli._output import about, emit_json
-
-        basis = {"wakeups": run.wakeups, "inferred": run.inferred.to_dicts()}
-        emit_json(
-            {"trace": about(run), "show": "replay", **basis, "rows": figures(trace, run, by).to_dicts()}
-        )
-        return
-    emit(figures(trace, run, by), run, show="replay", as_json=False, as_csv=as_csv)
+    basis = {"wakeups": run.wakeups, "inferred": run.inferred.to_dicts()}
+    emit(figures(trace, run, by), run, show="replay", as_json=as_json, as_csv=as_csv, extra=basis)
 
 
 def figures(trace: Trace, run: Trace, by: str) -> pl.DataFrame:
