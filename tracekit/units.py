@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["format_count", "format_ns", "format_size", "parse_duration"]
+__all__ = ["format_bound", "format_count", "format_ns", "format_size", "parse_duration"]
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-zµ]+)\s*")
@@ -73,6 +73,19 @@ def format_count(n: int) -> str:
     '1,234,567'
     """
     return f"{n:,}"
+
+
+def format_bound(value: float, unit: str) -> str:
+    """A bound of an interval with no more digits than it is worth; `unit` is ``ns``, or anything else for a number.
+
+    Examples
+    --------
+    >>> format_bound(3_498_765.0, "ns"), format_bound(17.357, "1"), format_bound(999.7, "1")
+    ('3.5 ms', '17.4', '1,000')
+    """
+    if unit == "ns":
+        return format_ns(value)
+    return f"{value:.3g}" if abs(value) < 999.5 else format_count(round(value))
 
 
 def format_size(size: float) -> str:

@@ -109,6 +109,7 @@ def command(
 
 def _print(comparison: Comparison) -> None:
     from tracekit.cli._output import cell, paragraph, table
+    from tracekit.units import format_bound
 
     identity = comparison.identity_policy.partition(":")[0]
     paragraph(f"{comparison.trace.name}; identity replay under {identity}: {comparison.why}")
@@ -124,7 +125,7 @@ def _print(comparison: Comparison) -> None:
         shown = {key: cell(unit, row[key]) for key in ("recorded", "identity", "predicted")}
         change = "-" if row["change_pct"] is None else f"{row['change_pct']:+.1f} %"
         span, two = (
-            None if row[a] is None else tuple(_bound(row["unit"], row[c]) for c in (a, b))
+            None if row[a] is None else tuple(format_bound(row[c], row["unit"]) for c in (a, b))
             for a, b in (("low", "high"), ("bistable_low", "bistable_high"))
         )
         rows.append(
@@ -141,10 +142,3 @@ def _print(comparison: Comparison) -> None:
         )
     columns = ["group", "figure", "recorded", "identity", "predicted", "90 % interval", "change", "verdict"]
     table(rows, [*columns, "calibration", "policy"])
-
-
-def _bound(unit: str, value: float) -> str:
-    """A bound of an interval: no more digits than it is worth."""
-    from tracekit.units import format_ns
-
-    return format_ns(value) if unit == "ns" else f"{value:.3g}" if value < 1000 else f"{value:.0f}"

@@ -21,7 +21,7 @@ from tracekit.plot import IDENTITY, RECORDED
 from tracekit.report.comparison import MIN_SAMPLES, Comparison, inferred
 from tracekit.report.figures import inline_svg
 from tracekit.report.predictions import with_calibration
-from tracekit.units import format_count, format_ns
+from tracekit.units import format_bound, format_count, format_ns
 
 __all__ = ["render"]
 
@@ -98,9 +98,7 @@ class Group:
 def _value(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    if unit == "ns":
-        return format_ns(value)
-    return format_count(int(value)) if value == int(value) else f"{value:.3g}"
+    return format_count(int(value)) if unit != "ns" and value == int(value) else format_bound(value, unit)
 
 
 def _percent(value: float | None) -> str:
@@ -122,11 +120,11 @@ def _cell(row: Mapping[str, Any] | None) -> Cell:
     span = (
         ""
         if row["low"] is None
-        else f"{_bound(row['low'], row['unit'])} to {_bound(row['high'], row['unit'])}"
+        else f"{format_bound(row['low'], row['unit'])} to {format_bound(row['high'], row['unit'])}"
     )
     two = ""
     if row["bistable_low"] is not None:
-        low, high = (_bound(row[k], row["unit"]) for k in ("bistable_low", "bistable_high"))
+        low, high = (format_bound(row[k], row["unit"]) for k in ("bistable_low", "bistable_high"))
         two = f"bistable: {low} or {high}"
     return Cell(
         _value(row["predicted"], row["unit"]),
@@ -134,13 +132,6 @@ def _cell(row: Mapping[str, Any] | None) -> Cell:
         row["verdict"],
         span,
         two,
-    )
-
-
-def _bound(value: float, unit: str) -> str:
-    """Format a bound of an interval, with no more digits than it is worth."""
-    return (
-        format_ns(value) if unit == "ns" else f"{value:.3g}" if value < 1000 else format_count(round(value))
     )
 
 
