@@ -317,7 +317,7 @@ def compare(
     """Set a trace beside its replays under several policies.
 
     Every change is held against the *identity replay*: the same trace replayed under the policy it was captured
-    under. What that gets wrong is the error bar.
+    under. What that gets wrong, every prediction may get wrong as well; it is one part of the 90 % interval.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Recorded, identity replay and other policies side by side, with the identity replay as error bar.
+"""Recorded, identity replay and other policies side by side.
 
 The *identity replay* is the same trace replayed under the policy it was captured under. What it gets wrong, the
 prediction for another policy may get wrong as well: an effect that is not larger is *not resolved*.

@@ -66,9 +66,10 @@ def command(
 ) -> None:
     """Compare policies on a trace, with an error bar.
 
-    The trace is replayed under each policy, and under the one that it was captured under (the identity replay). What
-    the identity replay gets wrong is the error bar: a change that is not larger is "not resolved". Beside each
-    prediction stand its 90 % interval and the result of the calibration (`tracekit calibrate`).
+    The trace is replayed under each policy, and under the one that it was captured under (the identity replay). A
+    change that is not larger than what the identity replay gets wrong, or than what small changes of the machine do,
+    is "not resolved". Beside each prediction stand its 90 % interval and the result of the calibration
+    (`tracekit calibrate`).
     """
     import tracekit as tk
     from tracekit.registry import check_policy
