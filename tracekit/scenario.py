@@ -214,8 +214,10 @@ def load(path: str | Path) -> Scenario:
     """
     try:
         data = tomllib.loads(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReplayError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ReplayError(f"{path}: expected a TOML file, found bytes that are no text: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ReplayError(f"{path}: no TOML: {error}") from None
     unknown = set(data) - {"policy", "loop", "task", "cost"}

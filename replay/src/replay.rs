@@ -125,7 +125,7 @@ pub struct Replayed {
     pub policy: String,
 }
 
-const NOTHING: &str = "the trace has no switch or wakeup events, so there is nothing to replay";
+const NOTHING: &str = "the trace has no switch or wakeup events, so there is nothing to replay; `tracekit recipes` tells how to record them";
 
 /// Reconstructs the programs in `events` and runs them under `spec`.
 pub fn replay(

@@ -128,7 +128,10 @@ def emit(
     elif as_csv:
         sys.stdout.write(frame.write_csv())
     elif frame.height == 0:
-        paragraph("nothing to show: the trace has no records of this kind, or the filters leave none")
+        paragraph(
+            "nothing to show: the trace has no records of this kind, or the filters leave none; "
+            "`tracekit info` lists what it has"
+        )
     else:
         columns = [c for c in frame.columns if c not in hide]
         # A column without a single value tells nothing.

@@ -155,8 +155,10 @@ def fitness(trace: Trace) -> list[Check]:
         Check(
             "clock",
             trace.metadata.get("clock.unit", "ns") != "ticks",
-            f"{trace.metadata.get('clock.name', 'not named')}, "
-            f"resolution {trace.metadata.get('clock.resolution_ns', 'unknown')} ns",
+            f"{trace.metadata.get('clock.name', 'not named')}, resolution "
+            + (
+                f"{trace.metadata[key]} ns" if (key := "clock.resolution_ns") in trace.metadata else "unknown"
+            ),
             "name its rate: -O clock_hz=N",
         ),
     ]
