@@ -51,8 +51,16 @@ def command(
     if plot is not None:
         from tracekit.plot import how_to_read, queue_distribution
 
-        shares = _system(runqueue.distribution(trace.runqueue, end, count))
-        save_plot(queue_distribution(shares, name=trace.name), plot, how_to_read(queue_distribution))
+        at_switch = show == "at-switch"
+        shares = (
+            runqueue.at_switch(trace.runqueue, trace.events, count)
+            if at_switch
+            else runqueue.distribution(trace.runqueue, end, count)
+        )
+        figure = queue_distribution(
+            _system(shares), name=trace.name, at_switch=at_switch, waiting_only=waiting
+        )
+        save_plot(figure, plot, how_to_read(queue_distribution))
     match show:
         case "summary":
             frame = runqueue.summary(trace.runqueue, end, count)

@@ -42,10 +42,20 @@ def command(
 
     trace = source.read()
     if plot is not None:
-        from tracekit.plot import histogram, how_to_read
+        import polars as pl
 
-        figure = histogram(slices.histogram(trace.slices, by="all"), name=trace.name)
-        save_plot(figure, plot, how_to_read(histogram))
+        from tracekit.plot import cdf, histogram, how_to_read
+
+        if show == "cdf":
+            figure = cdf(slices.cdf(trace.slices, by), what="slice", name=trace.name)
+        elif show == "quantum":
+            # A task that was never made to leave has no curve.
+            curve = slices.quantum(trace.slices, by)
+            made = curve.filter(pl.col("n_events").sum().over("group") > 0)
+            figure = cdf(made, what="time until a task is made to leave", name=trace.name, cut="not made to")
+        else:
+            figure = histogram(slices.histogram(trace.slices, by="all"), name=trace.name)
+        save_plot(figure, plot, how_to_read(cdf if show in ("cdf", "quantum") else histogram))
     match show:
         case "summary":
             frame = slices.summary(trace.slices, by)

@@ -53,9 +53,9 @@ def _samples(curve: pl.DataFrame) -> tuple[int, int]:
     return events + censored, censored
 
 
-def _count(curve: pl.DataFrame) -> str:
+def _count(curve: pl.DataFrame, cut: str) -> str:
     n, censored = _samples(curve)
-    return f"{n:,}" + (f" ({censored:,} not ended)" if censored else "")
+    return f"{n:,}" + (f" ({censored:,} {cut})" if censored else "")
 
 
 def _panel(
@@ -89,6 +89,7 @@ def cdf(
     what: str = "response time",
     name: str = "",
     tail: bool = False,
+    cut: str = "not ended",
 ) -> Figure:
     """Plot distribution functions of times, one panel per group of tasks, one curve per trace.
 
@@ -105,6 +106,8 @@ def cdf(
         Name of the trace, for the title.
     tail
         Show the share that takes *longer*, on a logarithmic axis, which spreads out the rare long times.
+    cut
+        What is said of samples that are known to last at least so long and no more (censored ones).
 
     Returns
     -------
@@ -115,8 +118,8 @@ def cdf(
     --------------
     Go up from a time to the curve: that share of all samples took at most this long. A curve further left and higher is
     faster. Above each panel stands the number of samples, in the order of the legend. Where the curve crosses 50 % is the median, and a step is a time that occurs often. Where a curve starts
-    above 0 % at the left edge, that share took no measurable time. A curve that ends below 100 % has samples that had
-    not ended when the trace did.
+    above 0 % at the left edge, that share took no measurable time. A curve that ends below 100 % has samples that were
+    cut short: they had not ended when the trace did, or ended for another reason than the one that is asked about.
     """
     data = s.as_mapping(curves)
     chosen = list(groups) if groups is not None else _largest(data)
@@ -133,9 +136,9 @@ def cdf(
             part = {label: c.filter(pl.col("group").eq_missing(pl.lit(group))) for label, c in data.items()}
             _panel(ax, part, looks, what, tail)
             ax.set_title(s.plain(group))
-            notes = {label: f"n = {_count(c)}" for label, c in part.items()}
+            notes = {label: f"n = {_count(c, cut)}" for label, c in part.items()}
             if len(shown) > 1 or list(data) == [""]:
-                counts = ", ".join(_count(c) for c in part.values())
+                counts = ", ".join(_count(c, cut) for c in part.values())
                 ax.set_title(f"n = {counts}", loc="right", fontweight="normal", fontsize=8)
         s.legend(fig, looks, notes if len(shown) == 1 else {})
         for ax in axes[len(shown) :]:

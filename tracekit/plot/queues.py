@@ -48,6 +48,7 @@ def queue_distribution(
     cpu: int | None = None,
     name: str = "",
     at_switch: bool = False,
+    waiting_only: bool = False,
 ) -> Figure:
     """Plot the distribution of run-queue lengths, of one trace or of several side by side.
 
@@ -61,6 +62,8 @@ def queue_distribution(
         Name of the trace, for the title.
     at_switch
         The table is that of `at_switch`: shares are of switches, not of time.
+    waiting_only
+        The table counts waiting tasks only (``count="waiting"``).
 
     Returns
     -------
@@ -69,8 +72,8 @@ def queue_distribution(
 
     How to read it
     --------------
-    Each bar is the share of time (or of switches) during which that many tasks were running or waiting to run. 0 is
-    idle; on one CPU, every task beyond the first was waiting. On n CPUs tasks wait for certain where the length of the
+    Each bar is the share of time (or of switches) during which that many tasks were running or waiting to run; the
+    axis says where only those that wait are counted. With running tasks counted, 0 is idle; on one CPU, every task beyond the first was waiting. On n CPUs tasks wait for certain where the length of the
     whole system is greater than n, and may wait below that when they stand in the wrong queue.
     """
     scope = (
@@ -89,7 +92,7 @@ def queue_distribution(
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=14))
             ax.set_xlim(-0.6, longest + 0.6)
             ax.grid(visible=False, axis="x")
-            ax.set_xlabel("tasks running or waiting to run")
+            ax.set_xlabel("tasks waiting to run" if waiting_only else "tasks running or waiting to run")
             s.percent_axis(ax, "share of switches" if at_switch else "share of time")
             notes = {label: _note(t) for label, t in data.items()}
             s.legend(fig, s.looks(list(data)), notes, filled=longest <= _MAX_BARS)
