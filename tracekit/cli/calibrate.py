@@ -66,7 +66,11 @@ def command(source: Input, policy: str | None, rt: str | None, as_json: bool, as
         print_basis(replay)
         shown = [{**_readable(r), "what": METRICS[r["metric"]]} for r in rows]
         table(shown, ["metric", "recorded", "replayed", "error", "allowed", "n", "result", "what"])
-        paragraph(f"{len(failed)} of {len(rows)} metrics fail" + (f": {', '.join(failed)}" if failed else ""))
+        judged = sum(r["result"] != "not measured" for r in rows)
+        told = f", {len(failed)} fail: {', '.join(failed)}" if failed else ""
+        paragraph(
+            f"{judged - len(failed)} of {judged} metrics pass{told}; {len(rows) - judged} are not measured"
+        )
     return 1 if failed else 0
 
 
@@ -79,15 +83,16 @@ def _readable(row: dict[str, object]) -> dict[str, str]:
             return "-"
         if row["unit"] == "ns":
             return format_ns(value)
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+        return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
-    error = text(row["error"])
-    if isinstance(row["error_pct"], float):
+    points = row["unit"] == "points"
+    error = text(row["error"]) + (" points" if points and row["error"] is not None else "")
+    if isinstance(row["error_pct"], float) and not points:
         error = f"{row['error_pct']:+.2f} %"
     return {
         "metric": str(row["metric"]),
-        "recorded": text(row["recorded"]),
-        "replayed": text(row["replayed"]),
+        "recorded": text(row["recorded"]) + (" %" if points and row["recorded"] is not None else ""),
+        "replayed": text(row["replayed"]) + (" %" if points and row["replayed"] is not None else ""),
         "error": error,
         "allowed": str(row["allowed"]),
         "n": f"{row['n_recorded']}/{row['n_replayed']}",

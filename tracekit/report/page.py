@@ -357,14 +357,18 @@ def _fidelity(comparison: Comparison) -> list[dict[str, str]]:
     out = []
     for row in rows:
         plain = row["unit"] if row["unit"] == "ns" else "1"
-        error = "-" if row["error"] is None else f"{row['error']:.3g}"
-        if row["error_pct"] is not None:
+        points = row["unit"] == "points"
+        recorded, replayed = (_value(row[k], plain) for k in ("recorded", "replayed"))
+        if points and row["recorded"] is not None:
+            recorded, replayed = f"{recorded} %", f"{replayed} %"
+        error = "-" if row["error"] is None else f"{row['error']:.3g}" + (" points" if points else "")
+        if row["error_pct"] is not None and not points:
             error = _percent(row["error_pct"])
         out.append(
             {
                 "what": CALIBRATION[row["metric"]],
-                "recorded": _value(row["recorded"], plain),
-                "replayed": _value(row["replayed"], plain),
+                "recorded": recorded,
+                "replayed": replayed,
                 "error": error,
                 "allowed": row["allowed"],
                 "result": row["result"],
