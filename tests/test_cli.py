@@ -117,6 +117,34 @@ def test_a_filter_that_leaves_nothing_says_so(demo: Path) -> None:
         assert json.loads(run(command, demo, "--comm", "nobody", "--json").output)["rows"] == []
 
 
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        (["--comm", "nobody"], "--comm nobody: no task of the trace fits; it has cat, kcompactd0"),
+        (["--cpu", "5-6"], "--cpu 5, 6: the trace has no such CPU; it has 0"),
+        (["--from", "90s"], "nothing lies between --from and --to; the trace lasts 3.0358 s"),
+    ],
+)
+def test_a_filter_that_leaves_nothing_says_what_there_is(filters: list[str], told: str, demo: Path) -> None:
+    assert told in run("slices", demo, *filters).stderr
+    assert run("slices", demo, "--quiet", *filters).stderr == ""
+
+
+def test_a_plot_is_of_the_table_that_is_shown(demo: Path, tmp_path: Path) -> None:
+    for command, show, title in (
+        ("slices", "summary", "Length of slice"),
+        ("slices", "cdf", "Slice, "),
+        ("slices", "quantum", "Time until a task is made to leave"),
+        ("runqueue", "summary", "Run-queue length by share of time"),
+        ("runqueue", "at-switch", "Run-queue length at each switch"),
+    ):
+        file = tmp_path / "x.svg"
+        run(command, demo, "--show", show, "--plot", file)
+        assert f"<!-- {title}" in file.read_text(), show
+    run("runqueue", demo, "--waiting", "--plot", file)
+    assert "<!-- tasks waiting to run -->" in file.read_text()
+
+
 @pytest.mark.parametrize("command", ANALYSES)
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_plots(command: str, ending: str, demo: Path, tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_bad_places(command: str, tmp_path: Path, demo: Path) -> None:
 @pytest.mark.parametrize("command", [c for c in READERS if c != "doctor"])
 def test_wrong_format(command: str, tmp_path: Path, demo: Path) -> None:
     assert fails(*arguments(command, demo, tmp_path), "--format", "ktr")
+    assert "say that it is trace-dat" in fails(*arguments(command, demo, tmp_path), "--format", "perf-data")
     assert "'nope' is not one of" in fails(*arguments(command, demo, tmp_path), "--format", "nope")
 
 
@@ -103,6 +104,12 @@ def test_wrong_format(command: str, tmp_path: Path, demo: Path) -> None:
         (["slices", "{}", "-O", "clock_hz=fast"], "whole number"),
         (["convert", "{}", "-o", "x.doc"], "ends in"),
         (["convert", "{}", "-o", "/nowhere/x.csv"], "No such file or directory"),
+        (["compare", "{}", "--policy", "rr", "-o", "/nowhere/x.html"], "there is no folder /nowhere"),
+        (["compare", "{}", "--policy", "rr", "--json", "/nowhere/x"], "there is no folder /nowhere"),
+        (["replay", "{}", "--policy", "rr", "--program", "/nowhere/x.csv"], "there is no folder /nowhere"),
+        (["replay", "{}", "--scenario", "/nowhere/x.toml"], "/nowhere/x.toml: No such file"),
+        (["replay", "{}", "--scenario", "{}"], "expected a TOML file"),
+        (["slices", "{}", "--to", "5"], "'--to': expected a time with a unit"),
         (["convert", "{}", "-o", "-", "--as", "parquet"], "standard output"),
         (["formats", "nope"], "no format is called"),
         (["policies", "show", "nope"], "no policy is called"),

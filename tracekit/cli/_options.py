@@ -6,18 +6,21 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tracekit import registry
+from tracekit.errors import OutputError
+from tracekit.units import format_ns, parse_duration
 
 if TYPE_CHECKING:
     import polars as pl
 
     from tracekit.trace import Trace
 
-__all__ = ["Input", "analysis_options", "engine_options", "input_options", "output_options"]
+__all__ = ["Input", "analysis_options", "engine_options", "input_options", "output_options", "output_place"]
 
 #: Endings of pictures that can be written.
 PLOTS = (".png", ".svg", ".pdf")
@@ -71,7 +74,7 @@ class Input:
 
     def narrow(self, trace: Trace) -> Trace:
         """The wanted part of `trace`."""
-        return trace.filter(
+        part = trace.filter(
             comm=self.comm or None,
             pid=self.pid or None,
             tid=self.tid or None,
@@ -79,6 +82,38 @@ class Input:
             start=self.start,
             end=self.end,
         )
+        context = click.get_current_context(silent=True)
+        for_people = context is None or not (context.params.get("as_json") or context.params.get("as_csv"))
+        if for_people and not self.quiet and (unmet := self._unmet(trace, part)):
+            from tracekit.cli._output import printable
+
+            print(f"warning: {printable(unmet)}", file=sys.stderr)
+        return part
+
+    def _unmet(self, trace: Trace, part: Trace) -> str | None:
+        """Which filter leaves nothing, and what the trace has instead."""
+        import polars as pl
+
+        from tracekit.filters import resolve_time
+
+        cpus = sorted(trace.cpus["cpu"].drop_nulls().to_list())
+        if self.cpu and cpus and not set(self.cpu) & set(cpus):
+            return f"--cpu {_some(self.cpu)}: the trace has no such CPU; it has {_some(cpus)}"
+        if (self.comm or self.pid or self.tid) and trace.tasks.height and not part.tasks.height:
+            names = trace.tasks.filter(~pl.col("is_idle"))["comm"].drop_nulls().unique().sort()
+            asked = {"--comm": self.comm, "--pid": self.pid, "--tid": self.tid}
+            given = " ".join(f"{option} {_some(value)}" for option, value in asked.items() if value)
+            return f"{given}: no task of the trace fits; it has {_some(names.to_list())}"
+        first, last = trace.start_ns, trace.end_ns
+        if (self.start or self.end) and first is not None and last is not None:
+            begins = first if self.start is None else resolve_time(self.start, first)
+            ends = last if self.end is None else resolve_time(self.end, first)
+            if begins > last or ends <= first:
+                return (
+                    f"nothing lies between --from and --to; the trace lasts {format_ns(last - first, 5)}, "
+                    f"from @{first / 1e9:.9f}s to @{last / 1e9:.9f}s"
+                )
+        return None
 
     def warn(self, trace: Trace) -> None:
         """Say on standard error what was lost or damaged."""
@@ -93,6 +128,20 @@ class Input:
             return
         for line in damages(diagnostics):
             print(f"warning: {printable(line)}", file=sys.stderr)
+
+
+def _some(things: Sequence[object]) -> str:
+    return ", ".join(map(str, things[:8])) + (", ..." if len(things) > 8 else "")
+
+
+def _time(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Refuse what is no time, before anything is read."""
+    if given is not None:
+        try:
+            parse_duration(given.removeprefix("@"))
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, param) from None
+    return given
 
 
 def _pairs(context: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -160,9 +209,10 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
                 "--from",
                 "start",
                 metavar="TIME",
+                callback=_time,
                 help="Only from here on: 1.5s since the start, or @5021.25s on the trace clock.",
             ),
-            click.option("--to", "end", metavar="TIME", help="Only up to here."),
+            click.option("--to", "end", metavar="TIME", callback=_time, help="Only up to here."),
         ]
 
     def decorate(function: F) -> F:
@@ -203,6 +253,17 @@ def _plot_name(context: click.Context, param: click.Parameter, given: str | None
     """Refuse a kind of picture that cannot be written, before anything is read."""
     if given is not None and not given.lower().endswith(PLOTS):
         raise click.BadParameter(f"{given}: expected a name that ends in {', '.join(PLOTS)}", context, param)
+    return output_place(context, param, given)
+
+
+def output_place(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Refuse a file in a folder that does not exist, before anything is read; `-` is standard output."""
+    if given and given != "-":
+        folder = Path(given).parent
+        if not folder.is_dir():
+            raise OutputError(
+                f"{given}: No such file or directory: there is no folder {folder}; make it first"
+            )
     return given
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Input, by_option, input_options
+from tracekit.cli._options import Input, by_option, input_options, output_place
 from tracekit.cli._replaying import asked, costs_together, progress_bar, replay_options, together
 from tracekit.errors import OutputError
 
@@ -44,8 +44,16 @@ Examples:
     show_default=True,
     help="How often each replay is repeated with small changes of the machine, for the interval; 1: no interval.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write the report: one page of HTML.")
-@click.option("--json", "json_file", metavar="FILE", help="Write all figures as JSON; - for standard output.")
+@click.option(
+    "-o", "--output", metavar="FILE", callback=output_place, help="Write the report: one page of HTML."
+)
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    callback=output_place,
+    help="Write all figures as JSON; - for standard output.",
+)
 @by_option
 def command(
     source: Input,

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tracekit.cli._options import Input, input_options
+from tracekit.cli._options import Input, input_options, output_place
 from tracekit.errors import OutputError
 
 TABLES = [
@@ -41,6 +41,7 @@ Examples:
     "--output",
     required=True,
     metavar="FILE",
+    callback=output_place,
     help="Where to: .parquet, .arrow or .csv; - for CSV on standard output.",
 )
 @click.option(

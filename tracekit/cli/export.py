@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._options import Input, input_options
+from tracekit.cli._options import Input, input_options, output_place
 from tracekit.cli._replaying import asked, costs_together, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
@@ -26,9 +26,21 @@ Examples:
 """,
 )
 @input_options()
-@click.option("--perfetto", metavar="FILE", help="Write a Perfetto trace, for ui.perfetto.dev.")
-@click.option("--chrome-json", metavar="FILE", help="Write Chrome JSON, for chrome://tracing and others.")
-@click.option("--lisa", metavar="DIR", help="Write LISA's folder of Parquet files, one per Linux event.")
+@click.option(
+    "--perfetto", metavar="FILE", callback=output_place, help="Write a Perfetto trace, for ui.perfetto.dev."
+)
+@click.option(
+    "--chrome-json",
+    metavar="FILE",
+    callback=output_place,
+    help="Write Chrome JSON, for chrome://tracing and others.",
+)
+@click.option(
+    "--lisa",
+    metavar="DIR",
+    callback=output_place,
+    help="Write LISA's folder of Parquet files, one per Linux event.",
+)
 @click.option(
     "--replay",
     "policies",

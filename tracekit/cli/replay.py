@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Input, by_option, input_options, output_options
+from tracekit.cli._options import Input, by_option, input_options, output_options, output_place
 from tracekit.cli._replaying import asked, costs_together, print_basis, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
@@ -32,10 +32,17 @@ Examples:
 @input_options()
 @click.option("--policy", metavar="POLICY", help="NAME:PARAM=VALUE,...; see `tracekit policies`.")
 @replay_options
-@click.option("-o", "--output", metavar="FILE", help="Write the replay's events: .parquet, .arrow or .csv.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    callback=output_place,
+    help="Write the replay's events: .parquet, .arrow or .csv.",
+)
 @click.option(
     "--program",
     metavar="FILE",
+    callback=output_place,
     help="Write what each task does, one row per step: .parquet, .arrow or .csv.",
 )
 @by_option
