@@ -128,7 +128,7 @@ class Programs:
         -------
         polars.DataFrame
             ``name`` (what switches, ticks and interrupts cost, the tick's rate and phase, timer slack, which tasks have no
-            end, when the recorded run was stopped), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s``
+            end, when the recorded run was stopped, messages that woke nobody), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s``
             or ``1``), ``n`` (UInt64, samples; null where it is no estimate), ``how`` (what it rests on).
         """
         return _inferred(self._core.inferred())

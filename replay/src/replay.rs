@@ -269,19 +269,7 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         let message = format!("{n} tasks were ready to run until the end and never ran; they do nothing in the replay");
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
-    let hidden = &recon.hidden;
-    if hidden.resolved && hidden.hidden > 0 {
-        let message = format!(
-            "{} of {} messages woke nobody, because their reader was awake; they are inferred from what the tasks did",
-            hidden.hidden, hidden.messages
-        );
-        out.diag(Diagnostic::new(Code::Inferred, message));
-    } else if !hidden.resolved && hidden.messages > 0 {
-        let message = format!(
-            "messages are hidden (about {} woke nobody) and {} of them stay unexplained, so each wakeup keeps its own cause: under a policy that \
-             orders work otherwise, work may come before its cause; a capture with sys_enter_read, sys_exit_read and sys_enter_write shows them",
-            hidden.hidden, hidden.unexplained
-        );
+    if let Some(message) = recon.hidden.told() {
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
     if recon.cut > 0 {

@@ -5,7 +5,7 @@
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{JobId, Program, QueueId, Step, Workload};
-use tracekit_replay::reconstruct::{reconstruct, LoopMode, Options, Recon};
+use tracekit_replay::reconstruct::{reconstruct, Hidden, LoopMode, Options, Recon};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::Sleep;
 use tracekit_replay::workload;
@@ -71,6 +71,9 @@ fn hidden_messages_are_found_and_move_with_the_schedule() {
         let recon = programs(&trace);
         assert!(recon.hidden.hidden > 20, "{from}: {:?}", recon.hidden);
         assert!(recon.hidden.resolved, "{from}: {:?}", recon.hidden);
+        let told = recon.inferred().into_iter().find(|i| i.name == "hidden messages").unwrap();
+        assert_eq!((told.value, told.n), (Some(recon.hidden.hidden as f64), Some(recon.hidden.messages as u64)));
+        assert!(told.how.contains("inferred from what the tasks did"), "{}", told.how);
         for to in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
             let (real, found) = (recorded(PIPELINE, to), replayed(&recon, to));
             for tid in 4..=7 {
@@ -109,6 +112,7 @@ fn nothing_is_served_before_it_is_sent() {
 fn without_hidden_messages_nothing_changes() {
     let recon = programs(&recorded("until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞", "cfs"));
     assert_eq!((recon.hidden.hidden, recon.work.queues, recon.work.jobs.len()), (0, 0, 0));
+    assert!(!recon.inferred().iter().any(|i| i.name.ends_with("messages")));
 }
 
 fn server(name: &str, tid: i64) -> Program {
@@ -159,4 +163,15 @@ fn jobs_that_make_no_sense_are_refused() {
     let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
     assert!(bad(vec![vec![serve]], 1).unwrap_err().contains("a job serves no queue"));
     assert!(bad(vec![vec![Step::Send { queue: QueueId(0), job: JobId(7) }]], 1).unwrap_err().contains("no such job"));
+}
+
+/// What is not explained is told with the system calls that a new capture needs.
+#[test]
+fn unexplained_messages_name_what_a_new_capture_needs() {
+    let told = Hidden { messages: 100, hidden: 40, unexplained: 3, resolved: false }.told().unwrap();
+    assert!(told.contains("about 40 woke nobody") && told.contains("3 of them stay unexplained"), "{told}");
+    for call in ["sys_enter_read", "sys_exit_read", "sys_enter_write"] {
+        assert!(told.contains(call), "{told}");
+    }
+    assert_eq!(Hidden::default().told(), None);
 }

@@ -118,6 +118,7 @@ def command(
 
 def _print(comparison: Comparison) -> None:
     from tracekit.cli._output import cell, paragraph, table
+    from tracekit.report.comparison import inferred
     from tracekit.units import format_bound
 
     identity = comparison.identity_policy.partition(":")[0]
@@ -127,6 +128,9 @@ def _print(comparison: Comparison) -> None:
     judged = fidelity.filter(result="pass").height + len(failed)
     told = f", {len(failed)} fail: {', '.join(failed)}" if failed else ""
     paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{told}")
+    for row in inferred(comparison.identity):
+        if row["name"] == "unexplained messages":
+            paragraph(f"with care: {row['how']}")
     print()
     rows = []
     for row in comparison.summary.iter_rows(named=True):

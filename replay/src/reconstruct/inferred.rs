@@ -61,6 +61,7 @@ impl Recon {
         rows.extend(self.clock());
         rows.extend(self.ends());
         rows.push(self.slacks());
+        rows.extend(self.messages());
         rows
     }
 
@@ -178,6 +179,14 @@ impl Recon {
         };
         let value = own.get(own.len() / 2).map(|v| *v as f64);
         Inferred { name: "timer slack", value, unit: "ns", n: Some(own.len() as u64), how }
+    }
+
+    /// Messages that no wakeup shows; nothing where none is hidden.
+    fn messages(&self) -> Option<Inferred> {
+        let how = self.hidden.told()?;
+        let name = if self.hidden.resolved { "hidden messages" } else { "unexplained messages" };
+        let value = if self.hidden.resolved { self.hidden.hidden } else { self.hidden.unexplained };
+        Some(Inferred { name, value: Some(value as f64), unit: "1", n: Some(self.hidden.messages as u64), how })
     }
 
     /// What was judged about each task.

@@ -46,6 +46,25 @@ pub struct Hidden {
     pub resolved: bool,
 }
 
+impl Hidden {
+    /// What becomes of the hidden messages, as a sentence; none where nothing is hidden.
+    pub fn told(&self) -> Option<String> {
+        let Hidden { messages, hidden, unexplained, resolved } = *self;
+        if resolved && hidden > 0 {
+            return Some(format!(
+                "{hidden} of {messages} messages woke nobody, because their reader was awake; they are inferred from what the tasks did"
+            ));
+        }
+        (!resolved && messages > 0).then(|| {
+            format!(
+                "messages are hidden (about {hidden} woke nobody) and {unexplained} of them stay unexplained, so each wakeup keeps its \
+                 own cause: under a policy that orders work otherwise, work may come before its cause; a capture with sys_enter_read, \
+                 sys_exit_read and sys_enter_write shows them"
+            )
+        })
+    }
+}
+
 /// One thing about a message that a task did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
