@@ -180,6 +180,15 @@ def test_timeline_draws_each_slice_of_the_window_cut_to_it() -> None:
     assert all(0 <= lo < hi <= 100_000 for lo, hi in spans)
 
 
+def test_queues_over_time_have_one_scale() -> None:
+    long, short = (runqueue.over_time(queue(3), end, 10) for end in (9_000_000, 4_000_000))
+    fig = plot.queue_over_time({"recorded": short, "rr": long})
+    right = {ax.get_xlim()[1] for ax in fig.axes}
+    spans = [int(t["ts_ns"][-1] + t["dur_ns"][-1] - t["ts_ns"][0]) for t in (long, short)]
+    assert spans[0] > spans[1]
+    assert right == {spans[0]}
+
+
 def test_nothing_to_show_is_said() -> None:
     none = trace(["a"]).clear()
     assert "no samples of known length" in texts(plot.histogram(slices.histogram(none)))

@@ -132,6 +132,10 @@ def queue_over_time(lengths: pl.DataFrame | Mapping[str, pl.DataFrame], name: st
         fig, axes = s.new_figure(7.4, 1.1 + 1.7 * len(data), len(data))
         looks = s.looks(list(data))
         highest = max([int(str(t["max"].max())) for t in data.values() if t.height] or [1])
+        # One scale for all: a replay that takes longer shows as longer.
+        longest = max(
+            [t["ts_ns"][-1] + t["dur_ns"][-1] - t["ts_ns"][0] for t in data.values() if t.height] or [1]
+        )
         for ax, (label, table) in zip(axes, data.items(), strict=True):
             if not table.height:
                 s.nothing(ax, "no run-queue lengths")
@@ -144,10 +148,10 @@ def queue_over_time(lengths: pl.DataFrame | Mapping[str, pl.DataFrame], name: st
                 table["max"], edges, baseline=table["min"].to_numpy(), fill=True, color=colour, alpha=0.25
             )
             ax.stairs(table["mean"], edges, baseline=None, color=colour)
-            ax.set_xlim(0, edges[-1])
+            ax.set_xlim(0, longest)
             ax.set_ylim(0, highest * 1.08)
             ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-            s.linear_time_axis(ax, s.unit_of(edges[-1]), "time since the first record")
+            s.linear_time_axis(ax, s.unit_of(longest), "time since the first record")
             if ax is not axes[-1]:
                 ax.set_xlabel("")
             ax.set_ylabel("tasks")
