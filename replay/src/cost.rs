@@ -106,6 +106,8 @@ pub struct Costs {
     pub idle_exit: Ns,
     /// From one wakeup made in an interrupt to the next one in the same interrupt.
     pub next_wakeup: Ns,
+    /// From the clock by which a new task is queued to the moment at which it is seen to be.
+    pub newborn: Ns,
     /// A wakeup made by a task, added to its demand.
     pub wakeup: Ns,
     /// Per task that the policy says it looked at when choosing ([`Kernel::scanned`](crate::policy::Kernel::scanned)).

@@ -225,7 +225,8 @@ impl Engine {
         task.since = now;
         let c = &mut self.k.cpus[cpu];
         c.nr += 1;
-        c.clock = now;
+        // Clocks do not go back.
+        c.clock = if why == Enqueue::New { c.clock.max(now - self.k.costs.newborn) } else { now };
         let class = self.class(t);
         let policy = &mut self.stack.layers[class].1;
         policy.runnable(&mut self.k, cpu, t);

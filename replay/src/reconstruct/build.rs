@@ -321,7 +321,7 @@ impl<'a> Builder<'a> {
                 let how = self.vfork(child, how, &life.acts[i + 1..]);
                 let note = Note::at(at).with(self.history.lives[child as usize].tid);
                 d.add(Step::Fork { child: TaskId(child), how }, note);
-                d.kernel = over.wakeup_tail.ns;
+                d.kernel = self.tail(&life.acts[i + 1..], at);
             }
             What::Exec => {
                 d.work_until(at, at);

@@ -51,6 +51,9 @@ pub struct Overheads {
     pub idle_exit: Estimate,
     /// Between two wakeups of one interrupt.
     pub next_wakeup: Estimate,
+    /// From the record of a fork to the record that the child is queued: the kernel reads the clock of its place in between,
+    /// right behind the first.
+    pub newborn: Estimate,
     /// From a tick to the reschedule.
     pub tick_resched: Estimate,
     /// From a tick to the first timer that rides on it.
@@ -89,6 +92,7 @@ impl Overheads {
             interrupt_cold: self.interrupt_cold.ns,
             idle_exit: self.idle_exit.ns,
             next_wakeup: self.next_wakeup.ns,
+            newborn: self.newborn.ns,
             ..Costs::default()
         }
     }
@@ -123,6 +127,7 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
         wakeup_tail: less(of(|s| if let Sample::WakeToSwitch(v) = s { Some(*v) } else { None })),
         idle_exit: less(of(|s| if let Sample::IdleToSwitch(v) = s { Some(*v) } else { None })),
         next_wakeup: of(|s| if let Sample::IrqStep(v) = s { Some(*v) } else { None }),
+        newborn: of(|s| if let Sample::ForkToNew(v) = s { Some(*v) } else { None }),
         tick_resched: of(|s| if let Sample::TickToReschedule(v) = s { Some(*v) } else { None }),
         tick_lag: if to_switch.n > 0 { record.ns - to_switch.ns } else { 0 },
         shortest_stay,

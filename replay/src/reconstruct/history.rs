@@ -174,6 +174,8 @@ pub enum Sample {
     IrqStep(Ns),
     /// From the wakeup of an idle CPU to the switch.
     IdleToSwitch(Ns),
+    /// From the record of a fork to the record that the child is queued, the parent running on.
+    ForkToNew(Ns),
     /// Charged time from a tick to the reschedule it caused.
     TickToReschedule(Ns),
     /// From a tick's record to the switch it caused, less [`Sample::TickToReschedule`].

@@ -94,6 +94,11 @@ impl Recon {
                 "what it takes more on a CPU that had not switched for long",
             ),
             row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
+            row(
+                "clock of a new task",
+                over.newborn,
+                "from the record of a fork, behind which the clock is read, to the record that the child is queued",
+            ),
             row("wakeup by a task", over.wakeup_tail, "from the wakeup to the reschedule"),
             row("wakeup of an idle CPU", over.idle_exit, "from the wakeup to the switch"),
             row("jitter", over.jitter, "median deviation of these costs from one time to the next"),
@@ -222,7 +227,7 @@ fn instead(name: &str) -> &'static str {
     match name {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
-        "charge boundary" | "switch" | "jitter" | "the same after a long stay" => "nothing",
+        "charge boundary" | "switch" | "jitter" | "the same after a long stay" | "clock of a new task" => "nothing",
         "interrupts after a switch" => "a quarter of the charge boundary",
         "tick with a timer behind it" => "a tick that reschedules",
         "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",

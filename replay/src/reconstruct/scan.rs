@@ -414,12 +414,16 @@ impl Scan<'_> {
         if parent.is_none() {
             life.first = First::Runnable;
         }
+        let on_at = self.cpus[cpu].on_at;
         if let Some(c) = self.cpus[cpu].curr.filter(|&c| Some(c) == parent) {
             // The child is queued here, not where the fork was announced.
             let fork = self.history.lives[c as usize].acts.iter_mut().rev().take(8);
             for act in fork {
                 if matches!(act.what, What::Fork { child: k, .. } if k == child) {
-                    act.at = at;
+                    let announced = std::mem::replace(&mut act.at, at);
+                    if announced >= on_at {
+                        self.history.samples.push(Sample::ForkToNew(at - announced));
+                    }
                     break;
                 }
             }

@@ -1,0 +1,55 @@
+"""Forks in a recording: where the kernel reads its clock for a child, and where a parent may be preempted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tracekit as tk
+
+#: Records of one round, as the time in us from its start, the task, the flags and the record: the parent wakes another task, which
+#: preempts it 40 us later; then it forks, loses its CPU to the child at once, and sleeps soon after it has it back.
+ROUND = (
+    (1000, "par-10", "d..3.", "sched_waking: comm=log pid=20 prio=120 target_cpu=000"),
+    (1002, "par-10", "dN.3.", "sched_wakeup: log:20 [120] CPU:000"),
+    (1040, "par-10", "d..2.", "sched_switch: par:10 [120] R ==> log:20 [120]"),
+    (1090, "log-20", "d..2.", "sched_switch: log:20 [120] S ==> par:10 [120]"),
+    (1500, "par-10", ".....", "sched_process_fork: comm=par pid=10 child_comm=par child_pid={child}"),
+    (1507, "par-10", "dN.2.", "sched_wakeup_new: par:{child} [120] CPU:000"),
+    (1516, "par-10", "d..2.", "sched_switch: par:10 [120] R ==> par:{child} [120]"),
+    (1900, "par-{child}", "d..2.", "sched_switch: par:{child} [120] X ==> par:10 [120]"),
+    (1914, "par-10", "d..2.", "sched_switch: par:10 [120] S ==> swapper/0:0 [120]"),
+    (2600, "<idle>-0", "d.h3.", "sched_waking: comm=par pid=10 prio=120 target_cpu=000"),
+    (2602, "<idle>-0", "dNh3.", "sched_wakeup: par:10 [120] CPU:000"),
+    (2606, "<idle>-0", "d..2.", "sched_switch: swapper/0:0 [120] R ==> par:10 [120]"),
+)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> tk.Programs:
+    """The programs of twelve rounds."""
+    lines = ["# tracer: nop", "#"]
+    for n in range(12):
+        for at, task, flags, record in ROUND:
+            seconds = (at + n * 3000) / 1e6
+            text = f"{task:>16}   [000] {flags}   {seconds:12.6f}: {record}"
+            lines.append(text.format(child=100 + n))
+    file: Path = tmp_path_factory.mktemp("forks") / "trace.txt"
+    file.write_text("\n".join(lines) + "\n")
+    return tk.Programs(tk.read(file))
+
+
+def test_the_clock_of_a_child_is_read_at_the_record_of_the_fork(programs: tk.Programs) -> None:
+    found = programs.inferred.filter(pl.col("name") == "clock of a new task").row(0, named=True)
+    assert (found["value"], found["n"]) == (7_000, 12)
+
+
+def test_a_parent_that_was_preempted_behind_its_fork_had_left_the_kernel(programs: tk.Programs) -> None:
+    steps = programs.table.filter(pl.col("tid") == 10)
+    kinds = steps["op"].cast(pl.String).to_list()
+    behind = [kinds[i + 1 : i + 3] for i, kind in enumerate(kinds) if kind == "fork"]
+    # Some of the work is the kernel's, where nothing preempts; the rest is not, so that the child can preempt before the sleep.
+    assert len(behind) == 12
+    assert all(pair == ["run_kernel", "run"] for pair in behind), behind[:3]
