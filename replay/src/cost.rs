@@ -79,6 +79,11 @@ impl ForkCost {
 /// A CPU without a switch for this long is cold.
 pub const LONG_STAY: Ns = 900_000;
 
+/// The part of a cost of cold CPUs that is due after a stay of `ran`: what turns cold does so at some time within [`LONG_STAY`].
+pub(crate) fn cold_share(cost: Ns, ran: Ns) -> Ns {
+    cost * ran.min(LONG_STAY) / LONG_STAY
+}
+
 /// Costs of the machine and kernel, in ns of CPU time taken from whoever runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
@@ -88,6 +93,14 @@ pub struct Costs {
     pub record: Ns,
     /// From the decision to switch until interrupts that came meanwhile are served.
     pub irqs_off: Ns,
+    /// Added to `switch` where it takes the CPU from a task that had it for [`LONG_STAY`].
+    pub switch_cold: Ns,
+    /// Added to all three when the timer of the sleep that begins is the next to fire on the CPU.
+    pub timer_first: Ns,
+    /// Added to `switch` behind a task that sleeps or ends.
+    pub switch_block: Ns,
+    /// Added to all three when a task sleeps or ends and the next one is of a lower scheduling class.
+    pub lower_class: Ns,
     /// From an interrupt to what it does first: work that would end in between is interrupted.
     pub irq_entry: Ns,
     /// A clock tick, until the interrupted work goes on.
@@ -96,8 +109,10 @@ pub struct Costs {
     pub tick_resched: Ns,
     /// A clock tick, until the first timer that rides on it fires.
     pub tick_wakeup: Ns,
-    /// From the last wakeup made in an interrupt until the CPU switches.
+    /// From the only wakeup made in an interrupt until the CPU switches.
     pub interrupt: Ns,
+    /// The same from the last of several, or from one made behind a tick.
+    pub interrupt_last: Ns,
     /// The same, until the interrupted work goes on, and what the interrupt took before that wakeup.
     pub interrupt_stay: Ns,
     /// Added to `interrupt` when the CPU had not switched for [`LONG_STAY`]: what was not used lately takes longer.
@@ -125,10 +140,15 @@ pub const COST_KEYS: &[(&str, &str)] = &[
     ("switch", "a switch to another task, until its own work begins"),
     ("record", "part of `switch` after which the switch is recorded"),
     ("irqs_off", "from the decision to switch until interrupts that came meanwhile are served; `record` sets it too"),
+    ("switch_cold", "added to a switch that takes the CPU from a task which had it for 0.9 ms"),
+    ("timer_first", "added to a switch, before it is recorded, when a sleep begins whose timer is the next to fire: the clock is set anew"),
+    ("switch_block", "added to a switch behind a task that sleeps or ends"),
+    ("lower_class", "added to a switch, before it is recorded, when a task sleeps or ends and the next one is of a lower scheduling class"),
     ("irq_entry", "from an interrupt to what it does first: work that would end in between is interrupted"),
     ("tick", "a clock tick (a kernel that reschedules at its end included)"),
     ("tick_wakeup", "a clock tick, until the first timer that rides on it fires; `tick` sets it too"),
     ("interrupt", "the rest of an interrupt behind the wakeup that it makes"),
+    ("interrupt_last", "in place of `interrupt` behind the last of several wakeups and behind a tick; `interrupt` sets it too"),
     ("interrupt_stay", "in place of `interrupt` where no switch follows; `interrupt` sets it too"),
     ("interrupt_cold", "added to `interrupt` when the CPU had not switched for 0.9 ms"),
     ("idle_exit", "in place of `interrupt` on an idle CPU"),
@@ -152,10 +172,15 @@ impl Costs {
             "switch" => &mut self.switch,
             "record" => &mut self.record,
             "irqs_off" => &mut self.irqs_off,
+            "switch_cold" => &mut self.switch_cold,
+            "timer_first" => &mut self.timer_first,
+            "switch_block" => &mut self.switch_block,
+            "lower_class" => &mut self.lower_class,
             "irq_entry" => &mut self.irq_entry,
             "tick" => &mut self.tick,
             "tick_wakeup" => &mut self.tick_wakeup,
             "interrupt" => &mut self.interrupt,
+            "interrupt_last" => &mut self.interrupt_last,
             "interrupt_stay" => &mut self.interrupt_stay,
             "interrupt_cold" => &mut self.interrupt_cold,
             "idle_exit" => &mut self.idle_exit,
@@ -174,7 +199,7 @@ impl Costs {
         match key {
             "tick" => (self.tick_resched, self.tick_wakeup) = (self.tick, self.tick),
             "record" => self.irqs_off = self.record,
-            "interrupt" => self.interrupt_stay = self.interrupt,
+            "interrupt" => (self.interrupt_stay, self.interrupt_last) = (self.interrupt, self.interrupt),
             _ => {}
         }
         Ok(())

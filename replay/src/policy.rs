@@ -234,6 +234,10 @@ pub(crate) struct CpuState {
     pub yielded: bool,
     /// When it last switched.
     pub switched_at: Ns,
+    /// When a task last fell asleep or ended on it.
+    pub blocked_at: Ns,
+    /// The timer of the sleep that has just begun is the next to fire.
+    pub timer_first: bool,
     /// When the interrupt going on came, where it has done something already: a wakeup or a tick.
     pub irq_entry: Option<Ns>,
 }

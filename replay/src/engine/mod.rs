@@ -24,7 +24,7 @@ pub use machine::{Machine, TimerMode};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::cost::LONG_STAY;
+use crate::cost::{cold_share, LONG_STAY};
 use crate::log::{left, Log, What, IDLE};
 use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
 use crate::program::{Start, Workload};
@@ -203,6 +203,8 @@ impl Engine {
             serving: false,
             yielded: false,
             switched_at: 0,
+            blocked_at: 0,
+            timer_first: false,
             irq_entry: None,
         };
         let n = work.tasks.len();
@@ -356,7 +358,10 @@ impl Engine {
         if !self.k.cpus[cpu].need_resched {
             return costs.interrupt_stay;
         }
-        let cold = first && self.k.now - self.k.cpus[cpu].switched_at >= LONG_STAY;
+        if !first {
+            return costs.interrupt_last;
+        }
+        let cold = self.k.now - self.k.cpus[cpu].switched_at >= LONG_STAY;
         costs.interrupt + if cold { costs.interrupt_cold } else { 0 }
     }
 
@@ -482,21 +487,29 @@ impl Engine {
         }
         let switched = prev != Some(t);
         let costs = self.k.costs;
+        let left = self.k.cpus[cpu].leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
+        let lower = left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class);
+        let more = self.more_to_leave(cpu, left.is_some()) + if lower { costs.lower_class } else { 0 };
         let c = &mut self.k.cpus[cpu];
         let owed = std::mem::take(&mut c.owed);
         c.curr = Some(t);
         c.on_since = now;
         if switched {
-            c.run_from = now + costs.switch + owed;
-            c.busy_until = now + costs.record;
-            c.masked_until = now + costs.irqs_off;
+            let entry = match (left, prev) {
+                (Some(_), _) => costs.switch_block,
+                (None, Some(_)) => cold_share(costs.switch_cold, now - c.blocked_at),
+                (None, None) => 0,
+            };
+            c.run_from = now + costs.switch + more + owed + entry;
+            c.busy_until = now + costs.record + more;
+            c.masked_until = now + costs.irqs_off + more;
             c.switched_at = now;
             self.counts.switches += 1;
             if std::mem::take(&mut c.idle) {
                 let since = (now - c.tick_phase).rem_euclid(self.k.tick_ns);
                 self.k.slots.set_tick(cpu, now + self.k.tick_ns - since);
             }
-            self.log_switch(cpu, prev, t.0);
+            self.log_switch(cpu, prev, t.0, costs.record + more);
         } else {
             c.run_from = c.run_from.max(now) + owed;
             c.leaving = None;
@@ -528,14 +541,27 @@ impl Engine {
             return;
         }
         c.idle = true;
-        c.busy_until = self.k.now + self.k.costs.record;
-        c.masked_until = self.k.now + self.k.costs.irqs_off;
+        let more = self.more_to_leave(cpu, true);
+        let c = &mut self.k.cpus[cpu];
+        c.busy_until = self.k.now + self.k.costs.record + more;
+        c.masked_until = self.k.now + self.k.costs.irqs_off + more;
         self.k.slots.set_tick(cpu, NEVER);
-        self.log_switch(cpu, prev, IDLE);
+        self.log_switch(cpu, prev, IDLE, self.k.costs.record + more);
     }
 
-    fn log_switch(&mut self, cpu: Cpu, prev: Option<TaskId>, next: u32) {
-        let ts = self.k.now + self.k.costs.record;
+    /// What a switch takes longer, before it is recorded, because of the task that leaves `cpu` asleep or ended.
+    fn more_to_leave(&mut self, cpu: Cpu, sleeps: bool) -> Ns {
+        let first = std::mem::take(&mut self.k.cpus[cpu].timer_first);
+        if first && sleeps {
+            self.k.costs.timer_first
+        } else {
+            0
+        }
+    }
+
+    /// Records the switch, `after` the decision.
+    fn log_switch(&mut self, cpu: Cpu, prev: Option<TaskId>, next: u32, after: Ns) {
+        let ts = self.k.now + after;
         let leaving = self.k.cpus[cpu].leaving.take();
         let (from, state) = match (leaving, prev) {
             (Some((t, Stop::Yielded)), _) => (t.0, left::YIELDED),

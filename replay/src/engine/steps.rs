@@ -239,6 +239,7 @@ impl Engine {
         let c = &mut self.k.cpus[cpu];
         c.curr = None;
         c.leaving = Some((t, why));
+        c.blocked_at = now;
         c.nr -= 1;
         c.keep_clock = false;
         self.k.tasks[t.index()].since = now;

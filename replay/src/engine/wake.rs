@@ -12,6 +12,8 @@ use crate::task::{Cpu, Ns, TaskId, TaskState, NEVER};
 impl Engine {
     pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
         self.order += 1;
+        let next = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0).min(self.k.slots.tick(cpu));
+        self.k.cpus[cpu].timer_first = hard < next;
         // A recorded end may come a little before the time asked for.
         self.timers[cpu].push(Reverse((hard, self.order, soft.min(hard), t.0)));
         self.next_timer(cpu);

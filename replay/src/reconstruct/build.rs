@@ -246,7 +246,7 @@ impl<'a> Builder<'a> {
             if verdict.endless && act.at >= self.stop.min(end_of_last_burst(life)) {
                 break;
             }
-            let decision = if matches!(act.what, What::Off(_)) { act.at - self.over.record.ns } else { act.at };
+            let decision = if let What::Off(off) = act.what { self.over.decided(act.at, off) } else { act.at };
             self.messages_until(life, act.at, decision, &mut d);
             self.act(life, i, act, &mut d, &mut slept);
         }
@@ -289,9 +289,9 @@ impl<'a> Builder<'a> {
     fn act(&mut self, life: &Life, i: usize, act: &Act, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
         let (at, over) = (act.at, self.over);
         match act.what {
-            What::On { .. } => {
+            What::On { entry, .. } => {
                 d.running = true;
-                let after = if at == 0 { 0 } else { over.switch - over.record.ns };
+                let after = if at == 0 { 0 } else { over.switch - over.record.ns + over.entered(entry) };
                 d.run_from = at + after;
                 d.on_at = at;
                 if d.pending == 0 {
@@ -369,7 +369,7 @@ impl<'a> Builder<'a> {
             return how;
         }
         let mut acts = after.iter().filter(|a| !matches!(a.what, What::Tick | What::Irq { .. } | What::On { .. }));
-        let sleeps = acts.next().is_some_and(|a| matches!(a.what, What::Off(Off::Slept { deep: true })));
+        let sleeps = acts.next().is_some_and(|a| matches!(a.what, What::Off(Off::Slept { deep: true, .. })));
         let by_child = acts
             .next()
             .is_some_and(|a| matches!(a.what, What::Woken { by: By::Task { waker, .. }, .. } if waker == child));
@@ -394,7 +394,7 @@ impl<'a> Builder<'a> {
     }
 
     fn off(&mut self, at: Ns, off: Off, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
-        let decision = at - self.over.record.ns;
+        let decision = self.over.decided(at, off);
         let end = match off {
             Off::Preempted { interrupt: Some(i) } => i.min(decision),
             Off::Unknown => at,
@@ -407,7 +407,7 @@ impl<'a> Builder<'a> {
                 d.flush(at);
                 d.add(Step::Yield, Note::at(at));
             }
-            Off::Slept { deep } => {
+            Off::Slept { deep, .. } => {
                 d.flush(at);
                 *slept = Some((decision, deep));
             }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::history::{History, LifeId, Sample};
-use crate::cost::Costs;
+use super::history::{Entry, History, LifeId, Off, Sample, What};
+use super::ways;
+use crate::cost::{cold_share, Costs};
 use crate::task::Ns;
 
 /// Tick rates that systems use, slowest first.
@@ -39,8 +40,10 @@ pub struct Overheads {
     pub record: Estimate,
     /// From a switch record to an interrupt that waited for it.
     pub unmask: Estimate,
-    /// From the last wakeup of an interrupt to the reschedule.
+    /// From the only wakeup of an interrupt to the reschedule.
     pub interrupt: Estimate,
+    /// From the last of several wakeups of an interrupt to the reschedule.
+    pub interrupt_last: Estimate,
     /// From the last wakeup of an interrupt to the interrupted work going on, and what it took before.
     pub interrupt_stay: Estimate,
     /// What more it takes to the reschedule on a CPU that had not switched for long.
@@ -62,6 +65,14 @@ pub struct Overheads {
     pub tick: Estimate,
     /// From the clock of a tick to its record, relative to that of a wakeup.
     pub tick_lag: Ns,
+    /// What more it takes to the switch record when a real-time task sleeps and the next has no real-time priority.
+    pub lower_class: Estimate,
+    /// What more a switch takes that takes a CPU from a task which had it for long.
+    pub switch_cold: Estimate,
+    /// What more it takes to the switch record when the timer of the sleep is the next to fire.
+    pub timer_first: Estimate,
+    /// What more a switch takes behind a task that sleeps.
+    pub switch_block: Estimate,
     /// Shortest stay on a CPU: no switch costs more.
     pub shortest_stay: Estimate,
     /// A switch, until the new task's own work begins.
@@ -84,10 +95,15 @@ impl Overheads {
             record: self.record.ns,
             irq_entry: self.unmask.ns / 2,
             irqs_off: self.record.ns + self.unmask.ns,
+            lower_class: self.lower_class.ns,
+            switch_cold: self.switch_cold.ns,
+            timer_first: self.timer_first.ns,
+            switch_block: self.switch_block.ns,
             tick: self.tick.ns,
             tick_resched: self.tick_resched.ns,
             tick_wakeup: self.tick_wakeup.ns,
             interrupt: self.interrupt.ns,
+            interrupt_last: self.interrupt_last.ns,
             interrupt_stay: self.interrupt_stay.ns,
             interrupt_cold: self.interrupt_cold.ns,
             idle_exit: self.idle_exit.ns,
@@ -95,6 +111,35 @@ impl Overheads {
             newborn: self.newborn.ns,
             ..Costs::default()
         }
+    }
+
+    /// The same for the end of a burst.
+    pub(super) fn left_at(&self, history: &History, life: LifeId, end: usize) -> Ns {
+        match history.lives.get(life as usize).and_then(|l| l.acts.get(end)).map(|a| a.what) {
+            Some(What::Off(off)) => self.left(off),
+            _ => 0,
+        }
+    }
+
+    /// What more a switch takes because of what was before.
+    pub(super) fn entered(&self, entry: Entry) -> Ns {
+        match entry {
+            Entry::Ready(ran) => cold_share(self.switch_cold.ns, ran),
+            Entry::Sleeper => self.switch_block.ns,
+            Entry::Idle => 0,
+        }
+    }
+
+    /// When the kernel decided on the switch that was recorded at `at`.
+    pub(super) fn decided(&self, at: Ns, off: Off) -> Ns {
+        at - self.record.ns - self.left(off)
+    }
+
+    /// What a switch took longer because of what it had to do besides.
+    pub(super) fn left(&self, off: Off) -> Ns {
+        let Off::Slept { way, .. } = off else { return 0 };
+        let part = |does: bool, cost: Estimate| if does { cost.ns } else { 0 };
+        part(way.lower, self.lower_class) + part(way.first, self.timer_first)
     }
 }
 
@@ -123,7 +168,6 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
     let switch = (record.ns + record.ns / 4).min(shortest_stay.ns);
     let mut found = Overheads {
         record: Estimate { ns: record.ns.min(switch), n: record.n },
-        interrupt: less(of(|s| if let Sample::IrqToSwitch(v) = s { Some(*v) } else { None })),
         wakeup_tail: less(of(|s| if let Sample::WakeToSwitch(v) = s { Some(*v) } else { None })),
         idle_exit: less(of(|s| if let Sample::IdleToSwitch(v) = s { Some(*v) } else { None })),
         next_wakeup: of(|s| if let Sample::IrqStep(v) = s { Some(*v) } else { None }),
@@ -141,18 +185,23 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
     } else {
         found.unmask.ns = switch - found.record.ns;
     }
+    let alone = less(of(|s| if let Sample::IrqToSwitch(v) = s { Some(*v) } else { None }));
+    let last = less(of(|s| if let Sample::LastIrqToSwitch(v) = s { Some(*v) } else { None }));
     let cold = less(of(|s| if let Sample::ColdIrqToSwitch(v) = s { Some(*v) } else { None }));
-    if found.interrupt.n >= ENOUGH && cold.n >= ENOUGH {
+    // What is rarely seen is taken for as long as what is like it.
+    found.interrupt = [alone, last, cold].into_iter().find(|e| e.n >= ENOUGH).unwrap_or(alone);
+    found.interrupt_last = if last.n >= ENOUGH { last } else { found.interrupt };
+    if cold.n >= ENOUGH {
         found.interrupt_cold = Estimate { ns: (cold.ns - found.interrupt.ns).max(0), n: cold.n };
-    } else if found.interrupt.n < cold.n {
-        found.interrupt = cold;
     }
     if let Some((wakeup, lag)) = tick_wakeup(history) {
         found.tick_wakeup = wakeup;
         // Both were dated by the same clock: nothing lies nearer.
         found.tick_lag = lag;
     }
-    (found.tick, found.interrupt_stay) = interrupt_costs(history, found.tick_wakeup.ns);
+    ways::exit_costs(history, &mut found);
+    ways::entry_costs(history, &mut found);
+    (found.tick, found.interrupt_stay) = interrupt_costs(history, &found);
     found.jitter = jitter(history);
     stand_in(&mut found);
     find_tick(history, hz, &mut found);
@@ -163,7 +212,8 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
 fn stand_in(found: &mut Overheads) {
     let like = [found.interrupt, found.wakeup_tail, found.idle_exit];
     let like = like.into_iter().find(|e| e.n > 0).unwrap_or_default();
-    for missing in [&mut found.interrupt, &mut found.wakeup_tail, &mut found.idle_exit, &mut found.next_wakeup] {
+    let missing = [&mut found.interrupt, &mut found.interrupt_last, &mut found.wakeup_tail, &mut found.idle_exit];
+    for missing in missing.into_iter().chain([&mut found.next_wakeup]) {
         if missing.n == 0 {
             missing.ns = like.ns;
         }
@@ -189,7 +239,7 @@ fn jitter(history: &History) -> Estimate {
     for sample in &history.samples {
         match *sample {
             Sample::Record(v) => kinds[0].push(v),
-            Sample::IrqToSwitch(v) => kinds[1].push(v),
+            Sample::IrqToSwitch(v) | Sample::LastIrqToSwitch(v) => kinds[1].push(v),
             Sample::WakeToSwitch(v) => kinds[2].push(v),
             Sample::TickToSwitch(v) => kinds[3].push(v),
             _ => {}
@@ -204,7 +254,7 @@ fn jitter(history: &History) -> Estimate {
 }
 
 /// Samples of a kind that an estimate needs to be used beside another.
-const ENOUGH: usize = 10;
+pub(super) const ENOUGH: usize = 10;
 
 /// From a tick to the wakeup that rides on it, and how much earlier the clock of the tick was read than its record was made.
 fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
@@ -223,10 +273,11 @@ fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
 
 /// What interrupts take from the work they interrupt: a tick, and a wakeup that leads to no switch. Both are differences of a
 /// task's bursts with and without one, over tasks whose bursts hardly vary.
-fn interrupt_costs(history: &History, tick_wakeup: Ns) -> (Estimate, Estimate) {
+fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate) {
     let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 4]> = BTreeMap::new();
     for sample in &history.samples {
-        if let Sample::Burst { life, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns } = *sample {
+        if let Sample::Burst { life, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, entry, end } = *sample {
+            let ns = ns - found.entered(entry) - found.left_at(history, life, end);
             by_life.entry(life).or_default()[(ticks + 2 * wakes) as usize].push(ns);
         }
     }
@@ -246,7 +297,7 @@ fn interrupt_costs(history: &History, tick_wakeup: Ns) -> (Estimate, Estimate) {
             ticks.extend(more(ticked, middle));
         }
         wakeups.extend(more(woke, middle));
-        wakeups.extend(more(both, middle + tick_wakeup));
+        wakeups.extend(more(both, middle + found.tick_wakeup.ns));
     }
     // Long bursts meet more interrupts: the lower quartile is less biased than the median.
     wakeups.sort_unstable();
@@ -332,7 +383,7 @@ mod tests {
 
     #[test]
     fn interrupts_cost_what_bursts_with_them_take_more() {
-        let burst = |ticks, wakes, ns| Sample::Burst { life: 3, ticks, wakes, ns };
+        let burst = |ticks, wakes, ns| Sample::Burst { life: 3, ticks, wakes, ns, entry: Entry::Idle, end: 0 };
         let mut history = History::default();
         history.samples.extend((0..20).map(|i| burst(0, 0, 30_000 + i % 2 * 100)));
         history.samples.extend([burst(1, 0, 36_000), burst(1, 0, 36_100), burst(1, 0, 36_200)]);
@@ -342,7 +393,7 @@ mod tests {
         history.samples.push(Sample::TickToWakeup { records: 40_000, charged: 42_000 });
         let (wakeup, lag) = tick_wakeup(&history).expect("a sample");
         assert_eq!((wakeup, lag), (Estimate { ns: 5_000, n: 1 }, 2_000));
-        let (tick, stay) = interrupt_costs(&history, wakeup.ns);
+        let (tick, stay) = interrupt_costs(&history, &Overheads { tick_wakeup: wakeup, ..Overheads::default() });
         assert_eq!((tick, stay), (Estimate { ns: 6_000, n: 3 }, Estimate { ns: 9_900, n: 4 }));
     }
 

@@ -21,6 +21,27 @@ pub enum First {
     Forked,
 }
 
+/// What a CPU did before a stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Entry {
+    /// It was idle, or nobody knows.
+    #[default]
+    Idle,
+    /// It ran a task that now sleeps or has ended.
+    Sleeper,
+    /// It ran a task that is still ready; so long, ns, no task had fallen asleep on it.
+    Ready(Ns),
+}
+
+/// What makes a switch away from a task that falls asleep longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Way {
+    /// The task has a real-time priority and whoever comes next has none: the scheduler goes on to a lower class.
+    pub lower: bool,
+    /// The timer of the sleep is the next to fire: the clock device is set anew.
+    pub first: bool,
+}
+
 /// Why a task left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
@@ -35,6 +56,8 @@ pub enum Off {
     Slept {
         /// Uninterruptibly.
         deep: bool,
+        /// What the switch had to do besides.
+        way: Way,
     },
     /// It ended.
     Ended,
@@ -70,6 +93,8 @@ pub enum What {
     On {
         /// CPU.
         cpu: i32,
+        /// What was before.
+        entry: Entry,
     },
     /// It leaves its CPU.
     Off(Off),
@@ -164,9 +189,11 @@ pub struct Life {
 /// A measured step between two records, for the estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// From the last wakeup of an interrupt to the switch it caused.
+    /// From the only wakeup of an interrupt to the switch it caused.
     IrqToSwitch(Ns),
-    /// The same, for the only wakeup of an interrupt on a CPU that had not switched for long.
+    /// From the last of several wakeups of an interrupt to the switch that they caused.
+    LastIrqToSwitch(Ns),
+    /// From the only wakeup of an interrupt, on a CPU that had not switched for long.
     ColdIrqToSwitch(Ns),
     /// From a task's last wakeup of another to the switch it caused.
     WakeToSwitch(Ns),
@@ -203,6 +230,10 @@ pub enum Sample {
         wakes: u32,
         /// Length.
         ns: Ns,
+        /// What was before.
+        entry: Entry,
+        /// Position of its end among the acts of the life.
+        end: usize,
     },
 }
 

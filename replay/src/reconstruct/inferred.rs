@@ -83,6 +83,7 @@ impl Recon {
             row("tick that reschedules", over.tick_resched, "run time charged from the tick to the switch"),
             row("tick with a timer behind it", over.tick_wakeup, "run time charged from the tick to the wakeup"),
             row("wakeup in an interrupt", over.interrupt, "from the wakeup to the reschedule"),
+            row("last wakeup of several", over.interrupt_last, "from the wakeup to the reschedule"),
             row(
                 "wakeup without a switch",
                 over.interrupt_stay,
@@ -92,6 +93,26 @@ impl Recon {
                 "the same after a long stay",
                 over.interrupt_cold,
                 "what it takes more on a CPU that had not switched for long",
+            ),
+            row(
+                "switch to a lower class",
+                over.lower_class,
+                "by how much equal sleeps of real-time tasks look shorter where a task without real-time priority came next",
+            ),
+            row(
+                "switch after a long stay",
+                over.switch_cold,
+                "by how much bursts of equal work are longer that began on a CPU that had not switched for long",
+            ),
+            row(
+                "sleep whose timer is next",
+                over.timer_first,
+                "by how much equal sleeps look shorter whose timer was the next to fire",
+            ),
+            row(
+                "switch behind a task that sleeps",
+                over.switch_block,
+                "by how much bursts of equal work are longer that began when another task fell asleep",
             ),
             row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
             row(

@@ -21,6 +21,7 @@ mod served;
 mod sleep;
 mod table;
 mod verdict;
+mod ways;
 
 pub use build::Verdict;
 pub use estimate::Overheads;

@@ -6,7 +6,7 @@ use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, State, StrId, Strings};
 
-use super::history::{Act, By, First, History, Life, LifeId, Off, Sample, What};
+use super::history::{Act, By, Entry, First, History, Life, LifeId, Off, Sample, Way, What};
 use crate::cost::LONG_STAY;
 use crate::program::Fork;
 use crate::task::Ns;
@@ -31,6 +31,9 @@ struct Cpu {
     preempting: Option<Ns>,
     charged: Ns,
     interrupted: bool,
+    /// What it did before the stay, and when a task last fell asleep on it.
+    entry: Entry,
+    blocked_at: Ns,
     need_resched: bool,
     /// Ticks in this stay, and wakeups in interrupts.
     ticks: u32,
@@ -84,6 +87,7 @@ pub(super) fn scan(events: &Events, strings: &Strings) -> History {
     }
     scan.history.span = (times().max().unwrap_or(0) - scan.history.start - scan.cut).max(0);
     scan.history.cpus = scan.cpus.len().max(1);
+    super::ways::mark_first(&mut scan.history);
     scan.history
 }
 
@@ -156,7 +160,7 @@ impl Scan<'_> {
         };
         self.cpus[cpu].curr = Some(t);
         if self.history.lives[t as usize].acts.is_empty() {
-            self.push(t, at, What::On { cpu: cpu as i32 });
+            self.push(t, at, What::On { cpu: cpu as i32, entry: Entry::Idle });
         }
     }
 
@@ -447,7 +451,13 @@ impl Scan<'_> {
         let preempted = e.state.get(row).is_some_and(State::is_runnable) && prev.is_some_and(|p| p != 0);
         let woke = from_irq.max(from_post).filter(|_| preempted);
         let c = &mut self.cpus[cpu];
-        *c = Cpu { known: true, on_at: at, last_event: at, ..Cpu::default() };
+        let (mut blocked_at, mut entry) = (c.blocked_at, Entry::Idle);
+        match (c.curr, e.state.get(row)) {
+            (None, _) | (_, None) => {}
+            (Some(_), Some(state)) if !state.is_runnable() => (blocked_at, entry) = (at, Entry::Sleeper),
+            _ => entry = Entry::Ready(at - c.blocked_at),
+        }
+        *c = Cpu { known: true, on_at: at, last_event: at, entry, blocked_at, ..Cpu::default() };
         match next {
             Some(0) | None => c.idle = true,
             Some(tid) => {
@@ -469,7 +479,8 @@ impl Scan<'_> {
         }
         let prio = self.events.next_prio.get(row);
         self.prio_seen(t, at, prio);
-        self.push(t, at, What::On { cpu: cpu as i32 });
+        let entry = self.cpus[cpu].entry;
+        self.push(t, at, What::On { cpu: cpu as i32, entry });
     }
 
     /// A changed priority in the columns of a switch is a change of attributes.
@@ -498,7 +509,7 @@ impl Scan<'_> {
                 }
             }
             let began = self.cpus[cpu].last_event;
-            self.push(t, began, What::On { cpu: cpu as i32 });
+            self.push(t, began, What::On { cpu: cpu as i32, entry: Entry::Idle });
             self.cpus[cpu].on_at = began;
         }
         self.prio_seen(t, at, e.prio.get(row));
@@ -508,7 +519,11 @@ impl Scan<'_> {
         } else if state.is_end() {
             Off::Ended
         } else {
-            Off::Slept { deep: matches!(state, State::Blocked | State::WaitingLock) }
+            let realtime = |prio: Option<i32>| prio.is_some_and(|p| (0..100).contains(&p));
+            let idle = e.next_tid.get(row).is_none_or(|t| t == 0);
+            let lower = realtime(e.prio.get(row)) && !idle && !realtime(e.next_prio.get(row));
+            let way = Way { lower, first: false };
+            Off::Slept { deep: matches!(state, State::Blocked | State::WaitingLock), way }
         };
         self.samples_of(cpu, at, off);
         if self.history.lives[t as usize].exiting {
@@ -563,6 +578,8 @@ impl Scan<'_> {
                         let alone = c.irq.is_some_and(|i| i.2 == 1);
                         if tick.is_none() && alone && irq - c.on_at >= LONG_STAY {
                             samples.push(Sample::ColdIrqToSwitch(at - irq));
+                        } else if tick.is_none() && !alone {
+                            samples.push(Sample::LastIrqToSwitch(at - irq));
                         } else if tick.is_none() {
                             samples.push(Sample::IrqToSwitch(at - irq));
                         }
@@ -579,7 +596,9 @@ impl Scan<'_> {
             }
             Off::Slept { .. } => {
                 if let Some(life) = c.curr.filter(|_| c.on_at > 0 && at - c.on_at < SHORT_BURST) {
-                    samples.push(Sample::Burst { life, ticks: c.ticks, wakes: c.wakes, ns: at - c.on_at });
+                    let (ns, entry) = (at - c.on_at, c.entry);
+                    let end = self.history.lives[life as usize].acts.len();
+                    samples.push(Sample::Burst { life, ticks: c.ticks, wakes: c.wakes, ns, entry, end });
                 }
                 if let (Some(woke), false) = (c.preempting, c.interrupted) {
                     if c.charged > 0 {

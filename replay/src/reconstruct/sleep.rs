@@ -7,6 +7,12 @@ use crate::task::Ns;
 /// Slack of a time-sharing task's timers on Linux, unless the trace says otherwise.
 pub(super) const DEFAULT_SLACK: Ns = 50_000;
 
+/// Timer sleeps of constant length vary by no more.
+const VARIES: Ns = 5_000;
+
+/// From one time to the next, a switch varies by no more.
+const NOISE: Ns = 500;
+
 /// A wakeup this soon after a tick was made by the tick.
 const BEHIND_TICK: Ns = 300_000;
 
@@ -50,17 +56,23 @@ impl Sleeps {
         let (slack, constant) = self.slack.get(life.id as usize).copied().unwrap_or((0, None));
         if realtime {
             // Real-time timers are exact; the slack counts when the task is replayed under another policy.
-            return (ns + slack, slack);
+            return (in_time(ns, constant) + slack, slack);
         }
         if lead {
-            return (ns, slack);
+            return (in_time(ns, constant), slack);
         }
         match constant {
             // It may also have been late, behind the work of the interrupt that it shared.
-            Some(full) if (full - ns).abs() <= slack + 5_000 => (full, slack),
+            Some(full) if (full - ns).abs() <= slack + VARIES => (full, slack),
             _ => (ns + slack / 2, slack),
         }
     }
+}
+
+/// A sleep of `ns` without its delay: a timer fires late when interrupts are off, which the replay finds by itself. What is longer
+/// than the `constant` length by more than the noise of a switch, and not by so much that it is another sleep, was late.
+fn in_time(ns: Ns, constant: Option<Ns>) -> Ns {
+    constant.filter(|full| (full + NOISE..=full + VARIES).contains(&ns)).unwrap_or(ns)
 }
 
 /// Lengths of one task's timer sleeps, sorted: those that ended with an interrupt of their own, and those that rode on another.
@@ -75,7 +87,7 @@ impl Lengths {
         let mut from: Option<Ns> = None;
         for act in &life.acts {
             match act.what {
-                What::Off(Off::Slept { deep: false }) => from = Some(act.at - over.record.ns),
+                What::Off(off @ Off::Slept { deep: false, .. }) => from = Some(over.decided(act.at, off)),
                 What::Woken { by: By::Hardirq { lead: own }, .. } => {
                     if let Some(from) = from.take() {
                         if own { &mut lead } else { &mut rode }.push(act.at - from);
@@ -93,10 +105,11 @@ impl Lengths {
     /// Slack, which is at least `least`, and the constant length where there is one.
     fn constant(&self, least: Ns) -> (Ns, Option<Ns>) {
         let n = self.lead.len();
-        if n < 5 || self.lead[n * 9 / 10] - self.lead[n / 10] > 5_000 {
+        if n < 5 || self.lead[n * 9 / 10] - self.lead[n / 10] > VARIES {
             return (least, None);
         }
-        let middle = self.lead[n / 2];
+        // Timers may be late, never early.
+        let middle = self.lead[n / 4];
         // Sleeps of constant length: those that rode on another interrupt are shorter by at most the slack.
         let most = self.rode.iter().map(|r| middle - r).filter(|d| *d > 0).max().unwrap_or(0);
         (least.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
@@ -117,6 +130,14 @@ impl Lengths {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timer_that_fired_late_was_not_set_for_longer() {
+        let full = Some(1_000_000);
+        let late = [999_000, 1_000_400, 1_000_600, 1_005_000, 1_005_001].map(|ns| in_time(ns, full));
+        assert_eq!(late, [999_000, 1_000_400, 1_000_000, 1_000_000, 1_005_001]);
+        assert_eq!(in_time(1_000_600, None), 1_000_600);
+    }
 
     #[test]
     fn a_task_that_always_rides_sleeps_as_long_as_the_one_it_rides_with() {

@@ -1,0 +1,156 @@
+//! What a switch takes longer because of what was before and of what it has to do besides: fractions of a microsecond, on which hangs
+//! whether two tasks that sleep equally long fall in step.
+//!
+//! A timer is set before the switch is recorded, so sleeps of equal length look shorter between the records when more work
+//! lies between the two. Bursts of equal work look longer by the same.
+
+use std::collections::BTreeMap;
+
+use super::estimate::{Estimate, Overheads, ENOUGH};
+use super::history::{By, Entry, History, Life, LifeId, Off, Sample, Way, What};
+use crate::cost::LONG_STAY;
+use crate::task::{Ns, NEVER};
+
+/// Sleeps and bursts that differ by no more have the same length.
+const CONSTANT: Ns = 3_000;
+
+/// A sleep that an interrupt ended.
+struct TimerSleep {
+    from: Ns,
+    to: Ns,
+    life: LifeId,
+    act: usize,
+    cpu: i32,
+}
+
+/// Finds the sleeps whose timer was the next to fire when they began: no tick and no timer that was set before came first.
+pub(super) fn mark_first(history: &mut History) {
+    let mut sleeps: Vec<TimerSleep> = history.lives.iter().flat_map(timer_sleeps).collect();
+    sleeps.sort_by_key(|s| s.from);
+    let mut ticks: BTreeMap<i32, Vec<Ns>> = BTreeMap::new();
+    for (at, cpu) in &history.ticks {
+        ticks.entry(*cpu).or_default().push(*at);
+    }
+    let mut pending: BTreeMap<i32, BTreeMap<Ns, LifeId>> = BTreeMap::new();
+    for sleep in sleeps {
+        let waiting = pending.entry(sleep.cpu).or_default();
+        *waiting = waiting.split_off(&sleep.from);
+        let ticks = ticks.get(&sleep.cpu).map_or(&[][..], Vec::as_slice);
+        let tick = ticks.get(ticks.partition_point(|t| *t <= sleep.from)).copied().unwrap_or(NEVER);
+        let timer = waiting.keys().next().copied().unwrap_or(NEVER);
+        if sleep.to < tick.min(timer) {
+            if let What::Off(Off::Slept { way, .. }) = &mut history.lives[sleep.life as usize].acts[sleep.act].what {
+                way.first = true;
+            }
+        }
+        waiting.insert(sleep.to, sleep.life);
+    }
+}
+
+/// The sleeps of a task that a hardware interrupt ended.
+fn timer_sleeps(life: &Life) -> Vec<TimerSleep> {
+    let mut found = Vec::new();
+    let (mut from, mut cpu) = (None, life.cpu);
+    for (act, a) in life.acts.iter().enumerate() {
+        match a.what {
+            What::On { cpu: on, .. } => cpu = on,
+            What::Off(Off::Slept { deep: false, .. }) => from = Some((a.at, act)),
+            What::Woken { by: By::Hardirq { .. }, .. } => {
+                found.extend(from.take().map(|(from, act)| TimerSleep { from, to: a.at, life: life.id, act, cpu }));
+            }
+            What::Woken { .. } => from = None,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The middle of `values`, and how many; nothing where they are few or vary.
+fn constant(mut values: Vec<Ns>) -> Option<Estimate> {
+    values.sort_unstable();
+    let n = values.len();
+    let same = n >= ENOUGH && values[n * 9 / 10] - values[n / 10] <= CONSTANT;
+    same.then(|| Estimate { ns: values[n / 2], n })
+}
+
+/// Mean of `parts`, each with its weight.
+fn mean(parts: &[(Ns, usize)]) -> Estimate {
+    let n: usize = parts.iter().map(|p| p.1).sum();
+    let sum: Ns = parts.iter().map(|p| p.0 * p.1 as Ns).sum();
+    Estimate { ns: if n == 0 { 0 } else { (sum / n as Ns).max(0) }, n }
+}
+
+/// What it takes longer from the setting of a timer to the switch record, from equal sleeps of one task that differ in one thing.
+pub(super) fn exit_costs(history: &History, found: &mut Overheads) {
+    let mut groups: Vec<BTreeMap<Way, Estimate>> = Vec::new();
+    for life in &history.lives {
+        let mut ways: BTreeMap<Way, Vec<Ns>> = BTreeMap::new();
+        let mut from = None;
+        for act in &life.acts {
+            match act.what {
+                What::Off(Off::Slept { deep: false, way }) => from = Some((act.at, way)),
+                What::Woken { by: By::Hardirq { lead }, .. } => {
+                    if let Some((at, way)) = from.take().filter(|_| lead) {
+                        ways.entry(way).or_default().push(act.at - at);
+                    }
+                }
+                What::Woken { .. } => from = None,
+                _ => {}
+            }
+        }
+        groups.push(ways.into_iter().filter_map(|(way, sleeps)| Some((way, constant(sleeps)?))).collect());
+    }
+    let cost = |with: fn(Way) -> Option<Way>| {
+        let mut parts = Vec::new();
+        for ways in &groups {
+            for (way, plain) in ways {
+                let Some(other) = with(*way).and_then(|w| ways.get(&w)) else { continue };
+                let less = plain.ns - other.ns;
+                if less.abs() <= CONSTANT {
+                    parts.push((less, plain.n.min(other.n)));
+                }
+            }
+        }
+        mean(&parts)
+    };
+    found.lower_class = cost(|w| (!w.lower).then_some(Way { lower: true, ..w }));
+    found.timer_first = cost(|w| (!w.first).then_some(Way { first: true, ..w }));
+}
+
+/// What more a switch takes that takes the CPU where no task had fallen asleep for long, and one behind a task that falls asleep: by
+/// how much bursts without interrupts are longer that began so, over tasks whose bursts hardly vary. A task that never began in
+/// the plain way is held against the one most like it, for tasks that do the same take turns.
+pub(super) fn entry_costs(history: &History, found: &mut Overheads) {
+    let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 3]> = BTreeMap::new();
+    for sample in &history.samples {
+        let Sample::Burst { life, ticks: 0, wakes: 0, ns, entry, end } = *sample else { continue };
+        let kind = match entry {
+            Entry::Ready(ran) if ran < LONG_STAY / 4 => PLAIN,
+            Entry::Ready(ran) if ran >= LONG_STAY => COLD,
+            Entry::Sleeper => BEHIND,
+            Entry::Ready(_) | Entry::Idle => continue,
+        };
+        by_life.entry(life).or_default()[kind].push(ns - found.left_at(history, life, end));
+    }
+    let mut middles: [Vec<(LifeId, Estimate)>; 3] = Default::default();
+    for (life, kinds) in by_life {
+        for (kind, bursts) in kinds.into_iter().enumerate() {
+            middles[kind].extend(constant(bursts).map(|e| (life, e)));
+        }
+    }
+    let more = |kind: usize| {
+        let mut parts = Vec::new();
+        for (life, long) in &middles[kind] {
+            let like = middles[PLAIN].iter().min_by_key(|(other, e)| (other != life, (e.ns - long.ns).abs()));
+            let more = like.map(|(_, e)| long.ns - e.ns).filter(|more| more.abs() <= CONSTANT / 3);
+            parts.extend(more.map(|more| (more, long.n)));
+        }
+        mean(&parts)
+    };
+    (found.switch_cold, found.switch_block) = (more(COLD), more(BEHIND));
+}
+
+/// Ways for a burst to begin: soon after a task fell asleep, long after, and at once behind one.
+const PLAIN: usize = 0;
+const COLD: usize = 1;
+const BEHIND: usize = 2;
