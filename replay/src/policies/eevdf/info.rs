@@ -21,14 +21,14 @@ pub const INFO: PolicyInfo = PolicyInfo {
               Placement: v = V - lag * (W + w) / W, deadline = v + slice * 1024 / weight (half for a new task in 6.12). \
               Lag is clamped to max(2 * slice, tick). Charged at ticks, wakeups and switches only. \
               run_to_parity: the running task goes on until its deadline or until it is not eligible. \
-              6.12: a waking task with a shorter slice may cancel that; a task that sleeps while not eligible stays \
-              counted until a pick finds it eligible (delayed dequeue).",
+              6.12: a waking task with a shorter slice may cancel that, and any that wakes cancels it for a SCHED_IDLE task; \
+              a task that sleeps while not eligible stays counted until a pick finds it eligible (delayed dequeue).",
     tie_break: "Equal deadlines: the task that was queued first; a queued task before the running one.",
     not_modelled: "Groups and bandwidth control, the deadline server, hrtick, core scheduling, load balancing by load \
                    (an idle CPU takes a task from the longest queue; a wakeup goes to an idle CPU or back to the last).",
     sources: "Linux 6.6.9, 6.12.0 and 6.12.19 kernel/sched/fair.c and features.h; Stoica and Abdel-Wahab, Earliest \
-              Eligible Virtual Deadline First, 1995; captures of a 6.12 kernel for the rule that an expiry found \
-              in a wakeup also asks for a reschedule.",
+              Eligible Virtual Deadline First, 1995; captures of a 6.12.95 kernel for two rules: an expiry found \
+              in a wakeup also asks for a reschedule, and SCHED_IDLE has no slice protection (6.16, and stable kernels before).",
     params: &[
         Param {
             name: "version",

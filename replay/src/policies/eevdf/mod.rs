@@ -398,6 +398,10 @@ impl Policy for Eevdf {
         }
         let (idle, woken_idle) = (asked == SchedPolicy::Idle, woken == SchedPolicy::Idle);
         if idle && !woken_idle {
+            // The idle task has no right to the rest of its slice.
+            if !self.f.v66 && self.e[curr].picked == Some(self.e[curr].deadline) {
+                self.e[curr].picked = Some(self.e[curr].deadline + 1);
+            }
             return k.resched_keeping_clock(cpu);
         }
         if idle != woken_idle || woken != SchedPolicy::Other {
