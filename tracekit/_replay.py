@@ -10,6 +10,7 @@ import polars as pl
 
 from tracekit import _core, analysis
 from tracekit._frames import to_frame
+from tracekit.analysis.paths import Change, change, shipped
 from tracekit.analysis.prediction import RUNS, Shake, kernel_share, kind_of_change, shakes
 from tracekit.errors import ReplayError
 from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
@@ -172,6 +173,22 @@ class Programs:
         tick = round(1e9 / (found.get("ticks a second") or 250))
         return shakes(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
 
+    def _paths(self, policy: str) -> Change | None:
+        """What switches take in the recorded kernel and under `policy`."""
+        from tracekit.report.identity import infer
+
+        identity, _ = infer(self._trace.metadata, [p["name"] for p in _core.policies()])
+        if identity.partition(":")[0] not in ("cfs", "eevdf"):
+            return None
+        found = self.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
+        return change(
+            _core.parse_policy(identity),
+            self._trace.metadata.get("kernel", ""),
+            _core.parse_policy(policy),
+            found[0] if found else None,
+            shipped(),
+        )
+
     def run(
         self,
         policy: str | AnyPolicy,
@@ -180,6 +197,7 @@ class Programs:
         cpus: int | None = None,
         phase_ns: int = 0,
         overheads: bool = True,
+        paths: bool = True,
         costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
         shake: Shake | None = None,
@@ -189,7 +207,7 @@ class Programs:
 
         Parameters
         ----------
-        policy, rt, cpus, phase_ns, overheads, costs, scenario, progress
+        policy, rt, cpus, phase_ns, overheads, paths, costs, scenario, progress
             As in `replay`.
         shake
             Small changes of the machine, one of `shakes`.
@@ -213,6 +231,7 @@ class Programs:
             cpus=cpus,
             overheads=overheads,
             sets=sets,
+            paths=self._paths(policy) if paths and isinstance(policy, str) else None,
             costs=list(given.items()),
             progress=progress,
             **changed,
@@ -234,6 +253,7 @@ def replay(
     hz: int | None = None,
     phase_ns: int = 0,
     overheads: bool = True,
+    paths: bool = True,
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     progress: Callable[[float], object] | None = None,
@@ -260,6 +280,9 @@ def replay(
         Added to the phase of the clock tick, to see how much depends on it.
     overheads
         Let switches, ticks and interrupts cost what they were measured to cost in the trace.
+    paths
+        Let switches take more or less than recorded where another kernel, or a task in another scheduling class, chooses the next
+        task: by what they were found to take elsewhere (`tracekit.analysis.paths`). Not without `overheads`.
     costs
         Costs in place of those measured, or of 0 where there is no measure: ``{"switch": "3us", "fork": "list:2us/50ns"}``; see
         `tracekit.costs` for all.
@@ -292,6 +315,7 @@ def replay(
         cpus=cpus,
         phase_ns=phase_ns,
         overheads=overheads,
+        paths=paths,
         costs=costs,
         scenario=scenario,
         progress=progress,
@@ -309,6 +333,7 @@ def compare(
     cpus: int | None = None,
     hz: int | None = None,
     overheads: bool = True,
+    paths: bool = True,
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     runs: int = RUNS,
@@ -330,7 +355,7 @@ def compare(
         recorded: `cpus`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, overheads, costs, scenario, progress
+    loop, rt, cpus, hz, overheads, paths, costs, scenario, progress
         As in `replay`.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of each prediction
@@ -360,7 +385,9 @@ def compare(
     for label, policy in asked.items():
         # The identity replay is of what was recorded.
         other: dict[str, Any] = (
-            {} if label == IDENTITY else {"cpus": cpus, "costs": costs, "scenario": scenario}
+            {"paths": False}
+            if label == IDENTITY
+            else {"paths": paths, "cpus": cpus, "costs": costs, "scenario": scenario}
         )
         for shake in shaken:
             tell = None if progress is None else partial(_portion, progress, done, steps)

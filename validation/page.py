@@ -27,6 +27,7 @@ of the traces by one function for A, B and the replay.
 * *refused*: the trace does not hold what the figure needs; *failed*: the replay itself came to no end.
 * Every prediction is repeated nine times, with runs and timers changed by what the machine's costs vary by, and with the tick at
   other phases; the prediction is the median of those with the tick in its place. *Bistable*: the repetitions have two values.
+* What switches take in another kernel or scheduling class comes from the *other* workloads only (`validation/path_costs.toml`).
 * The interval is the one that `tracekit compare` prints: prediction * exp(-+ w), w² = (1.645 s)² + b² + e² + c² + (d q)², with s the
   standard deviation over the repetitions, b the bootstrap interval, e the error of the identity replay of A, c and d the model
   error of this kind of change and q the share of kernel work. Here c and d are fitted to the *other* workloads only, so that
@@ -34,7 +35,7 @@ of the traces by one function for A, B and the replay.
 * Shares of a table are of the pairs that were predicted; under *Aims*, refused and failed pairs count as misses.
 
 The lab's own knowledge is used for the question only: which task a workload's argument gives which policy
-(`validation/lab.py`). The replay itself sees the events of capture A and nothing else.
+(`validation/lab.py`). The replay itself sees the events of capture A and the table of switches above, nothing else.
 Run it with `make validate`, or for some pairs only `python -m validation.run testdata/lab --pairs PAIRS --only REGEX`.
 """
 

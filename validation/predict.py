@@ -7,16 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import tracekit as tk
-from tracekit import registry
+from tracekit import _core, registry
 from tracekit.analysis import uncertainty
+from tracekit.analysis.paths import Change, change
 from tracekit.analysis.prediction import Shake, centre, kernel_share
 from tracekit.calibration import calibrate
 from tracekit.errors import TracekitError
 from tracekit.trace import Trace
 from validation.lab import METRIC_OF, Capture, Question, question
 from validation.metrics import Refused, measure, subject
+from validation.ways import left_out
 
 __all__ = ["Outcome", "job"]
 
@@ -72,12 +75,25 @@ def _short(error: TracekitError) -> str:
     )
 
 
-def _run(programs: tk.Programs, asked: Question, shake: Shake) -> Trace:
+def _ways(programs: tk.Programs, capture: Capture, itself: Question, asked: Question) -> Change | None:
+    """What switches take in A's kernel and in B's, as far as other workloads show."""
+    found = programs.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
+    return change(
+        _core.parse_policy(itself.policy),
+        capture.env.get("kernel", ""),
+        _core.parse_policy(asked.policy),
+        found[0] if found else None,
+        left_out(capture.workload),
+    )
+
+
+def _run(programs: tk.Programs, asked: Question, shake: Shake, ways: Change | None = None) -> Trace:
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
     metadata, tables = programs._core.run(
         asked.policy,
         rt=asked.rt,
         sets=sets,
+        paths=ways,
         phase_ns=shake.phase_ns,
         jitter_ns=shake.jitter_ns,
         seed=shake.seed,
@@ -85,13 +101,15 @@ def _run(programs: tk.Programs, asked: Question, shake: Shake) -> Trace:
     return tk.Replay(tables, metadata, "replay", programs)
 
 
-def _predict(programs: tk.Programs, asked: Question, metric: str, capture: Capture) -> Outcome:
+def _predict(
+    programs: tk.Programs, asked: Question, metric: str, capture: Capture, ways: Change | None = None
+) -> Outcome:
     """The figure in all repetitions."""
     found: list[tuple[Shake, Outcome]] = []
     shaken = programs.shakes()
     for shake in shaken:
         try:
-            replay = _run(programs, asked, shake)
+            replay = _run(programs, asked, shake, ways)
         except TracekitError as error:
             if not found:
                 return Outcome(None, why=_short(error))
@@ -155,5 +173,6 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         if asked == itself:
             result["targets"][target.key] = result["identity"]
         else:
-            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture))
+            ways = _ways(programs, capture, itself, asked)
+            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, ways))
     return result

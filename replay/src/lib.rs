@@ -15,6 +15,7 @@ pub mod engine;
 pub mod log;
 mod overrides;
 pub mod params;
+pub mod paths;
 pub mod policies;
 pub mod policy;
 pub mod program;

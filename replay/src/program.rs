@@ -177,6 +177,8 @@ pub struct Program {
     pub steps: Vec<Step>,
     /// The run goes on until all essential tasks have ended, where there are any.
     pub essential: bool,
+    /// It was real time when it was recorded, or was not; `None` where it is in the class in which it was.
+    pub was_rt: Option<bool>,
 }
 
 impl Program {
@@ -192,6 +194,7 @@ impl Program {
             attrs: Vec::new(),
             steps,
             essential: false,
+            was_rt: None,
         }
     }
 }

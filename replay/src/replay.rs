@@ -6,6 +6,7 @@ use crate::emit;
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::overrides;
 use crate::params::ParamError;
+use crate::paths::{self, PathChange};
 use crate::policies::PolicySpec;
 use crate::program::{Pause, Step};
 use crate::reconstruct::estimate::TickSource;
@@ -37,6 +38,9 @@ pub struct ReplaySpec {
     pub seed: u64,
     /// Attributes by task, applied in order: pattern and settings.
     pub sets: Vec<Override>,
+    /// How the ways through the scheduler differ from the recorded ones; nothing without `overheads`, or where `costs` says what
+    /// a switch costs.
+    pub paths: Option<PathChange>,
     /// Costs in place of those measured in the trace, by the keys of [`crate::cost::COST_KEYS`].
     pub costs: Vec<(String, String)>,
 }
@@ -55,6 +59,7 @@ impl Default for ReplaySpec {
             jitter: 0,
             seed: 0,
             sets: Vec::new(),
+            paths: None,
             costs: Vec::new(),
         }
     }
@@ -161,7 +166,9 @@ pub fn rerun_under(
         return Err(ReplayError::Trace(NOTHING.into()));
     }
     let mut work = recon.work.clone();
+    let was = paths::realtime(&work);
     overrides::apply(&spec.sets, &mut work)?;
+    paths::note_changes(&mut work, &was);
     if spec.jitter > 0 {
         shake(&mut work, spec.jitter, spec.seed);
     }
@@ -179,6 +186,7 @@ pub fn rerun_under(
     }
     emit::emit(&run, machine.cpus, recon.start, &mut out);
     report(recon, spec, &mut out);
+    report_shift(&run.counts, &mut out);
     Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
 }
 
@@ -193,6 +201,8 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
         preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
         costs,
+        // Who says what a switch costs means all of it.
+        paths: spec.paths.filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
         until: recon.until,
         at_least: recon.at_least,
         ..Machine::default()
@@ -224,6 +234,22 @@ fn shake(work: &mut crate::program::Workload, most: Ns, seed: u64) {
                 _ => {}
             }
         }
+    }
+}
+
+/// What is assumed of ways through the scheduler that the trace does not show.
+fn report_shift(counts: &Counts, out: &mut Out) {
+    let (n, ns) = counts.shifted;
+    if n > 0 {
+        let mean = ns as f64 / n as f64 / 1e3;
+        let message = format!(
+            "assumed: {n} of {} switches take {:.1} us {} than recorded, because another scheduling class or kernel chooses the next task; \
+             measured on other systems, scaled to this one",
+            counts.switches,
+            mean.abs(),
+            if mean < 0.0 { "less" } else { "more" }
+        );
+        out.diag(Diagnostic::new(Code::Inferred, message));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The machine that a workload runs on.
 
 use crate::cost::Costs;
+use crate::paths::PathChange;
 use crate::task::{Ns, NEVER};
 
 /// When sleeps end on timers.
@@ -28,6 +29,8 @@ pub struct Machine {
     pub preempt_kernel: bool,
     /// What scheduling costs.
     pub costs: Costs,
+    /// How the ways through the scheduler differ from the recorded ones.
+    pub paths: Option<PathChange>,
     /// The end; [`NEVER`] runs until nothing is left to do.
     pub until: Ns,
     /// Essential tasks do not end the run before this time.
@@ -45,6 +48,7 @@ impl Default for Machine {
             timers: TimerMode::High,
             preempt_kernel: true,
             costs: Costs::default(),
+            paths: None,
             until: NEVER,
             at_least: 0,
             log: true,

@@ -26,6 +26,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::cost::{cold_share, LONG_STAY};
 use crate::log::{left, Log, What, IDLE};
+use crate::paths::PathChange;
 use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
 use crate::program::{Start, Workload};
 use crate::queue::Lists;
@@ -98,6 +99,8 @@ pub struct Counts {
     pub wakeups: [u64; 4],
     /// Waits that found what they waited for.
     pub satisfied: u64,
+    /// Switches that took other than their recorded time because of [`PathChange`], and how much longer in all.
+    pub shifted: (u64, Ns),
     /// CPU time of all tasks.
     pub busy: Ns,
     /// End of the run.
@@ -152,6 +155,7 @@ pub struct Engine {
     until: Ns,
     at_least: Ns,
     timer_mode: TimerMode,
+    paths: Option<PathChange>,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
     /// Timers of each CPU by (hard expiry, order): soft expiry and task.
@@ -240,6 +244,7 @@ impl Engine {
             until: machine.until,
             at_least: machine.at_least,
             timer_mode: machine.timers,
+            paths: machine.paths,
             coming: BinaryHeap::with_capacity(n + 1),
             timers: vec![BinaryHeap::with_capacity(n + 1); machine.cpus],
             order: 0,
@@ -486,7 +491,13 @@ impl Engine {
             self.k.cpus[cpu].nr += 1;
         }
         let switched = prev != Some(t);
-        let costs = self.k.costs;
+        let mut costs = self.k.costs;
+        if switched {
+            let shift = self.path_shift(cpu, prev, t).max(-costs.record);
+            costs.switch += shift;
+            costs.record += shift;
+            costs.irqs_off += shift;
+        }
         let left = self.k.cpus[cpu].leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
         let lower = left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class);
         let more = self.more_to_leave(cpu, left.is_some()) + if lower { costs.lower_class } else { 0 };
@@ -557,6 +568,29 @@ impl Engine {
         } else {
             0
         }
+    }
+
+    /// By how much the switch to `t` takes longer than it was recorded to.
+    fn path_shift(&mut self, cpu: Cpu, prev: Option<TaskId>, t: TaskId) -> Ns {
+        let (Some(change), false) = (self.paths, self.k.cpus[cpu].idle) else { return 0 };
+        let leaving = self.k.cpus[cpu].leaving;
+        let Some(left) = leaving.map(|l| l.0).or(prev) else { return 0 };
+        let sleeps = leaving.is_some_and(|l| l.1 != Stop::Yielded);
+        let classes = |t: TaskId| {
+            let is = self.k.tasks[t.index()].attrs.policy.is_rt();
+            (self.k.work.tasks[t.index()].was_rt.unwrap_or(is), is)
+        };
+        let (mut leaves, comes) = (classes(left), classes(t));
+        if sleeps && self.k.costs.lower_class > 0 {
+            // What the step down to the fair class takes more is known, and added or left out by itself.
+            leaves = (leaves.0 && comes.0, leaves.1 && comes.1);
+        }
+        let shift = change.shift(leaves, comes, sleeps);
+        if shift != 0 {
+            self.counts.shifted.0 += 1;
+            self.counts.shifted.1 += shift;
+        }
+        shift
     }
 
     /// Records the switch, `after` the decision.

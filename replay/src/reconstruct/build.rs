@@ -269,6 +269,7 @@ impl<'a> Builder<'a> {
             attrs: d.attrs,
             steps: d.steps,
             essential: verdict.essential,
+            was_rt: None,
         };
         (program, d.notes)
     }

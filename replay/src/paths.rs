@@ -1,0 +1,73 @@
+//! What the way through the scheduler takes at a switch, where it is another than the recorded one.
+//!
+//! The cost of a switch that a trace shows is that of its own kernel and scheduling classes: choosing the next task takes the
+//! fair class longer than the real-time class, and EEVDF longer than CFS. A replay under another kernel, or with tasks in
+//! another class, changes each switch by the difference of two tables, both measured elsewhere. Without tables nothing changes.
+
+use crate::program::Workload;
+use crate::task::Ns;
+
+/// Entries of a [`Paths`].
+pub const WAYS: usize = 8;
+
+/// What a switch takes from the account of the task that leaves to the record of the switch, by the class that leaves, the
+/// class that comes, and whether the first sleeps: see [`Paths::at`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths(pub [Option<Ns>; WAYS]);
+
+impl Paths {
+    /// Place of an entry: 4 where the task that leaves is real time, 2 where the one that comes is, 1 where the first sleeps or ends.
+    pub fn at(leaves_rt: bool, comes_rt: bool, sleeps: bool) -> usize {
+        4 * usize::from(leaves_rt) + 2 * usize::from(comes_rt) + usize::from(sleeps)
+    }
+}
+
+/// The tables of the recorded kernel and of the replayed one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathChange {
+    /// Of the recorded kernel.
+    pub recorded: Paths,
+    /// Of the one that is replayed.
+    pub replayed: Paths,
+}
+
+impl PathChange {
+    /// By how much a switch takes longer than recorded. Each task has two classes, as recorded and as replayed; the kernel's two
+    /// tables are looked up with them. Where one does not know, nothing changes.
+    pub fn shift(&self, leaves: (bool, bool), comes: (bool, bool), sleeps: bool) -> Ns {
+        let was = self.recorded.0[Paths::at(leaves.0, comes.0, sleeps)];
+        let is = self.replayed.0[Paths::at(leaves.1, comes.1, sleeps)];
+        was.zip(is).map_or(0, |(was, is)| is - was)
+    }
+}
+
+/// Whether each task is real time, once it has set its attributes.
+pub(crate) fn realtime(work: &Workload) -> Vec<bool> {
+    work.tasks.iter().map(|p| p.attrs.last().unwrap_or(&p.first).policy.is_rt()).collect()
+}
+
+/// Notes the recorded class of the tasks that `was` finds in another than now.
+pub(crate) fn note_changes(work: &mut Workload, was: &[bool]) {
+    let is = realtime(work);
+    for (task, (was, is)) in work.tasks.iter_mut().zip(was.iter().zip(is)) {
+        task.was_rt = (*was != is).then_some(*was);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_changes_by_the_difference_of_the_tables_where_both_know() {
+        let mut change = PathChange::default();
+        change.recorded.0[Paths::at(false, false, false)] = Some(6_300);
+        change.recorded.0[Paths::at(false, true, true)] = Some(5_000);
+        change.replayed.0[Paths::at(true, true, false)] = Some(4_200);
+        assert_eq!(change.shift((false, true), (false, true), false), -2_100);
+        // The other table has no such entry.
+        assert_eq!(change.shift((false, false), (true, true), true), 0);
+        let same = PathChange { recorded: change.recorded, replayed: change.recorded };
+        assert_eq!(same.shift((false, false), (false, false), false), 0);
+    }
+}

@@ -1,0 +1,50 @@
+//! Switches of tasks in another class than recorded take another time.
+
+use tracekit_replay::cost::Costs;
+use tracekit_replay::engine::{Engine, Machine, Run};
+use tracekit_replay::paths::{PathChange, Paths};
+use tracekit_replay::policies::PolicySpec;
+use tracekit_replay::program::{Program, Step, Workload};
+use tracekit_replay::task::{Attrs, SchedPolicy};
+
+/// Two tasks that yield to each other ten times each, in the real-time class.
+fn yields(was_rt: Option<bool>, paths: Option<PathChange>) -> Run {
+    let steps: Vec<Step> = std::iter::repeat_n([Step::Run { ns: 1_000 }, Step::Yield], 10).flatten().collect();
+    let first = Attrs { policy: SchedPolicy::Fifo, rt_prio: 10, ..Attrs::default() };
+    let task = |tid| Program { first: first.clone(), was_rt, ..Program::new("yields", tid, steps.clone()) };
+    let work = Workload { tasks: vec![task(1), task(2)], ..Workload::default() };
+    let costs = Costs { switch: 10_000, record: 8_000, irqs_off: 8_000, ..Costs::default() };
+    let machine = Machine { costs, paths, ..Machine::default() };
+    let stack = PolicySpec::parse("eevdf").unwrap().stack().unwrap();
+    Engine::new(work, &machine, stack).unwrap().run(&mut |_| true).unwrap()
+}
+
+#[test]
+fn only_tasks_in_another_class_switch_faster_or_slower() {
+    let mut both = Paths::default();
+    both.0[Paths::at(false, false, false)] = Some(6_300);
+    both.0[Paths::at(true, true, false)] = Some(4_200);
+    let paths = Some(PathChange { recorded: both, replayed: both });
+    let plain = yields(Some(false), None);
+    let faster = yields(Some(false), paths);
+    // The last yields find nobody else and switch to nobody.
+    let (n, ns) = faster.counts.shifted;
+    assert!(n >= 18, "{n} switches");
+    assert_eq!((ns, plain.counts.busy - faster.counts.busy), (-2_100 * n as i64, 2_100 * n as i64));
+    // In the class in which they were recorded nothing changes.
+    let same = yields(None, paths);
+    assert_eq!((same.counts.shifted, same.counts.busy), ((0, 0), plain.counts.busy));
+}
+
+#[test]
+fn no_switch_takes_less_than_nothing() {
+    let (mut was, mut is) = (Paths::default(), Paths::default());
+    was.0[Paths::at(true, true, false)] = Some(50_000);
+    is.0[Paths::at(true, true, false)] = Some(1_000);
+    let run = yields(None, Some(PathChange { recorded: was, replayed: is }));
+    // The first switch comes from the idle task, and one from a task that ends: both stay as they are. Of the others only what
+    // comes behind their record is left, 2 us.
+    let (shifted, ns) = run.counts.shifted;
+    assert_eq!((shifted, ns), (run.counts.switches - 2, -49_000 * (run.counts.switches as i64 - 2)));
+    assert_eq!(run.counts.busy, 20 * 1_000 + 2 * 10_000 + shifted as i64 * 2_000);
+}

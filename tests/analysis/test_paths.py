@@ -1,0 +1,112 @@
+"""What switches take in other kernels and scheduling classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tracekit as tk
+from tracekit.analysis import paths
+
+#: The last record of a task's account, the end of the next one's wait, and the switch.
+SWITCHES = """# tracer: nop
+#
+   a-10   [000] d..2.     1.000000: sched_stat_runtime: comm=a pid=10 runtime=1000 [ns]
+   a-10   [000] d..2.     1.000003: sched_stat_wait: comm=b pid=11 delay=0 [ns]
+   a-10   [000] d..2.     1.000006: sched_switch: a:10 [120] R ==> b:11 [120]
+   b-11   [000] d..2.     1.001000: sched_stat_runtime: comm=b pid=11 runtime=1000 [ns]
+   b-11   [000] d..2.     1.001002: sched_stat_wait: comm=c pid=12 delay=0 [ns]
+   b-11   [000] d..2.     1.001005: sched_switch: b:11 [120] S ==> c:12 [89]
+   c-12   [000] d..2.     1.002000: sched_stat_runtime: comm=c pid=12 runtime=1000 [ns]
+   c-12   [000] d..2.     1.002009: sched_switch: c:12 [89] S ==> swapper/0:0 [120]
+"""
+WAYS = {
+    "6.1": paths.Ways(8_000, {"fair fair stays": 5_200, "rt rt stays": 4_200}),
+    "6.12": paths.Ways(8_800, {"fair fair stays": 6_300, "rt rt stays": 4_200}),
+}
+
+
+def place(way: str) -> int:
+    return paths.WAYS.index(way)
+
+
+def test_switches_are_measured_from_the_account_to_the_record(tmp_path: Path) -> None:
+    file = tmp_path / "trace.txt"
+    file.write_text(SWITCHES)
+    # The switch to the idle task is no choice among tasks.
+    assert paths.measure(tk.read(file).events) == {"fair fair stays": [6_000], "fair rt sleeps": [5_000]}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "entry"),
+    [
+        ("4.19.0", None),
+        ("5.10.0-32", "5.10"),
+        ("5.15.1", "6.1"),
+        ("6.5.0", "6.1"),
+        ("6.6.9", None),
+        ("6.12.95", "6.12"),
+        ("6.18", "6.12"),
+        ("", None),
+    ],
+)
+def test_a_kernel_is_stood_for_by_the_one_that_was_measured(kernel: str, entry: str | None) -> None:
+    assert paths.entry_of(kernel) == entry
+
+
+def test_the_machine_of_the_trace_sets_the_scale() -> None:
+    found = paths.change("cfs:form=6.1", "6.1.0", "eevdf:version=6.12,base_slice=0ns", 4_000, WAYS)
+    assert found is not None
+    was, is_ = found
+    # Half the charge boundary of the machine that was measured: half the time, of both kernels.
+    assert (was[place("fair fair stays")], is_[place("fair fair stays")]) == (2_600, 3_150)
+    assert was[place("fair rt stays")] is None
+
+
+def test_the_same_scheduler_is_the_same_kernel() -> None:
+    found = paths.change("eevdf:version=6.12", "6.18.1", "eevdf:version=6.12,run_to_parity=off", 8_800, WAYS)
+    assert found is not None
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("identity", "kernel", "policy", "boundary"),
+    [
+        ("cfs:form=6.1", "6.1.0", "rr:quantum=10ms", 8_000),
+        ("cfs:form=6.1", "6.1.0", "eevdf:version=6.6", 8_000),
+        ("eevdf:version=6.6", "6.6.1", "eevdf:version=6.12", 8_000),
+        ("cfs:form=6.1", "6.1.0", "eevdf:version=6.12", None),
+        ("cfs:form=6.1", "6.1.0", "eevdf:version=6.12", 0),
+    ],
+)
+def test_nothing_is_claimed_of_what_was_not_measured(
+    identity: str, kernel: str, policy: str, boundary: float | None
+) -> None:
+    assert paths.change(identity, kernel, policy, boundary, WAYS) is None
+
+
+def test_the_shipped_table_orders_the_classes_and_kernels() -> None:
+    ways = paths.shipped()
+    assert list(ways) == ["5.10", "6.1", "6.12"]
+    fair = [ways[k].switch["fair fair stays"] for k in ways]
+    assert fair == sorted(fair)
+    for kernel in ("6.1", "6.12"):
+        assert ways[kernel].switch["rt rt stays"] < ways[kernel].switch["fair fair stays"]
+
+
+def assumed(run: tk.Replay) -> list[str]:
+    return [m for m in run.diagnostics["message"] if m.startswith("assumed: ")]
+
+
+def test_a_replay_in_another_class_says_what_it_assumes(trace: tk.Trace) -> None:
+    spinners = {"spin*": {"policy": "rr", "prio": 10}}
+    policy = "cfs:form=6.1"
+    changed = tk.replay(trace, policy, scenario=spinners)
+    assert len(assumed(changed)) == 1
+    assert "less than recorded" in assumed(changed)[0]
+    # It can be done without, it goes with the other costs, and a stated cost of switches is all of it.
+    for others in ({"paths": False}, {"overheads": False}, {"costs": {"switch": "10us"}}):
+        assert not assumed(tk.replay(trace, policy, scenario=spinners, **others))
+    # Nobody in another class, and the same kernel: nothing to assume.
+    assert not assumed(tk.replay(trace, policy))

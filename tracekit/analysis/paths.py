@@ -1,0 +1,179 @@
+"""What ways through the kernel's scheduler take, by kernel and scheduling class: for replays under another kernel or class.
+
+A trace shows what its own switches take. What they take in another kernel, or between tasks of another class, it does not show.
+`path_costs.toml` holds what was measured elsewhere; a replay takes the *difference* of two entries of it, scaled to the
+machine of the trace.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import polars as pl
+
+__all__ = ["WAYS", "Change", "Ways", "change", "entry_of", "measure", "read", "shipped"]
+
+#: Ways through a switch: class of the task that leaves, of the one that comes, and why the first leaves.
+WAYS = tuple(
+    f"{leaves} {comes} {why}"
+    for leaves in ("fair", "rt")
+    for comes in ("fair", "rt")
+    for why in ("stays", "sleeps")
+)
+#: First kernel of each scheduler that was measured, and the entry that stands for it; oldest first. None: was not measured.
+_ENTRIES: tuple[tuple[tuple[int, int], str | None], ...] = (
+    ((5, 0), "5.10"),
+    ((5, 15), "6.1"),
+    ((6, 6), None),
+    ((6, 12), "6.12"),
+)
+#: Entries of policies that stand for a kernel, where the trace is of another: the newest kernel with that scheduler.
+_OF_POLICY = {("cfs", "form=6.1"): "6.1", ("eevdf", "version=6.12"): "6.12"}
+
+#: Times of `WAYS` in the recorded and in the replayed kernel, ns.
+Change = tuple[list[int | None], list[int | None]]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What switches take in one kernel, on the machine on which they were measured.
+
+    Attributes
+    ----------
+    boundary
+        The charge boundary that replays infer there, ns: the measure of how fast the machine is.
+    switch
+        Entries of `WAYS`, as far as they were seen: from the record of the account of the task that leaves to the record of
+        the switch, ns.
+    """
+
+    boundary: int
+    switch: Mapping[str, int]
+
+
+def read(text: str) -> dict[str, Ways]:
+    """Read a table of ways.
+
+    Parameters
+    ----------
+    text
+        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of `WAYS`.
+
+    Returns
+    -------
+    dict
+        By kernel.
+    """
+    kernels = tomllib.loads(text)["kernel"]
+    return {name: Ways(entry["boundary"], entry["switch"]) for name, entry in kernels.items()}
+
+
+@cache
+def shipped() -> dict[str, Ways]:
+    """Give the ways that ship with the package."""
+    return read(resources.files("tracekit.analysis").joinpath("path_costs.toml").read_text())
+
+
+def measure(events: pl.DataFrame) -> dict[str, list[int]]:
+    """Measure what switches take, from the account of the task that leaves to the record of the switch.
+
+    Parameters
+    ----------
+    events
+        Events of a trace with `sched_stat_runtime` and `sched_stat_wait`: only switches that have both right before them
+        tell.
+
+    Returns
+    -------
+    dict
+        Entries of `WAYS` to their times in ns.
+    """
+    kinds = pl.col("kind").cast(pl.String)
+    rows = (
+        events.lazy()
+        .with_columns(
+            kinds.shift(1).over("cpu").alias("_wait"),
+            kinds.shift(2).over("cpu").alias("_run"),
+            pl.col("tid").shift(1).over("cpu").alias("_waiter"),
+            pl.col("tid").shift(2).over("cpu").alias("_runner"),
+            pl.col("ts_ns").shift(2).over("cpu").alias("_from"),
+        )
+        .filter(kinds == "switch", pl.col("_wait") == "stat_wait", pl.col("_run") == "stat_runtime")
+        .filter(pl.col("_waiter") == pl.col("next_tid"), pl.col("_runner") == pl.col("tid"))
+        .filter(pl.col("tid") != 0, pl.col("next_tid") != 0)
+        .select(
+            rt_leaves=pl.col("prio") < 100,
+            rt_comes=pl.col("next_prio") < 100,
+            stays=pl.col("state").cast(pl.String).is_in(["runnable", "preempted"]),
+            ns=pl.col("ts_ns") - pl.col("_from"),
+        )
+        .drop_nulls()
+        .collect()
+    )
+    found: dict[str, list[int]] = {}
+    for (leaves, comes, stays), part in rows.group_by("rt_leaves", "rt_comes", "stays"):
+        name = f"{'rt' if leaves else 'fair'} {'rt' if comes else 'fair'} {'stays' if stays else 'sleeps'}"
+        found[name] = part["ns"].to_list()
+    return found
+
+
+def entry_of(kernel: str) -> str | None:
+    """Name the entry that stands for a kernel, `None` where none does.
+
+    Parameters
+    ----------
+    kernel
+        Its version, as a trace tells it.
+    """
+    match = re.match(r"(\d+)\.(\d+)", kernel)
+    if match is None:
+        return None
+    version = int(match[1]), int(match[2])
+    return next((entry for first, entry in reversed(_ENTRIES) if version >= first), None)
+
+
+def _scheduler(policy: str) -> tuple[str, str]:
+    """Name of a policy, and which form of it."""
+    name, _, parameters = policy.partition(":")
+    form = next((p for p in parameters.split(",") if p.startswith(("form=", "version="))), "")
+    return name, form
+
+
+def change(
+    identity: str, kernel: str, policy: str, boundary: float | None, ways: Mapping[str, Ways]
+) -> Change | None:
+    """Give what switches take in the recorded and in the replayed kernel, on the machine of the trace.
+
+    Parameters
+    ----------
+    identity, policy
+        The policy of the recording, and the one that is replayed, with all their parameters.
+    kernel
+        Version of the recorded kernel.
+    boundary
+        The charge boundary that was inferred from the trace, ns; without it nothing tells how fast the machine is.
+    ways
+        What was measured, by kernel.
+
+    Returns
+    -------
+    tuple of list, or None
+        Two lists in the order of `WAYS`, ns, `None` where nothing is known. `None` where one of the two kernels was not
+        measured, or the policy is not Linux's.
+    """
+    recorded = ways.get(entry_of(kernel) or "")
+    same = _scheduler(identity) == _scheduler(policy)
+    replayed = recorded if same else ways.get(_OF_POLICY.get(_scheduler(policy), ""))
+    if recorded is None or replayed is None or not boundary or recorded.boundary <= 0:
+        return None
+    scale = boundary / recorded.boundary
+
+    def scaled(entry: Ways) -> list[int | None]:
+        return [round(entry.switch[way] * scale) if way in entry.switch else None for way in WAYS]
+
+    return scaled(recorded), scaled(replayed)
