@@ -179,6 +179,8 @@ pub struct Program {
     pub essential: bool,
     /// It was real time when it was recorded, or was not; `None` where it is in the class in which it was.
     pub was_rt: Option<bool>,
+    /// It has its CPU when the run begins, for so long already since it was last charged.
+    pub on: Option<Ns>,
 }
 
 impl Program {
@@ -195,6 +197,7 @@ impl Program {
             steps,
             essential: false,
             was_rt: None,
+            on: None,
         }
     }
 }

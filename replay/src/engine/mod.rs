@@ -24,7 +24,7 @@ pub use machine::{Machine, TimerMode};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::cost::{cold_share, LONG_STAY};
+use crate::cost::{cold_share, Costs, LONG_STAY};
 use crate::log::{left, Log, What, IDLE};
 use crate::paths::PathChange;
 use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
@@ -263,7 +263,10 @@ impl Engine {
     }
 
     fn queue_starts(&mut self) {
-        for t in 0..self.k.work.tasks.len() {
+        // Whoever has a CPU comes first.
+        let mut order: Vec<usize> = (0..self.k.work.tasks.len()).collect();
+        order.sort_by_key(|t| self.k.work.tasks[*t].on.is_none());
+        for t in order {
             if let Start::At(at) | Start::Asleep(at) = self.k.work.tasks[t].start {
                 self.come(at, Coming::Start, TaskId(t as u32));
             }
@@ -491,8 +494,9 @@ impl Engine {
             self.k.cpus[cpu].nr += 1;
         }
         let switched = prev != Some(t);
-        let mut costs = self.k.costs;
-        if switched {
+        let on = self.k.work.tasks[t.index()].on.filter(|_| now == 0);
+        let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
+        if switched && on.is_none() {
             let shift = self.path_shift(cpu, prev, t).max(-costs.record);
             costs.switch += shift;
             costs.record += shift;
@@ -530,6 +534,10 @@ impl Engine {
         task.since = now;
         task.dispatched += u64::from(switched);
         let class = task.class;
+        if let Some(ran) = on {
+            // It has been there all the time.
+            self.k.cpus[cpu].clock = now - ran;
+        }
         self.serve(cpu, t);
         self.k.class = class;
         self.stack.layers[class as usize].1.running(&mut self.k, cpu, t, switched);

@@ -270,6 +270,7 @@ impl<'a> Builder<'a> {
             steps: d.steps,
             essential: verdict.essential,
             was_rt: None,
+            on: (life.first == First::Running).then_some(life.before),
         };
         (program, d.notes)
     }
@@ -336,6 +337,11 @@ impl<'a> Builder<'a> {
                 d.all_kernel = true;
             }
             What::Prio { prio } => {
+                // What only the switch record tells was so when the switch was decided on.
+                let at = match life.acts.get(i + 1) {
+                    Some(&Act { at: next, what: What::Off(off) }) if next == at => over.decided(at, off),
+                    _ => at,
+                };
                 d.work_until(at, at);
                 d.flush(at);
                 let attrs = self.attrs(life, prio);

@@ -178,6 +178,8 @@ pub struct Life {
     pub virtual_charged: Ns,
     /// CPU time that goes with `virtual_charged`.
     pub virtual_real: Ns,
+    /// CPU time of its first charge that lies before the trace.
+    pub before: Ns,
     pub(super) last_vruntime: Option<i64>,
     /// It lost its CPU to an equal real-time priority: round robin.
     pub round_robin: bool,

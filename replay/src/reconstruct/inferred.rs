@@ -248,8 +248,11 @@ fn instead(name: &str) -> &'static str {
     match name {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
-        "charge boundary" | "switch" | "jitter" | "the same after a long stay" | "clock of a new task" => "nothing",
-        "interrupts after a switch" => "a quarter of the charge boundary",
+        "charge boundary" | "switch" | "jitter" | "clock of a new task" => "nothing",
+        "switch to a lower class" | "switch after a long stay" | "switch behind a task that sleeps" => "nothing",
+        "sleep whose timer is next" => "0.037 of the charge boundary",
+        "the same after a long stay" => "0.04 of a wakeup in an interrupt",
+        "interrupts after a switch" => "0.36 of the charge boundary",
         "tick with a timer behind it" => "a tick that reschedules",
         "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",
         _ => "the cost most like it",

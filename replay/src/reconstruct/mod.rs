@@ -20,6 +20,8 @@ mod scan;
 mod served;
 mod sleep;
 mod table;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod ways;
 

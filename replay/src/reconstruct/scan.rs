@@ -187,6 +187,7 @@ impl Scan<'_> {
             charged: 0,
             virtual_charged: 0,
             virtual_real: 0,
+            before: 0,
             last_vruntime: None,
             round_robin: false,
             asleep: first == First::Asleep,
@@ -258,6 +259,12 @@ impl Scan<'_> {
         self.history.has_runtime = true;
         if let Some(t) = self.subject(row) {
             let life = &mut self.history.lives[t as usize];
+            if life.charged == 0
+                && life.first == First::Running
+                && !life.acts.iter().any(|a| matches!(a.what, What::Off(_)))
+            {
+                life.before = (ran - at).max(0);
+            }
             life.charged += ran;
             if let (Some(before), Some(now)) = (life.last_vruntime, vruntime) {
                 if now > before {
@@ -309,15 +316,18 @@ impl Scan<'_> {
     fn wake(&mut self, t: LifeId, row: usize, cpu: usize, at: Ns, to: i32) {
         let interrupt = self.in_interrupt(row);
         let hard = self.events.irq_flags.get(row).is_some_and(|f| f & irq::HARDIRQ != 0);
-        let lead = interrupt && self.irq_wakeup(cpu, at);
+        let curr = self.cpus[cpu].curr.filter(|&w| w != t);
+        // Softirqs that their thread runs have no interrupt around them: they run when the scheduler lets the thread run.
+        let of_thread = !hard && curr.is_some_and(|w| self.runs_softirqs(w));
+        let lead = interrupt && !of_thread && self.irq_wakeup(cpu, at);
+        if of_thread {
+            self.first_record(cpu, at);
+        }
         if !self.history.lives[t as usize].asleep {
             self.history.idle_wakeups += 1;
             return;
         }
         self.history.lives[t as usize].asleep = false;
-        let curr = self.cpus[cpu].curr.filter(|&w| w != t);
-        // Softirqs that their thread runs have no interrupt around them: they run when the scheduler lets the thread run.
-        let of_thread = curr.is_some_and(|w| self.runs_softirqs(w));
         let by = match (interrupt, curr) {
             (true, _) if hard => By::Hardirq { lead },
             (true, _) if !of_thread => By::Softirq,
@@ -341,15 +351,22 @@ impl Scan<'_> {
         self.strings.text(self.history.lives[t as usize].comm).starts_with("ksoftirqd/")
     }
 
+    /// Books how soon behind a switch an interrupt, or the thread of softirqs, can do something.
+    fn first_record(&mut self, cpu: usize, at: Ns) {
+        let c = &self.cpus[cpu];
+        if c.last_event == c.on_at && c.on_at > 0 {
+            self.history.samples.push(Sample::SwitchToIrq(at - c.on_at));
+        }
+    }
+
     /// Books a wakeup in an interrupt; true when the interrupt came for it.
     fn irq_wakeup(&mut self, cpu: usize, at: Ns) -> bool {
         let c = &mut self.cpus[cpu];
         c.interrupted = true;
         c.wakes += 1;
-        if c.last_event == c.on_at && c.on_at > 0 {
-            self.history.samples.push(Sample::SwitchToIrq(at - c.on_at));
-        }
         c.charge_due = true;
+        self.first_record(cpu, at);
+        let c = &mut self.cpus[cpu];
         let on_tick = c.tick.is_some_and(|t| at - t < SAME_IRQ);
         match &mut c.irq {
             Some((_, last, count)) if at - *last < SAME_IRQ => {

@@ -1,0 +1,104 @@
+//! Reconstructions of a few records that are written down here.
+
+use tracekit_schema::events::irq;
+use tracekit_schema::{Events, Kind, State, Strings};
+
+use super::estimate::{Estimate, Overheads};
+use super::history::{By, History, What};
+use super::{build, scan, Options, Recon};
+use crate::program::Step;
+
+/// Records of CPU 0.
+struct Records {
+    events: Events,
+    strings: Strings,
+}
+
+impl Records {
+    fn new() -> Self {
+        let mut strings = Strings::default();
+        strings.intern(b"");
+        Records { events: Events::default(), strings }
+    }
+
+    /// `prev` leaves in `state` with priority `prio`; `next` comes on.
+    fn switch(&mut self, ts: i64, (prev, prio, state): (i64, i32, State), next: i64) {
+        let mut row = self.events.push();
+        row.ts_ns(ts).cpu(0).kind(Kind::Switch).ctx_tid(prev).tid(prev).prio(prio).state(state);
+        row.next_tid(next).next_prio(120).quality(0);
+    }
+
+    fn charge(&mut self, ts: i64, tid: i64, ran: i64) {
+        self.events.push().ts_ns(ts).cpu(0).kind(Kind::StatRuntime).ctx_tid(tid).tid(tid).value(ran).quality(0);
+    }
+
+    fn waking(&mut self, ts: i64, ctx: i64, tid: i64, flags: u16) {
+        let mut row = self.events.push();
+        row.ts_ns(ts).cpu(0).kind(Kind::Waking).ctx_tid(ctx).tid(tid).target_cpu(0).irq_flags(flags).quality(0);
+    }
+
+    fn history(&self) -> History {
+        scan::scan(&self.events, &self.strings)
+    }
+
+    fn programs(&self, over: &Overheads) -> Recon {
+        let (history, options) = (self.history(), Options::default());
+        build::Builder::new(&history, over, &options).build()
+    }
+}
+
+const SLEEPS: State = State::Sleeping;
+
+#[test]
+fn a_task_that_runs_at_the_start_has_run_for_as_long_as_its_first_charge_reaches_back() {
+    let mut records = Records::new();
+    records.waking(1_000, 7, 8, 0);
+    records.charge(5_000, 7, 90_000);
+    records.charge(9_000, 7, 4_000);
+    records.switch(10_000, (7, 120, SLEEPS), 8);
+    records.charge(12_000, 8, 70_000);
+    records.switch(20_000, (8, 120, SLEEPS), 0);
+    let on: Vec<_> = records.programs(&Overheads::default()).work.tasks.iter().map(|p| (p.tid, p.on)).collect();
+    assert_eq!(on, [(7, Some(86_000)), (8, None)]);
+}
+
+#[test]
+fn the_thread_of_softirqs_wakes_by_itself_and_is_not_interrupted() {
+    let of = |comm: &[u8], flags: u16| {
+        let mut records = Records::new();
+        let comm = records.strings.intern(comm);
+        records.switch(0, (0, 120, State::Runnable), 9);
+        if let Some(mut row) = records.events.last() {
+            row.next_comm(comm);
+        }
+        records.waking(3_000, 9, 8, flags);
+        records.switch(30_000, (9, 120, SLEEPS), 8);
+        records.switch(40_000, (8, 120, SLEEPS), 0);
+        let history = records.history();
+        let life = |tid| history.lives.iter().find(|l| l.tid == tid).expect("it was seen").acts.iter();
+        let interrupted = life(9).any(|a| matches!(a.what, What::Irq { .. }));
+        let by_task = life(8).any(|a| matches!(a.what, What::Woken { by: By::Task { .. }, .. }));
+        (interrupted, by_task)
+    };
+    assert_eq!(of(b"ksoftirqd/0", irq::SOFTIRQ), (false, true));
+    assert_eq!(of(b"ksoftirqd/0", irq::HARDIRQ), (true, false));
+    assert_eq!(of(b"other", irq::SOFTIRQ), (true, false));
+}
+
+#[test]
+fn a_priority_that_only_the_switch_tells_adds_no_work() {
+    let ran = |prio| {
+        let mut records = Records::new();
+        records.waking(0, 5, 7, 0);
+        records.switch(10_000, (5, 120, SLEEPS), 7);
+        records.switch(60_000, (7, prio, SLEEPS), 0);
+        records.waking(90_000, 0, 7, irq::HARDIRQ);
+        let over = Overheads { record: Estimate { ns: 8_000, n: 1 }, switch: 10_000, ..Overheads::default() };
+        let recon = records.programs(&over);
+        let program = recon.work.tasks.iter().find(|p| p.tid == 7).expect("it was seen");
+        let demand = program.steps.iter().find_map(|s| if let Step::Run { ns } = s { Some(*ns) } else { None });
+        (demand, program.steps.iter().any(|s| matches!(s, Step::SetAttrs { .. })))
+    };
+    assert_eq!(ran(120), (Some(40_000), false));
+    assert_eq!(ran(89), (Some(40_000), true));
+}
