@@ -8,17 +8,28 @@ use crate::program::Workload;
 use crate::task::Ns;
 
 /// Entries of a [`Paths`].
-pub const WAYS: usize = 8;
+pub const WAYS: usize = 12;
 
-/// What a switch takes from the account of the task that leaves to the record of the switch, by the class that leaves, the
-/// class that comes, and whether the first sleeps: see [`Paths::at`].
+/// Why a task leaves its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// It stays ready to run.
+    Stays,
+    /// It sleeps or ends.
+    Sleeps,
+    /// An interrupt has just woken the task that comes.
+    Woken,
+}
+
+/// What a switch takes from the account of the task that leaves (behind an interrupt, from its wakeup) to the record of the
+/// switch, by the class that leaves, the class that comes, and why the first leaves: see [`Paths::at`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paths(pub [Option<Ns>; WAYS]);
 
 impl Paths {
-    /// Place of an entry: 4 where the task that leaves is real time, 2 where the one that comes is, 1 where the first sleeps or ends.
-    pub fn at(leaves_rt: bool, comes_rt: bool, sleeps: bool) -> usize {
-        4 * usize::from(leaves_rt) + 2 * usize::from(comes_rt) + usize::from(sleeps)
+    /// Place of an entry: 6 where the task that leaves is real time, 3 where the one that comes is, and the place of the reason.
+    pub fn at(leaves_rt: bool, comes_rt: bool, why: Leaves) -> usize {
+        6 * usize::from(leaves_rt) + 3 * usize::from(comes_rt) + why as usize
     }
 }
 
@@ -34,9 +45,9 @@ pub struct PathChange {
 impl PathChange {
     /// By how much a switch takes longer than recorded. Each task has two classes, as recorded and as replayed; the kernel's two
     /// tables are looked up with them. Where one does not know, nothing changes.
-    pub fn shift(&self, leaves: (bool, bool), comes: (bool, bool), sleeps: bool) -> Ns {
-        let was = self.recorded.0[Paths::at(leaves.0, comes.0, sleeps)];
-        let is = self.replayed.0[Paths::at(leaves.1, comes.1, sleeps)];
+    pub fn shift(&self, leaves: (bool, bool), comes: (bool, bool), why: Leaves) -> Ns {
+        let was = self.recorded.0[Paths::at(leaves.0, comes.0, why)];
+        let is = self.replayed.0[Paths::at(leaves.1, comes.1, why)];
         was.zip(is).map_or(0, |(was, is)| is - was)
     }
 }
@@ -61,13 +72,13 @@ mod tests {
     #[test]
     fn a_switch_changes_by_the_difference_of_the_tables_where_both_know() {
         let mut change = PathChange::default();
-        change.recorded.0[Paths::at(false, false, false)] = Some(6_300);
-        change.recorded.0[Paths::at(false, true, true)] = Some(5_000);
-        change.replayed.0[Paths::at(true, true, false)] = Some(4_200);
-        assert_eq!(change.shift((false, true), (false, true), false), -2_100);
+        change.recorded.0[Paths::at(false, false, Leaves::Stays)] = Some(6_300);
+        change.recorded.0[Paths::at(false, true, Leaves::Sleeps)] = Some(5_000);
+        change.replayed.0[Paths::at(true, true, Leaves::Stays)] = Some(4_200);
+        assert_eq!(change.shift((false, true), (false, true), Leaves::Stays), -2_100);
         // The other table has no such entry.
-        assert_eq!(change.shift((false, false), (true, true), true), 0);
+        assert_eq!(change.shift((false, false), (true, true), Leaves::Sleeps), 0);
         let same = PathChange { recorded: change.recorded, replayed: change.recorded };
-        assert_eq!(same.shift((false, false), (false, false), false), 0);
+        assert_eq!(same.shift((false, false), (false, false), Leaves::Stays), 0);
     }
 }

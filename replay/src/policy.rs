@@ -227,6 +227,8 @@ pub(crate) struct CpuState {
     pub tick_phase: Ns,
     /// Who left last, for the switch record; and how.
     pub leaving: Option<(TaskId, Stop)>,
+    /// The task that an interrupt has just woken, where it asked for a choice of a task.
+    pub irq_woke: Option<TaskId>,
     /// Cost that the policy reported and that is to be charged at the next switch.
     pub owed: Ns,
     /// True while the segment slot of the CPU holds the end of the current task's run step.

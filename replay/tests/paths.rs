@@ -2,10 +2,10 @@
 
 use tracekit_replay::cost::Costs;
 use tracekit_replay::engine::{Engine, Machine, Run};
-use tracekit_replay::paths::{PathChange, Paths};
+use tracekit_replay::paths::{Leaves, PathChange, Paths};
 use tracekit_replay::policies::PolicySpec;
-use tracekit_replay::program::{Program, Step, Workload};
-use tracekit_replay::task::{Attrs, SchedPolicy};
+use tracekit_replay::program::{Pause, Program, Step, Workload};
+use tracekit_replay::task::{Attrs, SchedPolicy, Sleep};
 
 /// Two tasks that yield to each other ten times each, in the real-time class.
 fn yields(was_rt: Option<bool>, paths: Option<PathChange>) -> Run {
@@ -22,8 +22,8 @@ fn yields(was_rt: Option<bool>, paths: Option<PathChange>) -> Run {
 #[test]
 fn only_tasks_in_another_class_switch_faster_or_slower() {
     let mut both = Paths::default();
-    both.0[Paths::at(false, false, false)] = Some(6_300);
-    both.0[Paths::at(true, true, false)] = Some(4_200);
+    both.0[Paths::at(false, false, Leaves::Stays)] = Some(6_300);
+    both.0[Paths::at(true, true, Leaves::Stays)] = Some(4_200);
     let paths = Some(PathChange { recorded: both, replayed: both });
     let plain = yields(Some(false), None);
     let faster = yields(Some(false), paths);
@@ -39,12 +39,32 @@ fn only_tasks_in_another_class_switch_faster_or_slower() {
 #[test]
 fn no_switch_takes_less_than_nothing() {
     let (mut was, mut is) = (Paths::default(), Paths::default());
-    was.0[Paths::at(true, true, false)] = Some(50_000);
-    is.0[Paths::at(true, true, false)] = Some(1_000);
+    was.0[Paths::at(true, true, Leaves::Stays)] = Some(50_000);
+    is.0[Paths::at(true, true, Leaves::Stays)] = Some(1_000);
     let run = yields(None, Some(PathChange { recorded: was, replayed: is }));
     // The first switch comes from the idle task, and one from a task that ends: both stay as they are. Of the others only what
     // comes behind their record is left, 2 us.
     let (shifted, ns) = run.counts.shifted;
     assert_eq!((shifted, ns), (run.counts.switches - 2, -49_000 * (run.counts.switches as i64 - 2)));
     assert_eq!(run.counts.busy, 20 * 1_000 + 2 * 10_000 + shifted as i64 * 2_000);
+}
+
+#[test]
+fn a_wakeup_in_an_interrupt_has_a_way_of_its_own() {
+    let run = |paths| {
+        let wakes = vec![Step::Pause { pause: Pause::Timer { ns: 5_000_000, slack: 0 }, sleep: Sleep::Interruptible }];
+        let first = Attrs { policy: SchedPolicy::Fifo, rt_prio: 10, ..Attrs::default() };
+        let sleeper = Program { first, was_rt: Some(false), ..Program::new("wakes", 1, wakes) };
+        let works = Program::new("works", 2, vec![Step::Run { ns: 9_000_000 }]);
+        let work = Workload { tasks: vec![sleeper, works], ..Workload::default() };
+        let costs = Costs { switch: 10_000, record: 8_000, irqs_off: 8_000, ..Costs::default() };
+        let machine = Machine { costs, paths, ..Machine::default() };
+        let stack = PolicySpec::parse("eevdf").unwrap().stack().unwrap();
+        Engine::new(work, &machine, stack).unwrap().run(&mut |_| true).unwrap()
+    };
+    let mut both = Paths::default();
+    both.0[Paths::at(false, false, Leaves::Woken)] = Some(15_300);
+    both.0[Paths::at(false, true, Leaves::Woken)] = Some(13_400);
+    let (plain, faster) = (run(None), run(Some(PathChange { recorded: both, replayed: both })));
+    assert_eq!((faster.counts.shifted, plain.counts.busy - faster.counts.busy), ((1, -1_900), 1_900));
 }

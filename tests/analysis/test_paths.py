@@ -19,7 +19,14 @@ SWITCHES = """# tracer: nop
    b-11   [000] d..2.     1.001002: sched_stat_wait: comm=c pid=12 delay=0 [ns]
    b-11   [000] d..2.     1.001005: sched_switch: b:11 [120] S ==> c:12 [89]
    c-12   [000] d..2.     1.002000: sched_stat_runtime: comm=c pid=12 runtime=1000 [ns]
-   c-12   [000] d..2.     1.002009: sched_switch: c:12 [89] S ==> swapper/0:0 [120]
+   c-12   [000] d..2.     1.002009: sched_switch: c:12 [89] S ==> a:10 [120]
+   a-10   [000] d.h3.     1.003000: sched_waking: comm=c pid=12 prio=89 target_cpu=000
+   a-10   [000] dNh4.     1.003004: sched_wakeup: c:12 [89] CPU:000
+   a-10   [000] dN.2.     1.003008: sched_stat_runtime: comm=a pid=10 runtime=1000 [ns]
+   a-10   [000] d..2.     1.003010: sched_stat_wait: comm=c pid=12 delay=0 [ns]
+   a-10   [000] d..2.     1.003013: sched_switch: a:10 [120] R ==> c:12 [89]
+   c-12   [000] d..2.     1.004000: sched_stat_runtime: comm=c pid=12 runtime=1000 [ns]
+   c-12   [000] d..2.     1.004009: sched_switch: c:12 [89] S ==> swapper/0:0 [120]
 """
 WAYS = {
     "6.1": paths.Ways(8_000, {"fair fair stays": 5_200, "rt rt stays": 4_200}),
@@ -34,8 +41,13 @@ def place(way: str) -> int:
 def test_switches_are_measured_from_the_account_to_the_record(tmp_path: Path) -> None:
     file = tmp_path / "trace.txt"
     file.write_text(SWITCHES)
-    # The switch to the idle task is no choice among tasks.
-    assert paths.measure(tk.read(file).events) == {"fair fair stays": [6_000], "fair rt sleeps": [5_000]}
+    # The switch to the idle task is no choice among tasks. Behind an interrupt its wakeup is the beginning as well.
+    assert paths.measure(tk.read(file).events) == {
+        "fair fair stays": [6_000],
+        "fair rt sleeps": [5_000],
+        "fair rt stays": [5_000],
+        "fair rt woken": [13_000],
+    }
 
 
 @pytest.mark.parametrize(

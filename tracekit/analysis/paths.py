@@ -18,13 +18,18 @@ import polars as pl
 
 __all__ = ["WAYS", "Change", "Ways", "change", "entry_of", "measure", "read", "shipped"]
 
-#: Ways through a switch: class of the task that leaves, of the one that comes, and why the first leaves.
+#: Ways through a switch: class of the task that leaves, of the one that comes, and why the first leaves: it stays ready, it
+#: sleeps or ends, or an interrupt has woken the one that comes.
 WAYS = tuple(
     f"{leaves} {comes} {why}"
     for leaves in ("fair", "rt")
     for comes in ("fair", "rt")
-    for why in ("stays", "sleeps")
+    for why in ("stays", "sleeps", "woken")
 )
+#: Bit of `irq_flags`: the record was made in a hardware interrupt.
+_HARDIRQ = 1 << 4
+#: Longest time from a wakeup to the switch that it causes at once, ns.
+_AT_ONCE = 200_000
 #: First kernel of each scheduler that was measured, and the entry that stands for it; oldest first. None: was not measured.
 _ENTRIES: tuple[tuple[tuple[int, int], str | None], ...] = (
     ((5, 0), "5.10"),
@@ -48,8 +53,8 @@ class Ways:
     boundary
         The charge boundary that replays infer there, ns: the measure of how fast the machine is.
     switch
-        Entries of `WAYS`, as far as they were seen: from the record of the account of the task that leaves to the record of
-        the switch, ns.
+        Entries of `WAYS`, as far as they were seen, ns: from the record of the account of the task that leaves to the record of
+        the switch; of ``woken``, from the record that the interrupt wakes the task.
     """
 
     boundary: int
@@ -80,13 +85,13 @@ def shipped() -> dict[str, Ways]:
 
 
 def measure(events: pl.DataFrame) -> dict[str, list[int]]:
-    """Measure what switches take, from the account of the task that leaves to the record of the switch.
+    """Measure what switches take: see `Ways.switch`.
 
     Parameters
     ----------
     events
-        Events of a trace with `sched_stat_runtime` and `sched_stat_wait`: only switches that have both right before them
-        tell.
+        Events of a trace with `sched_stat_runtime` and `sched_stat_wait`: only switches that have both right before them, or
+        behind a wakeup in an interrupt, tell.
 
     Returns
     -------
@@ -115,11 +120,45 @@ def measure(events: pl.DataFrame) -> dict[str, list[int]]:
         .drop_nulls()
         .collect()
     )
-    found: dict[str, list[int]] = {}
+    found = _woken(events)
     for (leaves, comes, stays), part in rows.group_by("rt_leaves", "rt_comes", "stays"):
         name = f"{'rt' if leaves else 'fair'} {'rt' if comes else 'fair'} {'stays' if stays else 'sleeps'}"
         found[name] = part["ns"].to_list()
     return found
+
+
+def _woken(events: pl.DataFrame) -> dict[str, list[int]]:
+    """Measure what lies between a wakeup in an interrupt and the switch to the woken task, where that comes at once."""
+    kinds = pl.col("kind").cast(pl.String)
+    # The kernel's own records in between do not count: the last of the others before the switch are the wakeup's.
+    rows = (
+        events.lazy()
+        .filter(~kinds.str.starts_with("stat_"))
+        .with_columns(
+            kinds.shift(1).over("cpu").alias("_wakeup"),
+            kinds.shift(2).over("cpu").alias("_waking"),
+            pl.col("tid").shift(1).over("cpu").alias("_woken"),
+            pl.col("tid").shift(2).over("cpu").alias("_wakee"),
+            pl.col("ts_ns").shift(2).over("cpu").alias("_from"),
+            pl.col("irq_flags").shift(2).over("cpu").alias("_flags"),
+        )
+        .filter(kinds == "switch", pl.col("_wakeup") == "wakeup", pl.col("_waking") == "waking")
+        .filter(pl.col("_woken") == pl.col("next_tid"), pl.col("_wakee") == pl.col("next_tid"))
+        .filter(pl.col("tid") != 0, pl.col("state").cast(pl.String).is_in(["runnable", "preempted"]))
+        .filter((pl.col("_flags") & _HARDIRQ) != 0)
+        .select(
+            leaves=pl.when(pl.col("prio") < 100).then(pl.lit("rt")).otherwise(pl.lit("fair")),
+            comes=pl.when(pl.col("next_prio") < 100).then(pl.lit("rt")).otherwise(pl.lit("fair")),
+            ns=pl.col("ts_ns") - pl.col("_from"),
+        )
+        .filter(pl.col("ns") < _AT_ONCE)
+        .drop_nulls()
+        .collect()
+    )
+    return {
+        f"{leaves} {comes} woken": part["ns"].to_list()
+        for (leaves, comes), part in rows.group_by("leaves", "comes")
+    }
 
 
 def entry_of(kernel: str) -> str | None:

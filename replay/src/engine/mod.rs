@@ -26,7 +26,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::cost::{cold_share, Costs, LONG_STAY};
 use crate::log::{left, Log, What, IDLE};
-use crate::paths::PathChange;
+use crate::paths::{Leaves, PathChange};
 use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
 use crate::program::{Start, Workload};
 use crate::queue::Lists;
@@ -208,6 +208,7 @@ impl Engine {
             yielded: false,
             switched_at: 0,
             blocked_at: 0,
+            irq_woke: None,
             timer_first: false,
             irq_entry: None,
         };
@@ -502,6 +503,7 @@ impl Engine {
             costs.record += shift;
             costs.irqs_off += shift;
         }
+        self.k.cpus[cpu].irq_woke = None;
         let left = self.k.cpus[cpu].leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
         let lower = left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class);
         let more = self.more_to_leave(cpu, left.is_some()) + if lower { costs.lower_class } else { 0 };
@@ -583,17 +585,21 @@ impl Engine {
         let (Some(change), false) = (self.paths, self.k.cpus[cpu].idle) else { return 0 };
         let leaving = self.k.cpus[cpu].leaving;
         let Some(left) = leaving.map(|l| l.0).or(prev) else { return 0 };
-        let sleeps = leaving.is_some_and(|l| l.1 != Stop::Yielded);
+        let why = match leaving {
+            Some((_, why)) if why != Stop::Yielded => Leaves::Sleeps,
+            None if self.k.cpus[cpu].irq_woke == Some(t) => Leaves::Woken,
+            _ => Leaves::Stays,
+        };
         let classes = |t: TaskId| {
             let is = self.k.tasks[t.index()].attrs.policy.is_rt();
             (self.k.work.tasks[t.index()].was_rt.unwrap_or(is), is)
         };
         let (mut leaves, comes) = (classes(left), classes(t));
-        if sleeps && self.k.costs.lower_class > 0 {
+        if why == Leaves::Sleeps && self.k.costs.lower_class > 0 {
             // What the step down to the fair class takes more is known, and added or left out by itself.
             leaves = (leaves.0 && comes.0, leaves.1 && comes.1);
         }
-        let shift = change.shift(leaves, comes, sleeps);
+        let shift = change.shift(leaves, comes, why);
         if shift != 0 {
             self.counts.shifted.0 += 1;
             self.counts.shifted.1 += shift;

@@ -44,6 +44,7 @@ impl Engine {
         self.timers[cpu].pop();
         let idle = self.k.is_idle(cpu);
         self.wake(t, Wake::Timer);
+        self.note_preemption(cpu, t);
         if self.expired(cpu, entry).is_some() {
             let step = self.k.costs.next_wakeup;
             self.interrupt(cpu, step);
@@ -75,9 +76,16 @@ impl Engine {
         self.k.slots.set_wake(first);
     }
 
+    /// Notes that an interrupt has just woken `t`, where a choice of a task follows from that.
+    fn note_preemption(&mut self, cpu: Cpu, t: TaskId) {
+        let c = &mut self.k.cpus[cpu];
+        c.irq_woke = c.need_resched.then_some(t);
+    }
+
     fn interrupt_wake(&mut self, cpu: Cpu, t: TaskId, wake: Wake) {
         let idle = self.k.is_idle(cpu);
         self.wake(t, wake);
+        self.note_preemption(cpu, t);
         let cost = self.wakeup_cost(cpu, idle);
         self.interrupt(cpu, cost);
     }
