@@ -213,6 +213,8 @@ pub struct Workload {
     pub queues: u32,
     /// What messages ask for.
     pub jobs: Vec<Vec<Step>>,
+    /// The request that each of the first jobs is about, where that is known.
+    pub requests: Vec<Option<u32>>,
 }
 
 impl Workload {

@@ -144,6 +144,7 @@ impl<'a> Builder<'a> {
         work.sems = self.sems;
         work.queues = self.messages.queues;
         let mut jobs = Vec::with_capacity(self.jobs.len());
+        work.requests.clone_from(&self.messages.request);
         for (life, steps, notes) in self.jobs {
             work.jobs.push(steps);
             jobs.push((life, notes));

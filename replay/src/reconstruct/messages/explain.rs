@@ -1,28 +1,35 @@
 //! The likeliest services of a segment, and where messages went that do not show.
 
 use super::super::history::LifeId;
-use super::flow::{Hold, Item, Part, Tracer, LEAST, MOST};
+use super::log::Said;
 use super::routes::Past;
 use super::segments::{End, Segment};
+use super::walk::{Hold, Item, Part, Walk, LEAST, MIXED, MOST};
 use crate::task::Ns;
 
 /// Log-likelihood of a message left behind by a reader that fell asleep.
 const LEFT: f64 = -6.0;
 /// Log-likelihood of a message that another of the pool, at work for long enough, has taken.
 const TAKEN: f64 = -0.7;
-/// Log-likelihood that two requests were mixed up.
-const MIXED: f64 = -2.5;
 /// A message to a sleeping reader that did not wake it.
 const UNLIKELY: f64 = 1e-5;
 
-impl Tracer<'_> {
+/// One explanation of a segment: its services, where the last message went, and the service that takes the place of the last.
+#[derive(Clone, Copy)]
+struct Way {
+    services: usize,
+    target: Option<usize>,
+    swap: Option<usize>,
+}
+
+impl Walk<'_> {
     /// The likeliest services of a segment.
-    pub(super) fn explain(&self, s: usize, hold: Hold, g: Segment, goes_on: bool) -> (Vec<Part>, Option<usize>) {
+    pub(super) fn explain(&mut self, s: usize, hold: Hold, g: Segment, goes_on: bool) -> (Vec<Part>, Option<usize>) {
         let ran = (g.stop - hold.start).max(1) as f64;
-        let (mean, spread) = (self.usual[s].mean, self.usual[s].spread);
+        let (mean, spread) = (self.known.usual[s].mean, self.known.usual[s].spread);
         let length = |k: usize| {
             let k = k as f64;
-            -(ran - k * mean).powi(2) / (2.0 * k * spread * spread) - (spread * k.sqrt()).ln()
+            -(ran - k * mean).powi(2) / (2.0 * k * spread * spread) - k.ln() / 2.0
         };
         let mut past = self.tokens[hold.token].past.clone();
         let mut callers = self.tokens[hold.token].callers.clone();
@@ -30,22 +37,23 @@ impl Tracer<'_> {
         let mut targets: Vec<(usize, Ns)> = Vec::new();
         // What each service but the last adds as a hidden one, and as the one that shows.
         let mut each: Vec<(f64, f64)> = Vec::new();
-        let mut best: (f64, usize, Option<usize>, Option<usize>) = (f64::NEG_INFINITY, 1, None, None);
+        let mut found: Vec<Way> = Vec::new();
+        let mut scores: Vec<f64> = Vec::new();
         let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
         let own_queue = &self.queues[self.own_queue(g.life)];
-        let others: usize = self.net.stations[s].members.iter().map(|m| self.behind(*m, g.life, g.to)).sum();
+        let others: usize = self.known.net.stations[s].members.iter().map(|m| self.behind(*m, g.life, g.to)).sum();
         for k in 1..=MOST {
             let mut swap = None;
             let (score, target) = match g.end {
                 End::Post(wake) => {
-                    let reader = self.history.wakee[wake as usize];
+                    let reader = self.known.history.wakee[wake as usize];
                     let to = self.station(reader);
-                    let caller = !self.net.answers(s, reader) || callers.last() == Some(&reader);
+                    let caller = !self.known.net.answers(s, reader) || callers.last() == Some(&reader);
                     let share = self.share_of(s, &past, to) * if caller { 1.0 } else { UNLIKELY };
                     let starved = goes_on && waiting == taken;
                     let mut score = share.max(1e-3).ln();
                     let as_hidden = self.likely(s, &past, &callers, &|_| true).0.max(1e-9).ln();
-                    let one_queue = self.net.stations[s].calls.is_empty();
+                    let one_queue = self.known.net.stations[s].calls.is_empty();
                     for (j, (was_hidden, shows)) in each.iter().enumerate().filter(|_| one_queue) {
                         let other = shows + as_hidden - was_hidden + MIXED;
                         if other > score {
@@ -59,7 +67,7 @@ impl Tracer<'_> {
                     (score + if starved { LEFT } else { 0.0 }, Some(to))
                 }
                 End::Sleep(reply) => {
-                    let fits = |t: usize| self.net.stations[s].calls.contains(&t) == reply;
+                    let fits = |t: usize| self.known.net.stations[s].calls.contains(&t) == reply;
                     let (share, to) = self.likely(s, &past, &callers, &fits);
                     let left = if reply {
                         LEFT * (own_queue.len() - taken_own) as f64
@@ -70,14 +78,12 @@ impl Tracer<'_> {
                     (share.max(1e-9).ln() + left, to)
                 }
             };
-            let score = score + hidden + length(k);
-            if score > best.0 {
-                best = (score, k, target, swap);
-            }
+            scores.push(score + hidden + length(k));
+            found.push(Way { services: k, target, swap });
             // One service more: where did this one's message go, and what came next?
             let (share, to) = self.likely(s, &past, &callers, &|_| true);
             let Some(to) = to else { break };
-            let next = if self.net.stations[s].calls.contains(&to) {
+            let next = if self.known.net.stations[s].calls.contains(&to) {
                 taken_own += 1;
                 own_queue.get(taken_own - 1)
             } else {
@@ -94,18 +100,19 @@ impl Tracer<'_> {
             past.visit(s);
             callers.clone_from(&self.tokens[next.token].callers);
         }
-        if let (Some(j), Some(to)) = (best.3, self.hidden_target(s, best.1)) {
+        let Some(way) = self.choose(&scores).map(|i| found[i]) else { return (Vec::new(), None) };
+        if let (Some(j), Some(to)) = (way.swap, self.hidden_target(s, way.services)) {
             // The one that shows came earlier in the queue: the last one takes its place.
             targets[j].0 = to;
         }
-        (self.parts(hold, g, &targets[..best.1 - 1], best.2), best.3)
+        (self.parts(hold, g, &targets[..way.services - 1], way.target), way.swap)
     }
 
     /// True when a request that waits behind the first `taken` fits a message to `to` that shows.
     fn waits_for(&self, s: usize, taken: usize, to: usize, reader: LifeId) -> bool {
         self.queues[s].iter().skip(taken).any(|q| {
             let token = &self.tokens[q.token];
-            let caller = !self.net.answers(s, reader) || token.callers.last() == Some(&reader);
+            let caller = !self.known.net.answers(s, reader) || token.callers.last() == Some(&reader);
             let mut past = token.past.clone();
             past.visit(s);
             caller && self.share_of(s, &past, to) > 0.5
@@ -122,18 +129,18 @@ impl Tracer<'_> {
 
     /// Services that `other` may have begun besides the one it is known to be at.
     fn behind(&self, other: LifeId, life: LifeId, at: Ns) -> usize {
-        let Some(hold) = self.hold[other as usize].filter(|_| other != life) else { return 0 };
-        let ran = (self.tracks[other as usize].pos(at) - hold.start) as f64;
-        (ran / self.usual[self.station(other)].mean) as usize
+        let Some(hold) = self.hold[self.slot(other)].filter(|_| other != life) else { return 0 };
+        let ran = (self.known.tracks[other as usize].pos(at) - hold.start) as f64;
+        (ran / self.known.usual[self.station(other)].mean) as usize
     }
 
     /// Where else a message may have gone that seems to wait in the queue of `s`, and how much less likely that is.
     fn elsewhere(&self, s: usize, item: &Item) -> Option<(f64, usize)> {
         let from = item.from?;
         let here = self.share(from, item.token, s);
-        let others = self.net.stations[from].targets.keys().filter(|t| **t != s);
+        let others = self.known.net.stations[from].targets.keys().filter(|t| **t != s);
         let shares = others
-            .filter(|t| !self.net.stations[**t].answers.contains(&from))
+            .filter(|t| !self.known.net.stations[**t].answers.contains(&from))
             .map(|t| (self.share(from, item.token, *t) / here.max(1e-6), *t));
         shares.filter(|o| o.0 > 0.02).max_by(|a, b| a.0.total_cmp(&b.0))
     }
@@ -148,9 +155,9 @@ impl Tracer<'_> {
             let Some(item) = self.queues[s].pop_front() else { return };
             match self.elsewhere(s, &item).filter(|_| item.at < at) {
                 Some((_, to)) => {
-                    self.flow.messages[item.message as usize].station = Some(to);
+                    self.log.push(Said::Went(item.message, Some(to)));
                     let past = self.tokens[item.token].past.clone();
-                    self.learning.learn(&past, to);
+                    self.learn(past, to);
                     self.deliver(to, Item { from: None, ..item });
                 }
                 None => self.queues[s].push_back(item),
@@ -160,17 +167,17 @@ impl Tracer<'_> {
 
     /// A reader with an empty queue: a message that is thought to wait elsewhere may have come here.
     pub(super) fn fetch(&mut self, queue: usize) -> Option<Item> {
-        let stations = self.net.stations.len();
+        let stations = self.known.net.stations.len();
         let own = queue >= stations;
-        let reader = queue.saturating_sub(stations) as LifeId;
-        let to = if own { self.station(reader) } else { queue };
+        let reader = own.then(|| self.known.members[queue - stations]);
+        let to = reader.map_or(queue, |r| self.station(r));
         let mut best: Option<(f64, usize, usize)> = None;
         for s in (0..stations).filter(|s| *s != queue) {
             for (i, item) in self.queues[s].iter().enumerate() {
                 let Some(from) = item.from else { continue };
-                let fits = self.net.stations[from].targets.contains_key(&to)
-                    && own == self.net.stations[to].answers.contains(&from)
-                    && (!own || self.tokens[item.token].callers.last() == Some(&reader));
+                let fits = self.known.net.stations[from].targets.contains_key(&to)
+                    && own == self.known.net.stations[to].answers.contains(&from)
+                    && (!own || self.tokens[item.token].callers.last().copied() == reader);
                 let share = self.share(from, item.token, to) / self.share(from, item.token, s).max(1e-6);
                 if fits && share > 0.02 && best.is_none_or(|b| share > b.0) {
                     best = Some((share, s, i));
@@ -179,15 +186,15 @@ impl Tracer<'_> {
         }
         let (_, s, i) = best?;
         let item = self.queues[s].remove(i)?;
-        self.flow.messages[item.message as usize].station = (!own).then_some(to);
+        self.log.push(Said::Went(item.message, (!own).then_some(to)));
         let past = self.tokens[item.token].past.clone();
-        self.learning.learn(&past, to);
+        self.learn(past, to);
         Some(item)
     }
 
     fn parts(&self, hold: Hold, g: Segment, targets: &[(usize, Ns)], last: Option<usize>) -> Vec<Part> {
         let k = targets.len() as Ns + 1;
-        let track = &self.tracks[g.life as usize];
+        let track = &self.known.tracks[g.life as usize];
         let mut parts: Vec<Part> = Vec::with_capacity(k as usize);
         for (j, (to, next)) in targets.iter().enumerate() {
             let even = hold.start + (g.stop - hold.start) * (j as Ns + 1) / k;
@@ -206,9 +213,9 @@ impl Tracer<'_> {
         fits: &dyn Fn(usize) -> bool,
     ) -> (f64, Option<usize>) {
         let mut best = (0.0, None);
-        for &to in self.net.stations[s].targets.keys().filter(|t| fits(**t)) {
-            let asleep = if self.net.stations[to].answers.contains(&s) {
-                callers.last().is_none_or(|c| self.asleep_own[*c as usize])
+        for &to in self.known.net.stations[s].targets.keys().filter(|t| fits(**t)) {
+            let asleep = if self.known.net.stations[to].answers.contains(&s) {
+                callers.last().is_none_or(|c| self.asleep_own[self.slot(*c)])
             } else {
                 self.asleep[to] > 0 && self.queues[to].is_empty()
             };

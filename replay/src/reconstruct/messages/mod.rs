@@ -3,35 +3,47 @@
 //! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever wrote it woke nobody: the trace holds no
 //! record of either. So one stretch of work may hold several services, and a task may depend on others in ways that do
 //! not show. `network` learns from the wakeups that do show who serves whom, `segments` cuts the work of each task at
-//! what shows, `flow` follows the messages through it, `routes` knows where they go.
+//! what shows, `walk` follows the messages through it, `explain` says what a piece of work holds, `routes` knows where
+//! messages go, `debts` settles what was read before it can be seen to be written. Where a guess could have been another, `beam` follows both until one of them contradicts what shows
+//! (`log` is what they share), and `flow` is the outcome.
 //!
 //! The outcome is used where nearly everything is explained; else a replay under another order of events would serve messages that
 //! were not sent yet, and says so.
 
+mod beam;
+mod debts;
 mod explain;
 mod flow;
+mod log;
 mod network;
 mod routes;
 mod segments;
 mod track;
+mod walk;
 
 use std::collections::HashMap;
 
 use super::history::{History, LifeId};
 use crate::task::Ns;
-use flow::{Flow, Mark, Tracer};
+use flow::{Flow, Mark};
 use network::Network;
 use track::Track;
 
-/// Walks over the trace; the routes and service times of one are those that the next knows.
+/// Walks over the trace that try a network; the routes and service times of one are those that the next knows.
 const PASSES: usize = 5;
+/// Things that show, in the order of time, that tell which network it is.
+const TRIAL: usize = 20_000;
+/// Guesses followed side by side in each walk over the trace in the end.
+const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
+/// Guesses times messages times tasks of the network that one walk may take.
+const EFFORT: usize = 100_000_000;
 /// Fewest hidden messages, and least share of all, that make a difference.
 const WORTH: (usize, f64) = (5, 0.01);
 /// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
 const MANY: usize = 2_000;
 const TRIES: usize = 64;
 /// Share of messages that may stay unexplained.
-const UNEXPLAINED: f64 = 0.001;
+const UNEXPLAINED: f64 = 0.002;
 
 /// What is known about hidden messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -83,6 +95,8 @@ pub(super) struct Messages {
     pub of_wake: HashMap<u32, u32>,
     /// Per message: the queue, none where only one task reads it; false when nobody reads it.
     pub queue: Vec<(Option<u32>, bool)>,
+    /// Per message: the request that it is about.
+    pub request: Vec<Option<u32>>,
     /// Queue from which each life is served, where its work begins with messages that others could take.
     pub serves: Vec<Option<u32>>,
     /// Lives in whose network wakeups are about messages.
@@ -111,13 +125,12 @@ pub(super) fn find(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: Ns
     }
     // A server that is alone may read its answers from a queue of their own, or everything from one: what explains more.
     let other = net.one_queue_alone();
-    let mut best: Option<(Network, Flow)> = None;
-    for net in [other, net] {
-        let (net, flow) = with_silent_senders(history, &tracks, net, tail);
-        if best.as_ref().is_none_or(|(_, f)| flow.unexplained() < f.unexplained()) {
-            best = Some((net, flow));
-        }
-    }
+    let mut nets = [other, net].map(|net| with_silent_senders(history, &tracks, net, tail));
+    nets.sort_by_key(|n| n.1.unexplained());
+    let best = nets.into_iter().next().map(|(net, _)| {
+        let flow = found(history, &tracks, &net, tail);
+        (net, flow)
+    });
     let Some((net, flow)) = best else { return none };
     let messages = flow.messages.len();
     let unexplained = flow.unexplained();
@@ -138,19 +151,41 @@ pub(super) fn find(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: Ns
         none.serves[life] = net.station[life].filter(|_| net.server[life]).map(|s| s as u32);
     }
     none.queue = flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)).collect();
+    none.request = flow.messages.iter().map(|m| m.request).collect();
     none.of_wake = flow.of_wake;
     none.queues = net.stations.len() as u32;
     none
 }
 
+/// How many guesses can be followed side by side, so that a large trace takes no longer than some ten seconds.
+fn affordable(net: &Network, quick: &Flow) -> usize {
+    let members: usize = net.stations.iter().map(|s| s.members.len()).sum();
+    EFFORT / ((members + 20) * quick.messages.len().max(1))
+}
+
+/// The messages of `net`: with several guesses side by side where one does not explain everything.
+fn found(history: &History, tracks: &[Track], net: &Network, tail: Ns) -> Flow {
+    let quick = follow(history, tracks, net, tail, &[1; PASSES], usize::MAX);
+    let width = affordable(net, &quick);
+    if quick.hidden < WORTH.0 || quick.wrong() == 0 || width < 2 {
+        return quick;
+    }
+    let flow = follow(history, tracks, net, tail, &WIDTHS.map(|w| w.min(width)), usize::MAX);
+    if flow.wrong() <= quick.wrong() {
+        flow
+    } else {
+        quick
+    }
+}
+
 /// A station whose messages never show looks as if it sent none: it does where that explains what others read.
 fn with_silent_senders(history: &History, tracks: &[Track], net: Network, tail: Ns) -> (Network, Flow) {
-    let flow = follow(history, tracks, &net, tail);
+    let flow = follow(history, tracks, &net, tail, &[1; PASSES], TRIAL);
     let mut best = (net, flow);
     while best.1.unpaid >= WORTH.0 {
         let tries = best.0.silent().into_iter().take(TRIES).map(|(from, to)| {
             let net = best.0.with(from, to);
-            let flow = follow(history, tracks, &net, tail);
+            let flow = follow(history, tracks, &net, tail, &[1; PASSES], TRIAL);
             (net, flow)
         });
         match tries.min_by_key(|t| t.1.unexplained()) {
@@ -162,11 +197,7 @@ fn with_silent_senders(history: &History, tracks: &[Track], net: Network, tail: 
 }
 
 /// The flow of messages through `net`.
-fn follow(history: &History, tracks: &[Track], net: &Network, tail: Ns) -> Flow {
+fn follow(history: &History, tracks: &[Track], net: &Network, tail: Ns, widths: &[usize], first: usize) -> Flow {
     let (segments, sleeps) = segments::segments(history, tracks, net, tail);
-    let mut tracer = Tracer::new(history, net, tracks, &segments);
-    for _ in 0..PASSES {
-        tracer.pass(&sleeps);
-    }
-    tracer.into_flow()
+    flow::follow(history, net, tracks, (&segments, &sleeps), (widths, first))
 }

@@ -1,12 +1,40 @@
 //! Where messages go next: learnt from the visible ones, by the stations that their request has been at.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
 /// Stations that a request has been at, most recent last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Past {
     all: u64,
     recent: [u16; 4],
+    path: Option<Rc<Visit>>,
+}
+
+/// One station on the way, and how many were before.
+#[derive(Debug)]
+struct Visit {
+    station: usize,
+    nth: usize,
+    before: Option<Rc<Visit>>,
+}
+
+/// Ways longer than this are not remembered as a whole.
+const LONGEST: usize = 512;
+
+impl PartialEq for Past {
+    fn eq(&self, other: &Past) -> bool {
+        (self.all, self.recent) == (other.all, other.recent)
+    }
+}
+
+impl Eq for Past {}
+
+impl Hash for Past {
+    fn hash<H: Hasher>(&self, hash: &mut H) {
+        (self.all, self.recent).hash(hash);
+    }
 }
 
 /// Orders of context, longest first: everything, the last four, two, one.
@@ -17,8 +45,27 @@ const BACK: f64 = 0.5;
 impl Past {
     pub fn visit(&mut self, station: usize) {
         self.all = (self.all ^ (station as u64 + 1)).wrapping_mul(0x100_0000_01b3).rotate_left(5);
+        let nth = self.path.as_ref().map_or(0, |v| v.nth + 1);
+        // Where the begin is missing, nothing is remembered.
+        if nth < LONGEST && (nth > 0 || self.recent == [0; 4]) {
+            self.path = Some(Rc::new(Visit { station, nth, before: self.path.take() }));
+        } else {
+            self.path = None;
+        }
         self.recent.rotate_left(1);
         self.recent[3] = station as u16 + 1;
+    }
+
+    /// All stations, in order; none where there were too many.
+    pub fn way(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut at = &self.path;
+        while let Some(visit) = at {
+            found.push(visit.station);
+            at = &visit.before;
+        }
+        found.reverse();
+        found
     }
 
     fn key(&self, order: usize) -> (u8, u64) {
@@ -35,16 +82,39 @@ impl Past {
 /// Counts of where requests went.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
-    counts: HashMap<(u8, u64), Vec<(usize, u32)>>,
+    counts: HashMap<(u8, u64), Vec<(usize, f64)>>,
 }
 
 impl Routes {
+    /// From the ways of requests that were served to the end. Ways that hardly any request took count for less than
+    /// their number: most of them are two requests that were mixed up.
+    pub fn of_ways(ways: &[Vec<usize>]) -> Self {
+        let mut number: BTreeMap<&[usize], f64> = BTreeMap::new();
+        for way in ways {
+            *number.entry(way).or_default() += 1.0;
+        }
+        let most = number.values().fold(1.0, |a: f64, b| a.max(*b));
+        let mut routes = Routes::default();
+        for (way, n) in number {
+            let mut past = Past::default();
+            for pair in way.windows(2) {
+                past.visit(pair[0]);
+                routes.count(&past, pair[1], n * (n / most).powi(2));
+            }
+        }
+        routes
+    }
+
     pub fn learn(&mut self, past: &Past, target: usize) {
+        self.count(past, target, 1.0);
+    }
+
+    fn count(&mut self, past: &Past, target: usize, n: f64) {
         for order in 0..ORDERS {
             let seen = self.counts.entry(past.key(order)).or_default();
             match seen.iter_mut().find(|s| s.0 == target) {
-                Some(s) => s.1 += 1,
-                None => seen.push((target, 1)),
+                Some(s) => s.1 += n,
+                None => seen.push((target, n)),
             }
         }
     }
@@ -55,7 +125,7 @@ impl Routes {
         for order in (0..ORDERS).rev() {
             let Some(seen) = self.counts.get(&past.key(order)) else { continue };
             // Squares where all is known: a few requests that were mixed up must not make a way likely.
-            let weight = |n: u32| f64::from(n).powi(if order == 0 { 2 } else { 1 });
+            let weight = |n: f64| if order == 0 { n * n } else { n };
             let all: f64 = seen.iter().map(|s| weight(s.1)).sum();
             let hits = seen.iter().find(|s| s.0 == target).map_or(0.0, |s| weight(s.1));
             share = (hits + BACK * share) / (all + BACK);

@@ -55,4 +55,10 @@ impl Track {
         let i = self.stays.partition_point(|s| s.2 <= pos);
         self.stays.get(i).map(|s| s.2).filter(|p| *p <= pos + within)
     }
+
+    /// The same for the last time within that.
+    pub fn last_pause_within(&self, pos: Ns, within: Ns) -> Option<Ns> {
+        let i = self.stays.partition_point(|s| s.2 <= pos + within);
+        i.checked_sub(1).map(|i| self.stays[i].2).filter(|p| *p > pos)
+    }
 }

@@ -1,0 +1,74 @@
+//! Messages that were read before anybody can be seen to have written them: who wrote them after all.
+
+use super::flow::{Mark, Message};
+use super::log::Said;
+use super::segments::{Begin, Segment};
+use super::walk::{Debt, Item, Walk};
+use crate::task::Ns;
+
+/// Log-likelihood of a message that nobody wrote or nobody read in the end.
+const NEVER: f64 = -6.0;
+
+impl Walk<'_> {
+    /// A reader found `queue` empty: what seems to wait there was what somebody read before it could be seen to be written.
+    pub(super) fn reconcile(&mut self, queue: usize, at: Ns) {
+        while self.queues[queue].front().is_some_and(|q| q.at < at) {
+            let Some(i) = self.forgotten.iter().position(|f| f.0 == queue) else { return };
+            let (_, debt) = self.forgotten.remove(i);
+            if let Some(item) = self.queues[queue].pop_front() {
+                self.pay(debt, item.token, item.message);
+            }
+        }
+    }
+
+    pub(super) fn deliver(&mut self, queue: usize, item: Item) {
+        match self.debts[queue].pop_front() {
+            Some(debt) => self.pay(debt, item.token, item.message),
+            None => self.queues[queue].push_back(item),
+        }
+    }
+
+    pub(super) fn pay(&mut self, debt: Debt, token: usize, message: u32) {
+        self.log.push(Said::Taken(message));
+        self.log.push(Said::Paid(debt.life, debt.mark, message));
+        let request = self.tokens[token].request;
+        if request != debt.request {
+            self.log.push(Said::Same(debt.request, request));
+        }
+        if self.hold[self.slot(debt.life)].is_some_and(|h| h.token == debt.token) {
+            self.tokens[debt.token] = self.tokens[token].clone();
+            let s = self.station(debt.life);
+            self.tokens[debt.token].visit(s);
+        }
+    }
+
+    /// Reads that nobody paid for: a source may have sent two messages at once. Counts what stays unexplained.
+    pub(super) fn settle(&mut self) {
+        for queue in 0..self.debts.len() {
+            let open: Vec<Debt> = self.debts[queue].drain(..).collect();
+            self.forgotten.extend(open.into_iter().map(|d| (queue, d)));
+            self.reconcile(queue, Ns::MAX);
+        }
+        for (queue, debt) in std::mem::take(&mut self.forgotten) {
+            let source = |g: &&Segment| {
+                let s = self.station(g.life);
+                g.begin == Begin::Fresh && g.to <= debt.at && self.known.net.stations[s].targets.contains_key(&queue)
+            };
+            let sender = self.known.segments.iter().filter(source).max_by_key(|g| g.to).copied();
+            let Some(g) = sender else {
+                self.unpaid += 1;
+                continue;
+            };
+            let message = self.message(Message { station: Some(queue), taken: true, request: Some(debt.request) });
+            self.hidden += 1;
+            self.mark(g.life, g.to, Mark::Send(message));
+            self.log.push(Said::Paid(debt.life, debt.mark, message));
+        }
+        // What was sent after the last reader fell asleep was still on its way when the trace ended.
+        for (queue, items) in self.queues.iter().enumerate() {
+            let until = self.slept.get(queue).copied().unwrap_or(Ns::MAX);
+            self.left += items.iter().filter(|q| q.at < until).count();
+        }
+        self.score += NEVER * (self.unpaid + self.left) as f64;
+    }
+}

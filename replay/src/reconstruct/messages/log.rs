@@ -1,0 +1,159 @@
+//! What a walk found out, as a list that walks with the same past share.
+
+use std::rc::Rc;
+
+use super::super::history::LifeId;
+use super::flow::{Mark, Message};
+use super::routes::Past;
+use crate::task::Ns;
+
+/// One finding, or a correction of an earlier one.
+#[derive(Clone, Debug)]
+pub(super) enum Said {
+    /// A task did this.
+    Mark(LifeId, Ns, Mark),
+    /// What the task took at its n-th mark was this message.
+    Paid(LifeId, usize, u32),
+    /// The n-th mark of the task was no later than this.
+    Earlier(LifeId, usize, Ns),
+    /// One message more.
+    Message(Message),
+    /// Somebody took this message.
+    Taken(u32),
+    /// This message went to that station, or to a task's own queue.
+    Went(u32, Option<usize>),
+    /// This wakeup is about that message.
+    Wake(u32, u32),
+    /// What was thought to be one request is another.
+    Same(u32, u32),
+    /// A request with this past went to that station.
+    Learnt(Past, usize),
+}
+
+#[derive(Debug)]
+struct Node {
+    said: Said,
+    before: Log,
+}
+
+/// Findings, latest first; a copy costs nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log(Option<Rc<Node>>);
+
+impl Log {
+    pub fn push(&mut self, said: Said) {
+        let before = std::mem::take(self);
+        self.0 = Some(Rc::new(Node { said, before }));
+    }
+
+    /// All of them, earliest first.
+    pub fn all(&self) -> Vec<&Said> {
+        let mut found = Vec::new();
+        let mut at = &self.0;
+        while let Some(node) = at {
+            found.push(&node.said);
+            at = &node.before.0;
+        }
+        found.reverse();
+        found
+    }
+}
+
+impl Drop for Log {
+    /// One after the other: the list may be too long to drop it by recursion.
+    fn drop(&mut self) {
+        let mut at = self.0.take();
+        while let Some(mut node) = at.and_then(|rc| Rc::try_unwrap(rc).ok()) {
+            at = node.before.0.take();
+        }
+    }
+}
+
+/// Values that walks with the same past share, in chunks.
+#[derive(Clone, Debug)]
+pub(super) struct Shared<T> {
+    chunks: Vec<Rc<Vec<T>>>,
+    len: usize,
+}
+
+/// Values in a chunk.
+const CHUNK: usize = 16;
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Shared { chunks: Vec::new(), len: 0 }
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn push(&mut self, value: T) {
+        if self.len.is_multiple_of(CHUNK) {
+            self.chunks.push(Rc::new(Vec::with_capacity(CHUNK)));
+        }
+        if let Some(last) = self.chunks.last_mut() {
+            Rc::make_mut(last).push(value);
+            self.len += 1;
+        }
+    }
+
+    pub fn get(&self, i: usize) -> Option<&T> {
+        self.chunks.get(i / CHUNK)?.get(i % CHUNK)
+    }
+
+    pub fn swap(&mut self, i: usize, j: usize) {
+        let (a, b) = (self[i].clone(), self[j].clone());
+        self[i] = b;
+        self[j] = a;
+    }
+}
+
+impl<T> std::ops::Index<usize> for Shared<T> {
+    type Output = T;
+
+    fn index(&self, i: usize) -> &T {
+        &self.chunks[i / CHUNK][i % CHUNK]
+    }
+}
+
+impl<T: Clone> std::ops::IndexMut<usize> for Shared<T> {
+    fn index_mut(&mut self, i: usize) -> &mut T {
+        &mut Rc::make_mut(&mut self.chunks[i / CHUNK])[i % CHUNK]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_share_the_past_and_differ_behind_it() {
+        let mut a = Log::default();
+        for i in 0..200_000 {
+            a.push(Said::Taken(i));
+        }
+        let mut b = a.clone();
+        a.push(Said::Taken(1));
+        b.push(Said::Taken(2));
+        let last = |log: &Log| match log.all().last() {
+            Some(Said::Taken(i)) => *i,
+            _ => u32::MAX,
+        };
+        assert_eq!((last(&a), last(&b), a.all().len()), (1, 2, 200_001));
+    }
+
+    #[test]
+    fn a_shared_value_changes_in_one_copy_only() {
+        let mut a = Shared::default();
+        for i in 0..40 {
+            a.push(i);
+        }
+        let mut b = a.clone();
+        b[17] = 99;
+        b.swap(0, 39);
+        assert_eq!((a[17], b[17], a[0], b[0], a.len(), a.get(40)), (17, 99, 0, 39, 40, None));
+    }
+}

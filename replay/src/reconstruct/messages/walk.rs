@@ -1,0 +1,600 @@
+//! One way through the trace: what waits where, who is at what, and how likely all guesses so far are together.
+
+use std::collections::VecDeque;
+
+use super::super::history::LifeId;
+use super::flow::{Booked, Event, Known, Mark, Message};
+use super::log::{Log, Said, Shared};
+use super::routes::{Past, Routes};
+use super::segments::{Begin, End, Segment};
+use crate::task::Ns;
+
+/// Most services in one segment.
+pub(super) const MOST: usize = 256;
+/// Shortest mean service against the usual one.
+pub(super) const LEAST: f64 = 0.2;
+/// Least share of a usual service after which a message may have been written.
+const EARLY: f64 = 0.4;
+/// A service that takes longer than this share of a usual one was likely two.
+const LONG: f64 = 1.6;
+/// Least share of a usual service that a service takes, mostly.
+const HALF: f64 = 0.5;
+/// Log-likelihood that another has written more than shows, and that another of the pool has gone on before it took as long as is usual.
+const MORE: f64 = -1.0;
+const AHEAD: f64 = -1.5;
+/// Guesses tried beside the likeliest, and how much less likely they may be.
+const OTHERS: usize = 3;
+const FAR: f64 = 8.0;
+/// Log-likelihood of a read of what nobody has written yet, as far as can be seen.
+const OWED: f64 = -3.0;
+/// Log-likelihood that two requests were mixed up.
+pub(super) const MIXED: f64 = -2.5;
+
+/// A request on its way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Token {
+    /// Which request it is.
+    pub(super) request: u32,
+    pub(super) past: Past,
+    /// The same before the service it is in.
+    pub(super) before: Past,
+    /// Tasks that wait for an answer to it.
+    pub(super) callers: Vec<LifeId>,
+    pub(super) done: bool,
+}
+
+impl Token {
+    pub(super) fn visit(&mut self, station: usize) {
+        self.before = self.past.clone();
+        self.past.visit(station);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) token: usize,
+    pub(super) message: u32,
+    pub(super) at: Ns,
+    /// The station that sent it, where nothing shows that it went here.
+    pub(super) from: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    pub(super) token: usize,
+    pub(super) start: Ns,
+    pub(super) segment: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Debt {
+    pub(super) life: LifeId,
+    pub(super) mark: usize,
+    pub(super) token: usize,
+    pub(super) request: u32,
+    pub(super) at: Ns,
+}
+
+/// How one service of a segment ends: its token, where it goes, and at which CPU time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) target: Option<usize>,
+    pub(super) stop: Ns,
+}
+
+/// A guess that could have been another: how often it was asked before, which one was taken, how much less likely that is.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    pub(super) tape: Vec<u8>,
+    pub(super) loss: f64,
+}
+
+/// A walk over the trace up to some moment.
+#[derive(Clone)]
+pub(super) struct Walk<'a> {
+    pub(super) known: &'a Known<'a>,
+    /// Routes seen so far, in the first pass.
+    live: Routes,
+    pub(super) log: Log,
+    pub(super) booked: Vec<Booked>,
+    pub(super) hidden: usize,
+    pub(super) unpaid: usize,
+    pub(super) left: usize,
+    pub(super) tokens: Shared<Token>,
+    /// Per station, then per task of the network.
+    pub(super) queues: Vec<VecDeque<Item>>,
+    pub(super) debts: Vec<VecDeque<Debt>>,
+    /// Per task of the network.
+    pub(super) hold: Vec<Option<Hold>>,
+    last: Vec<usize>,
+    marks: Vec<usize>,
+    messages: u32,
+    requests: u32,
+    /// Members of each station that sleep until a message for the pool comes, and tasks that sleep until one of their own does.
+    pub(super) asleep: Vec<usize>,
+    pub(super) asleep_own: Vec<bool>,
+    depth: usize,
+    /// When the service began whose message is being sent.
+    hold_began: Ns,
+    /// Debts that nobody at work can pay any more.
+    pub(super) forgotten: Vec<(usize, Debt)>,
+    /// When a reader of each station last fell asleep.
+    pub(super) slept: Vec<Ns>,
+    /// Log-likelihood of all guesses.
+    pub(super) score: f64,
+    /// Which guess to take first, second, ... at the event at hand: 0 is the likeliest.
+    pub(super) tape: Vec<u8>,
+    pub(super) made: Vec<u8>,
+    pub(super) offers: Vec<Offer>,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(known: &'a Known<'a>) -> Self {
+        let (stations, members) = (known.net.stations.len(), known.members.len());
+        Walk {
+            known,
+            live: Routes::default(),
+            log: Log::default(),
+            booked: vec![Booked::default(); stations],
+            hidden: 0,
+            unpaid: 0,
+            left: 0,
+            tokens: Shared::default(),
+            queues: vec![VecDeque::new(); stations + members],
+            debts: vec![VecDeque::new(); stations + members],
+            hold: vec![None; members],
+            last: vec![0; members],
+            marks: vec![0; members],
+            messages: 0,
+            requests: 0,
+            asleep: vec![0; stations],
+            asleep_own: vec![false; members],
+            depth: 0,
+            hold_began: 0,
+            forgotten: Vec::new(),
+            slept: vec![0; stations],
+            score: 0.0,
+            tape: Vec::new(),
+            made: Vec::new(),
+            offers: Vec::new(),
+        }
+    }
+
+    /// Goes on by one event.
+    pub fn step(&mut self, at: Ns, event: Event) {
+        match event {
+            Event::Begin(i) => self.begin(i, false),
+            Event::Late(i) => self.begin(i, true),
+            Event::End(i) => self.end(i),
+            Event::Sleep(life, reply) => self.sleeps(life, reply, at, true),
+            Event::Wake(life, reply) => self.sleeps(life, reply, at, false),
+        }
+    }
+
+    /// Takes one of several guesses, given their log-likelihoods: the likeliest, but where the tape says otherwise.
+    pub(super) fn choose(&mut self, scores: &[f64]) -> Option<usize> {
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        let point = self.made.len();
+        let nth = self.tape.get(point).map_or(0, |n| usize::from(*n)).min(order.len().checked_sub(1)?);
+        if point >= self.tape.len() {
+            for (n, o) in order.iter().enumerate().skip(1).take(OTHERS) {
+                let loss = scores[order[0]] - scores[*o];
+                if loss < FAR {
+                    let mut tape = self.made.clone();
+                    tape.push(n as u8);
+                    self.offers.push(Offer { tape, loss });
+                }
+            }
+        }
+        self.made.push(nth as u8);
+        self.score += scores[order[nth]];
+        Some(order[nth])
+    }
+
+    pub(super) fn slot(&self, life: LifeId) -> usize {
+        self.known.slot[life as usize]
+    }
+
+    pub(super) fn station(&self, life: LifeId) -> usize {
+        self.known.net.station[life as usize].unwrap_or_default()
+    }
+
+    pub(super) fn own_queue(&self, life: LifeId) -> usize {
+        self.known.net.stations.len() + self.slot(life)
+    }
+
+    pub(super) fn mark(&mut self, life: LifeId, at: Ns, mark: Mark) {
+        self.log.push(Said::Mark(life, at, mark));
+        let slot = self.slot(life);
+        self.marks[slot] += 1;
+    }
+
+    pub(super) fn message(&mut self, message: Message) -> u32 {
+        self.log.push(Said::Message(message));
+        self.messages += 1;
+        self.messages - 1
+    }
+
+    pub(super) fn learn(&mut self, past: Past, to: usize) {
+        if self.known.first_pass {
+            self.live.learn(&past, to);
+        }
+        self.log.push(Said::Learnt(past, to));
+    }
+
+    fn sleeps(&mut self, life: LifeId, reply: bool, at: Ns, now: bool) {
+        if reply {
+            let slot = self.slot(life);
+            self.asleep_own[slot] = now;
+        } else {
+            let s = self.station(life);
+            if now {
+                self.slept[s] = at;
+                self.reconcile(s, at);
+            }
+            self.asleep[s] = if now { self.asleep[s] + 1 } else { self.asleep[s].saturating_sub(1) };
+        }
+    }
+
+    fn new_token(&mut self) -> usize {
+        self.tokens.push(Token { request: self.requests, ..Token::default() });
+        self.requests += 1;
+        self.tokens.len() - 1
+    }
+
+    fn begin(&mut self, i: usize, late: bool) {
+        let known = self.known;
+        let mut g = known.segments[i];
+        let slot = self.slot(g.life);
+        if late {
+            if self.hold[slot].is_some_and(|h| h.segment == i) {
+                return;
+            }
+            (g.from, g.start) = g.late.unwrap_or((g.from, g.start));
+        } else if g.late.is_some() && g.begin == Begin::Message {
+            let queue = if g.own { self.own_queue(g.life) } else { self.station(g.life) };
+            if self.queues[queue].is_empty() {
+                // It was preempted before it came to read, if nobody at work has written yet.
+                if self.senders(g.life, queue, g.from).1.is_empty() {
+                    return;
+                }
+            }
+        }
+        let token = match g.begin {
+            Begin::Message => {
+                let queue = if g.own { self.own_queue(g.life) } else { self.station(g.life) };
+                if !g.own {
+                    self.advance(g.life, g.from, LONG);
+                }
+                let token = self.read(g.life, queue, g.from);
+                if g.passes && self.queues[queue].is_empty() {
+                    self.pull(g.life, queue, g.from);
+                }
+                token
+            }
+            Begin::Fresh | Begin::Outside => {
+                let token = self.new_token();
+                let s = self.station(g.life);
+                self.tokens[token].visit(s);
+                token
+            }
+            Begin::Same => {
+                let same = self.tokens.get(self.last[self.slot(g.life)]).cloned().unwrap_or_default();
+                self.tokens.push(same);
+                self.tokens.len() - 1
+            }
+        };
+        let slot = self.slot(g.life);
+        self.hold[slot] = Some(Hold { token, start: g.start, segment: i });
+    }
+
+    /// `life` reads from `queue`. Where that is empty, somebody must have written already.
+    fn read(&mut self, life: LifeId, queue: usize, at: Ns) -> usize {
+        if self.queues[queue].is_empty() && self.depth < 8 {
+            self.depth += 1;
+            self.pull(life, queue, at);
+            self.depth -= 1;
+        }
+        let own = queue >= self.known.net.stations.len();
+        let item = self.queues[queue].pop_front().or_else(|| self.fetch(queue));
+        let (token, message) = match item {
+            Some(item) => (item.token, item.message),
+            None => {
+                let token = self.new_token();
+                let mark = self.marks[self.slot(life)];
+                self.debts[queue].push_back(Debt { life, mark, token, request: self.tokens[token].request, at });
+                self.score += OWED;
+                (token, u32::MAX)
+            }
+        };
+        if message != u32::MAX {
+            self.log.push(Said::Taken(message));
+        }
+        self.mark(life, at, Mark::Take(message));
+        let s = self.station(life);
+        let t = &mut self.tokens[token];
+        if own && t.callers.last() == Some(&life) {
+            t.callers.pop();
+        }
+        t.visit(s);
+        token
+    }
+
+    /// Ends the service of a task that must have written to `queue` before `at`.
+    fn pull(&mut self, reader: LifeId, queue: usize, at: Ns) -> bool {
+        let (to, found, scores) = self.senders(reader, queue, at);
+        let best = self.choose(&scores).map(|i| found[i]);
+        if let Some(life) = best {
+            self.split(life, at, Some(to));
+        }
+        best.is_some()
+    }
+
+    /// Station of `reader`; tasks at work that may have written to `queue` before `at`, and how likely each is.
+    fn senders(&self, reader: LifeId, queue: usize, at: Ns) -> (usize, Vec<LifeId>, Vec<f64>) {
+        let stations = self.known.net.stations.len();
+        let to = if queue < stations { queue } else { self.station(reader) };
+        let mut found: Vec<LifeId> = Vec::new();
+        let mut scores: Vec<f64> = Vec::new();
+        for (slot, hold) in self.hold.iter().enumerate() {
+            let (Some(hold), life) = (hold, self.known.members[slot]) else { continue };
+            let s = self.station(life);
+            let g = &self.known.segments[hold.segment];
+            let pos = self.known.tracks[life as usize].pos(at);
+            let ran = (pos - hold.start) as f64 / self.known.usual[s].mean;
+            let goes_on = g.stop - pos > self.known.net.short;
+            let fits = life != reader
+                && self.known.net.stations[s].targets.contains_key(&to)
+                && (queue < stations) != self.known.net.stations[to].answers.contains(&s)
+                && (queue < stations || self.tokens[hold.token].callers.last() == Some(&reader))
+                && ran >= EARLY
+                && (goes_on || matches!(g.end, End::Sleep(_)));
+            let score = self.share(s, hold.token, to) * ran.min(1.5);
+            if fits && score > 0.1 {
+                found.push(life);
+                scores.push((score / 1.5).ln());
+            }
+        }
+        (to, found, scores)
+    }
+
+    /// A service of `life`, which is at work, ended before `at`; its message went to `to`, or where it likely went.
+    fn split(&mut self, life: LifeId, at: Ns, to: Option<usize>) {
+        let slot = self.slot(life);
+        let Some(hold) = self.hold[slot].take() else { return };
+        let (s, g) = (self.station(life), self.known.segments[hold.segment]);
+        let known = self.known;
+        let track = &known.tracks[life as usize];
+        let stop = (hold.start + self.known.usual[s].mean as Ns).min(track.pos(at));
+        let when = track.time(stop).min(at);
+        self.book(s, stop - hold.start, 1);
+        let token = &self.tokens[hold.token];
+        let to = to.or_else(|| self.likely(s, &token.past, &token.callers, &|_| true).1);
+        if let Some(to) = to {
+            self.hold_began = track.time(hold.start);
+            self.send(life, hold.token, to, when, None);
+        }
+        if g.stop - stop > self.known.net.short {
+            let calls = to.is_some_and(|to| self.known.net.stations[s].calls.contains(&to));
+            let token = self.read(life, if calls { self.own_queue(life) } else { s }, when);
+            let slot = self.slot(life);
+            self.hold[slot] = Some(Hold { token, start: stop, segment: hold.segment });
+        }
+    }
+
+    /// Others of the pool of `life` that have been at work for more than `much` of a usual service, while messages waited, have gone on
+    /// with the next.
+    fn advance(&mut self, life: LifeId, at: Ns, much: f64) {
+        let s = self.station(life);
+        let net = self.known.net;
+        for &other in net.stations[s].members.iter().filter(|m| **m != life) {
+            for _ in 0..MOST {
+                let Some(hold) = self.hold[self.slot(other)] else { break };
+                let pos = self.known.tracks[other as usize].pos(at);
+                let g = self.known.segments[hold.segment];
+                let ran = (pos - hold.start) as f64 / self.known.usual[s].mean;
+                let early = self.queues[s].front().is_none_or(|q| q.at >= at);
+                let ends = g.stop - pos <= self.known.net.short && matches!(g.end, End::Post(_));
+                if early || ends || ran < HALF {
+                    break;
+                }
+                let scores = if ran < much { [0.0, AHEAD] } else { [AHEAD, 0.0] };
+                if self.choose(&scores) == Some(0) {
+                    break;
+                }
+                self.split(other, at, None);
+            }
+        }
+    }
+
+    /// Share of requests like `token` that go on from station `s` to `to`.
+    pub(super) fn share(&self, s: usize, token: usize, to: usize) -> f64 {
+        self.share_of(s, &self.tokens[token].past, to)
+    }
+
+    pub(super) fn share_of(&self, s: usize, past: &Past, to: usize) -> f64 {
+        let routes = if self.known.first_pass { &self.live } else { &self.known.routes };
+        routes.share(past, to, self.known.net.stations[s].targets.len())
+    }
+
+    fn book(&mut self, s: usize, ran: Ns, services: usize) {
+        let (ran, k, mean) = (ran as f64, services as f64, self.known.usual[s].mean);
+        let u = &mut self.booked[s];
+        u.sum += ran;
+        u.square += (ran - k * mean).powi(2) / k;
+        u.n += k;
+    }
+
+    fn end(&mut self, i: usize) {
+        let known = self.known;
+        let g = known.segments[i];
+        let slot = self.slot(g.life);
+        let Some(hold) = self.hold[slot].take().filter(|h| h.segment == i) else { return };
+        let s = self.station(g.life);
+        if self.known.net.stations[s].targets.is_empty() {
+            return self.end_of_sink(hold, g);
+        }
+        if g.end != End::Sleep(true) {
+            self.advance(g.life, g.to, LONG);
+        }
+        // Longer than what waits accounts for: somebody has written more.
+        let least = ((g.stop - hold.start) as f64 / (LONG * self.known.usual[s].mean)) as usize;
+        let calls = !self.known.net.stations[s].calls.is_empty();
+        for _ in 0..least.min(MOST) {
+            let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
+            if calls || waiting >= least || !self.pull(g.life, s, g.to) {
+                break;
+            }
+        }
+        let ran = (g.stop - hold.start) as f64 / self.known.usual[s].mean;
+        for _ in 0..MOST {
+            let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
+            if calls || ran < HALF * (waiting as f64 + 2.0) || self.senders(g.life, s, g.to).1.is_empty() {
+                break;
+            }
+            if self.choose(&[0.0, MORE]) == Some(0) {
+                break;
+            }
+            self.pull(g.life, s, g.to);
+        }
+        let next = self.known.segments.get(i + 1).filter(|n| n.life == g.life && !n.woken && !n.own);
+        // It goes on at once: there was a message.
+        let goes_on = next.is_some_and(|n| n.begin == Begin::Message && n.start - g.stop == n.from - g.to);
+        let (parts, swap) = self.explain(s, hold, g, goes_on);
+        if let (Some(j), Some(last)) = (swap, self.queues[s].get(parts.len().wrapping_sub(2)).map(|q| q.token)) {
+            match j.checked_sub(1).and_then(|j| self.queues[s].get(j)).map(|q| q.token) {
+                Some(waits) => self.tokens.swap(waits, last),
+                None => self.change_places(s, hold.token, last),
+            }
+        }
+        self.book(s, g.stop - hold.start, parts.len());
+        let (mut token, track) = (hold.token, &known.tracks[g.life as usize]);
+        self.hold_began = track.time(hold.start);
+        for (j, part) in parts.iter().enumerate() {
+            let last = j + 1 == parts.len();
+            // Behind the last message it still looks for the next one.
+            let when = match g.end {
+                End::Sleep(_) if last => track.time((g.stop - self.known.net.short / 2).max(hold.start)).min(g.to),
+                _ if last => g.to,
+                _ => track.time(part.stop).min(g.to),
+            };
+            let Some(target) = part.target else { continue };
+            match g.end {
+                End::Post(wake) if last => self.send(g.life, token, target, when, Some(wake)),
+                _ => self.send(g.life, token, target, when, None),
+            }
+            let slot = self.slot(g.life);
+            self.last[slot] = token;
+            if !last {
+                let own = self.known.net.stations[s].calls.contains(&target);
+                let queue = if own { self.own_queue(g.life) } else { s };
+                token = self.read(g.life, queue, when);
+            }
+        }
+        if g.end == End::Sleep(false) {
+            self.advance(g.life, g.to, 1.0);
+            self.clear_out(s, g.to);
+        }
+    }
+
+    /// A station that sends nothing: it took all that was there.
+    fn end_of_sink(&mut self, hold: Hold, g: Segment) {
+        let s = self.station(g.life);
+        self.tokens[hold.token].done = true;
+        let most = ((g.stop - hold.start) as f64 / (LEAST * self.known.usual[s].mean)) as usize;
+        let k = (1 + self.queues[s].iter().filter(|q| q.at < g.to).count()).min(most.max(1));
+        self.book(s, g.stop - hold.start, k);
+        let known = self.known;
+        let track = &known.tracks[g.life as usize];
+        for j in 1..k {
+            let even = hold.start + (g.stop - hold.start) * j as Ns / k as Ns;
+            let written = self.queues[s].front().map_or(0, |q| track.pos(q.at));
+            let token = self.read(g.life, s, track.time(even.max(written)).min(g.to));
+            self.tokens[token].done = true;
+        }
+        self.clear_out(s, g.to);
+    }
+
+    /// `token` goes from `life` to station `to`; with `wake` where that shows.
+    fn send(&mut self, life: LifeId, token: usize, to: usize, at: Ns, wake: Option<u32>) {
+        let s = self.station(life);
+        let own = self.known.net.stations[to].answers.contains(&s);
+        let reader = wake.map(|w| self.known.history.wakee[w as usize]);
+        if let Some(reader) = reader {
+            self.right_one(s, token, to, own.then_some(reader));
+            let past = self.tokens[token].past.clone();
+            self.learn(past, to);
+        }
+        let reader = reader.or_else(|| self.tokens[token].callers.last().copied());
+        let queue = match (own, reader) {
+            (true, Some(reader)) => self.own_queue(reader),
+            (true, None) => self.own_queue(self.known.net.stations[to].members[0]),
+            _ => to,
+        };
+        if self.known.net.stations[s].calls.contains(&to) {
+            self.tokens[token].callers.push(life);
+        }
+        let message = self.message(Message {
+            station: (!own).then_some(to),
+            taken: false,
+            request: Some(self.tokens[token].request),
+        });
+        match wake {
+            Some(wake) => {
+                self.log.push(Said::Wake(wake, message));
+            }
+            None => {
+                self.hidden += 1;
+                self.mark(life, at, Mark::Send(message));
+            }
+        }
+        let from = wake.is_none().then_some(s);
+        let began = self.hold_began;
+        while let Some(debt) = self.debts[queue].pop_front() {
+            if began >= debt.at {
+                // The service began after that was read.
+                self.forgotten.push((queue, debt));
+                continue;
+            }
+            if wake.is_none() {
+                self.log.push(Said::Earlier(life, self.marks[self.slot(life)] - 1, debt.at));
+            }
+            self.pay(debt, token, message);
+            return;
+        }
+        self.queues[queue].push_back(Item { token, message, at, from });
+    }
+
+    /// A visible message tells which request it is about: where that is not the one thought of, the two were mixed up.
+    fn right_one(&mut self, s: usize, token: usize, to: usize, answers: Option<LifeId>) {
+        let fits = |t: &Token| answers.is_none_or(|r| t.callers.last() == Some(&r));
+        let other = if fits(&self.tokens[token]) {
+            if self.share(s, token, to) > 0.05 {
+                return;
+            }
+            let mut next = self.queues[s].iter().map(|q| q.token);
+            next.find(|t| {
+                let mut past = self.tokens[*t].past.clone();
+                past.visit(s);
+                fits(&self.tokens[*t]) && self.share_of(s, &past, to) > 0.5
+            })
+        } else {
+            let live = |t: &usize| !self.tokens[*t].done && fits(&self.tokens[*t]);
+            (0..self.tokens.len()).rev().take(4096).find(live)
+        };
+        let Some(other) = other else { return };
+        if self.queues[s].iter().any(|q| q.token == other) {
+            self.change_places(s, token, other);
+        } else {
+            self.tokens.swap(token, other);
+        }
+    }
+
+    /// Two requests of which `served` has been read and `waits` has not were mixed up.
+    fn change_places(&mut self, s: usize, served: usize, waits: usize) {
+        self.tokens.swap(served, waits);
+        self.tokens[served].visit(s);
+        self.tokens[waits].past = self.tokens[waits].before.clone();
+    }
+}
