@@ -6,7 +6,7 @@ use tracekit_schema::{Kind, Out, State, StrId};
 
 use crate::engine::Run;
 use crate::log::{by, left, Rec, What, IDLE};
-use crate::program::Workload;
+use crate::program::{Step, Workload};
 use crate::task::{Attrs, Ns};
 
 /// Linux kernel priority: 120 is nice 0, below 100 is real time.
@@ -30,6 +30,9 @@ struct Emit<'a> {
     offset: Ns,
     seq: u64,
     idle: StrId,
+    message: StrId,
+    /// First task that serves each queue.
+    servers: Vec<u32>,
     raw: [StrId; 5],
 }
 
@@ -48,6 +51,7 @@ pub fn emit(run: &Run, cpus: usize, offset: Ns, out: &mut Out) {
     let comms = run.work.tasks.iter().map(|p| out.strings.intern(p.comm.as_bytes())).collect();
     let prios = run.work.tasks.iter().map(|p| kernel_prio(&p.first)).collect();
     let idle = out.strings.intern(b"swapper");
+    let message = out.strings.intern(b"message");
     let raw = STATES.map(|(_, letter)| out.strings.intern(letter));
     let mut emit = Emit {
         out,
@@ -60,6 +64,8 @@ pub fn emit(run: &Run, cpus: usize, offset: Ns, out: &mut Out) {
         offset,
         seq: 0,
         idle,
+        message,
+        servers: servers(&run.work),
         raw,
     };
     for rec in &recs {
@@ -67,6 +73,19 @@ pub fn emit(run: &Run, cpus: usize, offset: Ns, out: &mut Out) {
             emit.record(rec);
         }
     }
+}
+
+/// The first task that serves each queue.
+fn servers(work: &Workload) -> Vec<u32> {
+    let mut found = vec![IDLE; work.queues as usize];
+    for (t, program) in work.tasks.iter().enumerate().rev() {
+        for step in &program.steps {
+            if let Step::Serve { queue, .. } = step {
+                found[queue.0 as usize] = t as u32;
+            }
+        }
+    }
+    found
 }
 
 impl Emit<'_> {
@@ -94,6 +113,7 @@ impl Emit<'_> {
                 }
             }
             What::Attrs => self.attrs(rec),
+            What::Sent => self.sent(rec),
         }
     }
 
@@ -147,6 +167,17 @@ impl Emit<'_> {
             row.irq_flags(if interrupt { irq::HARDIRQ } else { 0 });
         }
         self.seq += 1;
+    }
+
+    /// A message to the tasks that serve a queue: `tid` is the first of them, `value` the request that it is about,
+    /// `value2` its own number.
+    fn sent(&mut self, rec: &Rec) {
+        let server = self.servers.get(rec.a as usize).copied().unwrap_or(IDLE);
+        self.subject(&Rec { a: server, ..*rec }, Kind::Other, false);
+        let (name, request) = (self.message, self.work.requests.get(rec.x as usize).copied().flatten());
+        if let Some(mut row) = self.out.events.last() {
+            row.name(name).value(request.map(i64::from)).value2(i64::from(rec.x));
+        }
     }
 
     fn attrs(&mut self, rec: &Rec) {

@@ -26,6 +26,8 @@ pub enum What {
     Attrs,
     /// `a` is there from the start, runnable.
     Initial,
+    /// `b` puts message `x` into queue `a`.
+    Sent,
 }
 
 /// State in which a task left its CPU, in [`Rec::x`].

@@ -159,6 +159,9 @@ impl Engine {
     /// One message for a queue.
     pub(super) fn send(&mut self, queue: usize, job: u32, wake: Wake) {
         self.queues[queue].messages.push_back(job);
+        if let Wake::Task { waker, cpu, .. } = wake {
+            self.k.log.add(self.k.now, What::Sent, cpu, queue as u32, waker.0, job);
+        }
         self.call(queue, wake);
     }
 
