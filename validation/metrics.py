@@ -195,13 +195,47 @@ def _replies(trace: Trace) -> tuple[list[int], int]:
     return sorted(replies), assumed
 
 
+#: A response so many times as long as the median is of a search that was mixed up with another; least share of searches
+#: that must be followed to their reply.
+FAR = 8
+FOLLOWED = 0.9
+
+
+def _told(trace: Trace) -> list[int]:
+    """Response times from the messages that a replay tells of; empty for a recording."""
+    names = [pl.col(c).cast(pl.String).alias(c) for c in ("ctx_comm", "comm")]
+    sent = trace.events.filter((pl.col("kind") == "other") & (pl.col("name").cast(pl.String) == "message"))
+    sent = sent.filter(pl.col("value").is_not_null()).select("ts_ns", *names, request="value")
+    arrived = sent.filter(pl.col("ctx_comm") == "gen0")
+    replied = sent.filter(pl.col("ctx_comm").str.contains(r"^A\d") & (pl.col("comm") == "E0"))
+    arrived = arrived.group_by("request").agg(pl.col("ts_ns").min())
+    # A request that is answered twice was taken for another.
+    replied = replied.group_by("request").agg(pl.col("ts_ns").max().alias("reply_ns"), pl.len())
+    replied = replied.filter(pl.col("len") == 1)
+    both = arrived.join(replied, on="request").with_columns(time=pl.col("reply_ns") - pl.col("ts_ns"))
+    times = both.filter(pl.col("time") > 0).sort("ts_ns")["time"].to_list()
+    return times
+
+
 def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     """Mean time from the arrival of a search until its reply, ms.
 
-    The sum of all replies less the sum of all arrivals, over their number: which reply belongs to which arrival does
-    not matter, but both must be complete, and no reply may come before so many searches have arrived.
+    A replay that knows the messages tells which reply belongs to which arrival; searches that it cannot tell apart are
+    left out and counted in the note. Else the figure is the sum of all
+    replies less the sum of all arrivals, over their number: which belongs to which does then not matter, but both must
+    be complete, and no reply may come before so many searches have arrived.
     """
     wanted = int(arguments.get("n", 600))
+    times = _told(trace)
+    if times:
+        # So far beyond the others, its messages were taken for those of another search.
+        longest = FAR * sorted(times)[len(times) // 2]
+        times = [t for t in times if t <= longest]
+        if len(times) < wanted * FOLLOWED:
+            what = f"only {len(times)} of {wanted} searches can be followed to their reply"
+            raise Refused(HIDDEN.format(what=what))
+        note = "" if len(times) == wanted else f"{wanted - len(times)} searches cannot be followed to their reply"
+        return _mean(times, 1e6, "search", note)
     arrivals, missing = _arrivals(trace, wanted)
     replies, assumed = _replies(trace)
     if len(replies) != wanted:

@@ -18,7 +18,8 @@ HEAD = """\
 Every pair is a real capture A and a real capture B of the same workload. Capture A is replayed under what changed in B
 (policy, tunables, kernel) and the result is held against capture B. One-CPU guests on virtual time come first; captures of
 two CPUs and of a real machine, whose timing is disturbed by others, are listed apart. All figures come from the tables
-of the traces by one function for A, B and the replay.
+of the traces by one function for A, B and the replay; only the searches of callpipe are followed, in a replay that knows the
+hidden messages, from arrival to reply by these (those that it cannot tell apart, at most a tenth, are left out).
 
 * *no change* is the predictor that says: B will be as A. A prediction is worth something where it is better than that.
 * *real change* is B against A; *direction* is judged where it exceeds 10 %.
