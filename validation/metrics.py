@@ -213,8 +213,7 @@ def _told(trace: Trace) -> list[int]:
     replied = replied.group_by("request").agg(pl.col("ts_ns").max().alias("reply_ns"), pl.len())
     replied = replied.filter(pl.col("len") == 1)
     both = arrived.join(replied, on="request").with_columns(time=pl.col("reply_ns") - pl.col("ts_ns"))
-    times = both.filter(pl.col("time") > 0).sort("ts_ns")["time"].to_list()
-    return times
+    return both.filter(pl.col("time") > 0).sort("ts_ns")["time"].to_list()
 
 
 def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
@@ -234,7 +233,11 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
         if len(times) < wanted * FOLLOWED:
             what = f"only {len(times)} of {wanted} searches can be followed to their reply"
             raise Refused(HIDDEN.format(what=what))
-        note = "" if len(times) == wanted else f"{wanted - len(times)} searches cannot be followed to their reply"
+        note = (
+            ""
+            if len(times) == wanted
+            else f"{wanted - len(times)} searches cannot be followed to their reply"
+        )
         return _mean(times, 1e6, "search", note)
     arrivals, missing = _arrivals(trace, wanted)
     replies, assumed = _replies(trace)
