@@ -35,8 +35,12 @@ const PASSES: usize = 5;
 const TRIAL: usize = 20_000;
 /// Guesses followed side by side in each walk over the trace in the end.
 const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
-/// Guesses times messages times tasks of the network that one walk may take.
+/// Guesses times messages times tasks that one walk may take, and networks times messages times tasks that are tried: a large trace
+/// takes no longer than some ten seconds.
 const EFFORT: usize = 100_000_000;
+const TRYING: usize = 6_000_000;
+/// Share of messages left unexplained by one guess beyond which several do not help.
+const HOPELESS: f64 = 0.1;
 /// Fewest hidden messages, and least share of all, that make a difference.
 const WORTH: (usize, f64) = (5, 0.01);
 /// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
@@ -157,17 +161,18 @@ pub(super) fn find(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: Ns
     none
 }
 
-/// How many guesses can be followed side by side, so that a large trace takes no longer than some ten seconds.
-fn affordable(net: &Network, quick: &Flow) -> usize {
+/// What one walk through `net` takes: messages times tasks.
+fn effort(net: &Network, flow: &Flow) -> usize {
     let members: usize = net.stations.iter().map(|s| s.members.len()).sum();
-    EFFORT / ((members + 20) * quick.messages.len().max(1))
+    (members + 20) * flow.messages.len().max(1)
 }
 
 /// The messages of `net`: with several guesses side by side where one does not explain everything.
 fn found(history: &History, tracks: &[Track], net: &Network, tail: Ns) -> Flow {
     let quick = follow(history, tracks, net, tail, &[1; PASSES], usize::MAX);
-    let width = affordable(net, &quick);
-    if quick.hidden < WORTH.0 || quick.wrong() == 0 || width < 2 {
+    let width = EFFORT / effort(net, &quick);
+    let hopeless = quick.unexplained() as f64 > HOPELESS * quick.messages.len() as f64;
+    if quick.hidden < WORTH.0 || quick.wrong() == 0 || hopeless || width < 2 {
         return quick;
     }
     let flow = follow(history, tracks, net, tail, &WIDTHS.map(|w| w.min(width)), usize::MAX);
@@ -182,8 +187,12 @@ fn found(history: &History, tracks: &[Track], net: &Network, tail: Ns) -> Flow {
 fn with_silent_senders(history: &History, tracks: &[Track], net: Network, tail: Ns) -> (Network, Flow) {
     let flow = follow(history, tracks, &net, tail, &[1; PASSES], TRIAL);
     let mut best = (net, flow);
+    let mut left = (TRYING / effort(&best.0, &best.1)).min(TRIES);
     while best.1.unpaid >= WORTH.0 {
-        let tries = best.0.silent().into_iter().take(TRIES).map(|(from, to)| {
+        let silent = best.0.silent();
+        let now = silent.len().min(left);
+        left -= now;
+        let tries = silent.into_iter().take(now).map(|(from, to)| {
             let net = best.0.with(from, to);
             let flow = follow(history, tracks, &net, tail, &[1; PASSES], TRIAL);
             (net, flow)
