@@ -10,7 +10,7 @@ import polars as pl
 
 from tracekit import _core, analysis
 from tracekit._frames import to_frame
-from tracekit.analysis.paths import Change, change, shipped
+from tracekit.analysis.path_costs import Change, change, shipped
 from tracekit.analysis.prediction import RUNS, Shake, kernel_share, kind_of_change, shakes
 from tracekit.errors import ReplayError
 from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
@@ -173,7 +173,7 @@ class Programs:
         tick = round(1e9 / (found.get("ticks a second") or 250))
         return shakes(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
 
-    def _paths(self, policy: str) -> Change | None:
+    def _path_costs(self, policy: str) -> Change | None:
         """What switches take in the recorded kernel and under `policy`."""
         from tracekit.report.identity import infer
 
@@ -197,7 +197,7 @@ class Programs:
         cpus: int | None = None,
         phase_ns: int = 0,
         overheads: bool = True,
-        paths: bool = True,
+        path_costs: bool = True,
         costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
         shake: Shake | None = None,
@@ -207,7 +207,7 @@ class Programs:
 
         Parameters
         ----------
-        policy, rt, cpus, phase_ns, overheads, paths, costs, scenario, progress
+        policy, rt, cpus, phase_ns, overheads, path_costs, costs, scenario, progress
             As in `replay`.
         shake
             Small changes of the machine, one of `shakes`.
@@ -231,7 +231,7 @@ class Programs:
             cpus=cpus,
             overheads=overheads,
             sets=sets,
-            paths=self._paths(policy) if paths and isinstance(policy, str) else None,
+            path_costs=self._path_costs(policy) if path_costs and isinstance(policy, str) else None,
             costs=list(given.items()),
             progress=progress,
             **changed,
@@ -253,7 +253,7 @@ def replay(
     hz: int | None = None,
     phase_ns: int = 0,
     overheads: bool = True,
-    paths: bool = True,
+    path_costs: bool = True,
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     progress: Callable[[float], object] | None = None,
@@ -280,9 +280,9 @@ def replay(
         Added to the phase of the clock tick, to see how much depends on it.
     overheads
         Let switches, ticks and interrupts cost what they were measured to cost in the trace.
-    paths
+    path_costs
         Let switches take more or less than recorded where another kernel, or a task in another scheduling class, chooses the next
-        task: by what they were found to take elsewhere (`tracekit.analysis.paths`). Not without `overheads`.
+        task: by what they were found to take elsewhere (`tracekit.analysis.path_costs`). Not without `overheads`.
     costs
         Costs in place of those measured, or of 0 where there is no measure: ``{"switch": "3us", "fork": "list:2us/50ns"}``; see
         `tracekit.costs` for all.
@@ -315,7 +315,7 @@ def replay(
         cpus=cpus,
         phase_ns=phase_ns,
         overheads=overheads,
-        paths=paths,
+        path_costs=path_costs,
         costs=costs,
         scenario=scenario,
         progress=progress,
@@ -333,7 +333,7 @@ def compare(
     cpus: int | None = None,
     hz: int | None = None,
     overheads: bool = True,
-    paths: bool = True,
+    path_costs: bool = True,
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     runs: int = RUNS,
@@ -355,7 +355,7 @@ def compare(
         recorded: `cpus`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, overheads, paths, costs, scenario, progress
+    loop, rt, cpus, hz, overheads, path_costs, costs, scenario, progress
         As in `replay`.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of each prediction
@@ -385,9 +385,9 @@ def compare(
     for label, policy in asked.items():
         # The identity replay is of what was recorded.
         other: dict[str, Any] = (
-            {"paths": False}
+            {"path_costs": False}
             if label == IDENTITY
-            else {"paths": paths, "cpus": cpus, "costs": costs, "scenario": scenario}
+            else {"path_costs": path_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
         )
         for shake in shaken:
             tell = None if progress is None else partial(_portion, progress, done, steps)

@@ -12,14 +12,14 @@ import polars as pl
 import tracekit as tk
 from tracekit import _core, registry
 from tracekit.analysis import uncertainty
-from tracekit.analysis.paths import Change, change
+from tracekit.analysis.path_costs import Change, change
 from tracekit.analysis.prediction import Shake, centre, kernel_share
 from tracekit.calibration import calibrate
 from tracekit.errors import TracekitError
 from tracekit.trace import Trace
 from validation.lab import METRIC_OF, Capture, Question, question
 from validation.metrics import Refused, measure, subject
-from validation.ways import left_out
+from validation.path_costs import left_out
 
 __all__ = ["Outcome", "job"]
 
@@ -75,7 +75,7 @@ def _short(error: TracekitError) -> str:
     )
 
 
-def _ways(programs: tk.Programs, capture: Capture, itself: Question, asked: Question) -> Change | None:
+def _path_costs(programs: tk.Programs, capture: Capture, itself: Question, asked: Question) -> Change | None:
     """What switches take in A's kernel and in B's, as far as other workloads show."""
     found = programs.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
     return change(
@@ -87,13 +87,13 @@ def _ways(programs: tk.Programs, capture: Capture, itself: Question, asked: Ques
     )
 
 
-def _run(programs: tk.Programs, asked: Question, shake: Shake, ways: Change | None = None) -> Trace:
+def _run(programs: tk.Programs, asked: Question, shake: Shake, path_costs: Change | None = None) -> Trace:
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
     metadata, tables = programs._core.run(
         asked.policy,
         rt=asked.rt,
         sets=sets,
-        paths=ways,
+        path_costs=path_costs,
         phase_ns=shake.phase_ns,
         jitter_ns=shake.jitter_ns,
         seed=shake.seed,
@@ -102,14 +102,14 @@ def _run(programs: tk.Programs, asked: Question, shake: Shake, ways: Change | No
 
 
 def _predict(
-    programs: tk.Programs, asked: Question, metric: str, capture: Capture, ways: Change | None = None
+    programs: tk.Programs, asked: Question, metric: str, capture: Capture, path_costs: Change | None = None
 ) -> Outcome:
     """The figure in all repetitions."""
     found: list[tuple[Shake, Outcome]] = []
     shaken = programs.shakes()
     for shake in shaken:
         try:
-            replay = _run(programs, asked, shake, ways)
+            replay = _run(programs, asked, shake, path_costs)
         except TracekitError as error:
             if not found:
                 return Outcome(None, why=_short(error))
@@ -173,6 +173,6 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         if asked == itself:
             result["targets"][target.key] = result["identity"]
         else:
-            ways = _ways(programs, capture, itself, asked)
-            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, ways))
+            path_costs = _path_costs(programs, capture, itself, asked)
+            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, path_costs))
     return result

@@ -1,4 +1,4 @@
-//! What the way through the scheduler takes at a switch, where it is another than the recorded one.
+//! What the path through the scheduler takes at a switch, where it is another than the recorded one.
 //!
 //! The cost of a switch that a trace shows is that of its own kernel and scheduling classes: choosing the next task takes the
 //! fair class longer than the real-time class, and EEVDF longer than CFS. A replay under another kernel, or with tasks in
@@ -8,7 +8,7 @@ use crate::program::Workload;
 use crate::task::Ns;
 
 /// Entries of a [`Paths`].
-pub const WAYS: usize = 12;
+pub const PATHS: usize = 12;
 
 /// Why a task leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Leaves {
 /// What a switch takes from the account of the task that leaves (behind an interrupt, from its wakeup) to the record of the
 /// switch, by the class that leaves, the class that comes, and why the first leaves: see [`Paths::at`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paths(pub [Option<Ns>; WAYS]);
+pub struct Paths(pub [Option<Ns>; PATHS]);
 
 impl Paths {
     /// Place of an entry: 6 where the task that leaves is real time, 3 where the one that comes is, and the place of the reason.

@@ -81,7 +81,7 @@ def replay_options(function: F) -> F:
             help="Let switches, ticks and interrupts cost what they cost in the trace.",
         ),
         click.option(
-            "--paths/--no-paths",
+            "--path-costs/--no-path-costs",
             default=True,
             show_default=True,
             help="Let switches take other than their recorded time where another kernel or scheduling class chooses.",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use tracekit_replay::paths::{PathChange, Paths, WAYS};
+use tracekit_replay::paths::{PathChange, Paths, PATHS};
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
 use tracekit_schema::{Events, Strings};
@@ -19,7 +19,7 @@ use crate::table::{append, pieces, Table};
 type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
 
 /// What switches take, in the order of [`Paths::at`].
-type Times = [Option<i64>; WAYS];
+type Times = [Option<i64>; PATHS];
 
 /// Threads, and the attributes they get.
 type Settings = (Vec<i64>, Vec<(String, String)>);
@@ -97,9 +97,9 @@ impl Programs {
     }
 
     /// Runs the programs. `policy` is a string, or an object as in `tracekit.policy`. `sets` are attributes for tasks: threads, and pairs
-    /// of key and value. `costs` are pairs of key and value as well, in place of measured ones. `paths` are what switches take in the recorded and in the
+    /// of key and value. `costs` are pairs of key and value as well, in place of measured ones. `path_costs` are what switches take in the recorded and in the
     /// replayed kernel. `progress` is called with the share that is done. Gives metadata and tables.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, costs=None, paths=None, jitter_ns=0, seed=0, progress=None))]
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, costs=None, path_costs=None, jitter_ns=0, seed=0, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -111,7 +111,7 @@ impl Programs {
         overheads: bool,
         sets: Option<Vec<Settings>>,
         costs: Option<Vec<(String, String)>>,
-        paths: Option<(Times, Times)>,
+        path_costs: Option<(Times, Times)>,
         jitter_ns: i64,
         seed: u64,
         progress: Option<Py<PyAny>>,
@@ -131,7 +131,7 @@ impl Programs {
             overheads,
             sets,
             costs: costs.unwrap_or_default(),
-            paths: paths.map(|(was, is)| PathChange { recorded: Paths(was), replayed: Paths(is) }),
+            paths: path_costs.map(|(was, is)| PathChange { recorded: Paths(was), replayed: Paths(is) }),
             jitter: jitter_ns.clamp(0, 1_000_000_000),
             seed,
             ..ReplaySpec::default()

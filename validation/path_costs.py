@@ -1,4 +1,4 @@
-"""Measure what switches take in the lab's kernels: ``python -m validation.ways FOLDER``.
+"""Measure what switches take in the lab's kernels: ``python -m validation.path_costs FOLDER``.
 
 Writes what ships with the package, and beside it what is known without each workload: a prediction of a workload uses what
 the others show.
@@ -13,32 +13,32 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import tracekit as tk
-from tracekit.analysis import paths
-from tracekit.analysis.paths import WAYS, Ways
+from tracekit.analysis.path_costs import PATHS, PathCosts, measure, read, shipped
 from tracekit.errors import TracekitError
 from validation import lab
 
 __all__ = ["LEFT_OUT", "fit", "left_out", "main"]
 
-#: What is known without each workload.
+#: What ships with the package, and what is known without each workload.
+SHIPPED = Path(tk.__file__).parent / "analysis" / "path_costs.toml"
 LEFT_OUT = Path(__file__).parent / "path_costs.toml"
 #: Switches of a kind that a capture needs to count.
 ENOUGH = 20
 
-#: Medians of one capture: entries of `WAYS`, and "boundary".
+#: Medians of one capture: entries of `PATHS`, and "boundary".
 Medians = Mapping[str, float]
 
 
 def _medians(capture: lab.Capture) -> dict[str, float]:
     trace = tk.read(capture.file)
-    found = {w: statistics.median(ns) for w, ns in paths.measure(trace.events).items() if len(ns) >= ENOUGH}
+    found = {w: statistics.median(ns) for w, ns in measure(trace.events).items() if len(ns) >= ENOUGH}
     rows = tk.Programs(trace).inferred.filter(name="charge boundary").row(0, named=True)
     if (rows["n"] or 0) >= ENOUGH:
         found["boundary"] = rows["value"]
     return found
 
 
-def fit(measured: Collection[tuple[str, str, Medians]], without: str | None = None) -> dict[str, Ways]:
+def fit(measured: Collection[tuple[str, str, Medians]], without: str | None = None) -> dict[str, PathCosts]:
     """Join the medians of captures: median of a workload's captures, and of the workloads.
 
     Parameters
@@ -66,12 +66,12 @@ def fit(measured: Collection[tuple[str, str, Medians]], without: str | None = No
         {k for k, name in joint if name == "boundary"}, key=lambda k: tuple(map(int, k.split(".")))
     )
     return {
-        kernel: Ways(joint[kernel, "boundary"], {w: joint[kernel, w] for w in WAYS if (kernel, w) in joint})
+        kernel: PathCosts(joint[kernel, "boundary"], {w: joint[kernel, w] for w in PATHS if (kernel, w) in joint})
         for kernel in kernels
     }
 
 
-def left_out(workload: str) -> dict[str, Ways]:
+def left_out(workload: str) -> dict[str, PathCosts]:
     """Give what is known without a workload.
 
     Parameters
@@ -85,21 +85,21 @@ def left_out(workload: str) -> dict[str, Ways]:
         By kernel; what ships where the workload took no part.
     """
     _, found, rest = LEFT_OUT.read_text().partition(f"# without {workload}\n")
-    return paths.read(rest.partition("# without ")[0]) if found else paths.shipped()
+    return read(rest.partition("# without ")[0]) if found else shipped()
 
 
-def _text(ways: Mapping[str, Ways]) -> str:
+def _text(known: Mapping[str, PathCosts]) -> str:
     lines = []
-    for kernel, entry in ways.items():
+    for kernel, entry in known.items():
         lines += [f'[kernel."{kernel}"]', f"boundary = {entry.boundary}", "", f'[kernel."{kernel}".switch]']
-        lines += [f'"{way}" = {ns}' for way, ns in entry.switch.items()]
+        lines += [f'"{path}" = {ns}' for path, ns in entry.switch.items()]
         lines.append("")
     return "\n".join(lines)
 
 
 def main() -> int:
     """Run."""
-    parser = argparse.ArgumentParser(prog="python -m validation.ways", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m validation.path_costs", description=__doc__)
     parser.add_argument("folder", type=Path, help="the unpacked captures")
     given = parser.parse_args()
     measured = []
@@ -112,8 +112,7 @@ def main() -> int:
         except TracekitError:
             continue
     known = fit(measured)
-    shipped = Path(paths.__file__).with_name("path_costs.toml")
-    shipped.write_text(
+    SHIPPED.write_text(
         "# What switches take by kernel and scheduling class, ns: written by `make validate` from the lab's one-CPU guests, in which\n"
         "# an instruction takes 2 ns and all events of the scheduler are recorded. From the account of the task that leaves to the\n"
         "# record of the switch; see docs/guide/replay.md.\n\n" + _text(known)

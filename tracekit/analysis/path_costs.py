@@ -1,4 +1,4 @@
-"""What ways through the kernel's scheduler take, by kernel and scheduling class: for replays under another kernel or class.
+"""What the kernel's paths through a switch take, by kernel and scheduling class: for replays under another kernel or class.
 
 A trace shows what its own switches take. What they take in another kernel, or between tasks of another class, it does not show.
 `path_costs.toml` holds what was measured elsewhere; a replay takes the *difference* of two entries of it, scaled to the
@@ -16,18 +16,18 @@ from importlib import resources
 
 import polars as pl
 
-__all__ = ["WAYS", "Change", "Ways", "change", "entry_of", "measure", "read", "shipped"]
+from tracekit._irq import HARDIRQ
 
-#: Ways through a switch: class of the task that leaves, of the one that comes, and why the first leaves: it stays ready, it
+__all__ = ["PATHS", "Change", "PathCosts", "change", "entry_of", "measure", "read", "shipped"]
+
+#: Paths through a switch: class of the task that leaves, of the one that comes, and why the first leaves: it stays ready, it
 #: sleeps or ends, or an interrupt has woken the one that comes.
-WAYS = tuple(
+PATHS = tuple(
     f"{leaves} {comes} {why}"
     for leaves in ("fair", "rt")
     for comes in ("fair", "rt")
     for why in ("stays", "sleeps", "woken")
 )
-#: Bit of `irq_flags`: the record was made in a hardware interrupt.
-_HARDIRQ = 1 << 4
 #: Longest time from a wakeup to the switch that it causes at once, ns.
 _AT_ONCE = 200_000
 #: First kernel of each scheduler that was measured, and the entry that stands for it; oldest first. None: was not measured.
@@ -40,12 +40,12 @@ _ENTRIES: tuple[tuple[tuple[int, int], str | None], ...] = (
 #: Entries of policies that stand for a kernel, where the trace is of another: the newest kernel with that scheduler.
 _OF_POLICY = {("cfs", "form=6.1"): "6.1", ("eevdf", "version=6.12"): "6.12"}
 
-#: Times of `WAYS` in the recorded and in the replayed kernel, ns.
+#: Times of `PATHS` in the recorded and in the replayed kernel, ns.
 Change = tuple[list[int | None], list[int | None]]
 
 
 @dataclass(frozen=True)
-class Ways:
+class PathCosts:
     """What switches take in one kernel, on the machine on which they were measured.
 
     Attributes
@@ -53,7 +53,7 @@ class Ways:
     boundary
         The charge boundary that replays infer there, ns: the measure of how fast the machine is.
     switch
-        Entries of `WAYS`, as far as they were seen, ns: from the record of the account of the task that leaves to the record of
+        Entries of `PATHS`, as far as they were seen, ns: from the record of the account of the task that leaves to the record of
         the switch; of ``woken``, from the record that the interrupt wakes the task.
     """
 
@@ -61,13 +61,13 @@ class Ways:
     switch: Mapping[str, int]
 
 
-def read(text: str) -> dict[str, Ways]:
-    """Read a table of ways.
+def read(text: str) -> dict[str, PathCosts]:
+    """Read a table of path costs.
 
     Parameters
     ----------
     text
-        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of `WAYS`.
+        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of `PATHS`.
 
     Returns
     -------
@@ -75,17 +75,17 @@ def read(text: str) -> dict[str, Ways]:
         By kernel.
     """
     kernels = tomllib.loads(text)["kernel"]
-    return {name: Ways(entry["boundary"], entry["switch"]) for name, entry in kernels.items()}
+    return {name: PathCosts(entry["boundary"], entry["switch"]) for name, entry in kernels.items()}
 
 
 @cache
-def shipped() -> dict[str, Ways]:
-    """Give the ways that ship with the package."""
+def shipped() -> dict[str, PathCosts]:
+    """Give the path costs that ship with the package."""
     return read(resources.files("tracekit.analysis").joinpath("path_costs.toml").read_text())
 
 
 def measure(events: pl.DataFrame) -> dict[str, list[int]]:
-    """Measure what switches take: see `Ways.switch`.
+    """Measure what switches take: see `PathCosts.switch`.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def measure(events: pl.DataFrame) -> dict[str, list[int]]:
     Returns
     -------
     dict
-        Entries of `WAYS` to their times in ns.
+        Entries of `PATHS` to their times in ns.
     """
     kinds = pl.col("kind").cast(pl.String)
     rows = (
@@ -111,27 +111,34 @@ def measure(events: pl.DataFrame) -> dict[str, list[int]]:
         .filter(kinds == "switch", pl.col("_wait") == "stat_wait", pl.col("_run") == "stat_runtime")
         .filter(pl.col("_waiter") == pl.col("next_tid"), pl.col("_runner") == pl.col("tid"))
         .filter(pl.col("tid") != 0, pl.col("next_tid") != 0)
-        .select(
-            rt_leaves=pl.col("prio") < 100,
-            rt_comes=pl.col("next_prio") < 100,
-            stays=pl.col("state").cast(pl.String).is_in(["runnable", "preempted"]),
-            ns=pl.col("ts_ns") - pl.col("_from"),
-        )
-        .drop_nulls()
-        .collect()
+        .with_columns(_why=pl.when(_STAYS).then(pl.lit("stays")).otherwise(pl.lit("sleeps")))
     )
-    found = _woken(events)
-    for (leaves, comes, stays), part in rows.group_by("rt_leaves", "rt_comes", "stays"):
-        name = f"{'rt' if leaves else 'fair'} {'rt' if comes else 'fair'} {'stays' if stays else 'sleeps'}"
-        found[name] = part["ns"].to_list()
-    return found
+    return _by_path(rows) | _by_path(_woken(events))
 
 
-def _woken(events: pl.DataFrame) -> dict[str, list[int]]:
+#: The task that leaves stays ready to run.
+_STAYS = pl.col("state").cast(pl.String).is_in(["runnable", "preempted"])
+
+
+def _by_path(switches: pl.LazyFrame) -> dict[str, list[int]]:
+    """Group the times from ``_from`` to each switch by path; ``_why`` is its reason."""
+    rows = switches.drop_nulls(["prio", "next_prio", "_from"]).select(
+        *(
+            pl.when(pl.col(prio) < 100).then(pl.lit("rt")).otherwise(pl.lit("fair")).alias(task)
+            for task, prio in (("leaves", "prio"), ("comes", "next_prio"))
+        ),
+        "_why",
+        ns=pl.col("ts_ns") - pl.col("_from"),
+    )
+    groups = rows.collect().group_by("leaves", "comes", "_why", maintain_order=True)
+    return {" ".join(map(str, path)): part["ns"].to_list() for path, part in groups}
+
+
+def _woken(events: pl.DataFrame) -> pl.LazyFrame:
     """Measure what lies between a wakeup in an interrupt and the switch to the woken task, where that comes at once."""
     kinds = pl.col("kind").cast(pl.String)
     # The kernel's own records in between do not count: the last of the others before the switch are the wakeup's.
-    rows = (
+    return (
         events.lazy()
         .filter(~kinds.str.starts_with("stat_"))
         .with_columns(
@@ -144,21 +151,10 @@ def _woken(events: pl.DataFrame) -> dict[str, list[int]]:
         )
         .filter(kinds == "switch", pl.col("_wakeup") == "wakeup", pl.col("_waking") == "waking")
         .filter(pl.col("_woken") == pl.col("next_tid"), pl.col("_wakee") == pl.col("next_tid"))
-        .filter(pl.col("tid") != 0, pl.col("state").cast(pl.String).is_in(["runnable", "preempted"]))
-        .filter((pl.col("_flags") & _HARDIRQ) != 0)
-        .select(
-            leaves=pl.when(pl.col("prio") < 100).then(pl.lit("rt")).otherwise(pl.lit("fair")),
-            comes=pl.when(pl.col("next_prio") < 100).then(pl.lit("rt")).otherwise(pl.lit("fair")),
-            ns=pl.col("ts_ns") - pl.col("_from"),
-        )
-        .filter(pl.col("ns") < _AT_ONCE)
-        .drop_nulls()
-        .collect()
+        .filter(pl.col("tid") != 0, _STAYS, (pl.col("_flags") & HARDIRQ) != 0)
+        .filter(pl.col("ts_ns") - pl.col("_from") < _AT_ONCE)
+        .with_columns(_why=pl.lit("woken"))
     )
-    return {
-        f"{leaves} {comes} woken": part["ns"].to_list()
-        for (leaves, comes), part in rows.group_by("leaves", "comes")
-    }
 
 
 def entry_of(kernel: str) -> str | None:
@@ -184,7 +180,7 @@ def _scheduler(policy: str) -> tuple[str, str]:
 
 
 def change(
-    identity: str, kernel: str, policy: str, boundary: float | None, ways: Mapping[str, Ways]
+    identity: str, kernel: str, policy: str, boundary: float | None, known: Mapping[str, PathCosts]
 ) -> Change | None:
     """Give what switches take in the recorded and in the replayed kernel, on the machine of the trace.
 
@@ -196,23 +192,23 @@ def change(
         Version of the recorded kernel.
     boundary
         The charge boundary that was inferred from the trace, ns; without it nothing tells how fast the machine is.
-    ways
+    known
         What was measured, by kernel.
 
     Returns
     -------
     tuple of list, or None
-        Two lists in the order of `WAYS`, ns, `None` where nothing is known. `None` where one of the two kernels was not
+        Two lists in the order of `PATHS`, ns, `None` where nothing is known. `None` where one of the two kernels was not
         measured, or the policy is not Linux's.
     """
-    recorded = ways.get(entry_of(kernel) or "")
+    recorded = known.get(entry_of(kernel) or "")
     same = _scheduler(identity) == _scheduler(policy)
-    replayed = recorded if same else ways.get(_OF_POLICY.get(_scheduler(policy), ""))
+    replayed = recorded if same else known.get(_OF_POLICY.get(_scheduler(policy), ""))
     if recorded is None or replayed is None or not boundary or recorded.boundary <= 0:
         return None
     scale = boundary / recorded.boundary
 
-    def scaled(entry: Ways) -> list[int | None]:
-        return [round(entry.switch[way] * scale) if way in entry.switch else None for way in WAYS]
+    def scaled(entry: PathCosts) -> list[int | None]:
+        return [round(entry.switch[path] * scale) if path in entry.switch else None for path in PATHS]
 
     return scaled(recorded), scaled(replayed)
