@@ -76,9 +76,9 @@ bench: dev ## measure parsing against peers (absent ones are named), dispatches/
 	$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json
 	$(BIN)/python bench/callbacks.py
 
-validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md, the model errors and the path costs
-	$(BIN)/python -m validation.path_costs testdata/lab
-	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/analysis/model_error.toml
+validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md, the model errors and the switch costs
+	$(BIN)/python -m validation.switch_costs testdata/lab
+	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/whatif/model_error.toml
 
 fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
 	cargo run --quiet --profile checked --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import tracekit as tk
-from tracekit.policy import ABI_VERSION, HOOKS, CompiledPolicy
+from tracekit.whatif.policy import ABI_VERSION, HOOKS, CompiledPolicy
 
 QUANTUM = 100_000
 WORKLOAD = "A*64: R200\n"

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import tracekit as tk
-from tracekit import io
 from tracekit._frames import TABLES
-from tracekit.cache import Cache, cache_key, default_limit
 from tracekit.cli import main
+from tracekit.io import reading
+from tracekit.io.cache import Cache, cache_key, default_limit
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     def fail(*_: object) -> None:
         raise AssertionError("the source was read")
 
-    monkeypatch.setattr(io, "_read", fail)
+    monkeypatch.setattr(reading, "_read", fail)
     return monkeypatch
 
 

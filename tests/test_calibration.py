@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
-from tracekit.calibration import METRICS, calibrate, tolerances
+from tracekit.whatif.calibration import METRICS, calibrate, tolerances
 
 Run = Callable[..., CompletedProcess[str]]
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tracekit as tk
-from tracekit import writers
 from tracekit._frames import TABLES, typed
+from tracekit.io import writers
 
 DERIVED = ("slices", "states", "runqueue", "tasks", "cpus")
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.errors import ReplayError
-from tracekit.scenario import load
+from tracekit.whatif.scenario import load
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide" / "costs.md"
 

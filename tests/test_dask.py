@@ -85,7 +85,7 @@ def test_sums_over_partitions_are_those_of_the_trace(
     import dask.dataframe as dd
 
     path = tmp_path / "slices.parquet"
-    monkeypatch.setattr("tracekit.writers.ROW_GROUP", 1000)
+    monkeypatch.setattr("tracekit.io.writers.ROW_GROUP", 1000)
     trace.write(path, table="slices")
     frame = dd.read_parquet(path, split_row_groups=True, dtype_backend="numpy_nullable")
     assert frame.npartitions == -(-len(trace.slices) // 1000)

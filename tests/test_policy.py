@@ -9,7 +9,7 @@ import pytest
 
 import tracekit as tk
 from tracekit.errors import ReplayError
-from tracekit.policy import ABI_VERSION, CompiledPolicy
+from tracekit.whatif.policy import ABI_VERSION, CompiledPolicy
 
 WORKLOAD = "A: R5 S3 R4\nB: R3\nC start=1: (R1 S2)*6\nuntil: 40\n"
 QUANTUM = 2_000_000

@@ -224,7 +224,7 @@ def test_the_examples_of_the_docstrings_run(root: Path, monkeypatch: pytest.Monk
     import importlib
 
     monkeypatch.chdir(root)
-    for name in ("tracekit._replay", "tracekit.io", "tracekit.registry", "tracekit.units"):
+    for name in ("tracekit.whatif.run", "tracekit.io", "tracekit.registry", "tracekit.units"):
         assert doctest.testmod(importlib.import_module(name)).failed == 0, name
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.errors import ReplayError
-from tracekit.scenario import Override, load, overrides_of, parse_set, resolve
+from tracekit.whatif.scenario import Override, load, overrides_of, parse_set, resolve
 
 TRACE = SimpleNamespace(
     slices=pl.DataFrame({"tid": [11, 14], "comm": ["between", "sh"]}),

@@ -10,13 +10,13 @@ tracekit is quick.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tracekit._lazy import lazy
 
 if TYPE_CHECKING:
-    from tracekit import analysis, perfetto, plot, report
+    from tracekit import analysis, perfetto, plot, report, whatif
     from tracekit._core import __version__ as __version__
-    from tracekit._replay import Programs, Replay, compare, replay, simulate
     from tracekit.errors import (
         FilterError,
         InternalError,
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     )
     from tracekit.io import convert, read, scan
     from tracekit.perfetto import sql
-    from tracekit.policy import CompiledPolicy, Policy
     from tracekit.registry import costs, formats, policies
-    from tracekit.report import Comparison
     from tracekit.trace import Trace
+    from tracekit.whatif import Comparison, Programs, Replay, compare, replay, simulate
+    from tracekit.whatif.policy import CompiledPolicy, Policy
 
 __all__ = [
     "Comparison",
@@ -62,25 +62,27 @@ __all__ = [
     "scan",
     "simulate",
     "sql",
+    "whatif",
 ]
 
 _HOMES = {
-    "Comparison": "report",
-    "CompiledPolicy": "policy",
-    "Policy": "policy",
+    "Comparison": "whatif",
+    "CompiledPolicy": "whatif.policy",
+    "Policy": "whatif.policy",
     "__version__": "_core",
     "analysis": "analysis",
     "plot": "plot",
     "report": "report",
+    "whatif": "whatif",
     "FilterError": "errors",
     "InternalError": "errors",
     "OutputError": "errors",
     "ParseError": "errors",
     "Position": "errors",
-    "Programs": "_replay",
-    "Replay": "_replay",
-    "compare": "_replay",
-    "replay": "_replay",
+    "Programs": "whatif",
+    "Replay": "whatif",
+    "compare": "whatif",
+    "replay": "whatif",
     "ReplayError": "errors",
     "TracekitError": "errors",
     "Trace": "trace",
@@ -92,19 +94,11 @@ _HOMES = {
     "policies": "registry",
     "read": "io",
     "scan": "io",
-    "simulate": "_replay",
+    "simulate": "whatif",
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load what `name` stands for."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'tracekit' has no attribute {name!r}")
-    module = importlib.import_module(f"tracekit.{home}")
-    value = module if home == name else getattr(module, name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

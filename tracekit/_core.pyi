@@ -200,7 +200,7 @@ class Programs:
         overheads: bool = True,
         sets: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
         costs: Sequence[tuple[str, str]] | None = None,
-        path_costs: tuple[Sequence[int | None], Sequence[int | None]] | None = None,
+        switch_costs: tuple[Sequence[int | None], Sequence[int | None]] | None = None,
         jitter_ns: int = 0,
         seed: int = 0,
         progress: Callable[[float], object] | None = None,

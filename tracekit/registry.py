@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracekit import _core
-from tracekit.foreign import all_formats
+from tracekit.io.external import all_formats
 
 __all__ = [
     "FILLS",

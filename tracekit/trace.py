@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from tracekit.writers import Converted
+    from tracekit.io.writers import Converted
 
 __all__ = ["Trace"]
 
@@ -104,7 +104,7 @@ class Trace:
         return frame
 
     def _compute_program(self) -> pl.DataFrame:
-        from tracekit._replay import Programs
+        from tracekit.whatif.run import Programs
 
         return Programs(self).table if self._rows("events") else empty_frame("program")
 
@@ -264,7 +264,7 @@ class Trace:
         pyarrow.Table
             Names are dictionary-encoded.
         """
-        from tracekit.writers import arrow_table
+        from tracekit.io.writers import arrow_table
 
         return arrow_table(self.table(table), table, self._metadata)
 
@@ -290,7 +290,7 @@ class Trace:
         Converted
             Rows and bytes written.
         """
-        from tracekit.writers import output_kind, write_frame
+        from tracekit.io.writers import output_kind, write_frame
 
         kind = output_kind(target, to)
         return write_frame(self.table(table), table, self, target, kind)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from tracekit.report.identity import infer
 from tracekit.trace import Trace
+from tracekit.whatif.identity import infer
 
 __all__ = ["METRIC_OF", "Capture", "Pair", "Question", "captures", "pairs", "question"]
 

@@ -28,7 +28,7 @@ hidden messages, from arrival to reply by these (those that it cannot tell apart
 * *refused*: the trace does not hold what the figure needs; *failed*: the replay itself came to no end.
 * Every prediction is repeated nine times, with runs and timers changed by what the machine's costs vary by, and with the tick at
   other phases; the prediction is the median of those with the tick in its place. *Bistable*: the repetitions have two values.
-* What switches take in another kernel or scheduling class comes from the *other* workloads only (`validation/path_costs.toml`).
+* What switches take in another kernel or scheduling class comes from the *other* workloads only (`validation/switch_costs.toml`).
 * The interval is the one that `tracekit compare` prints: prediction * exp(-+ w), w² = (1.645 s)² + b² + e² + c² + (d q)², with s the
   standard deviation over the repetitions, b the bootstrap interval, e the error of the identity replay of A, c and d the model
   error of this kind of change and q the share of kernel work. Here c and d are fitted to the *other* workloads only, so that

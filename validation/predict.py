@@ -12,14 +12,14 @@ import polars as pl
 import tracekit as tk
 from tracekit import _core, registry
 from tracekit.analysis import uncertainty
-from tracekit.analysis.path_costs import Change, change
-from tracekit.analysis.prediction import Shake, centre, kernel_share
-from tracekit.calibration import calibrate
 from tracekit.errors import TracekitError
 from tracekit.trace import Trace
+from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.intervals import Shake, centre, kernel_share
+from tracekit.whatif.switch_costs import Change, change
 from validation.lab import METRIC_OF, Capture, Question, question
 from validation.metrics import Refused, measure, subject
-from validation.path_costs import left_out
+from validation.switch_costs import left_out
 
 __all__ = ["Outcome", "job"]
 
@@ -75,7 +75,9 @@ def _short(error: TracekitError) -> str:
     )
 
 
-def _path_costs(programs: tk.Programs, capture: Capture, itself: Question, asked: Question) -> Change | None:
+def _switch_costs(
+    programs: tk.Programs, capture: Capture, itself: Question, asked: Question
+) -> Change | None:
     """What switches take in A's kernel and in B's, as far as other workloads show."""
     found = programs.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
     return change(
@@ -87,13 +89,13 @@ def _path_costs(programs: tk.Programs, capture: Capture, itself: Question, asked
     )
 
 
-def _run(programs: tk.Programs, asked: Question, shake: Shake, path_costs: Change | None = None) -> Trace:
+def _run(programs: tk.Programs, asked: Question, shake: Shake, switch_costs: Change | None = None) -> Trace:
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
     metadata, tables = programs._core.run(
         asked.policy,
         rt=asked.rt,
         sets=sets,
-        path_costs=path_costs,
+        switch_costs=switch_costs,
         phase_ns=shake.phase_ns,
         jitter_ns=shake.jitter_ns,
         seed=shake.seed,
@@ -102,14 +104,14 @@ def _run(programs: tk.Programs, asked: Question, shake: Shake, path_costs: Chang
 
 
 def _predict(
-    programs: tk.Programs, asked: Question, metric: str, capture: Capture, path_costs: Change | None = None
+    programs: tk.Programs, asked: Question, metric: str, capture: Capture, switch_costs: Change | None = None
 ) -> Outcome:
     """The figure in all repetitions."""
     found: list[tuple[Shake, Outcome]] = []
     shaken = programs.shakes()
     for shake in shaken:
         try:
-            replay = _run(programs, asked, shake, path_costs)
+            replay = _run(programs, asked, shake, switch_costs)
         except TracekitError as error:
             if not found:
                 return Outcome(None, why=_short(error))
@@ -138,7 +140,7 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
     -------
     dict
         ``key``; ``real``, ``identity`` and ``targets`` (key to outcome) as dicts of `Outcome`; ``asked`` (key to
-        question); ``kernel_share`` of the tasks that the figure is about; ``calibration`` (rows of `tracekit.calibration.calibrate`).
+        question); ``kernel_share`` of the tasks that the figure is about; ``calibration`` (rows of `tracekit.whatif.calibration.calibrate`).
     """
     known = [p["name"] for p in registry.policies()]
     metric = METRIC_OF[capture.workload]
@@ -173,6 +175,6 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         if asked == itself:
             result["targets"][target.key] = result["identity"]
         else:
-            path_costs = _path_costs(programs, capture, itself, asked)
-            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, path_costs))
+            switch_costs = _switch_costs(programs, capture, itself, asked)
+            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, switch_costs))
     return result

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tracekit.analysis import prediction
-from tracekit.calibration import tolerances
+from tracekit.whatif import intervals
+from tracekit.whatif.calibration import tolerances
 from validation.lab import Capture, Pair
 
 __all__ = ["Group", "Row", "group", "model_errors", "rows", "targets"]
@@ -28,12 +28,12 @@ class Row:
     identity, predicted
         Replays of A as itself and as B; `None` when there is no figure.
     low, high
-        The 90 % interval of the prediction.
+        The 90 % interval of the intervals.
     bistable
         The two values that the repetitions of the prediction have, where they have two and none between.
     change_kind, kernel_share, measured
         What the model error goes by: kind of the change, share of kernel work, and measured terms of the interval; see
-        `tracekit.analysis.prediction`.
+        `tracekit.whatif.intervals`.
     verdict
         ``resolved``, ``not resolved``, ``refused`` or ``failed``.
     note
@@ -102,8 +102,8 @@ class _Parts:
     sampling: float
     share: float
 
-    def interval(self, model: prediction.ModelError = prediction.NONE) -> prediction.Interval | None:
-        return prediction.interval(
+    def interval(self, model: intervals.ModelError = intervals.NONE) -> intervals.Interval | None:
+        return intervals.interval(
             self.predicted, self.values, self.real_a, self.identity, self.sampling, model, self.share
         )
 
@@ -113,7 +113,7 @@ def rows(
 ) -> list[Row]:
     """Join pairs with the results of `validation.predict.job`.
 
-    The interval is that of `tracekit.analysis.prediction.interval`. Its model error is fitted to the pairs of the *other*
+    The interval is that of `tracekit.whatif.intervals.interval`. Its model error is fitted to the pairs of the *other*
     workloads, so that the share of pairs that lie within is out of sample.
     """
     logged = {p.a: p.a_value for p in pairs} | {p.b: p.b_value for p in pairs}
@@ -140,7 +140,7 @@ def rows(
             values, same = tuple(outcome["values"]), tuple(own["values"])
             share = done[pair.a]["kernel_share"]
             case = _Parts(predicted, identity, values, real_a, outcome["sampling"], share)
-            clear = prediction.resolved(predicted, identity, real_a, values, same)
+            clear = intervals.resolved(predicted, identity, real_a, values, same)
             verdict = "resolved" if clear else "not resolved"
         kernels = a.kernel if a.kernel == b.kernel else f"{a.kernel} -> {b.kernel}"
         row = Row(
@@ -151,8 +151,8 @@ def rows(
             bare = case.interval()
             row = replace(
                 row,
-                bistable=prediction.modes(case.values),
-                change_kind=prediction.kind_of_change(asked[pair.a]["policy"], asked[pair.b]["policy"]),
+                bistable=intervals.modes(case.values),
+                change_kind=intervals.kind_of_change(asked[pair.a]["policy"], asked[pair.b]["policy"]),
                 kernel_share=case.share,
                 measured=None if bare is None else bare.measured,
             )
@@ -161,12 +161,12 @@ def rows(
     return [_with_interval(row, case, terms[row.workload]) for row, case in found]
 
 
-def _with_interval(row: Row, parts: _Parts | None, terms: Mapping[str, prediction.ModelError]) -> Row:
+def _with_interval(row: Row, parts: _Parts | None, terms: Mapping[str, intervals.ModelError]) -> Row:
     made = None if parts is None else parts.interval(terms[row.change_kind])
     return row if made is None else replace(row, low=made.low, high=made.high)
 
 
-def model_errors(rows: Iterable[Row], without: str | None = None) -> dict[str, prediction.ModelError]:
+def model_errors(rows: Iterable[Row], without: str | None = None) -> dict[str, intervals.ModelError]:
     """Fit the model errors to pairs of one-CPU guests.
 
     Parameters
@@ -176,19 +176,17 @@ def model_errors(rows: Iterable[Row], without: str | None = None) -> dict[str, p
     without
         Workload to leave out.
     """
-    cases: dict[str, list[prediction.Case]] = {kind: [] for kind in prediction.KINDS}
+    cases: dict[str, list[intervals.Case]] = {kind: [] for kind in intervals.KINDS}
     for row in rows:
         if row.measured is None or row.predicted is None:
             continue
         if row.exact and row.pair.kind != "repeat" and row.workload != without:
             error = abs(math.log(row.real_b / row.predicted))
-            cases[row.change_kind].append(
-                prediction.Case(row.workload, error, row.measured, row.kernel_share)
-            )
+            cases[row.change_kind].append(intervals.Case(row.workload, error, row.measured, row.kernel_share))
     # A run of few pairs has nothing to fit to: what ships stands in, which is not out of sample.
-    few = {k for k, found in cases.items() if len(found) < prediction.MIN_PAIRS}
-    shipped = prediction.model_error()
-    return {k: shipped[k] if k in few else prediction.fit(k, found) for k, found in cases.items()}
+    few = {k for k, found in cases.items() if len(found) < intervals.MIN_PAIRS}
+    shipped = intervals.model_error()
+    return {k: shipped[k] if k in few else intervals.fit(k, found) for k, found in cases.items()}
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ pub mod engine;
 pub mod log;
 mod overrides;
 pub mod params;
-pub mod paths;
 pub mod policies;
 pub mod policy;
 pub mod program;
 pub mod queue;
 pub mod reconstruct;
 pub mod replay;
+pub mod switch_costs;
 pub mod task;
 pub mod workload;
 

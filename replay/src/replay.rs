@@ -6,11 +6,11 @@ use crate::emit;
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::overrides;
 use crate::params::ParamError;
-use crate::paths::{self, PathChange};
 use crate::policies::PolicySpec;
 use crate::program::{Pause, Step};
 use crate::reconstruct::estimate::TickSource;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
+use crate::switch_costs::{self, SwitchCostChange};
 use crate::task::{Ns, NEVER};
 
 /// What to replay and how.
@@ -40,7 +40,7 @@ pub struct ReplaySpec {
     pub sets: Vec<Override>,
     /// How the ways through the scheduler differ from the recorded ones; nothing without `overheads`, or where `costs` says what
     /// a switch costs.
-    pub paths: Option<PathChange>,
+    pub paths: Option<SwitchCostChange>,
     /// Costs in place of those measured in the trace, by the keys of [`crate::cost::COST_KEYS`].
     pub costs: Vec<(String, String)>,
 }
@@ -166,9 +166,9 @@ pub fn rerun_under(
         return Err(ReplayError::Trace(NOTHING.into()));
     }
     let mut work = recon.work.clone();
-    let was = paths::realtime(&work);
+    let was = switch_costs::realtime(&work);
     overrides::apply(&spec.sets, &mut work)?;
-    paths::note_changes(&mut work, &was);
+    switch_costs::note_changes(&mut work, &was);
     if spec.jitter > 0 {
         shake(&mut work, spec.jitter, spec.seed);
     }

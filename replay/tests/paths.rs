@@ -2,13 +2,13 @@
 
 use tracekit_replay::cost::Costs;
 use tracekit_replay::engine::{Engine, Machine, Run};
-use tracekit_replay::paths::{Leaves, PathChange, Paths};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{Pause, Program, Step, Workload};
+use tracekit_replay::switch_costs::{Leaves, SwitchCostChange, SwitchCosts};
 use tracekit_replay::task::{Attrs, SchedPolicy, Sleep};
 
 /// Two tasks that yield to each other ten times each, in the real-time class.
-fn yields(was_rt: Option<bool>, paths: Option<PathChange>) -> Run {
+fn yields(was_rt: Option<bool>, paths: Option<SwitchCostChange>) -> Run {
     let steps: Vec<Step> = std::iter::repeat_n([Step::Run { ns: 1_000 }, Step::Yield], 10).flatten().collect();
     let first = Attrs { policy: SchedPolicy::Fifo, rt_prio: 10, ..Attrs::default() };
     let task = |tid| Program { first: first.clone(), was_rt, ..Program::new("yields", tid, steps.clone()) };
@@ -21,10 +21,10 @@ fn yields(was_rt: Option<bool>, paths: Option<PathChange>) -> Run {
 
 #[test]
 fn only_tasks_in_another_class_switch_faster_or_slower() {
-    let mut both = Paths::default();
-    both.0[Paths::at(false, false, Leaves::Stays)] = Some(6_300);
-    both.0[Paths::at(true, true, Leaves::Stays)] = Some(4_200);
-    let paths = Some(PathChange { recorded: both, replayed: both });
+    let mut both = SwitchCosts::default();
+    both.0[SwitchCosts::at(false, false, Leaves::Stays)] = Some(6_300);
+    both.0[SwitchCosts::at(true, true, Leaves::Stays)] = Some(4_200);
+    let paths = Some(SwitchCostChange { recorded: both, replayed: both });
     let plain = yields(Some(false), None);
     let faster = yields(Some(false), paths);
     // The last yields find nobody else and switch to nobody.
@@ -38,10 +38,10 @@ fn only_tasks_in_another_class_switch_faster_or_slower() {
 
 #[test]
 fn no_switch_takes_less_than_nothing() {
-    let (mut was, mut is) = (Paths::default(), Paths::default());
-    was.0[Paths::at(true, true, Leaves::Stays)] = Some(50_000);
-    is.0[Paths::at(true, true, Leaves::Stays)] = Some(1_000);
-    let run = yields(None, Some(PathChange { recorded: was, replayed: is }));
+    let (mut was, mut is) = (SwitchCosts::default(), SwitchCosts::default());
+    was.0[SwitchCosts::at(true, true, Leaves::Stays)] = Some(50_000);
+    is.0[SwitchCosts::at(true, true, Leaves::Stays)] = Some(1_000);
+    let run = yields(None, Some(SwitchCostChange { recorded: was, replayed: is }));
     // The first switch comes from the idle task, and one from a task that ends: both stay as they are. Of the others only what
     // comes behind their record is left, 2 us.
     let (shifted, ns) = run.counts.shifted;
@@ -62,9 +62,9 @@ fn a_wakeup_in_an_interrupt_has_a_way_of_its_own() {
         let stack = PolicySpec::parse("eevdf").unwrap().stack().unwrap();
         Engine::new(work, &machine, stack).unwrap().run(&mut |_| true).unwrap()
     };
-    let mut both = Paths::default();
-    both.0[Paths::at(false, false, Leaves::Woken)] = Some(15_300);
-    both.0[Paths::at(false, true, Leaves::Woken)] = Some(13_400);
-    let (plain, faster) = (run(None), run(Some(PathChange { recorded: both, replayed: both })));
+    let mut both = SwitchCosts::default();
+    both.0[SwitchCosts::at(false, false, Leaves::Woken)] = Some(15_300);
+    both.0[SwitchCosts::at(false, true, Leaves::Woken)] = Some(13_400);
+    let (plain, faster) = (run(None), run(Some(SwitchCostChange { recorded: both, replayed: both })));
     assert_eq!((faster.counts.shifted, plain.counts.busy - faster.counts.busy), ((1, -1_900), 1_900));
 }

@@ -12,8 +12,9 @@ import pytest
 import tracekit as tk
 from tracekit import plot
 from tracekit.registry import check_policy
-from tracekit.report import Comparison, infer, page
+from tracekit.report import page
 from tracekit.trace import Trace
+from tracekit.whatif import Comparison, infer
 
 EVIL = ["<script>alert(1)</script>", "$x_{1}$ $", '"&<b>', "</script><!--", "{{ 7*7 }}", "\x07bell"]
 VOID = {"wbr", "meta", "br", "link", "img", "input", "hr"}

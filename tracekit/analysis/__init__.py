@@ -17,8 +17,6 @@ losses
     How much of the trace is missing.
 uncertainty
     Censored samples, confidence intervals, distance between distributions.
-prediction
-    The interval of a prediction, and schedules with two outcomes.
 printed
     Histograms that a tool printed, as the plots take them.
 compare
@@ -29,7 +27,6 @@ from tracekit.analysis import (
     compare,
     latency,
     losses,
-    prediction,
     printed,
     response,
     runqueue,
@@ -45,7 +42,6 @@ __all__ = [
     "group_of",
     "latency",
     "losses",
-    "prediction",
     "printed",
     "response",
     "runqueue",

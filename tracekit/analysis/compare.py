@@ -14,6 +14,10 @@ from tracekit.analysis import _common as c
 from tracekit.analysis import latency, response, runqueue, slices
 from tracekit.analysis.uncertainty import ks_by
 
+#: Labels of the recorded trace and of its identity replay, in tables, plots and reports.
+RECORDED = "recorded"
+IDENTITY = "identity replay"
+
 #: What each metric is, for tables and reports.
 METRICS: dict[str, str] = {
     "slice": "slice: one uninterrupted stay on a CPU",

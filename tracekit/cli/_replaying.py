@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from tracekit import Replay
-    from tracekit.scenario import Override, Scenario
+    from tracekit.whatif.scenario import Override, Scenario
 
 __all__ = ["asked", "costs_together", "print_basis", "progress_bar", "replay_options", "together"]
 
@@ -19,13 +19,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _overrides(context: click.Context, param: click.Parameter, given: Sequence[str]) -> list[Override]:
-    from tracekit.scenario import parse_set
+    from tracekit.whatif.scenario import parse_set
 
     return [parse_set(text) for text in given]
 
 
 def _scenario(context: click.Context, param: click.Parameter, file: str | None) -> Scenario | None:
-    from tracekit.scenario import load
+    from tracekit.whatif.scenario import load
 
     return None if file is None else load(file)
 
@@ -81,7 +81,7 @@ def replay_options(function: F) -> F:
             help="Let switches, ticks and interrupts cost what they cost in the trace.",
         ),
         click.option(
-            "--path-costs/--no-path-costs",
+            "--switch-costs/--no-switch-costs",
             default=True,
             show_default=True,
             help="Let switches take other than their recorded time where another kernel or scheduling class chooses.",

@@ -32,8 +32,8 @@ def list_entries(as_json: bool) -> None:
     """List the traces, those used last first."""
     from datetime import UTC, datetime
 
-    from tracekit.cache import Cache
     from tracekit.cli._output import emit_json, paragraph, table
+    from tracekit.io.cache import Cache
     from tracekit.units import format_size
 
     entries = Cache().entries()
@@ -59,8 +59,8 @@ def list_entries(as_json: bool) -> None:
 @output_options(csv=False)
 def show_size(as_json: bool) -> None:
     """Print how much the cache holds, how much it may hold, and where it is."""
-    from tracekit.cache import Cache
     from tracekit.cli._output import emit_json, paragraph
+    from tracekit.io.cache import Cache
     from tracekit.units import format_size
 
     cache = Cache()
@@ -74,7 +74,7 @@ def show_size(as_json: bool) -> None:
 @command.command("clear", epilog=EXAMPLES)
 def clear() -> None:
     """Remove all traces from the cache."""
-    from tracekit.cache import Cache
     from tracekit.cli._output import paragraph
+    from tracekit.io.cache import Cache
 
     paragraph(f"removed {Cache().clear()} traces")

@@ -34,10 +34,10 @@ def command(source: Input, policy: str | None, rt: str | None, as_json: bool, as
 
     import tracekit as tk
     from tracekit import registry
-    from tracekit.calibration import METRICS, calibrate
     from tracekit.cli._output import about, emit_json, paragraph, table
     from tracekit.cli._replaying import print_basis
-    from tracekit.report.identity import infer
+    from tracekit.whatif.calibration import METRICS, calibrate
+    from tracekit.whatif.identity import infer
 
     trace = source.read()
     why = "as given"

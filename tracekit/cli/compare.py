@@ -12,8 +12,8 @@ from tracekit.cli._replaying import asked, costs_together, progress_bar, replay_
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
-    from tracekit.report import Comparison
-    from tracekit.scenario import Override, Scenario
+    from tracekit.whatif import Comparison
+    from tracekit.whatif.scenario import Override, Scenario
 
 
 @click.command(
@@ -66,7 +66,7 @@ def command(
     overrides: list[Override],
     scenario: Scenario | None,
     overheads: bool,
-    path_costs: bool,
+    switch_costs: bool,
     costs: dict[str, str],
     runs: int,
     output: str | None,
@@ -100,7 +100,7 @@ def command(
             cpus=cpus,
             hz=hz,
             overheads=overheads,
-            path_costs=path_costs,
+            switch_costs=switch_costs,
             costs=costs_together(scenario, costs),
             scenario=together(scenario, overrides),
             runs=runs,
@@ -120,8 +120,8 @@ def command(
 
 def _print(comparison: Comparison) -> None:
     from tracekit.cli._output import cell, paragraph, table
-    from tracekit.report.comparison import inferred
     from tracekit.units import format_bound
+    from tracekit.whatif.comparison import inferred
 
     identity = comparison.identity_policy.partition(":")[0]
     paragraph(f"{comparison.trace.name}; identity replay under {identity}: {comparison.why}")

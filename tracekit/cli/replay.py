@@ -13,8 +13,8 @@ from tracekit.cli._replaying import asked, costs_together, print_basis, progress
 if TYPE_CHECKING:
     import polars as pl
 
-    from tracekit.scenario import Override, Scenario
     from tracekit.trace import Trace
+    from tracekit.whatif.scenario import Override, Scenario
 
 
 @click.command(
@@ -57,7 +57,7 @@ def command(
     overrides: list[Override],
     scenario: Scenario | None,
     overheads: bool,
-    path_costs: bool,
+    switch_costs: bool,
     costs: dict[str, str],
     output: str | None,
     program: str | None,
@@ -72,8 +72,8 @@ def command(
     """
     import tracekit as tk
     from tracekit.cli._output import emit, paragraph
+    from tracekit.io.writers import output_kind
     from tracekit.registry import check_policy
-    from tracekit.writers import output_kind
 
     policies, loop = asked([policy] if policy else [], loop, scenario)
     policy = policies[0]
@@ -90,7 +90,7 @@ def command(
             cpus=cpus,
             hz=hz,
             overheads=overheads,
-            path_costs=path_costs,
+            switch_costs=switch_costs,
             costs=costs_together(scenario, costs),
             scenario=together(scenario, overrides),
             progress=progress,

@@ -5,8 +5,9 @@ Parts are loaded when they are first used: writing needs neither the `perfetto` 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tracekit._lazy import lazy
 
 if TYPE_CHECKING:
     from tracekit.perfetto.engine import EngineError, EngineOptions, QueryError, Session
@@ -41,9 +42,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load what `name` stands for."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'tracekit.perfetto' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tracekit.perfetto.{home}"), name)
+__getattr__ = lazy(__name__, _HOMES)

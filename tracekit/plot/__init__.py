@@ -5,15 +5,13 @@ show them in a notebook, or save them with `figure.savefig("x.png")`. Every func
 `how_to_read` gives as text.
 """
 
-from tracekit.plot._style import IDENTITY, RECORDED, how_to_read, style
+from tracekit.plot._style import how_to_read, style
 from tracekit.plot.cdf import cdf
 from tracekit.plot.histogram import histogram
 from tracekit.plot.queues import queue_distribution, queue_over_time
 from tracekit.plot.timeline import timeline
 
 __all__ = [
-    "IDENTITY",
-    "RECORDED",
     "cdf",
     "histogram",
     "how_to_read",

@@ -18,6 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from tracekit.analysis.compare import IDENTITY, RECORDED
 from tracekit.units import format_ns
 
 #: Text, axes and the recorded curve.
@@ -29,10 +30,6 @@ PAPER = "#fefefe"
 #: Distinct to colour-blind readers (Okabe and Ito), darkest first.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
-
-#: Labels with a fixed look.
-RECORDED = "recorded"
-IDENTITY = "identity replay"
 
 #: Points of a curve beyond this number are thinned; no eye can tell.
 MAX_POINTS = 1500

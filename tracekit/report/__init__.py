@@ -1,6 +1,5 @@
-"""Reports: a trace beside its replays, as tables, JSON, and one page of HTML that needs no network."""
+"""Reports: a comparison as one page of HTML that needs no network."""
 
-from tracekit.report.comparison import Comparison
-from tracekit.report.identity import infer
+from tracekit.report.page import render
 
-__all__ = ["Comparison", "infer"]
+__all__ = ["render"]

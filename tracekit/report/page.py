@@ -15,13 +15,12 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from tracekit import __version__, analysis, plot
-from tracekit.analysis.compare import METRICS
-from tracekit.calibration import METRICS as CALIBRATION
-from tracekit.plot import IDENTITY, RECORDED
-from tracekit.report.comparison import MIN_SAMPLES, Comparison, inferred
+from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.report.figures import inline_svg
-from tracekit.report.predictions import with_calibration
 from tracekit.units import format_bound, format_count, format_ns
+from tracekit.whatif.calibration import METRICS as CALIBRATION
+from tracekit.whatif.comparison import MIN_SAMPLES, Comparison, inferred
+from tracekit.whatif.predictions import with_calibration
 
 __all__ = ["render"]
 

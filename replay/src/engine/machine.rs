@@ -1,7 +1,7 @@
 //! The machine that a workload runs on.
 
 use crate::cost::Costs;
-use crate::paths::PathChange;
+use crate::switch_costs::SwitchCostChange;
 use crate::task::{Ns, NEVER};
 
 /// When sleeps end on timers.
@@ -30,7 +30,7 @@ pub struct Machine {
     /// What scheduling costs.
     pub costs: Costs,
     /// How the ways through the scheduler differ from the recorded ones.
-    pub paths: Option<PathChange>,
+    pub paths: Option<SwitchCostChange>,
     /// The end; [`NEVER`] runs until nothing is left to do.
     pub until: Ns,
     /// Essential tasks do not end the run before this time.

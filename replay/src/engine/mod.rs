@@ -26,10 +26,10 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::cost::{cold_share, Costs, LONG_STAY};
 use crate::log::{left, Log, What, IDLE};
-use crate::paths::{Leaves, PathChange};
 use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
 use crate::program::{Start, Workload};
 use crate::queue::Lists;
+use crate::switch_costs::{Leaves, SwitchCostChange};
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, Task, TaskId, TaskState, NEVER};
 use slots::{Due, Slots};
 
@@ -99,7 +99,7 @@ pub struct Counts {
     pub wakeups: [u64; 4],
     /// Waits that found what they waited for.
     pub satisfied: u64,
-    /// Switches that took other than their recorded time because of [`PathChange`], and how much longer in all.
+    /// Switches that took other than their recorded time because of [`SwitchCostChange`], and how much longer in all.
     pub shifted: (u64, Ns),
     /// CPU time of all tasks.
     pub busy: Ns,
@@ -155,7 +155,7 @@ pub struct Engine {
     until: Ns,
     at_least: Ns,
     timer_mode: TimerMode,
-    paths: Option<PathChange>,
+    paths: Option<SwitchCostChange>,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
     /// Timers of each CPU by (hard expiry, order): soft expiry and task.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use tracekit_replay::paths::{PathChange, Paths, PATHS};
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
+use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
 use tracekit_schema::{Events, Strings};
 
 use crate::derive::{export_alone, tables_with_events};
@@ -18,8 +18,8 @@ use crate::table::{append, pieces, Table};
 /// Metadata and tables by name.
 type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
 
-/// What switches take, in the order of [`Paths::at`].
-type Times = [Option<i64>; PATHS];
+/// What switches take, in the order of [`SwitchCosts::at`].
+type Times = [Option<i64>; SWITCH_KINDS];
 
 /// Threads, and the attributes they get.
 type Settings = (Vec<i64>, Vec<(String, String)>);
@@ -96,10 +96,10 @@ impl Programs {
         self.recon.work.tasks.len()
     }
 
-    /// Runs the programs. `policy` is a string, or an object as in `tracekit.policy`. `sets` are attributes for tasks: threads, and pairs
-    /// of key and value. `costs` are pairs of key and value as well, in place of measured ones. `path_costs` are what switches take in the recorded and in the
+    /// Runs the programs. `policy` is a string, or an object as in `tracekit.whatif.policy`. `sets` are attributes for tasks: threads, and pairs
+    /// of key and value. `costs` are pairs of key and value as well, in place of measured ones. `switch_costs` are what switches take in the recorded and in the
     /// replayed kernel. `progress` is called with the share that is done. Gives metadata and tables.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, costs=None, path_costs=None, jitter_ns=0, seed=0, progress=None))]
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -111,7 +111,7 @@ impl Programs {
         overheads: bool,
         sets: Option<Vec<Settings>>,
         costs: Option<Vec<(String, String)>>,
-        path_costs: Option<(Times, Times)>,
+        switch_costs: Option<(Times, Times)>,
         jitter_ns: i64,
         seed: u64,
         progress: Option<Py<PyAny>>,
@@ -131,7 +131,8 @@ impl Programs {
             overheads,
             sets,
             costs: costs.unwrap_or_default(),
-            paths: path_costs.map(|(was, is)| PathChange { recorded: Paths(was), replayed: Paths(is) }),
+            paths: switch_costs
+                .map(|(was, is)| SwitchCostChange { recorded: SwitchCosts(was), replayed: SwitchCosts(is) }),
             jitter: jitter_ns.clamp(0, 1_000_000_000),
             seed,
             ..ReplaySpec::default()
@@ -178,7 +179,7 @@ pub fn simulate<'py>(py: Python<'py>, text: &str, policy: Option<&str>) -> PyRes
     Ok((out.meta.0.clone(), tables_with_events(py, out)?))
 }
 
-/// The same under a policy that is an object: see `tracekit.policy`. Holds the GIL, since its hooks may be Python.
+/// The same under a policy that is an object: see `tracekit.whatif.policy`. Holds the GIL, since its hooks may be Python.
 #[pyfunction]
 pub fn simulate_with<'py>(py: Python<'py>, text: &str, policy: &Bound<'py, PyAny>) -> PyResult<Tables<'py>> {
     let (made, name) = policy::from_object(py, policy)?;

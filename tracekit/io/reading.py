@@ -13,12 +13,12 @@ import polars as pl
 from tracekit import _core
 from tracekit._frames import COMPUTED, TABLES, table_schema, to_frame
 from tracekit.errors import OutputError, ParseError
-from tracekit.foreign import foreign_format, read_foreign
-from tracekit.progress import Progress, Report, reporter
+from tracekit.io.external import foreign_format, read_foreign
+from tracekit.io.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
 if TYPE_CHECKING:
-    from tracekit.writers import Converted
+    from tracekit.io.writers import Converted
 
 __all__ = ["convert", "read", "scan"]
 
@@ -75,7 +75,7 @@ def read(
     source, name = _settle(source)
     own = _own_file(source) if format is None else None
     if own is not None:
-        from tracekit.stored import read_stored
+        from tracekit.io.parquet import read_stored
 
         return read_stored(source, own, name)
     settings = {k: str(v) for k, v in options.items()}
@@ -89,7 +89,7 @@ def _read_cached(
     source: str | bytes, name: str, format: str | None, settings: dict[str, str], progress: Progress
 ) -> Trace:
     """Read from the cache, or read and keep."""
-    from tracekit.cache import Cache, cache_key
+    from tracekit.io.cache import Cache, cache_key
 
     try:
         key = cache_key(source, format, settings)
@@ -149,7 +149,7 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
     path = os.fspath(source)
     own = _own_file(path) if format is None else None
     if own is not None:
-        from tracekit.stored import scan_stored
+        from tracekit.io.parquet import scan_stored
 
         return scan_stored(path, own)
     settings = {k: str(v) for k, v in options.items()}
@@ -207,7 +207,7 @@ def convert(
     Converted
         Rows and bytes written, and the metadata and diagnostics of the source.
     """
-    from tracekit.writers import LARGE, convert_reader, output_kind, sha256, takes_keys
+    from tracekit.io.writers import LARGE, convert_reader, output_kind, sha256, takes_keys
 
     kind = output_kind(target, to)
     if table not in (*TABLES, *COMPUTED):

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
 import polars as pl
 
-from tracekit import _core, analysis
+from tracekit import _core
 from tracekit._frames import to_frame
-from tracekit.analysis.path_costs import Change, change, shipped
-from tracekit.analysis.prediction import RUNS, Shake, kernel_share, kind_of_change, shakes
-from tracekit.errors import ReplayError
-from tracekit.policy import CompiledPolicy, LoadedPolicy, Policy
-from tracekit.scenario import Override, overrides_of, resolve
-from tracekit.scenario import Scenario as ScenarioFile
 from tracekit.trace import Trace
+from tracekit.whatif.identity import infer
+from tracekit.whatif.intervals import RUNS, Shake, shakes
+from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
+from tracekit.whatif.scenario import Override, overrides_of, resolve
+from tracekit.whatif.scenario import Scenario as ScenarioFile
+from tracekit.whatif.switch_costs import Change, change, shipped
 
-if TYPE_CHECKING:
-    from tracekit.report import Comparison
+__all__ = ["Programs", "Replay", "replay", "simulate"]
 
-__all__ = ["Programs", "Replay", "compare", "replay", "simulate"]
-
-#: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.scenario` reads them.
+#: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.whatif.scenario` reads them.
 Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | Sequence[Override]
 
 #: Metadata of a trace that holds for its replays as well.
@@ -167,16 +164,14 @@ class Programs:
         Returns
         -------
         list of Shake
-            See `tracekit.analysis.prediction.shakes`.
+            See `tracekit.whatif.intervals.shakes`.
         """
         found = dict(self.inferred.select("name", "value").unique("name", keep="first").iter_rows())
         tick = round(1e9 / (found.get("ticks a second") or 250))
         return shakes(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
 
-    def _path_costs(self, policy: str) -> Change | None:
+    def _switch_costs(self, policy: str) -> Change | None:
         """What switches take in the recorded kernel and under `policy`."""
-        from tracekit.report.identity import infer
-
         identity, _ = infer(self._trace.metadata, [p["name"] for p in _core.policies()])
         if identity.partition(":")[0] not in ("cfs", "eevdf"):
             return None
@@ -197,7 +192,7 @@ class Programs:
         cpus: int | None = None,
         phase_ns: int = 0,
         overheads: bool = True,
-        path_costs: bool = True,
+        switch_costs: bool = True,
         costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
         shake: Shake | None = None,
@@ -207,7 +202,7 @@ class Programs:
 
         Parameters
         ----------
-        policy, rt, cpus, phase_ns, overheads, path_costs, costs, scenario, progress
+        policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, progress
             As in `replay`.
         shake
             Small changes of the machine, one of `shakes`.
@@ -231,7 +226,7 @@ class Programs:
             cpus=cpus,
             overheads=overheads,
             sets=sets,
-            path_costs=self._path_costs(policy) if path_costs and isinstance(policy, str) else None,
+            switch_costs=self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None,
             costs=list(given.items()),
             progress=progress,
             **changed,
@@ -253,7 +248,7 @@ def replay(
     hz: int | None = None,
     phase_ns: int = 0,
     overheads: bool = True,
-    path_costs: bool = True,
+    switch_costs: bool = True,
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     progress: Callable[[float], object] | None = None,
@@ -280,15 +275,15 @@ def replay(
         Added to the phase of the clock tick, to see how much depends on it.
     overheads
         Let switches, ticks and interrupts cost what they were measured to cost in the trace.
-    path_costs
+    switch_costs
         Let switches take more or less than recorded where another kernel, or a task in another scheduling class, chooses the next
-        task: by what they were found to take elsewhere (`tracekit.analysis.path_costs`). Not without `overheads`.
+        task: by what they were found to take elsewhere (`tracekit.whatif.switch_costs`). Not without `overheads`.
     costs
         Costs in place of those measured, or of 0 where there is no measure: ``{"switch": "3us", "fork": "list:2us/50ns"}``; see
         `tracekit.costs` for all.
     scenario
-        Attributes for tasks: ``{"spin*": {"nice": 5}}`` (selectors as in `tracekit.scenario.parse_set`), or what
-        `tracekit.scenario.load` read from a file.
+        Attributes for tasks: ``{"spin*": {"nice": 5}}`` (selectors as in `tracekit.whatif.scenario.parse_set`), or what
+        `tracekit.whatif.scenario.load` read from a file.
     progress
         Called with the share that is done.
 
@@ -315,112 +310,11 @@ def replay(
         cpus=cpus,
         phase_ns=phase_ns,
         overheads=overheads,
-        path_costs=path_costs,
+        switch_costs=switch_costs,
         costs=costs,
         scenario=scenario,
         progress=progress,
     )
-
-
-def compare(
-    trace: Trace,
-    policies: Iterable[str] | Mapping[str, str],
-    *,
-    identity: str | None = None,
-    by: str = "group",
-    loop: str = "dependency",
-    rt: str | None = None,
-    cpus: int | None = None,
-    hz: int | None = None,
-    overheads: bool = True,
-    path_costs: bool = True,
-    costs: Mapping[str, str] | None = None,
-    scenario: Scenario | None = None,
-    runs: int = RUNS,
-    progress: Callable[[float], object] | None = None,
-) -> Comparison:
-    """Set a trace beside its replays under several policies.
-
-    Every change is held against the *identity replay*: the same trace replayed under the policy it was captured
-    under. What that gets wrong, every prediction may get wrong as well; it is one part of the 90 % interval.
-
-    Parameters
-    ----------
-    trace
-        A recorded trace.
-    policies
-        Policies; as a mapping, label to policy.
-    identity
-        Policy that the trace was captured under; by default inferred from its metadata. It is replayed as the trace was
-        recorded: `cpus`, `costs` and `scenario` do not touch it.
-    by
-        Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, overheads, path_costs, costs, scenario, progress
-        As in `replay`.
-    runs
-        How often each replay is repeated with small changes of the machine, for the interval of each prediction
-        (`tracekit.analysis.prediction`); 1 does without.
-
-    Returns
-    -------
-    Comparison
-        Tables, and a report as JSON and HTML.
-    """
-    from tracekit.plot import IDENTITY
-    from tracekit.report import Comparison, infer
-    from tracekit.report.predictions import Repeated
-
-    labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
-    for policy in labelled.values():
-        _core.parse_policy(policy)
-    why = "told"
-    if identity is None:
-        identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
-    programs = Programs(trace, loop, hz)
-    shaken = programs.shakes(max(runs, 1))
-    asked = {IDENTITY: identity, **labelled}
-    steps, done = len(asked) * len(shaken), 0
-    plain: dict[str, Replay] = {}
-    repeated: dict[str, list[tuple[Shake, pl.DataFrame]]] = {label: [] for label in asked}
-    for label, policy in asked.items():
-        # The identity replay is of what was recorded.
-        other: dict[str, Any] = (
-            {"path_costs": False}
-            if label == IDENTITY
-            else {"path_costs": path_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
-        )
-        for shake in shaken:
-            tell = None if progress is None else partial(_portion, progress, done, steps)
-            done += 1
-            try:
-                run = programs.run(policy, rt=rt, overheads=overheads, shake=shake, progress=tell, **other)
-            except ReplayError:
-                if label not in plain:
-                    raise
-                continue  # One of the repetitions came to no end; the others tell.
-            plain.setdefault(label, run)
-            if len(shaken) > 1:
-                figures = analysis.compare.metrics(run.slices, run.runqueue, run.states, run.end_ns, by)
-                repeated[label].append((shake, figures))
-    same = plain.pop(IDENTITY)
-    if len(shaken) == 1:
-        return Comparison(trace, same, plain, why, by)
-    kinds = {label: kind_of_change(same.policy, run.policy) for label, run in plain.items()}
-    return Comparison(trace, same, plain, why, by, Repeated(repeated, kinds, _kernel_shares(programs, by)))
-
-
-def _portion(progress: Callable[[float], object], done: int, steps: int, share: float) -> object:
-    """Progress of one of several replays."""
-    return progress((done + share) / steps)
-
-
-def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
-    """Share of kernel work of each group of tasks, and of all."""
-    rows = programs.table.with_columns(pl.col("task").alias("utid")).with_columns(analysis.group_of(by))
-    found: dict[tuple[str, str | None], float] = {("all", None): kernel_share(rows)}
-    for (group,), part in rows.group_by("group"):
-        found["group", None if group is None else str(group)] = kernel_share(part)
-    return found
 
 
 def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
@@ -432,7 +326,7 @@ def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
         Text: a policy, a machine, and a line for each task with its steps. Times are in ms: ``A: R5 S10`` runs for
         5 ms and sleeps for 10; ``(R1 S3)*`` does so for ever. The fixtures under ``fixtures/policies`` hold many.
     policy
-        Policy instead of the one in the text, such as ``rr:quantum=10ms``, or a policy of one's own (`tracekit.policy`).
+        Policy instead of the one in the text, such as ``rr:quantum=10ms``, or a policy of one's own (`tracekit.whatif.policy`).
 
     Returns
     -------

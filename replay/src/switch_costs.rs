@@ -7,8 +7,8 @@
 use crate::program::Workload;
 use crate::task::Ns;
 
-/// Entries of a [`Paths`].
-pub const PATHS: usize = 12;
+/// Entries of a [`SwitchCosts`].
+pub const SWITCH_KINDS: usize = 12;
 
 /// Why a task leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,11 @@ pub enum Leaves {
 }
 
 /// What a switch takes from the account of the task that leaves (behind an interrupt, from its wakeup) to the record of the
-/// switch, by the class that leaves, the class that comes, and why the first leaves: see [`Paths::at`].
+/// switch, by the class that leaves, the class that comes, and why the first leaves: see [`SwitchCosts::at`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paths(pub [Option<Ns>; PATHS]);
+pub struct SwitchCosts(pub [Option<Ns>; SWITCH_KINDS]);
 
-impl Paths {
+impl SwitchCosts {
     /// Place of an entry: 6 where the task that leaves is real time, 3 where the one that comes is, and the place of the reason.
     pub fn at(leaves_rt: bool, comes_rt: bool, why: Leaves) -> usize {
         6 * usize::from(leaves_rt) + 3 * usize::from(comes_rt) + why as usize
@@ -35,19 +35,19 @@ impl Paths {
 
 /// The tables of the recorded kernel and of the replayed one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathChange {
+pub struct SwitchCostChange {
     /// Of the recorded kernel.
-    pub recorded: Paths,
+    pub recorded: SwitchCosts,
     /// Of the one that is replayed.
-    pub replayed: Paths,
+    pub replayed: SwitchCosts,
 }
 
-impl PathChange {
+impl SwitchCostChange {
     /// By how much a switch takes longer than recorded. Each task has two classes, as recorded and as replayed; the kernel's two
     /// tables are looked up with them. Where one does not know, nothing changes.
     pub fn shift(&self, leaves: (bool, bool), comes: (bool, bool), why: Leaves) -> Ns {
-        let was = self.recorded.0[Paths::at(leaves.0, comes.0, why)];
-        let is = self.replayed.0[Paths::at(leaves.1, comes.1, why)];
+        let was = self.recorded.0[SwitchCosts::at(leaves.0, comes.0, why)];
+        let is = self.replayed.0[SwitchCosts::at(leaves.1, comes.1, why)];
         was.zip(is).map_or(0, |(was, is)| is - was)
     }
 }
@@ -71,14 +71,14 @@ mod tests {
 
     #[test]
     fn a_switch_changes_by_the_difference_of_the_tables_where_both_know() {
-        let mut change = PathChange::default();
-        change.recorded.0[Paths::at(false, false, Leaves::Stays)] = Some(6_300);
-        change.recorded.0[Paths::at(false, true, Leaves::Sleeps)] = Some(5_000);
-        change.replayed.0[Paths::at(true, true, Leaves::Stays)] = Some(4_200);
+        let mut change = SwitchCostChange::default();
+        change.recorded.0[SwitchCosts::at(false, false, Leaves::Stays)] = Some(6_300);
+        change.recorded.0[SwitchCosts::at(false, true, Leaves::Sleeps)] = Some(5_000);
+        change.replayed.0[SwitchCosts::at(true, true, Leaves::Stays)] = Some(4_200);
         assert_eq!(change.shift((false, true), (false, true), Leaves::Stays), -2_100);
         // The other table has no such entry.
         assert_eq!(change.shift((false, false), (true, true), Leaves::Sleeps), 0);
-        let same = PathChange { recorded: change.recorded, replayed: change.recorded };
+        let same = SwitchCostChange { recorded: change.recorded, replayed: change.recorded };
         assert_eq!(same.shift((false, false), (false, false), Leaves::Stays), 0);
     }
 }

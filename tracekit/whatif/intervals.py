@@ -209,7 +209,7 @@ NONE = ModelError("", 0.0, 0.0, 0)
 @cache
 def model_error() -> dict[str, ModelError]:
     """Give the model errors that ship with the package, by kind; they come from `make validate`."""
-    text = resources.files("tracekit.analysis").joinpath("model_error.toml").read_text()
+    text = resources.files("tracekit.whatif").joinpath("model_error.toml").read_text()
     table = tomllib.loads(text)
     return {k: ModelError(k, t["base"], t["kernel"], t["pairs"]) for k, t in table["kind"].items()}
 

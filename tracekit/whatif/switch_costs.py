@@ -1,7 +1,7 @@
 """What the kernel's paths through a switch take, by kernel and scheduling class: for replays under another kernel or class.
 
 A trace shows what its own switches take. What they take in another kernel, or between tasks of another class, it does not show.
-`path_costs.toml` holds what was measured elsewhere; a replay takes the *difference* of two entries of it, scaled to the
+`switch_costs.toml` holds what was measured elsewhere; a replay takes the *difference* of two entries of it, scaled to the
 machine of the trace.
 """
 
@@ -18,11 +18,11 @@ import polars as pl
 
 from tracekit._irq import HARDIRQ
 
-__all__ = ["PATHS", "Change", "PathCosts", "change", "entry_of", "measure", "read", "shipped"]
+__all__ = ["SWITCH_KINDS", "Change", "PathCosts", "change", "entry_of", "measure", "read", "shipped"]
 
-#: Paths through a switch: class of the task that leaves, of the one that comes, and why the first leaves: it stays ready, it
+#: SwitchCosts through a switch: class of the task that leaves, of the one that comes, and why the first leaves: it stays ready, it
 #: sleeps or ends, or an interrupt has woken the one that comes.
-PATHS = tuple(
+SWITCH_KINDS = tuple(
     f"{leaves} {comes} {why}"
     for leaves in ("fair", "rt")
     for comes in ("fair", "rt")
@@ -40,7 +40,7 @@ _ENTRIES: tuple[tuple[tuple[int, int], str | None], ...] = (
 #: Entries of policies that stand for a kernel, where the trace is of another: the newest kernel with that scheduler.
 _OF_POLICY = {("cfs", "form=6.1"): "6.1", ("eevdf", "version=6.12"): "6.12"}
 
-#: Times of `PATHS` in the recorded and in the replayed kernel, ns.
+#: Times of `SWITCH_KINDS` in the recorded and in the replayed kernel, ns.
 Change = tuple[list[int | None], list[int | None]]
 
 
@@ -53,7 +53,7 @@ class PathCosts:
     boundary
         The charge boundary that replays infer there, ns: the measure of how fast the machine is.
     switch
-        Entries of `PATHS`, as far as they were seen, ns: from the record of the account of the task that leaves to the record of
+        Entries of `SWITCH_KINDS`, as far as they were seen, ns: from the record of the account of the task that leaves to the record of
         the switch; of ``woken``, from the record that the interrupt wakes the task.
     """
 
@@ -62,12 +62,12 @@ class PathCosts:
 
 
 def read(text: str) -> dict[str, PathCosts]:
-    """Read a table of path costs.
+    """Read a table of switch costs.
 
     Parameters
     ----------
     text
-        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of `PATHS`.
+        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of `SWITCH_KINDS`.
 
     Returns
     -------
@@ -80,8 +80,8 @@ def read(text: str) -> dict[str, PathCosts]:
 
 @cache
 def shipped() -> dict[str, PathCosts]:
-    """Give the path costs that ship with the package."""
-    return read(resources.files("tracekit.analysis").joinpath("path_costs.toml").read_text())
+    """Give the switch costs that ship with the package."""
+    return read(resources.files("tracekit.whatif").joinpath("switch_costs.toml").read_text())
 
 
 def measure(events: pl.DataFrame) -> dict[str, list[int]]:
@@ -96,7 +96,7 @@ def measure(events: pl.DataFrame) -> dict[str, list[int]]:
     Returns
     -------
     dict
-        Entries of `PATHS` to their times in ns.
+        Entries of `SWITCH_KINDS` to their times in ns.
     """
     kinds = pl.col("kind").cast(pl.String)
     rows = (
@@ -198,7 +198,7 @@ def change(
     Returns
     -------
     tuple of list, or None
-        Two lists in the order of `PATHS`, ns, `None` where nothing is known. `None` where one of the two kernels was not
+        Two lists in the order of `SWITCH_KINDS`, ns, `None` where nothing is known. `None` where one of the two kernels was not
         measured, or the policy is not Linux's.
     """
     recorded = known.get(entry_of(kernel) or "")
@@ -209,6 +209,6 @@ def change(
     scale = boundary / recorded.boundary
 
     def scaled(entry: PathCosts) -> list[int | None]:
-        return [round(entry.switch[path] * scale) if path in entry.switch else None for path in PATHS]
+        return [round(entry.switch[path] * scale) if path in entry.switch else None for path in SWITCH_KINDS]
 
     return scaled(recorded), scaled(replayed)

@@ -1,4 +1,4 @@
-"""Measure what switches take in the lab's kernels: ``python -m validation.path_costs FOLDER``.
+"""Measure what switches take in the lab's kernels: ``python -m validation.switch_costs FOLDER``.
 
 Writes what ships with the package, and beside it what is known without each workload: a prediction of a workload uses what
 the others show.
@@ -13,19 +13,19 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import tracekit as tk
-from tracekit.analysis.path_costs import PATHS, PathCosts, measure, read, shipped
 from tracekit.errors import TracekitError
+from tracekit.whatif.switch_costs import SWITCH_KINDS, PathCosts, measure, read, shipped
 from validation import lab
 
 __all__ = ["LEFT_OUT", "fit", "left_out", "main"]
 
 #: What ships with the package, and what is known without each workload.
-SHIPPED = Path(tk.__file__).parent / "analysis" / "path_costs.toml"
-LEFT_OUT = Path(__file__).parent / "path_costs.toml"
+SHIPPED = Path(tk.__file__).parent / "analysis" / "switch_costs.toml"
+LEFT_OUT = Path(__file__).parent / "switch_costs.toml"
 #: Switches of a kind that a capture needs to count.
 ENOUGH = 20
 
-#: Medians of one capture: entries of `PATHS`, and "boundary".
+#: Medians of one capture: entries of `SWITCH_KINDS`, and "boundary".
 Medians = Mapping[str, float]
 
 
@@ -66,7 +66,9 @@ def fit(measured: Collection[tuple[str, str, Medians]], without: str | None = No
         {k for k, name in joint if name == "boundary"}, key=lambda k: tuple(map(int, k.split(".")))
     )
     return {
-        kernel: PathCosts(joint[kernel, "boundary"], {w: joint[kernel, w] for w in PATHS if (kernel, w) in joint})
+        kernel: PathCosts(
+            joint[kernel, "boundary"], {w: joint[kernel, w] for w in SWITCH_KINDS if (kernel, w) in joint}
+        )
         for kernel in kernels
     }
 
@@ -99,7 +101,7 @@ def _text(known: Mapping[str, PathCosts]) -> str:
 
 def main() -> int:
     """Run."""
-    parser = argparse.ArgumentParser(prog="python -m validation.path_costs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m validation.switch_costs", description=__doc__)
     parser.add_argument("folder", type=Path, help="the unpacked captures")
     given = parser.parse_args()
     measured = []
@@ -118,7 +120,7 @@ def main() -> int:
         "# record of the switch; see docs/guide/replay.md.\n\n" + _text(known)
     )
     parts = [
-        "# The same as tracekit/analysis/path_costs.toml without each workload, one after the other: a prediction of a workload\n"
+        "# The same as tracekit/whatif/switch_costs.toml without each workload, one after the other: a prediction of a workload\n"
         "# uses what the others show. Written by `make validate`.\n"
     ]
     for workload in sorted({w for _, w, _ in measured}):

@@ -22,7 +22,7 @@ from tracekit import _core
 from tracekit._frames import to_frame
 from tracekit.errors import OutputError
 from tracekit.export.files import replacing
-from tracekit.progress import Report
+from tracekit.io.progress import Report
 from tracekit.trace import Trace
 
 __all__ = [

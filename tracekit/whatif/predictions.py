@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from tracekit.analysis import prediction
-from tracekit.analysis.prediction import ModelError, Shake
+from tracekit.whatif import intervals
+from tracekit.whatif.intervals import ModelError, Shake
 
 __all__ = ["RELATED", "Repeated", "with_calibration", "with_intervals"]
 
-#: Metric of `tracekit.calibration` that tells most of each figure; a dict where it goes by statistic.
+#: Metric of `tracekit.whatif.calibration` that tells most of each figure; a dict where it goes by statistic.
 RELATED: dict[str, str | dict[str, str]] = {
     "slice_per_involuntary": "main",
     "slice": {"p50": "slice_p50", "": "slice_ks"},
@@ -39,7 +39,7 @@ class Repeated:
         Label to the repetitions that came to an end, the plain replay first: how it was shaken, and the result of
         `tracekit.analysis.compare.metrics`.
     kinds
-        Label to the kind of change, see `tracekit.analysis.prediction.kind_of_change`.
+        Label to the kind of change, see `tracekit.whatif.intervals.kind_of_change`.
     shares
         Share of kernel work by group of tasks; for all tasks together under the key ``all``.
     """
@@ -74,7 +74,7 @@ def _values(repetitions: Sequence[tuple[Shake, pl.DataFrame]]) -> dict[Key, list
 def _middle(found: Sequence[tuple[Shake, float]], plain: float | None) -> float | None:
     if not found:
         return plain
-    return prediction.centre([v for _, v in found], [s for s, _ in found])
+    return intervals.centre([v for _, v in found], [s for s, _ in found])
 
 
 def with_intervals(
@@ -86,7 +86,7 @@ def with_intervals(
 ) -> pl.DataFrame:
     """Put intervals beside predictions, and judge changes by the repetitions.
 
-    Definitions: `tracekit.analysis.prediction`. The prediction and the identity become the medians of their repetitions with the
+    Definitions: `tracekit.whatif.intervals`. The prediction and the identity become the medians of their repetitions with the
     tick in its place.
 
     Parameters
@@ -112,14 +112,14 @@ def with_intervals(
         return table.with_columns(pl.lit(None, dtype=t).alias(n) for n, t in ADDED.items())
     same = _values(repeated.figures[identity])
     of_policy = {label: _values(runs) for label, runs in repeated.figures.items() if label != identity}
-    models = {k: prediction.model_error().get(kind, prediction.NONE) for k, kind in repeated.kinds.items()}
+    models = {k: intervals.model_error().get(kind, intervals.NONE) for k, kind in repeated.kinds.items()}
     rows = []
     for row in table.iter_rows(named=True):
         key = _key(row)
         found = of_policy.get(row["policy"], {}).get(key, [])
         own = same.get(key, [])
         share = repeated.shares.get((row["scope"], row["group"]), 0.0)
-        model = models.get(row["policy"], prediction.NONE)
+        model = models.get(row["policy"], intervals.NONE)
         rows.append(_judged(row, found, own, model, share, sampling.get(key, 0.0), resolution_ns))
     return pl.DataFrame(rows, schema={**table.schema, **ADDED})
 
@@ -143,7 +143,7 @@ def _judged(
     if predicted is None:
         return out
     values = [v for _, v in found]
-    two = prediction.modes(values)
+    two = intervals.modes(values)
     if two is not None:
         out |= {"bistable_low": two[0], "bistable_high": two[1]}
     if identity is None:
@@ -152,11 +152,11 @@ def _judged(
         out["change_pct"] = 100 * (predicted - identity) / identity
     if recorded is None:
         return out
-    clear = prediction.resolved(predicted, identity, recorded, values, [v for _, v in own])
+    clear = intervals.resolved(predicted, identity, recorded, values, [v for _, v in own])
     step = resolution_ns if row["unit"] == "ns" else 0
     out["resolved"] = clear and abs(predicted - identity) > step
     out["verdict"] = "resolved" if out["resolved"] else "not resolved"
-    made = prediction.interval(predicted, values, recorded, identity, sampling, model, share)
+    made = intervals.interval(predicted, values, recorded, identity, sampling, model, share)
     if made is not None and len(values) > 1:
         out |= {"low": made.low, "high": made.high}
     return out
@@ -170,7 +170,7 @@ def with_calibration(table: pl.DataFrame, fidelity: pl.DataFrame) -> pl.DataFram
     table
         With the columns `metric` and `statistic`.
     fidelity
-        Result of `tracekit.calibration.calibrate`.
+        Result of `tracekit.whatif.calibration.calibrate`.
 
     Returns
     -------

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 import tracekit as tk
-from tracekit.analysis import prediction
 from tracekit.cli import main
-from tracekit.report.comparison import Comparison
-from tracekit.report.predictions import RELATED
+from tracekit.whatif import intervals as prediction
+from tracekit.whatif.comparison import Comparison
+from tracekit.whatif.predictions import RELATED
 
 #: Two tasks wake at the same time; who comes first is a matter of nanoseconds, and decides the mean response.
 RACE = "until: 2000\nX: S10 R100\nY: S10 R300\nZ: S900 R1"

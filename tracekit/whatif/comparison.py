@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tracekit import analysis
+from tracekit import _core, analysis
 from tracekit.analysis import group_of
-from tracekit.analysis.compare import METRICS
-from tracekit.calibration import calibrate
+from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
+from tracekit.errors import ReplayError
 from tracekit.export.files import replacing
-from tracekit.plot import IDENTITY, RECORDED
-from tracekit.report.predictions import Repeated, with_calibration, with_intervals
 from tracekit.trace import Trace
+from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.identity import infer
+from tracekit.whatif.intervals import RUNS, Shake, kernel_share, kind_of_change
+from tracekit.whatif.predictions import Repeated, with_calibration, with_intervals
+from tracekit.whatif.run import Programs, Replay, Scenario
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "compare"]
 
 #: What the short table shows: metric and statistic, in this order.
 HEADLINES = (
@@ -109,7 +112,7 @@ class Comparison:
         Returns
         -------
         pl.DataFrame
-            The result of `tracekit.analysis.compare.compare` with the columns of `tracekit.report.predictions`: the 90 %
+            The result of `tracekit.analysis.compare.compare` with the columns of `tracekit.whatif.predictions`: the 90 %
             interval `low` to `high`, the two values `bistable_low` and `bistable_high` of a schedule with two outcomes, and
             `calibration`, the result of the metric of `fidelity` that tells most of the figure.
         """
@@ -119,7 +122,7 @@ class Comparison:
 
     @cached_property
     def fidelity(self) -> pl.DataFrame:
-        """How well the identity replay repeats the recording: the result of `tracekit.calibration.calibrate`."""
+        """How well the identity replay repeats the recording: the result of `tracekit.whatif.calibration.calibrate`."""
         return calibrate(self.trace, self.identity)
 
     @property
@@ -403,3 +406,100 @@ def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:
         `class`, `n` and `share`, as `tracekit.Replay.wakeups`; empty for a trace that is no replay.
     """
     return [dict(row) for row in getattr(replay, "wakeups", ())]
+
+
+def compare(
+    trace: Trace,
+    policies: Iterable[str] | Mapping[str, str],
+    *,
+    identity: str | None = None,
+    by: str = "group",
+    loop: str = "dependency",
+    rt: str | None = None,
+    cpus: int | None = None,
+    hz: int | None = None,
+    overheads: bool = True,
+    switch_costs: bool = True,
+    costs: Mapping[str, str] | None = None,
+    scenario: Scenario | None = None,
+    runs: int = RUNS,
+    progress: Callable[[float], object] | None = None,
+) -> Comparison:
+    """Set a trace beside its replays under several policies.
+
+    Every change is held against the *identity replay*: the same trace replayed under the policy it was captured
+    under. What that gets wrong, every prediction may get wrong as well; it is one part of the 90 % interval.
+
+    Parameters
+    ----------
+    trace
+        A recorded trace.
+    policies
+        Policies; as a mapping, label to policy.
+    identity
+        Policy that the trace was captured under; by default inferred from its metadata. It is replayed as the trace was
+        recorded: `cpus`, `costs` and `scenario` do not touch it.
+    by
+        Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
+    loop, rt, cpus, hz, overheads, switch_costs, costs, scenario, progress
+        As in `replay`.
+    runs
+        How often each replay is repeated with small changes of the machine, for the interval of each prediction
+        (`tracekit.whatif.intervals`); 1 does without.
+
+    Returns
+    -------
+    Comparison
+        Tables, and a report as JSON and HTML.
+    """
+    labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
+    for policy in labelled.values():
+        _core.parse_policy(policy)
+    why = "told"
+    if identity is None:
+        identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
+    programs = Programs(trace, loop, hz)
+    shaken = programs.shakes(max(runs, 1))
+    asked = {IDENTITY: identity, **labelled}
+    steps, done = len(asked) * len(shaken), 0
+    plain: dict[str, Replay] = {}
+    repeated: dict[str, list[tuple[Shake, pl.DataFrame]]] = {label: [] for label in asked}
+    for label, policy in asked.items():
+        # The identity replay is of what was recorded.
+        other: dict[str, Any] = (
+            {"switch_costs": False}
+            if label == IDENTITY
+            else {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
+        )
+        for shake in shaken:
+            tell = None if progress is None else partial(_portion, progress, done, steps)
+            done += 1
+            try:
+                run = programs.run(policy, rt=rt, overheads=overheads, shake=shake, progress=tell, **other)
+            except ReplayError:
+                if label not in plain:
+                    raise
+                continue  # One of the repetitions came to no end; the others tell.
+            plain.setdefault(label, run)
+            if len(shaken) > 1:
+                figures = analysis.compare.metrics(run.slices, run.runqueue, run.states, run.end_ns, by)
+                repeated[label].append((shake, figures))
+    same = plain.pop(IDENTITY)
+    if len(shaken) == 1:
+        return Comparison(trace, same, plain, why, by)
+    kinds = {label: kind_of_change(same.policy, run.policy) for label, run in plain.items()}
+    return Comparison(trace, same, plain, why, by, Repeated(repeated, kinds, _kernel_shares(programs, by)))
+
+
+def _portion(progress: Callable[[float], object], done: int, steps: int, share: float) -> object:
+    """Progress of one of several replays."""
+    return progress((done + share) / steps)
+
+
+def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
+    """Share of kernel work of each group of tasks, and of all."""
+    rows = programs.table.with_columns(pl.col("task").alias("utid")).with_columns(analysis.group_of(by))
+    found: dict[tuple[str, str | None], float] = {("all", None): kernel_share(rows)}
+    for (group,), part in rows.group_by("group"):
+        found["group", None if group is None else str(group)] = kernel_share(part)
+    return found

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tracekit as tk
-from tracekit.analysis import path_costs
+from tracekit.whatif import switch_costs
 
 #: The last record of a task's account, the end of the next one's wait, and the switch.
 SWITCHES = """# tracer: nop
@@ -29,20 +29,20 @@ SWITCHES = """# tracer: nop
    c-12   [000] d..2.     1.004009: sched_switch: c:12 [89] S ==> swapper/0:0 [120]
 """
 KNOWN = {
-    "6.1": path_costs.PathCosts(8_000, {"fair fair stays": 5_200, "rt rt stays": 4_200}),
-    "6.12": path_costs.PathCosts(8_800, {"fair fair stays": 6_300, "rt rt stays": 4_200}),
+    "6.1": switch_costs.PathCosts(8_000, {"fair fair stays": 5_200, "rt rt stays": 4_200}),
+    "6.12": switch_costs.PathCosts(8_800, {"fair fair stays": 6_300, "rt rt stays": 4_200}),
 }
 
 
 def place(path: str) -> int:
-    return path_costs.PATHS.index(path)
+    return switch_costs.SWITCH_KINDS.index(path)
 
 
 def test_switches_are_measured_from_the_account_to_the_record(tmp_path: Path) -> None:
     file = tmp_path / "trace.txt"
     file.write_text(SWITCHES)
     # The switch to the idle task is no choice among tasks. Behind an interrupt its wakeup is the beginning as well.
-    assert path_costs.measure(tk.read(file).events) == {
+    assert switch_costs.measure(tk.read(file).events) == {
         "fair fair stays": [6_000],
         "fair rt sleeps": [5_000],
         "fair rt stays": [5_000],
@@ -64,11 +64,11 @@ def test_switches_are_measured_from_the_account_to_the_record(tmp_path: Path) ->
     ],
 )
 def test_a_kernel_is_stood_for_by_the_one_that_was_measured(kernel: str, entry: str | None) -> None:
-    assert path_costs.entry_of(kernel) == entry
+    assert switch_costs.entry_of(kernel) == entry
 
 
 def test_the_machine_of_the_trace_sets_the_scale() -> None:
-    found = path_costs.change("cfs:form=6.1", "6.1.0", "eevdf:version=6.12,base_slice=0ns", 4_000, KNOWN)
+    found = switch_costs.change("cfs:form=6.1", "6.1.0", "eevdf:version=6.12,base_slice=0ns", 4_000, KNOWN)
     assert found is not None
     was, is_ = found
     # Half the charge boundary of the machine that was measured: half the time, of both kernels.
@@ -77,7 +77,9 @@ def test_the_machine_of_the_trace_sets_the_scale() -> None:
 
 
 def test_the_same_scheduler_is_the_same_kernel() -> None:
-    found = path_costs.change("eevdf:version=6.12", "6.18.1", "eevdf:version=6.12,run_to_parity=off", 8_800, KNOWN)
+    found = switch_costs.change(
+        "eevdf:version=6.12", "6.18.1", "eevdf:version=6.12,run_to_parity=off", 8_800, KNOWN
+    )
     assert found is not None
     assert found[0] == found[1]
 
@@ -95,11 +97,11 @@ def test_the_same_scheduler_is_the_same_kernel() -> None:
 def test_nothing_is_claimed_of_what_was_not_measured(
     identity: str, kernel: str, policy: str, boundary: float | None
 ) -> None:
-    assert path_costs.change(identity, kernel, policy, boundary, KNOWN) is None
+    assert switch_costs.change(identity, kernel, policy, boundary, KNOWN) is None
 
 
 def test_the_shipped_table_orders_the_classes_and_kernels() -> None:
-    known = path_costs.shipped()
+    known = switch_costs.shipped()
     assert list(known) == ["5.10", "6.1", "6.12"]
     fair = [known[k].switch["fair fair stays"] for k in known]
     assert fair == sorted(fair)
@@ -118,7 +120,7 @@ def test_a_replay_in_another_class_says_what_it_assumes(trace: tk.Trace) -> None
     assert len(assumed(changed)) == 1
     assert "less than recorded" in assumed(changed)[0]
     # It can be done without, it goes with the other costs, and a stated cost of switches is all of it.
-    for others in ({"path_costs": False}, {"overheads": False}, {"costs": {"switch": "10us"}}):
+    for others in ({"switch_costs": False}, {"overheads": False}, {"costs": {"switch": "10us"}}):
         assert not assumed(tk.replay(trace, policy, scenario=spinners, **others))
     # Nobody in another class, and the same kernel: nothing to assume.
     assert not assumed(tk.replay(trace, policy))

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import tracekit as tk
-from tracekit.analysis import prediction as p
 from tracekit.analysis import response
+from tracekit.whatif import intervals as p
 
 #: Two tasks wake at the same time; who comes first is a matter of nanoseconds, and decides the mean response.
 RACE = "until: 1000\nX: S10 R100\nY: S10 R300\nZ: S600 R1"

@@ -1,0 +1,26 @@
+"""What would have been: replays of a trace under other policies, and how far to trust them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit._lazy import lazy
+
+if TYPE_CHECKING:
+    from tracekit.whatif.comparison import Comparison, compare
+    from tracekit.whatif.identity import infer
+    from tracekit.whatif.run import Programs, Replay, replay, simulate
+
+__all__ = ["Comparison", "Programs", "Replay", "compare", "infer", "replay", "simulate"]
+
+_HOMES = {
+    "Comparison": "comparison",
+    "Programs": "run",
+    "Replay": "run",
+    "compare": "comparison",
+    "infer": "identity",
+    "replay": "run",
+    "simulate": "run",
+}
+
+__getattr__ = lazy(__name__, _HOMES)
