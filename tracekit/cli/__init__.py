@@ -39,6 +39,7 @@ from tracekit.cli import (
     slices,
     sql,
 )
+from tracekit.cli._places import explicit
 from tracekit.errors import TracekitError
 
 __all__ = ["main"]
@@ -80,6 +81,13 @@ class Program(click.Group):
                     raise
                 _fail(error)
         sys.exit(status if isinstance(status, int) else 0)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; `--json` and `--csv` get the file that follows them, if one does."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, rest if command is None else explicit(command, ctx, rest)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe is told apart, of which click would make exit status 1."""

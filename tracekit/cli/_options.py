@@ -83,7 +83,8 @@ class Input:
             end=self.end,
         )
         context = click.get_current_context(silent=True)
-        for_people = context is None or not (context.params.get("as_json") or context.params.get("as_csv"))
+        meta = {} if context is None else context.meta
+        for_people = "-" not in (meta.get("tracekit.json"), meta.get("tracekit.csv"))
         if for_people and not self.quiet and (unmet := self._unmet(trace, part)):
             from tracekit.cli._output import printable
 
@@ -239,14 +240,69 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
     return decorate
 
 
-def _one_form(context: click.Context, param: click.Parameter, given: bool) -> bool:
-    """Refuse --json together with --csv."""
-    forms: list[str] = context.meta.setdefault("tracekit.forms", [])
-    if given:
-        forms.append(param.opts[0])
-    if len(forms) > 1:
-        raise click.UsageError(f"{' and '.join(sorted(forms))} exclude each other", context)
-    return given
+def _form(name: str) -> Callable[[click.Context, click.Parameter, str | None], bool]:
+    """What `--json` and `--csv` do with their place: keep it for `tracekit.cli._output`, and say whether it was given."""
+
+    def keep(context: click.Context, param: click.Parameter, place: str | None) -> bool:
+        if place is None:
+            return False
+        context.meta[f"tracekit.{name}"] = output_place(context, param, place)
+        others = [f for f in ("json", "csv") if context.meta.get(f"tracekit.{f}") == "-"]
+        if len(others) > 1:
+            raise click.UsageError(
+                "--csv and --json exclude each other on standard output; name a file for one of them", context
+            )
+        return True
+
+    return keep
+
+
+def form_option(name: str, what: str = "") -> Callable[[F], F]:
+    """`--json [FILE]` or `--csv [FILE]`: to standard output in place of the text, or to a file beside it."""
+    return click.option(
+        f"--{name}",
+        f"as_{name}",
+        is_flag=False,
+        flag_value="-",
+        metavar="[FILE]",
+        callback=_form(name),
+        help=f"Write {what or 'the table as'} {name.upper()}, times in ns, to FILE or else in place of the text.",
+    )
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(context: click.Context, param: click.Parameter, given: Any) -> None:
+        if given:
+            context.meta[f"tracekit.{name}"] = given
+
+    return keep
+
+
+def _names(context: click.Context, param: click.Parameter, given: str | None) -> None:
+    names = [n.strip() for n in (given or "").split(",") if n.strip()]
+    _keep("columns")(context, param, names)
+
+
+def wide_option(function: F) -> F:
+    """The option `--wide`."""
+    return click.option(
+        "--wide",
+        is_flag=True,
+        expose_value=False,
+        callback=_keep("wide"),
+        help="Show all columns, in blocks where the terminal is narrow.",
+    )(function)
+
+
+def columns_option(function: F) -> F:
+    """The option `--columns`."""
+    return click.option(
+        "--columns",
+        metavar="NAME,...",
+        expose_value=False,
+        callback=_names,
+        help="Show these columns: group,n,p99_ns. Names as in --csv.",
+    )(function)
 
 
 def _plot_name(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
@@ -269,13 +325,10 @@ def output_place(context: click.Context, param: click.Parameter, given: str | No
 
 def output_options(csv: bool = True, plot: bool = False) -> Callable[[F], F]:
     """The options that say in what form results are wanted."""
-    decorators: list[Callable[[Any], Any]] = [
-        click.option("--json", "as_json", is_flag=True, callback=_one_form, help="Write JSON; times in ns."),
-    ]
+    decorators: list[Callable[[Any], Any]] = [form_option("json")]
     if csv:
-        decorators.append(
-            click.option("--csv", "as_csv", is_flag=True, callback=_one_form, help="Write CSV; times in ns.")
-        )
+        decorators.append(form_option("csv"))
+    decorators.append(wide_option)
     if plot:
         help = f"Write a plot, too: {', '.join(PLOTS)}."
         decorators.append(click.option("--plot", metavar="FILE", callback=_plot_name, help=help))
@@ -300,6 +353,7 @@ def analysis_options(shows: dict[str, str]) -> Callable[[F], F]:
             help=f"Which table. {listed}.",
         ),
         click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows."),
+        columns_option,
         output_options(plot=True),
     ]
     return lambda function: _apply(function, decorators)

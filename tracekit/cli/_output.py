@@ -1,4 +1,4 @@
-"""Results on standard output: text for people, JSON and CSV for programs; figures as files."""
+"""Results: text for people, JSON and CSV for programs; pictures as files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracekit.units import format_count, format_ns
+import click
+
+from tracekit.cli._table import cell, definitions, header, setting, table
+from tracekit.harmless import escaped, printable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,74 +19,19 @@ if TYPE_CHECKING:
 
     from tracekit.trace import Trace
 
-__all__ = ["cell", "emit", "emit_json", "paragraph", "printable", "save_plot", "table"]
-
-
-def printable(text: str) -> str:
-    """Text from a trace as it may go to a terminal: control characters written out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def cell(column: str, value: Any) -> str:
-    """A value as people read it; the column's name tells its unit."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return "-"
-    if column in (
-        "ts_ns",
-        "wake_ts_ns",
-        "end_ts_ns",
-        "first_ts_ns",
-        "last_ts_ns",
-        "max_at_ns",
-        "start_ts_ns",
-    ):
-        return f"{value / 1e9:.9f}"
-    if column.endswith("_ns"):
-        return format_ns(value)
-    if column.endswith("share") or column in ("cdf", "exceedance"):
-        return f"{100 * value:.2f} %"
-    if isinstance(value, float):
-        return f"{value:.3f}".rstrip("0").rstrip(".")
-    return format_count(value) if column.startswith(("n", "count")) else str(value)
-
-
-def header(column: str) -> str:
-    """The name of a column without its unit."""
-    return column.removesuffix("_ns").replace("_", " ")
-
-
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print rows as aligned columns; on a terminal with a rule and colours."""
-    cells = [[cell(c, row.get(c)) for c in columns] for row in rows]
-    right = [not any(isinstance(row.get(c), str) for row in rows) for c in columns]
-    if sys.stdout.isatty():
-        _rich_table(cells, columns, right)
-        return
-    heads = [header(c) for c in columns]
-    widths = [max(map(len, [h, *(row[i] for row in cells)])) for i, h in enumerate(heads)]
-    for line in [heads, *cells]:
-        padded = [t.rjust(w) if r else t.ljust(w) for t, w, r in zip(line, widths, right, strict=True)]
-        print("  ".join(padded).rstrip())
-
-
-def _rich_table(cells: list[list[str]], columns: Sequence[str], right: list[bool]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column, to_the_right in zip(columns, right, strict=True):
-        grid.add_column(header(column), justify="right" if to_the_right else "left", overflow="fold")
-    for row in cells:
-        grid.add_row(*(Text(c, style="dim" if c == "-" else "") for c in row))
-    Console().print(grid)
+__all__ = [
+    "about",
+    "cell",
+    "definitions",
+    "emit",
+    "emit_csv",
+    "emit_json",
+    "header",
+    "paragraph",
+    "printable",
+    "save_plot",
+    "table",
+]
 
 
 def paragraph(text: str) -> None:
@@ -99,7 +47,7 @@ def emit(
     as_json: bool,
     as_csv: bool,
     top: int | None = None,
-    hide: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Print the result of an analysis.
@@ -113,30 +61,44 @@ def emit(
     show
         Name of the table, for JSON.
     as_json, as_csv
-        What was asked for; text when neither.
+        What was asked for; text when neither, or when both go to files.
     top
         How many rows; all by default.
-    hide
-        Columns that the text leaves out.
+    columns
+        Columns of the text, most important first; by default the first eight. `--wide` shows all, and `--columns`
+        others. JSON and CSV hold all, or what `--columns` names.
     extra
         What JSON holds beside the rows.
     """
     if top is not None:
         frame = frame.head(top)
-    if as_json:
-        emit_json({"trace": about(trace), "show": show, **(extra or {}), "rows": frame.to_dicts()})
-    elif as_csv:
-        sys.stdout.write(frame.write_csv())
-    elif frame.height == 0:
+    chosen = _chosen(frame.columns)
+    part = frame.select(chosen) if chosen else frame
+    if as_json and emit_json({"trace": about(trace), "show": show, **(extra or {}), "rows": part.to_dicts()}):
+        return
+    if as_csv and emit_csv(part):
+        return
+    if frame.height == 0:
         paragraph(
             "nothing to show: the trace has no records of this kind, or the filters leave none; "
             "`tracekit info` lists what it has"
         )
     else:
-        columns = [c for c in frame.columns if c not in hide]
-        # A column without a single value tells nothing.
-        columns = [c for c in columns if frame[c].null_count() < frame.height]
-        table(frame.to_dicts(), columns)
+        main = [c for c in columns or frame.columns[:8] if c in frame.columns]
+        table(part.to_dicts(), main, more=[c for c in frame.columns if c not in main])
+
+
+def _chosen(known: Sequence[str]) -> list[str]:
+    """The columns that `--columns` names; an error names what there is."""
+    from difflib import get_close_matches
+
+    asked: Sequence[str] = setting("columns") or ()
+    for name in asked:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise click.UsageError(f"no column {name!r}{hint} This table has {', '.join(known)}")
+    return list(asked)
 
 
 def about(trace: Trace) -> dict[str, Any]:
@@ -151,9 +113,43 @@ def about(trace: Trace) -> dict[str, Any]:
     }
 
 
-def emit_json(value: Any) -> None:
-    """Print JSON: indented, without NaN."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+def emit_json(value: Any) -> bool:
+    """Write JSON, indented, without NaN, to where `--json` says.
+
+    Returns
+    -------
+    bool
+        Whether it went to standard output; if not, the text is still to be printed.
+    """
+    text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return _deliver("json", escaped(text) + "\n")
+
+
+def emit_csv(frame: pl.DataFrame) -> bool:
+    """Write CSV to where `--csv` says; a text that a spreadsheet would take for a formula gets an apostrophe.
+
+    Returns
+    -------
+    bool
+        Whether it went to standard output; if not, the text is still to be printed.
+    """
+    from tracekit.harmless import for_csv
+
+    return _deliver("csv", for_csv(frame).write_csv())
+
+
+def _deliver(form: str, text: str) -> bool:
+    """Write to the file that the option names, or to standard output."""
+    from tracekit.export.files import replacing
+
+    place = setting(form)
+    if place in (None, "-"):
+        sys.stdout.write(text)
+        return True
+    with replacing(place) as unfinished:
+        unfinished.write(text.encode())
+    print(f"wrote {printable(place)}", file=sys.stderr)
+    return False
 
 
 def _plain(value: Any) -> Any:
@@ -167,8 +163,8 @@ def _plain(value: Any) -> Any:
 
 
 def save_plot(figure: Figure, file: str, how_to_read: str = "") -> None:
-    """Write a figure, and on a terminal how to read it."""
+    """Write a picture, and on a terminal how to read it."""
     figure.savefig(file, bbox_inches="tight", dpi=150)
-    print(f"wrote {file}", file=sys.stderr)
+    print(f"wrote {printable(file)}", file=sys.stderr)
     if how_to_read and sys.stderr.isatty():
         print(f"How to read it: {how_to_read}", file=sys.stderr)

@@ -46,9 +46,9 @@ def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
         if name not in known:
             raise click.BadParameter(f"no format is called {name!r}; there are {', '.join(known)}")
     formats = [f for f in formats if not names or f["name"] in names]
-    if as_json:
-        emit_json(formats)
-    elif verbose:
+    if as_json and emit_json(formats):
+        return
+    if verbose:
         marks = {True: "yes", False: "-"}
         fills = [{"name": f["name"], **{k: marks[v] for k, v in registry.fills(f).items()}} for f in formats]
         table(fills, ["name", *registry.FILLS])
@@ -66,5 +66,5 @@ def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
     else:
         table(
             [{**f, "verified_on": f["confidence"]} for f in formats],
-            ["name", "title", "resolution", "verified_on"],
+            ["name", "title", "verified_on", "resolution"],
         )

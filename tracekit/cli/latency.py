@@ -13,6 +13,14 @@ SHOWS = {
     "cdf": "distribution function, waits cut by the end of the trace as censored",
     "rows": "every wait",
 }
+#: Columns of the text, most important first.
+COLUMNS = {
+    "summary": [
+        *("group", "n", "n_censored", "n_doubtful", "mean_ns", "mean_is_bound"),
+        *("p50_ns", "p95_ns", "p99_ns", "max_ns", "max_at_ns"),
+    ],
+    "rows": ["ts_ns", "comm", "tid", "cause", "run_delay_ns", "censored", "doubtful"],
+}
 CAUSES = ("any", "wakeup", "preemption", "yield", "first")
 
 
@@ -68,4 +76,4 @@ def command(
         case _:
             frame = latency.samples(trace.slices, trace.states)
             frame = frame if cause == "any" else frame.filter(frame["cause"] == cause)
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))

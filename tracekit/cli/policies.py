@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 
 import click
 
@@ -31,8 +32,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
     if context.invoked_subcommand is not None:
         return
-    if as_json:
-        emit_json(registry.policies())
+    if as_json and emit_json(registry.policies()):
         return
     table([{"name": p["name"], "idea": p["title"]} for p in registry.policies()], ["name", "idea"])
 
@@ -42,15 +42,14 @@ def command(context: click.Context, as_json: bool) -> None:
 @output_options(csv=False)
 def show(name: str, as_json: bool) -> None:
     """Print the idea, formula, parameters and sources of a policy."""
-    from tracekit.cli._output import emit_json, paragraph, table
+    from tracekit.cli._output import definitions, emit_json, paragraph
 
     policies = {p["name"]: p for p in registry.policies()}
     called = policies | {alias: p for p in policies.values() for alias in p["aliases"]}
     found = called.get(name.partition(":")[0])
     if found is None:
         raise click.BadParameter(f"no policy is called {name!r}; there are {', '.join(policies)}")
-    if as_json:
-        emit_json(found)
+    if as_json and emit_json(found):
         return
     paragraph(f"{found['name']}: {found['title']}")
     print()
@@ -62,8 +61,7 @@ def show(name: str, as_json: bool) -> None:
         _section("Real time", "SCHED_FIFO and SCHED_RR tasks run in a class above this policy.")
     if found["params"]:
         print("Parameters")
-        rows = [{**p, "range": p["range"] or None, "meaning": p["doc"]} for p in found["params"]]
-        table(rows, ["name", "default", "unit", "range", "meaning"])
+        definitions([(f"  {p['name']}", _values(p), p["doc"]) for p in found["params"]])
         print()
     _section("Not modelled", found["not_modelled"])
     _section("Sources", found["sources"])
@@ -76,12 +74,11 @@ def costs(as_json: bool) -> None:
 
     A cost is given as --cost KEY=TIME, in a scenario file under [cost], or in the line `costs:` of a workload.
     """
-    from tracekit.cli._output import emit_json, table
+    from tracekit.cli._output import definitions, emit_json
 
-    if as_json:
-        emit_json(registry.costs())
+    if as_json and emit_json(registry.costs()):
         return
-    table([{"cost": c["name"], "meaning": c["doc"]} for c in registry.costs()], ["cost", "meaning"])
+    definitions([(c["name"], "", c["doc"]) for c in registry.costs()])
 
 
 @command.command("check")
@@ -89,6 +86,12 @@ def costs(as_json: bool) -> None:
 def check(policy: str) -> None:
     """Check a policy string, and print it with all its parameters."""
     click.echo(registry.check_policy(policy))
+
+
+def _values(param: Mapping[str, object]) -> str:
+    """Default of a parameter, and what else it may be."""
+    may_be = ", ".join(str(param[key]) for key in ("unit", "range") if param[key])
+    return f"{param['default']} ({may_be})" if may_be else str(param["default"])
 
 
 def _section(title: str, text: str) -> None:

@@ -12,6 +12,18 @@ SHOWS = {
     "rows": "every response",
 }
 
+#: Columns of the text, most important first.
+COLUMNS = {
+    "summary": [
+        *("group", "n", "n_censored", "n_excluded", "mean_ns", "mean_is_bound"),
+        *("p50_ns", "p95_ns", "p99_ns", "max_ns"),
+    ],
+    "rows": [
+        *("wake_ts_ns", "comm", "tid", "response_ns", "run_ns", "wait_ns", "nr_slices", "end_state"),
+        *("status", "censored"),
+    ],
+}
+
 
 @click.command(
     "response",
@@ -30,7 +42,8 @@ def command(
 ) -> None:
     """Show response times: wakeup until the next block.
 
-    A response lasts from a wakeup until the task next blocks or exits. All slices of the task in between, and all its waits before and between them, are part of the response.
+    A response lasts from a wakeup until the task next blocks or exits. All slices of the task in between, and all its
+    waits before and between them, are part of the response.
     """
     from tracekit.analysis import response
     from tracekit.cli._output import emit, save_plot
@@ -49,4 +62,4 @@ def command(
             frame = response.cdf(*tables, by)
         case _:
             frame = response.samples(*tables)
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))

@@ -18,6 +18,15 @@ SHOWS = {
     "rows": "each interval of constant length",
 }
 
+#: Columns of the text, most important first.
+COLUMNS = {
+    "summary": [
+        *("scope", "cpu", "mean", "mean_is_bound", "p50", "p95", "p99", "max"),
+        *("empty_share", "estimated_share"),
+    ],
+    "rows": ["ts_ns", "scope", "cpu", "dur_ns", "length", "estimated"],
+}
+
 
 @click.command(
     "runqueue",
@@ -70,7 +79,7 @@ def command(
             frame = runqueue.at_switch(trace.runqueue, trace.events, count)
         case _:
             frame = runqueue.steps(trace.runqueue, end, count)
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))
 
 
 def _system(shares: pl.DataFrame) -> pl.DataFrame:

@@ -15,6 +15,15 @@ SHOWS = {
     "rows": "every slice",
 }
 
+#: Columns of the text, most important first.
+COLUMNS = {
+    "summary": [
+        *("group", "n", "n_open", "n_doubtful", "nr_involuntary", "mean_per_involuntary_ns"),
+        *("p50_ns", "p95_ns", "max_ns", "run_ns"),
+    ],
+    "rows": ["ts_ns", "cpu", "comm", "tid", "dur_ns", "end_state", "involuntary", "run_delay_ns"],
+}
+
 
 @click.command(
     "slices",
@@ -69,4 +78,4 @@ def command(
             frame = slices.quantum(trace.slices, by)
         case _:
             frame = trace.slices
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top)
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))

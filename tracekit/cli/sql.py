@@ -36,7 +36,7 @@ def command(
     QUERY is one or more statements, or - to take them from standard input. The trace is loaded into Perfetto's trace
     processor; sched, thread_state, thread, process, cpu, counter, ftrace_event and stats are filled. Times are ns.
     """
-    from tracekit.cli._output import emit_json, paragraph, table
+    from tracekit.cli._output import emit_csv, emit_json, paragraph, table
     from tracekit.perfetto import load
     from tracekit.perfetto.read import recognises
 
@@ -53,7 +53,7 @@ def command(
     if as_json:
         emit_json(frame.to_dicts())
     elif as_csv:
-        sys.stdout.write(frame.write_csv())
+        emit_csv(frame)
     elif frame.height == 0:
         paragraph("no rows")
     else:

@@ -22,6 +22,7 @@ from tracekit import _core
 from tracekit._frames import to_frame
 from tracekit.errors import OutputError
 from tracekit.export.files import replacing
+from tracekit.harmless import for_csv
 from tracekit.io.progress import Report
 from tracekit.trace import Trace
 
@@ -210,7 +211,7 @@ class ArrowWriter:
 
 
 class CsvWriter:
-    """CSV with a header; nulls are empty. Metadata has no place in it."""
+    """CSV with a header, safe for spreadsheets (`tracekit.harmless`); nulls are empty. Metadata has no place in it."""
 
     keys: ClassVar[bool] = False
 
@@ -220,7 +221,7 @@ class CsvWriter:
 
     def write(self, piece: pa.Table) -> None:
         """Add rows."""
-        frame = pl.DataFrame(piece)
+        frame = for_csv(pl.DataFrame(piece))
         frame.write_csv(self._file, include_header=self._header)
         self._header = False
 

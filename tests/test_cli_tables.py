@@ -1,0 +1,160 @@
+"""Tables in terminals of 80, 120 and 200 columns: no line on two, nothing cut without a mark."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tracekit.cli import main
+from tracekit.cli._table import definitions, shorten, table
+
+ROOT = Path(__file__).parent.parent
+DEMO = ROOT / "fixtures" / "demo" / "slice-default.dat"
+Capture = pytest.CaptureFixture[str]
+
+
+def in_terminal(columns: int, *args: str | Path) -> list[str]:
+    """Lines of standard output of a command that runs in a terminal so wide; warnings and progress go elsewhere."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    command = [sys.executable, "-m", "tracekit", *map(str, args)]
+    process = subprocess.Popen(
+        command, stdout=theirs, stdin=theirs, stderr=subprocess.PIPE, env=environment, cwd=ROOT
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # how Linux says that the other end is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(ours)
+    assert process.stderr is not None
+    told = process.stderr.read().decode()
+    assert process.wait() in (0, 1), told
+    return re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).replace("\r", "").splitlines()
+
+
+COMMANDS: dict[str, tuple[str | Path, ...]] = {
+    "info": ("info", DEMO),
+    "slices": ("slices", DEMO),
+    "slices rows": ("slices", DEMO, "--show", "rows", "--top", "5"),
+    "latency": ("latency", DEMO),
+    "response": ("response", DEMO),
+    "runqueue": ("runqueue", DEMO),
+    "policies": ("policies",),
+    "formats": ("formats",),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize("name", [n for n in COMMANDS if n != "info"])
+def test_every_row_stands_on_one_line(name: str, columns: int) -> None:
+    lines = in_terminal(columns, *COMMANDS[name])
+    assert max(map(len, lines)) <= columns
+    # Heading, the rows and at most one note.
+    piped = (
+        CliRunner().invoke(main, [str(a) for a in COMMANDS[name]], prog_name="tracekit").stdout.splitlines()
+    )
+    assert len(piped) <= len(lines) <= len(piped) + 1
+    # The first word of each row is that of the pipe, so that no row begins with the rest of another.
+    assert [line.split()[0] for line in lines[: len(piped)]] == [line.split()[0] for line in piped]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_wide_shows_each_column_in_blocks(columns: int) -> None:
+    lines = in_terminal(columns, "slices", DEMO, "--wide")
+    assert max(map(len, lines)) <= columns
+    heads = " ".join(line for line in lines if line.startswith("group"))
+    for head in ("tasks", "open", "unreliable", "invol. share", "p90", "p99", "min", "max"):
+        assert head in heads
+
+
+def test_columns_can_be_chosen(tmp_path: Path) -> None:
+    runner = CliRunner()
+    text = runner.invoke(main, ["slices", str(DEMO), "--columns", "group,p99_ns"]).stdout.splitlines()
+    assert text[0].split() == ["group", "p99"]
+    rows = runner.invoke(main, ["slices", str(DEMO), "--columns", "group,p99_ns", "--csv"]).stdout
+    assert rows.splitlines()[0] == "group,p99_ns"
+    wrong = runner.invoke(main, ["slices", str(DEMO), "--columns", "p99"])
+    assert wrong.exit_code == 2
+    assert "did you mean p99_ns?" in wrong.stderr
+
+
+def show(capsys: Capture, monkeypatch: pytest.MonkeyPatch, width: int, make: Callable[[], None]) -> list[str]:
+    monkeypatch.setattr("tracekit.cli._table.terminal_width", lambda: width)
+    make()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_columns_that_hold_nothing_are_left_out(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"group": "a", "n": 3, "n_open": 0, "cause": None}, {"group": "b", "n": 1, "n_open": 0}]
+    lines = show(capsys, monkeypatch, 80, lambda: table(rows, ["group", "n", "n_open", "cause"]))
+    assert lines[0].split() == ["group", "n"]
+    rows[1]["n_open"] = 2
+    lines = show(capsys, monkeypatch, 80, lambda: table(rows, ["group", "n", "n_open"]))
+    assert lines[0].split() == ["group", "n", "open"]
+
+
+def test_the_last_columns_go_first_and_are_counted(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{f"column{i}": i + 1 for i in range(12)}]
+    lines = show(capsys, monkeypatch, 50, lambda: table(rows, list(rows[0])))
+    assert lines[0].split() == [f"column{i}" for i in range(5)]
+    assert lines[2] == "7 more columns: --wide"
+
+
+def test_long_and_wide_names_are_cut_with_a_mark(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shorten("漢字漢字漢字", 7) == "漢字漢…"
+    rows = [{"group": "x" * 70, "n": 1, "mean_ns": 5}]
+    lines = show(capsys, monkeypatch, 40, lambda: table(rows, ["group", "n", "mean_ns"]))
+    assert max(map(len, lines)) == 40
+    assert "…" in lines[1]
+
+
+def test_sentences_run_on_below_their_name(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = show(capsys, monkeypatch, 60, lambda: definitions([("switch", "9.73 us", "word " * 30)]))
+    assert lines[0] == "switch  9.73 us"
+    assert all(line.startswith("        word") and len(line) <= 60 for line in lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["slices", "{}", "--json", "out"], "out"),
+        (["slices", "{}", "--json=out"], "out"),
+        (["slices", "--json", "x.json", "{}"], "x.json"),
+        (["slices", "--csv", "x.csv", "{}"], "x.csv"),
+        (["slices", "{}", "--csv", "out", "--json", "x.json"], "x.json"),
+        (["slices", "--json", "{}"], None),
+        (["slices", "{}", "--json"], None),
+        (["slices", "{}", "--json", "-"], None),
+    ],
+)
+def test_json_and_csv_take_a_file_or_none(
+    words: list[str], file: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [w.replace("{}", str(DEMO)) for w in words])
+    assert result.exit_code == 0, result.stderr
+    if file is None:
+        assert result.stdout.startswith("{")
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert result.stdout.startswith("group")
+        assert f"wrote {file}" in result.stderr
+        assert (tmp_path / file).stat().st_size > 100

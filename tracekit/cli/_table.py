@@ -1,0 +1,278 @@
+"""Tables for people: as wide as the terminal, no cell on two lines."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from tracekit.harmless import printable
+from tracekit.units import format_count, format_ns
+
+__all__ = ["cell", "definitions", "header", "table", "terminal_width"]
+
+#: Columns that hold a point in time on the trace's clock; printed as `--from` takes it.
+MOMENTS = ("ts_ns", "wake_ts_ns", "end_ts_ns", "first_ts_ns", "last_ts_ns", "max_at_ns", "start_ts_ns")
+#: Column names that are too long for a heading.
+SHORT = {
+    "nr_tasks": "tasks",
+    "nr_involuntary": "invol.",
+    "nr_voluntary": "vol.",
+    "involuntary_share": "invol. share",
+    "mean_per_involuntary_ns": "mean/invol.",
+    "mean_is_bound": "bound",
+    "n_open": "open",
+    "n_censored": "cens.",
+    "n_doubtful": "unreliable",
+    "n_excluded": "excluded",
+    "nr_events": "records",
+    "nr_switches": "switches",
+    "nr_slices": "slices",
+    "nr_lost": "lost",
+    "nr_migrations": "migrations",
+    "run_delay_ns": "run delay",
+}
+#: A name, or a sentence, is not cut below this many characters while a column can be left out instead.
+_KEPT_NAME, _KEPT_SENTENCE = 16, 48
+_LEAST_TEXT = 6
+_GAP = "  "
+
+
+def cell(column: str, value: Any) -> str:
+    """A value as people read it; the column's name gives its unit."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "-"
+    if column in MOMENTS:
+        return f"@{value / 1e9:.9f}s" if isinstance(value, float) else moment(value)
+    if column.endswith("_ns"):
+        return format_ns(value)
+    if column.endswith("share") or column in ("cdf", "exceedance"):
+        return f"{100 * value:.2f} %"
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return format_count(value) if column.startswith(("n", "count")) else str(value)
+
+
+def moment(ns: int) -> str:
+    """A point in time on the trace's clock, exact, as `--from` takes it.
+
+    Examples
+    --------
+    >>> moment(4_016_462_967)
+    '@4.016462967s'
+    """
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    return f"@{sign}{ns // 10**9}.{ns % 10**9:09d}s"
+
+
+def header(column: str) -> str:
+    """The heading of a column, without its unit."""
+    return SHORT.get(column, column.removesuffix("_ns").replace("_", " "))
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where standard output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def setting(name: str) -> Any:
+    """What the command line asked of all its tables: `wide`, `columns`."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(f"tracekit.{name}")
+
+
+@dataclass
+class _Column:
+    """One column, ready to print."""
+
+    name: str
+    head: str
+    cells: list[str]
+    text: bool
+
+    @property
+    def width(self) -> int:
+        return max(map(_len, (self.head, *self.cells)))
+
+    def cut(self, width: int) -> None:
+        self.head = shorten(self.head, width)
+        self.cells = [shorten(c, width) for c in self.cells]
+
+
+def _len(text: str) -> int:
+    """Columns that `text` takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def shorten(text: str, width: int) -> str:
+    """`text` in at most `width` columns, with a mark where something was left out.
+
+    Examples
+    --------
+    >>> shorten("kworker/u8:3-events_unbound", 12)
+    'kworker/u8:…'
+    """
+    if _len(text) <= width:
+        return text
+    while text and _len(text) > width - 1:
+        text = text[:-1]
+    return text.rstrip() + "…"
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    more: Sequence[str] = (),
+) -> None:
+    """Print rows as aligned columns, each row on one line of the terminal.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    columns
+        Columns in order of importance and of display. In a narrow terminal the last ones are left out, and the columns
+        left out are counted below the table. Columns that hold nothing, or only zeros, are left out.
+    more
+        Columns that only `--wide` shows.
+    """
+    asked, wide = setting("columns"), bool(setting("wide"))
+    names = list(asked or [*columns, *(more if wide else ())])
+    made = [_made(name, rows) for name in names]
+    hidden = 0
+    if not asked and not wide:
+        kept = [c for i, c in enumerate(made) if i == 0 or not _is_void(c.name, rows)]
+        hidden = len([c for c in more if not _is_void(c, rows)])
+        made = kept
+    width = terminal_width()
+    if width is None:
+        _print(made)
+        return
+    if asked or wide:
+        for block in _blocks(made, width):
+            _print(block)
+        return
+    shown = _fitting(made, width)
+    _print(shown)
+    hidden += len(made) - len(shown)
+    if hidden:
+        note = f"{hidden} more column{'s' * (hidden > 1)}: --wide"
+        print(click.style(note, dim=True) if _colours() else note)
+
+
+def _made(name: str, rows: Sequence[Mapping[str, Any]]) -> _Column:
+    text = any(isinstance(row.get(name), str) for row in rows)
+    return _Column(name, header(name), [cell(name, row.get(name)) for row in rows], text)
+
+
+def _is_void(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether no row says anything here: nothing, zero, or no."""
+    return bool(rows) and all(row.get(name) is None or row.get(name) == 0 for row in rows)
+
+
+def _total(columns: Sequence[_Column]) -> int:
+    return sum(c.width for c in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def _least(column: _Column) -> int:
+    """To how many characters a column may be cut before others are left out."""
+    if not column.text:
+        return column.width
+    return min(column.width, _KEPT_SENTENCE if column.width > 2 * _KEPT_NAME else _KEPT_NAME)
+
+
+def _fitting(columns: list[_Column], width: int) -> list[_Column]:
+    """The columns that fit, texts cut where that is enough."""
+    kept = list(columns)
+    while len(kept) > 2 and sum(map(_least, kept)) + len(_GAP) * (len(kept) - 1) > width:
+        kept.pop()
+    for least in (_least, lambda c: _LEAST_TEXT):
+        # The longest text first.
+        while (over := _total(kept) - width) > 0:
+            texts = [c for c in kept if c.text and c.width > least(c)]
+            if not texts:
+                break
+            longest = max(texts, key=lambda c: c.width)
+            longest.cut(max(least(longest), longest.width - over))
+    return kept
+
+
+def _blocks(columns: list[_Column], width: int) -> list[list[_Column]]:
+    """All columns in as many blocks as it takes; each begins with the first column."""
+    if not columns:
+        return []
+    first, rest = columns[0], columns[1:]
+    first.cut(max(_LEAST_TEXT, width // 2))
+    blocks: list[list[_Column]] = [[first]]
+    for column in rest:
+        if column.text:
+            column.cut(max(_LEAST_TEXT, width - first.width - len(_GAP)))
+        if _total([*blocks[-1], column]) > width and len(blocks[-1]) > 1:
+            blocks.append([first])
+        blocks[-1].append(column)
+    return blocks
+
+
+def _colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _print(columns: Sequence[_Column]) -> None:
+    colours = _colours()
+    widths = [c.width for c in columns]
+
+    def line(cells: Sequence[str], bold: bool = False) -> str:
+        out = []
+        for text, width, column in zip(cells, widths, columns, strict=True):
+            room = " " * (width - _len(text))
+            styled = click.style(text, bold=bold or None, dim=text == "-" or None) if colours else text
+            out.append(styled + room if column.text else room + styled)
+        return _GAP.join(out).rstrip()
+
+    if columns:
+        print(line([c.head for c in columns], bold=True))
+        for row in zip(*(c.cells for c in columns), strict=True):
+            print(line(row))
+
+
+def definitions(rows: Sequence[tuple[str, str, str]]) -> None:
+    """Print names with a value and a sentence each: the sentence runs over several lines where it must.
+
+    Parameters
+    ----------
+    rows
+        Name, value (empty for none) and sentence.
+    """
+    import textwrap
+
+    width = min(terminal_width() or 100, 100)
+    wide = max((len(name) for name, _, _ in rows), default=0)
+    for name, value, sentence in rows:
+        first = f"{printable(name):<{wide}}  {printable(value)}".rstrip()
+        left = " " * min(wide + 2, width // 3)
+        if value or len(first) > width // 3:
+            print(shorten(first, width))
+            if sentence:
+                print(textwrap.fill(printable(sentence), width, initial_indent=left, subsequent_indent=left))
+        else:
+            filled = textwrap.fill(
+                printable(sentence), width, initial_indent=f"{first:<{len(left)}}", subsequent_indent=left
+            )
+            print(filled)
