@@ -105,7 +105,7 @@ def formats_page() -> str:
             for key, title in (
                 ("produced_by", "produced by"),
                 ("kinds", "kinds of records"),
-                ("tells", "tells"),
+                ("provides", "provides"),
                 ("resolution", "time resolution"),
                 ("clock", "clock"),
                 ("confidence", "verified on"),

@@ -35,7 +35,7 @@ class FormatInfo(TypedDict):
     streams: bool
     produced_by: str
     kinds: str
-    tells: str
+    provides: str
     resolution: str
     clock: str
     confidence: str

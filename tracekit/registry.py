@@ -30,12 +30,12 @@ def formats() -> list[_core.FormatInfo]:
     -------
     list of dict
         Each with ``name``, ``title``, ``streams`` (can a pipe of any length be read?), ``produced_by``, ``kinds``,
-        ``tells``, ``resolution``, ``clock``, ``confidence`` and ``notes``.
+        ``provides``, ``resolution``, ``clock``, ``confidence`` and ``notes``.
     """
     return all_formats()
 
 
-#: What a trace can tell besides its records, as `tells` of a format names it.
+#: What a trace can hold besides its records, as `provides` of a format names it.
 FILLS: tuple[str, ...] = ("waker", "target CPU", "priority", "state", "queue length", "losses")
 
 
@@ -50,10 +50,10 @@ def fills(info: _core.FormatInfo) -> dict[str, bool]:
     Returns
     -------
     dict
-        For each of `waker`, `target CPU`, `priority`, `state`, `queue length`, `losses`: can it be told? The card's
-        ``tells`` says under which condition.
+        For each of `waker`, `target CPU`, `priority`, `state`, `queue length`, `losses`: can it be provided? The format's
+        ``provides`` says under which condition.
     """
-    return {what: what in info["tells"] for what in FILLS}
+    return {what: what in info["provides"] for what in FILLS}
 
 
 def policies() -> list[_core.PolicyInfo]:

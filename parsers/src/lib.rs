@@ -4,29 +4,15 @@
 //! caller hands them a [`Source`]. A parser does not fail half-way: what it cannot read becomes a diagnostic; only a
 //! whole-file failure is a [`ParseError`], and that before any record.
 
-pub mod blocks;
-pub mod bytes;
-pub mod dtrace_messages;
+pub mod binary;
 pub mod error;
 pub mod formats;
-pub mod head;
-pub mod lines;
-pub mod log;
-pub mod misfit;
-pub mod pattern;
-pub mod payload;
-pub mod perf_tables;
-pub mod reorder;
-pub mod ring_buffer;
-pub mod scan;
+pub mod mismatch;
 pub mod source;
-pub mod stage;
-pub mod swar;
-pub mod tasks;
-pub mod tracepoint;
+pub mod text;
 
 pub use error::{ParseError, Position};
-pub use formats::{Card, Confidence, Format, FORMATS};
+pub use formats::{Confidence, Format, FormatInfo, FORMATS};
 pub use source::{Head, Source};
 
 use tracekit_schema::Out;

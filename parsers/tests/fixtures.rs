@@ -340,10 +340,10 @@ fn unknown_names_and_empty_files_are_refused_with_the_code() {
     }
 }
 
-/// A word of a card, and whether what was read shows it.
+/// A word of `FormatInfo::provides`, and whether what was read shows it.
 type Claim = (&'static str, fn(&Out) -> bool);
 
-/// What a card may claim in `tells`, and what in a fixture shows it: the docs make a table of these words.
+/// What a format may claim in `provides`, and what in a fixture shows it: the docs make a table of these words.
 const CLAIMS: [Claim; 6] = [
     ("waker", |out| {
         let wakes = |k| matches!(k, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue);
@@ -371,12 +371,12 @@ const CLAIMS: [Claim; 6] = [
 ];
 
 #[test]
-fn cards_tell_what_fixtures_show() {
+fn formats_provide_what_fixtures_show() {
     let read: Vec<_> = cases().into_iter().map(|c| (c.format().to_owned(), c.read().0)).collect();
     let mut wrong = Vec::new();
     for format in FORMATS {
         for (word, shows) in CLAIMS {
-            let claimed = format.card.tells.contains(word);
+            let claimed = format.info.provides.contains(word);
             let shown = read.iter().any(|(name, out)| name == format.name && shows(out));
             if claimed != shown {
                 wrong.push(format!("{}: {word} is claimed: {claimed}, shown by a fixture: {shown}", format.name));

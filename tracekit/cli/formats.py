@@ -8,10 +8,10 @@ from tracekit import registry
 from tracekit.cli import _complete
 from tracekit.cli._options import output_options
 
-CARD = {
+FIELDS = {
     "produced_by": "produced by",
     "kinds": "records",
-    "tells": "tells",
+    "provides": "provides",
     "resolution": "resolution",
     "clock": "clock",
     "confidence": "verified on",
@@ -55,7 +55,7 @@ def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
         print()
         for i, f in enumerate(formats):
             paragraph(f"{chr(10) * (i > 0)}{f['name']}: {f['title']}")
-            rows = [(title, str(f[key])) for key, title in CARD.items()]  # type: ignore[literal-required]
+            rows = [(title, str(f[key])) for key, title in FIELDS.items()]  # type: ignore[literal-required]
             rows.append(
                 ("streams", "yes, also from a pipe" if f["streams"] else "no, is held in memory or mapped")
             )

@@ -1,6 +1,6 @@
 //! `curt`: reports of AIX's CPU usage reporting tool, as summary rows.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `curt -i trace.raw -o report.txt`, with any of `-e -p -s -t -P`.
 //!
@@ -35,8 +35,9 @@
 use std::sync::Arc;
 
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::{scan, Head, Options, Parser, Source};
+use crate::formats::{Confidence, Format, FormatInfo};
+use crate::text::scan;
+use crate::{Head, Options, Parser, Source};
 use tracekit_schema::{Code, Diagnostic, Out};
 
 const NAME: &str = "curt";
@@ -50,10 +51,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "curt -i trace.raw -o report.txt",
         kinds: "none: fills the table `summaries`",
-        tells:
+        provides:
             "CPU time by category, CPU, process, thread, system call and interrupt handler, as curt counted it; losses",
         resolution: "as printed (0.0001 ms)",
         clock: "none: totals over the trace",

@@ -1,6 +1,6 @@
 //! `dtrace-agg`: aggregations as DTrace prints them, histograms above all.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** any D program with `@a[key] = quantize(x)`, `lquantize`, `llquantize`, `count`, `sum`, ... : the
 //! DTraceToolkit's `dispqlen.d`, `cpudists`, `priclass.d`, `pridist.d`, `cpuwalk.d` and others.
@@ -32,10 +32,11 @@
 
 use std::sync::Arc;
 
-use crate::dtrace_messages::{self, Message};
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::{misfit, scan, Head, Options, Parser, Source};
+use crate::formats::{Confidence, Format, FormatInfo};
+use crate::text::dtrace_messages::{self, Message};
+use crate::text::scan;
+use crate::{mismatch, Head, Options, Parser, Source};
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, Diagnostic, Out};
 
@@ -48,10 +49,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "dtrace with quantize, lquantize, llquantize, count, sum; DTraceToolkit dispqlen.d, cpudists, priclass.d, ...",
         kinds: "none: fills the tables `histograms` and `summaries`",
-        tells: "queue length, times on CPU and other distributions by key, losses",
+        provides: "queue length, times on CPU and other distributions by key, losses",
         resolution: "the buckets printed",
         clock: "none: totals over the run",
         confidence: "documented samples: the 18 aggregation examples of opendtrace/toolkit and the Solaris guide (real output of Solaris 10)",
@@ -355,8 +356,9 @@ impl Aggregations {
 
     fn refuse(&mut self, held: &Held, out: &mut Out) {
         self.unparsed += 1;
-        out.diagnostics
-            .push_with(Code::Unparsed, || misfit::unparsed(&held.text, "a histogram or a table").at_line(held.number));
+        out.diagnostics.push_with(Code::Unparsed, || {
+            mismatch::unparsed(&held.text, "a histogram or a table").at_line(held.number)
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! `dtrace-text`: what `dtrace` prints for a script of one's own.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `dtrace -n '...'` or `dtrace -s x.d`, plain, with `-q`, or with `-F`.
 //!
@@ -28,14 +28,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::dtrace_messages::{self, Message};
 use crate::error::ParseError;
 use crate::formats::dtrace_agg::Aggregations;
-use crate::formats::{Card, Confidence, Format};
-use crate::lines::Lines;
-use crate::pattern::{self, Pattern};
-use crate::reorder::{LineSorter, Sorted};
-use crate::{scan, Head, Options, Parser, Source};
+use crate::formats::{Confidence, Format, FormatInfo};
+use crate::text::dtrace_messages::{self, Message};
+use crate::text::lines::Lines;
+use crate::text::pattern::{self, Pattern};
+use crate::text::reorder::{LineSorter, Sorted};
+use crate::text::scan;
+use crate::{Head, Options, Parser, Source};
 use tracekit_schema::events::quality;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, Diagnostic, Kind, Out};
@@ -51,10 +52,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "dtrace -n '...' or dtrace -s x.d, plain, -q or -F; read with --pattern '{ts_ns} {tid} {comm}'",
         kinds: "those of the probes: switch, resume, enqueue, dequeue, wakeup, sleep, preempt, remain, prio, load, fork, exec, exit, tick, lost, other",
-        tells: "waker, state and what else the pattern names, losses; without a pattern, how often each probe fired",
+        provides: "waker, state and what else the pattern names, losses; without a pattern, how often each probe fired",
         resolution: "as the script prints",
         clock: "as the script prints",
         confidence: "documented samples for the rows; patterns on schedules written and read back by the tests",

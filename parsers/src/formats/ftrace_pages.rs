@@ -13,11 +13,11 @@
 use super::schedviz::{big_endian, look_like_pages, pages};
 use super::trace_dat::head::CpuData;
 use super::trace_dat::stream::Stream;
+use crate::binary::ring_buffer::Layout;
+use crate::binary::tracepoint::header::Header;
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::ring_buffer::Layout;
+use crate::formats::{Confidence, Format, FormatInfo};
 use crate::source::Source;
-use crate::tracepoint::header::Header;
 use crate::{Head, Options, Parser};
 use tracekit_schema::{Code, Diagnostic, Out};
 
@@ -30,10 +30,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "cat per_cpu/cpu0/trace_pipe_raw; a killed trace-cmd record",
         kinds: "those of the formats given with option formats",
-        tells: "waker, target CPU, priority, state, losses",
+        provides: "waker, target CPU, priority, state, losses",
         resolution: "1 ns",
         clock: "as recorded; not told by the pages",
         confidence: "real captures",

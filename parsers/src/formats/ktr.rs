@@ -1,6 +1,6 @@
 //! `ktr`: FreeBSD's kernel trace buffer as text, and the output of `schedgraph.d`.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `ktrdump -ct` on a kernel with `options KTR, KTR_COMPILE=KTR_SCHED, KTR_MASK=KTR_SCHED`, the input
 //! of `schedgraph.py`; by `schedgraph.d`, plain or through its `make_ktr.sh`.
@@ -37,10 +37,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::dtrace_messages::{self, Message};
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::{misfit, scan, Head, Options, Parser, Source};
+use crate::formats::{Confidence, Format, FormatInfo};
+use crate::text::dtrace_messages::{self, Message};
+use crate::text::scan;
+use crate::{mismatch, Head, Options, Parser, Source};
 use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 const NAME: &str = "ktr";
@@ -55,10 +56,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "ktrdump -ct > trace.ktr on a kernel with KTR_SCHED; or schedgraph.d",
         kinds: "switch (two halves), wakeup, enqueue, dequeue, load, prio, pi_boost, tick, exit, lost, other",
-        tells: "waker, priority, state, queue length (exact), losses; wait channel and lock; not the queue of each enqueue",
+        provides: "waker, priority, state, queue length (exact), losses; wait channel and lock; not the queue of each enqueue",
         resolution: "one cycle of the time stamp counter",
         clock: "cycles; the rate from clock_hz, from statclock points, or 1 GHz for schedgraph.d",
         confidence: "experimental: schedules written and read back by the tests; no dump from a FreeBSD system was at hand",
@@ -237,7 +238,7 @@ impl Survey {
         self.unparsed += 1;
         self.first_bad.get_or_insert_with(|| (number, scan::shown(line, 80)));
         out.diagnostics
-            .push_with(Code::Unparsed, || misfit::unparsed(line, "numbers and KTRGRAPH or text").at_line(number));
+            .push_with(Code::Unparsed, || mismatch::unparsed(line, "numbers and KTRGRAPH or text").at_line(number));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `lttng-text`: LTTng kernel traces as `babeltrace2` prints them.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `babeltrace2 TRACE > trace.txt`, with or without `--no-delta`, `--clock-seconds`, `--clock-date`,
 //! `--clock-gmt`, host name and further contexts.
@@ -31,12 +31,13 @@
 //! samples written from the documentation.
 
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
-use crate::payload::state::{Evidence, Table as States};
-use crate::payload::{self, Outcome};
-use crate::swar::Window;
-use crate::{scan, Head, Options, Parser, Source};
+use crate::formats::{Confidence, Format, FormatInfo};
+use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::text::payload::state::{Evidence, Table as States};
+use crate::text::payload::{self, Outcome};
+use crate::text::scan;
+use crate::text::swar::Window;
+use crate::{Head, Options, Parser, Source};
 use tracekit_schema::events::{quality, EventRow};
 use tracekit_schema::{Kind, Out, State};
 
@@ -52,10 +53,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "babeltrace2 TRACE > trace.txt (LTTng kernel tracing of sched_*, irq_*, syscalls)",
         kinds: "switch, waking, wakeup, wakeup_new, migrate, fork, exec, exit, free, wait, prio, stat_*, comm, irq_*, softirq_*, sys_enter, sys_exit, cpu_idle, cpu_freq, lost, other",
-        tells: "waker (with the context tid), target CPU, priority, state, losses",
+        provides: "waker (with the context tid), target CPU, priority, state, losses",
         resolution: "1 ns",
         clock: "wall clock: time of day, seconds, or date",
         confidence: "real captures: one trace of LTTng 2.8 on Linux 4.4 (60,000 lines); named states, contexts and discarded events on samples written from the documentation",

@@ -19,7 +19,7 @@ pub mod trace_dat;
 pub mod trcrpt;
 
 use crate::error::ParseError;
-use crate::{misfit, Head, Options, Parser, Source};
+use crate::{mismatch, Head, Options, Parser, Source};
 use tracekit_schema::Out;
 
 /// How sure a sniffer is, 0 (not this) to 100 (a magic number).
@@ -30,13 +30,13 @@ pub type Open = fn(Source, &Options, &mut Out) -> Result<Box<dyn Parser>, ParseE
 
 /// What `tracekit formats -v` and the docs say of a format.
 #[derive(Clone, Copy, Debug)]
-pub struct Card {
+pub struct FormatInfo {
     /// Which command produces it.
     pub produced_by: &'static str,
     /// Kinds of records it can fill.
     pub kinds: &'static str,
-    /// Of waker, target CPU, priority, state, queue length, losses: those it tells.
-    pub tells: &'static str,
+    /// Of waker, target CPU, priority, state, queue length, losses: those the format records.
+    pub provides: &'static str,
     /// Time resolution.
     pub resolution: &'static str,
     /// Clock.
@@ -60,7 +60,7 @@ pub struct Format {
     /// Reads the head and returns the record stream.
     pub open: Open,
     /// Documentation.
-    pub card: Card,
+    pub info: FormatInfo,
 }
 
 /// Every format, in the order in which `tracekit formats` lists them.
@@ -106,5 +106,5 @@ pub fn sniff(head: &Head) -> Result<&'static Format, ParseError> {
         return Err(ParseError::new("unknown", "empty", "expected a trace, found an empty file"));
     }
     let best = FORMATS.iter().map(|f| ((f.sniff)(head), *f)).filter(|(c, _)| *c > 0).max_by_key(|(c, _)| *c);
-    best.map(|(_, f)| f).ok_or_else(|| misfit::unknown(head))
+    best.map(|(_, f)| f).ok_or_else(|| mismatch::unknown(head))
 }

@@ -1,6 +1,6 @@
 //! `perf-latency`: the sums that `perf sched latency` prints, as summary rows.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `perf sched latency`, with `-p` by thread.
 //!
@@ -31,8 +31,9 @@
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::Out;
 
-use crate::perf_tables::{self, Reader, Report, Tool};
-use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+use crate::text::perf_tables::{self, Reader, Report, Tool};
+use crate::text::scan;
+use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
 pub static FORMAT: Format = Format {
@@ -41,10 +42,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "perf sched latency [-p]",
         kinds: "none: fills the table `summaries`",
-        tells: "run time, switches, mean and longest delay of each task, as perf counted them; losses",
+        provides: "run time, switches, mean and longest delay of each task, as perf counted them; losses",
         resolution: "as printed (1 us)",
         clock: "perf's own, for the times of the longest delays",
         confidence: "real captures with perf 6.1; older layouts on published samples",

@@ -1,6 +1,6 @@
 //! `perf-sched-map`: slices out of the picture that `perf sched map` draws.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `perf sched map`, with or without `--compact`, `--color-cpus`, `--color-pids`.
 //!
@@ -34,9 +34,10 @@ use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::tables::flag;
 use tracekit_schema::{Out, StrId};
 
-use crate::payload::sched::context_comm;
-use crate::perf_tables::{self, Reader, Report, Threads, Tool};
-use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+use crate::text::payload::sched::context_comm;
+use crate::text::perf_tables::{self, Reader, Report, Threads, Tool};
+use crate::text::scan;
+use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
 pub static FORMAT: Format = Format {
@@ -45,10 +46,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "perf sched map [--compact] [--color-cpus ...]",
         kinds: "none: fills the table `slices`",
-        tells: "CPU, thread and name of each slice; losses",
+        provides: "CPU, thread and name of each slice; losses",
         resolution: "low: 1 us, truncated, and nothing but who ran where",
         clock: "perf's own",
         confidence: "real captures with perf 6.1; the layout of 2009 on a published sample",

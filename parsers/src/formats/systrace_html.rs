@@ -24,7 +24,7 @@ use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::Out;
 
 use super::ftrace_text;
-use crate::{Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
 pub static FORMAT: Format = Format {
@@ -33,10 +33,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "systrace.py -o trace.html; atrace -z",
         kinds: "all kinds of Linux that were recorded",
-        tells: "waker, target CPU, priority, state, losses",
+        provides: "waker, target CPU, priority, state, losses",
         resolution: "1 us, rounded",
         clock: "the trace clock, which the text does not name",
         confidence: "real captures",

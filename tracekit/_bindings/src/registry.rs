@@ -18,23 +18,23 @@ use tracekit_schema::tables::{
 };
 use tracekit_schema::{Code, Events, Kind, State};
 
-/// Every format: its name, title, card.
+/// Every format: its name, title, info.
 #[pyfunction]
 pub fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let format = |f: &&Format| {
-        let card = f.card;
+        let info = f.info;
         let row = row(
             py,
             &[
                 ("name", f.name),
                 ("title", f.title),
-                ("produced_by", card.produced_by),
-                ("kinds", card.kinds),
-                ("tells", card.tells),
-                ("resolution", card.resolution),
-                ("clock", card.clock),
-                ("confidence", card.confidence),
-                ("notes", card.notes),
+                ("produced_by", info.produced_by),
+                ("kinds", info.kinds),
+                ("provides", info.provides),
+                ("resolution", info.resolution),
+                ("clock", info.clock),
+                ("confidence", info.confidence),
+                ("notes", info.notes),
             ],
         )?;
         row.set_item("streams", f.streams)?;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::TABS;
-use crate::dtrace_messages::{self, Message};
-use crate::reorder::LineSorter;
-use crate::{misfit, scan};
+use crate::mismatch;
+use crate::text::dtrace_messages::{self, Message};
+use crate::text::reorder::LineSorter;
+use crate::text::scan;
 use tracekit_schema::{Code, Diagnostic, Out};
 
 /// Two switch intervals of the scripts (`switchrate=10hz`).
@@ -163,7 +164,7 @@ impl Intake {
         let code = if ended { Code::Unparsed } else { Code::Truncated };
         out.diagnostics.push_with(code, || {
             let message = format!("found {what}: `{}`", scan::shown(line, 80));
-            misfit::likely(Diagnostic::new(code, message), line).at_line(number)
+            mismatch::likely(Diagnostic::new(code, message), line).at_line(number)
         });
     }
 

@@ -1,6 +1,6 @@
 //! `dtrace-tkd`: what tracekit's own DTrace capture scripts print.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `tracekit recipes dtrace --os illumos|freebsd|macos`, run as `dtrace -x temporal -s tkd.d > t.tkd 2>&1`.
 //!
@@ -56,9 +56,10 @@ mod intake;
 mod rows;
 
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::lines::Lines;
-use crate::{scan, Head, Options, Parser, Source};
+use crate::formats::{Confidence, Format, FormatInfo};
+use crate::text::lines::Lines;
+use crate::text::scan;
+use crate::{Head, Options, Parser, Source};
 use intake::Intake;
 use rows::Rows;
 use tracekit_schema::table::Table;
@@ -75,10 +76,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "tracekit recipes dtrace --os illumos|freebsd|macos; dtrace -x temporal -s tkd.d > t.tkd 2>&1",
         kinds: "switch, resume, enqueue, dequeue, wakeup, sleep, preempt, remain, prio, pi_boost, tick, load, fork, exec, exit, lost, clock_sync, trace_on, trace_off, other",
-        tells: "waker, target CPU (illumos), priority, state, queue length (freebsd), losses; class (illumos), wait channel",
+        provides: "waker, target CPU (illumos), priority, state, queue length (freebsd), losses; class (illumos), wait channel",
         resolution: "1 ns",
         clock: "DTrace timestamp (monotonic), with wall time once a second",
         confidence: "experimental: schedules written and read back by the tests; no capture from a DTrace system was at hand",

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Os, TABS};
-use crate::dtrace_messages::{self, Message};
-use crate::reorder::Sorted;
-use crate::scan;
+use crate::text::dtrace_messages::{self, Message};
+use crate::text::reorder::Sorted;
+use crate::text::scan;
 use tracekit_schema::events::{quality, EventRow};
 use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 

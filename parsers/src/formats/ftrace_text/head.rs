@@ -3,8 +3,8 @@
 //! A name may hold blanks, `-`, digits and brackets, so the anchor is the first `-TID [CPU]` after which everything up to
 //! the time parses.
 
-use crate::head::Found;
-use crate::scan;
+use crate::text::head::Found;
+use crate::text::scan;
 use tracekit_schema::events::irq;
 
 /// The time of a line.

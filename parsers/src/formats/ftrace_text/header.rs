@@ -3,8 +3,8 @@
 use tracekit_schema::Out;
 
 use super::head::{legend, Column, COLUMNS};
-use crate::log::Log;
-use crate::scan;
+use crate::text::log::Log;
+use crate::text::scan;
 
 /// What the header says.
 #[derive(Debug, Default)]

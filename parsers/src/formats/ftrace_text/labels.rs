@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::Out;
 
-use crate::scan;
+use crate::text::scan;
 
 /// Names are of at most 16 bytes in a line's head; what is longer has a label before it.
 const NAME: usize = 16;

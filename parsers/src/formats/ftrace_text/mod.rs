@@ -5,7 +5,7 @@
 //!
 //! **Grammar** of a line: `COMM-TID (TGID) [CPU] FLAGS TIME: EVENT: PAYLOAD`, where the TGID and the flags may be absent;
 //! latency layouts glue `CPU` and flags together and cut the name at eight characters. Payloads are those of
-//! [`payload`](crate::payload). Lines that begin with `#` are the header; `CPU:3 [LOST 7 EVENTS]` and
+//! [`payload`](crate::text::payload). Lines that begin with `#` are the header; `CPU:3 [LOST 7 EVENTS]` and
 //! `CPU:3 [7 EVENTS DROPPED]` are losses; ` => function` lines are stacks.
 //!
 //! **Clock**: whatever `trace_clock` was; the text does not say. Six digits are microseconds that both the kernel and
@@ -39,12 +39,13 @@ use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::events::quality;
 use tracekit_schema::{Kind, Out};
 
-use crate::head::QuickHead;
-use crate::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
-use crate::payload::quick::{self, Quick};
-use crate::payload::{self, sched::context_comm, state};
-use crate::swar::{skip_blanks, Window};
-use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+use crate::text::head::QuickHead;
+use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::text::payload::quick::{self, Quick};
+use crate::text::payload::{self, sched::context_comm, state};
+use crate::text::scan;
+use crate::text::swar::{skip_blanks, Window};
+use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
 pub static FORMAT: Format = Format {
@@ -53,10 +54,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "cat /sys/kernel/tracing/trace; trace-cmd report [-l] [-t] [-R]",
         kinds: "all kinds of Linux that were recorded",
-        tells: "waker, target CPU, priority, state, losses",
+        provides: "waker, target CPU, priority, state, losses",
         resolution: "1 us, rounded; 1 ns with trace-cmd report -t",
         clock: "the trace clock, which the text does not name",
         confidence: "real captures",

@@ -1,6 +1,6 @@
 //! `perf_event_attr`: what an event records, and so where the fields of its samples lie.
 
-use crate::bytes::{uint, Reader, Short};
+use crate::binary::bytes::{uint, Reader, Short};
 
 /// Bits of `sample_type`, in the order in which their fields stand in a sample.
 mod bit {

@@ -2,7 +2,7 @@
 
 use super::attr::{Attr, TRACEPOINT};
 use super::{damaged, short, NAME};
-use crate::bytes::{until_nul, Reader, Short};
+use crate::binary::bytes::{until_nul, Reader, Short};
 use crate::error::ParseError;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -57,7 +57,7 @@ impl Attrs {
         if self.uniform {
             return Some(first);
         }
-        let known = first.layout.id.and_then(|at| crate::bytes::uint(record, at, 8, be));
+        let known = first.layout.id.and_then(|at| crate::binary::bytes::uint(record, at, 8, be));
         match known.and_then(|id| self.by_id.get(&id)) {
             Some(&index) => self.all.get(index),
             None => Some(first),

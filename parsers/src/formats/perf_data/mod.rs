@@ -5,7 +5,7 @@
 //! * Layout: header with attributes of the recorded events (in a stream: records), then records
 //!   `u32 kind, u16 flags, u16 size, ...`, then features (host, kernel, event formats). Which fields a sample has, its
 //!   event's `sample_type` says; the tracepoint itself is its raw field, decoded with the
-//!   [formats](crate::tracepoint::header) that the file carries.
+//!   [formats](crate::binary::tracepoint::header) that the file carries.
 //! * Clock: perf's own (ns since boot, roughly), or the one of `perf record -k`.
 //! * Order: the recorder writes its per-CPU buffers in rounds. What was written before a round's end is final one round
 //!   later, so two rounds are held and sorted by (time, place in file). Without round marks the whole file is one round.
@@ -28,9 +28,9 @@ mod records;
 mod rows;
 mod stream;
 
-use crate::bytes::Short;
+use crate::binary::bytes::Short;
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
+use crate::formats::{Confidence, Format, FormatInfo};
 use crate::source::Source;
 use crate::{Head, Options, Parser};
 use tracekit_schema::Out;
@@ -44,10 +44,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "perf sched record, perf record -e 'sched:*', perf record --switch-events",
         kinds: "all sched, irq, softirq, syscall, cpu_idle and cpu_frequency tracepoints; task and switch records; others as `other`",
-        tells: "waker, target CPU, priority, state, process, losses",
+        provides: "waker, target CPU, priority, state, process, losses",
         resolution: "1 ns",
         clock: "perf's own (CPU clocks, not synchronised by promise), or that of perf record -k",
         confidence: "real captures",

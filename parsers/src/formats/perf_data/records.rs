@@ -1,6 +1,6 @@
 //! The records of a perf.data one after the other, compressed ones unpacked.
 
-use crate::bytes::uint;
+use crate::binary::bytes::uint;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 /// Numbers of records.

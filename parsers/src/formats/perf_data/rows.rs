@@ -3,11 +3,11 @@
 use super::attr::{Trailer, TRACEPOINT};
 use super::header::Attrs;
 use super::records::kind;
-use crate::bytes::{uint, until_nul};
-use crate::log::Stamp;
-use crate::stage::Stage;
-use crate::tasks::Tasks;
-use crate::tracepoint::{Decoded, Decoder};
+use crate::binary::bytes::{uint, until_nul};
+use crate::binary::tasks::Tasks;
+use crate::binary::tracepoint::{Decoded, Decoder};
+use crate::text::log::Stamp;
+use crate::text::stage::Stage;
 use tracekit_schema::events::{quality, EventRow};
 use tracekit_schema::{Code, Diagnostic, Kind, Out, State};
 

@@ -5,9 +5,9 @@ use super::header::{describe, describe_clock, event_names, feature, feature_dama
 use super::records::{kind, End, Place, Record, Records};
 use super::rows::Rows;
 use super::NAME;
-use crate::bytes::{uint, Reader};
+use crate::binary::bytes::{uint, Reader};
+use crate::binary::tracepoint::header::{Header, Prologue};
 use crate::error::ParseError;
-use crate::tracepoint::header::{Header, Prologue};
 use crate::Parser;
 use std::sync::Arc;
 use tracekit_schema::table::Table;
@@ -139,7 +139,7 @@ impl Stream {
         }
     }
 
-    fn tracing_data(&mut self, data: &[u8]) -> Result<(), crate::bytes::Short> {
+    fn tracing_data(&mut self, data: &[u8]) -> Result<(), crate::binary::bytes::Short> {
         let mut r = Reader::new(data, 0, self.be);
         let mut header = Header::new(&Prologue::read(&mut r)?);
         let read = header.read_all(&mut r);

@@ -1,7 +1,7 @@
 //! Heads of perf lines, `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: `, any part of which `-F` may leave out.
 
-use crate::head::Found;
-use crate::scan;
+use crate::text::head::Found;
+use crate::text::scan;
 
 /// A head.
 #[derive(Clone, Debug)]

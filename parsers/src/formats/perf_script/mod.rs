@@ -4,7 +4,7 @@
 //! `--show-lost-events`) and `perf sched script`, which prints the same.
 //!
 //! **Grammar** of a line: `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: PAYLOAD`, any part of which `-F` may leave out but the
-//! time, which a trace cannot do without. Blanks or tabs between. Payloads are those of [`payload`](crate::payload).
+//! time, which a trace cannot do without. Blanks or tabs between. Payloads are those of [`payload`](crate::text::payload).
 //! Lines after it that begin with a blank or a tab are its call chain, up to an empty line. `# ...` is the header.
 //!
 //! **Clock**: perf's own (`local` of ftrace, on most machines) unless the header names another. Six digits are microseconds
@@ -30,13 +30,14 @@ use tracekit_schema::events::quality;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, Out, State};
 
-use crate::head::QuickHead;
-use crate::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
-use crate::payload::quick::{self, Quick};
-use crate::payload::{self, sched::context_comm, state};
-use crate::perf_tables;
-use crate::swar::{is_at, skip_blanks, Window};
-use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+use crate::text::head::QuickHead;
+use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::text::payload::quick::{self, Quick};
+use crate::text::payload::{self, sched::context_comm, state};
+use crate::text::perf_tables;
+use crate::text::scan;
+use crate::text::swar::{is_at, skip_blanks, Window};
+use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
 pub static FORMAT: Format = Format {
@@ -45,10 +46,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "perf script [--ns] [--header] [-F ...]; perf sched script",
         kinds: "all kinds of Linux that were recorded",
-        tells: "waker, target CPU, priority, state, losses",
+        provides: "waker, target CPU, priority, state, losses",
         resolution: "1 us, truncated; 1 ns with --ns",
         clock: "perf's own, or the one that the header names",
         confidence: "real captures",

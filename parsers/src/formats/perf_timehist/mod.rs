@@ -1,6 +1,6 @@
 //! `perf-timehist`: the slices that `perf sched timehist` prints, and its sums.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `perf sched timehist`, with any of `-V`, `--state`, `--show-prio`, `-P`, `-w`, `-M`, `-n`, `-g`, `-s`, `-S`.
 //!
@@ -47,9 +47,10 @@ use tracekit_schema::table::Table;
 use tracekit_schema::tables::flag;
 use tracekit_schema::{Out, State, StrId};
 
-use crate::payload::state;
-use crate::perf_tables::{self, Reader, Report, Task, Threads, Tool};
-use crate::{scan, Card, Confidence, Format, Head, Options, ParseError, Parser, Source};
+use crate::text::payload::state;
+use crate::text::perf_tables::{self, Reader, Report, Task, Threads, Tool};
+use crate::text::scan;
+use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
 use row::{Figures, Layout, What};
 use summary::Summary;
 
@@ -60,10 +61,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "perf sched timehist [-V] [--state] [--show-prio] [-w] [-M] [-n] [-s | -S]",
         kinds: "none: fills the tables `slices` and `summaries`",
-        tells: "run, sleep and run delay of each slice; state with --state, priority with --show-prio, waker with -w; losses",
+        provides: "run, sleep and run delay of each slice; state with --state, priority with --show-prio, waker with -w; losses",
         resolution: "1 us, truncated; starts of slices to 1 us either way",
         clock: "perf's own",
         confidence: "real captures: perf 6.1's output in every variant it has; --show-prio and -P on published samples",

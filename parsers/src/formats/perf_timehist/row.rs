@@ -1,7 +1,7 @@
 //! Rows of the table, and the heading that says which columns there are.
 
-use crate::perf_tables::{task, Task, IDLE};
-use crate::scan;
+use crate::text::perf_tables::{task, Task, IDLE};
+use crate::text::scan;
 
 /// A column of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

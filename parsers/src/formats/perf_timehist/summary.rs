@@ -2,8 +2,8 @@
 
 use tracekit_schema::Out;
 
-use crate::perf_tables::{task, Task};
-use crate::scan;
+use crate::text::perf_tables::{task, Task};
+use crate::text::scan;
 
 /// Titles over a table with one row a task.
 pub const TITLES: [&[u8]; 3] = [b"Runtime summary", b"Wait-time summary", b"Idle-time summary"];

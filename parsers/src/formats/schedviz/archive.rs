@@ -44,8 +44,9 @@ pub fn entries(bytes: &[u8]) -> Vec<Entry> {
         let start = at + BLOCK;
         let end = start.saturating_add(size);
         if matches!(header[156], 0 | b'0') {
-            let text =
-                |range: Range<usize>| String::from_utf8_lossy(crate::bytes::until_nul(&header[range])).into_owned();
+            let text = |range: Range<usize>| {
+                String::from_utf8_lossy(crate::binary::bytes::until_nul(&header[range])).into_owned()
+            };
             let prefix = if &header[257..262] == b"ustar" { text(345..500) } else { String::new() };
             let name = text(0..100);
             let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };

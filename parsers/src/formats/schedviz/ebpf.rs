@@ -14,7 +14,7 @@
 
 use super::NAME;
 use crate::error::ParseError;
-use crate::payload::state::Table as States;
+use crate::text::payload::state::Table as States;
 use crate::Parser;
 use std::collections::HashMap;
 use tracekit_schema::table::Table;

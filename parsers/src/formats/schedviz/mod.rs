@@ -16,12 +16,12 @@ mod ebpf;
 
 use super::trace_dat::head::{Buffer, Compression, CpuData, Facts, Head as DatHead};
 use super::trace_dat::stream::Stream;
-use crate::bytes::uint;
+use crate::binary::bytes::uint;
+use crate::binary::ring_buffer::Layout;
+use crate::binary::tracepoint::header::Header;
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::ring_buffer::Layout;
+use crate::formats::{Confidence, Format, FormatInfo};
 use crate::source::Source;
-use crate::tracepoint::header::Header;
 use crate::{Head, Options, Parser};
 use tracekit_schema::{Code, Diagnostic, Out};
 
@@ -36,10 +36,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "SchedViz's trace.sh and ebpf/sched.bt; tar of trace_pipe_raw and format files",
         kinds: "those of the formats in the archive; sched.bt: switch, wakeup, migrate",
-        tells: "waker, target CPU, priority, state, losses",
+        provides: "waker, target CPU, priority, state, losses",
         resolution: "1 ns",
         clock: "as recorded; not told by the archive",
         confidence: "real captures",
@@ -151,7 +151,7 @@ pub fn look_like_pages(bytes: &[u8], layout: &Layout) -> bool {
     let mut last = 0;
     let mut records = 0;
     for page in bytes.chunks_exact(layout.page).take(8) {
-        let (mut walk, _, fits) = crate::ring_buffer::Walk::new(layout, page);
+        let (mut walk, _, fits) = crate::binary::ring_buffer::Walk::new(layout, page);
         let ts = uint(page, 0, 8, layout.be).unwrap_or(0);
         if fits.is_err() || ts < last || ts == 0 {
             return false;

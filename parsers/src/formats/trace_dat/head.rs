@@ -1,9 +1,9 @@
 //! The head of a trace.dat: both versions end in a list of buffers and a bag of options.
 
 use super::{damaged, short, NAME};
-use crate::bytes::Reader;
+use crate::binary::bytes::Reader;
+use crate::binary::tracepoint::header::{Header, Prologue, MAGIC};
 use crate::error::ParseError;
-use crate::tracepoint::header::{Header, Prologue, MAGIC};
 use std::io::Read;
 
 /// How version 7 sections are compressed.
@@ -331,7 +331,7 @@ fn options_7(file: &[u8], offset: u64, be: bool, c: Compression, facts: &mut Fac
 }
 
 /// Reads a BUFFER option.
-fn buffer_option(data: &[u8], be: bool, text: bool) -> Result<Buffer, crate::bytes::Short> {
+fn buffer_option(data: &[u8], be: bool, text: bool) -> Result<Buffer, crate::binary::bytes::Short> {
     let mut r = Reader::new(data, 0, be);
     let section = r.u64()?;
     let (name, clock) = (lossy(r.c_str()?), lossy(r.c_str()?));
@@ -351,7 +351,7 @@ fn buffer_option(data: &[u8], be: bool, text: bool) -> Result<Buffer, crate::byt
 impl Facts {
     fn option(&mut self, id: u16, data: &[u8], be: bool) {
         let mut r = Reader::new(data, 0, be);
-        let text = || lossy(crate::bytes::until_nul(data));
+        let text = || lossy(crate::binary::bytes::until_nul(data));
         match id {
             // Microseconds, as a C integer literal.
             option::DATE => self.date_ns = c_integer(&text()).and_then(|us| us.checked_mul(1000)),
@@ -413,7 +413,7 @@ fn c_integer(text: &str) -> Option<i64> {
 
 /// The clock in brackets, or the only word of an old file.
 fn selected_clock(text: &[u8]) -> Option<String> {
-    let text = lossy(crate::bytes::until_nul(text));
+    let text = lossy(crate::binary::bytes::until_nul(text));
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name);
     let name = inside.unwrap_or(&text).trim();
     (!name.is_empty() && !name.contains(char::is_whitespace)).then(|| name.to_owned())

@@ -1,14 +1,14 @@
 //! trace.dat, the binary file of trace-cmd, versions 6 and 7.
 //!
 //! * Produced by `trace-cmd record`, `trace-cmd extract`, `trace-cmd convert`; KernelShark and LISA read the same.
-//! * Layout: [prologue and formats](crate::tracepoint::header), options, then per CPU the raw
-//!   [pages](crate::ring_buffer) of the kernel's ring buffer. Version 6 stores these in a fixed order with 10-byte tags;
+//! * Layout: [prologue and formats](crate::binary::tracepoint::header), options, then per CPU the raw
+//!   [pages](crate::binary::ring_buffer) of the kernel's ring buffer. Version 6 stores these in a fixed order with 10-byte tags;
 //!   version 7 in sections (`u16 id, u16 compressed?, u32 description, u64 size`) that are found through a chain of
 //!   option sections, and may compress each section, and each CPU's pages in chunks (`u32 packed, u32 size`).
 //! * Clock: whatever the recording used (option TRACECLOCK, or the buffer's own). Times of `x86-tsc` are turned into ns
 //!   with option TSC2NSEC where the file has it. Option OFFSET is added, as `trace-cmd report` does. Option DATE is kept
 //!   as metadata `clock.epoch_offset_ns` and not added.
-//! * Kept: every record. Those of a known tracepoint fill columns ([`mapping`](crate::tracepoint::mapping)); others
+//! * Kept: every record. Those of a known tracepoint fill columns ([`mapping`](crate::binary::tracepoint::mapping)); others
 //!   are kind `other` with their name. Dropped: payload of kind `other`, stack traces, printk formats, BTF.
 //! * Losses: the missed-event flag of a page gives a `lost` row, a row in `losses`, and marks the record that follows.
 //!   What a CPU's counters (option CPUSTAT) say beyond that was overwritten before its first record.
@@ -26,11 +26,11 @@ pub(super) mod head;
 mod pages;
 pub(super) mod stream;
 
-use crate::bytes::Short;
+use crate::binary::bytes::Short;
+use crate::binary::tracepoint::header::MAGIC;
 use crate::error::ParseError;
-use crate::formats::{by_name, Card, Confidence, Format};
+use crate::formats::{by_name, Confidence, Format, FormatInfo};
 use crate::source::Source;
-use crate::tracepoint::header::MAGIC;
 use crate::{Head, Options, Parser};
 use tracekit_schema::{Code, Diagnostic, Out};
 
@@ -43,10 +43,10 @@ pub static FORMAT: Format = Format {
     streams: false,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "trace-cmd record, trace-cmd extract",
         kinds: "all sched, irq, softirq, syscall, cpu_idle and cpu_frequency tracepoints, markers; others as `other`",
-        tells: "waker, target CPU, priority, state, losses",
+        provides: "waker, target CPU, priority, state, losses",
         resolution: "1 ns (ticks of the clock, where it is not in ns)",
         clock: "any trace_clock; x86-tsc with its conversion where the file has one",
         confidence: "real captures",

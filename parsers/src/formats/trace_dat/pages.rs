@@ -1,8 +1,8 @@
 //! One CPU's pages, from the file or from compressed chunks, record by record.
 
 use super::head::Compression;
-use crate::bytes::u32_at;
-use crate::ring_buffer::{Layout, Missed, Record, Walk};
+use crate::binary::bytes::u32_at;
+use crate::binary::ring_buffer::{Layout, Missed, Record, Walk};
 use std::ops::Range;
 
 /// Where pages come from.

@@ -2,12 +2,12 @@
 
 use super::head::{Buffer, CpuData, Head};
 use super::pages::{Fault, Pages};
+use crate::binary::ring_buffer::{Layout, Missed};
+use crate::binary::tasks::Tasks;
+use crate::binary::tracepoint::Decoder;
 use crate::error::ParseError;
-use crate::log::Stamp;
-use crate::ring_buffer::{Layout, Missed};
-use crate::stage::Stage;
-use crate::tasks::Tasks;
-use crate::tracepoint::Decoder;
+use crate::text::log::Stamp;
+use crate::text::stage::Stage;
 use crate::Parser;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

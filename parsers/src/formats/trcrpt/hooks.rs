@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::layout::Fields;
-use crate::scan;
+use crate::text::scan;
 use tracekit_schema::events::{irq, quality, EventRow};
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, Diagnostic, Kind, Out, StrId};

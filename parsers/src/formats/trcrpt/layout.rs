@@ -1,6 +1,6 @@
 //! Columns of a report: from the header line, by byte position, and what stands in them on a line.
 
-use crate::scan;
+use crate::text::scan;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! `trcrpt`: reports of the AIX trace.
 //!
-//! # Format card
+//! # Format
 //!
 //! **Produced by** `trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on trace.raw`; `tracekit recipes aix` tells how to
 //! capture. A trace of several CPUs is merged first (`trcrpt -C all -r`), which is not a report yet.
@@ -43,9 +43,10 @@ mod hooks;
 mod layout;
 
 use crate::error::ParseError;
-use crate::formats::{Card, Confidence, Format};
-use crate::lines::Lines;
-use crate::{misfit, scan, Head, Options, Parser, Source};
+use crate::formats::{Confidence, Format, FormatInfo};
+use crate::text::lines::Lines;
+use crate::text::scan;
+use crate::{mismatch, Head, Options, Parser, Source};
 use hooks::Rows;
 use layout::{Fields, Header, Layout};
 use tracekit_schema::table::Table;
@@ -64,10 +65,10 @@ pub static FORMAT: Format = Format {
     streams: true,
     sniff,
     open,
-    card: Card {
+    info: FormatInfo {
         produced_by: "trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on trace.raw > trace.txt",
         kinds: "switch, remain, enqueue, sleep, wakeup, lock_wait, lock_wake, resume, fork, exec, exit, wakeup_new, prio, interrupt, irq_entry, irq_exit, sys_enter, sys_exit, vcpu_preempt, hcall, trace_on, trace_off, lost, other",
-        tells: "waker, priority, losses, policy, wait anchor; why a thread leaves only by the records before it; no queue of an enqueue",
+        provides: "waker, priority, losses, policy, wait anchor; why a thread leaves only by the records before it; no queue of an enqueue",
         resolution: "1 ns (timestamp=0), 1 us (timestamp=1 and 2)",
         clock: "time since the trace began",
         confidence: "experimental: verified on the documented sample and on schedules written and read back in every layout; texts of hooks 106, 11F, 139, 465, 46D are unconfirmed",
@@ -221,7 +222,7 @@ impl Reader {
         let p = &mut self.pending;
         let indented = scan::is_blank(line[0]);
         let wrapped = p.width >= WRAP;
-        if p.here && (indented || wrapped || p.payload.is_empty()) && !misfit::is_foreign(line) {
+        if p.here && (indented || wrapped || p.payload.is_empty()) && !mismatch::is_foreign(line) {
             if p.payload.len() < LONGEST {
                 // A line wrapped at some width goes on in the middle of a word, an indented one does not.
                 if indented && !p.payload.is_empty() {
@@ -236,7 +237,7 @@ impl Reader {
         let code = if ended { Code::Unparsed } else { Code::Truncated };
         out.diagnostics.push_with(code, || {
             let message = format!("expected a record with a time, found `{}`", scan::shown(line, 80));
-            misfit::likely(Diagnostic::new(code, message), line).at_line(number)
+            mismatch::likely(Diagnostic::new(code, message), line).at_line(number)
         });
     }
 

@@ -8,11 +8,11 @@ use super::mapping::{self, To};
 use super::print_fmt::{pairs, StateTable};
 use super::quick::Shape;
 use super::symbols::Symbols;
-use crate::bytes::until_nul;
-use crate::log::{Stamp, Who};
-use crate::payload::state::from_letters;
-use crate::stage::Stage;
-use crate::tasks::Tasks;
+use crate::binary::bytes::until_nul;
+use crate::binary::tasks::Tasks;
+use crate::text::log::{Stamp, Who};
+use crate::text::payload::state::from_letters;
+use crate::text::stage::Stage;
 use std::ops::Range;
 use tracekit_schema::events::{irq, EventRow};
 use tracekit_schema::{Kind, State, StrId, Strings};
@@ -414,7 +414,7 @@ fn intern(bytes: &[u8], to: To, text: Text, strings: &mut Strings) -> Option<Str
     if bytes.is_empty() {
         return None;
     }
-    crate::payload::text(bytes, strings)
+    crate::text::payload::text(bytes, strings)
 }
 
 /// State and text of a state number; the numbers are few, so they are looked up once.

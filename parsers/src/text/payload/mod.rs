@@ -11,7 +11,7 @@ pub mod quick;
 pub mod sched;
 pub mod state;
 
-use crate::scan;
+use crate::text::scan;
 use tracekit_schema::events::EventRow;
 use tracekit_schema::{Kind, StrId, Strings};
 

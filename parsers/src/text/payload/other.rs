@@ -4,7 +4,7 @@ use tracekit_schema::events::EventRow;
 use tracekit_schema::Kind;
 
 use super::{text, Context};
-use crate::scan;
+use crate::text::scan;
 
 /// `None`: no kind for this event; `Some(None)`: its payload does not fit. Nothing is set in both cases.
 pub fn decode(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<Option<Kind>> {

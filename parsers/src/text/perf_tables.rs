@@ -7,9 +7,10 @@ use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::table::Table;
 use tracekit_schema::Out;
 
-use crate::lines::Lines;
-use crate::payload::sched::context_comm;
-use crate::{misfit, scan, Head, ParseError, Parser, Source};
+use crate::text::lines::Lines;
+use crate::text::payload::sched::context_comm;
+use crate::text::scan;
+use crate::{mismatch, Head, ParseError, Parser, Source};
 
 /// Bytes of a line that a diagnostic shows.
 const SHOWN: usize = 120;
@@ -99,7 +100,7 @@ impl Report {
             return out.diag(Diagnostic::new(Code::Truncated, message).at_line(number));
         }
         self.unparsed += 1;
-        out.diagnostics.push_with(Code::Unparsed, || misfit::unparsed(line, expected).at_line(number));
+        out.diagnostics.push_with(Code::Unparsed, || mismatch::unparsed(line, expected).at_line(number));
     }
 
     /// The source says that records were lost, nobody knows when.

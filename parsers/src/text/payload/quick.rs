@@ -8,9 +8,11 @@
 use tracekit_schema::{Kind, Out, State, StrId, Strings};
 
 use super::state;
-use crate::log::{Log, Stamp};
-use crate::stage::Row;
-use crate::swar::{find, is_at, load1, load16, number, number_before, short_number, skip_blanks, Window, MASKS, REACH};
+use crate::text::log::{Log, Stamp};
+use crate::text::stage::Row;
+use crate::text::swar::{
+    find, is_at, load1, load16, number, number_before, short_number, skip_blanks, Window, MASKS, REACH,
+};
 
 /// Names of the events this module takes, in the order of their bits in [`Log::quick_seen`].
 pub const NAMES: [&str; 10] = [

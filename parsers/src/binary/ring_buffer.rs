@@ -15,7 +15,7 @@
 //! Traps: `long` is that of the traced kernel (told by `header_page`), not of the program that wrote the file; pages
 //! can be larger than the machine's (`buffer_subbuf_size_kb`); a page may end in stale bytes after `commit`.
 
-use crate::bytes::{u32_at, uint};
+use crate::binary::bytes::{u32_at, uint};
 
 /// How pages look on the traced machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 use super::decode::Move;
 use super::format::{Content, Int, Text};
 use super::mapping::To;
-use crate::bytes::u32_at;
-use crate::log::Stamp;
-use crate::stage::{Names, Stage};
-use crate::tasks::Tasks;
+use crate::binary::bytes::u32_at;
+use crate::binary::tasks::Tasks;
+use crate::text::log::Stamp;
+use crate::text::stage::{Names, Stage};
 use tracekit_schema::{Kind, State, StrId, Strings};
 
 /// A field that the event lacks.

@@ -3,7 +3,7 @@
 //! These lines go to standard error and end up among the output whenever the two are merged, sometimes in the middle
 //! of a line of output, since only one of the two streams is buffered.
 
-use crate::scan;
+use crate::text::scan;
 
 /// A line that starts with `dtrace: `.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

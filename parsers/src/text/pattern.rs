@@ -4,7 +4,7 @@
 //! number of blanks. A field takes everything up to the text that follows it, the last one the rest of the line. Several
 //! patterns, one a line or parted by `||`, are tried in order; `NAME=` before one restricts it to the probe or kind NAME.
 
-use crate::scan;
+use crate::text::scan;
 use tracekit_schema::events::EventRow;
 use tracekit_schema::{Kind, State, Strings};
 

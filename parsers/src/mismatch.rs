@@ -2,7 +2,8 @@
 
 use tracekit_schema::diag::{Code, Diagnostic};
 
-use crate::{scan, Head, ParseError, FORMATS};
+use crate::text::scan;
+use crate::{Head, ParseError, FORMATS};
 
 /// Bytes of a line that a diagnostic shows.
 const SHOWN: usize = 120;

@@ -114,7 +114,7 @@ impl Evidence {
         let mut bits = 0;
         for key in [&b" prev_state="[..], b" prev_state = "] {
             for at in memchr::memmem::find_iter(text, key) {
-                let word = crate::scan::word(&text[at + key.len()..]).0;
+                let word = crate::text::scan::word(&text[at + key.len()..]).0;
                 bits |= number(word.strip_suffix(b",").unwrap_or(word)).unwrap_or(0);
             }
         }
@@ -134,9 +134,9 @@ impl Evidence {
 /// A state as a number: decimal, or hexadecimal after `0x`.
 pub fn number(text: &[u8]) -> Option<u64> {
     if text.starts_with(b"0x") {
-        return crate::scan::hex(text);
+        return crate::text::scan::hex(text);
     }
-    crate::scan::u64(text)
+    crate::text::scan::u64(text)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@
 //! ```
 
 use super::Decoder;
-use crate::bytes::{Reader, Short};
-use crate::ring_buffer::Layout;
-use crate::tracepoint::symbols::Symbols;
+use crate::binary::bytes::{Reader, Short};
+use crate::binary::ring_buffer::Layout;
+use crate::binary::tracepoint::symbols::Symbols;
 
 /// The first bytes of the prologue.
 pub const MAGIC: &[u8] = b"\x17\x08\x44tracing";

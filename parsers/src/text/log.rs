@@ -8,11 +8,12 @@ use tracekit_schema::events::{quality, EventRow};
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, Out, StrId, Strings};
 
-use crate::blocks::Blocks;
-use crate::payload::{self, quick};
-use crate::stage::Stage;
-use crate::swar::Window;
-use crate::{misfit, scan, Head, ParseError, Parser, Source};
+use crate::text::blocks::Blocks;
+use crate::text::payload::{self, quick};
+use crate::text::scan;
+use crate::text::stage::Stage;
+use crate::text::swar::Window;
+use crate::{mismatch, Head, ParseError, Parser, Source};
 
 /// Rows that are read at least between two looks at their order.
 const CHUNK: usize = 1 << 14;
@@ -251,7 +252,7 @@ impl Log {
     pub fn unparsed(&mut self, line: LogLine<'_>, expected: &str, out: &mut Out) {
         self.unparsed += 1;
         let number = self.lines;
-        out.diagnostics.push_with(Code::Unparsed, || misfit::unparsed(line.bytes, expected).at_line(number));
+        out.diagnostics.push_with(Code::Unparsed, || mismatch::unparsed(line.bytes, expected).at_line(number));
     }
 
     /// A last line without its end that fits nothing.

@@ -15,7 +15,7 @@ use tracekit_schema::events::EventRow;
 use tracekit_schema::Kind;
 
 use super::{state, Context};
-use crate::scan;
+use crate::text::scan;
 
 /// A task as a payload names it.
 struct Task<'t> {

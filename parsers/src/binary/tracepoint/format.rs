@@ -13,7 +13,7 @@
 //! `signed` is absent in 2.6.3x kernels, where the type name says it. The common fields vary (`common_lock_depth`,
 //! `common_migrate_disable`), so no offset is ever assumed.
 
-use crate::bytes::uint;
+use crate::binary::bytes::uint;
 
 /// An integer field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

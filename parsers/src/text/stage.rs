@@ -5,7 +5,7 @@
 
 use tracekit_schema::{Events, Kind, State, StrId, Strings};
 
-use crate::log::Stamp;
+use crate::text::log::Stamp;
 
 /// Rows of a stage.
 const ROWS: usize = 64;

@@ -4,8 +4,8 @@
 //! The code that takes any head apart tells [`QuickHead`] what it found; from then on a head costs a few comparisons.
 //! What differs from what was learned is not taken, so a quick head never says anything that the slow one would not.
 
-use crate::log::{Stamp, Who};
-use crate::swar::{first_of8, load1, load16, load8, micros, nanos, Window, MASKS, REACH};
+use crate::text::log::{Stamp, Who};
+use crate::text::swar::{first_of8, load1, load16, load8, micros, nanos, Window, MASKS, REACH};
 
 /// Heads with a bracket left of this column are not learned: too short for two loads.
 const MIN_BRACKET: usize = 16;
@@ -66,7 +66,7 @@ pub struct QuickHead {
     tasks: Vec<Task>,
     known_flags: [(u64, u16); FLAGS],
     /// Heads in a row that did not fit the layout.
-    misfits: u32,
+    mismatches: u32,
 }
 
 impl Default for QuickHead {
@@ -82,7 +82,7 @@ impl Default for QuickHead {
             seconds_ns: 0,
             tasks: vec![Task::default(); TASKS],
             known_flags: [(0, 0); FLAGS],
-            misfits: 0,
+            mismatches: 0,
         }
     }
 }
@@ -150,14 +150,14 @@ impl QuickHead {
             && (self.bracket..self.bracket + 8).contains(&bracket)
             && (self.dot, self.flags, self.nanos) == (dot - bracket, flags, digits == 9);
         // One odd head, as after a very long name, must not unlearn the layout of all others.
-        if !same && self.bracket != usize::MAX && self.misfits < 8 {
-            self.misfits += 1;
+        if !same && self.bracket != usize::MAX && self.mismatches < 8 {
+            self.mismatches += 1;
             return;
         }
         if !same {
             (self.bracket, self.dot, self.flags, self.nanos) = (bracket, dot - bracket, flags, digits == 9);
         }
-        self.misfits = 0;
+        self.mismatches = 0;
         self.quality = stamp.quality;
         self.bracket = self.bracket.min(bracket);
         self.learn_seconds(&w, dot, dot - varying_end, stamp.ts_ns);
