@@ -68,7 +68,7 @@ class Input:
         """Read the trace, narrow it down, and say on standard error what was lost."""
         from tracekit.io import read
 
-        trace = read(self.path, self.format, progress=True, cache=None, **self.options)
+        trace = read(self.path, self.format, progress=not self.quiet, cache=None, **self.options)
         self.warn(trace)
         return self.narrow(trace)
 
@@ -193,7 +193,9 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
             callback=_pairs,
             help="What the trace does not say itself: clock=NAME, clock_hz=N, pattern=REGEX, ...",
         ),
-        click.option("-q", "--quiet", is_flag=True, help="No warnings about lost or damaged records."),
+        click.option(
+            "-q", "--quiet", is_flag=True, help="No progress, and no warnings about lost or damaged records."
+        ),
     ]
     if filters:
         decorators += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,8 @@ import click
 
 if TYPE_CHECKING:
     from tracekit import Replay
+    from tracekit.trace import Trace
+    from tracekit.whatif.repeat import Done
     from tracekit.whatif.scenario import Override, Scenario
 
 __all__ = ["asked", "costs_together", "print_basis", "progress_bar", "replay_options", "together"]
@@ -118,17 +121,52 @@ def together(scenario: Scenario | None, overrides: Sequence[Override]) -> list[O
 
 
 @contextlib.contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[float], object] | None]:
-    """A bar on standard error while a replay runs; None when that is no terminal."""
-    if not sys.stderr.isatty():
+def progress_bar(title: str, trace: Trace, quiet: bool = False) -> Iterator[Callable[[float], object] | None]:
+    """A line on standard error while replays run: runs, simulated time, its rate, time left.
+
+    Parameters
+    ----------
+    title
+        What is being done.
+    trace
+        The trace that is replayed.
+    quiet
+        Show nothing.
+
+    Yields
+    ------
+    callable or None
+        What a replay is to call; None when standard error is no terminal.
+    """
+    if quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
+    from tracekit.io.progress import line
+    from tracekit.whatif.repeat import Done
 
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(title.replace("[", r"\["), total=1.0)
-        yield lambda done: bars.update(task, completed=done)
+    span_ns = (trace.end_ns or 0) - (trace.start_ns or 0)
+    began: float | None = None
+    with line(title) as show:
+        show(None, "reconstructing what tasks did")
+
+        def report(done: float) -> None:
+            nonlocal began
+            began = time.monotonic() if began is None else began
+            whole = done if isinstance(done, Done) else Done.of([done], 0, span_ns)
+            show(done, _described(whole, time.monotonic() - began))
+
+        yield report
+
+
+def _described(done: Done, seconds: float) -> str:
+    """How far the runs are."""
+    if done >= 1:
+        return "intervals and metrics"
+    simulated, total = done.simulated_ns / 1e9, done.total_ns / 1e9
+    runs = f"run {min(done.run + 1, done.runs)} of {done.runs}, " if done.runs > 1 else ""
+    # A rate over a moment says nothing.
+    rate = f", {simulated / seconds:.3g}x" if seconds > 0.3 else ""
+    return f"{runs}{simulated:.3g}/{total:.3g} s simulated{rate}"
 
 
 def print_basis(run: Replay) -> None:

@@ -45,6 +45,15 @@ Examples:
     help="How often each replay is repeated with small changes of the machine, for the interval; 1: no interval.",
 )
 @click.option(
+    "--quick", is_flag=True, help="A first look: each replay once, so without intervals (--runs 1)."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="How many replays run at the same time; by default one for each CPU. The result is the same for any number.",
+)
+@click.option(
     "-o", "--output", metavar="FILE", callback=output_place, help="Write the report: one page of HTML."
 )
 @click.option(
@@ -69,6 +78,8 @@ def command(
     switch_costs: bool,
     costs: dict[str, str],
     runs: int,
+    quick: bool,
+    jobs: int | None,
     output: str | None,
     json_file: str | None,
     by: str,
@@ -89,7 +100,7 @@ def command(
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
     trace = source.read()
-    with progress_bar(f"replaying {trace.name}") as progress:
+    with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         comparison = tk.compare(
             trace,
             list(dict.fromkeys(named)),
@@ -103,7 +114,8 @@ def command(
             switch_costs=switch_costs,
             costs=costs_together(scenario, costs),
             scenario=together(scenario, overrides),
-            runs=runs,
+            runs=1 if quick else runs,
+            jobs=jobs,
             progress=progress,
         )
     if output is not None:

@@ -66,13 +66,21 @@ def command(source: Input, output: str, table: str, kind: str | None) -> None:
     from tracekit.units import format_count, format_size
 
     if any((source.comm, source.pid, source.tid, source.cpu, source.start, source.end)):
-        trace = source.narrow(read(source.path, source.format, progress=True, cache=None, **source.options))
+        trace = source.narrow(
+            read(source.path, source.format, progress=not source.quiet, cache=None, **source.options)
+        )
         written = trace.write(output, table=table, to=kind)
     elif "table" in source.options or "to" in source.options:
         raise OutputError("`table` and `to` are options of their own: --table, --as")
     else:
         written = convert(
-            source.path, output, table=table, format=source.format, to=kind, progress=True, **source.options
+            source.path,
+            output,
+            table=table,
+            format=source.format,
+            to=kind,
+            progress=not source.quiet,
+            **source.options,
         )
     if not source.quiet:
         for line in damages(written.diagnostics):

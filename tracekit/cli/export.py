@@ -108,7 +108,7 @@ def _replays(
     _, loop = asked(policies, settings.pop("loop"), scenario)
     programs = tk.Programs(trace, loop, settings.pop("hz"))
     for policy in policies:
-        with progress_bar(f"replaying {trace.name} under {policy}") as progress:
+        with progress_bar(f"{policy} on {trace.name}", trace, source.quiet) as progress:
             run = programs.run(policy, progress=progress, scenario=together(scenario, overrides), **settings)
         source.warn(run)
         replays.append((policy, run))

@@ -48,7 +48,7 @@ def command(source: Input, top: int, as_json: bool) -> None:
 def _read(source: Input) -> Trace:
     from tracekit.io import read
 
-    return read(source.path, source.format, progress=True, cache=None, **source.options)
+    return read(source.path, source.format, progress=not source.quiet, cache=None, **source.options)
 
 
 def _kinds(trace: Trace) -> list[dict[str, Any]]:

@@ -81,7 +81,7 @@ def command(
     for file in filter(None, (output, program)):
         output_kind(file)
     trace = source.read()
-    with progress_bar(f"replaying {trace.name}") as progress:
+    with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         run = tk.replay(
             trace,
             policy,

@@ -6,13 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.progress import Task
-    from rich.text import Text
-
-__all__ = ["Progress", "Report", "bar", "reporter"]
+__all__ = ["Progress", "Report", "bar", "line", "reporter"]
 
 #: Called with bytes read, bytes in all (None for a pipe) and events so far.
 Report = Callable[[int, int | None, int], None]
@@ -50,23 +45,55 @@ def bar(title: str) -> Iterator[Report]:
     title
         What is being done.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, ProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-    from rich.text import Text
-
     began = time.monotonic()
+    with line(title) as show:
 
-    class Rate(ProgressColumn):
-        """Events so far and a second."""
-
-        def render(self, task: Task) -> Text:
-            rows = task.fields.get("rows", 0)
+        def report(position: int, size: int | None, rows: int) -> None:
             rate = rows / max(time.monotonic() - began, 1e-9)
-            return Text(f"{rows:,} events, {rate:,.0f}/s")
+            share = position / size if size else None
+            show(share, f"{rows:,} events, {rate:,.0f}/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), Rate(), TimeRemainingColumn())
+        yield report
+
+
+@contextmanager
+def line(title: str) -> Iterator[Callable[[float | None, str], None]]:
+    """A line on standard error with a bar, a text and the time left, drawn anew ten times a second.
+
+    It is never longer than the terminal is wide, and gone when it is done.
+
+    Parameters
+    ----------
+    title
+        What is being done; cut where it is long.
+
+    Yields
+    ------
+    callable
+        Takes the share that is done (None when nobody knows) and the text.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+    from rich.table import Column
+
+    columns = (
+        TextColumn("{task.description}", markup=False, table_column=Column(max_width=20, no_wrap=True)),
+        BarColumn(bar_width=10),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+        TimeRemainingColumn(compact=True),
+    )
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        # A file name is no markup.
-        task = bars.add_task(title.replace("[", r"\["), total=None, rows=0)
-        yield lambda position, size, rows: bars.update(task, completed=position, total=size, rows=rows)
+        task = bars.add_task(_plain(title), total=None, text="")
+
+        def show(share: float | None, text: str) -> None:
+            bars.update(task, completed=share or 0.0, total=None if share is None else 1.0, text=text)
+
+        yield show
+
+
+def _plain(title: str) -> str:
+    """A file's name may hold what a terminal obeys."""
+    from tracekit.harmless import printable
+
+    return printable(title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ import polars as pl
 from tracekit import _core, analysis
 from tracekit.analysis import group_of
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
-from tracekit.errors import ReplayError
 from tracekit.export.files import replacing
 from tracekit.trace import Trace
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.identity import infer
-from tracekit.whatif.intervals import RUNS, Shake, kernel_share, kind_of_change
+from tracekit.whatif.intervals import RUNS, kernel_share, kind_of_change
 from tracekit.whatif.predictions import Repeated, with_calibration, with_intervals
-from tracekit.whatif.run import Programs, Replay, Scenario
+from tracekit.whatif.repeat import Asked, run_all
+from tracekit.whatif.run import Programs, Scenario
 
 __all__ = ["Comparison", "compare"]
 
@@ -423,6 +423,7 @@ def compare(
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
     runs: int = RUNS,
+    jobs: int | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> Comparison:
     """Set a trace beside its replays under several policies.
@@ -441,11 +442,15 @@ def compare(
         recorded: `cpus`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, overheads, switch_costs, costs, scenario, progress
+    loop, rt, cpus, hz, overheads, switch_costs, costs, scenario
         As in `replay`.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of each prediction
         (`tracekit.whatif.intervals`); 1 does without.
+    jobs
+        How many threads; by default one for each CPU, at most 8. The result is the same for any number.
+    progress
+        Called with the share that is done, a `tracekit.whatif.repeat.Done`; from several threads, one at a time.
 
     Returns
     -------
@@ -460,40 +465,25 @@ def compare(
         identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
     programs = Programs(trace, loop, hz)
     shaken = programs.shakes(max(runs, 1))
-    asked = {IDENTITY: identity, **labelled}
-    steps, done = len(asked) * len(shaken), 0
-    plain: dict[str, Replay] = {}
-    repeated: dict[str, list[tuple[Shake, pl.DataFrame]]] = {label: [] for label in asked}
-    for label, policy in asked.items():
-        # The identity replay is of what was recorded.
-        other: dict[str, Any] = (
-            {"switch_costs": False}
-            if label == IDENTITY
-            else {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
-        )
-        for shake in shaken:
-            tell = None if progress is None else partial(_portion, progress, done, steps)
-            done += 1
-            try:
-                run = programs.run(policy, rt=rt, overheads=overheads, shake=shake, progress=tell, **other)
-            except ReplayError:
-                if label not in plain:
-                    raise
-                continue  # One of the repetitions came to no end; the others tell.
-            plain.setdefault(label, run)
-            if len(shaken) > 1:
-                figures = analysis.compare.metrics(run.slices, run.runqueue, run.states, run.end_ns, by)
-                repeated[label].append((shake, figures))
+    both: dict[str, Any] = {"rt": rt, "overheads": overheads}
+    changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
+    # The identity replay is of what was recorded.
+    asked = {IDENTITY: Asked(identity, both | {"switch_costs": False})}
+    asked |= {label: Asked(policy, both | changes) for label, policy in labelled.items()}
+    plain, repeated = run_all(
+        programs,
+        asked,
+        shaken,
+        lambda run: analysis.compare.metrics(run.slices, run.runqueue, run.states, run.end_ns, by),
+        span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
+        jobs=jobs,
+        progress=progress,
+    )
     same = plain.pop(IDENTITY)
     if len(shaken) == 1:
         return Comparison(trace, same, plain, why, by)
     kinds = {label: kind_of_change(same.policy, run.policy) for label, run in plain.items()}
     return Comparison(trace, same, plain, why, by, Repeated(repeated, kinds, _kernel_shares(programs, by)))
-
-
-def _portion(progress: Callable[[float], object], done: int, steps: int, share: float) -> object:
-    """Progress of one of several replays."""
-    return progress((done + share) / steps)
 
 
 def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:

@@ -1,0 +1,103 @@
+"""Replays over several threads: the same results for any number, progress that adds up, and an end when asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import tracekit as tk
+from tracekit.whatif.repeat import Asked, Done, run_all
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def part(trace: tk.Trace) -> tk.Trace:
+    """Half a second of the shipped capture."""
+    return trace.filter(start="1s", end="1.5s")
+
+
+def test_the_result_is_the_same_for_any_number_of_threads(part: tk.Trace) -> None:
+    ones, threes = (tk.compare(part, ["rr:quantum=10ms", "fifo"], runs=4, jobs=jobs).table for jobs in (1, 3))
+    assert ones.equals(threes)
+    assert ones.height > 100
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_progress_adds_up_and_only_grows(part: tk.Trace, jobs: int) -> None:
+    seen: list[Done] = []
+    tk.compare(part, ["rr"], runs=3, jobs=jobs, progress=seen.append)  # type: ignore[arg-type]
+    assert seen == sorted(seen)
+    assert len({round(s * 6) for s in seen}) >= 6
+    assert seen[-1] == 1
+    assert (seen[-1].run, seen[-1].runs) == (6, 6)
+    assert seen[-1].simulated_ns == seen[-1].total_ns > 2_000_000_000
+
+
+def test_runs_stop_when_the_caller_does(part: tk.Trace) -> None:
+    def enough(done: float) -> None:
+        if done > 0.01:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        tk.compare(part, ["rr"], runs=300, jobs=3, progress=enough)
+    assert not [t for t in threading.enumerate() if t.name.startswith("replay")]
+
+
+def test_a_policy_of_ones_own_has_one_thread(part: tk.Trace) -> None:
+    threads = set()
+
+    class Fifo(tk.Policy):
+        def __init__(self) -> None:
+            self.queue: list[object] = []
+
+        def enqueue(self, task: object, cpu: int, why: str) -> None:
+            threads.add(threading.current_thread().name)
+            self.queue.append(task)
+
+        def dequeue(self, task: object, cpu: int) -> None:
+            self.queue.remove(task)
+
+        def dispatch(self, cpu: int) -> object:
+            return self.queue.pop(0) if self.queue else None
+
+    programs = tk.Programs(part)
+    plain, repeated = run_all(
+        programs,
+        {"own": Asked(Fifo())},
+        programs.shakes(1),
+        lambda run: run.slices,
+        span_ns=1,
+        jobs=4,
+    )
+    assert plain["own"].slices.height
+    assert repeated == {"own": []}
+    assert threads == {"MainThread"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_signal_ends_a_comparison_and_leaves_no_file(
+    number: signal.Signals, jobs: str, demo: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "x.html"
+    arguments = ["compare", demo, "--policy", "rr", "--runs", "1000", "--jobs", jobs, "-o", page]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tracekit", *map(os.fspath, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    time.sleep(3)  # until replays run
+    assert process.poll() is None
+    process.send_signal(number)
+    process.communicate(timeout=30)  # 2,000 runs would take minutes
+    assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,187 @@
+"""Replays under several policies, each repeated with perturbations of the machine, over several threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import polars as pl
+
+from tracekit.errors import ReplayError
+from tracekit.whatif.intervals import Shake
+from tracekit.whatif.run import AnyPolicy, Programs, Replay
+
+__all__ = ["Asked", "Done", "default_jobs", "run_all"]
+
+T = TypeVar("T")
+
+#: Most threads by default: each holds the tables of a run.
+MAX_JOBS = 8
+
+
+class Done(float):
+    """Which share of the work is done, and of what.
+
+    Attributes
+    ----------
+    run, runs
+        Runs that have ended, and how many there are.
+    simulated_ns, total_ns
+        Simulated time of all runs together, and how much there is.
+    """
+
+    run: int
+    runs: int
+    simulated_ns: int
+    total_ns: int
+
+    @classmethod
+    def of(cls, shares: Sequence[float], run: int, span_ns: int) -> Done:
+        """From the share of each run that is done."""
+        done = cls(sum(shares) / max(len(shares), 1))
+        done.run, done.runs = run, len(shares)
+        done.total_ns = span_ns * len(shares)
+        done.simulated_ns = round(done * done.total_ns)
+        return done
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A policy to run, and the options of `Programs.run` that go with it."""
+
+    policy: str | AnyPolicy
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def default_jobs() -> int:
+    """Threads that are used when nobody says: one for each CPU of this process, at most 8."""
+    return min(len(os.sched_getaffinity(0)), MAX_JOBS) if hasattr(os, "sched_getaffinity") else 1
+
+
+class _Stopped(Exception):
+    """The caller gave up."""
+
+
+class _Meter:
+    """Adds up the progress of runs that go on at the same time."""
+
+    def __init__(self, runs: int, span_ns: int, tell: Callable[[float], object] | None) -> None:
+        self._shares = [0.0] * runs
+        self._ended = 0
+        self._span_ns = span_ns
+        self._tell = tell
+        self._lock = threading.Lock()
+        self.stopped = threading.Event()
+
+    def of_run(self, number: int) -> Callable[[float], None]:
+        """What run `number` is to call; it ends a run that nobody waits for any more."""
+
+        def report(share: float) -> None:
+            if self.stopped.is_set():
+                raise _Stopped
+            with self._lock:
+                self._shares[number] = share
+                self._say()
+
+        return report
+
+    def ended(self, number: int) -> None:
+        """Run `number` is over, and so is what was computed from it."""
+        with self._lock:
+            self._shares[number] = 1.0
+            self._ended += 1
+            self._say()
+
+    def _say(self) -> None:
+        if self._tell is not None:
+            self._tell(Done.of(self._shares, self._ended, self._span_ns))
+
+
+def run_all(
+    programs: Programs,
+    asked: Mapping[str, Asked],
+    shaken: Sequence[Shake],
+    measure: Callable[[Replay], pl.DataFrame],
+    *,
+    span_ns: int,
+    jobs: int | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> tuple[dict[str, Replay], dict[str, list[tuple[Shake, pl.DataFrame]]]]:
+    """Run each policy under each perturbation.
+
+    Parameters
+    ----------
+    programs
+        What to run.
+    asked
+        Label to policy.
+    shaken
+        The perturbations, see `Programs.shakes`; the first is the plain replay.
+    measure
+        What to keep of each run.
+    span_ns
+        Length of the recorded trace, for `progress`.
+    jobs
+        How many threads; by default `default_jobs`. The result is the same for any number.
+    progress
+        Called with a `Done`, from any of the threads but by one at a time.
+
+    Returns
+    -------
+    tuple
+        Label to plain replay, and label to the perturbations that came to an end with what was kept of them (empty where
+        there is only the plain replay).
+
+    Raises
+    ------
+    ReplayError
+        When a plain replay fails. A repetition that comes to no end is left out; the others count.
+    """
+    work = [(label, shake) for label in asked for shake in shaken]
+    meter = _Meter(len(work), span_ns, progress)
+
+    def one(number: int) -> tuple[Replay | None, pl.DataFrame | None, ReplayError | None]:
+        label, shake = work[number]
+        try:
+            run = programs.run(
+                asked[label].policy, shake=shake, progress=meter.of_run(number), **asked[label].options
+            )
+        except ReplayError as error:
+            meter.ended(number)
+            return None, None, error
+        kept = measure(run) if len(shaken) > 1 else None
+        meter.ended(number)
+        return (run if number % len(shaken) == 0 else None), kept, None
+
+    # The hooks of a policy of one's own may be Python: nothing is gained, and its state is not for two threads.
+    alone = any(not isinstance(a.policy, str) for a in asked.values())
+    threads = 1 if alone else min(jobs or default_jobs(), len(work))
+    plain: dict[str, Replay] = {}
+    repeated: dict[str, list[tuple[Shake, pl.DataFrame]]] = {label: [] for label in asked}
+    for (label, shake), (run, kept, error) in zip(work, _each(one, len(work), threads, meter), strict=True):
+        if run is not None:
+            plain[label] = run
+        elif error is not None and label not in plain:
+            raise error
+        if kept is not None:
+            repeated[label].append((shake, kept))
+    return plain, repeated
+
+
+def _each(one: Callable[[int], T], count: int, threads: int, meter: _Meter) -> Iterator[T]:
+    """The results in order; when the caller stops, the runs that go on stop as well."""
+    if threads <= 1:
+        yield from map(one, range(count))
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="replay")
+    try:
+        waiting: list[Future[T]] = [pool.submit(one, number) for number in range(count)]
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        meter.stopped.set()
+        pool.shutdown(wait=True, cancel_futures=True)
