@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from tracekit.explain import Why
     from tracekit.io.writers import Converted
 
 __all__ = ["Trace"]
@@ -249,6 +250,41 @@ class Trace:
             chosen.prune(tables),
             {**self._metadata, "options": json.dumps(options, sort_keys=True)},
             self._name,
+        )
+
+    def why(
+        self,
+        *,
+        comm: CommPattern | Iterable[CommPattern] | None = None,
+        pid: int | Iterable[int] | None = None,
+        tid: int | Iterable[int] | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        what: str = "responses",
+        quantile: float | None = None,
+        by: str = "group",
+    ) -> Why:
+        """Say where the time of some tasks went: who ran while they waited, and what they slept for.
+
+        Parameters
+        ----------
+        comm, pid, tid, start, end, what, quantile, by
+            As in `tracekit.explain.why`.
+
+        Returns
+        -------
+        Why
+            One sentence, a table that sums to the time exactly, the ten longest.
+
+        Raises
+        ------
+        FilterError
+            When no task fits, or nothing of the kind lies in the window.
+        """
+        from tracekit.explain import why
+
+        return why(
+            self, comm=comm, pid=pid, tid=tid, start=start, end=end, what=what, quantile=quantile, by=by
         )
 
     def to_arrow(self, table: str = "events") -> pa.Table:

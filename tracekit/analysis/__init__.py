@@ -21,12 +21,24 @@ printed
     Histograms that a tool printed, as the plots take them.
 compare
     Recorded, identity replay and policies side by side.
+occupancy
+    Who had each CPU, and when: tasks, interrupts, softirqs, idle.
+critical_path
+    What a sleeping task waited for: its wakers, backwards.
+blame
+    Who delayed whom: the exact decomposition of responses, waits and windows.
+antagonists
+    Who delays whom, over all tasks: waits, preemptions, and what they cost.
 """
 
 from tracekit.analysis import (
+    antagonists,
+    blame,
     compare,
+    critical_path,
     latency,
     losses,
+    occupancy,
     printed,
     response,
     runqueue,
@@ -38,10 +50,14 @@ from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
 __all__ = [
     "GROUPINGS",
     "QUANTILES",
+    "antagonists",
+    "blame",
     "compare",
+    "critical_path",
     "group_of",
     "latency",
     "losses",
+    "occupancy",
     "printed",
     "response",
     "runqueue",

@@ -38,6 +38,7 @@ from tracekit.cli import (
     runqueue,
     slices,
     sql,
+    why,
 )
 from tracekit.cli._places import explicit
 from tracekit.errors import TracekitError
@@ -188,6 +189,7 @@ for _module in (
     compare,
     calibrate,
     sql,
+    why,
     policies,
     formats,
     recipes,
