@@ -197,7 +197,7 @@ def timelines(states: pl.DataFrame, slices: pl.DataFrame, events: pl.DataFrame) 
         .otherwise(pl.lit("unknown"))
     )
     rows = states.select(
-        *("utid", pl.col("ts_ns").alias("start_ns")),
+        *("utid", "tid", pl.col("ts_ns").alias("start_ns")),
         (pl.col("ts_ns") + pl.col("dur_ns")).alias("end_ns"),
         "cpu",
         state.alias("state"),
@@ -234,10 +234,61 @@ def timelines(states: pl.DataFrame, slices: pl.DataFrame, events: pl.DataFrame) 
     )
     asleep = pl.col("what") == "asleep"
     return Timelines(
-        rows.select(
+        _moved(rows, events).select(
             *("utid", "start_ns", "end_ns", "cpu", "placed", "what", "role"),
             *(pl.when(asleep).then(pl.col(n)).alias(n) for n in ("waker_utid", "waker", "via")),
         )
+    )
+
+
+def _moved(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Waits cut where the task was moved to the queue of another CPU."""
+    kind = pl.col("kind").cast(pl.String)
+    moves = (
+        events.filter(
+            kind.is_in(["migrate", "wakeup", "wakeup_new", "enqueue"])
+            & pl.col("target_cpu").is_not_null()
+            & pl.col("tid").is_not_null()
+        )
+        .select("tid", pl.col("ts_ns").alias("at_ns"), pl.col("target_cpu").alias("to"), kind.alias("kind"))
+        .sort("at_ns", maintain_order=True)
+    )
+    rows = rows.with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
+    waits = (
+        rows.filter(pl.col("what") == "ready").select("_row", "tid", "start_ns", "end_ns").sort("start_ns")
+    )
+    inside = moves.join_asof(
+        waits, left_on="at_ns", right_on="start_ns", by="tid", check_sortedness=False
+    ).filter((pl.col("at_ns") >= pl.col("start_ns")) & (pl.col("at_ns") < pl.col("end_ns")))
+    # What the wakeup itself chooses counts from the moment that the task was runnable.
+    chosen = (pl.col("kind") != "migrate").any().over("_row")
+    woken = (pl.col("kind") != "migrate").cum_sum().over("_row") > 0
+    inside = inside.filter(woken | ~chosen)
+    if not inside.height:
+        return rows.drop("_row")
+    first = inside.group_by("_row").agg(
+        pl.col("to").first().alias("_first"), (pl.col("kind").first() != "migrate").alias("_chosen")
+    )
+    before = pl.when(pl.col("what") == "running").then(pl.col("cpu")).forward_fill().shift(1).over("utid")
+    rows = rows.with_columns(before.alias("_was")).join(first, on="_row", how="left", maintain_order="left")
+    start = (
+        pl.when(pl.col("_chosen"))
+        .then(pl.col("_first"))
+        .when(pl.col("_first").is_not_null() & pl.col("_was").is_not_null())
+        .then(pl.col("_was"))
+        .otherwise(pl.col("cpu"))
+    )
+    rows = rows.with_columns(start.alias("cpu")).drop("_was", "_first", "_chosen")
+    later = inside.select(
+        "_row", pl.col("at_ns").alias("start_ns"), pl.col("to").alias("cpu"), placed=pl.lit(True)
+    )
+    cut = later.join(rows.drop("start_ns", "cpu", "placed"), on="_row").select(rows.columns)
+    whole = pl.concat([rows, cut]).sort("_row", "start_ns", maintain_order=True)
+    nearest = pl.col("start_ns").shift(-1).over("_row").fill_null(pl.col("end_ns"))
+    return (
+        whole.with_columns(nearest.alias("end_ns"))
+        .filter((pl.col("end_ns") > pl.col("start_ns")) | (pl.len().over("_row") == 1))
+        .drop("_row")
     )
 
 

@@ -30,16 +30,22 @@ _HANDLER = pl.Schema(
 
 
 def _paired(events: pl.DataFrame, who: str, begins: pl.Expr, ends: pl.Expr, name: pl.Expr) -> pl.DataFrame:
-    """Intervals from a begin to the next record of its class on its CPU, where that is the end of the same name."""
+    """Intervals from a begin to the next record of its class on its CPU, where that is an end that can be its own."""
+    number = pl.col("value").cast(pl.Int64)
     rows = (
         events.filter(begins | ends)
-        .select("ts_ns", "cpu", name.alias("name"), begins.alias("_begin"))
+        .select("ts_ns", "cpu", name.alias("name"), number.alias("_number"), begins.alias("_begin"))
         .sort("cpu", "ts_ns", maintain_order=True)
     )
-    same = (pl.col("name").shift(-1).over("cpu") == pl.col("name")) & ~pl.col("_begin").shift(-1).over("cpu")
+
+    def after(column: str) -> pl.Expr:
+        return pl.col(column).shift(-1).over("cpu")
+
+    # The exit of an interrupt has its number and not its name.
+    other = (after("_number") != pl.col("_number")).fill_null(False)
     return (
-        rows.with_columns(pl.col("ts_ns").shift(-1).over("cpu").alias("end_ns"), same.alias("_same"))
-        .filter(pl.col("_begin") & pl.col("_same").fill_null(False))
+        rows.with_columns(after("ts_ns").alias("end_ns"), (~after("_begin") & ~other).alias("_own"))
+        .filter(pl.col("_begin") & pl.col("_own").fill_null(False))
         .select(pl.col("ts_ns").alias("start_ns"), "end_ns", "cpu", pl.lit(who).alias("who"), "name")
     )
 
@@ -47,8 +53,8 @@ def _paired(events: pl.DataFrame, who: str, begins: pl.Expr, ends: pl.Expr, name
 def interrupts(events: pl.DataFrame) -> pl.DataFrame:
     """List the interrupt and softirq handlers whose beginning and end were both recorded.
 
-    Definition: from an entry record to the next record of the same class on the same CPU, when that is the exit of
-    the same name. Source: `irq_entry` / `irq_exit`, `softirq_entry` / `softirq_exit`, and records of other names that
+    Definition: from an entry record to the next record of the same class on the same CPU, when that is an exit of
+    the same number. Source: `irq_entry` / `irq_exit`, `softirq_entry` / `softirq_exit`, and records of other names that
     end in `_entry` and `_exit` (the vectors of x86). `vcpu_preempt`: from the record until the next one of that CPU.
 
     Parameters
@@ -67,7 +73,7 @@ def interrupts(events: pl.DataFrame) -> pl.DataFrame:
     What is not attributed: a handler whose exit was not recorded has no row, and its time stays with the task that it
     interrupted. `stolen` is an upper bound: the virtual CPU ran again before its next record.
     """
-    c.check_columns(events, "events", ("ts_ns", "cpu", "kind", "name"))
+    c.check_columns(events, "events", ("ts_ns", "cpu", "kind", "name", "value"))
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
     hard_in = (kind == "irq_entry") | ((kind == "other") & name.str.ends_with("_entry").fill_null(False))
     hard_out = (kind == "irq_exit") | ((kind == "other") & name.str.ends_with("_exit").fill_null(False))
