@@ -284,6 +284,10 @@ def _moved(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     )
     cut = later.join(rows.drop("start_ns", "cpu", "placed"), on="_row").select(rows.columns)
     whole = pl.concat([rows, cut]).sort("_row", "start_ns", maintain_order=True)
+    # A record that names the queue on which the task already waits moves nothing.
+    whole = whole.filter(
+        pl.col("cpu").ne_missing(pl.col("cpu").shift(1).over("_row")) | pl.col("_row").is_first_distinct()
+    )
     nearest = pl.col("start_ns").shift(-1).over("_row").fill_null(pl.col("end_ns"))
     return (
         whole.with_columns(nearest.alias("end_ns"))
