@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tracekit.explain import Why
     from tracekit.io.writers import Converted
+    from tracekit.machine import Machine
 
 __all__ = ["Trace"]
 
@@ -65,6 +66,17 @@ class Trace:
     def metadata(self) -> dict[str, str]:
         """What is known of the trace as a whole: source, system, clock, losses, options."""
         return dict(self._metadata)
+
+    @property
+    def machine(self) -> Machine | None:
+        """What was written down of the machine: tick rate, topology, cgroups, affinities; None without a file.
+
+        `tracekit.read` takes it from ``NAME.machine.toml`` beside the trace, see ``tracekit recipes machine``.
+        """
+        from tracekit.machine import parse_machine
+
+        text = self._metadata.get("machine")
+        return None if text is None else parse_machine(text)
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Trace:
         """The same tables with other metadata.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 
-__all__ = ["format_bound", "format_count", "format_ns", "format_size", "parse_duration"]
+__all__ = ["format_bound", "format_count", "format_cpus", "format_ns", "format_size", "parse_duration"]
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-zµ]+)\s*")
@@ -100,3 +101,20 @@ def format_size(size: float) -> str:
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
     return f"{size:.0f} B"
+
+
+def format_cpus(cpus: Iterable[int]) -> str:
+    """CPU numbers as Linux lists them.
+
+    Examples
+    --------
+    >>> format_cpus([0, 1, 2, 3, 8])
+    '0-3,8'
+    """
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -36,6 +36,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("replay.policy", "policy of a replay, with all parameters"),
     ("replay.loop", "dependency, open or closed"),
     ("replay.costs", "costs that were given, in place of those measured in the trace"),
+    ("machine", "text of the machine.toml beside the trace"),
     ("losses", "in files: the losses table as JSON"),
     ("diagnostics", "in files: the diagnostics table as JSON"),
     ("options", "JSON of the options that were in force"),

@@ -194,6 +194,11 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
             help="What the trace does not say itself: clock=NAME, clock_hz=N, pattern=REGEX, ...",
         ),
         click.option(
+            "--machine",
+            metavar="FILE",
+            help="What `tracekit recipes machine` wrote; none for none. By default TRACE.machine.toml, where it is.",
+        ),
+        click.option(
             "-q", "--quiet", is_flag=True, help="No progress, and no warnings about lost or damaged records."
         ),
     ]
@@ -225,6 +230,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
             trace: str,
             format: str | None,
             options: dict[str, str],
+            machine: str | None,
             quiet: bool,
             comm: tuple[str, ...] = (),
             pid: tuple[int, ...] = (),
@@ -234,6 +240,8 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
             end: str | None = None,
             **rest: Any,
         ) -> Any:
+            if machine is not None:
+                options = {**options, "machine": machine}
             source = Input(trace, format, options, comm, pid, tid, cpu, start, end, quiet)
             return function(*args, source=source, **rest)
 

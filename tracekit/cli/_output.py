@@ -102,11 +102,11 @@ def _chosen(known: Sequence[str]) -> list[str]:
 
 
 def about(trace: Trace) -> dict[str, Any]:
-    """What a trace is, for JSON."""
+    """What a trace is, for JSON; `info` shows its machine."""
     start, end = trace.start_ns, trace.end_ns
     return {
         "name": trace.name,
-        "metadata": trace.metadata,
+        "metadata": {k: v for k, v in trace.metadata.items() if k != "machine"},
         "start_ns": start,
         "end_ns": end,
         "warnings": trace.warnings(),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.cli._options import Input, input_options, output_options
+from tracekit.units import format_cpus
 
 if TYPE_CHECKING:
+    from tracekit.machine import Machine
     from tracekit.trace import Trace
+
+#: CPUs and cgroups of the machine that the text lists.
+MACHINE_ROWS = 32
 
 TASK_COLUMNS = ["comm", "tid", "pid", "run_ns", "nr_slices", "nr_involuntary", "nr_voluntary"]
 CPU_COLUMNS = ["cpu", "nr_events", "nr_switches", "nr_lost", "busy_ns", "idle_ns", "unknown_ns"]
@@ -70,6 +76,7 @@ def _facts(trace: Trace, top: int) -> dict[str, Any]:
 
     return {
         **about(trace),
+        "machine": None if trace.machine is None else _machine(trace.machine),
         "diagnostics": trace.diagnostics.to_dicts(),
         "losses": trace.losses.to_dicts(),
         "rows": {name: trace.table(name).height for name in trace.tables},
@@ -77,6 +84,48 @@ def _facts(trace: Trace, top: int) -> dict[str, Any]:
         "cpus": trace.cpus.to_dicts(),
         "tasks": _tasks(trace, top),
     }
+
+
+def _machine(machine: Machine) -> dict[str, Any]:
+    """What the machine's file says, for JSON."""
+    facts = {f.name: getattr(machine, f.name) for f in fields(machine) if f.name != "text"}
+    tables = {name: facts.pop(name).to_dicts() for name in ("cpus", "cgroups", "tasks")}
+    written = facts.pop("written")
+    return {"written": None if written is None else written.isoformat(), **facts, **tables}
+
+
+def _print_machine(machine: Machine) -> None:
+    """What the machine's file says, shortly."""
+    from tracekit.cli._output import paragraph, table
+
+    bound = len(machine.affinities())
+    paragraph(f"\nThe machine beside the trace{f', written {machine.written}' if machine.written else ''}:")
+    hz = "not known" if machine.hz is None else f"{machine.hz} ({machine.hz_from or 'given'})"
+    kernel = " ".join(filter(None, (machine.os, machine.release, machine.arch)))
+    off = sorted(f"NO_{k}" for k, on in machine.features.items() if not on)
+    for name, value in {
+        "kernel": f"{kernel}, preemption {machine.preempt or 'not known'}",
+        "HZ": hz,
+        "features": " ".join(sorted(k for k, on in machine.features.items() if on) + off) or "not known",
+        "tunables": ", ".join(f"{k} {v}" for k, v in machine.tunables.items()) or "not known",
+        "arguments": machine.arguments,
+        "tasks": f"{machine.tasks.height}, {bound} of them bound to some of the CPUs",
+    }.items():
+        if value:
+            paragraph(f"  {name:<22}{value}")
+    for what in machine.unread:
+        paragraph(f"  {'not read':<22}{what}")
+    for frame in (machine.cpus, machine.cgroups):
+        if frame.height:
+            rows = [{k: _shown(v) for k, v in r.items()} for r in frame.head(MACHINE_ROWS).to_dicts()]
+            table(rows, [c for c in frame.columns if frame[c].null_count() < frame.height])
+            if frame.height > MACHINE_ROWS:
+                paragraph(f"  and {frame.height - MACHINE_ROWS} more; --json has all")
+
+
+def _shown(value: Any) -> Any:
+    """A list of CPUs as the kernel prints it."""
+    return format_cpus(value) if isinstance(value, list) else value
 
 
 def _print(trace: Trace, top: int) -> None:
@@ -91,8 +140,10 @@ def _print(trace: Trace, top: int) -> None:
     for line in repr(trace).splitlines()[:1]:
         paragraph(line.strip("<>"))
     for key, value in sorted(trace.metadata.items()):
-        if not key.startswith("tracekit."):
+        if not key.startswith("tracekit.") and key != "machine":
             paragraph(f"  {key:<22}{value if len(value) <= 200 else value[:200] + ' ...'}")
+    if trace.machine is not None:
+        _print_machine(trace.machine)
     if trace.losses.height:
         print(f"\n{format_count(trace.losses.height)} losses:")
         table(trace.losses.head(top or 10).to_dicts(), trace.losses.columns)

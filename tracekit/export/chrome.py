@@ -44,7 +44,9 @@ def write_chrome_json(
     """
     machines = [("recorded", trace), *((f"machine {k}: {name}", t) for k, (name, t) in enumerate(replays, 1))]
     with replacing(path) as file:
-        about = json.dumps({key: str(value) for key, value in sorted(trace.metadata.items())})
+        about = json.dumps(
+            {key: str(value) for key, value in sorted(trace.metadata.items()) if key != "machine"}
+        )
         file.write(b'{"displayTimeUnit":"ns","otherData":' + about.encode() + b',"traceEvents":[\n')
         count = 0
         for number, (label, tables) in enumerate(machines):

@@ -14,6 +14,7 @@ from tracekit import _core
 from tracekit._frames import COMPUTED, TABLES, table_schema, to_frame
 from tracekit.errors import OutputError, ParseError
 from tracekit.io.external import foreign_format, read_foreign
+from tracekit.io.machine import Beside, beside, check, machine_metadata
 from tracekit.io.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
@@ -35,9 +36,10 @@ def read(
     *,
     progress: Progress = False,
     cache: bool | None = None,
+    machine: Beside = None,
     **options: object,
 ) -> Trace:
-    """Read a trace.
+    """Read a trace, and the machine beside it.
 
     Parameters
     ----------
@@ -52,6 +54,9 @@ def read(
     cache
         Take the tables from the user's cache when this content was read before, and keep them there otherwise. By
         default only where ``TRACEKIT_CACHE=1`` is set. See ``tracekit cache``.
+    machine
+        What the script of ``tracekit recipes machine`` wrote: its path, or False for none. By default
+        ``NAME.machine.toml`` beside the trace, where there is one; see `Trace.machine`.
     **options
         What the source does not say itself: ``clock``, ``clock_hz``, ``pattern``, and what the format's card names.
 
@@ -63,7 +68,8 @@ def read(
     Raises
     ------
     ParseError
-        When nothing can be read: no such file, unknown format, damaged head.
+        When nothing can be read: no such file, unknown format, damaged head. When the machine's file is wrong, old, or of
+        another machine; it names the line.
 
     Examples
     --------
@@ -73,12 +79,28 @@ def read(
     'trace-dat'
     """
     source, name = _settle(source)
+    found = beside(source, machine)
+    trace = _read_any(source, name, format, {k: str(v) for k, v in options.items()}, progress, cache)
+    if found is not None:
+        trace = trace.with_metadata(machine_metadata(trace.metadata, found))
+        check(trace, found)
+    return trace
+
+
+def _read_any(
+    source: str | bytes,
+    name: str,
+    format: str | None,
+    settings: dict[str, str],
+    progress: Progress,
+    cache: bool | None,
+) -> Trace:
+    """Read from a file of tracekit's own, from the cache, or from the source."""
     own = _own_file(source) if format is None else None
     if own is not None:
         from tracekit.io.parquet import read_stored
 
         return read_stored(source, own, name)
-    settings = {k: str(v) for k, v in options.items()}
     wanted = os.environ.get("TRACEKIT_CACHE", "") not in ("", "0") if cache is None else cache
     if wanted and (isinstance(source, bytes) or Path(source).is_file()):
         return _read_cached(source, name, format, settings, progress)
@@ -155,7 +177,7 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
     settings = {k: str(v) for k, v in options.items()}
     if foreign_format(path, format) is not None:
         # Another tool's reader gives all or nothing.
-        return read(path, format, progress=False, cache=None, **options).events.lazy()
+        return read(path, format, progress=False, cache=None, machine=False, **options).events.lazy()
     # Opened here so that a source that cannot be read raises now.
     _core.Reader(path, format, settings, derive=[])
 
@@ -187,13 +209,14 @@ def convert(
     format: str | None = None,
     to: str | None = None,
     progress: Progress = False,
+    machine: Beside = None,
     **options: object,
 ) -> Converted:
     """Write a table of a trace to a file, a batch at a time, without ever holding the trace.
 
     Parameters
     ----------
-    source, format, progress, **options
+    source, format, progress, machine, **options
         As in `read`.
     target
         File to write. It appears when it is complete: until then, and after an error, there is none.
@@ -215,15 +238,18 @@ def convert(
     source, name = _settle(source)
     whole = (format is None and _own_file(source) is not None) or foreign_format(source, format) is not None
     if table not in LARGE or whole:
-        return read(source, format, progress=progress, cache=None, **options).write(
-            target, table=table, to=to
-        )
+        whole_trace = read(source, format, progress=progress, cache=None, machine=machine, **options)
+        return whole_trace.write(target, table=table, to=to)
     settings = {k: str(v) for k, v in options.items()}
     reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind))
     hashed = sha256(source) if reader.size is not None and not isinstance(source, bytes) else None
     provenance = _provenance(source, reader.size, settings, hashed)
+    found = beside(source, machine)
     with reporter(progress, f"converting {name}") as report:
-        return convert_reader(reader, target, kind, table, provenance, report)
+        # Kernel and CPUs of the trace are known at its end; before that, nothing is in place.
+        return convert_reader(
+            reader, target, kind, table, lambda known: machine_metadata(known | provenance, found), report
+        )
 
 
 def _batches(reader: _core.Reader, report: Report, rows: int = BATCH_ROWS) -> Iterator[_core.Table]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
@@ -282,7 +282,7 @@ def convert_reader(
     target: str | os.PathLike[str],
     kind: str,
     table: str,
-    provenance: Mapping[str, str],
+    complete: Callable[[dict[str, str]], dict[str, str]],
     report: Report,
 ) -> Converted:
     """Write a table while it is read.
@@ -295,8 +295,8 @@ def convert_reader(
         File and its kind.
     table
         One of `LARGE`.
-    provenance
-        Metadata beyond what the reader knows.
+    complete
+        Adds to the reader's metadata what it does not know; called when all is read.
     report
         Called after each batch.
 
@@ -320,7 +320,7 @@ def convert_reader(
             rows += len(last)
             writer.write(pa.table(last))
             losses, diagnostics = (to_frame(reader.table(t)) for t in ("losses", "diagnostics"))
-            metadata = _footer({**reader.metadata, **provenance}, table, losses, diagnostics)
+            metadata = _footer(complete(reader.metadata), table, losses, diagnostics)
             strings = pa.table(reader.strings()).column(0).combine_chunks() if writer.keys else None
             writer.close(metadata, strings)
         finally:

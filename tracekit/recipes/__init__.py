@@ -46,12 +46,16 @@ class Recipe:
         return tuple(self.files)
 
 
+#: The script that writes down the machine, and what it gives.
+MACHINE, MACHINE_FORMAT = "machine.sh", "machine.toml"
+
 RECIPES = (
     Recipe("perf", "perf record with all scheduler events", "perf-data", {"linux": "perf.txt"}),
     Recipe(
         "trace-cmd", "trace-cmd record with all scheduler events", "trace-dat", {"linux": "trace-cmd.txt"}
     ),
     Recipe("tracefs", "the kernel's own files, no tool needed", "ftrace-text", {"linux": "tracefs.sh"}),
+    Recipe("machine", "what the machine is, beside any Linux trace", MACHINE_FORMAT, {"linux": MACHINE}),
     Recipe("lttng", "LTTng kernel tracing, printed by babeltrace2", "lttng-text", {"linux": "lttng.txt"}),
     Recipe("android", "atrace over adb", "ftrace-text", {"android": "android.txt"}),
     Recipe(
@@ -111,4 +115,19 @@ def show(name: str, os: str | None = None) -> str:
     file = found.files[found.systems[0]] if system is None else found.files.get(system)
     if file is None:
         raise ValueError(f"no recipe {name!r} for {os!r}; there is one for {', '.join(found.systems)}")
-    return (resources.files(__name__) / "files" / file).read_text(encoding="utf-8")
+    # A recipe that runs machine.sh brings it along: one text to paste, nothing else to fetch.
+    lines = _file(file).splitlines(keepends=True)
+    return "".join(_embedded(line.removeprefix(_HERE)) if line.startswith(_HERE) else line for line in lines)
+
+
+#: Stands in a recipe, with the name of the trace, where the script is written out.
+_HERE = "#@machine.sh "
+
+
+def _embedded(name: str) -> str:
+    """The lines that run machine.sh for the trace `name`."""
+    return f"sh -s {name.strip()} <<'END_OF_MACHINE'\n{_file(MACHINE)}END_OF_MACHINE\n"
+
+
+def _file(name: str) -> str:
+    return (resources.files(__name__) / "files" / name).read_text(encoding="utf-8")

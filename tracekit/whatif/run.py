@@ -14,7 +14,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import RUNS, Shake, shakes
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
-from tracekit.whatif.scenario import Override, overrides_of, resolve
+from tracekit.whatif.scenario import Override, affinities, overrides_of, resolve
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.switch_costs import Change, change, shipped
 
@@ -91,12 +91,15 @@ class Programs:
         What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their wakers; ``open`` keeps the
         recorded time of every wakeup; ``closed`` keeps the recorded length of every sleep.
     hz
-        Clock ticks a second; by default as found in the trace.
+        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`), else as found in the trace.
     """
 
     def __init__(self, trace: Trace, loop: str = "dependency", hz: int | None = None) -> None:
         self._trace = trace
         self._asked = loop, hz
+        machine = trace.machine
+        if hz is None and machine is not None:
+            hz = machine.hz
         # Slack is Linux's, and every source from Linux names its system.
         exact = trace.metadata.get("os") != "linux"
         self._core = _core.Programs(trace.events, loop, hz, exact_timers=exact)
@@ -212,7 +215,9 @@ class Programs:
         Replay
             Under that policy.
         """
-        sets = resolve(overrides_of(scenario), self._trace) if scenario else []
+        # What the caller sets wins over what the machine says.
+        sets = affinities(self._trace) if cpus is None else []
+        sets += resolve(overrides_of(scenario), self._trace) if scenario else []
         given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
         given |= costs or {}
         changed = (
@@ -268,9 +273,10 @@ def replay(
     rt
         The real-time class above the policy, with parameters: ``rt:slice=20ms``.
     cpus
-        Number of CPUs; by default as recorded.
+        Number of CPUs; by default as recorded. With another number, affinities that the machine beside the trace states are
+        left out: they name CPUs of the recorded machine.
     hz
-        Clock ticks a second; by default as found in the trace.
+        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`), else as found in the trace.
     phase_ns
         Added to the phase of the clock tick, to see how much depends on it.
     overheads

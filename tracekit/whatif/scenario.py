@@ -39,7 +39,7 @@ from tracekit.errors import ReplayError
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Override", "Scenario", "load", "overrides_of", "parse_set", "resolve"]
+__all__ = ["Override", "Scenario", "affinities", "load", "overrides_of", "parse_set", "resolve"]
 
 _KEYS = ("comm", "comm_regex", "tid", "pid")
 
@@ -266,15 +266,7 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
     ReplayError
         When an override names no task of the trace.
     """
-    names: dict[int, set[str]] = {}
-    pids: dict[int, int | None] = {}
-    for tid, pid, idle, *comms in trace.tasks.select("tid", "pid", "is_idle", "comm", "comm_first").rows():
-        if not idle:
-            pids[tid] = pid
-            names.setdefault(tid, set()).update(c for c in comms if c is not None)
-    for tid, comm in trace.slices.select("tid", "comm").unique().rows():
-        if tid in names and comm is not None:
-            names[tid].add(comm)
+    names, pids = _tasks(trace)
     found = []
     for override in overrides:
         tids = sorted(tid for tid in names if _holds(override, tid, pids[tid], names[tid]))
@@ -284,6 +276,54 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
             raise ReplayError(f"{override}: no task of this trace fits; it has {shown}")
         found.append((tids, list(override.settings)))
     return found
+
+
+def _tasks(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
+    """Names that each thread had, and its process."""
+    names: dict[int, set[str]] = {}
+    pids: dict[int, int | None] = {}
+    for tid, pid, idle, *comms in trace.tasks.select("tid", "pid", "is_idle", "comm", "comm_first").rows():
+        if not idle:
+            pids[tid] = pid
+            names.setdefault(tid, set()).update(c for c in comms if c is not None)
+    for tid, comm in trace.slices.select("tid", "comm").unique().rows():
+        if tid in names and comm is not None:
+            names[tid].add(comm)
+    return names, pids
+
+
+def affinities(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
+    """CPUs that threads may use, as the machine beside the trace says.
+
+    Parameters
+    ----------
+    trace
+        The trace, with or without a machine.
+
+    Returns
+    -------
+    list of (list of int, list of (str, str))
+        As `resolve` gives them. Threads that may use every CPU are left out; so is a thread that has another name in the
+        trace than in the machine's file, since a thread number is used again.
+    """
+    machine = trace.machine
+    if machine is None:
+        return []
+    names, _ = _tasks(trace)
+    comms = dict(machine.tasks.select("tid", "comm").iter_rows())
+    return [
+        ([tid], [("cpus", "+".join(map(str, cpus)))])
+        for tid, cpus in machine.affinities().items()
+        if tid in names and (comms[tid] is None or any(same_name(comms[tid], n) for n in names[tid]))
+    ]
+
+
+def same_name(full: str, name: str) -> bool:
+    """Whether `name`, as a trace has it, is that of the task that /proc calls `full`.
+
+    A trace keeps 15 bytes; of a kernel worker /proc adds what it works on, ``kworker/0:1-events``.
+    """
+    return full == name or full[:15] == name or (name.startswith("kworker/") and full.startswith(f"{name}-"))
 
 
 def _holds(override: Override, tid: int, pid: int | None, names: Iterable[str]) -> bool:

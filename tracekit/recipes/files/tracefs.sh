@@ -1,7 +1,8 @@
 #!/bin/sh
-# Scheduler trace without any tool (Linux): the kernel's own files. Run as root: sh tracefs.sh [SECONDS] > trace.txt
+# Scheduler trace without any tool (Linux): the kernel's own files. Run as root: sh tracefs.sh NAME [SECONDS]
+# writes NAME, and what the machine is into NAME.machine.toml; every command takes that up beside NAME.
 #
-#   tracekit info trace.txt
+#   tracekit info NAME
 #
 # What needs which events:
 #   time slices, who runs where ........ sched_switch
@@ -11,7 +12,10 @@
 #
 # Times are printed in microseconds. saved_cmdlines_size: without it, names of many tasks are lost.
 set -eu
-seconds=${1:-10}
+[ $# -ge 1 ] || { echo "usage: sh tracefs.sh NAME [SECONDS]" >&2; exit 2; }
+seconds=${2:-10}
+case $1 in /*) name=$1 ;; *) name=$PWD/$1 ;; esac
+#@machine.sh "$name"
 tracing=/sys/kernel/tracing
 [ -d $tracing/events ] || tracing=/sys/kernel/debug/tracing
 cd $tracing
@@ -28,5 +32,6 @@ echo > trace
 echo 1 > tracing_on
 sleep "$seconds"
 echo 0 > tracing_on
-cat trace
+cat trace > "$name.part"
 echo > set_event
+mv "$name.part" "$name"
