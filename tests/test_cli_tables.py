@@ -77,6 +77,22 @@ def test_every_row_stands_on_one_line(name: str, columns: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (("compare", DEMO, "--policy", "rr", "--quick"), "rr changes"),
+        (("calibrate", DEMO), "metrics pass"),
+        (("replay", DEMO, "--policy", "rr"), "spin"),
+    ],
+)
+def test_the_answer_comes_first_and_fits(command: tuple[str | Path, ...], answer: str, columns: int) -> None:
+    lines = in_terminal(columns, *command)
+    assert max(map(len, lines)) <= columns
+    assert any(answer in line for line in lines[:2])
+    assert not any("inferred" in line and ":" not in line for line in lines[:24])
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
 def test_wide_shows_each_column_in_blocks(columns: int) -> None:
     lines = in_terminal(columns, "slices", DEMO, "--wide")
     assert max(map(len, lines)) <= columns
@@ -129,7 +145,7 @@ def test_long_and_wide_names_are_cut_with_a_mark(capsys: Capture, monkeypatch: p
 def test_sentences_run_on_below_their_name(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = show(capsys, monkeypatch, 60, lambda: definitions([("switch", "9.73 us", "word " * 30)]))
     assert lines[0] == "switch  9.73 us"
-    assert all(line.startswith("        word") and len(line) <= 60 for line in lines[1:])
+    assert all(line.startswith("    word") and len(line) <= 60 for line in lines[1:])
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ FORBIDDEN_IN_RUST = {
 #: Packages of tracekit, and the modules of tracekit that they may import.
 PYTHON_LAYERS = {
     "analysis": {"tracekit.analysis"},
-    "plot": {"tracekit.plot", "tracekit.analysis", "tracekit.units"},
+    "plot": {"tracekit.plot", "tracekit.analysis", "tracekit.units", "tracekit.words"},
 }
 #: What pure functions over tables may import from elsewhere.
 PURE = {"polars", "numpy", "scipy", "matplotlib"}

@@ -80,7 +80,7 @@ def test_what_was_inferred_is_told(trace: tk.Trace, identity: tk.Replay, demo: P
     assert found["timer slack"]["value"] == 50_000
     ends = dict(tk.Programs(trace).tasks.select("comm", "end").iter_rows())
     assert (ends["spin00"], ends["waker00"]) == ("endless", "loops")
-    for command in (["replay", demo, "--policy", "cfs"], ["calibrate", demo]):
+    for command in (["replay", demo, "--policy", "cfs", "-v"], ["calibrate", demo, "-v"]):
         text = CliRunner().invoke(main, [str(a) for a in command]).output
         for word in (
             "% of wakeups by timer",
@@ -208,7 +208,7 @@ def test_the_replay_command(demo: Path, tmp_path: Path) -> None:
 def test_the_compare_command(demo: Path, tmp_path: Path) -> None:
     page, figures = tmp_path / "x.html", tmp_path / "x.json"
     result = run("compare", demo, "--policy", "cfs", "--policy", OFF, "-o", page, "--json", figures)
-    assert "identity replay under cfs" in result.stdout
+    assert "identity replay of slice-default.dat under cfs" in result.stdout
     assert "not resolved" in result.stdout
     assert "resolved" in result.stdout
     assert page.read_text().lower().startswith("<!doctype html>")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._table import cell, definitions, header, setting, table
+from tracekit.cli._table import cell, definitions, header, paragraph, setting, table
 from tracekit.harmless import escaped, printable
 
 if TYPE_CHECKING:
@@ -27,16 +27,12 @@ __all__ = [
     "emit_csv",
     "emit_json",
     "header",
+    "on_standard_output",
     "paragraph",
     "printable",
     "save_plot",
     "table",
 ]
-
-
-def paragraph(text: str) -> None:
-    """Print a line of text."""
-    print(printable(text))
 
 
 def emit(
@@ -136,6 +132,11 @@ def emit_csv(frame: pl.DataFrame) -> bool:
     from tracekit.harmless import for_csv
 
     return _deliver("csv", for_csv(frame).write_csv())
+
+
+def on_standard_output() -> bool:
+    """Whether JSON or CSV is what standard output is for."""
+    return "-" in (setting("json"), setting("csv"))
 
 
 def _deliver(form: str, text: str) -> bool:

@@ -171,7 +171,7 @@ def _described(done: Done, seconds: float) -> str:
 
 def print_basis(run: Replay) -> None:
     """Print what a replay rests on: why sleeps ended, and what was inferred about the recorded run."""
-    from tracekit.cli._output import paragraph, table
+    from tracekit.cli._output import definitions, paragraph
     from tracekit.units import format_ns
 
     for row in run.wakeups:
@@ -186,7 +186,7 @@ def print_basis(run: Replay) -> None:
             text = format_ns(value)
         else:
             text = f"{value:.0f}"
-        rows.append({"inferred": row["name"], "value": text, "n": row["n"], "from": row["how"]})
-    if rows:
-        table(rows, ["inferred", "value", "n", "from"])
-        print()
+        if row["n"] is not None:
+            text += f" (n = {row['n']:,})"
+        rows.append((row["name"], text, row["how"]))
+    definitions(rows)

@@ -15,7 +15,7 @@ import click
 from tracekit.harmless import printable
 from tracekit.units import format_count, format_ns
 
-__all__ = ["cell", "definitions", "header", "table", "terminal_width"]
+__all__ = ["cell", "definitions", "header", "paragraph", "table", "terminal_width"]
 
 #: Columns that hold a point in time on the trace's clock; printed as `--from` takes it.
 MOMENTS = ("ts_ns", "wake_ts_ns", "end_ts_ns", "first_ts_ns", "last_ts_ns", "max_at_ns", "start_ts_ns")
@@ -37,6 +37,9 @@ SHORT = {
     "nr_lost": "lost",
     "nr_migrations": "migrations",
     "run_delay_ns": "run delay",
+    "run_delay_mean_ns": "delay mean",
+    "run_delay_p95_ns": "delay p95",
+    "response_p95_ns": "resp. p95",
 }
 #: A name, or a sentence, is not cut below this many characters while a column can be left out instead.
 _KEPT_NAME, _KEPT_SENTENCE = 16, 48
@@ -140,6 +143,8 @@ def table(
     columns: Sequence[str],
     *,
     more: Sequence[str] = (),
+    section: str | None = None,
+    right: Sequence[str] = (),
 ) -> None:
     """Print rows as aligned columns, each row on one line of the terminal.
 
@@ -152,33 +157,40 @@ def table(
         left out are counted below the table. Columns that hold nothing, or only zeros, are left out.
     more
         Columns that only `--wide` shows.
+    section
+        Column that groups the rows: the first column of a pipe, headings of their own in a terminal.
+    right
+        Columns of texts that stand to the right, as numbers do.
     """
+    width = terminal_width()
+    heads = [str(row.get(section)) for row in rows] if section and width is not None else []
+    if section and width is None:
+        columns = [section, *columns]
     asked, wide = setting("columns"), bool(setting("wide"))
     names = list(asked or [*columns, *(more if wide else ())])
-    made = [_made(name, rows) for name in names]
+    made = [_made(name, rows, name in right) for name in names]
     hidden = 0
     if not asked and not wide:
         kept = [c for i, c in enumerate(made) if i == 0 or not _is_void(c.name, rows)]
         hidden = len([c for c in more if not _is_void(c, rows)])
         made = kept
-    width = terminal_width()
     if width is None:
         _print(made)
         return
     if asked or wide:
         for block in _blocks(made, width):
-            _print(block)
+            _print(block, heads)
         return
     shown = _fitting(made, width)
-    _print(shown)
+    _print(shown, heads)
     hidden += len(made) - len(shown)
     if hidden:
         note = f"{hidden} more column{'s' * (hidden > 1)}: --wide"
         print(click.style(note, dim=True) if _colours() else note)
 
 
-def _made(name: str, rows: Sequence[Mapping[str, Any]]) -> _Column:
-    text = any(isinstance(row.get(name), str) for row in rows)
+def _made(name: str, rows: Sequence[Mapping[str, Any]], right: bool) -> _Column:
+    text = not right and any(isinstance(row.get(name), str) for row in rows)
     return _Column(name, header(name), [cell(name, row.get(name)) for row in rows], text)
 
 
@@ -234,7 +246,7 @@ def _colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _print(columns: Sequence[_Column]) -> None:
+def _print(columns: Sequence[_Column], sections: Sequence[str] = ()) -> None:
     colours = _colours()
     widths = [c.width for c in columns]
 
@@ -248,8 +260,21 @@ def _print(columns: Sequence[_Column]) -> None:
 
     if columns:
         print(line([c.head for c in columns], bold=True))
-        for row in zip(*(c.cells for c in columns), strict=True):
+        for number, row in enumerate(zip(*(c.cells for c in columns), strict=True)):
+            if sections and (number == 0 or sections[number] != sections[number - 1]):
+                print(
+                    click.style(printable(sections[number]), underline=True) if colours else sections[number]
+                )
             print(line(row))
+
+
+def paragraph(text: str) -> None:
+    """Print a text, in a terminal in lines that fit."""
+    import textwrap
+
+    width = terminal_width()
+    shown = printable(text)
+    print(shown if width is None else textwrap.fill(shown, min(width, 100), break_on_hyphens=False))
 
 
 def definitions(rows: Sequence[tuple[str, str, str]]) -> None:
@@ -270,7 +295,9 @@ def definitions(rows: Sequence[tuple[str, str, str]]) -> None:
         if value or len(first) > width // 3:
             print(shorten(first, width))
             if sentence:
-                print(textwrap.fill(printable(sentence), width, initial_indent=left, subsequent_indent=left))
+                print(
+                    textwrap.fill(printable(sentence), width, initial_indent="    ", subsequent_indent="    ")
+                )
         else:
             filled = textwrap.fill(
                 printable(sentence), width, initial_indent=f"{first:<{len(left)}}", subsequent_indent=left

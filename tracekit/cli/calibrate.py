@@ -23,19 +23,20 @@ Examples:
     help="The policy that TRACE was captured under, with parameters; by default what its kernel uses.",
 )
 @click.option("--rt", metavar="POLICY", help="Parameters of the real-time class above it: rt:slice=20ms.")
+@click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
 @output_options()
-def command(source: Input, policy: str | None, rt: str | None, as_json: bool, as_csv: bool) -> int:
+def command(
+    source: Input, policy: str | None, rt: str | None, verbose: bool, as_json: bool, as_csv: bool
+) -> int:
     """Check that a replay repeats what was recorded.
 
     Replays TRACE under the policy that it was captured under and judges each metric by fixed tolerances: pass, fail, or
     not measured. Exit status 1 when one fails.
     """
-    import sys
-
     import tracekit as tk
     from tracekit import registry
-    from tracekit.cli._output import about, emit_json, paragraph, table
-    from tracekit.cli._replaying import print_basis
+    from tracekit.cli._output import about, emit_csv, emit_json, paragraph, table
+    from tracekit.cli._replaying import print_basis, progress_bar
     from tracekit.whatif.calibration import METRICS, calibrate
     from tracekit.whatif.identity import infer
 
@@ -43,34 +44,33 @@ def command(source: Input, policy: str | None, rt: str | None, as_json: bool, as
     why = "as given"
     if policy is None:
         policy, why = infer(trace.metadata, [p["name"] for p in registry.policies()])
-    replay = tk.replay(trace, policy, rt=rt)
+    with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
+        replay = tk.replay(trace, policy, rt=rt, progress=progress)
     found = calibrate(trace, replay)
     rows = found.to_dicts()
     failed = [r["metric"] for r in rows if r["result"] == "fail"]
-    if as_json:
-        emit_json(
-            {
-                "trace": about(trace),
-                "policy": replay.policy,
-                "why": why,
-                "wakeups": replay.wakeups,
-                "inferred": replay.inferred.to_dicts(),
-                "rows": rows,
-                "failed": failed,
-            }
-        )
-    elif as_csv:
-        sys.stdout.write(found.write_csv())
-    else:
-        paragraph(f"replayed under {policy} ({why})")
+    facts = {
+        "trace": about(trace),
+        "policy": replay.policy,
+        "why": why,
+        "wakeups": replay.wakeups,
+        "inferred": replay.inferred.to_dicts(),
+        "rows": rows,
+        "failed": failed,
+    }
+    if (as_json and emit_json(facts)) or (as_csv and emit_csv(found)):
+        return 1 if failed else 0
+    judged = sum(r["result"] != "not measured" for r in rows)
+    told = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
+    paragraph(f"{judged - len(failed)} of {judged} metrics pass{told}; {len(rows) - judged} are not measured")
+    print()
+    shown = [{**_readable(r), "what": METRICS[r["metric"]]} for r in rows]
+    columns = ["metric", "result", "recorded", "replayed", "error", "allowed", "n"]
+    table(shown, columns, more=["what"], right=("recorded", "replayed", "error", "n"))
+    print()
+    paragraph(f"replayed under {policy} ({why})")
+    if verbose:
         print_basis(replay)
-        shown = [{**_readable(r), "what": METRICS[r["metric"]]} for r in rows]
-        table(shown, ["metric", "recorded", "replayed", "error", "allowed", "n", "result", "what"])
-        judged = sum(r["result"] != "not measured" for r in rows)
-        told = f", {len(failed)} fail: {', '.join(failed)}" if failed else ""
-        paragraph(
-            f"{judged - len(failed)} of {judged} metrics pass{told}; {len(rows) - judged} are not measured"
-        )
     return 1 if failed else 0
 
 

@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Input, by_option, input_options, output_place
+from tracekit.cli._options import Input, analysis_options, by_option, input_options, output_place
 from tracekit.cli._replaying import asked, costs_together, progress_bar, replay_options, together
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
-    from tracekit.whatif import Comparison
     from tracekit.whatif.scenario import Override, Scenario
+
+SHOWS = {
+    "summary": "the main metrics of the main groups",
+    "all": "every metric of every group",
+    "calibration": "what the identity replay gets wrong, metric by metric",
+    "distances": "how far distributions are from the recorded ones",
+}
+#: Attribute of a comparison that holds the table.
+SHOWN = {"summary": "summary", "all": "table", "calibration": "fidelity", "distances": "distances"}
 
 
 @click.command(
@@ -21,7 +29,8 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o report.html
-  tracekit compare boot.dat --policy cfs:wakeup_preemption=off --json - | jq .summary
+  tracekit compare boot.dat --policy cfs:wakeup_preemption=off --json | jq .summary
+  tracekit compare boot.dat --policy eevdf --quick                a first look
   tracekit compare boot.dat --policy cfs --identity eevdf --by comm
 """,
 )
@@ -56,14 +65,9 @@ Examples:
 @click.option(
     "-o", "--output", metavar="FILE", callback=output_place, help="Write the report: one page of HTML."
 )
-@click.option(
-    "--json",
-    "json_file",
-    metavar="FILE",
-    callback=output_place,
-    help="Write all figures as JSON; - for standard output.",
-)
+@click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
 @by_option
+@analysis_options(SHOWS)
 def command(
     source: Input,
     policies: tuple[str, ...],
@@ -81,8 +85,13 @@ def command(
     quick: bool,
     jobs: int | None,
     output: str | None,
-    json_file: str | None,
+    verbose: bool,
     by: str,
+    show: str,
+    top: int | None,
+    as_json: bool,
+    as_csv: bool,
+    plot: str | None,
 ) -> None:
     """Compare policies on a trace, with an error bar.
 
@@ -92,6 +101,8 @@ def command(
     (`tracekit calibrate`).
     """
     import tracekit as tk
+    from tracekit.cli._comparison import print_comparison
+    from tracekit.cli._output import emit, emit_csv, emit_json, save_plot
     from tracekit.registry import check_policy
 
     named, loop = asked(policies, loop, scenario)
@@ -121,51 +132,18 @@ def command(
     if output is not None:
         comparison.to_html(output)
         print(f"wrote {output}", file=sys.stderr)
-    if json_file == "-":
-        sys.stdout.write(comparison.to_json())
+    if plot is not None:
+        from tracekit import plot as pictures
+
+        picture = pictures.predictions(comparison.summary, name=trace.name)
+        save_plot(picture, plot, pictures.how_to_read(pictures.predictions))
+    if as_json and emit_json(comparison.to_dict()):
         return
-    if json_file is not None:
-        comparison.to_json(json_file)
-        print(f"wrote {json_file}", file=sys.stderr)
-    _print(comparison)
-
-
-def _print(comparison: Comparison) -> None:
-    from tracekit.cli._output import cell, paragraph, table
-    from tracekit.units import format_bound
-    from tracekit.whatif.comparison import inferred
-
-    identity = comparison.identity_policy.partition(":")[0]
-    paragraph(f"{comparison.trace.name}; identity replay under {identity}: {comparison.why}")
-    fidelity = comparison.fidelity
-    failed = fidelity.filter(result="fail")["metric"].to_list()
-    judged = fidelity.filter(result="pass").height + len(failed)
-    told = f", {len(failed)} fail: {', '.join(failed)}" if failed else ""
-    paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{told}")
-    for row in inferred(comparison.identity):
-        if row["name"] == "unexplained messages":
-            paragraph(f"with care: {row['how']}")
-    print()
-    rows = []
-    for row in comparison.summary.iter_rows(named=True):
-        unit = "value_ns" if row["unit"] == "ns" else "value"
-        shown = {key: cell(unit, row[key]) for key in ("recorded", "identity", "predicted")}
-        change = "-" if row["change_pct"] is None else f"{row['change_pct']:+.1f} %"
-        span, two = (
-            None if row[a] is None else tuple(format_bound(row[c], row["unit"]) for c in (a, b))
-            for a, b in (("low", "high"), ("bistable_low", "bistable_high"))
-        )
-        rows.append(
-            {
-                "group": row["group"] or "(system)",
-                "figure": f"{row['metric'].replace('_', ' ')} {row['statistic']}",
-                **shown,
-                "90 % interval": "-" if span is None else " to ".join(span),
-                "change": change,
-                "verdict": row["verdict"] + ("" if two is None else f"; bistable: {' or '.join(two)}"),
-                "calibration": row["calibration"],
-                "policy": row["policy"],
-            }
-        )
-    columns = ["group", "figure", "recorded", "identity", "predicted", "90 % interval", "change", "verdict"]
-    table(rows, [*columns, "calibration", "policy"])
+    frame = getattr(comparison, SHOWN[show])
+    frame = frame if top is None else frame.head(top)
+    if as_csv and emit_csv(frame):
+        return
+    if show in ("summary", "all"):
+        print_comparison(comparison, frame, verbose)
+    else:
+        emit(frame, trace, show=show, as_json=False, as_csv=False)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Input, by_option, input_options, output_options, output_place
+from tracekit.cli._options import (
+    Input,
+    by_option,
+    columns_option,
+    input_options,
+    output_options,
+    output_place,
+)
 from tracekit.cli._replaying import asked, costs_together, print_basis, progress_bar, replay_options, together
 
 if TYPE_CHECKING:
@@ -15,6 +22,12 @@ if TYPE_CHECKING:
 
     from tracekit.trace import Trace
     from tracekit.whatif.scenario import Override, Scenario
+
+#: Columns of the text, most important first.
+COLUMNS = [
+    *("group", "trace", "nr_involuntary", "mean_per_involuntary_ns", "run_delay_mean_ns"),
+    *("run_delay_p95_ns", "response_p95_ns", "run_ns"),
+]
 
 
 @click.command(
@@ -45,7 +58,10 @@ Examples:
     callback=output_place,
     help="Write what each task does, one row per step: .parquet, .arrow or .csv.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
 @by_option
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
+@columns_option
 @output_options()
 def command(
     source: Input,
@@ -61,7 +77,9 @@ def command(
     costs: dict[str, str],
     output: str | None,
     program: str | None,
+    verbose: bool,
     by: str,
+    top: int | None,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -71,7 +89,7 @@ def command(
     Shows each group of tasks as recorded and as replayed; `tracekit compare` adds how far to trust it.
     """
     import tracekit as tk
-    from tracekit.cli._output import emit, paragraph
+    from tracekit.cli._output import emit, on_standard_output, paragraph
     from tracekit.io.writers import output_kind
     from tracekit.registry import check_policy
 
@@ -102,11 +120,16 @@ def command(
     if program is not None:
         run.write(program, table="program")
         print(f"wrote {program}", file=sys.stderr)
-    if not (as_json or as_csv):
-        paragraph(f"{trace.name} under {run.policy}, loop {loop}")
-        print_basis(run)
     basis = {"wakeups": run.wakeups, "inferred": run.inferred.to_dicts()}
-    emit(figures(trace, run, by), run, show="replay", as_json=as_json, as_csv=as_csv, extra=basis)
+    frame = figures(trace, run, by)
+    emit(frame, run, show="replay", as_json=as_json, as_csv=as_csv, top=top, extra=basis, columns=COLUMNS)
+    if not on_standard_output():
+        print()
+        paragraph(
+            f"{trace.name} under {run.policy.partition(',')[0]}, loop {loop}{'' if verbose else '; -v: what it rests on'}"
+        )
+        if verbose:
+            print_basis(run)
 
 
 def figures(trace: Trace, run: Trace, by: str) -> pl.DataFrame:

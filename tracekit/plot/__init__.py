@@ -9,6 +9,7 @@ from tracekit.plot._style import how_to_read, style
 from tracekit.plot.causes import causes
 from tracekit.plot.cdf import cdf
 from tracekit.plot.histogram import histogram
+from tracekit.plot.predictions import predictions
 from tracekit.plot.queues import queue_distribution, queue_over_time
 from tracekit.plot.timeline import timeline
 
@@ -17,6 +18,7 @@ __all__ = [
     "cdf",
     "histogram",
     "how_to_read",
+    "predictions",
     "queue_distribution",
     "queue_over_time",
     "style",

@@ -1,0 +1,124 @@
+"""Recorded, identity and predicted values of several metrics in one picture."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from tracekit import words
+from tracekit.analysis.compare import IDENTITY, RECORDED
+from tracekit.plot import _style as s
+
+_MAX_ROWS = 16
+#: Least range of the axis, as a factor to both sides: small changes stay small.
+_LEAST = 1.5
+
+
+def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
+    """Plot what policies are predicted to change, with 90 % intervals.
+
+    Parameters
+    ----------
+    summary
+        Rows of `tracekit.whatif.Comparison.table`, such as `Comparison.summary`.
+    name
+        Name of the trace, for the title.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Not shown, not saved. At most 16 metrics are drawn.
+
+    How to read it
+    --------------
+    Each line is one metric of one group. The axis is the factor to the recorded value, which is the black line at 1. The
+    grey cross is the identity replay: its distance from 1 is what the replay gets wrong. A dot is the prediction for a policy and
+    the bar its 90 % interval; a hollow dot is a change that is not resolved. A dot right of the line is more than recorded, which for
+    times is worse.
+    """
+    keys = ("scope", "group", "metric", "statistic")
+    rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in summary.iter_rows(named=True):
+        if row["recorded"] and row["predicted"]:
+            rows.setdefault(tuple(row[k] for k in keys), []).append(row)
+    shown = list(rows.values())[:_MAX_ROWS]
+    labels = list(dict.fromkeys(summary["policy"].to_list()))
+    with s.style():
+        fig, (ax,) = s.new_figure(7.4, 1.2 + 0.3 * max(len(shown), 2) + 0.1 * len(labels))
+        if not shown:
+            s.nothing(ax, "no metric has both a recorded and a predicted value")
+            return s.finish(fig)
+        looks = s.looks([RECORDED, IDENTITY, *labels])
+        low, high = _range(shown)
+        ax.axvline(1, color=s.INK, linewidth=1.4, zorder=1)
+        for y, found in enumerate(shown):
+            _line(ax, y, found, labels, looks)
+        ax.set_ylim(len(shown) - 0.4, -0.6)
+        ax.set_yticks(range(len(shown)), [_label(found[0]) for found in shown])
+        ax.grid(visible=False, axis="y")
+        _factor_axis(ax, low, high)
+        _legend(fig, labels, looks)
+        ax.set_title("Predicted against recorded" + (f", {s.plain(name)}" if name else ""), x=-0.35)
+        return s.finish(fig)
+
+
+def _label(row: dict[str, Any]) -> str:
+    recorded = words.value(row["recorded"], row["unit"])
+    return f"{s.plain(words.group_name(row), 18)}: {words.metric_name(row['metric'], row['statistic'])} ({recorded})"
+
+
+def _range(shown: list[list[dict[str, Any]]]) -> tuple[float, float]:
+    factors = [1 / _LEAST, _LEAST]
+    for row in (row for found in shown for row in found):
+        known = [row[k] for k in ("identity", "predicted", "low", "high") if row[k]]
+        factors += [v / row["recorded"] for v in known]
+    return min(factors) / 1.15, max(factors) * 1.15
+
+
+def _line(ax: Axes, y: int, found: list[dict[str, Any]], labels: list[str], looks: dict[str, Any]) -> None:
+    identity = found[0]["identity"]
+    if identity:
+        ax.plot(identity / found[0]["recorded"], y, marker="x", color=s.MUTED, markersize=6, zorder=2)
+    step = min(0.22, 0.7 / max(len(labels), 1))
+    for row in found:
+        place = y + (labels.index(row["policy"]) - (len(labels) - 1) / 2) * step
+        colour = looks[row["policy"]]["color"]
+        if row["low"] and row["high"]:
+            ends = [row["low"] / row["recorded"], row["high"] / row["recorded"]]
+            ax.plot(ends, [place, place], color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
+        clear = row["verdict"] == "resolved"
+        face = colour if clear else s.PAPER
+        at = row["predicted"] / row["recorded"]
+        ax.plot(at, place, marker="o", markersize=5, markerfacecolor=face, markeredgecolor=colour, zorder=4)
+
+
+def _factor_axis(ax: Axes, low: float, high: float) -> None:
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    decades = math.log10(high / low)
+    steps: tuple[float, ...] = (1,) if decades > 2.5 else (1, 3) if decades > 1.3 else (1, 2, 5)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]
+    if len(ticks) < 3:
+        ticks = [t for t in (0.5, 0.67, 0.8, 1, 1.25, 1.5, 2) if low <= t <= high]
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"x {v:g}"))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel("factor to the recorded value")
+
+
+def _legend(fig: Figure, labels: list[str], looks: dict[str, Any]) -> None:
+    handles = [
+        Line2D([], [], color=s.INK, linewidth=1.4),
+        Line2D([], [], color=s.MUTED, marker="x", linestyle=""),
+        *(Line2D([], [], color=looks[label]["color"], marker="o", linewidth=2.2) for label in labels),
+    ]
+    names = ["recorded", "identity replay", *(f"{s.plain(label)}, 90 % interval" for label in labels)]
+    columns = max(1, min(len(names), 100 // (max(map(len, names)) + 8)))
+    fig.legend(handles, names, loc="outside lower left", ncols=columns)

@@ -1,0 +1,120 @@
+"""What a comparison found, in a sentence: the same words in the terminal, on the page and in a notebook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit.words import group_name, metric_name, percent, span, value
+
+if TYPE_CHECKING:
+    from tracekit.whatif.comparison import Comparison
+
+__all__ = ["Effect", "Finding", "effect_of", "findings"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one policy does to one metric of one group, in words.
+
+    Attributes
+    ----------
+    group, metric
+        Of what.
+    recorded, identity, predicted
+        The values, with their unit.
+    span
+        The 90 % interval of the prediction; empty without one.
+    change
+        Predicted against identity: ``+29.6 %`` or ``x 64.7``; ``not resolved``, ``not measured``.
+    row
+        The row of `Comparison.table`.
+    """
+
+    group: str
+    metric: str
+    recorded: str
+    identity: str
+    predicted: str
+    span: str
+    change: str
+    row: Mapping[str, Any]
+
+    @property
+    def sentence(self) -> str:
+        """The change as a clause."""
+        return f"{self.group} {self.metric} {self.identity} to {self.predicted} ({self.change})"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one policy changes.
+
+    Attributes
+    ----------
+    policy
+        Its label.
+    changed, of
+        How many of the main metrics change by more than the error of the replay.
+    largest
+        The largest of these changes, one a group of tasks.
+    """
+
+    policy: str
+    changed: int
+    of: int
+    largest: tuple[Effect, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The finding as a sentence."""
+        if not self.changed:
+            return f"{self.policy} changes none of {self.of} metrics by more than the error of the replay."
+        many = f"{self.changed} of {self.of} metrics"
+        return f"{self.policy} changes {many}; most of all {self.largest[0].sentence}."
+
+
+def effect_of(row: Mapping[str, Any]) -> Effect:
+    """One row of `Comparison.table` in words."""
+    unit = row["unit"]
+    known = row["verdict"] == "resolved" and row["change_pct"] is not None
+    return Effect(
+        group_name(row),
+        metric_name(row["metric"], row["statistic"]),
+        value(row["recorded"], unit),
+        value(row["identity"], unit),
+        value(row["predicted"], unit),
+        span(row["low"], row["high"], unit),
+        percent(row["change_pct"]) if known else row["verdict"],
+        row,
+    )
+
+
+def findings(comparison: Comparison) -> list[Finding]:
+    """What each policy changes.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+
+    Returns
+    -------
+    list of Finding
+        One a policy. A change counts when its verdict is ``resolved``; `largest` has up to three, by the logarithm of the
+        factor between identity replay and prediction.
+    """
+    out = []
+    rows = comparison.summary.to_dicts()
+    for label in comparison.replays:
+        own = [row for row in rows if row["policy"] == label]
+        resolved = [r for r in own if r["verdict"] == "resolved"]
+        sized = [r for r in resolved if r["identity"] and r["predicted"]]
+        sized.sort(key=lambda r: -abs(math.log(abs(r["predicted"] / r["identity"]))))
+        largest: dict[str, Effect] = {}
+        for row in sized or resolved:
+            largest.setdefault(group_name(row), effect_of(row))
+        out.append(Finding(label, len(resolved), len(own), tuple(largest.values())[:3]))
+    return out
