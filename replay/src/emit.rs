@@ -25,6 +25,8 @@ struct Emit<'a> {
     prios: Vec<i32>,
     attrs_seen: Vec<usize>,
     exiting: Vec<bool>,
+    /// Numbers of the first CPUs.
+    numbers: &'a [i32],
     /// What runs on each CPU, as the records so far tell.
     curr: Vec<u32>,
     offset: Ns,
@@ -44,8 +46,14 @@ const STATES: [(State, &[u8]); 5] = [
     (State::Dead, b"X"),
 ];
 
-/// Adds the records of `run` to `out`. `offset` is the trace time of the run's time 0.
-pub fn emit(run: &Run, cpus: usize, offset: Ns, out: &mut Out) {
+/// Number of the CPU that the engine counts as `at`: the recorded ones first, then those behind the last of them.
+pub fn cpu_number(numbers: &[i32], at: usize) -> i32 {
+    let beyond = |last: &i32| last + 1 + (at - numbers.len()) as i32;
+    numbers.get(at).copied().or_else(|| numbers.last().map(beyond)).unwrap_or(at as i32)
+}
+
+/// Adds the records of `run` to `out`. `numbers` are those of the first CPUs, `offset` is the trace time of the run's time 0.
+pub fn emit(run: &Run, cpus: usize, numbers: &[i32], offset: Ns, out: &mut Out) {
     let mut recs: Vec<Rec> = run.log.recs.clone();
     recs.sort_by_key(|r| r.ts);
     let comms = run.work.tasks.iter().map(|p| out.strings.intern(p.comm.as_bytes())).collect();
@@ -60,6 +68,7 @@ pub fn emit(run: &Run, cpus: usize, offset: Ns, out: &mut Out) {
         prios,
         attrs_seen: vec![0; run.work.tasks.len()],
         exiting: vec![false; run.work.tasks.len()],
+        numbers,
         curr: vec![IDLE; cpus],
         offset,
         seq: 0,
@@ -108,13 +117,18 @@ impl Emit<'_> {
             What::Initial => self.subject(rec, Kind::Enqueue, false),
             What::Migrate => {
                 self.subject(rec, Kind::Migrate, false);
+                let from = self.number(rec.x as usize);
                 if let Some(mut row) = self.out.events.last() {
-                    row.orig_cpu(rec.x as i32);
+                    row.orig_cpu(from);
                 }
             }
             What::Attrs => self.attrs(rec),
             What::Sent => self.sent(rec),
         }
+    }
+
+    fn number(&self, cpu: usize) -> i32 {
+        cpu_number(self.numbers, cpu)
     }
 
     fn tid(&self, t: u32) -> i64 {
@@ -142,8 +156,9 @@ impl Emit<'_> {
             _ => (STATES[rec.x as usize].0, self.raw[rec.x as usize]),
         };
         self.curr[rec.cpu as usize] = b;
+        let cpu = self.number(rec.cpu.into());
         let mut row = self.out.events.push();
-        row.ts_ns(rec.ts + self.offset).cpu(i32::from(rec.cpu)).seq(self.seq).kind(Kind::Switch);
+        row.ts_ns(rec.ts + self.offset).cpu(cpu).seq(self.seq).kind(Kind::Switch);
         row.ctx_tid(a_tid).ctx_pid(a_pid).ctx_comm(a_comm);
         row.tid(a_tid).pid(a_pid).comm(a_comm).prio(a_prio);
         row.next_tid(b_tid).next_pid(b_pid).next_comm(b_comm).next_prio(b_prio);
@@ -156,12 +171,13 @@ impl Emit<'_> {
         let ctx = if rec.b == IDLE { self.curr[rec.cpu as usize] } else { rec.b };
         let (ctx_tid, ctx_pid, ctx_comm) = (self.tid(ctx), self.pid(ctx), self.comm(ctx));
         let (tid, pid, comm, prio) = (self.tid(rec.a), self.pid(rec.a), self.comm(rec.a), self.prio(rec.a));
+        let cpu = self.number(rec.cpu.into());
         let mut row = self.out.events.push();
-        row.ts_ns(rec.ts + self.offset).cpu(i32::from(rec.cpu)).seq(self.seq).kind(kind);
+        row.ts_ns(rec.ts + self.offset).cpu(cpu).seq(self.seq).kind(kind);
         row.ctx_tid(ctx_tid).ctx_pid(ctx_pid).ctx_comm(ctx_comm);
         row.tid(tid).pid(pid).comm(comm).prio(prio).quality(0);
         if matches!(kind, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue | Kind::Migrate) {
-            row.target_cpu(i32::from(rec.cpu));
+            row.target_cpu(cpu);
         }
         if wake {
             row.irq_flags(if interrupt { irq::HARDIRQ } else { 0 });

@@ -167,7 +167,7 @@ pub fn rerun_under(
     }
     let mut work = recon.work.clone();
     let was = switch_costs::realtime(&work);
-    overrides::apply(&spec.sets, &mut work)?;
+    overrides::apply(&spec.sets, &recon.cpus, &mut work)?;
     switch_costs::note_changes(&mut work, &was);
     if spec.jitter > 0 {
         shake(&mut work, spec.jitter, spec.seed);
@@ -184,7 +184,7 @@ pub fn rerun_under(
         let costs: Vec<String> = spec.costs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         out.meta.set("replay.costs", costs.join(","));
     }
-    emit::emit(&run, machine.cpus, recon.start, &mut out);
+    emit::emit(&run, machine.cpus, &recon.cpus, recon.start, &mut out);
     report(recon, spec, &mut out);
     report_shift(&run.counts, &mut out);
     Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
@@ -196,7 +196,7 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
     let mut costs = if spec.overheads { over.costs() } else { Default::default() };
     spec.costs.iter().try_for_each(|(key, value)| costs.set(key, value)).map_err(ReplayError::Set)?;
     Ok(Machine {
-        cpus: spec.cpus.unwrap_or(recon.cpus).max(1),
+        cpus: spec.cpus.unwrap_or(recon.cpus.len()).max(1),
         hz,
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
         preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
@@ -298,6 +298,7 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
     if let Some(message) = recon.hidden.told() {
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
+    recon.missing().into_iter().for_each(|missing| out.diag(missing));
     if recon.cut > 0 {
         let ms = recon.cut as f64 / 1e6;
         out.diag(Diagnostic::new(Code::LostEvents, format!("{ms:.3} ms with lost records were cut out")));

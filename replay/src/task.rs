@@ -104,6 +104,22 @@ impl CpuSet {
         }
     }
 
+    /// The same CPUs, where `self` holds the numbers of recorded CPUs and the engine counts those as in `numbers`, and any behind the
+    /// last of them from there on.
+    pub fn numbered(&self, numbers: &[i32]) -> Result<Self, String> {
+        let Some(words) = &self.0 else { return Ok(CpuSet(None)) };
+        let place = |cpu: Cpu| {
+            let found = numbers.iter().position(|n| *n == cpu as i32);
+            let beyond = numbers.last().and_then(|last| (cpu as i32).checked_sub(last + 1).filter(|more| *more >= 0));
+            found.or(beyond.map(|more| numbers.len() + more as usize)).ok_or_else(|| {
+                let known: Vec<String> = numbers.iter().map(i32::to_string).collect();
+                format!("cpus: CPU {cpu} has no records in the trace; those that have are {}", known.join(", "))
+            })
+        };
+        let cpus: Result<Vec<Cpu>, String> = (0..words.len() * 64).filter(|c| self.contains(*c)).map(place).collect();
+        Ok(CpuSet::of(&cpus?))
+    }
+
     /// True when the set leaves no choice out.
     pub fn is_all(&self) -> bool {
         self.0.is_none()

@@ -64,7 +64,7 @@ fn recorded(policy: &str) -> Out {
     let machine = Machine { cpus: 1, until: 2_500_000_000, ..Machine::default() };
     let run = Engine::new(workload(), &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");
     let mut out = Out::default();
-    emit(&run, 1, 1_000_000, &mut out);
+    emit(&run, 1, &[], 1_000_000, &mut out);
     out
 }
 

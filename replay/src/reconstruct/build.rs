@@ -1,6 +1,6 @@
 //! Second pass: from what happened to what each task does.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::estimate::Overheads;
 use super::history::{Act, By, First, History, Life, LifeId, Off, What};
@@ -170,7 +170,9 @@ impl<'a> Builder<'a> {
             start: self.history.start,
             span: self.history.span,
             cut: self.history.cut,
-            cpus: self.history.cpus,
+            cpus: self.history.cpus.clone(),
+            uncaused: self.history.uncaused,
+            ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
             hidden: self.messages.found,
@@ -188,7 +190,7 @@ impl<'a> Builder<'a> {
             return;
         }
         for life in &self.history.lives {
-            let mut children: Vec<LifeId> = Vec::new();
+            let mut children = Children::default();
             for (i, act) in life.acts.iter().enumerate() {
                 match act.what {
                     What::Woken { by: By::Task { wake, waker }, .. } => {
@@ -198,15 +200,18 @@ impl<'a> Builder<'a> {
                             let sem = self.new_sem();
                             self.sem_of_wake[wake as usize] = Some(sem);
                         }
+                        if children.waits {
+                            children.reap(waker);
+                        }
                     }
-                    What::Fork { child, .. } => children.push(child),
-                    What::WaitCall { tid } if !sleeps_next(&life.acts[i + 1..]) => {
-                        let lives = &self.history.lives;
-                        let fits = |c: &LifeId| tid <= 0 || lives[*c as usize].tid == tid;
-                        let ended = |c: &LifeId| end_of(&lives[*c as usize]).filter(|end| *end <= act.at);
-                        let first = children.iter().copied().filter(fits).filter_map(|c| Some((ended(&c)?, c))).min();
-                        if let Some((_, child)) = first {
-                            children.retain(|c| *c != child);
+                    What::Fork { child, .. } => children.add(&self.history.lives[child as usize]),
+                    What::WaitCall { tid } => {
+                        children.waits = sleeps_next(&life.acts[i + 1..]);
+                        if children.waits {
+                            continue;
+                        }
+                        if let Some(child) = children.ended(&self.history.lives, tid, act.at) {
+                            children.reap(child);
                             let sem = self.new_sem();
                             self.sem_of_exit[child as usize] = Some(sem);
                             self.reaps.insert((life.id, i), child);
@@ -541,6 +546,37 @@ impl<'a> Builder<'a> {
         d.add(Step::LoopUntil { step: first as u32, until: self.stop }, Note::at(self.stop).because(Evidence::Looped));
         d.add(Step::Exit, Note::at(self.stop));
         true
+    }
+}
+
+/// Children of a task that nobody has reaped yet.
+#[derive(Default)]
+struct Children {
+    /// By the time of their end, which is `NEVER` for those that live on.
+    by_end: BTreeSet<(Ns, LifeId)>,
+    end: HashMap<LifeId, Ns>,
+    /// The task sleeps in a wait call.
+    waits: bool,
+}
+
+impl Children {
+    fn add(&mut self, child: &Life) {
+        let end = end_of(child).unwrap_or(NEVER);
+        self.by_end.insert((end, child.id));
+        self.end.insert(child.id, end);
+    }
+
+    /// A child is reaped once: whether the parent slept for its end or found it.
+    fn reap(&mut self, child: LifeId) {
+        if let Some(end) = self.end.remove(&child) {
+            self.by_end.remove(&(end, child));
+        }
+    }
+
+    /// The first child to end of those that had ended at `at` and that a wait for `tid` (0 for any) takes.
+    fn ended(&self, lives: &[Life], tid: i64, at: Ns) -> Option<LifeId> {
+        let fits = |c: &LifeId| tid <= 0 || lives[*c as usize].tid == tid;
+        self.by_end.range(..=(at, LifeId::MAX)).map(|(_, child)| *child).find(fits)
     }
 }
 

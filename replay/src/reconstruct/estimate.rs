@@ -324,7 +324,7 @@ fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate)
 
 /// Ticks per second and their phase.
 fn find_tick(history: &History, stated: Option<i64>, found: &mut Overheads) {
-    let cpus = history.cpus.max(1);
+    let cpus = history.cpus.len().max(1);
     let times: Vec<Ns> = history.ticks.iter().map(|t| t.0 - found.tick_lag).collect();
     let rates: Vec<i64> = stated.map_or_else(|| RATES.to_vec(), |hz| vec![hz]);
     for (times, source, share) in [(&times, TickSource::Seen, 0.9), (&history.loose, TickSource::Preemptions, 0.8)] {
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn ticks_are_found_among_noise_and_the_slowest_rate_wins() {
-        let mut history = History { cpus: 1, ..History::default() };
+        let mut history = History { cpus: vec![0], ..History::default() };
         history.ticks = (0..100).map(|i| (1_234_567 + i * 4_000_000, 0)).collect();
         history.ticks.extend([(77_000, 0), (999_999, 0)]);
         let mut found = Overheads::default();
@@ -415,7 +415,8 @@ mod tests {
 
     #[test]
     fn without_evidence_nothing_is_claimed() {
-        let history = History { cpus: 2, loose: (0..50).map(|i| i * i * 7_919).collect(), ..History::default() };
+        let history =
+            History { cpus: vec![0, 1], loose: (0..50).map(|i| i * i * 7_919).collect(), ..History::default() };
         let mut found = Overheads::default();
         find_tick(&history, None, &mut found);
         assert_eq!((found.tick_source, found.phase.len()), (TickSource::Unknown, 2));

@@ -181,6 +181,8 @@ pub struct Life {
     /// CPU time of its first charge that lies before the trace.
     pub before: Ns,
     pub(super) last_vruntime: Option<i64>,
+    /// Kernel priority to which it changed last.
+    pub(super) last_prio: Option<i32>,
     /// It lost its CPU to an equal real-time priority: round robin.
     pub round_robin: bool,
     pub(super) asleep: bool,
@@ -254,8 +256,8 @@ pub struct History {
     pub samples: Vec<Sample>,
     /// Wakee of each numbered wakeup.
     pub wakee: Vec<LifeId>,
-    /// Highest CPU number plus one.
-    pub cpus: usize,
+    /// Numbers of the CPUs that have records, ascending; acts name CPUs by their position here.
+    pub cpus: Vec<i32>,
     /// Wakeup records that found their task awake: they changed nothing.
     pub idle_wakeups: u64,
     /// Time cut out because records were lost.
@@ -268,6 +270,8 @@ pub struct History {
     pub has_runtime: bool,
     /// Tasks that began to exit, and how often one was preempted after that: only a preemptible kernel does.
     pub exits: (u64, u64),
+    /// Switches away from tasks that stayed ready, of which no record shows the cause, where ticks do not show either.
+    pub uncaused: u64,
     /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks.
     pub loose: Vec<Ns>,
 }

@@ -1,5 +1,7 @@
 //! What was inferred about a recorded run as a whole, as rows for people: costs, clock ticks, ends, timers.
 
+use tracekit_schema::{Code, Diagnostic};
+
 use super::build::Verdict;
 use super::estimate::{Estimate, TickSource};
 use super::Recon;
@@ -63,6 +65,21 @@ impl Recon {
         rows.push(self.slacks());
         rows.extend(self.messages());
         rows
+    }
+
+    /// What the trace leaves open, and which records of a new capture would tell.
+    pub fn missing(&self) -> Vec<Diagnostic> {
+        let mut found = Vec::new();
+        if self.uncaused > 0 && !self.ticks_show {
+            let n = self.uncaused;
+            let what = format!(
+                "{n} tasks left a CPU ready to run and no record shows why: clock ticks do not show in the trace, so these switches are \
+                 taken for preemptions, yields among them"
+            );
+            let advice = "record sched:sched_stat_runtime, which shows ticks, or the system call sched_yield";
+            found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
+        }
+        found
     }
 
     fn costs(&self) -> Vec<Inferred> {

@@ -190,8 +190,12 @@ pub struct Recon {
     pub span: Ns,
     /// Time cut out because records were lost.
     pub cut: Ns,
-    /// CPUs.
-    pub cpus: usize,
+    /// Numbers of the recorded CPUs, ascending; the engine counts them from 0.
+    pub cpus: Vec<i32>,
+    /// Switches away from tasks that stayed ready, of which no record shows the cause.
+    pub uncaused: u64,
+    /// The trace shows clock ticks.
+    pub ticks_show: bool,
     /// When the recorded run was stopped.
     pub stop: Ns,
     /// The recorded kernel could be preempted: tasks were, in the middle of their exit.

@@ -1,6 +1,6 @@
 //! First pass: what each task did and when, as the records say it, in one walk over the events.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
@@ -27,6 +27,8 @@ struct Cpu {
     after_tick: Option<Ns>,
     /// Last wakeup by the running task.
     post: Option<Ns>,
+    /// Last wakeup to this CPU's queue that another CPU made.
+    remote: Option<Ns>,
     /// The current stay began with a wakeup preemption at this time; charged since.
     preempting: Option<Ns>,
     charged: Ns,
@@ -56,6 +58,8 @@ pub(super) struct Scan<'a> {
     by_tid: HashMap<i64, LifeId>,
     cpus: Vec<Cpu>,
     cut: Ns,
+    /// Position of each CPU that has records, by its number.
+    index: HashMap<i32, usize>,
     /// Children announced by a fork and not yet seen on a queue.
     newborn: HashMap<i64, LifeId>,
 }
@@ -68,8 +72,10 @@ pub(super) fn scan(events: &Events, strings: &Strings) -> History {
         by_tid: HashMap::new(),
         cpus: Vec::new(),
         cut: 0,
+        index: HashMap::new(),
         newborn: HashMap::new(),
     };
+    scan.number_cpus();
     // Recorders add records of their own, some at time 0; only those of scheduling tell when the trace begins and ends.
     let scheduling = |row: &usize| {
         matches!(events.kind.get(*row), Some(Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew))
@@ -86,23 +92,35 @@ pub(super) fn scan(events: &Events, strings: &Strings) -> History {
         }
     }
     scan.history.span = (times().max().unwrap_or(0) - scan.history.start - scan.cut).max(0);
-    scan.history.cpus = scan.cpus.len().max(1);
     super::ways::mark_first(&mut scan.history);
     scan.history
 }
 
 impl Scan<'_> {
+    /// Counts the CPUs that have records, in the order of their numbers.
+    fn number_cpus(&mut self) {
+        let seen: BTreeSet<i32> = (0..self.events.len()).filter_map(|row| self.events.cpu.get(row)).collect();
+        let numbers: Vec<i32> = if seen.is_empty() { vec![0] } else { seen.into_iter().collect() };
+        self.index = numbers.iter().enumerate().map(|(i, number)| (*number, i)).collect();
+        self.cpus = vec![Cpu::default(); numbers.len()];
+        self.history.cpus = numbers;
+    }
+
+    /// Position of the CPU with this number.
+    fn cpu_at(&self, number: Option<i32>) -> Option<usize> {
+        self.index.get(&number?).copied()
+    }
+
+    /// CPU to which a task is woken; where its number has no records, the waker's.
+    fn target(&self, row: usize, cpu: usize) -> i32 {
+        self.cpu_at(self.events.target_cpu.get(row)).unwrap_or(cpu) as i32
+    }
+
     fn row(&mut self, row: usize) {
         let e = self.events;
         let (Some(ts), Some(kind)) = (e.ts_ns.get(row), e.kind.get(row)) else { return };
         let at = ts - self.history.start - self.cut;
-        let cpu = e.cpu.get(row).unwrap_or(0).max(0) as usize;
-        if cpu > 4095 {
-            return;
-        }
-        while self.cpus.len() <= cpu {
-            self.cpus.push(Cpu::default());
-        }
+        let cpu = self.cpu_at(e.cpu.get(row)).unwrap_or(0);
         if kind == Kind::Lost {
             self.lost(row, cpu, at);
             return;
@@ -189,6 +207,7 @@ impl Scan<'_> {
             virtual_real: 0,
             before: 0,
             last_vruntime: None,
+            last_prio: None,
             round_robin: false,
             asleep: first == First::Asleep,
             ended: false,
@@ -199,7 +218,11 @@ impl Scan<'_> {
     }
 
     fn push(&mut self, t: LifeId, at: Ns, what: What) {
-        self.history.lives[t as usize].acts.push(Act { at, what });
+        let life = &mut self.history.lives[t as usize];
+        if let What::Prio { prio } = what {
+            life.last_prio = Some(prio);
+        }
+        life.acts.push(Act { at, what });
     }
 
     /// The task that the record is about, made when it is new.
@@ -293,7 +316,7 @@ impl Scan<'_> {
 
     fn waking(&mut self, row: usize, cpu: usize, at: Ns) {
         let Some(tid) = self.events.tid.get(row) else { return };
-        let to = self.events.target_cpu.get(row).unwrap_or(cpu as i32);
+        let to = self.target(row, cpu);
         let t = self.known(tid, row, false, First::Asleep, to);
         self.wake(t, row, cpu, at, to);
     }
@@ -301,7 +324,7 @@ impl Scan<'_> {
     /// A wakeup counts where no waking was recorded before it.
     fn wakeup(&mut self, row: usize, cpu: usize, at: Ns) {
         let Some(tid) = self.events.tid.get(row) else { return };
-        let to = self.events.target_cpu.get(row).unwrap_or(cpu as i32);
+        let to = self.target(row, cpu);
         let seen = self.by_tid.get(&tid).copied();
         match seen {
             Some(t) if self.history.lives[t as usize].asleep => self.wake(t, row, cpu, at, to),
@@ -342,6 +365,9 @@ impl Scan<'_> {
         };
         if self.cpus[cpu].idle {
             self.cpus[cpu].idle_wake = Some(at);
+        }
+        if let Some(queue) = self.cpus.get_mut(to as usize).filter(|_| to as usize != cpu) {
+            queue.remote = Some(at);
         }
         self.push(t, at, What::Woken { by, cpu: to });
     }
@@ -402,7 +428,7 @@ impl Scan<'_> {
         let e = self.events;
         let Some(tid) = e.tid.get(row) else { return };
         let parent = e.ctx_tid.get(row).and_then(|p| self.by_tid.get(&p).copied());
-        let cpu = e.cpu.get(row).unwrap_or(0);
+        let cpu = self.cpu_at(e.cpu.get(row)).unwrap_or(0) as i32;
         let child = self.life(tid, e.pid.get(row), e.comm.get(row), None, First::Forked, cpu);
         self.history.lives[child as usize].parent = parent;
         self.newborn.insert(tid, child);
@@ -416,7 +442,7 @@ impl Scan<'_> {
     fn wakeup_new(&mut self, row: usize, cpu: usize, at: Ns) {
         let e = self.events;
         let Some(tid) = e.tid.get(row) else { return };
-        let to = e.target_cpu.get(row).unwrap_or(cpu as i32);
+        let to = self.target(row, cpu);
         let child = match self.newborn.remove(&tid) {
             Some(child) => child,
             None => {
@@ -504,11 +530,7 @@ impl Scan<'_> {
     fn prio_seen(&mut self, t: LifeId, at: Ns, prio: Option<i32>) {
         let Some(prio) = prio else { return };
         let life = &self.history.lives[t as usize];
-        let changed = life.acts.iter().rev().find_map(|a| match a.what {
-            What::Prio { prio } => Some(prio),
-            _ => None,
-        });
-        if changed.or(life.prio).is_some_and(|p| p != prio) {
+        if life.last_prio.or(life.prio).is_some_and(|p| p != prio) {
             self.push(t, at, What::Prio { prio });
         }
     }
@@ -558,16 +580,19 @@ impl Scan<'_> {
         let flagged = c.need_resched && c.last_event >= c.on_at;
         let woke = c.irq.map(|i| i.0).filter(|_| c.irq.is_some_and(|i| at - i.1 < AT_ONCE));
         let ticked = c.tick.filter(|t| at - t < AT_ONCE);
-        let posted = c.post.is_some_and(|p| at - p < AT_ONCE);
+        let posted = c.post.max(c.remote).is_some_and(|p| at - p < AT_ONCE);
         let interrupt = match (ticked, woke) {
             (Some(t), Some(w)) => Some(t.min(w)),
             (a, b) => a.or(b),
         };
-        let yielded = state == State::Yielding
-            || self.history.has_flags && !flagged && interrupt.is_none() && !posted && self.says_flags(row);
-        if yielded {
+        let caused = flagged || interrupt.is_some() || posted;
+        // The reschedule flag is clear again when a switch is recorded, so that nothing asked for it proves a yield only where
+        // all that asks is seen: ticks show by the charge to the running task, and this stay was charged.
+        let seen = c.charged > 0 && self.history.has_flags && self.says_flags(row);
+        if state == State::Yielding || state == State::Runnable && seen && !caused {
             return Off::Yielded;
         }
+        self.history.uncaused += u64::from(!caused && c.charged == 0);
         let (prio, next) = (e.prio.get(row), e.next_prio.get(row));
         if prio.is_some_and(|p| (0..100).contains(&p)) && prio == next {
             self.history.lives[t as usize].round_robin = true;

@@ -1,8 +1,10 @@
 //! What is decided about tasks as a whole: which are endless, which go round until the recorded run was stopped, and for which
 //! a replay waits.
 
+use std::collections::BTreeSet;
+
 use super::build::Verdict;
-use super::history::{By, History, Life, Off, What};
+use super::history::{Act, By, First, History, Life, LifeId, Off, What};
 use crate::task::Ns;
 
 /// Share of the trace that counts as its end.
@@ -38,7 +40,8 @@ fn last_burst(life: &Life) -> (Ns, usize) {
     (start, preempted)
 }
 
-fn is_endless(life: &Life, span: Ns) -> bool {
+/// True when the last burst of a life fills much of the trace and it lost its CPU in it again and again.
+fn never_leaves(life: &Life, span: Ns) -> bool {
     let (start, preempted) = last_burst(life);
     let end = exit_begun(life).unwrap_or(span);
     let late = end as f64 >= (1.0 - END) * span as f64;
@@ -49,11 +52,48 @@ fn is_endless(life: &Life, span: Ns) -> bool {
     late && long && preempted >= 3 && runs && !yields && !asleep
 }
 
+/// The task that the end of a life woke: whoever waited for it.
+fn reaper(history: &History, life: &Life) -> Option<LifeId> {
+    let from = exit_begun(life)?;
+    life.acts.iter().rev().take_while(|a| a.at >= from).find_map(|a| match a.what {
+        What::Post { wake } => Some(history.wakee[wake as usize]),
+        _ => None,
+    })
+}
+
+/// True when `life` had a CPU at some time from `from` to `to`.
+fn ran_within(life: &Life, from: Ns, to: Ns) -> bool {
+    let first = life.acts.partition_point(|a| a.at < from);
+    let last = life.acts.partition_point(|a| a.at <= to);
+    let on = |a: &&Act| matches!(a.what, What::On { .. } | What::Off(_));
+    let before = life.acts[..first].iter().rev().find(on);
+    life.acts[first..last].iter().any(|a| on(&a)) || before.is_some_and(|a| matches!(a.what, What::On { .. }))
+}
+
+/// Which lives have no end of their own: those that never leave their CPU and are alive when the trace ends, and those that were
+/// killed. A recorded exit is an exit, unless whoever reaped one of these tasks ran between the last preemption but one and its exit, and
+/// nothing was made any more: then the recorded run was being stopped.
+fn endless(history: &History) -> Vec<bool> {
+    let stays: Vec<bool> = history.lives.iter().map(|l| never_leaves(l, history.span)).collect();
+    let candidates = || history.lives.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(l, _)| l);
+    let reapers: BTreeSet<LifeId> = candidates().filter_map(|l| reaper(history, l)).collect();
+    let forks = history.lives.iter().filter(|l| l.first == First::Forked).filter_map(|l| l.acts.first());
+    let last_fork = forks.map(|a| a.at).max().unwrap_or(0);
+    let killed = |life: &Life, end: Ns| {
+        let preempted = |a: &&Act| a.at <= end && matches!(a.what, What::Off(Off::Preempted { .. }));
+        // Its last preemption may lie in its exit.
+        let from = life.acts.iter().rev().filter(preempted).nth(1).map_or(0, |a| a.at);
+        end >= last_fork && reapers.iter().any(|r| ran_within(&history.lives[*r as usize], from, end))
+    };
+    let judge = |(life, stays): (&Life, &bool)| *stays && exit_begun(life).is_none_or(|end| killed(life, end));
+    history.lives.iter().zip(&stays).map(judge).collect()
+}
+
 /// When the recorded run was stopped: the first exit of an endless task, else the end of the trace.
 pub(super) fn stop_time(history: &History) -> Ns {
-    let span = history.span;
-    let exits = history.lives.iter().filter(|l| is_endless(l, span)).filter_map(exit_begun);
-    exits.min().unwrap_or(span)
+    let endless = endless(history);
+    let exits = history.lives.iter().zip(&endless).filter(|(_, e)| **e).filter_map(|(l, _)| exit_begun(l));
+    exits.min().unwrap_or(history.span)
 }
 
 /// True for a task that sleeps on timers again and again and ends when everything does.
@@ -98,12 +138,11 @@ pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) 
 }
 
 pub(super) fn judge(history: &History, stop: Ns) -> Vec<Verdict> {
-    let judge = |life: &Life| {
-        let endless = is_endless(life, history.span);
+    let judge = |(life, endless): (&Life, bool)| {
         let loops = !endless && is_looping(life, stop);
         // What got the CPU only after the stop, ended because of it.
         let before = ended(life).is_some_and(|end| end <= stop) || ran_in_last_burst(life, stop);
         Verdict { endless, loops, essential: !endless && !loops && ended(life).is_some() && before }
     };
-    history.lives.iter().map(judge).collect()
+    history.lives.iter().zip(endless(history)).map(judge).collect()
 }

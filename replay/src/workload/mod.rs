@@ -107,7 +107,7 @@ impl Scenario {
     fn events(&self, run: &Run, policy: &str) -> Out {
         let mut out = Out::new();
         emit::describe(&mut out, policy, self.machine.cpus, self.machine.hz);
-        emit::emit(run, self.machine.cpus, 0 as Ns, &mut out);
+        emit::emit(run, self.machine.cpus, &[], 0 as Ns, &mut out);
         out
     }
 
