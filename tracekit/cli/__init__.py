@@ -37,8 +37,10 @@ from tracekit.cli import (
     response,
     runqueue,
     slices,
+    solve,
     sql,
     why,
+    sweep,
 )
 from tracekit.cli._places import explicit
 from tracekit.errors import TracekitError
@@ -190,6 +192,8 @@ for _module in (
     calibrate,
     sql,
     why,
+    sweep,
+    solve,
     policies,
     formats,
     recipes,

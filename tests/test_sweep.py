@@ -1,0 +1,221 @@
+"""Sweeps: the same table however they run, and whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tracekit as tk
+from tracekit.errors import OutputError, ReplayError
+from tracekit.whatif.grid import cells
+from tracekit.whatif.sweep import Sweep, sweep
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+QUANTA = "rr:quantum=1ms..4ms/3"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three busy tasks and one that sleeps, 200 ms of one CPU."""
+    path = tmp_path_factory.mktemp("sweep") / "small.parquet"
+    text = "policy: rr:quantum=2ms\nuntil: 200\nA1: (R7 S3)*\nA2: (R5 S9)*\nB: (R1 S8)*\nC: R∞"
+    tk.simulate(text).write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain(file: Path) -> Sweep:
+    with ThreadPoolExecutor(1) as executor:
+        return sweep(file, QUANTA, ["C: nice={0,5}"], executor=executor)
+
+
+def test_every_cell_is_a_comparison(file: Path, plain: Sweep) -> None:
+    assert plain.axes == ["quantum", "C: nice"]
+    assert plain.table["cell"].unique().sort().to_list() == list(range(6))
+    one = tk.compare(tk.read(file), ["rr:quantum=1ms"], scenario={"C": {"nice": 5}}, runs=3)
+    shared = ["scope", "group", "metric", "statistic", "predicted", "low", "high", "verdict"]
+    cell = plain.table.filter(pl.col("axis:quantum") == "1000000ns", pl.col("axis:C: nice") == "5")
+    assert cell.select(shared).equals(one.table.select(shared))
+    assert cell["policy"].unique().to_list() == ["rr:quantum=1000000ns"]
+
+
+def test_shorter_quanta_give_shorter_slices(plain: Sweep) -> None:
+    wide = plain.pivot("slice(C)")
+    assert wide["quantum"].to_list() == ["1000000ns", "2500000ns", "4000000ns"]
+    column = wide["C: nice=0"].to_list()
+    assert column == sorted(column)
+    assert column[0] < column[-1]
+    with pytest.raises(ReplayError, match="the groups are A, B, C"):
+        plain.pivot("slice(nobody)")
+
+
+def test_the_front_is_what_no_other_cell_beats(plain: Sweep) -> None:
+    goals = [("response.mean(B)", True), ("involuntary_switches(C)", True)]
+    front = plain.front(goals)
+    both = [
+        plain.values(s).select("cell", "value").rename({"value": str(i)}) for i, (s, _) in enumerate(goals)
+    ]
+    rows = both[0].join(both[1], on="cell").drop("cell").rows()
+    expected = {r for r in rows if not any(o[0] <= r[0] and o[1] <= r[1] and o != r for o in rows)}
+    assert set(front.select(pl.nth(-2), pl.nth(-1)).rows()) == expected
+
+
+def test_a_cell_without_a_replay_is_a_row_with_its_error(file: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        found = sweep(file, "rr:quantum={2ms,4ms}", ["C: policy={nonsense,fifo}"], executor=executor, runs=1)
+    assert found.failed["axis:C: policy"].to_list() == ["nonsense"] * 2
+    assert "nonsense" in found.failed["error"][0]
+    assert found.values("slice(C)")["C: policy"].to_list() == ["fifo"] * 2
+
+
+def test_random_and_halving_run_fewer_cells(file: Path) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        drawn = sweep(file, "rr:quantum=1ms..9ms/9", search="random:4", seed=1, runs=1, executor=executor)
+        assert drawn.table["cell"].n_unique() == 4
+        halved = sweep(file, "rr:quantum=1ms..9ms/9", search="halving:slice(C)", executor=executor)
+    runs = dict(
+        halved.table.select("cell", "runs").unique().group_by("cell").agg(pl.col("runs").max()).rows()
+    )
+    assert sorted(runs.values()) == [1] * 6 + [3] * 2 + [9]
+    # The shortest quantum has the shortest slices.
+    assert runs[0] == 9
+    for wrong in ("halving", "random:x", "best", "halving:nothing"):
+        with pytest.raises(ReplayError):
+            sweep(file, "rr", search=wrong)
+
+
+def test_an_output_is_a_parquet_file_in_a_folder_that_is_there(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"ends in \.parquet"):
+        sweep(file, "rr", output=tmp_path / "x.csv")
+    with pytest.raises(OutputError, match="no folder"):
+        sweep(file, "rr", output=tmp_path / "none" / "x.parquet")
+    with pytest.raises(OutputError, match="no such file"):
+        sweep(tmp_path / "missing.dat", "rr", output=tmp_path / "x.parquet")
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_a_finished_sweep_is_extended(file: Path, tmp_path: Path) -> None:
+    place = tmp_path / "s.parquet"
+    asked: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(1) as executor:
+        sweep(file, "rr:quantum={1ms,2ms}", output=place, runs=1, executor=executor)
+        more = sweep(
+            file,
+            "rr:quantum={1ms,2ms,3ms}",
+            output=place,
+            runs=1,
+            executor=executor,
+            progress=lambda done, total: asked.append((done, total)),
+        )
+        fresh = sweep(file, "rr:quantum={1ms,2ms,3ms}", runs=1, executor=executor)
+    assert asked[0] == (2, 3)
+    assert more.table.equals(fresh.table)
+    assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
+
+
+def test_a_killed_sweep_goes_on_where_it_stopped(file: Path, tmp_path: Path, root: Path) -> None:
+    place, grid = tmp_path / "s.parquet", "rr:quantum=1ms..40ms/40"
+    command = [sys.executable, "-m", "tracekit", "sweep", str(file), "--policy", grid, "-o", str(place)]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen([*command, "--jobs", "1"], env=environment, start_new_session=True) as process:
+        kept = tmp_path / "s.parquet.cells"
+        deadline = time.monotonic() + 100
+        while len(list(kept.glob("[0-9a-f]*.parquet"))) < 4 and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+    before = {p.name: p.stat().st_mtime_ns for p in kept.glob("[0-9a-f]*.parquet")}
+    assert 4 <= len(before) < 40
+    assert not place.exists()
+    asked: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(2) as executor:
+        again = sweep(
+            file, grid, output=place, executor=executor, progress=lambda *counts: asked.append(counts)
+        )
+        fresh = sweep(file, grid, executor=executor)
+    assert asked[0] == (len(before), 40)
+    assert again.table.equals(fresh.table)
+    assert again.table.select("cell", "scope", "group", "metric", "statistic").is_unique().all()
+    assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
+
+
+def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
+    from tracekit.whatif.sweep import Options, Pool, Runner
+
+    grid = cells([QUANTA], ["C: nice={0,5}"])
+    killed: list[int] = []
+
+    def kill(done: int, total: int) -> None:
+        if done == 1 and not killed:
+            assert pool._own is not None
+            killed.append(next(iter(pool._own._processes)))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with Pool(2) as pool:
+        runner = Runner([file], file.parent / "cells", Options(), pool)
+        found = runner.run(grid, 3, kill)
+    assert killed
+    assert len(found) == 6
+    assert all("metric" in rows.columns for rows in found.values())
+    assert sorted(r["predicted"].sum() for r in found.values()) == sorted(
+        part["predicted"].sum() for part in plain.table.partition_by("cell")
+    )
+
+
+def test_a_dask_worker_that_dies_loses_nothing(file: Path, plain: Sweep, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="pip install 'tracekit[dask]'")
+    killed: list[int] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def kill(done: int, total: int) -> None:
+            if done == 1 and not killed:
+                killed.append(next(iter(client.run(os.getpid).values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        found = sweep(
+            file,
+            QUANTA,
+            ["C: nice={0,5}"],
+            output=tmp_path / "d.parquet",
+            executor=client.get_executor(),
+            progress=kill,
+        )
+    assert killed
+    assert found.table.equals(plain.table)
+
+
+def test_the_command_prints_a_pivot_and_draws(tracekit: Run, file: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "x.png"
+    args = ["sweep", file, "--policy", QUANTA, "--metric", "slice(C)", "--runs", "1", "--plot", picture]
+    run = tracekit(*args)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[0] == "slice(C) by quantum"
+    assert [line.split()[0] for line in run.stdout.splitlines()[2:]] == ["1", "2.5", "4"]
+    assert picture.stat().st_size > 5000
+    both = tracekit(*args[:-2], "--metric", "response.p95(B)", "--plot", picture, "--json")
+    assert both.returncode == 0, both.stderr
+    assert '"response.p95(B)"' in both.stdout
+    for wrong, said in (
+        (["--policy", "rr"], "name a --metric"),
+        (["--policy", "rr:quantum=1..2", "--metric", "slice"], "FIRST..LAST/COUNT"),
+        (["--policy", "rr", "--metric", "slcie"], "did you mean 'slice'"),
+        (["--policy", "rr", "--metric", "slice", "--dask", "tcp://127.0.0.1:1"], "no scheduler answers"),
+    ):
+        bad = tracekit("sweep", file, *wrong)
+        assert bad.returncode == 2
+        assert said in bad.stderr, bad.stderr

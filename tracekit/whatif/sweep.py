@@ -1,0 +1,608 @@
+"""Sweeps: a grid of policies and attributes replayed on one machine or many, resumable cell by cell.
+
+Each finished cell is a Parquet file of its own beside the result until all are done, so that a sweep that was killed goes
+on where it stopped. Traces travel to workers as paths of Parquet files, results come back as rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tracekit import _core
+from tracekit.errors import OutputError, ReplayError, TracekitError
+from tracekit.export.files import replacing
+from tracekit.io.reading import convert, read
+from tracekit.io.writers import sha256
+from tracekit.trace import Trace
+from tracekit.whatif.comparison import compare
+from tracekit.whatif.goals import Statistic, parse_statistic
+from tracekit.whatif.grid import Cell, cells, number, sample
+from tracekit.whatif.scenario import parse_set
+
+__all__ = ["Options", "Pool", "Runner", "Sweep", "sweep"]
+
+#: Share of the cells that a rung of successive halving keeps, one in so many (Jamieson and Talwalkar 2016: 3 or 4), and how
+#: often each cell is replayed on each rung.
+HALVING = 3
+RUNGS = (1, 3, 9)
+#: A cell whose worker dies so often is reported as failed: it may be what kills them.
+TRIES = 3
+#: Columns that come before those of a comparison.
+_OWN = {
+    "cell": pl.UInt32,
+    "key": pl.String,
+    "trace": pl.String,
+    "sets": pl.String,
+    "runs": pl.UInt32,
+    "error": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How each cell is replayed; as in `tracekit.compare`."""
+
+    identity: str | None = None
+    by: str = "group"
+    loop: str = "dependency"
+    rt: str | None = None
+    cpus: int | None = None
+    hz: int | None = None
+    overheads: bool = True
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Cells of one trace with the same sets, as a worker gets them."""
+
+    trace: str
+    name: str
+    sets: tuple[str, ...]
+    policies: tuple[tuple[str, str], ...]
+    runs: int
+    options: Options
+
+
+class Sweep:
+    """The result of a sweep.
+
+    Attributes
+    ----------
+    table
+        One row per cell, trace and row of a comparison: `cell` (UInt32, place in the grid), `key` (String, what
+        identifies the cell), `trace` (String), `sets` (String, the changes of tasks), `runs` (UInt32, repetitions), `error`
+        (String; why the cell has no result, else null), a String column for each axis of the grid, named ``axis:`` and
+        its name, and the columns of `tracekit.Comparison.table`.
+    axes
+        Names of the axes.
+    """
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        self.table = table
+        self.axes = [c.removeprefix("axis:") for c in table.columns if c.startswith("axis:")]
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Sweep:
+        """Read the result of ``tracekit sweep``."""
+        return cls(pl.read_parquet(Path(path)))
+
+    @property
+    def failed(self) -> pl.DataFrame:
+        """Cells without a result: `cell`, `trace`, the axes, and `error`."""
+        rows = self.table.filter(pl.col("error").is_not_null())
+        return rows.select("cell", "trace", *(f"axis:{a}" for a in self.axes), "error")
+
+    def values(self, statistic: str | Statistic) -> pl.DataFrame:
+        """One statistic of every cell.
+
+        Parameters
+        ----------
+        statistic
+            Such as ``response.p95(db)``, see `tracekit.whatif.goals.parse_statistic`.
+
+        Returns
+        -------
+        polars.DataFrame
+            `cell`, `trace`, `group` (String), a column for each axis (String), `unit`, `identity`, `value`, `low`, `high`
+            (Float64; the 90 % interval where there is one), `verdict`.
+
+        Raises
+        ------
+        ReplayError
+            When no cell has it.
+        """
+        wanted = parse_statistic(statistic) if isinstance(statistic, str) else statistic
+        rows = self.table.filter(pl.col("metric") == wanted.metric, pl.col("statistic") == wanted.statistic)
+        rows = pl.DataFrame([r for r in rows.iter_rows(named=True) if wanted.names(r)], schema=rows.schema)
+        if not rows.height:
+            groups = ", ".join(sorted(self.table["group"].drop_nulls().unique().to_list())) or "none"
+            raise ReplayError(f"no cell has {wanted}; the groups are {groups}")
+        return rows.select(
+            "cell",
+            "trace",
+            "group",
+            *(pl.col(f"axis:{a}").alias(a) for a in self.axes),
+            "unit",
+            "identity",
+            pl.col("predicted").alias("value"),
+            "low",
+            "high",
+            "verdict",
+        ).sort("trace", "group", "cell")
+
+    def pivot(self, statistic: str | Statistic) -> pl.DataFrame:
+        """A statistic over the axes: the first as rows, the others as columns.
+
+        Returns
+        -------
+        polars.DataFrame
+            `trace` and `group` where there are several, the first axis (String, in order), and a Float64 column for each
+            combination of the other axes, or `value`.
+        """
+        found = self.values(statistic)
+        lead = [c for c in ("trace", "group") if found[c].n_unique() > 1]
+        first, *others = self.axes or ["cell"]
+        on = (
+            pl.concat_str([pl.lit(f"{o}=") + pl.col(o) for o in others], separator=", ")
+            if others
+            else pl.lit("value")
+        )
+        wide = found.with_columns(on.alias("on")).pivot(
+            "on", index=[*lead, first], values="value", aggregate_function="first", maintain_order=True
+        )
+        order = {v: i for i, v in enumerate(sorted(found[first].unique().to_list(), key=_rank))}
+        return wide.sort(*lead, pl.col(first).replace_strict(order, return_dtype=pl.UInt32))
+
+    def front(self, goals: Sequence[tuple[str | Statistic, bool]]) -> pl.DataFrame:
+        """The cells that no other is better than in all statistics at once (the Pareto set).
+
+        Parameters
+        ----------
+        goals
+            Statistics, each with True where less is better.
+
+        Returns
+        -------
+        polars.DataFrame
+            `cell`, the axes, and a Float64 column for each statistic, named as it is written; sorted by the first. Of several
+            groups or traces the worst counts.
+
+        Raises
+        ------
+        ReplayError
+            When no cell has one of the statistics.
+        """
+        joined: pl.DataFrame | None = None
+        signs: dict[str, int] = {}
+        for statistic, less in goals:
+            wanted = parse_statistic(statistic) if isinstance(statistic, str) else statistic
+            worst = pl.col("value").max() if less else pl.col("value").min()
+            column = self.values(wanted).group_by("cell").agg(worst.alias(str(wanted)))
+            signs[str(wanted)] = 1 if less else -1
+            joined = column if joined is None else joined.join(column, on="cell")
+        if joined is None:
+            raise ReplayError("expected a statistic or more, such as response.p95(db)")
+        rows = joined.drop_nulls().to_dicts()
+
+        def beaten(row: Mapping[str, Any]) -> bool:
+            return any(
+                all(s * other[n] <= s * row[n] for n, s in signs.items())
+                and any(s * other[n] < s * row[n] for n, s in signs.items())
+                for other in rows
+            )
+
+        best = pl.DataFrame([row for row in rows if not beaten(row)], schema=joined.schema)
+        axes = self.table.select("cell", *(pl.col(f"axis:{a}").alias(a) for a in self.axes)).unique("cell")
+        return axes.join(best, on="cell").sort(next(iter(signs)))
+
+    def __repr__(self) -> str:
+        """Name the axes and count the cells."""
+        return f"<Sweep of {self.table['cell'].n_unique()} cells over {', '.join(self.axes) or 'nothing'}>"
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    as_number = number(str(value))
+    return (0, as_number, "") if as_number is not None else (1, 0.0, str(value))
+
+
+@lru_cache(maxsize=2)
+def _trace(path: str) -> Trace:
+    """A trace, kept by the worker that has read it."""
+    return read(path)
+
+
+def _evaluate(job: _Job) -> list[tuple[str, bytes]]:
+    """Run cells in a worker: for each its key and its rows as Parquet."""
+    trace = _trace(job.trace)
+    options = asdict(job.options)
+    scenario = [parse_set(text) for text in job.sets]
+    found: dict[str, pl.DataFrame] = {}
+    try:
+        made = compare(trace, dict(job.policies), scenario=scenario, runs=job.runs, **options)
+        table = made.table
+        found = {
+            key: table.filter(policy=key).with_columns(policy=pl.lit(policy)) for key, policy in job.policies
+        }
+    except TracekitError as error:
+        if len(job.policies) > 1:
+            # One of them has no replay: which one shows when each is run alone.
+            return [r for one in job.policies for r in _evaluate(_alone(job, one))]
+        key, policy = job.policies[0]
+        found[key] = pl.DataFrame({"policy": [policy], "error": [str(error)]})
+    return [(key, _packed(key, job, rows)) for key, rows in found.items()]
+
+
+def _alone(job: _Job, policy: tuple[str, str]) -> _Job:
+    return _Job(job.trace, job.name, job.sets, (policy,), job.runs, job.options)
+
+
+def _packed(key: str, job: _Job, rows: pl.DataFrame) -> bytes:
+    own: dict[str, Any] = {"key": key, "trace": job.name, "sets": "; ".join(job.sets), "runs": job.runs}
+    if "error" not in rows.columns:
+        own["error"] = None
+    rows = rows.with_columns(pl.lit(v, dtype=_OWN[k]).alias(k) for k, v in own.items())
+    out = io.BytesIO()
+    rows.write_parquet(out)
+    return out.getvalue()
+
+
+class _Store:
+    """Finished cells on disk, one file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, key: str) -> Path:
+        return self.folder / f"{key}.parquet"
+
+    def has(self, key: str) -> bool:
+        return self.path(key).exists()
+
+    def put(self, key: str, packed: bytes) -> None:
+        with replacing(self.path(key)) as file:
+            file.write(packed)
+
+    def get(self, key: str) -> pl.DataFrame:
+        return pl.read_parquet(self.path(key))
+
+
+def _key(identity: str, cell: Cell, runs: int, options: Options) -> str:
+    """What makes a cell: the same key, the same result."""
+    parts = [_core.__version__, identity, _core.parse_policy(cell.policy), cell.sets, runs, asdict(options)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+
+def _jobs(
+    todo: Sequence[tuple[str, str, str, Cell]], runs: int, options: Options, workers: int
+) -> list[_Job]:
+    """Cells in portions that share an identity replay, several for each worker."""
+    groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[str, str]]] = {}
+    for key, path, name, cell in todo:
+        groups.setdefault((path, name, cell.sets), []).append((key, cell.policy))
+    size = max(1, min(8, math.ceil(len(todo) / (4 * workers))))
+    return [
+        _Job(path, name, sets, tuple(members[i : i + size]), runs, options)
+        for (path, name, sets), members in groups.items()
+        for i in range(0, len(members), size)
+    ]
+
+
+class Pool:
+    """Where cells run: processes of this machine, made anew when one of them dies, or an executor that was given.
+
+    Parameters
+    ----------
+    jobs
+        Processes; by default one for each CPU.
+    executor
+        Where to run instead. It is not shut down.
+    """
+
+    def __init__(self, jobs: int | None = None, executor: Executor | None = None) -> None:
+        self.workers = jobs or os.cpu_count() or 1
+        self._given = executor
+        self._own: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
+            self._own = None
+
+    def _executor(self) -> Executor:
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            # Threads of polars may not be forked.
+            context = multiprocessing.get_context("spawn")
+            self._own = ProcessPoolExecutor(self.workers, mp_context=context)
+        return self._own
+
+    def run(self, jobs: Iterable[_Job], keep: Callable[[str, bytes], object]) -> None:
+        """Run jobs and keep what each gives, in any order; those that a dying worker took along are run again."""
+        tries: dict[_Job, int] = dict.fromkeys(jobs, 0)
+        while tries:
+            for job in tries:
+                tries[job] += 1
+            executor = self._executor()
+            waiting = {executor.submit(_evaluate, job): job for job in tries}
+            try:
+                broken = _collect(waiting, tries, keep)
+            except BaseException:
+                for future in waiting:
+                    future.cancel()
+                raise
+            if broken:
+                self._end()
+            for job in [job for job, count in tries.items() if count >= TRIES]:
+                del tries[job]
+                for key, policy in job.policies:
+                    why = f"its worker ended {TRIES} times while it ran this cell; is there memory enough?"
+                    keep(key, _packed(key, job, pl.DataFrame({"policy": [policy], "error": [why]})))
+
+
+def _collect(
+    waiting: Mapping[Future[list[tuple[str, bytes]]], _Job],
+    tries: dict[_Job, int],
+    keep: Callable[[str, bytes], object],
+) -> bool:
+    """Keep results as they come; say whether the pool broke."""
+    left, broken = set(waiting), False
+    while left:
+        done, left = wait(left, return_when=FIRST_COMPLETED)
+        for future in done:
+            try:
+                found = future.result()
+            except BrokenProcessPool:
+                broken = True
+                continue
+            del tries[waiting[future]]
+            for key, packed in found:
+                keep(key, packed)
+    return broken
+
+
+class Runner:
+    """Replays cells of a few traces, and keeps what was found.
+
+    Parameters
+    ----------
+    files
+        Traces, of any format.
+    folder
+        Where finished cells are kept, a file each, and the traces as Parquet.
+    options
+        How each cell is replayed.
+    pool
+        Where.
+    """
+
+    def __init__(
+        self, files: Iterable[str | os.PathLike[str]], folder: Path, options: Options, pool: Pool
+    ) -> None:
+        self.store = _Store(folder)
+        self.options = options
+        self._pool = pool
+        self._sources = [_source(Path(f), folder) for f in files]
+
+    @property
+    def paths(self) -> list[str]:
+        """The traces as Parquet."""
+        return [path for _, path, _ in self._sources]
+
+    def run(
+        self, asked: Sequence[Cell], runs: int, progress: Callable[[int, int], object] | None = None
+    ) -> dict[tuple[str, Cell], pl.DataFrame]:
+        """Rows of each cell, by name of the trace and cell; those that were found before are not run again."""
+        wanted = {
+            (name, cell): (_key(identity, cell, runs, self.options), path)
+            for identity, path, name in self._sources
+            for cell in asked
+        }
+        todo = [
+            (key, path, name, cell) for (name, cell), (key, path) in wanted.items() if not self.store.has(key)
+        ]
+        done = len(wanted) - len(todo)
+
+        def keep(key: str, packed: bytes) -> None:
+            nonlocal done
+            self.store.put(key, packed)
+            done += 1
+            if progress is not None:
+                progress(done, len(wanted))
+
+        if progress is not None:
+            progress(done, len(wanted))
+        self._pool.run(_jobs(todo, runs, self.options, self._pool.workers), keep)
+        return {place: self.store.get(key) for place, (key, _) in wanted.items()}
+
+
+def sweep(
+    traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    policies: str | Sequence[str],
+    sets: Sequence[str] = (),
+    *,
+    output: str | os.PathLike[str] | None = None,
+    search: str = "grid",
+    seed: int = 0,
+    runs: int = 3,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    options: Options | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Sweep:
+    """Replay traces under every cell of a grid.
+
+    Parameters
+    ----------
+    traces
+        Files of traces, of any format.
+    policies
+        Policies, whose values can be ranges and lists: ``cfs:wakeup_granularity=0..4ms/9``; see `tracekit.whatif.grid`.
+    sets
+        Changes of tasks, likewise: ``batch*: nice=0..19/5``.
+    output
+        Parquet file for the result. Finished cells are kept beside it, in a folder named ``OUTPUT.cells``, until all are done:
+        a sweep that was stopped goes on there, and cells of an earlier result are taken from it.
+    search
+        ``grid`` (every cell), ``random:N`` (N cells drawn with `seed`), or ``halving:STATISTIC``: every cell once, the best third
+        three times, the best third of those nine times; less is better (``halving:-STATISTIC`` where more is).
+    seed
+        For ``random``.
+    runs
+        Repetitions of each cell, for the interval; see `tracekit.compare`. ``halving`` has its own.
+    jobs
+        Processes on this machine; by default one for each CPU.
+    executor
+        Where to run instead: any `concurrent.futures.Executor`, such as ``distributed.Client(...).get_executor()``. Its workers must
+        see the folder of `output`.
+    options
+        How each cell is replayed.
+    progress
+        Called with the number of cells that are done, and of all.
+
+    Returns
+    -------
+    Sweep
+        The same for any number of workers.
+
+    Raises
+    ------
+    ReplayError
+        When a text is not understood. A cell whose replay fails is a row with its `error`.
+    OutputError
+        When `output` is no Parquet file.
+    """
+    options = options or Options()
+    grid = cells([policies] if isinstance(policies, str) else list(policies), list(sets))
+    for text in {text for cell in grid for text in cell.sets}:
+        parse_set(text)
+    rungs, goal, grid = _searched(search, grid, seed, runs)
+    files = [traces] if isinstance(traces, str | os.PathLike) else list(traces)
+    target = None if output is None else Path(output)
+    if target is not None and target.suffix != ".parquet":
+        raise OutputError(f"{target}: expected a name that ends in .parquet")
+    with _place(target) as folder, Pool(jobs, executor) as pool:
+        runner = Runner(files, folder, options, pool)
+        if target is not None and target.exists():
+            _unpack(Sweep.read(target).table, runner.store)
+        numbers = {cell: i for i, cell in enumerate(grid)}
+        found: dict[tuple[str, Cell], pl.DataFrame] = {}
+        for rung, count in enumerate(rungs):
+            rows = runner.run(grid, count, progress)
+            found |= rows
+            if goal is not None and rung + 1 < len(rungs):
+                grid = _best(rows, grid, goal)
+        labelled = [_labelled(rows, cell, numbers[cell]) for (_, cell), rows in found.items()]
+        table = pl.concat(labelled, how="diagonal_relaxed")
+        axes = dict.fromkeys(f"axis:{name}" for cell in numbers for name, _ in cell.axes)
+        lead = [*_OWN, *(axis for axis in axes if axis in table.columns)]
+        table = table.select(*lead, pl.exclude(lead)).sort("trace", "cell", maintain_order=True)
+        if target is not None:
+            with replacing(target) as file:
+                table.write_parquet(file)
+    if target is not None:
+        shutil.rmtree(_cells_of(target), ignore_errors=True)
+    return Sweep(table)
+
+
+def _searched(
+    search: str, grid: list[Cell], seed: int, runs: int
+) -> tuple[tuple[int, ...], tuple[Statistic, bool] | None, list[Cell]]:
+    kind, _, rest = search.partition(":")
+    if kind == "grid" and not rest:
+        return (runs,), None, grid
+    if kind == "random" and rest.isdigit() and int(rest):
+        return (runs,), None, sample(grid, int(rest), seed)
+    if kind == "halving" and rest:
+        return RUNGS, (parse_statistic(rest.removeprefix("-")), not rest.startswith("-")), grid
+    raise ReplayError(
+        f"search {search!r}: expected grid, random:N, or halving:STATISTIC such as halving:response.p95(db)"
+    )
+
+
+def _best(
+    rows: Mapping[tuple[str, Cell], pl.DataFrame], grid: Sequence[Cell], goal: tuple[Statistic, bool]
+) -> list[Cell]:
+    """The third of the cells that is best, by the worst trace and group of each."""
+    statistic, less = goal
+    worst: dict[Cell, float] = {}
+    for (_, cell), table in rows.items():
+        if "metric" not in table.columns:
+            continue
+        for row in statistic.rows(table.to_dicts()):
+            if row["predicted"] is not None:
+                value = row["predicted"] if less else -row["predicted"]
+                worst[cell] = max(worst.get(cell, -math.inf), value)
+    # Cells that are alike keep their order.
+    ranked = sorted((cell for cell in grid if cell in worst), key=lambda cell: worst[cell])
+    if not ranked:
+        raise ReplayError(f"no cell has {statistic}")
+    return ranked[: math.ceil(len(ranked) / HALVING)]
+
+
+def _labelled(rows: pl.DataFrame, cell: Cell, place: int) -> pl.DataFrame:
+    axes = [pl.lit(value).alias(f"axis:{name}") for name, value in cell.axes]
+    return rows.with_columns(pl.lit(place, dtype=pl.UInt32).alias("cell"), *axes)
+
+
+def _cells_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.cells")
+
+
+@contextlib.contextmanager
+def _place(target: Path | None) -> Iterator[Path]:
+    """The folder of finished cells; it goes with the process where no result is asked for."""
+    if target is None:
+        with tempfile.TemporaryDirectory(prefix="tracekit-sweep-") as folder:
+            yield Path(folder)
+        return
+    if not target.parent.is_dir():
+        raise OutputError(f"{target}: there is no folder {target.parent}")
+    yield _cells_of(target)
+
+
+def _unpack(table: pl.DataFrame, store: _Store) -> None:
+    """Take the cells of an earlier result."""
+    plain = [c for c in table.columns if c != "cell" and not c.startswith("axis:")]
+    for (key,), rows in (
+        table.filter(pl.col("error").is_null()).select(plain).group_by("key", maintain_order=True)
+    ):
+        if not store.has(str(key)):
+            out = io.BytesIO()
+            rows.write_parquet(out)
+            store.put(str(key), out.getvalue())
+
+
+def _source(file: Path, folder: Path) -> tuple[str, str, str]:
+    """Identity of a trace, the Parquet file in which it travels, and its name."""
+    if not file.is_file():
+        raise OutputError(f"{file}: no such file")
+    digest = sha256(file)
+    place = folder / f"trace-{digest[:24]}.parquet"
+    if not place.exists():
+        convert(file, place)
+    return digest, os.fspath(place.resolve()), file.name
