@@ -51,6 +51,6 @@ def query(trace: Trace, sql: str) -> pl.DataFrame:
                 connection.register(name, trace.table(name).to_arrow())
         try:
             result = connection.execute(sql)
-            return result.pl() if result.description else pl.DataFrame()
+            return pl.DataFrame(result.to_arrow_table()) if result.description else pl.DataFrame()
         except duckdb.Error as error:
             raise TracekitError(f"duckdb: {error}") from None
