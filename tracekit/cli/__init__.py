@@ -39,8 +39,8 @@ from tracekit.cli import (
     slices,
     solve,
     sql,
-    why,
     sweep,
+    why,
 )
 from tracekit.cli._places import explicit
 from tracekit.errors import TracekitError

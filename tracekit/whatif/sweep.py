@@ -235,7 +235,7 @@ def _evaluate(job: _Job) -> list[tuple[str, bytes]]:
     scenario = [parse_set(text) for text in job.sets]
     found: dict[str, pl.DataFrame] = {}
     try:
-        made = compare(trace, dict(job.policies), scenario=scenario, runs=job.runs, **options)
+        made = compare(trace, dict(job.policies), scenario=scenario, runs=job.runs, jobs=1, **options)
         table = made.table
         found = {
             key: table.filter(policy=key).with_columns(policy=pl.lit(policy)) for key, policy in job.policies
