@@ -38,8 +38,25 @@ def test_events_are_in_time_order_and_slices_fill_the_cpu(trace: tk.Trace) -> No
     assert trace.events["seq"].n_unique() == trace.events.height
     cpu = trace.cpus.row(0, named=True)
     assert trace.slices["dur_ns"].sum() == cpu["busy_ns"]
-    span = cpu["last_ts_ns"] - cpu["first_ts_ns"]
+    assert trace.start_ns is not None
+    assert trace.end_ns is not None
+    span = trace.end_ns - trace.start_ns
     assert cpu["busy_ns"] + cpu["idle_ns"] + cpu["unknown_ns"] == span
+
+
+def test_the_time_of_every_cpu_adds_up_to_the_span_of_the_trace() -> None:
+    lines = [(0, 1.0, "a", "b"), (1, 1.5, "c", "d"), (0, 2.0, "b", "a"), (3, 2.5, "e", "f")]
+    text = "".join(
+        f"{p}-{ord(p)} [{cpu:03}] {ts:.6f}: sched_switch: prev_comm={p} prev_pid={ord(p)} prev_prio=120 prev_state=S "
+        f"==> next_comm={n} next_pid={ord(n)} next_prio=120\n"
+        for cpu, ts, p, n in lines
+    )
+    cpus = tk.read(text.encode()).cpus
+    known = pl.col("busy_ns") + pl.col("idle_ns")
+    assert cpus["cpu"].to_list() == [0, 1, 3]
+    assert cpus.select(known + pl.col("unknown_ns")).to_series().to_list() == [1_500_000_000] * 3
+    # What ran on a CPU before its first record, nobody knows.
+    assert cpus["unknown_ns"].to_list() == [0, 500_000_000, 1_500_000_000]
 
 
 def test_states_of_each_task_have_no_gap_and_no_overlap(trace: tk.Trace) -> None:

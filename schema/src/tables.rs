@@ -175,7 +175,7 @@ table! {
         busy_ns: i64 = "",
         /// Time during which idle ran, ns.
         idle_ns: i64 = "",
-        /// Time during which nobody knows what ran (before the first switch, around losses), ns.
+        /// Time during which nobody knows what ran (before its first record, around losses), ns.
         unknown_ns: i64 = "",
         /// Largest step of time backwards, ns.
         max_backstep_ns: i64 = "",

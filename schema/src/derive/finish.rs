@@ -9,13 +9,13 @@ use crate::{Code, Diagnostic, Diagnostics, State};
 
 impl Deriver {
     pub(super) fn close(&mut self, diagnostics: &mut Diagnostics) {
-        let Some((_, end)) = self.span else { return };
+        let Some((start, end)) = self.span else { return };
         for slot in 0..self.cpus.all.len() {
             let cpu = &mut self.cpus[slot];
-            if cpu.first.is_none() {
-                continue;
-            }
+            let Some(first) = cpu.first else { continue };
             cpu.account(end);
+            // Nobody knows who had it before its first record.
+            cpu.unknown = cpu.unknown.saturating_add(first.saturating_sub(start));
         }
         for utid in 0..self.tasks.all.len() as u32 {
             self.close_task(utid, end);
