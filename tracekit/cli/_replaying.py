@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracekit.whatif.repeat import Done
     from tracekit.whatif.scenario import Override, Scenario
 
-__all__ = ["asked", "costs_together", "print_basis", "progress_bar", "replay_options", "together"]
+__all__ = ["asked", "caution", "costs_together", "print_basis", "progress_bar", "replay_options", "together"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,6 +113,16 @@ def asked(policies: Sequence[str], loop: str | None, scenario: Scenario | None) 
             "Missing option '--policy', and no --scenario names one. See `tracekit policies`."
         )
     return list(policies), loop or (scenario.loop if scenario else None) or "dependency"
+
+
+def caution(trace: Trace, quiet: bool) -> None:
+    """Say on standard error what the trace does not say, and every replay depends on."""
+    from tracekit.harmless import printable
+    from tracekit.whatif.contexts import recognise
+
+    said = None if quiet else recognise(trace).sentence()
+    if said is not None:
+        print(f"warning: {printable(said)}", file=sys.stderr)
 
 
 def together(scenario: Scenario | None, overrides: Sequence[Override]) -> list[Override]:

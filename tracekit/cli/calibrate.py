@@ -36,11 +36,12 @@ def command(
     import tracekit as tk
     from tracekit import registry
     from tracekit.cli._output import about, emit_csv, emit_json, paragraph, table
-    from tracekit.cli._replaying import print_basis, progress_bar
+    from tracekit.cli._replaying import caution, print_basis, progress_bar
     from tracekit.whatif.calibration import METRICS, calibrate
     from tracekit.whatif.identity import infer
 
     trace = source.read()
+    caution(trace, source.quiet)
     why = "as given"
     if policy is None:
         policy, why = infer(trace.metadata, [p["name"] for p in registry.policies()])

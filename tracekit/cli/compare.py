@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Input, analysis_options, by_option, input_options, output_place
-from tracekit.cli._replaying import asked, costs_together, progress_bar, replay_options, together
+from tracekit.cli._replaying import asked, caution, costs_together, progress_bar, replay_options, together
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def command(
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
     trace = source.read()
+    caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         comparison = tk.compare(
             trace,

@@ -15,7 +15,15 @@ from tracekit.cli._options import (
     output_options,
     output_place,
 )
-from tracekit.cli._replaying import asked, costs_together, print_basis, progress_bar, replay_options, together
+from tracekit.cli._replaying import (
+    asked,
+    caution,
+    costs_together,
+    print_basis,
+    progress_bar,
+    replay_options,
+    together,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,6 +107,7 @@ def command(
     for file in filter(None, (output, program)):
         output_kind(file)
     trace = source.read()
+    caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         run = tk.replay(
             trace,

@@ -11,6 +11,7 @@ import polars as pl
 from tracekit import _core
 from tracekit._frames import to_frame
 from tracekit.trace import Trace
+from tracekit.whatif.contexts import recognise
 from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import RUNS, Shake, shakes
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
@@ -102,7 +103,8 @@ class Programs:
             hz = machine.hz
         # Slack is Linux's, and every source from Linux names its system.
         exact = trace.metadata.get("os") != "linux"
-        self._core = _core.Programs(trace.events, loop, hz, exact_timers=exact)
+        self.contexts = recognise(trace)
+        self._core = _core.Programs(self.contexts.apply(trace.events), loop, hz, exact_timers=exact)
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
@@ -132,7 +134,20 @@ class Programs:
             end, when the recorded run was stopped, messages that woke nobody), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s``
             or ``1``), ``n`` (UInt64, samples; null where it is no estimate), ``how`` (what it rests on).
         """
-        return _inferred(self._core.inferred())
+        rows = list(self._core.inferred())
+        if self.contexts.timers.height:
+            signs = ", ".join(sorted(self.contexts.timers["sign"].unique()))
+            how = f"the trace does not say which wakeups interrupts made; by the sign: {signs}"
+            rows.append(
+                (
+                    "tasks woken by timers",
+                    float(self.contexts.timers.height),
+                    "1",
+                    self.contexts.recognised,
+                    how,
+                )
+            )
+        return _inferred(rows)
 
     @cached_property
     def tasks(self) -> pl.DataFrame:
