@@ -141,7 +141,7 @@ FORMAT = Word(lambda _, __: ((f["name"], f["title"]) for f in registry.formats()
 RECIPE, SYSTEM, TOPIC = Word(_recipes), Word(_systems), Word(_topics)
 
 BY_METAVAR: dict[str, StringParamType] = {
-    "TRACE": FILE, "[TRACE]": FILE, "TRACE...": FILE, "FILE": FILE, "DIR": FOLDER, "POLICY": POLICY
+    "TRACE": FILE, "[TRACE]": FILE, "TRACE...": FILE, "[FILE]": FILE, "FILE": FILE, "DIR": FOLDER, "POLICY": POLICY
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli._options import output_options
 from tracekit.cli.sweep import cells_bar, executor_of, sweep_options
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ Exit status: 0 when something was found that meets the goals, 1 when not.
     show_default=True,
     help="Repetitions of what is proposed, for its intervals.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@output_options(csv=False)
 @sweep_options
 def command(
     trace: str,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._options import output_place
+from tracekit.cli._options import output_options, output_place
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
@@ -150,13 +150,7 @@ Examples:
     metavar="STATISTIC",
     help="Print this statistic over the axes, such as 'response.p95(db)' or 'cpu(batch*)'.",
 )
-@click.option(
-    "--plot",
-    metavar="FILE",
-    callback=output_place,
-    help="Draw the first --metric, or two of them against each other.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
+@output_options(csv=False, plot=True)
 @sweep_options
 def command(
     traces: tuple[str, ...],
