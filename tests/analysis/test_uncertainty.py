@@ -5,10 +5,12 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from arch.bootstrap import optimal_block_length
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import signal, stats
 
+from tracekit.analysis import influence
 from tracekit.analysis import uncertainty as u
 
 
@@ -91,46 +93,73 @@ def test_interval_refuses_below_its_n_and_says_why() -> None:
         u.interval(np.arange(5.0), 95)
 
 
-def test_interval_is_the_same_for_the_same_seed() -> None:
-    x = np.random.default_rng(1).exponential(size=500)
-    assert u.interval(x, seed=3).equals(u.interval(x, seed=3))
-    assert not u.interval(x, seed=3).equals(u.interval(x, seed=4))
-
-
 def test_interval_of_independent_samples_is_the_classical_one() -> None:
     x = np.random.default_rng(2).normal(10, 2, size=4000)
-    row = u.interval(x, block=1, draws=4000).row(0, named=True)
+    row = u.interval(x, confidence=0.95).row(0, named=True)
     half = 1.96 * 2 / np.sqrt(4000)
-    assert row["hi"] - row["lo"] == pytest.approx(2 * half, rel=0.1)
-    mid = u.interval(x, 0.5, block=1, draws=4000).row(0, named=True)
+    assert row["hi"] - row["lo"] == pytest.approx(2 * half, rel=0.2)
+    assert row["n_effective"] == pytest.approx(4000, rel=0.4)
+    mid = u.interval(x, 0.5, confidence=0.95).row(0, named=True)
     # Standard error of a normal median: sqrt(pi / 2) times that of the mean.
-    assert mid["hi"] - mid["lo"] == pytest.approx(2 * half * np.sqrt(np.pi / 2), rel=0.15)
+    assert mid["hi"] - mid["lo"] == pytest.approx(2 * half * np.sqrt(np.pi / 2), rel=0.3)
 
 
-def test_interval_grows_with_autocorrelation() -> None:
-    noise = np.random.default_rng(3).normal(size=5000)
-    x = np.empty_like(noise)
-    x[0] = noise[0]
-    for i in range(1, len(x)):
-        x[i] = 0.9 * x[i - 1] + noise[i]
-    row = u.interval(x).row(0, named=True)
-    assert row["block"] > 20
-    naive = u.interval(x, block=1).row(0, named=True)
-    # The variance of the mean of this process is (1 + r) / (1 - r) = 19 times the naive one.
-    ratio = (row["hi"] - row["lo"]) / (naive["hi"] - naive["lo"])
-    assert 2.8 < ratio < 5.2
+def test_a_level_is_checked_and_its_range_is_in_the_message() -> None:
+    for wrong in (95, 0, 1, -0.9, float("nan")):
+        with pytest.raises(ValueError, match="expected a level between 0 and 1"):
+            u.interval(np.arange(100.0), confidence=wrong)
+    with pytest.raises(ValueError, match="expected 'mean' or a quantile"):
+        u.interval(np.arange(100.0), "median")
+    with pytest.raises(ValueError, match="finite samples"):
+        u.interval(np.array([1.0, np.nan] * 50))
+    with pytest.raises(ValueError, match="one of `tasks` a sample"):
+        u.interval(np.arange(100.0), tasks=np.arange(99))
+    with pytest.raises(ValueError, match=r"quantiles between 0 and 1.*found 1\.5"):
+        u.describe_censored(frame([1, 2]), "v", [], qs=(1.5,))
+    with pytest.raises(ValueError, match="at least 0"):
+        u.ks_distance(np.arange(5.0), np.arange(5.0), resolution=-1)
 
 
-def test_intervals_cover_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(4)
-    hits = {"mean": 0, 0.9: 0}
-    truth = {"mean": 1.0, 0.9: float(np.log(10))}
-    for _ in range(200):
-        x = rng.exponential(size=400)
-        for statistic in hits:
-            row = u.interval(x, statistic, draws=400).row(0, named=True)
-            hits[statistic] += row["lo"] <= truth[statistic] <= row["hi"]
-    assert all(0.90 <= h / 200 <= 0.99 for h in hits.values()), hits
+def test_describe_without_keys_is_one_group() -> None:
+    assert u.describe_censored(frame(list(range(100))), "v", [])["p50_ns"].to_list() == [49]
+
+
+def test_a_censored_sample_widens_the_interval_as_greenwood_does() -> None:
+    rng = np.random.default_rng(7)
+    ends, cuts = rng.exponential(1, 4000), rng.exponential(2, 4000)
+    x, censored = np.minimum(ends, cuts), cuts < ends
+    curve = influence.curve(x, censored)
+    at = curve.quantile(0.5)
+    assert at is not None
+    of_f = influence.of_cdf(x, censored, curve, at)
+    theirs = stats.ecdf(stats.CensoredData(uncensored=x[~censored], right=x[censored]))
+    band = theirs.cdf.confidence_interval(0.95, method="linear")
+    half = float(band.high.evaluate(at) - band.low.evaluate(at)) / 2
+    assert 1.96 * np.sqrt((of_f**2).sum()) == pytest.approx(half, rel=0.01)
+    assert of_f.sum() == pytest.approx(0, abs=0.01)
+    # The restricted mean of an exponential is 1; without censoring both rules are the plain ones.
+    assert curve.restricted_mean() == pytest.approx(1, abs=0.06)
+    none = np.zeros(len(x), dtype=bool)
+    assert influence.of_mean(x, none, curve) == pytest.approx((x - x.mean()) / len(x))
+
+
+@pytest.mark.filterwarnings("ignore:The confidence interval is undefined")
+def test_the_band_of_a_curve_is_scipys() -> None:
+    values = [3, 5, 5, 8, 9, 12, 14, 20]
+    got = u.kaplan_meier(frame(values), "v", confidence=0.9)
+    band = stats.ecdf(values).cdf.confidence_interval(0.9, method="log-log")
+    inner = got.filter(pl.col("cdf") < 1)
+    at = inner["value_ns"].to_numpy()
+    assert inner["cdf_low"].to_list() == pytest.approx(band.low.evaluate(at).tolist())
+    assert inner["cdf_high"].to_list() == pytest.approx(band.high.evaluate(at).tolist())
+    assert got["cdf_low"].to_list()[-1] is None
+
+
+@given(seed=st.integers(0, 200), phi=st.floats(0, 0.97), n=st.integers(40, 2000))
+@settings(max_examples=40, deadline=None)
+def test_the_block_length_is_that_of_arch(seed: int, phi: float, n: int) -> None:
+    x = signal.lfilter([1], [1, -phi], np.random.default_rng(seed).normal(size=n))
+    assert u.block_length(x) == pytest.approx(optimal_block_length(x)["circular"].item(), rel=1e-6)
 
 
 def test_intervals_by_group() -> None:
@@ -145,6 +174,7 @@ def test_intervals_by_group() -> None:
 numbers = st.lists(st.integers(-20, 20), min_size=1, max_size=50)
 
 
+@pytest.mark.filterwarnings("ignore:ks_2samp")
 @given(a=numbers, b=numbers)
 def test_ks_distance_equals_scipy(a: list[int], b: list[int]) -> None:
     assert u.ks_distance(np.asarray(a, float), np.asarray(b, float)) == pytest.approx(
@@ -158,9 +188,15 @@ def test_ks_by_names_groups_found_in_one_only() -> None:
     assert sorted(u.ks_by(a, b, "v").rows()) == [("x", 2, 2, 1.0), ("y", 1, 0, None), ("z", 0, 1, None)]
 
 
-@given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=100))
-def test_block_length_stays_within_the_sample(values: list[float]) -> None:
-    assert 1 <= u.block_length(np.asarray(values)) <= len(values)
+def test_a_shift_below_the_resolution_is_no_distance() -> None:
+    a = np.repeat([1000.0, 2000.0, 3000.0], 100)
+    assert u.ks_distance(a, a + 100) == pytest.approx(1 / 3)
+    assert u.ks_distance(a, a + 100, resolution=100) == 0.0
+    assert u.ks_distance(a, a + 100, resolution=99) == pytest.approx(1 / 3)
+    assert u.ks_distance(a + 100, a, resolution=100) == 0.0
+    # Half of one of three masses moved further than that.
+    half = a + np.where(np.arange(300) < 50, 400, 100)
+    assert u.ks_distance(a, half, resolution=200) == pytest.approx(1 / 6)
 
 
 def test_rank_is_monotone() -> None:

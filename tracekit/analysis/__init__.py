@@ -19,6 +19,8 @@ uncertainty
     Censored samples, confidence intervals, distance between distributions.
 printed
     Histograms that a tool printed, as the plots take them.
+sampling
+    The sampling error of every row of `compare`.
 compare
     Recorded, identity replay and policies side by side.
 occupancy
@@ -42,6 +44,7 @@ from tracekit.analysis import (
     printed,
     response,
     runqueue,
+    sampling,
     slices,
     uncertainty,
 )
@@ -61,6 +64,7 @@ __all__ = [
     "printed",
     "response",
     "runqueue",
+    "sampling",
     "slices",
     "uncertainty",
 ]

@@ -84,6 +84,13 @@ def quantile_name(q: float, unit: str = "ns") -> str:
     return f"p{100 * q:g}_{unit}".replace(".", "_")
 
 
+def check_quantiles(qs: Sequence[float]) -> None:
+    """Raise a `ValueError` unless every quantile lies between 0 and 1."""
+    for q in qs:
+        if not 0 < q < 1:
+            raise ValueError(f"qs = {tuple(qs)}: expected quantiles between 0 and 1, such as 0.95; found {q}")
+
+
 def enough_for(q: float, n: int) -> bool:
     """Tell whether a sample of `n` has at least one value beyond its quantile `q`, so that it is not just the maximum."""
     return n * (1 - q) >= 1 - 1e-9
@@ -117,6 +124,7 @@ def describe(
         `min_ns` (Int64), one `pNN_ns` (Int64) a quantile, `max_ns` (Int64). A quantile is an observed value: the
         smallest x with F(x) >= q. It is null when n (1 - q) < 1, where it would only repeat the maximum.
     """
+    check_quantiles(qs)
     sorted_values = pl.col(value).drop_nulls().sort()
     out = (
         df.filter(pl.col(value).is_not_null())

@@ -1,36 +1,63 @@
-"""How far a figure can be trusted: censored samples, confidence intervals, distance between distributions.
+"""How far a metric can be trusted: censored samples, confidence intervals, distance between distributions.
 
-Scheduler samples follow one another: the delay of one wakeup tells of the next. So intervals come from a block
-bootstrap, which draws whole runs of consecutive samples, and there is none below a stated number of samples.
+Scheduler samples follow one another: the delay of one wakeup depends on the last. So intervals come from a bootstrap of
+whole tasks or of blocks of time (`tracekit.analysis.blocks`), and there is none where the samples are too few, or depend
+on one another too far.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy import special, stats
 
 from tracekit.analysis import _common as c
+from tracekit.analysis import blocks, influence
+from tracekit.analysis.blocks import MIN_N, block_length
 
-#: Fewest samples for an interval of a mean.
-MIN_N = 20
-#: Fewest independent blocks for any interval.
-MIN_BLOCKS = 8
-#: Fewest samples expected on each side of a quantile for its interval.
-MIN_TAIL = 5
+__all__ = [
+    "LEVEL",
+    "MIN_N",
+    "MIN_TAIL",
+    "block_length",
+    "check_confidence",
+    "describe_censored",
+    "interval",
+    "intervals",
+    "kaplan_meier",
+    "ks_by",
+    "ks_distance",
+]
+
+#: Level of intervals where none is asked for: the one of predictions, so that both can stand in one table.
+LEVEL = 0.9
+#: Fewest effective samples expected on each side of a quantile for its interval.
+MIN_TAIL = 8
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise a `ValueError` unless the level lies between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence = {confidence!r}: expected a level between 0 and 1, such as {LEVEL}")
 
 
 def kaplan_meier(
-    df: pl.DataFrame, value: str, keys: Sequence[str] = (), censored: str = "censored"
+    df: pl.DataFrame,
+    value: str,
+    keys: Sequence[str] = (),
+    censored: str = "censored",
+    confidence: float = LEVEL,
 ) -> pl.DataFrame:
     """Estimate distribution functions from samples of which some are only known to be larger.
 
     Definition: F(t) = 1 - prod over t_i <= t of (1 - d_i / r_i), where d_i samples ended at t_i and r_i had lasted at
     least t_i; a sample censored at t_i still counts in r_i. Without censored samples this is the empirical
-    distribution function, and is computed as such.
+    distribution function (`scipy.stats.ecdf`).
 
     Parameters
     ----------
@@ -42,48 +69,92 @@ def kaplan_meier(
         Columns to group by.
     censored
         Name of a Boolean column, true for samples that last longer than `value`; without it all are complete.
+    confidence
+        Level of the band `cdf_low` to `cdf_high`.
 
     Returns
     -------
     pl.DataFrame
         One row per group and distinct value, ascending: the keys, `value_ns` (Int64), `n_at_risk` (UInt32, samples that
         lasted at least this long), `n_events` (UInt32, samples that ended here), `n_censored` (UInt32), `cdf`
-        (Float64, F at this value; below 1 at the last row when the largest sample is censored).
+        (Float64, F at this value; below 1 at the last row when the largest sample is censored), `cdf_low` and
+        `cdf_high` (Float64, pointwise band after Greenwood on the log-log scale; null where F is 0 or 1).
+
+    Raises
+    ------
+    ValueError
+        When the level does not lie between 0 and 1.
+
+    Notes
+    -----
+    How it can mislead: the band takes samples for independent. Where the delay of one wakeup depends on the last, it is
+    too narrow; `interval` gives a quantile of the curve an interval that does not assume so.
 
     References
     ----------
     E. L. Kaplan and P. Meier, Nonparametric estimation from incomplete observations, JASA 53 (1958) 457-481.
     """
+    check_confidence(confidence)
     keys = list(keys)
     flag = pl.col(censored).fill_null(False) if censored in df.columns else pl.lit(False)
     rows = df.filter(pl.col(value).is_not_null()).select(
         *keys, pl.col(value).cast(pl.Int64).alias("value_ns"), flag.alias("_c")
     )
-    out = (
-        rows.group_by(*keys, "value_ns")
-        .agg(
-            (~pl.col("_c")).sum().cast(pl.UInt32).alias("n_events"),
-            pl.col("_c").sum().cast(pl.UInt32).alias("n_censored"),
+    schema = {**{k: rows.schema[k] for k in keys}, **_CURVE}
+    rows = rows.sort(*keys, nulls_last=True, maintain_order=True) if keys else rows
+    parts = rows.partition_by(keys, maintain_order=True, include_key=True) if keys else [rows]
+    frames = []
+    for part in parts:
+        if part.is_empty():
+            continue
+        frame = _curve_table(part["value_ns"].to_numpy(), part["_c"].to_numpy(), confidence)
+        frames.append(frame.select(*(pl.lit(part[k][0], dtype=schema[k]).alias(k) for k in keys), pl.all()))
+    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+
+
+_CURVE: dict[str, Any] = {
+    "value_ns": pl.Int64,
+    "n_at_risk": pl.UInt32,
+    "n_events": pl.UInt32,
+    "n_censored": pl.UInt32,
+    "cdf": pl.Float64,
+    "cdf_low": pl.Float64,
+    "cdf_high": pl.Float64,
+}
+
+
+def _curve_table(values: NDArray[np.int64], censored: NDArray[np.bool_], confidence: float) -> pl.DataFrame:
+    found = influence.curve(values.astype(np.float64), censored)
+    everyone = found.at_risk - np.append(found.at_risk[1:], 0)
+    low, high = _greenwood(found, confidence)
+    return (
+        pl.DataFrame(
+            {
+                "value_ns": np.unique(values),
+                "n_at_risk": found.at_risk,
+                "n_events": found.events,
+                "n_censored": everyone - found.events,
+                "cdf": found.cdf,
+                "cdf_low": low,
+                "cdf_high": high,
+            }
         )
-        .sort(*keys, "value_ns", nulls_last=True)
+        .with_columns(pl.col("cdf_low", "cdf_high").fill_nan(None))
+        .cast(pl.Schema(_CURVE))
     )
 
-    def over(expr: pl.Expr) -> pl.Expr:
-        return expr.over(keys) if keys else expr
 
-    both = pl.col("n_events") + pl.col("n_censored")
-    total = over(both.sum())
-    out = out.with_columns(
-        (total - over(both.cum_sum()) + both).cast(pl.UInt32).alias("n_at_risk"),
-        over(pl.col("n_events").cum_sum()).alias("_done"),
-        total.alias("_n"),
-        over(pl.col("n_censored").sum()).alias("_nc"),
-    )
-    survival = over((1.0 - pl.col("n_events") / pl.col("n_at_risk")).cum_prod())
-    plain = pl.col("_done") / pl.col("_n")
-    return out.with_columns(
-        pl.when(pl.col("_nc") == 0).then(plain).otherwise(1.0 - survival).alias("cdf")
-    ).select(*keys, "value_ns", "n_at_risk", "n_events", "n_censored", "cdf")
+def _greenwood(found: influence.Curve, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Pointwise band of F: Greenwood's variance of log(-log(1 - F)), as `scipy.stats.ecdf` has it for complete samples."""
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    left = 1.0 - found.cdf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        risk = found.at_risk.astype(np.float64)
+        variance = np.cumsum(found.events / (risk * (risk - found.events)))
+        reach = z * np.sqrt(variance) / np.log(left)
+        low, high = 1.0 - left ** np.exp(reach), 1.0 - left ** np.exp(-reach)
+    known = (left > 1e-12) & (found.cdf > 1e-12)
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
 def describe_censored(
@@ -121,6 +192,10 @@ def describe_censored(
         or when so many samples are censored that F does not reach q), `max_ns` (Int64, largest complete sample;
         null when all are censored).
     """
+    c.check_quantiles(qs)
+    if not keys:
+        whole = describe_censored(df.with_columns(pl.lit(0).alias("_all")), value, ["_all"], qs, censored)
+        return whole.drop("_all")
     keys = list(keys)
     km = kaplan_meier(df, value, keys, censored)
     step = pl.col("value_ns") - pl.col("value_ns").shift(1, fill_value=0).over(keys)
@@ -157,80 +232,141 @@ def describe_censored(
     ).sort(["sum_ns", *keys], descending=[True] + [False] * len(keys))
 
 
-def block_length(values: NDArray[np.float64]) -> int:
-    """Choose the block length of a bootstrap from the correlation of neighbouring samples.
-
-    Definition: l = ceil((sqrt(6) r / (1 - r^2))^(2/3) n^(1/3)), with r the correlation of each sample with the next:
-    the length that is best for the variance of a mean when samples follow a first-order autoregression
-    (Carlstein 1986). At least 1; at most n.
-
-    Parameters
-    ----------
-    values
-        Samples in time order.
-
-    Returns
-    -------
-    int
-        Samples a block.
-
-    References
-    ----------
-    E. Carlstein, The use of subseries values for estimating the variance of a general statistic from a stationary
-    sequence, Annals of Statistics 14 (1986) 1171-1179.
-    """
-    n = len(values)
-    if n < 3:
-        return 1
-    x = values - values.mean()
-    power = float(x @ x)
-    if power <= 0:
-        return 1
-    r = min(abs(float(x[:-1] @ x[1:]) / power), 0.99)
-    return int(min(n, max(1, math.ceil((math.sqrt(6) * r / (1 - r * r)) ** (2 / 3) * n ** (1 / 3)))))
+def _name(q: float | None) -> str:
+    return "mean" if q is None else c.quantile_name(q, "").rstrip("_")
 
 
-def _bootstrap_means(values: NDArray[np.float64], block: int, draws: int, seed: int) -> NDArray[np.float64]:
-    """Return `draws` means of circular-block resamples, sorted."""
-    n = len(values)
-    blocks = math.ceil(n / block)
-    wrapped = np.concatenate([values, values[: block - 1]])
-    sums = np.concatenate([[0.0], np.cumsum(wrapped)])
-    of_block = sums[block:] - sums[:-block]
-    rng = np.random.Generator(np.random.PCG64(seed))
-    out = np.empty(draws)
-    # Drawn in portions: all at once would need draws * blocks numbers in memory.
-    portion = max(1, 4_000_000 // blocks)
-    for at in range(0, draws, portion):
-        m = min(portion, draws - at)
-        out[at : at + m] = of_block[rng.integers(0, n, size=(m, blocks))].sum(axis=1) / (blocks * block)
-    return np.sort(out)
+def _checked(statistic: str | float) -> float | None:
+    """The quantile, or None for the mean."""
+    if statistic == "mean":
+        return None
+    try:
+        q = float(statistic)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"statistic = {statistic!r}: expected 'mean' or a quantile between 0 and 1"
+        ) from None
+    if not 0 < q < 1:
+        raise ValueError(f"a quantile lies between 0 and 1, not {q}")
+    return q
 
 
-def _why_not(n: int, block: int, q: float | None) -> str | None:
+Found = dict[str, Any]
+
+
+def _no(name: str, n: int, value: float | None, reason: str, **known: Any) -> Found:
+    empty = dict.fromkeys(("lo", "hi", "n_effective", "resampled", "units"))
+    return {"statistic": name, "n": n, "value": value, **empty, **known, "reason": reason}
+
+
+def given(name: str, n: int, value: float, lo: float, hi: float, error: blocks.StandardError) -> Found:
+    return {
+        **{"statistic": name, "n": n, "value": value, "lo": lo, "hi": hi, "n_effective": error.n_effective},
+        **{"resampled": error.unit, "units": error.units, "reason": None},
+    }
+
+
+def around(
+    name: str, n: int, value: float, error: blocks.StandardError, confidence: float, positive: bool
+) -> Found:
+    """Make the row of `interval` of a statistic with a standard error; `positive` where no sample is negative."""
+    reach = error.reach(confidence)
+    if reach is None:
+        return _no(name, n, value, error.reason or "", n_effective=error.n_effective)
+    low, high = value - reach[0], value + reach[1]
+    if positive and value > 0 and low <= 0:
+        low = value * math.exp(-reach[0] / value)
+    return given(name, n, value, low, high, error)
+
+
+def of_mean(
+    x: NDArray[np.float64], censored: NDArray[np.bool_], tasks: NDArray[np.int64] | None, confidence: float
+) -> Found:
+    """Make the row of `interval` of a mean."""
+    if not len(x):
+        return _no("mean", 0, None, f"n = 0 is below {MIN_N}")
+    found = influence.curve(x, censored) if censored.any() else influence.Curve(x, x, _NONE, _NONE)
+    value = found.restricted_mean() if censored.any() else float(x.mean())
+    error = blocks.standard_error(influence.of_mean(x, censored, found), tasks)
+    return around("mean", len(x), value, error, confidence, bool((x >= 0).all()))
+
+
+def shares_around(q: float, half: float) -> tuple[float, float]:
+    """Interval of a share of half-width `half`, on the logit scale, where its bounds stay between 0 and 1."""
+    reach = half / (q * (1 - q))
+    low, high = (float(special.expit(special.logit(q) + r)) for r in (-reach, reach))
+    return low, high
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def of_quantile(
+    x: NDArray[np.float64],
+    censored: NDArray[np.bool_],
+    tasks: NDArray[np.int64] | None,
+    q: float,
+    confidence: float,
+    found: influence.Curve | None = None,
+) -> Found:
+    """Make the row of `interval` of quantile `q`; `found` is the curve of the samples, where it is known already."""
+    name, n = _name(q), len(x)
     if n < MIN_N:
-        return f"n = {n} is below {MIN_N}"
-    if n / block < MIN_BLOCKS:
-        return f"only {n // block} independent blocks of {block}; {MIN_BLOCKS} are needed"
-    if q is not None and n * min(q, 1 - q) < MIN_TAIL:
-        return f"n = {n} leaves fewer than {MIN_TAIL} samples beyond the quantile"
-    return None
+        known = influence.curve(x, censored).quantile(q) if n and c.enough_for(q, n) else None
+        return _no(name, n, known, f"n = {n} is below {MIN_N}")
+    found = found or influence.curve(x, censored)
+    value = found.quantile(q)
+    if value is None:
+        return _no(name, n, None, "so many samples are censored that the quantile is not known")
+    if not c.enough_for(q, n):
+        return _no(name, n, None, f"n = {n} leaves no sample beyond the quantile")
+    if n * min(q, 1 - q) < MIN_TAIL:
+        return _no(name, n, value, f"n = {n} leaves fewer than {MIN_TAIL} samples beyond the quantile")
+    errors = [
+        blocks.standard_error(influence.of_cdf(x, censored, found, value, below), tasks)
+        for below in (False, True)
+    ]
+    error = max(errors, key=lambda e: math.inf if e.value is None else e.value)
+    if error.value is None:
+        return _no(name, n, value, error.reason or "", n_effective=error.n_effective)
+    effective = min(e.n_effective for e in errors)
+    if effective * min(q, 1 - q) < MIN_TAIL:
+        reason = f"{effective:.0f} effective samples leave fewer than {MIN_TAIL} beyond the quantile"
+        return _no(name, n, value, reason, n_effective=effective)
+    low, high = map(found.quantile, shares_around(q, error.half_width(confidence) or 0.0))
+    if low is None or high is None:
+        return _no(name, n, value, "the interval reaches beyond the sample", n_effective=effective)
+    return given(name, n, value, low, high, error)
+
+
+_ROW: dict[str, Any] = {
+    "statistic": pl.String,
+    "n": pl.UInt32,
+    "value": pl.Float64,
+    "lo": pl.Float64,
+    "hi": pl.Float64,
+    "n_effective": pl.Float64,
+    "resampled": pl.String,
+    "units": pl.UInt32,
+    "reason": pl.String,
+}
 
 
 def interval(
     values: pl.Series | NDArray[np.float64],
     statistic: str | float = "mean",
-    confidence: float = 0.95,
-    draws: int = 1000,
-    seed: int = 0,
-    block: int | None = None,
+    confidence: float = LEVEL,
+    *,
+    tasks: pl.Series | NDArray[np.int64] | None = None,
+    censored: pl.Series | NDArray[np.bool_] | None = None,
 ) -> pl.DataFrame:
-    """Give a confidence interval of a mean or a quantile by a circular block bootstrap.
+    """Give a confidence interval of a mean or a quantile by a bootstrap of blocks or of tasks.
 
-    Definition: for a mean, the percentiles (1 -+ confidence) / 2 of the means of resamples made of blocks of
-    consecutive samples. For quantile q, the same for the share p of samples at or below the estimate; the interval
-    is [Q(q + lo - p), Q(q + hi - p)], Q the sample's quantile function (Woodruff's inversion), so it costs no more
-    than a mean.
+    Definition: for a mean m with standard error s (`tracekit.analysis.blocks.standard_error`), m -+ t s with t the
+    quantile of Student's distribution with (blocks - 1) or (tasks - 1) degrees of freedom, corrected for the skewness of
+    their sums (Hall 1992). For quantile q the same for the share of samples at or below the estimate, on the logit
+    scale, and from there to values (Woodruff's inversion). With censored samples: the restricted mean, and the curve of
+    Kaplan and Meier.
 
     Parameters
     ----------
@@ -239,75 +375,60 @@ def interval(
     statistic
         `"mean"`, or a quantile between 0 and 1.
     confidence
-        Level of the interval.
-    draws
-        Resamples.
-    seed
-        Of the random generator; the same seed gives the same interval.
-    block
-        Samples a block; by default `block_length`.
+        Level of the interval, between 0 and 1.
+    tasks
+        Task of each sample, as integers. Samples of several tasks follow one another in turns, so that their dependence
+        cannot be seen without it.
+    censored
+        True for samples that last longer than seen.
 
     Returns
     -------
     pl.DataFrame
         One row: `statistic` (String, `mean` or `p95`), `n` (UInt32), `value` (Float64; null when n = 0, for a quantile
-        when n (1 - q) < 1), `lo` and `hi` (Float64; null when `reason` says why), `block` (UInt32; null when n = 0),
-        `reason` (String; null when there is an interval).
+        when n (1 - q) < 1), `lo` and `hi` (Float64; null when `reason` says why), `n_effective` (Float64, independent
+        samples that would leave the same error; null when not known), `resampled` (String: `blocks` or `tasks`), `units`
+        (UInt32, how many of these), `reason` (String; null when there is an interval).
+
+    Raises
+    ------
+    ValueError
+        For a level or a quantile that does not lie between 0 and 1, samples that are not finite, or columns of different
+        lengths.
 
     Notes
     -----
-    How it can mislead: it tells how the figure would vary if the same workload ran on for as long again. It knows
-    nothing of a workload that changes, of a second boot, or of records that were lost.
+    How it can mislead: it says how the metric would vary if the same workload ran on for as long again. It knows nothing
+    of a workload that changes, of a second boot, or of records that were lost. A drift that is slower than the trace and
+    smaller than the noise of single samples cannot be seen.
     """
-    x = values.drop_nulls().to_numpy() if isinstance(values, pl.Series) else values
-    x = np.asarray(x, dtype=np.float64)
-    q = None if statistic == "mean" else float(statistic)
-    if q is not None and not 0 < q < 1:
-        raise ValueError(f"a quantile lies between 0 and 1, not {q}")
-    n = len(x)
-    lo: float | None = None
-    hi: float | None = None
-    value: float | None = None
-    ordered = np.sort(x)
-    if n and q is None:
-        value = float(x.mean())
-    elif n and q is not None and c.enough_for(q, n):
-        value = float(ordered[c.rank_of(q, n)])
-    tested = x if q is None or value is None else (x <= value).astype(np.float64)
-    size = block or (block_length(tested) if n else 1)
-    reason = _why_not(n, size, q) or ("the quantile is not known" if value is None else None)
-    if reason is None:
-        means = _bootstrap_means(tested, size, draws, seed)
-        tail = (1 - confidence) / 2
-        lo, hi = float(means[int(tail * (draws - 1))]), float(means[math.ceil((1 - tail) * (draws - 1))])
-        if q is not None:
-            share = float(tested.mean())
-            at_lo, at_hi = q + lo - share, q + hi - share
-            if at_lo <= 0 or at_hi >= 1:
-                lo, hi, reason = None, None, "the interval reaches beyond the sample"
-            else:
-                lo, hi = float(ordered[c.rank_of(at_lo, n)]), float(ordered[c.rank_of(at_hi, n)])
-    name = "mean" if q is None else c.quantile_name(q, "").rstrip("_")
-    return pl.DataFrame(
-        {
-            "statistic": [name],
-            "n": [n],
-            "value": [value],
-            "lo": [lo],
-            "hi": [hi],
-            "block": [size if n else None],
-            "reason": [reason],
-        },
-        schema={
-            "statistic": pl.String,
-            "n": pl.UInt32,
-            "value": pl.Float64,
-            "lo": pl.Float64,
-            "hi": pl.Float64,
-            "block": pl.UInt32,
-            "reason": pl.String,
-        },
+    q = _checked(statistic)
+    check_confidence(confidence)
+    x, codes, flags = _arrays(values, tasks, censored)
+    if q is None:
+        row = of_mean(x, flags, codes, confidence)
+    else:
+        row = of_quantile(x, flags, codes, q, confidence)
+    return pl.DataFrame([row], schema=_ROW)
+
+
+def _arrays(
+    values: Any, tasks: Any, censored: Any
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None, NDArray[np.bool_]]:
+    """Samples without nulls, with their tasks and flags."""
+    for what, other in (("tasks", tasks), ("censored", censored)):
+        if other is not None and len(other) != len(values):
+            raise ValueError(f"expected one of `{what}` a sample: {len(values)} samples, {len(other)} {what}")
+    known = (
+        values.is_not_null().to_numpy() if isinstance(values, pl.Series) else np.ones(len(values), dtype=bool)
     )
+    raw = values.to_numpy() if isinstance(values, pl.Series) else np.asarray(values)
+    x = np.asarray(raw[known], dtype=np.float64)
+    if not np.isfinite(x).all():
+        raise ValueError("expected finite samples; found NaN or infinity")
+    codes = None if tasks is None else np.asarray(tasks)[known].astype(np.int64)
+    flags = np.zeros(len(x), dtype=bool) if censored is None else np.asarray(censored)[known].astype(bool)
+    return x, codes, flags
 
 
 def intervals(
@@ -315,71 +436,103 @@ def intervals(
     value: str,
     keys: Sequence[str] = ("group",),
     statistics: Sequence[str | float] = ("mean", 0.5, 0.95, 0.99),
-    confidence: float = 0.95,
-    draws: int = 1000,
-    seed: int = 0,
+    confidence: float = LEVEL,
+    *,
+    task: str = "utid",
+    censored: str = "censored",
 ) -> pl.DataFrame:
     """Give confidence intervals by group; see `interval`.
 
     Parameters
     ----------
     df
-        Samples, sorted by time within each group.
+        Samples, sorted by time within each group; nulls in `value` are left out.
     value
         Name of a numeric column.
     keys
-        Columns to group by.
-    statistics, confidence, draws, seed
+        Columns to group by; none for one group of all.
+    statistics, confidence
         As in `interval`.
+    task, censored
+        Names of the columns that hold the task, and the flag of censored samples; used where `df` has them.
 
     Returns
     -------
     pl.DataFrame
         One row per group and statistic: the keys and the columns of `interval`.
+
+    Raises
+    ------
+    ValueError
+        As `interval`.
     """
-    frames = []
     keys = list(keys)
-    for key, part in df.group_by(keys, maintain_order=True):
-        head = pl.DataFrame(
-            {k: [v] for k, v in zip(keys, key, strict=True)}, schema={k: df.schema[k] for k in keys}
-        )
+    rows = df.filter(pl.col(value).is_not_null())
+    frames = []
+    for part in rows.partition_by(keys, maintain_order=True) if keys else [rows]:
+        if part.is_empty():
+            continue
+        head = part.head(1).select(keys)
         for statistic in statistics:
-            row = interval(part[value], statistic, confidence, draws, seed)
-            frames.append(head.hstack(row))
+            row = interval(
+                part[value],
+                statistic,
+                confidence,
+                tasks=part[task] if task in part.columns else None,
+                censored=part[censored].fill_null(False) if censored in part.columns else None,
+            )
+            frames.append(head.hstack(row) if keys else row)
     if not frames:
-        empty = interval(np.empty(0)).clear()
-        return df.select(keys).clear().hstack(empty)
+        return df.select(keys).clear().hstack(pl.DataFrame(schema=_ROW))
     return pl.concat(frames)
 
 
-def ks_distance(a: pl.Series | NDArray[np.float64], b: pl.Series | NDArray[np.float64]) -> float | None:
-    """Give the distance of Kolmogorov and Smirnov between two samples.
+def ks_distance(
+    a: pl.Series | NDArray[np.float64], b: pl.Series | NDArray[np.float64], resolution: float = 0.0
+) -> float | None:
+    """Give the distance of Kolmogorov and Smirnov between two samples (`scipy.stats.ks_2samp`).
 
-    Definition: D = max over t of |F_a(t) - F_b(t)|. No p-value is given: it would take samples for independent.
+    Definition: D = max over t of |F_a(t) - F_b(t)|; with a resolution r only what is left after either sample was moved
+    by up to r: D = max over t of F_a(t) - F_b(t + r), or of F_b(t) - F_a(t + r). No p-value is given: it would take
+    samples for independent.
 
     Parameters
     ----------
     a, b
         Samples in any order; nulls are left out.
+    resolution
+        Difference of two values that means nothing: that of the clock, or of what is compared. 0 for exact values.
 
     Returns
     -------
     float or None
         Between 0 (same distribution function) and 1 (no overlap); None when either sample is empty.
+
+    Raises
+    ------
+    ValueError
+        When the resolution is negative or not finite.
     """
-    x, y = (
-        np.sort(np.asarray(s.drop_nulls() if isinstance(s, pl.Series) else s, dtype=np.float64))
-        for s in (a, b)
-    )
+    if not (resolution >= 0 and math.isfinite(resolution)):
+        raise ValueError(f"resolution = {resolution!r}: expected a difference of at least 0")
+    x, y = (np.asarray(s.drop_nulls() if isinstance(s, pl.Series) else s, dtype=np.float64) for s in (a, b))
     if not len(x) or not len(y):
         return None
-    at = np.concatenate([x, y])
-    fx = np.searchsorted(x, at, side="right") / len(x)
-    fy = np.searchsorted(y, at, side="right") / len(y)
-    return float(np.abs(fx - fy).max())
+    # One-sided: how far one curve, moved to the right by the resolution, still lies above the other.
+    ends = (
+        stats.ks_2samp(left + resolution, right, alternative="greater", method="asymp").statistic
+        for left, right in ((x, y), (y, x))
+    )
+    return float(max(0.0, *ends))
 
 
-def ks_by(a: pl.DataFrame, b: pl.DataFrame, value: str, keys: Sequence[str] = ("group",)) -> pl.DataFrame:
+def ks_by(
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+    value: str,
+    keys: Sequence[str] = ("group",),
+    resolution: float = 0.0,
+) -> pl.DataFrame:
     """Give the distance of Kolmogorov and Smirnov between two tables of samples, by group.
 
     Parameters
@@ -390,6 +543,8 @@ def ks_by(a: pl.DataFrame, b: pl.DataFrame, value: str, keys: Sequence[str] = ("
         Name of a numeric column of both.
     keys
         Columns to group by.
+    resolution
+        As in `ks_distance`.
 
     Returns
     -------
@@ -404,7 +559,7 @@ def ks_by(a: pl.DataFrame, b: pl.DataFrame, value: str, keys: Sequence[str] = ("
     rows = []
     for key in [*left, *(k for k in right if k not in left)]:
         x, y = left.get(key, none), right.get(key, none)
-        rows.append((*key, len(x), len(y), ks_distance(x, y)))
+        rows.append((*key, len(x), len(y), ks_distance(x, y, resolution)))
     figures: dict[str, pl.DataType] = {"n_a": pl.UInt32(), "n_b": pl.UInt32(), "ks": pl.Float64()}
     schema = pl.Schema({**{k: a.schema[k] for k in keys}, **figures})
     return pl.DataFrame(rows, schema=schema, orient="row")

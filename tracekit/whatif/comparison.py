@@ -189,7 +189,7 @@ class Comparison:
 
     @cached_property
     def intervals(self) -> pl.DataFrame:
-        """Confidence intervals (95 %) of the recorded figures of the main groups.
+        """Confidence intervals (90 %) of the recorded figures of the main groups.
 
         Returns
         -------
@@ -197,7 +197,7 @@ class Comparison:
             One row per metric, group and statistic: `metric`, `group` (String), and the columns of
             `tracekit.analysis.uncertainty.interval`.
         """
-        return self._bootstrap(0.95)
+        return self._bootstrap(0.9)
 
     def _bootstrap(self, confidence: float) -> pl.DataFrame:
         frames = []
