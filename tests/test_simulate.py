@@ -45,6 +45,13 @@ def test_the_same_workload_gives_the_same_bytes(bursts: list[list[int]], policy:
     assert on_cpu.filter(pl.col("next") < pl.col("end")).height == 0
 
 
+def test_a_run_ends_when_it_is_told_to() -> None:
+    run = tk.simulate("cpus: 3\nuntil: 1000\nA: R∞\nB: R∞", "cfs")
+    assert run.slices["dur_ns"].to_list() == [1_000_000_000] * 2
+    assert sorted(run.cpus["busy_ns"]) == [0, 1_000_000_000, 1_000_000_000]
+    assert sorted(run.cpus["idle_ns"]) == [0, 0, 1_000_000_000]
+
+
 def dispadmin(quantum: int) -> str:
     """A dispatch table as ``dispadmin -c TS -g`` prints it."""
     head = "# Time Sharing Dispatcher Configuration\nRES=1000\n\n# ts_quantum  ts_tqexp  ts_slpret  ts_maxwait ts_lwait  PRIORITY LEVEL\n"

@@ -5,8 +5,8 @@ use tracekit_schema::events::irq;
 use tracekit_schema::{Kind, Out, State, StrId};
 
 use crate::engine::Run;
-use crate::log::{by, left, Rec, What, IDLE};
-use crate::program::{Step, Workload};
+use crate::log::{by, Rec, What, IDLE};
+use crate::program::Workload;
 use crate::task::{Attrs, Ns};
 
 /// Linux kernel priority: 120 is nice 0, below 100 is real time.
@@ -33,7 +33,7 @@ struct Emit<'a> {
     seq: u64,
     idle: StrId,
     message: StrId,
-    /// First task that serves each queue.
+    /// First task that receives from each queue.
     servers: Vec<u32>,
     raw: [StrId; 5],
 }
@@ -74,28 +74,26 @@ pub fn emit(run: &Run, cpus: usize, numbers: &[i32], offset: Ns, out: &mut Out) 
         seq: 0,
         idle,
         message,
-        servers: servers(&run.work),
+        servers: run.work.receivers().iter().map(|r| r.map_or(IDLE, |r| r.0 as u32)).collect(),
         raw,
     };
+    for cpu in 0..cpus {
+        emit.bound(Kind::TraceOn, 0, cpu);
+    }
     for rec in &recs {
         if rec.ts <= run.counts.end {
             emit.record(rec);
         }
     }
+    emit.bound(Kind::Marker, run.counts.end, 0);
+    let name = emit.out.strings.intern(END);
+    if let Some(mut row) = emit.out.events.last() {
+        row.name(name);
+    }
 }
 
-/// The first task that serves each queue.
-fn servers(work: &Workload) -> Vec<u32> {
-    let mut found = vec![IDLE; work.queues as usize];
-    for (t, program) in work.tasks.iter().enumerate().rev() {
-        for step in &program.steps {
-            if let Step::Serve { queue, .. } = step {
-                found[queue.0 as usize] = t as u32;
-            }
-        }
-    }
-    found
-}
+/// Name of the marker that stands at the end of a run: what is on a CPU there stays on it until then.
+pub const END: &[u8] = b"end of run";
 
 impl Emit<'_> {
     fn record(&mut self, rec: &Rec) {
@@ -129,6 +127,17 @@ impl Emit<'_> {
 
     fn number(&self, cpu: usize) -> i32 {
         cpu_number(self.numbers, cpu)
+    }
+
+    /// The run begins on `cpu`, or ends. Every CPU is there from the start, also those that never get a task.
+    fn bound(&mut self, kind: Kind, at: Ns, cpu: usize) {
+        let ctx = self.curr[cpu];
+        let (tid, pid, comm) = (self.tid(ctx), self.pid(ctx), self.comm(ctx));
+        let number = self.number(cpu);
+        let mut row = self.out.events.push();
+        row.ts_ns(at + self.offset).cpu(number).seq(self.seq).kind(kind).quality(0);
+        row.ctx_tid(tid).ctx_pid(pid).ctx_comm(comm);
+        self.seq += 1;
     }
 
     fn tid(&self, t: u32) -> i64 {
@@ -185,7 +194,7 @@ impl Emit<'_> {
         self.seq += 1;
     }
 
-    /// A message to the tasks that serve a queue: `tid` is the first of them, `value` the request that it is about,
+    /// A message to the tasks that receive from a queue: `tid` is the first of them, `value` the request that it is about,
     /// `value2` its own number.
     fn sent(&mut self, rec: &Rec) {
         let server = self.servers.get(rec.a as usize).copied().unwrap_or(IDLE);
@@ -222,10 +231,8 @@ pub fn describe(out: &mut Out, policy: &str, cpus: usize, hz: i64) {
     out.meta.set("clock.name", "replay");
     out.meta.set("clock.resolution_ns", "1");
     out.meta.set("clock.synchronised", "true");
-    out.meta.set("events.recorded", r#"["switch","waking","wakeup","wakeup_new","fork","exec","exit","migrate"]"#);
-}
-
-/// Kind of the state in which a task left, as the log codes it.
-pub fn left_runnable(x: u32) -> bool {
-    x == left::PREEMPTED || x == left::YIELDED
+    out.meta.set(
+        "events.recorded",
+        r#"["switch","waking","wakeup","wakeup_new","fork","exec","exit","migrate","trace_on","marker"]"#,
+    );
 }

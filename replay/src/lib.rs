@@ -4,17 +4,20 @@
 //! * [`replay`]: a trace under another policy, the entry point; [`reconstruct`]: from events to programs;
 //! * [`engine`]: the discrete-event engine; [`cost`]: what scheduling itself costs;
 //! * [`policy`]: the trait of a policy and what the engine offers it; [`queue`]: queues to build one from;
+//! * [`cancel`]: how a caller stops long work;
 //! * [`policies`]: the policies; [`params`]: their parameters;
 //! * [`log`]: what happened; [`emit`]: the same as events of a trace.
 //!
 //! This crate sees no files, clocks, environment or Python, and no parser.
 
+pub mod cancel;
 pub mod cost;
 pub mod emit;
 pub mod engine;
 pub mod log;
 mod overrides;
 pub mod params;
+mod perturb;
 pub mod policies;
 pub mod policy;
 pub mod program;
@@ -23,7 +26,10 @@ pub mod reconstruct;
 pub mod replay;
 pub mod switch_costs;
 pub mod task;
+mod visit;
 pub mod workload;
+
+pub use visit::Owner;
 
 /// How far a replay may be from its recording, by metric: the text of `tolerances.toml`.
 pub const TOLERANCES: &str = include_str!("../tolerances.toml");

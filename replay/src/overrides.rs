@@ -3,6 +3,7 @@
 use crate::program::{Program, Start, Step, Workload};
 use crate::replay::{Override, ReplayError};
 use crate::task::{Attrs, SchedPolicy, TaskId};
+use crate::Owner;
 
 /// Applies `sets` in order. CPUs in them are meant by their recorded numbers.
 ///
@@ -27,32 +28,36 @@ pub(crate) fn apply(sets: &[Override], cpus: &[i32], work: &mut Workload) -> Res
         }
     }
     if touched.contains(&true) {
-        hand_on(work, &touched);
+        inherit(work, &touched);
     }
     Ok(())
 }
 
-/// Lets the tasks that were `touched` begin with the attributes of their parents.
-fn hand_on(work: &mut Workload, touched: &[bool]) {
-    let mut parents: Vec<Option<(usize, usize)>> = vec![None; work.tasks.len()];
-    for (t, task) in work.tasks.iter().enumerate() {
-        for (i, step) in task.steps.iter().enumerate() {
-            if let Step::Fork { child, .. } = *step {
-                parents[child.index()] = Some((t, i));
+/// Lets the tasks that were `touched` begin with the attributes of their parents. A task that a job makes has the parent that
+/// receives the job.
+fn inherit(work: &mut Workload, touched: &[bool]) {
+    let doers = work.doers();
+    let mut children: Vec<Vec<(TaskId, usize)>> = vec![Vec::new(); work.tasks.len()];
+    let mut forked = vec![false; work.tasks.len()];
+    for (owner, steps) in work.bodies() {
+        for (i, step) in steps.iter().enumerate() {
+            let Step::Fork { child, .. } = *step else { continue };
+            let parent = match owner {
+                Owner::Task(t) => Some((t, i)),
+                Owner::Job(j) => doers[j],
+            };
+            if let (Some((t, at)), false) = (parent, forked[child.index()]) {
+                children[t].push((child, at));
+                forked[child.index()] = true;
             }
         }
     }
     // Parents before their children: who begins with what is known from the top.
-    let mut ready: Vec<usize> = (0..parents.len()).filter(|t| parents[*t].is_none()).collect();
+    let mut ready: Vec<usize> = (0..forked.len()).filter(|t| !forked[*t]).collect();
     while let Some(parent) = ready.pop() {
-        let children: Vec<(TaskId, usize)> = work.tasks[parent]
-            .steps
-            .iter()
-            .enumerate()
-            .filter_map(|(i, step)| if let Step::Fork { child, .. } = *step { Some((child, i)) } else { None })
-            .collect();
-        let had: Vec<Attrs> = children.iter().map(|(_, at)| attrs_at(&work.tasks[parent], *at).clone()).collect();
-        for ((child, _), from) in children.iter().zip(&had) {
+        let of_parent = std::mem::take(&mut children[parent]);
+        let had: Vec<Attrs> = of_parent.iter().map(|(_, at)| attrs_at(&work.tasks[parent], *at).clone()).collect();
+        for ((child, _), from) in of_parent.iter().zip(&had) {
             let task = &mut work.tasks[child.index()];
             if touched[child.index()] && task.start == Start::Forked {
                 begin_as(task, from);
@@ -98,8 +103,9 @@ fn begin_as(task: &mut Program, from: &Attrs) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Fork;
+    use crate::program::{Fork, JobId, QueueId};
     use crate::replay::Which;
+    use crate::task::Sleep;
 
     fn set(tid: i64, key: &str, value: &str) -> Override {
         Override { which: Which::Tids(vec![tid]), set: vec![(key.into(), value.into())] }
@@ -124,6 +130,20 @@ mod tests {
         assert_eq!((child.first.nice, child.steps[0]), (0, Step::SetAttrs { attrs: 0 }));
         assert_eq!((child.attrs[0].nice, child.steps[3]), (5, Step::Goto { step: 1 }));
         assert_eq!(work.tasks[2], family().tasks[2]);
+    }
+
+    #[test]
+    fn a_child_that_is_made_in_a_job_begins_as_the_task_that_receives_the_job() {
+        let mut work = family();
+        let (queue, job) = (QueueId(0), JobId(0));
+        let Some(fork) = work.tasks[0].steps.pop() else { unreachable!("the parent forks") };
+        work.tasks[0].steps.push(Step::Serve { queue, sleep: Sleep::Interruptible });
+        work.jobs.push(vec![Step::Run { ns: 1_000 }, fork]);
+        work.queues = 1;
+        work.tasks.push(Program::new("client", 9, vec![Step::Send { queue, job }]));
+        apply(&[set(1, "nice", "4"), set(2, "nice", "5")], &mut work).expect("valid");
+        let child = &work.tasks[1];
+        assert_eq!((child.first.nice, child.attrs[0].nice), (4, 5));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use crate::emit;
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::overrides;
 use crate::params::ParamError;
+use crate::perturb;
 use crate::policies::PolicySpec;
-use crate::program::{Pause, Step};
 use crate::reconstruct::estimate::TickSource;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use crate::switch_costs::{self, SwitchCostChange};
-use crate::task::{Ns, NEVER};
+use crate::task::Ns;
 
 /// What to replay and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub struct ReplaySpec {
     pub overheads: bool,
     /// Can the kernel be preempted; as found in the trace when `None`.
     pub preempt_kernel: Option<bool>,
-    /// Change every run and every timer sleep by a random amount up to so much, ns, to see how much hangs by a thread.
+    /// Change every run and every timer sleep by a random amount up to so much, ns, to see how sensitive the replay is to that.
     pub jitter: Ns,
     /// Which random amounts.
     pub seed: u64,
@@ -170,7 +170,7 @@ pub fn rerun_under(
     overrides::apply(&spec.sets, &recon.cpus, &mut work)?;
     switch_costs::note_changes(&mut work, &was);
     if spec.jitter > 0 {
-        shake(&mut work, spec.jitter, spec.seed);
+        perturb::jitter(&mut work, spec.jitter, spec.seed);
     }
     let machine = machine(recon, spec)?;
     let error = |error| ReplayError::Run { policy: policy.clone(), error };
@@ -207,34 +207,6 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         at_least: recon.at_least,
         ..Machine::default()
     })
-}
-
-/// Changes every run and every timer sleep by up to `most` ns, evenly distributed and reproducible.
-fn shake(work: &mut crate::program::Workload, most: Ns, seed: u64) {
-    // SplitMix64 (Steele, Lea, Flood 2014): every seed gives an independent sequence.
-    let draw = |state: &mut u64| {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 1) as i64).rem_euclid(2 * most + 1) - most
-    };
-    for (t, task) in work.tasks.iter_mut().enumerate() {
-        // One of its own for each task: a step more of one leaves the others as they are.
-        let state = &mut seed.wrapping_add((t as u64) << 32);
-        for step in &mut task.steps {
-            match step {
-                Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draw(state)).max(1),
-                Step::Pause { pause: Pause::Timer { ns, slack }, .. } => {
-                    // What cannot begin earlier ends earlier.
-                    let moved = *ns + draw(state);
-                    *ns = moved.max(0);
-                    *slack = (i64::from(*slack) + moved.min(0)).max(0) as u32;
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
 /// What is assumed of ways through the scheduler that the trace does not show.

@@ -1,11 +1,15 @@
 //! What must hold for every registered policy, whatever it decides. Random workloads, all rows of the registry.
 
 use proptest::prelude::*;
+use tracekit_replay::emit::{describe, emit};
 use tracekit_replay::engine::{Engine, Machine, Run};
 use tracekit_replay::log::{What, IDLE};
 use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
 use tracekit_replay::program::{Fork, Pause, Program, SemId, Start, Step, Workload};
 use tracekit_replay::task::{Attrs, CpuSet, SchedPolicy, Sleep, TaskId, TaskState};
+use tracekit_schema::derive::{DeriveOptions, Deriver};
+use tracekit_schema::table::Table;
+use tracekit_schema::Out;
 
 const MS: i64 = 1_000_000;
 
@@ -146,6 +150,32 @@ fn check_affinity(info: &PolicyInfo, work: &Workload, run: &Run) -> Result<(), T
     Ok(())
 }
 
+/// The slices of a run's trace, wherever it is cut off, against what the engine counted.
+fn check_slices(info: &PolicyInfo, work: &Workload, cpus: usize, run: &Run) -> Result<(), TestCaseError> {
+    let mut out = Out::new();
+    describe(&mut out, info.name, cpus, 1000);
+    emit(run, cpus, 0, &mut out);
+    let mut deriver = Deriver::new(DeriveOptions::for_trace(&out.meta));
+    deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
+    let tables = deriver.finish(&mut out.diagnostics);
+    let slices = &tables.slices;
+    for (t, p) in work.tasks.iter().enumerate() {
+        let own = (0..slices.len()).filter(|&i| slices.tid.get(i) == Some(p.tid));
+        let sum: i64 = own.filter_map(|i| slices.dur_ns.get(i)).sum();
+        prop_assert_eq!(sum, run.ran[t], "{}: slices of task {} ({})", info.name, t, &p.comm);
+    }
+    prop_assert_eq!(tables.cpus.len(), cpus, "{}: every CPU has a row", info.name);
+    if run.counts.switches == 0 {
+        // Without any switch nobody can say that the CPUs were idle.
+        return Ok(());
+    }
+    for i in 0..cpus {
+        let spent = [&tables.cpus.busy_ns, &tables.cpus.idle_ns].map(|c| c.get(i).unwrap_or(0));
+        prop_assert_eq!(spent.iter().sum::<i64>(), run.counts.end, "{}: CPU {} until the end", info.name, i);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -160,6 +190,14 @@ proptest! {
             check_affinity(info, &work, &first)?;
             let again = run(info, &work, &machine);
             prop_assert_eq!(&first.log.recs, &again.log.recs, "{}: same input, other output", info.name);
+        }
+    }
+
+    #[test]
+    fn slices_cover_the_run_to_its_end(work in workload(), cpus in 2..5usize, until in MS..200 * MS) {
+        let machine = Machine { cpus, until, ..Machine::default() };
+        for info in POLICIES {
+            check_slices(info, &work, cpus, &run(info, &work, &machine))?;
         }
     }
 

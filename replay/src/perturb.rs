@@ -1,0 +1,77 @@
+//! Perturbation: timing jitter, to see how sensitive a replay is to small changes.
+
+use crate::program::{Pause, Step, Workload};
+use crate::task::{Ns, NEVER};
+use crate::Owner;
+
+/// Numbers of one body of steps: SplitMix64 (Steele, Lea, Flood 2014), of which every seed gives an independent sequence.
+struct Draws(u64);
+
+impl Draws {
+    /// The next number, evenly from `-most` to `most`.
+    fn next(&mut self, most: Ns) -> Ns {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((z ^ (z >> 31)) >> 1) as i64).rem_euclid(2 * most + 1) - most
+    }
+}
+
+/// Changes every run and every timer sleep, those of jobs included, by up to `most` ns, evenly distributed and reproducible.
+pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
+    let tasks = work.tasks.len();
+    for (owner, steps) in work.bodies_mut() {
+        // A sequence of its own for each body: a step more in one leaves the others as they are.
+        let number = match owner {
+            Owner::Task(t) => t,
+            Owner::Job(j) => tasks + j,
+        };
+        let mut draws = Draws(seed.wrapping_add((number as u64) << 32));
+        for step in steps {
+            match step {
+                Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draws.next(most)).max(1),
+                Step::Pause { pause: Pause::Timer { ns, slack }, .. } => {
+                    // What cannot begin earlier ends earlier.
+                    let moved = *ns + draws.next(most);
+                    *ns = moved.max(0);
+                    *slack = (i64::from(*slack) + moved.min(0)).max(0) as u32;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{JobId, Program, QueueId};
+    use crate::task::Sleep;
+
+    #[test]
+    fn jitter_reaches_programs_and_jobs_alike() {
+        let run = Step::Run { ns: 500_000 };
+        let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
+        let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+        let sender = Program::new("sender", 1, vec![run, send(0), run, send(1)]);
+        let server = Program::new("server", 2, vec![serve, Step::Goto { step: 0 }]);
+        let jobs = vec![vec![run], vec![run]];
+        let mut work = Workload { tasks: vec![sender, server], queues: 1, jobs, ..Workload::default() };
+        let before = work.clone();
+        jitter(&mut work, 50_000, 3);
+        let lengths = |work: &Workload| -> Vec<Ns> {
+            let all = work.bodies().flat_map(|(_, steps)| steps.to_vec());
+            all.filter_map(|s| if let Step::Run { ns } = s { Some(ns) } else { None }).collect()
+        };
+        let mut seen = lengths(&work);
+        assert!(seen.iter().all(|ns| (450_000..=550_000).contains(ns)));
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 4, "every run of a program or a job has a length of its own");
+        let mut again = before.clone();
+        jitter(&mut again, 50_000, 3);
+        assert_eq!(work, again);
+        assert_ne!(lengths(&work), lengths(&before));
+    }
+}
