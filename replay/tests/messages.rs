@@ -26,7 +26,7 @@ H: R∞
 ";
 
 fn recorded(text: &str, policy: &str) -> Out {
-    workload::run_text(text, Some(policy)).expect("the workload runs")
+    workload::run_text(text, Some(policy), &mut |_| true).expect("the workload runs")
 }
 
 fn programs(out: &Out) -> Recon {

@@ -1,6 +1,7 @@
 //! A workload that ran here, taken for a recording: the programs come back from its events, and replaying them under the
 //! same policy gives the same schedule.
 
+use tracekit_replay::cancel::Cancel;
 use tracekit_replay::program::Step;
 use tracekit_replay::reconstruct::estimate::Estimate;
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Overheads};
@@ -21,7 +22,7 @@ fn spec(policy: &str, mode: LoopMode) -> ReplaySpec {
 }
 
 fn check(text: &str, policy: &str) -> [u64; Class::COUNT] {
-    let recorded = workload::run_text(text, Some(policy)).expect("the workload runs");
+    let recorded = workload::run_text(text, Some(policy), &mut |_| true).expect("the workload runs");
     let options = Options { hz: Some(1000), ..Options::default() };
     let recon = reconstruct(&recorded.events, &recorded.strings, &options);
     let replayed = rerun(&recon, &spec(policy, LoopMode::Dependency), &mut |_| true).expect("the replay runs");
@@ -101,7 +102,7 @@ fn yields_come_back() {
 /// An interrupted task is not the waker: sleepers beside a hog do not depend on it.
 #[test]
 fn interrupts_are_not_charged_to_the_interrupted() {
-    let recorded = workload::run_text("until: 100\nS: (R1 S5)*\nH: R∞", Some("fifo")).unwrap();
+    let recorded = workload::run_text("until: 100\nS: (R1 S5)*\nH: R∞", Some("fifo"), &mut |_| true).unwrap();
     let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
     assert_eq!(recon.classes[Class::Dependency as usize], 0);
 }
@@ -110,14 +111,14 @@ fn interrupts_are_not_charged_to_the_interrupted() {
 #[test]
 fn a_starved_task_is_not_taken_for_endless() {
     let text = "until: 100\nF policy=fifo prio=10: R∞\nK: R1 S3 R1";
-    let recorded = workload::run_text(text, Some("cfs")).unwrap();
+    let recorded = workload::run_text(text, Some("cfs"), &mut |_| true).unwrap();
     let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
     assert_eq!(recon.starved.len(), 1);
     let starved = &recon.work.tasks[recon.starved[0].0 as usize];
     assert!(starved.steps.iter().all(|s| !matches!(s, Step::Run { .. })), "{:?}", starved.steps);
     assert_eq!(recon.inferred().iter().find(|i| i.name == "tasks that never ran").and_then(|i| i.value), Some(1.0));
     // Cut in its second burst, it goes on for as long as its first lasted.
-    let recorded = workload::run_text("until: 6\nK: R2 S3 R9", Some("cfs")).unwrap();
+    let recorded = workload::run_text("until: 6\nK: R2 S3 R9", Some("cfs"), &mut |_| true).unwrap();
     let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
     let demand: Vec<i64> = recon.work.tasks[0]
         .steps
@@ -131,7 +132,7 @@ fn a_starved_task_is_not_taken_for_endless() {
 #[test]
 fn loops_differ_where_they_should() {
     let text = "until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞";
-    let recorded = workload::run_text(text, Some("rr:quantum=20ms")).unwrap();
+    let recorded = workload::run_text(text, Some("rr:quantum=20ms"), &mut |_| true).unwrap();
     let wakeups_of_b = |mode: LoopMode| -> Vec<i64> {
         let recon =
             reconstruct(&recorded.events, &recorded.strings, &Options { mode, hz: Some(1000), ..Options::default() });
@@ -150,8 +151,11 @@ fn loops_differ_where_they_should() {
 /// The table tells of every step, where it comes from and what ends its sleeps.
 #[test]
 fn programs_are_a_table() {
-    let recorded =
-        workload::run_text("until: 100\nA: (R1 S5)*\nB: R3 F(C) W(x) R1\nC start=fork: R2 P(x)\nH: R∞", Some("cfs"));
+    let recorded = workload::run_text(
+        "until: 100\nA: (R1 S5)*\nB: R3 F(C) W(x) R1\nC start=fork: R2 P(x)\nH: R∞",
+        Some("cfs"),
+        &mut |_| true,
+    );
     let mut recorded = recorded.unwrap();
     let recon = reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(1000), ..Options::default() });
     let table = recon.table(&mut recorded.strings);
@@ -176,7 +180,7 @@ fn programs_are_a_table() {
 
 /// Costs found in a run of `text` under `policy`.
 fn overheads(text: &str, policy: &str) -> Overheads {
-    let recorded = workload::run_text(text, Some(policy)).expect("the workload runs");
+    let recorded = workload::run_text(text, Some(policy), &mut |_| true).expect("the workload runs");
     reconstruct(&recorded.events, &recorded.strings, &Options { hz: Some(100), ..Options::default() }).overheads
 }
 
@@ -195,4 +199,25 @@ fn costs_of_a_switch_that_depend_on_what_is_before_and_behind_it_come_back() {
     let found = overheads(&format!("until: 8000\nhz: 100\ncosts: {costs}\n{three}"), "srpt");
     near(found.switch_cold, 200);
     near(Estimate { ns: found.interrupt_last.ns - found.interrupt.ns, n: found.interrupt_last.n }, 1_000);
+}
+
+#[test]
+fn reconstruction_stops_when_it_is_asked_to() {
+    let recorded =
+        workload::run_text("until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*", Some("cfs"), &mut |_| true).unwrap();
+    let cancel = Cancel::new();
+    let options = Options { cancel: cancel.clone(), ..Options::default() };
+    assert_eq!(reconstruct(&recorded.events, &recorded.strings, &options).work.tasks.len(), 2);
+    cancel.set();
+    assert_eq!(reconstruct(&recorded.events, &recorded.strings, &options).work.tasks.len(), 0);
+}
+
+#[test]
+fn a_run_stops_when_it_is_asked_to() {
+    let mut calls = 0;
+    let stopped = workload::run_text("until: 3600000\nA: (R0.01 S0.01)*", Some("cfs"), &mut |_| {
+        calls += 1;
+        calls < 3
+    });
+    assert_eq!((stopped.err().as_deref(), calls), (Some("stopped"), 3));
 }

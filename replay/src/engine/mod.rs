@@ -175,6 +175,9 @@ pub struct Engine {
     last_essential: Ns,
 }
 
+/// Events between two reports of progress, at which the caller may stop the run.
+const REPORT: u64 = 4096;
+
 /// Events that may happen at one instant before the run is taken for stuck, plus as many per task.
 const STUCK: u64 = 100_000;
 
@@ -320,7 +323,7 @@ impl Engine {
             if let Some(why) = self.k.failed.take() {
                 return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
             }
-            if self.counts.events.is_multiple_of(65_536) && !progress(self.k.now) {
+            if self.counts.events.is_multiple_of(REPORT) && !progress(self.k.now) {
                 return Err(EngineError("stopped".into()));
             }
         }

@@ -137,6 +137,9 @@ impl<'a> Builder<'a> {
         let mut work = Workload::default();
         let mut notes = Vec::new();
         for id in 0..self.history.lives.len() as LifeId {
+            if self.options.cancel.is_set() {
+                break;
+            }
             let (program, note) = self.program(id);
             work.tasks.push(program);
             notes.push(note);

@@ -32,6 +32,7 @@ pub use messages::Hidden;
 
 use tracekit_schema::{Events, Strings};
 
+use crate::cancel::Cancel;
 use crate::program::Workload;
 use crate::task::{Ns, TaskId};
 
@@ -163,6 +164,8 @@ pub struct Options {
     /// Timers of the recorded system fire when they are due: there is no slack but what the trace shows. Linux gives
     /// time-sharing tasks 50 us.
     pub exact_timers: bool,
+    /// Set by the caller to stop; the outcome then means nothing.
+    pub cancel: Cancel,
 }
 
 /// Programs, and what was found on the way.
@@ -214,7 +217,10 @@ pub struct Recon {
 
 /// Reconstructs the programs of all tasks in `events`, which are in time order.
 pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Recon {
-    let history = scan::scan(events, strings);
+    let history = scan::scan(events, strings, &options.cancel);
+    if options.cancel.is_set() {
+        return Recon::default();
+    }
     let overheads = estimate::estimate(&history, options.hz);
     let comms: Vec<String> = history.lives.iter().map(|l| strings.text(l.comm).into_owned()).collect();
     let mut recon = build::Builder::new(&history, &overheads, options).build();
@@ -226,7 +232,7 @@ pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Rec
 
 /// First look at a trace (used by the tools that print estimates).
 pub fn look(events: &Events, strings: &Strings, hz: Option<i64>) -> (history::History, Overheads) {
-    let history = scan::scan(events, strings);
+    let history = scan::scan(events, strings, &Cancel::default());
     let found = estimate::estimate(&history, hz);
     (history, found)
 }

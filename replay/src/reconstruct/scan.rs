@@ -7,6 +7,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, State, StrId, Strings};
 
 use super::history::{Act, By, Entry, First, History, Life, LifeId, Off, Sample, Way, What};
+use crate::cancel::Cancel;
 use crate::cost::LONG_STAY;
 use crate::program::Fork;
 use crate::task::Ns;
@@ -64,7 +65,10 @@ pub(super) struct Scan<'a> {
     newborn: HashMap<i64, LifeId>,
 }
 
-pub(super) fn scan(events: &Events, strings: &Strings) -> History {
+/// Rows between two looks at whether to go on.
+const LOOK: usize = 1 << 14;
+
+pub(super) fn scan(events: &Events, strings: &Strings, cancel: &Cancel) -> History {
     let mut scan = Scan {
         events,
         strings,
@@ -87,6 +91,9 @@ pub(super) fn scan(events: &Events, strings: &Strings) -> History {
     scan.history.start =
         (0..events.len()).filter(before).filter_map(|row| events.ts_ns.get(row)).min().unwrap_or(first);
     for row in 0..events.len() {
+        if row % LOOK == 0 && cancel.is_set() {
+            break;
+        }
         if events.ts_ns.get(row).is_some_and(|ts| ts >= scan.history.start) {
             scan.row(row);
         }

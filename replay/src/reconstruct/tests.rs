@@ -3,6 +3,8 @@
 use tracekit_schema::events::irq;
 use tracekit_schema::{Events, Kind, State, Strings};
 
+use crate::cancel::Cancel;
+
 use super::estimate::{Estimate, Overheads};
 use super::history::{By, History, What};
 use super::{build, scan, Options, Recon};
@@ -38,7 +40,7 @@ impl Records {
     }
 
     fn history(&self) -> History {
-        scan::scan(&self.events, &self.strings)
+        scan::scan(&self.events, &self.strings, &Cancel::default())
     }
 
     fn programs(&self, over: &Overheads) -> Recon {

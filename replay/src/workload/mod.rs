@@ -89,18 +89,23 @@ pub fn parse(text: &str, policy: Option<&str>) -> Result<Scenario, ParseError> {
 impl Scenario {
     /// Runs it.
     pub fn run(&self) -> Result<Run, EngineError> {
+        self.run_under(self.stack()?, &mut |_| true)
+    }
+
+    /// Its own scheduling classes.
+    fn stack(&self) -> Result<Stack, EngineError> {
         let mut stack = self.policy.stack().map_err(|e| EngineError(e.0))?;
         if let Some(rt) = &self.rt {
             stack = stack.with_rt(rt.stack().map_err(|e| EngineError(e.0))?);
         }
-        self.run_under(stack)
+        Ok(stack)
     }
 
-    /// Runs it under other scheduling classes than its own.
-    pub fn run_under(&self, stack: Stack) -> Result<Run, EngineError> {
+    /// Runs it under other scheduling classes than its own. `progress` is as for [`Engine::run`].
+    pub fn run_under(&self, stack: Stack, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Run, EngineError> {
         let mut engine = Engine::new(self.work.clone(), &self.machine, stack)?;
         check::ask(&self.expect, &mut engine, &self.work);
-        engine.run(&mut |_| true)
+        engine.run(progress)
     }
 
     /// The events of a run, as a replay gives them.
@@ -122,17 +127,22 @@ impl Scenario {
     }
 }
 
-/// Runs a workload text and gives its events, as a replay does.
-pub fn run_text(text: &str, policy: Option<&str>) -> Result<Out, String> {
+/// Runs a workload text and gives its events, as a replay does. `progress` is as for [`Engine::run`].
+pub fn run_text(text: &str, policy: Option<&str>, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Out, String> {
     let scenario = parse(text, policy).map_err(|e| e.to_string())?;
-    let run = scenario.run().map_err(|e| e.to_string())?;
+    let run = scenario.stack().and_then(|stack| scenario.run_under(stack, progress)).map_err(|e| e.to_string())?;
     Ok(scenario.events(&run, &scenario.policy.show()))
 }
 
 /// Runs a workload text under the given scheduling classes, which are called `policy`; its own policy is not looked at.
-pub fn run_text_under(text: &str, stack: Stack, policy: &str) -> Result<Out, String> {
+pub fn run_text_under(
+    text: &str,
+    stack: Stack,
+    policy: &str,
+    progress: &mut dyn FnMut(Ns) -> bool,
+) -> Result<Out, String> {
     let scenario = parse(text, Some("fifo")).map_err(|e| e.to_string())?;
-    let run = scenario.run_under(stack).map_err(|e| e.to_string())?;
+    let run = scenario.run_under(stack, progress).map_err(|e| e.to_string())?;
     Ok(scenario.events(&run, policy))
 }
 

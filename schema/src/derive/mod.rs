@@ -48,6 +48,8 @@ mod props;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use crate::events::quality;
 use crate::table::Table;
 use crate::tables::{Cpus, Runqueue, Slices, States, Tasks};
@@ -188,7 +190,18 @@ impl Deriver {
 
     /// Reads a batch of records, which go on where the last batch ended. `strings` are those of the records.
     pub fn push(&mut self, events: &Events, strings: &mut Strings, diagnostics: &mut Diagnostics) {
-        for row in 0..events.len() {
+        self.push_rows(events, 0..events.len(), strings, diagnostics);
+    }
+
+    /// Reads some rows of a batch: for callers that look in between at whether to go on.
+    pub fn push_rows(
+        &mut self,
+        events: &Events,
+        rows: Range<usize>,
+        strings: &mut Strings,
+        diagnostics: &mut Diagnostics,
+    ) {
+        for row in rows {
             Step { d: self, e: events, row, strings, diagnostics }.read();
         }
     }

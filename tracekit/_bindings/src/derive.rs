@@ -1,6 +1,7 @@
 //! Events become the other tables: while a trace is read, or from events that come back from Python.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use tracekit_schema::table::Table as _;
 use tracekit_schema::tables::DiagnosticTable;
 use tracekit_schema::{Metadata, Out, Strings};
 
-use crate::errors::detached;
+use crate::errors::{detached, interruptible};
 use crate::table::Table;
 
 /// Which derived tables are wanted.
@@ -82,6 +83,12 @@ impl Derivation {
         deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
     }
 
+    /// Reads some of the rows of the events.
+    fn push_rows(&mut self, out: &mut Out, rows: Range<usize>) {
+        let deriver = self.deriver.get_or_insert_with(|| Deriver::new(DeriveOptions::for_trace(&out.meta)));
+        deriver.push_rows(&out.events, rows, &mut out.strings, &mut out.diagnostics);
+    }
+
     /// Takes the rows that are finished.
     pub fn drain(&mut self) {
         if let Some(deriver) = &mut self.deriver {
@@ -148,11 +155,20 @@ pub fn tables_of<'py>(py: Python<'py>, mut derivation: Derivation, out: &mut Out
     Ok(tables)
 }
 
+/// Rows that are derived between two looks at whether to go on.
+const STRETCH: usize = 1 << 17;
+
 /// All tables of records that are in memory: those of a run.
 pub fn tables_with_events<'py>(py: Python<'py>, mut out: Out) -> PyResult<Bound<'py, PyDict>> {
     let mut derivation = Derivation::new(Wanted::new(None)?);
-    let events = detached(py, || {
-        derivation.push(&mut out);
+    let events = interruptible(py, |cancel| {
+        let rows = out.events.len();
+        for from in (0..rows.max(1)).step_by(STRETCH) {
+            if cancel.is_set() {
+                break;
+            }
+            derivation.push_rows(&mut out, from..rows.min(from + STRETCH));
+        }
         export(&out.events, &out)
     })?;
     let tables = tables_of(py, derivation, &mut out)?;

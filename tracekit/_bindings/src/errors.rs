@@ -2,10 +2,14 @@
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::time::Duration;
 
 use pyo3::call::PyCallArgs;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tracekit_parsers::ParseError;
+use tracekit_replay::cancel::Cancel;
 
 /// `tracekit.errors.ParseError(message, format, code, offset, line)`; the message begins with the name of the source.
 pub fn parse_error(py: Python<'_>, error: &ParseError, source: Option<&str>) -> PyErr {
@@ -43,6 +47,55 @@ pub fn note_panics() {
         let said = info.payload_as_str().unwrap_or("no message");
         LAST_PANIC.with_borrow_mut(|last| *last = format!("{place}{said}"));
     }));
+}
+
+/// The same, caused by `cause`: an exception of a hook. What is no `Exception` (Ctrl-C, `SystemExit`) stays what it is.
+pub fn replay_error_from(py: Python<'_>, message: &str, cause: PyErr) -> PyErr {
+    if !cause.is_instance_of::<PyException>(py) {
+        return cause;
+    }
+    let error = replay_error(py, message);
+    error.set_cause(py, Some(cause));
+    error
+}
+
+/// Time between two looks for signals. A user notices a tenth of a second.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Stack of the thread that works: as large as a main thread's usually is.
+const STACK: usize = 8 << 20;
+
+/// Runs `work` without the GIL on a thread of its own, while this one looks for signals. The first exception that a signal's handler
+/// raises sets the flag and is raised once `work` has returned. A panic in it does not tear down the interpreter.
+pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + Send) -> PyResult<T> {
+    let cancel = &Cancel::new();
+    std::thread::scope(|scope| {
+        let (sender, mut receiver) = channel();
+        let body = move || {
+            let done = catch_unwind(AssertUnwindSafe(|| work(cancel))).map_err(|_| Bug(LAST_PANIC.take()));
+            // Nobody listens any more only after a panic here.
+            let _ = sender.send(done);
+        };
+        std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body)?;
+        let mut raised = None;
+        loop {
+            let waiting = &mut receiver;
+            let done = py.detach(move || waiting.recv_timeout(LOOK));
+            match done {
+                Ok(done) => return raised.map_or_else(|| done.map_err(|bug| internal_error(py, &bug)), Err),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(internal_error(py, &Bug("a thread was lost".into())))
+                }
+                Err(RecvTimeoutError::Timeout) if raised.is_none() => {
+                    if let Err(error) = py.check_signals() {
+                        cancel.set();
+                        raised = Some(error);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    })
 }
 
 /// Runs `work` without the GIL. A panic in it does not tear down the interpreter.

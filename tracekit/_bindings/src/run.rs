@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
+use tracekit_replay::engine::Stack;
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
-use tracekit_schema::{Events, Strings};
+use tracekit_replay::workload::{run_text, run_text_under};
+use tracekit_schema::{Events, Out, Strings};
 
 use crate::derive::{export_alone, tables_with_events};
-use crate::errors::{detached, replay_error};
-use crate::policy;
+use crate::errors::{detached, interruptible, replay_error, replay_error_from};
+use crate::policy::{self, Raised};
 use crate::table::{append, pieces, Table};
 
 /// Metadata and tables by name.
@@ -63,7 +65,9 @@ impl Programs {
             strings.forget_texts();
             py.check_signals()?;
         }
-        let recon = detached(py, || reconstruct(&rows, &strings, &Options { mode, hz, exact_timers }))?;
+        let recon = interruptible(py, |cancel| {
+            reconstruct(&rows, &strings, &Options { mode, hz, exact_timers, cancel: cancel.clone() })
+        })?;
         Ok(Programs { recon, mode, hz })
     }
 
@@ -140,15 +144,16 @@ impl Programs {
         if !policy.is_instance_of::<PyString>() {
             return self.run_object(py, policy, &spec);
         }
-        // Signals and the caller's function are seen to between stretches of the run.
         let mut raised: Option<PyErr> = None;
-        let run = detached(py, || {
+        let mut reports = 0u32;
+        let run = interruptible(py, |cancel| {
             rerun(&self.recon, &spec, &mut |done| {
-                let told = Python::attach(|py| {
-                    py.check_signals()?;
-                    progress.as_ref().map_or(Ok(()), |tell| tell.call1(py, (done,)).map(drop))
-                });
-                told.map_err(|error| raised = Some(error)).is_ok()
+                reports += 1;
+                if let Some(tell) = progress.as_ref().filter(|_| reports.is_multiple_of(TELL)) {
+                    let told = Python::attach(|py| tell.call1(py, (done,)).map(drop));
+                    raised = told.err();
+                }
+                raised.is_none() && !cancel.is_set()
             })
         })?;
         if let Some(error) = raised {
@@ -162,19 +167,45 @@ impl Programs {
 impl Programs {
     /// The same under a policy that is an object. Holds the GIL, since its hooks may be Python.
     fn run_object<'py>(&self, py: Python<'py>, policy: &Bound<'py, PyAny>, spec: &ReplaySpec) -> PyResult<Tables<'py>> {
-        let (made, name) = policy::from_object(py, policy)?;
-        let stack = tracekit_replay::policies::below_rt(made).map_err(|e| replay_error(py, &e.0))?;
-        let run = rerun_under(&self.recon, spec, stack, name, &mut |_| py.check_signals().is_ok());
-        let out = run.map_err(|e| replay_error(py, &e.to_string()))?.out;
+        let out = under_object(py, policy, |stack, name, go_on| {
+            let run = rerun_under(&self.recon, spec, stack, name, &mut |_| go_on());
+            run.map(|run| run.out).map_err(|e| e.to_string())
+        })?;
         Ok((out.meta.0.clone(), tables_with_events(py, out)?))
     }
+}
+
+/// Calls of the core's progress function for each of the caller's.
+const TELL: u32 = 16;
+
+/// What `run` gives under the scheduling classes with `policy` below real time. Signals are seen to between stretches of the run; what a
+/// hook raised is the cause of the error.
+fn under_object(
+    py: Python<'_>,
+    policy: &Bound<'_, PyAny>,
+    run: impl FnOnce(Stack, String, &mut dyn FnMut() -> bool) -> Result<Out, String>,
+) -> PyResult<Out> {
+    let raised = Raised::default();
+    let (made, name) = policy::from_object(py, policy, &raised)?;
+    let stack = tracekit_replay::policies::below_rt(made).map_err(|e| replay_error(py, &e.0))?;
+    let out = run(stack, name, &mut || match py.check_signals() {
+        Ok(()) => true,
+        Err(error) => {
+            raised.set(error);
+            false
+        }
+    });
+    out.map_err(|message| match raised.take() {
+        Some(cause) => replay_error_from(py, &message, cause),
+        None => replay_error(py, &message),
+    })
 }
 
 /// Runs a workload that is written as text; `policy` replaces the one in the text. Gives metadata and tables.
 #[pyfunction]
 #[pyo3(signature = (text, policy=None))]
 pub fn simulate<'py>(py: Python<'py>, text: &str, policy: Option<&str>) -> PyResult<Tables<'py>> {
-    let run = detached(py, || tracekit_replay::workload::run_text(text, policy))?;
+    let run = interruptible(py, |cancel| run_text(text, policy, &mut |_| !cancel.is_set()))?;
     let out = run.map_err(|e| replay_error(py, &e))?;
     Ok((out.meta.0.clone(), tables_with_events(py, out)?))
 }
@@ -182,9 +213,6 @@ pub fn simulate<'py>(py: Python<'py>, text: &str, policy: Option<&str>) -> PyRes
 /// The same under a policy that is an object: see `tracekit.whatif.policy`. Holds the GIL, since its hooks may be Python.
 #[pyfunction]
 pub fn simulate_with<'py>(py: Python<'py>, text: &str, policy: &Bound<'py, PyAny>) -> PyResult<Tables<'py>> {
-    let (made, name) = policy::from_object(py, policy)?;
-    let stack = tracekit_replay::policies::below_rt(made).map_err(|e| replay_error(py, &e.0))?;
-    let run = tracekit_replay::workload::run_text_under(text, stack, &name);
-    let out = run.map_err(|e| replay_error(py, &e))?;
+    let out = under_object(py, policy, |stack, name, go_on| run_text_under(text, stack, &name, &mut |_| go_on()))?;
     Ok((out.meta.0.clone(), tables_with_events(py, out)?))
 }

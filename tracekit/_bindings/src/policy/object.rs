@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use tracekit_replay::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop};
 use tracekit_replay::task::{Attrs, Cpu, TaskId};
 
+use super::Raised;
 use crate::errors::replay_error;
 
 /// The machine as hooks see it: valid only while a hook runs.
@@ -179,13 +180,27 @@ hooks!(
 /// See the module.
 pub struct Object {
     name: String,
+    policy: Py<PyAny>,
     machine: Py<Machine>,
+    /// The machine of the run around this one, where one policy object is used by both.
+    outer: Option<Py<PyAny>>,
     hooks: Hooks,
+    raised: Raised,
+}
+
+impl Drop for Object {
+    /// Gives the policy object back to the run around this one.
+    fn drop(&mut self) {
+        if let Some(outer) = self.outer.take() {
+            // An object that takes no attribute any more has lost its machine by its own doing.
+            Python::attach(|py| drop(self.policy.setattr(py, "machine", outer)));
+        }
+    }
 }
 
 impl Object {
     /// The policy of `policy`, which must have `enqueue`, `dequeue` and `dispatch`.
-    pub fn new(policy: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+    pub fn new(policy: &Bound<'_, PyAny>, name: &str, raised: Raised) -> PyResult<Self> {
         let py = policy.py();
         let hooks = Hooks::of(policy)?;
         for (hook, there) in [
@@ -198,8 +213,9 @@ impl Object {
             }
         }
         let machine = Py::new(py, Machine { kernel: Cell::new(None) })?;
+        let outer = policy.getattr_opt("machine")?.map(Bound::unbind);
         policy.setattr("machine", machine.clone_ref(py))?;
-        Ok(Object { name: name.to_owned(), machine, hooks })
+        Ok(Object { name: name.to_owned(), policy: policy.clone().unbind(), machine, outer, hooks, raised })
     }
 
     /// Calls a hook; an exception stops the replay with its text.
@@ -217,6 +233,7 @@ impl Object {
                 Ok(value) => Some(value),
                 Err(error) => {
                     k.fail(format!("hook `{hook}` of policy {} raised {error}", self.name));
+                    self.raised.set(error);
                     None
                 }
             }
