@@ -77,10 +77,14 @@ def test_a_signal_ends_a_simulation_under_a_python_policy_as_what_it_is(
 
 def test_ctrl_c_ends_a_replay(after_a_while: Callable[[int], None]) -> None:
     programs = tk.Programs(tk.simulate(SHORT, "cfs"))
-    after_a_while(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
+
+    def many() -> None:
         for _ in range(1000):  # one replay may be over before the signal comes
             programs.run("cfs")
+
+    after_a_while(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        many()
 
 
 def test_what_a_hook_raises_is_the_cause_of_the_error() -> None:

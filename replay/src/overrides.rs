@@ -141,7 +141,7 @@ mod tests {
         work.jobs.push(vec![Step::Run { ns: 1_000 }, fork]);
         work.queues = 1;
         work.tasks.push(Program::new("client", 9, vec![Step::Send { queue, job }]));
-        apply(&[set(1, "nice", "4"), set(2, "nice", "5")], &mut work).expect("valid");
+        apply(&[set(1, "nice", "4"), set(2, "nice", "5")], &[], &mut work).expect("valid");
         let child = &work.tasks[1];
         assert_eq!((child.first.nice, child.attrs[0].nice), (4, 5));
     }

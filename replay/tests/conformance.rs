@@ -154,7 +154,7 @@ fn check_affinity(info: &PolicyInfo, work: &Workload, run: &Run) -> Result<(), T
 fn check_slices(info: &PolicyInfo, work: &Workload, cpus: usize, run: &Run) -> Result<(), TestCaseError> {
     let mut out = Out::new();
     describe(&mut out, info.name, cpus, 1000);
-    emit(run, cpus, 0, &mut out);
+    emit(run, cpus, &[], 0, &mut out);
     let mut deriver = Deriver::new(DeriveOptions::for_trace(&out.meta));
     deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
     let tables = deriver.finish(&mut out.diagnostics);
