@@ -63,6 +63,7 @@ def test_info_tells_what_a_trace_is(demo: Path, trace: tk.Trace) -> None:
     assert "spin00" in text
     told = json.loads(run("info", demo, "--json").output)
     assert told["metadata"] == trace.metadata
+    assert told["causes"] == trace.causes().to_dicts()
     assert told["rows"]["slices"] == trace.slices.height
     assert told["start_ns"] == trace.start_ns
     assert {k["kind"]: k["count"] for k in told["kinds"]}["switch"] == trace.cpus["nr_switches"].sum()
@@ -71,7 +72,8 @@ def test_info_tells_what_a_trace_is(demo: Path, trace: tk.Trace) -> None:
 
 def test_info_lists_losses_first(root: Path) -> None:
     text = run("info", root / "fixtures" / "dtrace-tkd" / "freebsd-drops" / "input.tkd").output
-    assert text.index("lost-events") < text.index("Trace input.tkd")
+    assert text.startswith("Trace input.tkd: dtrace-tkd")
+    assert text.index("lost-events") < text.index("records:")
 
 
 @pytest.mark.parametrize(("command", "show"), [(c, s) for c, shows in SHOWS.items() for s in shows])
@@ -167,7 +169,7 @@ def test_text_comes_from_standard_input(root: Path, tracekit: Callable[..., Any]
 def test_warnings_go_to_standard_error(root: Path) -> None:
     lossy = root / "fixtures" / "dtrace-tkd" / "freebsd-drops" / "input.tkd"
     loud = run("slices", lossy)
-    assert loud.stderr.startswith("warning: loss lost-events x 2: dtrace dropped 12 records")
+    assert loud.stderr.startswith("warning: lost-events x 2: dtrace dropped 12 records")
     assert "warning" not in loud.stdout
     assert run("slices", lossy, "--quiet").stderr == ""
     assert json.loads(run("slices", lossy, "--json", "-q").stdout)["trace"]["warnings"]
@@ -234,4 +236,4 @@ def test_doctor_checks_the_installation_and_a_trace(demo: Path, root: Path) -> N
     assert result.exit_code == (0 if all(c["ok"] for c in checks) else 1)
     assert "MISSING" not in run("doctor", demo).output
     lossy = run("doctor", root / "fixtures" / "dtrace-tkd" / "freebsd-drops" / "input.tkd", status=1)
-    assert "MISSING  complete" in lossy.output
+    assert "MISSING  records: lost-events x 2 (15 % of the CPUs' time)" in lossy.output

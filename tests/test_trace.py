@@ -190,7 +190,7 @@ def test_events_that_are_none_are_refused(trace: tk.Trace, change: object, messa
 def test_repr_says_what_was_lost_first() -> None:
     shown = repr(evil("x.dat")).splitlines()
     assert shown[0].startswith("<Trace x.dat: ")
-    assert shown[1] == "  ! loss lost-events x 3: 3 records lost near x.dat"
+    assert shown[1] == "  ! lost-events x 3: 3 records lost near x.dat"
 
 
 def test_html_escapes_every_name() -> None:

@@ -399,6 +399,16 @@ class Trace:
             facts.append("filtered by " + ", ".join(chosen))
         return facts
 
+    def causes(self) -> pl.DataFrame:
+        """What was lost, damaged or inferred, by cause: see `tracekit.analysis.damage.causes`."""
+        from tracekit.analysis.damage import causes
+
+        start, end = self.start_ns, self.end_ns
+        span = None if start is None or end is None else (start, end)
+        stated = self._metadata.get("parse.lines", "")
+        records = int(stated) if stated.isdigit() else self._rows("events")
+        return causes(self.diagnostics, self.slices, self.cpus, self.losses, records, span)
+
     def warnings(self) -> list[str]:
         """What was lost or damaged, a line each; empty when nothing was."""
         return damages(self.diagnostics)
@@ -442,7 +452,4 @@ def damages(diagnostics: pl.DataFrame) -> list[str]:
     found = rows.group_by("severity", "code", maintain_order=True).agg(
         pl.col("count").sum(), pl.first("message")
     )
-    return [
-        f"{r['severity']} {r['code']} x {format_count(r['count'])}: {r['message']}"
-        for r in found.iter_rows(named=True)
-    ]
+    return [f"{r['code']} x {format_count(r['count'])}: {r['message']}" for r in found.iter_rows(named=True)]

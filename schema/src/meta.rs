@@ -29,7 +29,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("hz", "clock ticks per second of the traced kernel, where the source says so"),
     ("state.table", "JSON of bit -> letter, read from the file's own format"),
     ("events.recorded", "JSON list of the event names that the source recorded; decides what absence means"),
-    ("loss.total", "number of lost records, absent when a loss of unknown size happened"),
+    ("loss.total", "number of lost records, absent when a loss of unknown size happened or switches are missing"),
     ("loss.known", "false when records were lost and nobody knows how many"),
     ("parse.lines", "lines or records read"),
     ("parse.unparsed", "lines or records that were not understood"),

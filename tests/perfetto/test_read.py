@@ -146,7 +146,7 @@ def test_sql_tells_what_the_load_lost(lossy: Path) -> None:
     assert lost.select("code", "cpu").rows() == [("lost-events", 2)]
     said = CliRunner().invoke(main, ["sql", str(lossy), "select 1 a", "--csv"])
     assert (said.exit_code, said.stdout) == (0, "a\n1\n")
-    assert said.stderr.startswith("warning: loss lost-events x 1: Perfetto counts ftrace_cpu_has_data_loss")
+    assert said.stderr.startswith("warning: lost-events x 1: Perfetto counts ftrace_cpu_has_data_loss")
     assert CliRunner().invoke(main, ["sql", str(lossy), "select 1 a", "-q"]).stderr == ""
 
 

@@ -15,6 +15,8 @@ response
     From a wakeup until the task next blocks or exits.
 losses
     How much of the trace is missing.
+damage
+    What was lost, damaged or inferred, by cause, and how much it touches.
 uncertainty
     Censored samples, confidence intervals, distance between distributions.
 printed
@@ -38,6 +40,7 @@ from tracekit.analysis import (
     blame,
     compare,
     critical_path,
+    damage,
     latency,
     losses,
     occupancy,
@@ -57,6 +60,7 @@ __all__ = [
     "blame",
     "compare",
     "critical_path",
+    "damage",
     "group_of",
     "latency",
     "losses",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +13,7 @@ from tracekit import registry
 from tracekit.cli._options import output_options
 
 if TYPE_CHECKING:
-    from tracekit.trace import Trace
+    from tracekit.whatif.fitness import Check, Fitness
 
 #: Packages that every part needs, and those that only some do.
 NEEDED = ("polars", "pyarrow", "pandas", "numpy", "scipy", "matplotlib", "click", "rich", "jinja2")
@@ -28,16 +29,6 @@ OPTIONAL = {
 RECORDERS = ("trace-cmd", "perf")
 
 
-@dataclass(frozen=True)
-class Check:
-    """One finding: is it as it should be, and what to do when not."""
-
-    what: str
-    ok: bool
-    found: str
-    advice: str = ""
-
-
 @click.command(
     "doctor",
     epilog="""\b
@@ -47,29 +38,85 @@ Examples:
 """,
 )
 @click.argument("trace", metavar="[TRACE]", required=False)
+@click.option(
+    "--identity", metavar="POLICY", help="The policy that TRACE was captured under; by default inferred."
+)
+@click.option(
+    "--machine", metavar="FILE", help="What `tracekit recipes machine` wrote; by default TRACE.machine.toml."
+)
 @output_options(csv=False)
-def command(trace: str | None, as_json: bool) -> None:
-    """Check the installation, or what a trace tells.
+def command(trace: str | None, identity: str | None, machine: str | None, as_json: bool) -> None:
+    """Check the installation, or what a trace contains.
 
-    Exit status 1 when something that is needed is missing.
+    Of a trace: can it be replayed, how well, what is missing, what to give, what to record next time. Exit status 1 when
+    something that is needed is missing, or the trace cannot be replayed.
     """
-    from tracekit.cli._output import emit_json, paragraph
+    from tracekit.cli._output import emit_json
 
     if trace is None:
         checks = installation()
-    else:
-        from tracekit.io import read
+        if as_json:
+            emit_json([asdict(c) for c in checks])
+        else:
+            _print_checks(checks)
+        if not all(c.ok for c in checks):
+            sys.exit(1)
+        return
+    from tracekit.io import read
+    from tracekit.whatif.fitness import fitness
 
-        checks = fitness(read(trace, progress=True))
+    found = fitness(read(trace, progress=True, machine=machine), identity)
     if as_json:
-        emit_json([asdict(c) for c in checks])
+        emit_json({**_plain(found), "trace": trace})
     else:
-        for c in checks:
-            paragraph(f"{'ok     ' if c.ok else 'MISSING'}  {c.what}: {c.found}")
-            if not c.ok and c.advice:
-                paragraph(f"         {c.advice}")
-    if not all(c.ok for c in checks):
+        _print_fitness(Path(trace).name, found)
+    if found.replay == "no" or not all(c.ok for c in found.checks):
         sys.exit(1)
+
+
+def _print_checks(checks: list[Check]) -> None:
+    from tracekit.cli._output import paragraph
+
+    for c in checks:
+        paragraph(f"{'ok     ' if c.ok else 'MISSING'}  {c.what}: {c.found}")
+        if not c.ok and c.advice:
+            paragraph(f"         {c.advice}")
+
+
+#: The verdicts in words.
+VERDICTS = {
+    "well": "can be replayed well",
+    "with care": "can be replayed, with care",
+    "badly": "is replayed badly: do not trust predictions",
+    "unknown": "can be replayed; how well is not known",
+    "no": "cannot be replayed",
+}
+
+
+def _print_fitness(name: str, found: Fitness) -> None:
+    """The verdict first, then what it rests on."""
+    from tracekit.cli._output import paragraph
+
+    paragraph(f"{name} {VERDICTS[found.replay]}: {found.because}")
+    print()
+    _print_checks(found.checks)
+    for title, rows in (("Give", found.give), ("Record next time", found.record)):
+        if rows:
+            print()
+            paragraph(f"{title}:")
+            for what, why in rows:
+                paragraph(f"  {what}: {why}")
+
+
+def _plain(found: Fitness) -> dict[str, Any]:
+    return {
+        "replay": found.replay,
+        "because": found.because,
+        "checks": [asdict(c) for c in found.checks],
+        "give": [{"what": what, "why": why} for what, why in found.give],
+        "record": [{"what": what, "why": why} for what, why in found.record],
+        "metrics": None if found.metrics is None else found.metrics.to_dicts(),
+    }
 
 
 def installation() -> list[Check]:
@@ -77,6 +124,8 @@ def installation() -> list[Check]:
     import platform
     import shutil
     from importlib.metadata import PackageNotFoundError, version
+
+    from tracekit.whatif.fitness import Check
 
     checks = [
         Check("tracekit", True, f"{registry.version}, {len(registry.formats())} formats"),
@@ -101,64 +150,10 @@ def _trace_processor() -> Check:
     """Which of Perfetto's trace processors reads Perfetto files and runs SQL."""
     from tracekit.errors import TracekitError
     from tracekit.perfetto.engine import PIP, describe_engine
+    from tracekit.whatif.fitness import Check
 
     try:
         found = describe_engine()
     except TracekitError as error:
         return Check("trace processor", False, str(error), PIP)
     return Check("trace processor", True, found or f"none, for: Perfetto files, SQL ({PIP})")
-
-
-def fitness(trace: Trace) -> list[Check]:
-    """What can be computed from a trace, and what was not recorded for the rest."""
-    import polars as pl
-
-    kinds = set(trace.events["kind"].cast(pl.String).unique().to_list())
-    slices = trace.slices
-    known = slices.filter(pl.col("run_delay_ns").is_not_null()).height
-    woken = bool(kinds & {"waking", "wakeup", "wakeup_new", "enqueue"})
-    placed = slices["cpu"].null_count() < slices.height
-    ends = slices["end_state"].null_count() < slices.height
-    damaged = trace.warnings()
-    return [
-        Check(
-            "complete",
-            not damaged,
-            "; ".join(damaged) or "nothing lost, nothing damaged",
-            "see `tracekit info`",
-        ),
-        Check(
-            "slices",
-            slices.height > 0,
-            f"{slices.height} slices",
-            "record sched_switch: trace-cmd record -e sched_switch",
-        ),
-        Check("CPUs", placed, f"{trace.cpus.height} CPUs", "print the CPU column: perf script -F +cpu"),
-        Check(
-            "end states",
-            ends,
-            "recorded" if ends else "not recorded",
-            "why tasks leave their CPU is not known",
-        ),
-        Check(
-            "wakeups",
-            woken,
-            f"{known} of {slices.height} slices with a run delay",
-            "record sched_waking or sched_wakeup: trace-cmd record -e sched_waking",
-        ),
-        Check(
-            "forks and exits",
-            bool(kinds & {"fork", "exit"}),
-            "recorded" if kinds & {"fork", "exit"} else "not recorded",
-            "record sched_process_fork and sched_process_exit: thread numbers may be used again",
-        ),
-        Check(
-            "clock",
-            trace.metadata.get("clock.unit", "ns") != "ticks",
-            f"{trace.metadata.get('clock.name', 'not named')}, resolution "
-            + (
-                f"{trace.metadata[key]} ns" if (key := "clock.resolution_ns") in trace.metadata else "unknown"
-            ),
-            "name its rate: -O clock_hz=N",
-        ),
-    ]

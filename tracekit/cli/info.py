@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.cli._options import Input, input_options, output_options
-from tracekit.units import format_cpus
+from tracekit.units import format_count, format_cpus
 
 if TYPE_CHECKING:
     from tracekit.machine import Machine
@@ -19,7 +19,6 @@ MACHINE_ROWS = 32
 
 TASK_COLUMNS = ["comm", "tid", "pid", "run_ns", "nr_slices", "nr_involuntary", "nr_voluntary"]
 CPU_COLUMNS = ["cpu", "nr_events", "nr_switches", "nr_lost", "busy_ns", "idle_ns", "unknown_ns"]
-DIAGNOSTIC_COLUMNS = ["severity", "code", "count", "line", "offset", "message", "advice"]
 
 
 @click.command(
@@ -73,10 +72,13 @@ def _tasks(trace: Trace, top: int) -> list[dict[str, Any]]:
 
 def _facts(trace: Trace, top: int) -> dict[str, Any]:
     from tracekit.cli._output import about
+    from tracekit.whatif.contexts import recognise
 
     return {
         **about(trace),
         "machine": None if trace.machine is None else _machine(trace.machine),
+        "causes": trace.causes().to_dicts(),
+        "not_recorded": recognise(trace).sentence(),
         "diagnostics": trace.diagnostics.to_dicts(),
         "losses": trace.losses.to_dicts(),
         "rows": {name: trace.table(name).height for name in trace.tables},
@@ -99,7 +101,8 @@ def _print_machine(machine: Machine) -> None:
     from tracekit.cli._output import paragraph, table
 
     bound = len(machine.affinities())
-    paragraph(f"\nThe machine beside the trace{f', written {machine.written}' if machine.written else ''}:")
+    print()
+    paragraph(f"The machine beside the trace{f', written {machine.written}' if machine.written else ''}:")
     hz = "not known" if machine.hz is None else f"{machine.hz} ({machine.hz_from or 'given'})"
     kernel = " ".join(filter(None, (machine.os, machine.release, machine.arch)))
     off = sorted(f"NO_{k}" for k, on in machine.features.items() if not on)
@@ -128,17 +131,52 @@ def _shown(value: Any) -> Any:
     return format_cpus(value) if isinstance(value, list) else value
 
 
+def _print_causes(trace: Trace) -> None:
+    """What was lost, damaged, inferred or not recorded, by cause."""
+    from tracekit.cli._output import paragraph
+    from tracekit.whatif.contexts import recognise
+
+    causes = trace.causes().to_dicts()
+    if causes:
+        print()
+        paragraph("Lost, damaged or inferred:")
+    for cause in causes:
+        severity = "" if cause["severity"] == "info" else f" ({cause['severity']})"
+        more = f", and {format_count(cause['count'] - 1)} like it" if cause["count"] > 1 else ""
+        paragraph(f"  {format_count(cause['count'])} x {cause['code']}{severity}: {cause['message']}{more}")
+        if extent := _extent(cause):
+            paragraph(f"      {extent}")
+        if cause["advice"]:
+            paragraph(f"      {cause['advice']}")
+    if said := recognise(trace).sentence():
+        print()
+        paragraph("Not recorded:")
+        paragraph(f"  {said}")
+    print()
+
+
+def _extent(cause: dict[str, Any]) -> str:
+    """How much of the trace a cause touches, and from when to when, as `--from` takes it."""
+    parts = []
+    if cause["time_share"] is not None:
+        parts.append(f"{100 * cause['time_share']:.3g} % of the CPUs' time")
+    if cause["record_share"] is not None:
+        parts.append(f"{100 * cause['record_share']:.3g} % of the records")
+    first, last = cause["first_ts_ns"], cause["last_ts_ns"]
+    if first is not None:
+        until = "" if last is None or last == first else f" to @{last / 1e9:.9f}s"
+        parts.append(
+            f"{'from' if until else 'first at' if cause['count'] > 1 else 'at'} @{first / 1e9:.9f}s{until}"
+        )
+    return ", ".join(parts)
+
+
 def _print(trace: Trace, top: int) -> None:
     from tracekit.cli._output import paragraph, table
-    from tracekit.units import format_count
 
-    if trace.diagnostics.height:
-        paragraph("Lost, damaged or inferred:")
-        rows = trace.diagnostics.to_dicts()
-        table(rows, [c for c in DIAGNOSTIC_COLUMNS if any(r[c] is not None for r in rows)])
-        print()
     for line in repr(trace).splitlines()[:1]:
         paragraph(line.strip("<>"))
+    _print_causes(trace)
     for key, value in sorted(trace.metadata.items()):
         if not key.startswith("tracekit.") and key != "machine":
             paragraph(f"  {key:<22}{value if len(value) <= 200 else value[:200] + ' ...'}")

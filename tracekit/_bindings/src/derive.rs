@@ -12,7 +12,7 @@ use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver};
 use tracekit_schema::diag::Diagnostics;
 use tracekit_schema::table::Table as _;
 use tracekit_schema::tables::DiagnosticTable;
-use tracekit_schema::{Metadata, Out, Strings};
+use tracekit_schema::{Code, Metadata, Out, Strings};
 
 use crate::errors::{detached, interruptible};
 use crate::table::Table;
@@ -101,6 +101,7 @@ impl Derivation {
     pub fn finish(&mut self, out: &mut Out) {
         if let Some(deriver) = self.deriver.take() {
             self.tables = deriver.finish(&mut out.diagnostics);
+            own_up(out);
             self.settle();
         } else if !out.slices.is_empty() {
             // Tools that state slices leave no events to derive anything from.
@@ -113,6 +114,13 @@ impl Derivation {
             self.tables.slices = Default::default();
         }
         self.tables.sort();
+    }
+}
+
+/// Takes back a count of lost records when switches are missing: the source lost more than it knows of.
+fn own_up(out: &mut Out) {
+    if out.diagnostics.count(Code::SwitchMismatch) > 0 && out.meta.0.remove("loss.total").is_some() {
+        out.meta.set("loss.known", "false");
     }
 }
 

@@ -1,0 +1,160 @@
+"""What `doctor` answers of a trace, and how `info` groups what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import tracekit as tk
+from tracekit.analysis.damage import causes
+from tracekit.cli import main
+from tracekit.whatif import fitness as module
+from tracekit.whatif.fitness import fitness
+
+
+def run(*args: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(main, [str(a) for a in args])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+def switch(ts: float, prev: int, following: int, cpu: int = 0, state: str = "S") -> str:
+    return (
+        f"t{prev}-{prev} [{cpu:03}] {ts:.6f}: sched_switch: prev_comm=t{prev} prev_pid={prev} prev_prio=120 "
+        f"prev_state={state} ==> next_comm=t{following} next_pid={following} next_prio=120\n"
+    )
+
+
+def waking(ts: float, by: int, tid: int) -> str:
+    return f"t{by}-{by} [000] {ts:.6f}: sched_waking: comm=t{tid} pid={tid} prio=120 target_cpu=000\n"
+
+
+#: Switches with two missing: thread 5 leaves where 2 was running, thread 7 where 6 was.
+MISSING = (
+    switch(1.0, 1, 2)
+    + switch(2.0, 5, 6)
+    + switch(3.0, 7, 1)
+    + switch(4.0, 1, 2, state="R")
+    + switch(5.0, 2, 1)
+)
+
+
+def test_the_shipped_capture_can_be_replayed(demo: Path) -> None:
+    status, text = run("doctor", demo)
+    assert status == 0
+    assert text.startswith("slice-default.dat can be replayed")
+    assert "replayed as captured (cfs:form=6.1)" in text.splitlines()[0]
+    assert "slice-default.dat.machine.toml: HZ, topology" in text
+    found = json.loads(run("doctor", demo, "--json")[1])
+    assert found["replay"] in ("well", "with care")
+    assert {m["metric"] for m in found["metrics"]} >= {"main", "switches"}
+
+
+def test_the_verdict_follows_the_calibration(trace: tk.Trace) -> None:
+    # Under a policy that it was not captured under, the same trace is replayed badly.
+    wrong = fitness(trace, "cfs:wakeup_preemption=off", seconds=120)
+    assert wrong.replay == "badly"
+    assert "main" in wrong.because
+    right = fitness(trace, seconds=120)
+    assert right.replay in ("well", "with care")
+    assert right.metrics is not None
+    assert right.metrics.filter(metric="main")["result"].to_list() == ["pass"]
+
+
+def test_a_trial_that_takes_too_long_is_given_up(trace: tk.Trace) -> None:
+    found = fitness(trace, seconds=0)
+    assert found.replay == "unknown"
+    assert "`tracekit calibrate` waits for its end" in found.because
+
+
+def test_of_a_long_trace_the_first_part_is_tried(trace: tk.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TRIAL_RECORDS", trace.events.height // 2)
+    assert " of the first 1." in fitness(trace, seconds=120).because
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "record"),
+    [
+        (waking(1.0, 1, 2) + waking(2.0, 1, 2), "who left a CPU", "sched_switch"),
+        (switch(1.0, 1, 2) + switch(2.0, 2, 1), "who woke whom", "sched_waking"),
+    ],
+)
+def test_what_is_missing_is_named(text: str, why: str, record: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text(text)
+    status, said = run("doctor", path)
+    assert status == 1
+    assert said.startswith("t.txt cannot be replayed: ")
+    assert why in said.splitlines()[0]
+    assert record in said[said.index("Record next time:") :]
+
+
+def test_a_trace_without_a_kernel_asks_for_the_identity(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text(switch(1.0, 1, 2) + waking(1.5, 2, 1) + switch(1.6, 2, 1) + switch(2.0, 1, 2))
+    said = run("doctor", path)[1]
+    assert "--identity POLICY: the trace does not name its kernel" in said
+    assert "the context of wakeups: this trace does not say which wakeups interrupts made" in said
+    assert "--identity POLICY" not in run("doctor", path, "--identity", "rr")[1]
+    (tmp_path / "t.machine.toml").write_text(
+        'schema = 1\n[kernel]\nos = "linux"\nrelease = "6.12.1"\nhz = 250\n'
+    )
+    said = run("doctor", path)[1]
+    assert "eevdf:version=6.12" in said.splitlines()[0]
+    assert "--identity POLICY" not in said
+
+
+def test_causes_are_grouped_with_their_extent() -> None:
+    trace = tk.read(MISSING.encode())
+    rows = trace.causes().filter(code="switch-mismatch").to_dicts()
+    assert len(rows) == 1
+    (row,) = rows
+    assert (row["count"], row["severity"]) == (2, "error")
+    assert row["record_share"] == pytest.approx(2 / 5)
+    # Nobody knows who ran from 1 s to 3 s, of 4 s on one CPU.
+    assert row["time_share"] == pytest.approx(0.5)
+    assert (row["first_ts_ns"], row["last_ts_ns"]) == (1_000_000_000, 3_000_000_000)
+    assert row["message"] == "thread 5 leaves the CPU, where thread 2 was running"
+
+
+def test_missing_switches_are_no_loss_of_none() -> None:
+    lost = "CPU:0 [LOST 3 EVENTS]\n" + switch(9.0, 1, 2)
+    fine = tk.read((switch(1.0, 1, 2) + switch(2.0, 2, 1) + lost).encode())
+    assert fine.metadata["loss.total"] == "3"
+    known = tk.read((MISSING + lost).encode()).metadata
+    assert "loss.total" not in known
+    assert known["loss.known"] == "false"
+
+
+def test_info_prints_causes_and_no_word_twice(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text(MISSING)
+    said = run("info", path)[1]
+    assert said.startswith("Trace t.txt: ")
+    assert (
+        "2 x switch-mismatch (error): thread 5 leaves the CPU, where thread 2 was running, and 1 like it"
+        in said
+    )
+    assert "50 % of the CPUs' time, 40 % of the records, from @1.000000000s to @3.000000000s" in said
+    other = run("slices", path)[1]
+    assert "warning: switch-mismatch x 2:" in other
+    assert "warning: error" not in other
+
+
+def test_losses_of_a_cpu_that_is_not_named_concern_all() -> None:
+    losses = pl.DataFrame(
+        {"cpu": [None], "ts_from_ns": [100], "ts_to_ns": [200], "count": [None]},
+        schema={"cpu": pl.Int32, "ts_from_ns": pl.Int64, "ts_to_ns": pl.Int64, "count": pl.UInt64},
+    )
+    rows = pl.DataFrame(
+        {"severity": ["loss"], "code": ["lost-events"], "count": [1], "message": ["3 lost"], "ts_ns": [200]},
+        schema_overrides={"count": pl.UInt64},
+    )
+    trace = tk.read((switch(0.0, 1, 2) + switch(1e-6, 2, 1) + switch(1e-6, 4, 5, cpu=1)).encode())
+    found = causes(rows, trace.slices, trace.cpus, losses, 10, (0, 1000)).row(0, named=True)
+    assert found["time_share"] == pytest.approx(0.1)
+    assert (found["first_ts_ns"], found["last_ts_ns"]) == (100, 200)

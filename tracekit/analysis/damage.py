@@ -1,0 +1,160 @@
+"""What was lost, damaged or inferred, by cause: how often, where, and how much of the trace it touches.
+
+The table `diagnostics` has a row for each of the first places and one for the rest. Here all places of one cause are one row.
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from tracekit.analysis import _common as c
+from tracekit.analysis.losses import coverage
+
+__all__ = ["causes"]
+
+_LOSSES = ("lost-events", "overwritten", "truncated")
+_SCHEMA = {
+    "severity": pl.String,
+    "code": pl.String,
+    "count": pl.UInt64,
+    "record_share": pl.Float64,
+    "time_share": pl.Float64,
+    "first_ts_ns": pl.Int64,
+    "last_ts_ns": pl.Int64,
+    "message": pl.String,
+    "advice": pl.String,
+}
+_REST = "further `"
+
+
+def causes(
+    diagnostics: pl.DataFrame,
+    slices: pl.DataFrame,
+    cpus: pl.DataFrame,
+    losses: pl.DataFrame,
+    records: int,
+    span: tuple[int, int] | None,
+) -> pl.DataFrame:
+    """Group the diagnostics of a trace by cause.
+
+    Definition: a cause is a code and a message, numbers in it aside. `record_share` = places / records read. `time_share` = time
+    touched / (span x CPUs). Time touched: of missing switches, slices whose end was inferred and time in which nobody knows
+    who ran, apart from losses and from what was before a CPU's first record; of losses, `analysis.losses.coverage`, for every CPU
+    where the source does not name one.
+
+    Parameters
+    ----------
+    diagnostics, slices, cpus, losses
+        Tables of the trace.
+    records
+        Records or lines that were read.
+    span
+        First and last record of the trace, ns; None for a trace without records.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per cause, losses and errors first: `severity`, `code` (String), `count` (UInt64, places), `record_share`
+        (Float64; null when no record was read), `time_share` (Float64; null when the cause touches no known time),
+        `first_ts_ns`, `last_ts_ns` (Int64, trace clock; null when not known), `message` (String, of the first place), `advice`
+        (String; null when there is none).
+
+    Notes
+    -----
+    How it can mislead: metrics outside the time that a cause touches are not affected, but a missing switch also moves the
+    slices next to it. The last time is that of the last interval touched; where only places are known, and not all of them
+    were kept, it is null.
+    """
+    c.check_columns(diagnostics, "diagnostics", ("severity", "code", "count", "message", "ts_ns"))
+    touched = _touched(slices, cpus, losses, span)
+    grouped: dict[tuple[str, str], list[dict[str, object]]] = {}
+    rest: dict[str, int] = {}
+    for row in diagnostics.iter_rows(named=True):
+        if row["message"].startswith(_REST):
+            rest[row["code"]] = rest.get(row["code"], 0) + row["count"]
+        else:
+            key = row["code"], re.sub(r"\d+|nobody|idle|thread", "#", row["message"]).replace("# #", "#")
+            grouped.setdefault(key, []).append(row)
+    rows = []
+    for (code, _), places in grouped.items():
+        # What was not kept one by one belongs to the last cause of its code.
+        last = [k for k in grouped if k[0] == code][-1][1] == _
+        more = rest.pop(code, 0) if last else 0
+        rows.append(_row(code, places, more, records, touched.get(code)))
+        touched.pop(code, None)
+    order = {"loss": 0, "error": 1, "info": 2}
+    rows.sort(key=lambda r: order.get(str(r["severity"]), 3))
+    return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+def _row(
+    code: str,
+    places: list[dict[str, object]],
+    more: int,
+    records: int,
+    touched: tuple[float | None, int | None, int | None] | None,
+) -> dict[str, object]:
+    share, first, last = touched or (None, None, None)
+    count = sum(_whole(p["count"]) for p in places) + more
+    times = [_whole(p["ts_ns"]) for p in places if p["ts_ns"] is not None]
+    first = min([t for t in (first, *times) if t is not None], default=None)
+    known = last if more else max([t for t in (last, *times) if t is not None], default=None)
+    return {
+        "severity": places[0]["severity"],
+        "code": code,
+        "count": count,
+        "record_share": min(count / records, 1.0) if records else None,
+        "time_share": share,
+        "first_ts_ns": first,
+        "last_ts_ns": known,
+        "message": places[0]["message"],
+        "advice": next((p["advice"] for p in places if p.get("advice")), None),
+    }
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _touched(
+    slices: pl.DataFrame, cpus: pl.DataFrame, losses: pl.DataFrame, span: tuple[int, int] | None
+) -> dict[str, tuple[float | None, int | None, int | None]]:
+    """Share of the CPUs' time, first and last moment, of the codes that leave marks in the tables."""
+    if span is None:
+        return {}
+    start, end = span
+    total = (end - start) * cpus.height
+    found: dict[str, tuple[float | None, int | None, int | None]] = {}
+    lost = 0
+    if losses.height:
+        cover = coverage(losses, start, end)
+        per = (
+            pl.when(pl.col("cpu").is_null())
+            .then(pl.col("lost_ns") * max(cpus.height, 1))
+            .otherwise("lost_ns")
+        )
+        lost = int(cover.select(per.sum()).item() or 0)
+        edges = losses.select(pl.col("ts_from_ns").min().alias("a"), pl.col("ts_to_ns").max().alias("b")).row(
+            0
+        )
+        share = min(lost / total, 1.0) if total else None
+        found |= dict.fromkeys(_LOSSES, (share, *edges))
+    cut = slices.filter(c.has(c.INFERRED_END)) if slices.height else slices
+    if cpus.height:
+        unknown = cpus.select((pl.col("unknown_ns") - (pl.col("first_ts_ns") - start)).sum()).item() - lost
+        time = int(cut["dur_ns"].sum()) + max(int(unknown), 0)
+        edges = (_edge(cut, first=True), _edge(cut, first=False))
+        found["switch-mismatch"] = (min(time / total, 1.0) if total else None, *edges)
+    clamped = slices.filter(c.has(c.CLAMPED)) if slices.height else slices
+    if clamped.height:
+        found["clock-skew"] = (None, _edge(clamped, first=True), _edge(clamped, first=False))
+    return found
+
+
+def _edge(rows: pl.DataFrame, *, first: bool) -> int | None:
+    if rows.height == 0:
+        return None
+    edge = rows["ts_ns"].min() if first else (rows["ts_ns"] + rows["dur_ns"]).max()
+    return edge if isinstance(edge, int) else None

@@ -1,0 +1,307 @@
+"""What a trace is good for: can it be replayed, how well, what is missing, what to give, what to record next time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit import _core
+from tracekit.errors import ReplayError
+from tracekit.units import format_count, format_ns
+from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.contexts import Contexts, recognise
+from tracekit.whatif.identity import infer
+from tracekit.whatif.run import replay
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["Check", "Fitness", "fitness"]
+
+#: Records of the trial: its first part stands for a longer trace, so that the answer takes seconds.
+TRIAL_RECORDS = 200_000
+#: Seconds that the identity replay of the trial may take before it is given up.
+TRIAL_SECONDS = 6.0
+
+#: What each kind of record is for, and how Linux calls it. The last part says whether replays need it.
+_EVENTS = (
+    (("switch", "resume"), "sched_switch", "slices, and who runs where", True),
+    (("waking", "wakeup", "enqueue"), "sched_waking", "run delays, wakers, response times", True),
+    (
+        ("wakeup_new", "fork"),
+        "sched_wakeup_new, sched_process_fork",
+        "tasks that are made in the trace",
+        False,
+    ),
+    (("migrate",), "sched_migrate_task", "run-queue length of each CPU", False),
+    (("exit",), "sched_process_exit", "ends of tasks", False),
+    (("exec",), "sched_process_exec", "programs", False),
+)
+#: Formats that state results of a tool, not events.
+_NO_EVENTS = "holds results of a tool and no events; give the trace that the tool read"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes
+    ----------
+    what : str
+        What was looked at.
+    ok : bool
+        Is it as it should be?
+    found : str
+        What was found.
+    advice : str
+        What to do when it is not.
+    """
+
+    what: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """What a trace is good for.
+
+    Attributes
+    ----------
+    replay : str
+        ``well``, ``with care``, ``badly``, ``unknown`` (it was not tried to the end) or ``no``.
+    because : str
+        On what that rests.
+    checks : list of Check
+        What is there, and what is missing.
+    give : list of tuple of str
+        What to give that the trace does not say: option or file, and why.
+    record : list of tuple of str
+        What to record next time: events or settings, and what for.
+    metrics : polars.DataFrame or None
+        The calibration of the trial, see `tracekit.whatif.calibration.calibrate`; None when there was none.
+    """
+
+    replay: str
+    because: str
+    checks: list[Check]
+    give: list[tuple[str, str]] = field(default_factory=list)
+    record: list[tuple[str, str]] = field(default_factory=list)
+    metrics: pl.DataFrame | None = None
+
+
+class _Enough(Exception):
+    """The time for the trial is over."""
+
+
+def fitness(trace: Trace, identity: str | None = None, seconds: float = TRIAL_SECONDS) -> Fitness:
+    """Say what a trace is good for, by a trial: a replay under the policy that it was captured under.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    identity
+        Policy that it was captured under; by default inferred from its kernel.
+    seconds
+        How long the trial may take. Of a long trace the first part is tried.
+
+    Returns
+    -------
+    Fitness
+        The verdict. ``well``: no metric of the calibration fails. ``with care``: the run time per involuntary switch
+        passes, and others fail. ``badly``: it fails. ``unknown``: it could not be measured, or the trial took too long.
+    """
+    kinds = _kinds(trace)
+    contexts = recognise(trace)
+    checks = _checks(trace, kinds)
+    give, record = _give(trace, kinds, identity), _record(trace, kinds, contexts)
+    verdict, because, metrics = _trial(trace, kinds, identity, seconds)
+    return Fitness(verdict, because, checks, give, record, metrics)
+
+
+def _kinds(trace: Trace) -> set[str]:
+    events = trace.events
+    return set(events["kind"].cast(pl.String).unique().to_list()) if events.height else set()
+
+
+def _trial(
+    trace: Trace, kinds: set[str], identity: str | None, seconds: float
+) -> tuple[str, str, pl.DataFrame | None]:
+    """Replay the trace, or its first part, as it was captured."""
+    if not kinds & {"switch", "resume"}:
+        return (
+            "no",
+            _NO_EVENTS if not kinds else "no record says who left a CPU and who entered it (sched_switch)",
+            None,
+        )
+    if not kinds & {"waking", "wakeup", "enqueue"}:
+        return "no", "no record says who woke whom (sched_waking, sched_wakeup)", None
+    policy = identity or infer(trace.metadata, [p["name"] for p in _core.policies()])[0]
+    part, which = _first_part(trace)
+    done = _tried(part, policy, seconds)
+    if done is None:
+        return (
+            "unknown",
+            f"the trial replay{which} takes over {seconds:g} s; `tracekit calibrate` waits for its end",
+            None,
+        )
+    if isinstance(done, ReplayError):
+        return "no", str(done), None
+    return *_verdict(done, policy.partition(",")[0], which), done
+
+
+def _tried(trace: Trace, policy: str, seconds: float) -> pl.DataFrame | ReplayError | None:
+    """The calibration of a trace; None when it takes longer than `seconds`, and it is given up then."""
+    result: list[pl.DataFrame | ReplayError] = []
+    deadline = time.monotonic() + seconds
+
+    def watch(done: float) -> None:
+        if time.monotonic() > deadline:
+            raise _Enough
+
+    def work() -> None:
+        with contextlib.suppress(_Enough):
+            try:
+                result.append(calibrate(trace, replay(trace, policy, progress=watch)))
+            except ReplayError as error:
+                result.append(error)
+
+    # A thread of its own, since reconstruction does not report progress; it ends with the process at the latest.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return result[0] if result else None
+
+
+def _first_part(trace: Trace) -> tuple[Trace, str]:
+    if trace.events.height <= TRIAL_RECORDS:
+        return trace, ""
+    end = int(trace.events["ts_ns"].sort()[TRIAL_RECORDS])
+    start = trace.start_ns or 0
+    return trace.filter(end=end), f" of the first {format_ns(end - start)}"
+
+
+def _verdict(metrics: pl.DataFrame, policy: str, which: str) -> tuple[str, str]:
+    """What the calibration means."""
+    main = metrics.filter(metric="main").row(0, named=True)
+    failed = metrics.filter(result="fail")["metric"].to_list()
+    judged = metrics.filter(pl.col("result") != "not measured").height
+    said = f"replayed as captured ({policy}){which}, {judged - len(failed)} of {judged} metrics pass"
+    if judged == 0:
+        return "unknown", f"replayed as captured ({policy}){which}; there are too few records to judge it"
+    if main["result"] == "not measured":
+        return "unknown", f"{said}, and the run time per involuntary switch could not be measured"
+    said += f"; run time per involuntary switch is off by {main['error_pct'] or 0.0:+.1f} %"
+    if failed:
+        said += f"; these fail: {', '.join(failed)}"
+    return ("well" if not failed else "badly" if "main" in failed else "with care"), said
+
+
+def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
+    """What is there, and what is missing."""
+    slices = trace.slices
+    damage = [d for d in trace.causes().to_dicts() if d["severity"] != "info"]
+    known = slices.filter(pl.col("run_delay_ns").is_not_null()).height
+    placed = slices["cpu"].null_count() < slices.height
+    ends = slices["end_state"].null_count() < slices.height
+    checks = [
+        Check(
+            "records",
+            not damage,
+            _damage(damage),
+            "larger buffers lose less; `tracekit info` lists the causes",
+        ),
+        Check("slices", slices.height > 0, format_count(slices.height), "record sched_switch"),
+    ]
+    if not slices.height:
+        return checks
+    checks += [
+        Check("CPUs", placed, f"{trace.cpus.height}", "print the CPU column: perf script -F +cpu"),
+        Check(
+            "end states",
+            ends,
+            "recorded" if ends else "not recorded",
+            "why tasks leave their CPU is not known",
+        ),
+        Check(
+            "run delays",
+            known > 0,
+            f"of {format_count(known)} of {format_count(slices.height)} slices",
+            "record sched_waking or sched_wakeup",
+        ),
+        Check(
+            "forks and exits",
+            bool(kinds & {"fork", "exit"}),
+            "recorded" if kinds & {"fork", "exit"} else "not recorded",
+            "record sched_process_fork and sched_process_exit: thread numbers may be used again",
+        ),
+        _clock(trace),
+    ]
+    return checks
+
+
+def _damage(rows: list[dict[str, object]]) -> str:
+    counts: dict[str, tuple[int, float]] = {}
+    for row in rows:
+        count, share = counts.get(str(row["code"]), (0, 0.0))
+        more, time_share = row["count"], row["time_share"]
+        assert isinstance(more, int)
+        counts[str(row["code"])] = (
+            count + more,
+            max(share, time_share if isinstance(time_share, float) else 0.0),
+        )
+    said = [
+        f"{code} x {format_count(n)}" + (f" ({100 * share:.2g} % of the CPUs' time)" if share else "")
+        for code, (n, share) in counts.items()
+    ]
+    return ", ".join(said) or "none lost, none damaged"
+
+
+def _clock(trace: Trace) -> Check:
+    meta = trace.metadata
+    step = meta.get("clock.resolution_ns")
+    found = f"{meta.get('clock.name', 'not named')}, resolution {f'{step} ns' if step else 'not stated'}"
+    return Check("clock", meta.get("clock.unit", "ns") != "ticks", found, "give its rate: -O clock_hz=N")
+
+
+def _give(trace: Trace, kinds: set[str], identity: str | None) -> list[tuple[str, str]]:
+    """What the trace does not say, and a user may know."""
+    meta, machine = trace.metadata, trace.machine
+    give = []
+    if meta.get("clock.unit") == "ticks":
+        give.append(("-O clock_hz=N", "times are in ticks of a clock whose rate the trace does not state"))
+    if not kinds & {"switch", "resume"}:
+        return give
+    if identity is None and "kernel" not in meta and meta.get("os", "linux") == "linux":
+        policy, _ = infer(meta, [p["name"] for p in _core.policies()])
+        why = f"the trace does not name its kernel; without it {policy} is a guess"
+        give.append(("--identity POLICY", why))
+    if meta.get("os", "linux") == "linux":
+        if machine is None:
+            why = "HZ, topology, cgroups and affinities: run the script of `tracekit recipes machine` on the machine"
+            give.append((f"{trace.name}.machine.toml", why))
+        elif machine.unread:
+            give.append(("machine.toml with all of it", "; ".join(machine.unread)))
+    return give
+
+
+def _record(trace: Trace, kinds: set[str], contexts: Contexts) -> list[tuple[str, str]]:
+    """What the next recording should hold."""
+    said = contexts.sentence()
+    record = [] if said is None or not kinds & {"switch", "resume"} else [("the context of wakeups", said)]
+    if trace.metadata.get("os", "linux") != "linux":
+        missing = [e for e in _EVENTS[:2] if not kinds & set(e[0])]
+        return [(f"what Linux calls {name}", why) for _, name, why, _ in missing] + record
+    recorded = trace.metadata.get("events.recorded", "")
+    return [
+        (name, why)
+        for words, name, why, needed in _EVENTS
+        if not kinds & set(words) and (needed or name.split(",")[0] not in recorded)
+    ] + record
