@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := tracekit/_core.abi3.so
 RUST := $(shell find schema parsers replay tracekit/_bindings -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
-# Captures for the larger tests; tests that need them skip with a reason where they are absent.
+# Captures for the larger tests; tests that need them skip, and the run says how many, where they are absent.
 ARCHIVES ?= ../shared
 DEMO := fixtures/demo/slice-default.dat
 OUT := out
@@ -52,7 +52,7 @@ test-rust: | tools
 	cargo test --quiet --workspace
 
 test-python: dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
 lint: dev ## check formatting, lints and types
 	cargo fmt --all --check
@@ -67,8 +67,8 @@ format: dev ## format all code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (1.7 GB)
-	@if [ -x $(ARCHIVES)/unpack.sh ]; then $(ARCHIVES)/unpack.sh testdata corpus lab; \
+testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (2.1 GB)
+	@if [ -x $(ARCHIVES)/unpack.sh ]; then $(ARCHIVES)/unpack.sh testdata corpus lab lab2; \
 	else echo "no $(ARCHIVES)/unpack.sh: tests that need the captures will skip (set ARCHIVES=folder)"; fi
 
 bench: dev ## measure parsing against peers (absent ones are named), dispatches/s of every policy, and hooks
