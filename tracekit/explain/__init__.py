@@ -4,8 +4,28 @@ Modules
 -------
 why
     Where the time of some tasks went, and who had it.
+diff
+    What changed between two captures, or two sets of captures.
+gate
+    Conditions on metrics for scripts, judged with their intervals.
 """
 
+from tracekit.explain.diff import Difference, diff
+from tracekit.explain.gate import Condition, GateError, Judged, judge, judge_pair
+from tracekit.explain.gate import parse as parse_condition
 from tracekit.explain.why import SPANS, Why, matrix, why
 
-__all__ = ["SPANS", "Why", "matrix", "why"]
+__all__ = [
+    "SPANS",
+    "Condition",
+    "Difference",
+    "GateError",
+    "Judged",
+    "Why",
+    "diff",
+    "judge",
+    "judge_pair",
+    "matrix",
+    "parse_condition",
+    "why",
+]
