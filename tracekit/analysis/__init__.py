@@ -31,6 +31,10 @@ critical_path
     What a sleeping task waited for: its wakers, backwards.
 blame
     Who delayed whom: the exact decomposition of responses, waits and windows.
+difference
+    What differs between two captures, or two sets of captures.
+windows
+    Metrics of a capture with the spread between stretches of its time.
 antagonists
     Who delays whom, over all tasks: waits, preemptions, and what they cost.
 """
@@ -41,6 +45,7 @@ from tracekit.analysis import (
     compare,
     critical_path,
     damage,
+    difference,
     latency,
     losses,
     occupancy,
@@ -50,6 +55,7 @@ from tracekit.analysis import (
     sampling,
     slices,
     uncertainty,
+    windows,
 )
 from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
 
@@ -61,6 +67,7 @@ __all__ = [
     "compare",
     "critical_path",
     "damage",
+    "difference",
     "group_of",
     "latency",
     "losses",
@@ -71,4 +78,5 @@ __all__ = [
     "sampling",
     "slices",
     "uncertainty",
+    "windows",
 ]

@@ -57,12 +57,15 @@ class Sample:
         Number of windows.
     n_censored
         Samples left out because they had not ended.
+    rate
+        Whether there is one value a window.
     """
 
     values: Floats
     window: NDArray[np.int64]
     windows: int
     n_censored: int = 0
+    rate: bool = False
 
     @property
     def n(self) -> int:
@@ -91,7 +94,7 @@ class Sample:
         if stat == "max":
             return "a maximum has no interval"
         filled = self._filled
-        if self.n < (MIN_N if filled < self.n else MIN_WINDOWS):
+        if self.n < (MIN_WINDOWS if self.rate else MIN_N):
             return f"n = {self.n} is below {MIN_N}"
         if filled < MIN_WINDOWS:
             return f"samples in {filled} of {self.windows} stretches of time; {MIN_WINDOWS} are needed"
@@ -311,5 +314,5 @@ def _rates(
             at = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, windows - 1)
             value = np.bincount(at, minlength=windows) / (width / 1e9)
         if group is not None:
-            out[str(group)] = Sample(value.astype(float), np.arange(windows), windows)
+            out[str(group)] = Sample(value.astype(float), np.arange(windows), windows, rate=True)
     return out

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._gate import ended, extra_of, gate_option
 from tracekit.cli._options import Input, analysis_options, by_option, input_options, output_place
 from tracekit.cli._replaying import asked, caution, costs_together, progress_bar, replay_options, together
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
+    from tracekit.explain import Condition
     from tracekit.whatif.scenario import Override, Scenario
 
 SHOWS = {
@@ -66,6 +68,7 @@ Examples:
     "-o", "--output", metavar="FILE", callback=output_place, help="Write the report: one page of HTML."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
+@gate_option(baseline=True)
 @by_option
 @analysis_options(SHOWS)
 def command(
@@ -86,13 +89,14 @@ def command(
     jobs: int | None,
     output: str | None,
     verbose: bool,
+    fail_if: list[Condition],
     by: str,
     show: str,
     top: int | None,
     as_json: bool,
     as_csv: bool,
     plot: str | None,
-) -> None:
+) -> int:
     """Compare policies on a trace, with an error bar.
 
     The trace is replayed under each policy, and under the one that it was captured under (the identity replay). A
@@ -103,6 +107,7 @@ def command(
     import tracekit as tk
     from tracekit.cli._comparison import print_comparison
     from tracekit.cli._output import emit, emit_csv, emit_json, save_plot
+    from tracekit.explain import judge_rows
     from tracekit.registry import check_policy
 
     named, loop = asked(policies, loop, scenario)
@@ -138,13 +143,13 @@ def command(
 
         picture = pictures.predictions(comparison.summary, name=trace.name)
         save_plot(picture, plot, pictures.how_to_read(pictures.predictions))
-    if as_json and emit_json(comparison.to_dict()):
-        return
-    frame = getattr(comparison, SHOWN[show])
-    frame = frame if top is None else frame.head(top)
-    if as_csv and emit_csv(frame):
-        return
-    if show in ("summary", "all"):
-        print_comparison(comparison, frame, verbose)
-    else:
-        emit(frame, trace, show=show, as_json=False, as_csv=False)
+    judged = [found for one in fail_if for found in judge_rows(one, comparison.table.iter_rows(named=True))]
+    if not (as_json and emit_json({**comparison.to_dict(), **extra_of(judged)})):
+        frame = getattr(comparison, SHOWN[show])
+        frame = frame if top is None else frame.head(top)
+        if not (as_csv and emit_csv(frame)):
+            if show in ("summary", "all"):
+                print_comparison(comparison, frame, verbose)
+            else:
+                emit(frame, trace, show=show, as_json=False, as_csv=False)
+    return ended(judged)

@@ -18,6 +18,7 @@ TOPICS = (
     "policies",
     "loops",
     "scenarios",
+    "gate",
     "uncertainty",
     "calibration",
     "perfetto",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
+from tracekit.cli._gate import ended, extra_of, gate, gate_option
 from tracekit.cli._options import Input, analysis_options, by_option, input_options
+
+if TYPE_CHECKING:
+    from tracekit.explain import Condition
 
 SHOWS = {
     "summary": "counts, means and quantiles of each group",
@@ -42,17 +46,19 @@ Examples:
     show_default=True,
     help="What made the task wait: a wakeup (wakeup latency), a preemption, a yield, or its first run.",
 )
+@gate_option()
 @analysis_options(SHOWS)
 def command(
     source: Input,
     by: str,
     cause: str,
+    fail_if: list[Condition],
     show: str,
     top: int | None,
     as_json: bool,
     as_csv: bool,
     plot: str | None,
-) -> None:
+) -> int:
     """Show run delays: waits of runnable tasks for a CPU.
 
     The wait begins with the wakeup, or with the preemption or yield after which the task stayed runnable. Without
@@ -76,4 +82,15 @@ def command(
         case _:
             frame = latency.samples(trace.slices, trace.states)
             frame = frame if cause == "any" else frame.filter(frame["cause"] == cause)
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))
+    judged = gate(fail_if, trace, by)
+    emit(
+        frame,
+        trace,
+        show=show,
+        as_json=as_json,
+        as_csv=as_csv,
+        top=top,
+        columns=COLUMNS.get(show),
+        extra=extra_of(judged),
+    )
+    return ended(judged)

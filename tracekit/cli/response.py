@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from tracekit.cli._gate import ended, extra_of, gate, gate_option
 from tracekit.cli._options import Input, analysis_options, by_option, input_options
+
+if TYPE_CHECKING:
+    from tracekit.explain import Condition
 
 SHOWS = {
     "summary": "counts, means and quantiles of each group",
@@ -36,10 +42,18 @@ Examples:
 )
 @input_options()
 @by_option
+@gate_option()
 @analysis_options(SHOWS)
 def command(
-    source: Input, by: str, show: str, top: int | None, as_json: bool, as_csv: bool, plot: str | None
-) -> None:
+    source: Input,
+    by: str,
+    fail_if: list[Condition],
+    show: str,
+    top: int | None,
+    as_json: bool,
+    as_csv: bool,
+    plot: str | None,
+) -> int:
     """Show response times: wakeup until the next block.
 
     A response lasts from a wakeup until the task next blocks or exits. All slices of the task in between, and all its
@@ -62,4 +76,15 @@ def command(
             frame = response.cdf(*tables, by)
         case _:
             frame = response.samples(*tables)
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))
+    judged = gate(fail_if, trace, by)
+    emit(
+        frame,
+        trace,
+        show=show,
+        as_json=as_json,
+        as_csv=as_csv,
+        top=top,
+        columns=COLUMNS.get(show),
+        extra=extra_of(judged),
+    )
+    return ended(judged)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from tracekit.cli._gate import ended, extra_of, gate, gate_option
 from tracekit.cli._options import Input, analysis_options, by_option, input_options
+
+if TYPE_CHECKING:
+    from tracekit.explain import Condition
 
 SHOWS = {
     "summary": "counts, means and quantiles of each group",
@@ -37,10 +43,18 @@ Examples:
 )
 @input_options()
 @by_option
+@gate_option()
 @analysis_options(SHOWS)
 def command(
-    source: Input, by: str, show: str, top: int | None, as_json: bool, as_csv: bool, plot: str | None
-) -> None:
+    source: Input,
+    by: str,
+    fail_if: list[Condition],
+    show: str,
+    top: int | None,
+    as_json: bool,
+    as_csv: bool,
+    plot: str | None,
+) -> int:
     """Show how long tasks stay on a CPU, and why they leave it.
 
     A slice is one uninterrupted stay of a task on a CPU. An involuntary switch takes the CPU from a task that could
@@ -78,4 +92,15 @@ def command(
             frame = slices.quantum(trace.slices, by)
         case _:
             frame = trace.slices
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))
+    judged = gate(fail_if, trace, by)
+    emit(
+        frame,
+        trace,
+        show=show,
+        as_json=as_json,
+        as_csv=as_csv,
+        top=top,
+        columns=COLUMNS.get(show),
+        extra=extra_of(judged),
+    )
+    return ended(judged)

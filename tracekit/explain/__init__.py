@@ -11,8 +11,9 @@ gate
 """
 
 from tracekit.explain.diff import Difference, diff
-from tracekit.explain.gate import Condition, GateError, Judged, judge, judge_pair
+from tracekit.explain.gate import Condition, GateError, Judged, judge, judge_pair, judge_rows
 from tracekit.explain.gate import parse as parse_condition
+from tracekit.explain.gate import status as gate_status
 from tracekit.explain.why import SPANS, Why, matrix, why
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "Judged",
     "Why",
     "diff",
+    "gate_status",
     "judge",
     "judge_pair",
+    "judge_rows",
     "matrix",
     "parse_condition",
     "why",

@@ -8,6 +8,7 @@ show them in a notebook, or save them with `figure.savefig("x.png")`. Every func
 from tracekit.plot._style import how_to_read, style
 from tracekit.plot.causes import causes
 from tracekit.plot.cdf import cdf
+from tracekit.plot.changes import changes
 from tracekit.plot.histogram import histogram
 from tracekit.plot.predictions import predictions
 from tracekit.plot.queues import queue_distribution, queue_over_time
@@ -16,6 +17,7 @@ from tracekit.plot.timeline import timeline
 __all__ = [
     "causes",
     "cdf",
+    "changes",
     "histogram",
     "how_to_read",
     "predictions",

@@ -1,0 +1,59 @@
+"""The option `--fail-if`, and the exit status it gives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from tracekit.explain import Condition, Judged
+    from tracekit.trace import Trace
+
+
+def gate_option(baseline: bool = False) -> Callable[[Any], Any]:
+    """The option `--fail-if`; passes conditions as `fail_if`.
+
+    Parameters
+    ----------
+    baseline
+        Whether conditions can relate to a baseline.
+    """
+
+    def read(context: click.Context, param: click.Parameter, given: Sequence[str]) -> list[Condition]:
+        from tracekit.explain import parse_condition
+
+        return [parse_condition(text, baseline) for text in given]
+
+    example = "'db: response p99 > 1.10 * baseline'" if baseline else "'waker: wakeup latency p95 > 1ms'"
+    help = f"End with status 3 if this holds, 5 if nobody can tell: {example}. See `tracekit help gate`."
+    return click.option("--fail-if", "fail_if", multiple=True, metavar="CONDITION", callback=read, help=help)
+
+
+def gate(conditions: Iterable[Condition], trace: Trace, by: str) -> list[Judged]:
+    """Judge conditions on one trace."""
+    from tracekit.explain import judge
+
+    return [judge(one, [trace], by) for one in conditions]
+
+
+def extra_of(judged: Sequence[Judged]) -> dict[str, Any]:
+    """What JSON holds of a gate."""
+    if not judged:
+        return {}
+    verdicts = [{"rank": i, "kind": "gate", **j.as_dict()} for i, j in enumerate(judged, 1)]
+    order = {"fail": 0, "cannot tell": 1, "pass": 2}
+    verdicts.sort(key=lambda v: order[str(v["verdict"])])
+    return {"gate": [j.as_dict() for j in judged], "findings": verdicts[:20]}
+
+
+def ended(judged: Sequence[Judged]) -> int:
+    """Say the verdicts on standard error, and give the exit status."""
+    from tracekit.cli._output import printable
+    from tracekit.explain import gate_status
+
+    for one in judged:
+        print(printable(one.sentence), file=sys.stderr)
+    return gate_status(judged)
