@@ -12,8 +12,10 @@ RUST := $(shell find schema parsers replay tracekit/_bindings -name '*.rs' -o -n
 ARCHIVES ?= ../shared
 DEMO := fixtures/demo/slice-default.dat
 OUT := out
+# How the core is built here; wheels and measurements use release.
+PROFILE ?= quick
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate fuzz docs wheel smoke clean
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate fuzz docs wheel smoke clean release
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,23 +29,30 @@ tools: ## check that cargo, a C compiler and Python 3.11+ are here
 	elif ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then ok=0; echo "missing: Python's venv module (Debian: apt install python3-venv)."; fi; \
 	[ $$ok = 1 ] || exit 1
 
-$(VENV)/.made: setup.cfg pyproject.toml | tools
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	@echo "installing tracekit and its packages into $(VENV) (the first build of the Rust core takes some minutes)"
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/.needed: setup.cfg | tools
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the packages that tracekit needs into $(VENV)"
+	@$(BIN)/python -c "import configparser as c; p = c.ConfigParser(); p.read('setup.cfg'); print(p['options']['install_requires'].strip())" > $@.tmp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.tmp
+	@mv $@.tmp $@
+
+# The editable installation would build the core a second time; the same profile makes that short.
+$(VENV)/.made: setup.cfg pyproject.toml $(VENV)/.needed | $(CORE)
+	@echo "installing tracekit and what its tests need into $(VENV)"
+	SETUPTOOLS_RUST_CARGO_PROFILE=$(PROFILE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-$(CORE): $(RUST) | $(VENV)/.made
-	cargo build --quiet --release --package tracekit-bindings --features extension-module
-	cp target/release/lib_core.so $@.tmp
+$(CORE): $(RUST) | tools
+	cargo build --profile $(PROFILE) --package tracekit-bindings --features extension-module
+	cp target/$(PROFILE)/lib_core.so $@.tmp
 	mv $@.tmp $@
 
 dev: $(VENV)/.made $(CORE) ## set up .venv with tracekit, editable, and everything for tests
 
-demo: dev ## compare two policies on the shipped capture and write a report
+demo: ## compare two policies on the shipped capture and write a report; installs only what that needs
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.needed $(CORE)
 	@mkdir -p $(OUT)
-	$(BIN)/tracekit compare $(DEMO) --policy cfs --policy cfs:wakeup_preemption=off -o $(OUT)/demo.html --json $(OUT)/demo.json
+	PYTHONPATH=. $(BIN)/python -m tracekit compare $(DEMO) --policy cfs:wakeup_preemption=off --policy eevdf -o $(OUT)/demo.html --json $(OUT)/demo.json
 	@echo "report: $(OUT)/demo.html (open it in a browser)"
 
 test: test-rust test-python ## run all tests
@@ -71,7 +80,12 @@ testdata: ## unpack the captures of $(ARCHIVES) into testdata/ (2.1 GB)
 	@if [ -x $(ARCHIVES)/unpack.sh ]; then $(ARCHIVES)/unpack.sh testdata corpus lab lab2; \
 	else echo "no $(ARCHIVES)/unpack.sh: tests that need the captures will skip (set ARCHIVES=folder)"; fi
 
-bench: dev ## measure parsing against peers (absent ones are named), dispatches/s of every policy, and hooks
+release: dev
+	cargo build --release --package tracekit-bindings --features extension-module
+	cp target/release/lib_core.so $(CORE).tmp
+	mv $(CORE).tmp $(CORE)
+
+bench: release ## measure parsing against peers (absent ones are named), dispatches/s of every policy, and hooks
 	$(BIN)/python bench/parse.py
 	$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json
 	$(BIN)/python bench/callbacks.py

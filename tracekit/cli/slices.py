@@ -77,7 +77,7 @@ def command(
             made = curve.filter(pl.col("n_events").sum().over("group") > 0)
             figure = cdf(made, what="time until a task is made to leave", name=trace.name, cut="not made to")
         else:
-            figure = histogram(slices.histogram(trace.slices, by="all"), name=trace.name)
+            figure = histogram(slices.histogram(trace.slices, by, bins_per_decade=10), name=trace.name)
         save_plot(figure, plot, how_to_read(cdf if show in ("cdf", "quantum") else histogram))
     match show:
         case "summary":

@@ -10,11 +10,12 @@ from tracekit.plot.causes import causes
 from tracekit.plot.cdf import cdf
 from tracekit.plot.changes import changes
 from tracekit.plot.histogram import histogram
-from tracekit.plot.predictions import predictions
+from tracekit.plot.predictions import MAX_PREDICTIONS, predictions
 from tracekit.plot.queues import queue_distribution, queue_over_time
 from tracekit.plot.timeline import timeline
 
 __all__ = [
+    "MAX_PREDICTIONS",
     "causes",
     "cdf",
     "changes",

@@ -208,6 +208,12 @@ def legend(
     fig.legend(handles, names, loc="outside lower left", ncols=columns)
 
 
+def note(ax: Axes, text: str, top: bool = True) -> None:
+    """Write a small text into the right corner of the axes."""
+    y, va = (0.96, "top") if top else (0.04, "bottom")
+    ax.text(0.985, y, text, ha="right", va=va, transform=ax.transAxes, color=MUTED, fontsize=7.5)
+
+
 def nothing(ax: Axes, why: str) -> None:
     """Say in the axes why there is nothing to show."""
     ax.set_axis_off()

@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 from tracekit.plot import _style as s
 
 _MAX_PANELS = 6
+#: Quantiles with a line of their own.
+MARKS = (0.5, 0.95, 0.99)
+#: A group with fewer samples has no curve worth the name, unless it is asked for.
+MIN_SAMPLES = 20
 
 
 def _points(
@@ -59,13 +63,18 @@ def _count(curve: pl.DataFrame, cut: str) -> str:
 
 
 def _panel(
-    ax: Axes, curves: Mapping[str, pl.DataFrame], looks: Mapping[str, dict[str, Any]], xlabel: str, tail: bool
+    ax: Axes,
+    curves: Mapping[str, pl.DataFrame],
+    looks: Mapping[str, dict[str, Any]],
+    xlabel: str,
+    tail: bool,
+    ends: tuple[float, float],
 ) -> None:
     present = {label: c for label, c in curves.items() if c.height}
     if not present:
         s.nothing(ax, "no samples")
         return
-    left, right = _range(list(present.values()))
+    left, right = ends
     lowest = 1.0
     for label, curve in present.items():
         x, y = _points(curve, left, right)
@@ -73,6 +82,8 @@ def _panel(
             lowest = min(lowest, 0.7 / _samples(curve)[0])
             y = np.where(1 - y > 1e-12, 1 - y, np.nan)
         ax.step(x, y, where="post", **looks[label])
+    for share in MARKS:
+        ax.axhline(1 - share if tail else share, color=s.GRID, linewidth=1.1, linestyle=s.DASHES[2], zorder=1)
     s.time_axis(ax, left, right, xlabel)
     if tail:
         ax.set_yscale("log")
@@ -80,7 +91,8 @@ def _panel(
         s.percent_axis(ax, "takes longer")
     else:
         ax.set_ylim(0, 1.02)
-        s.percent_axis(ax, "takes at most this long")
+        ax.set_yticks([0, 0.25, *MARKS], ["0", "25 %", *(f"p{100 * m:g}" for m in MARKS[:-1]), ""])
+        ax.set_ylabel("takes at most this long")
 
 
 def cdf(
@@ -99,7 +111,7 @@ def cdf(
         Result of `tracekit.analysis.response.cdf`, `latency.cdf` or `slices.cdf`, or several by label (`recorded`,
         `identity replay` and names of policies have fixed looks).
     groups
-        Groups to show, at most six; by default those with most samples.
+        Groups to show, at most six; by default those with most samples, and at least 20.
     what
         What the times are, for axis and title.
     name
@@ -117,9 +129,10 @@ def cdf(
     How to read it
     --------------
     Go up from a time to the curve: that share of all samples took at most this long. A curve further left and higher is
-    faster. Above each panel stands the number of samples, in the order of the legend. Where the curve crosses 50 % is the median, and a step is a time that occurs often. Where a curve starts
-    above 0 % at the left edge, that share took no measurable time. A curve that ends below 100 % has samples that were
-    cut short: they had not ended when the trace did, or ended for another reason than the one that is asked about.
+    faster. Dotted lines mark p50 (the median), p95 and p99. All panels have the same time axis. The number of samples
+    stands in each panel, in the order of the legend. A step is a time that occurs often. Where a curve starts above 0 %
+    at the left edge, that share took no measurable time. A curve that ends below 100 % has samples that were cut short:
+    they had not ended when the trace did, or ended for another reason than the one that is asked about.
     """
     data = s.as_mapping(curves)
     chosen = list(groups) if groups is not None else _largest(data)
@@ -132,14 +145,17 @@ def cdf(
         )
         looks = s.looks(list(data))
         notes = {}
+        every = [c for c in data.values() if c.height]
+        every = [c.filter(pl.col("group").is_in(shown, nulls_equal=True)) for c in every] or every
+        ends = _range(every) if every else (100.0, 10_000.0)
         for ax, group in zip(axes, shown, strict=False):
             part = {label: c.filter(pl.col("group").eq_missing(pl.lit(group))) for label, c in data.items()}
-            _panel(ax, part, looks, what, tail)
+            _panel(ax, part, looks, what, tail, ends)
             ax.set_title(s.plain(group))
             notes = {label: f"n = {_count(c, cut)}" for label, c in part.items()}
             if len(shown) > 1 or list(data) == [""]:
-                counts = ", ".join(_count(c, cut) for c in part.values())
-                ax.set_title(f"n = {counts}", loc="right", fontweight="normal", fontsize=8)
+                counts = "\n".join(_count(c, cut) for c in part.values() if c.height)
+                s.note(ax, f"n = {counts}", top=False)
         s.legend(fig, looks, notes if len(shown) == 1 else {})
         for ax in axes[len(shown) :]:
             ax.set_axis_off()
@@ -153,6 +169,8 @@ def _largest(data: Mapping[str, pl.DataFrame]) -> list[str | None]:
     """Return the groups of the first table, most samples first."""
     first = next(iter(data.values()))
     counted = first.group_by("group").agg((pl.col("n_events") + pl.col("n_censored")).sum().alias("n"))
+    enough = counted.filter(pl.col("n") >= MIN_SAMPLES)
+    counted = enough if enough.height else counted
     return counted.sort("n", "group", descending=[True, False])["group"].to_list()[:_MAX_PANELS]
 
 

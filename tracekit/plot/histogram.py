@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tracekit.plot import _style as s
+
+_MAX_PANELS = 6
+#: A group with fewer samples has no shape worth the name, unless it is asked for.
+MIN_SAMPLES = 20
 
 
 def _edges(lo: int, first_hi: int) -> float:
@@ -26,17 +30,15 @@ def _outline(table: pl.DataFrame, column: str) -> tuple[list[float], list[float]
     return rows[column].to_list(), edges
 
 
-def _draw(ax: Axes, data: Mapping[str, pl.DataFrame], column: str) -> tuple[float, float]:
-    looks = s.looks(list(data))
-    left, right = np.inf, 0.0
+def _draw(
+    ax: Axes, data: Mapping[str, pl.DataFrame], column: str, looks: Mapping[str, dict[str, Any]]
+) -> None:
     for i, (label, table) in enumerate(data.items()):
         values, edges = _outline(table, column)
         look = looks[label]
         if i == 0:
-            ax.stairs(values, edges, fill=True, color=look["color"], alpha=0.25 if len(data) > 1 else 0.55)
+            ax.stairs(values, edges, fill=True, color=look["color"], alpha=0.25 if len(looks) > 1 else 0.55)
         ax.stairs(values, edges, linewidth=1.6, **look)
-        left, right = min(left, edges[0]), max(right, edges[-1])
-    return left, right
 
 
 def histogram(
@@ -44,19 +46,22 @@ def histogram(
     what: str = "length of slice",
     name: str = "",
     weight: Literal["n", "time"] = "n",
+    groups: Sequence[str | None] | None = None,
 ) -> Figure:
-    """Plot a histogram of times in logarithmic bins, of one trace or of several on the same bins.
+    """Plot histograms of times in logarithmic bins, one panel per group, of one trace or of several on the same bins.
 
     Parameters
     ----------
     bins
-        Result of `tracekit.analysis.slices.histogram` for one group (`by="all"`), or several by label.
+        Result of `tracekit.analysis.slices.histogram`, or several by label.
     what
         What the times are, for axis and title.
     name
         Name of the trace, for the title.
     weight
         `n` for the share of samples in each bin, `time` for the share of their total time.
+    groups
+        Groups to show, at most six; by default those with most samples, and at least 20.
 
     Returns
     -------
@@ -66,25 +71,81 @@ def histogram(
     How to read it
     --------------
     Each bar spans a range of times that grows by the same factor; its height is the share of all samples (or of their
-    total time) in that range, and all bars of one outline add up to 100 %. Two humps are two kinds of behaviour, such as
+    total time) in that range, and all bars of one outline add up to 100 %. All panels have the same time axis. Two humps are two kinds of behaviour, such as
     tasks that block early and tasks that use up their slice. A few long slices can hold most of the time: compare the
     histogram by number with the one by time.
     """
     data = {label: table for label, table in s.as_mapping(bins).items() if table.height}
     column = "share" if weight == "n" else "time_share"
+    chosen = list(groups) if groups is not None else _largest(data)
+    shown = chosen[:_MAX_PANELS]
     with s.style():
-        fig, (ax,) = s.new_figure(7.4, 3.2)
+        across = 1 if len(shown) <= 1 else 2
+        down = max(1, -(-len(shown) // across))
+        fig, axes = s.new_figure(7.4 if across == 1 else 9.6, 3.2 if down == 1 else 2.6 * down, down, across)
+        looks = s.looks(list(data))
+        notes: dict[str, str] = {}
+        ends = _ends(data, shown)
+        for ax, group in zip(axes, shown, strict=False):
+            part = {label: t.filter(pl.col("group").eq_missing(pl.lit(group))) for label, t in data.items()}
+            part = {label: t for label, t in part.items() if t.height}
+            _panel(ax, part, looks, column, what, ends)
+            counts = {label: f"{int(t['n'].sum()):,}" for label, t in part.items()}
+            if len(shown) == 1:
+                notes = {label: f"n = {n}" for label, n in counts.items()}
+            else:
+                ax.set_title(s.plain(group))
+            if len(shown) > 1 or list(data) == [""]:
+                ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # Room for the note.
+                s.note(ax, "n = " + "\n".join(counts.values()))
         if data:
-            left, right = _draw(ax, data, column)
-            s.time_axis(ax, left, right, what)
-            s.percent_axis(ax, "share of samples" if weight == "n" else "share of their time")
-            ax.set_ylim(bottom=0)
-            notes = {label: f"n = {int(t['n'].sum()):,}" for label, t in data.items()}
-            s.legend(fig, s.looks(list(data)), notes)
-            if list(data) == [""]:
-                ax.set_title(notes[""], loc="right", fontweight="normal", fontsize=8)
+            s.legend(fig, looks, notes)
         else:
-            s.nothing(ax, "no samples of known length")
+            s.nothing(axes[0], "no samples of known length")
+        for ax in axes[max(len(shown), 1) :]:
+            ax.set_axis_off()
         by = "by number" if weight == "n" else "by time"
-        ax.set_title(f"{what[:1].upper() + what[1:]}, {by}" + (f", {s.plain(name)}" if name else ""))
+        title = f"{what[:1].upper() + what[1:]}, {by}" + (f", {s.plain(name)}" if name else "")
+        if len(shown) > 1:
+            fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+        else:
+            axes[0].set_title(title)
         return s.finish(fig)
+
+
+def _panel(
+    ax: Axes,
+    part: Mapping[str, pl.DataFrame],
+    looks: Mapping[str, dict[str, Any]],
+    column: str,
+    what: str,
+    ends: tuple[float, float],
+) -> None:
+    if not part:
+        s.nothing(ax, "no samples of known length")
+        return
+    _draw(ax, part, column, looks)
+    s.time_axis(ax, *ends, what)
+    s.percent_axis(ax, "share of samples" if column == "share" else "share of their time")
+    ax.set_ylim(bottom=0)
+
+
+def _largest(data: Mapping[str, pl.DataFrame]) -> list[str | None]:
+    """The groups of the first table, most samples first; those with few samples are left out."""
+    if not data:
+        return []
+    counted = next(iter(data.values())).group_by("group").agg(pl.col("n").sum())
+    enough = counted.filter(pl.col("n") >= MIN_SAMPLES)
+    counted = enough if enough.height else counted
+    return counted.sort("n", "group", descending=[True, False])["group"].to_list()
+
+
+def _ends(data: Mapping[str, pl.DataFrame], shown: Sequence[str | None]) -> tuple[float, float]:
+    """Where the time axis begins and ends, the same for all panels."""
+    left, right = np.inf, 0.0
+    for table in data.values():
+        rows = table.filter(pl.col("group").is_in(shown, nulls_equal=True) & (pl.col("n") > 0))
+        if rows.height:
+            _, edges = _outline(rows, "n")
+            left, right = min(left, edges[0]), max(right, edges[-1])
+    return (left, right) if right else (100.0, 10_000.0)

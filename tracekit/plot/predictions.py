@@ -15,7 +15,7 @@ from tracekit import words
 from tracekit.analysis.compare import IDENTITY, RECORDED
 from tracekit.plot import _style as s
 
-_MAX_ROWS = 16
+MAX_PREDICTIONS = 16
 #: Least range of the axis, as a factor to both sides: small changes stay small.
 _LEAST = 1.5
 
@@ -47,7 +47,7 @@ def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
     for row in summary.iter_rows(named=True):
         if row["recorded"] and row["predicted"]:
             rows.setdefault(tuple(row[k] for k in keys), []).append(row)
-    shown = list(rows.values())[:_MAX_ROWS]
+    shown = list(rows.values())[:MAX_PREDICTIONS]
     labels = list(dict.fromkeys(summary["policy"].to_list()))
     with s.style():
         fig, (ax,) = s.new_figure(7.4, 1.2 + 0.3 * max(len(shown), 2) + 0.1 * len(labels))
@@ -64,7 +64,8 @@ def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
         ax.grid(visible=False, axis="y")
         _factor_axis(ax, low, high)
         _legend(fig, labels, looks)
-        ax.set_title("Predicted against recorded" + (f", {s.plain(name)}" if name else ""), x=-0.35)
+        title = "Predicted against recorded" + (f", {s.plain(name)}" if name else "")
+        fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
         return s.finish(fig)
 
 

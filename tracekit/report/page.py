@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any
 
 import polars as pl
@@ -17,10 +19,14 @@ from matplotlib.figure import Figure
 from tracekit import __version__, analysis, plot
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.report.figures import inline_svg
+from tracekit.report.hover import axes_of, rows_of
+from tracekit.report.timeline import timeline_data, window
 from tracekit.units import format_bound, format_count, format_ns
 from tracekit.whatif.calibration import METRICS as CALIBRATION
 from tracekit.whatif.comparison import MIN_SAMPLES, Comparison, inferred
+from tracekit.whatif.headline import Effect, Finding, effect_of, findings
 from tracekit.whatif.predictions import with_calibration
+from tracekit.words import NAMES, group_name, metric_name, percent, value
 
 __all__ = ["render"]
 
@@ -35,17 +41,6 @@ _ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("switches", ("total",)),
     ("involuntary_switches", ("total",)),
 )
-_NAMES = {
-    "slice_per_involuntary": "run time per involuntary switch",
-    "slice": "slice",
-    "run_delay": "run delay",
-    "wakeup_latency": "wakeup latency",
-    "response": "response time",
-    "cpu_time": "time on CPUs",
-    "switches": "switches",
-    "involuntary_switches": "involuntary switches",
-    "runqueue": "run-queue length",
-}
 #: Groups with a table that is open from the start; further ones are folded, and beyond the second number left out.
 _OPEN_GROUPS, _ALL_GROUPS = 3, 40
 _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
@@ -53,11 +48,12 @@ _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page."""
+    """A picture of the page, and what its values are."""
 
     title: str
     svg: Markup
     read: str
+    axes: str = "[]"
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,9 @@ class Cell:
     change: str
     verdict: str
     span: str = ""
-    bistable: str = ""
+    bimodal: str = ""
+    trust: str = ""
+    number: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,7 @@ class Line:
     error: str
     calibration: str
     cells: tuple[Cell, ...]
+    numbers: tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -94,43 +93,23 @@ class Group:
     folded: bool
 
 
-def _value(value: float | None, unit: str) -> str:
-    if value is None:
-        return "-"
-    return format_count(int(value)) if unit != "ns" and value == int(value) else format_bound(value, unit)
-
-
-def _percent(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if value >= 900:
-        times = 1 + value / 100
-        return f"x {format_count(round(times))}" if times >= 100 else f"x {times:.3g}"
-    if abs(value) < 0.05:
-        return "0.0 %"
-    return f"{value:+.0f} %" if abs(value) >= 100 else f"{value:+.1f} %"
-
-
 def _cell(row: Mapping[str, Any] | None) -> Cell:
     if row is None:
         return Cell("-", "not measured", "not measured")
-    told = {"resolved": "", "not resolved": "not resolved", "not measured": "not measured"}[row["verdict"]]
-    change = "" if row["change_pct"] is None else _percent(row["change_pct"])
-    span = (
-        ""
-        if row["low"] is None
-        else f"{format_bound(row['low'], row['unit'])} to {format_bound(row['high'], row['unit'])}"
-    )
+    effect = effect_of(row)
     two = ""
     if row["bistable_low"] is not None:
         low, high = (format_bound(row[k], row["unit"]) for k in ("bistable_low", "bistable_high"))
-        two = f"bistable: {low} or {high}"
+        two = f"bimodal: {low} or {high}"
+    trust = row.get("trust")
     return Cell(
-        _value(row["predicted"], row["unit"]),
-        ", ".join(x for x in (change, told) if x),
+        effect.predicted,
+        effect.change,
         row["verdict"],
-        span,
+        effect.span,
         two,
+        "" if trust in (None, "trusted") else str(trust),
+        row["predicted"],
     )
 
 
@@ -157,27 +136,23 @@ def _lines(
         if row is None or (row["recorded"] is None and row["identity"] is None):
             continue
         # With repetitions the identity is their median, as the predictions are.
-        told = next((r for r in found if r is not None), None)
-        identity = row["identity"] if told is None else told["identity"]
-        error = row["error_pct"] if told is None else told["identity_error_pct"]
+        known = next((r for r in found if r is not None), None)
+        identity = row["identity"] if known is None else known["identity"]
+        error = row["error_pct"] if known is None else known["identity_error_pct"]
         out.append(
             Line(
-                _label(*key),
-                _value(row["recorded"], row["unit"]),
+                metric_name(*key),
+                value(row["recorded"], row["unit"]),
                 bounds.get(key, ""),
                 "" if row["n_recorded"] is None else format_count(row["n_recorded"]),
-                _value(identity, row["unit"]),
-                _percent(error),
+                value(identity, row["unit"]),
+                percent(error),
                 row["calibration"],
                 tuple(map(_cell, found)),
+                (row["recorded"], identity),
             )
         )
     return tuple(out)
-
-
-def _label(metric: str, statistic: str) -> str:
-    plain = statistic == "total" or metric == "slice_per_involuntary"
-    return _NAMES[metric] if plain else f"{_NAMES[metric]}, {statistic}"
 
 
 def _bounds(comparison: Comparison, group: str | None) -> dict[tuple[str, str], str]:
@@ -217,28 +192,53 @@ def _enough(curves: Mapping[str, pl.DataFrame], groups: list[str | None]) -> lis
     return out
 
 
-def _window(trace_slices: pl.DataFrame, span_ns: int, cpus: int) -> int:
-    """Return the length of a window that holds about 60 slices a CPU, rounded to 1, 2 or 5 times a power of ten."""
-    wanted = span_ns * 60 * max(cpus, 1) / max(trace_slices.height, 1)
-    sizes = (int(step * 10**power) for power in range(3, 12) for step in (1, 2, 5))
-    return next((size for size in sizes if size >= min(wanted, span_ns)), span_ns)
-
-
-def _timeline(comparison: Comparison) -> Figure:
+def _timeline(comparison: Comparison) -> Picture:
     """Return who ran when in the middle of the trace; every trace counted from its own first record."""
     trace = comparison.trace
     span = (trace.end_ns or 0) - (trace.start_ns or 0)
-    window = _window(trace.slices, span, trace.cpus.height)
+    size = window(trace.slices, span, trace.cpus.height)
     rows = {
         label: t.slices.with_columns(pl.col("ts_ns") - (t.start_ns or 0))
         for label, t in comparison.traces.items()
     }
-    return plot.timeline(rows, start_ns=max(0, span // 2 - window // 2), dur_ns=window, name=trace.name)
+    figure = plot.timeline(rows, start_ns=max(0, span // 2 - size // 2), dur_ns=size, name=trace.name)
+    return _picture("Who ran when", "timeline", figure, plot.timeline, comparison)
+
+
+def _overview(comparison: Comparison) -> Picture:
+    """Return recorded, identity and predicted values in one picture."""
+    figure = plot.predictions(comparison.summary, comparison.trace.name)
+    svg = inline_svg(figure, "predictions", f"Predicted against recorded: {comparison.trace.name}")
+    texts: dict[tuple[Any, ...], list[str]] = {}
+    for row in comparison.summary.iter_rows(named=True):
+        if row["recorded"] and row["predicted"]:
+            effect = effect_of(row)
+            key = (row["scope"], row["group"], row["metric"], row["statistic"])
+            first = f"{effect.group}: {effect.metric}\nrecorded {effect.recorded}, identity replay {effect.identity}"
+            interval = f" ({effect.span})" if effect.span else ""
+            one = f"{row['policy']}: {effect.predicted}{interval}, {effect.change}"
+            texts.setdefault(key, [first]).append(one)
+    rows = ["\n".join(lines) for lines in texts.values()][: plot.MAX_PREDICTIONS]
+    return Picture("Predictions", svg, plot.how_to_read(plot.predictions), rows_of(figure, rows))
+
+
+def _picture(
+    title: str,
+    key: str,
+    figure: Figure,
+    function: Callable[..., Figure],
+    comparison: Comparison,
+    time: bool = True,
+    percent: bool = True,
+) -> Picture:
+    svg = inline_svg(figure, key, f"{title}: {comparison.trace.name}")
+    axes = axes_of(figure, list(comparison.traces), time=time, percent=percent)
+    return Picture(title, svg, plot.how_to_read(function), axes)
 
 
 def _pictures(comparison: Comparison) -> list[Picture]:
     traces, name, by = comparison.traces, comparison.trace.name, comparison.by
-    bins = {label: analysis.slices.histogram(t.slices, bins_per_decade=10) for label, t in traces.items()}
+    bins = {label: analysis.slices.histogram(t.slices, by, bins_per_decade=10) for label, t in traces.items()}
     delays = {label: analysis.latency.cdf(t.slices, t.states, by) for label, t in traces.items()}
     responses = {
         label: analysis.response.cdf(t.slices, t.states, t.end_ns, by) for label, t in traces.items()
@@ -246,31 +246,24 @@ def _pictures(comparison: Comparison) -> list[Picture]:
     lengths = {label: analysis.runqueue.distribution(t.runqueue, t.end_ns) for label, t in traces.items()}
     course = {label: analysis.runqueue.over_time(t.runqueue, t.end_ns, 240) for label, t in traces.items()}
     main = comparison.main_groups
-    wanted: list[tuple[str, Callable[..., Figure], Callable[[], Figure]]] = [
-        ("Who ran when", plot.timeline, lambda: _timeline(comparison)),
-        ("Slices", plot.histogram, lambda: plot.histogram(bins, name=name)),
-        ("Slices by time", plot.histogram, lambda: plot.histogram(bins, name=name, weight="time")),
-        (
-            "Run-queue length",
-            plot.queue_distribution,
-            lambda: plot.queue_distribution(lengths, name=name),
-        ),
-        ("Run-queue length over time", plot.queue_over_time, lambda: plot.queue_over_time(course, name=name)),
-        (
-            "Run delay",
-            plot.cdf,
-            lambda: plot.cdf(delays, _enough(delays, main), "run delay", name),
-        ),
-        (
-            "Response time",
-            plot.cdf,
-            lambda: plot.cdf(responses, _enough(responses, main), "response time", name),
-        ),
-    ]
-    out = []
-    for i, (title, function, make) in enumerate(wanted):
-        svg = inline_svg(make(), f"f{i}", f"{title}: {name}")
-        out.append(Picture(title, svg, plot.how_to_read(function)))
+
+    def add(
+        title: str,
+        figure: Figure,
+        function: Callable[..., Figure],
+        time: bool = True,
+        percent: bool = True,
+    ) -> None:
+        out.append(_picture(title, f"f{len(out)}", figure, function, comparison, time, percent))
+
+    out: list[Picture] = []
+    add("Slices", plot.histogram(bins, name=name, groups=main), plot.histogram)
+    add("Run delay", plot.cdf(delays, _enough(delays, main), "run delay", name), plot.cdf)
+    add("Response time", plot.cdf(responses, _enough(responses, main), "response time", name), plot.cdf)
+    figure = plot.queue_distribution(lengths, name=name)
+    add("Run-queue length", figure, plot.queue_distribution, time=False)
+    figure = plot.queue_over_time(course, name=name)
+    add("Run-queue length over time", figure, plot.queue_over_time, percent=False)
     return out
 
 
@@ -326,28 +319,11 @@ def _source(source: Mapping[str, Any]) -> str:
     return ", ".join(part for part in [*parts, f"sha256 {digest}" if digest else ""] if part)
 
 
-def _findings(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return for each policy how many main figures it changes, and its largest changes, one a group of tasks."""
-    out = []
-    for label in comparison.replays:
-        rows = comparison.summary.filter(pl.col("policy") == label).to_dicts()
-        resolved = [r for r in rows if r["verdict"] == "resolved" and r["identity"] and r["predicted"]]
-        resolved.sort(key=lambda r: -abs(math.log(abs(r["predicted"] / r["identity"]))))
-        largest: dict[str, dict[str, str]] = {}
-        for row in resolved:
-            figures = {
-                "figure": _label(row["metric"], row["statistic"]),
-                "before": _value(row["identity"], row["unit"]),
-                "after": _value(row["predicted"], row["unit"]),
-                "change": _percent(row["change_pct"]),
-                "error": _percent(row["identity_error_pct"]),
-            }
-            largest.setdefault(_group_name(row), figures)
-        changed = sum(r["verdict"] == "resolved" for r in rows)
-        out.append(
-            {"label": label, "changed": changed, "of": len(rows), "largest": list(largest.items())[:3]}
-        )
-    return out
+def _cards(found: list[Finding]) -> list[tuple[str, Effect]]:
+    """Return the three changes that the page begins with: the largest of each policy in turn."""
+    ranked = [(place, number, one) for number, f in enumerate(found) for place, one in enumerate(f.largest)]
+    ranked.sort(key=lambda r: r[:2])
+    return [(found[number].policy, one) for _, number, one in ranked[:3]]
 
 
 def _fidelity(comparison: Comparison) -> list[dict[str, str]]:
@@ -357,12 +333,12 @@ def _fidelity(comparison: Comparison) -> list[dict[str, str]]:
     for row in rows:
         plain = row["unit"] if row["unit"] == "ns" else "1"
         points = row["unit"] == "points"
-        recorded, replayed = (_value(row[k], plain) for k in ("recorded", "replayed"))
+        recorded, replayed = (value(row[k], plain) for k in ("recorded", "replayed"))
         if points and row["recorded"] is not None:
             recorded, replayed = f"{recorded} %", f"{replayed} %"
         error = "-" if row["error"] is None else f"{row['error']:.3g}" + (" points" if points else "")
         if row["error_pct"] is not None and not points:
-            error = _percent(row["error_pct"])
+            error = percent(row["error_pct"])
         out.append(
             {
                 "what": CALIBRATION[row["metric"]],
@@ -381,18 +357,12 @@ def _inferred(comparison: Comparison) -> list[dict[str, str]]:
     return [
         {
             "name": row["name"],
-            "value": _value(row["value"], row["unit"]),
+            "value": value(row["value"], row["unit"]),
             "n": "" if row["n"] is None else format_count(row["n"]),
             "how": row["how"],
         }
         for row in inferred(comparison.identity)
     ]
-
-
-def _group_name(row: Mapping[str, Any]) -> str:
-    if row["scope"] == "system":
-        return "whole system"
-    return "(no name)" if row["group"] is None else str(row["group"])
 
 
 def _embedded(data: Mapping[str, Any]) -> Markup:
@@ -402,14 +372,34 @@ def _embedded(data: Mapping[str, Any]) -> Markup:
     return Markup(safe)
 
 
-def _short(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the lines of the short table, with the group that each belongs to."""
-    out = []
+def _script() -> tuple[Markup, str]:
+    """Return the page's script, and the name under which its policy of contents lets it run."""
+    text = resources.files("tracekit.report").joinpath("templates/page.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return Markup(text), f"sha256-{digest}"
+
+
+def _recorded_as(comparison: Comparison) -> str:
+    """Return in a line what was recorded."""
+    d = comparison.describe()
+    system = " ".join(x for x in (d["os"], d["kernel"]) if x)
+    cpus = "" if d["cpus"] is None else f"{d['cpus']} CPU{'s' * (d['cpus'] != 1)}"
+    length = "" if d["duration_ns"] is None else format_ns(d["duration_ns"])
+    tasks = f"{format_count(d['tasks'])} tasks"
+    return ", ".join(x for x in (system, cpus, length, tasks) if x)
+
+
+def _short(comparison: Comparison) -> list[Group]:
+    """Return the lines of the short table by group."""
+    out: list[Group] = []
     keys = ["scope", "group", "metric", "statistic"]
     for row in comparison.summary.unique(keys, maintain_order=True).iter_rows(named=True):
         lines = _lines(comparison, row["scope"], row["group"], [(row["metric"], row["statistic"])])
-        out += [{"group": _group_name(row), "line": line} for line in lines]
-    return out
+        name = group_name(row)
+        if not out or out[-1].name != name:
+            out.append(Group(name, (), folded=False))
+        out[-1] = replace(out[-1], lines=out[-1].lines + lines)
+    return [group for group in out if group.lines]
 
 
 def render(comparison: Comparison) -> str:
@@ -433,6 +423,8 @@ def render(comparison: Comparison) -> str:
         lstrip_blocks=True,
     )
     data = comparison.to_dict()
+    found = findings(comparison)
+    script, script_name = _script()
     diagnostics = comparison.trace.diagnostics
     order = {"error": 0, "loss": 1, "info": 2}
     worst = sorted(diagnostics.iter_rows(named=True), key=lambda r: order.get(r["severity"], 3))
@@ -450,7 +442,14 @@ def render(comparison: Comparison) -> str:
         loop=comparison.identity.metadata.get("replay.loop"),
         why=comparison.why,
         short=_short(comparison),
-        findings=_findings(comparison),
+        findings=[finding.sentence for finding in found],
+        cards=_cards(found),
+        recorded_as=_recorded_as(comparison),
+        overview=_overview(comparison),
+        timeline=_timeline(comparison),
+        slices=_embedded(timeline_data(comparison)),
+        script=script,
+        script_name=script_name,
         groups=_groups(comparison),
         pictures=_pictures(comparison),
         wakeups=data["wakeups"],
@@ -458,7 +457,7 @@ def render(comparison: Comparison) -> str:
         fidelity=_fidelity(comparison),
         inferred=_inferred(comparison),
         distances=comparison.distances.filter(pl.col("ks").is_not_null()).to_dicts(),
-        definitions=[(_NAMES[k], v) for k, v in METRICS.items()],
+        definitions=[(NAMES[k], v) for k, v in METRICS.items()],
         recorded=RECORDED,
         identity_label=IDENTITY,
         version=__version__,

@@ -45,7 +45,7 @@ class Effect:
     @property
     def sentence(self) -> str:
         """The change as a clause."""
-        return f"{self.group} {self.metric} {self.identity} to {self.predicted} ({self.change})"
+        return f"{self.group} {self.metric}, from {self.identity} to {self.predicted} ({self.change})"
 
 
 @dataclass(frozen=True)
