@@ -22,6 +22,8 @@ NAMES = {
 }
 #: From this change on, in %, the factor is easier to read.
 _FACTOR = 900
+#: An interval over so many times its lower end says nothing.
+UNBOUNDED = 1e4
 
 
 def metric_name(metric: str, statistic: str) -> str:
@@ -64,6 +66,8 @@ def span(low: float | None, high: float | None, unit: str) -> str:
     """An interval; its unit once where both ends have it."""
     if low is None or high is None:
         return ""
+    if low <= 0 or high / low > UNBOUNDED:
+        return "unbounded"
     ends = [format_bound(end, unit) for end in (low, high)]
     first, _, one = ends[0].partition(" ")
     _, _, other = ends[1].partition(" ")
