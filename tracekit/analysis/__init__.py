@@ -31,6 +31,10 @@ critical_path
     What a sleeping task waited for: its wakers, backwards.
 blame
     Who delayed whom: the exact decomposition of responses, waits and windows.
+conformance
+    Does the schedule keep its promises?
+automata
+    Finite automata over the records of a trace.
 difference
     What differs between two captures, or two sets of captures.
 windows
@@ -41,8 +45,10 @@ antagonists
 
 from tracekit.analysis import (
     antagonists,
+    automata,
     blame,
     compare,
+    conformance,
     critical_path,
     damage,
     difference,
@@ -63,8 +69,10 @@ __all__ = [
     "GROUPINGS",
     "QUANTILES",
     "antagonists",
+    "automata",
     "blame",
     "compare",
+    "conformance",
     "critical_path",
     "damage",
     "difference",

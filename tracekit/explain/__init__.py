@@ -8,8 +8,11 @@ diff
     What changed between two captures, or two sets of captures.
 gate
     Conditions on metrics for scripts, judged with their intervals.
+check
+    Whether the schedule keeps its promises.
 """
 
+from tracekit.explain.check import Checked, check
 from tracekit.explain.diff import Difference, diff
 from tracekit.explain.gate import Condition, GateError, Judged, judge, judge_pair, judge_rows
 from tracekit.explain.gate import parse as parse_condition
@@ -18,11 +21,13 @@ from tracekit.explain.why import SPANS, Why, matrix, why
 
 __all__ = [
     "SPANS",
+    "Checked",
     "Condition",
     "Difference",
     "GateError",
     "Judged",
     "Why",
+    "check",
     "diff",
     "gate_status",
     "judge",

@@ -1,0 +1,236 @@
+"""Rules that schedules keep: broken where a record was injected, kept by captures and by every replay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracekit as tk
+from tracekit.analysis.automata import MODELS, ONE_CPU, SLEEP_WAKEUP, Automaton
+from tracekit.analysis.conformance import RULES
+from tracekit.cli import main
+from tracekit.explain import check
+
+from .text import Line, switch, trace_of, waking
+
+ROOT = Path(__file__).parents[2]
+
+
+def slowly(model: Automaton, events: list[int], keys: list[int]) -> list[bool]:
+    """The automaton one event after the other."""
+    state: dict[int, str] = {}
+    broken = []
+    for number, key in zip(events, keys, strict=True):
+        event = model.events[number]
+        target = model.moves.get(state.get(key, model.initial), {}).get(event)
+        broken.append(target is None)
+        state[key] = model.resumes[event] if target is None else target
+    return broken
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_whole_columns_give_what_single_steps_give(model: Automaton, data: st.DataObject) -> None:
+    keys = sorted(data.draw(st.lists(st.integers(0, 3), max_size=60)))
+    size = len(keys)
+    events = data.draw(st.lists(st.integers(0, len(model.events) - 1), min_size=size, max_size=size))
+    found = model.violations(np.array(events, dtype=np.int64), np.array(keys, dtype=np.int64))
+    assert found.tolist() == slowly(model, events, keys)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
+def test_a_model_with_a_move_taken_away_fires(model: Automaton, trace: tk.Trace) -> None:
+    """The control: rules that cannot fire would be kept by anything."""
+    state, event = ("on", "out") if model is ONE_CPU else ("asleep", "wake")
+    moves = {s: {e: t for e, t in m.items() if (s, e) != (state, event)} for s, m in model.moves.items()}
+    lame = Automaton(model.name, model.says, model.initial, moves, model.resumes)
+    one = np.array(
+        [model.events.index(e) for e in (("in", "out") if model is ONE_CPU else ("sleep", "wake"))]
+    )
+    key = np.zeros(2, dtype=np.int64)
+    assert not model.violations(one, key).any()
+    assert lame.violations(one, key).tolist() == [False, True]
+
+
+def changed(trace: tk.Trace, events: pl.DataFrame, folder: Path) -> tk.Trace:
+    """The trace that these records make, everything derived anew."""
+    file = folder / "changed.parquet"
+    numbered = events.with_columns(pl.int_range(pl.len(), dtype=pl.UInt64).alias("seq"))
+    tk.Trace({"events": numbered}, trace.metadata).write(file)
+    return tk.read(file)
+
+
+def broken(trace: tk.Trace) -> set[str]:
+    return set(check(trace).open["rule"].to_list())
+
+
+def nth(trace: tk.Trace, kind: str, n: int) -> int:
+    """Row of the nth record of a kind."""
+    rows = trace.events.with_row_index("_i").filter(pl.col("kind").cast(pl.String) == kind)
+    return int(rows["_i"][n])
+
+
+@pytest.mark.parametrize("n", [500, 1501, 4002])
+def test_a_deleted_switch_is_found(trace: tk.Trace, tmp_path: Path, n: int) -> None:
+    at = nth(trace, "switch", n)
+    events = pl.concat([trace.events[:at], trace.events[at + 1 :]])
+    assert "switch-chain" in broken(changed(trace, events, tmp_path))
+
+
+def test_deleted_wakeups_are_found(trace: tk.Trace, tmp_path: Path) -> None:
+    at = nth(trace, "waking", 1000)
+    tid, ts = trace.events["tid"][at], trace.events["ts_ns"][at]
+    near = (pl.col("tid") == tid) & pl.col("ts_ns").is_between(ts, ts + 20_000)
+    kind = pl.col("kind").cast(pl.String)
+    events = trace.events.filter(~(near & kind.is_in(["waking", "wakeup"])))
+    found = check(changed(trace, events, tmp_path)).open
+    assert found["rule"].to_list() == ["sleep-wakeup"]
+    assert found["tid"].item() == tid
+    assert ts <= found["ts_ns"].item() <= ts + 10_000_000
+
+
+def test_a_duplicated_record_is_found(trace: tk.Trace, tmp_path: Path) -> None:
+    at = nth(trace, "switch", 700)
+    events = pl.concat([trace.events[: at + 1], trace.events[at:]])
+    assert {"no-copies", "switch-chain"} <= broken(changed(trace, events, tmp_path))
+
+
+def test_swapped_records_are_found(trace: tk.Trace, tmp_path: Path) -> None:
+    one, other = nth(trace, "switch", 700), nth(trace, "switch", 701)
+    rows = trace.events.with_row_index("_i").with_columns(
+        pl.when(pl.col("_i") == one)
+        .then(other)
+        .when(pl.col("_i") == other)
+        .then(one)
+        .otherwise(pl.col("_i"))
+        .alias("_i")
+    )
+    times = trace.events["ts_ns"]
+    events = rows.sort("_i").drop("_i").with_columns(times)
+    assert "switch-chain" in broken(changed(trace, events, tmp_path))
+
+
+def test_an_idle_cpu_beside_a_waiting_task_is_found(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (0, 0, "a-1", "d..2.", switch("a:1", "S", "swapper/0:0")),
+        (100, 0, "<idle>-0", "d.h2.", waking("a:1")),
+        (5100, 0, "<idle>-0", "d..2.", switch("swapper/0:0", "R", "a:1")),
+        (5200, 0, "a-1", "d..2.", switch("a:1", "S", "swapper/0:0")),
+    ]
+    found = check(trace_of(lines, tmp_path)).open.row(0, named=True)
+    assert (found["rule"], found["ts_ns"], found["end_ns"], found["tid"]) == (
+        "work-conservation",
+        100_000,
+        5_100_000,
+        1,
+    )
+
+
+def test_a_real_time_task_behind_a_lesser_one_is_found(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (0, 0, "rt-1", "d..2.", switch("rt:1", "S", "hog:2", prio=9)),
+        (100, 0, "hog-2", "d.h2.", waking("rt:1", prio=9)),
+        (3100, 0, "hog-2", "d..2.", switch("hog:2", "R", "rt:1", to_prio=9)),
+        (3200, 0, "rt-1", "d..2.", switch("rt:1", "S", "hog:2", prio=9)),
+        (3300, 0, "hog-2", "d..2.", switch("hog:2", "R", "swapper/0:0")),
+    ]
+    found = check(trace_of(lines, tmp_path)).open
+    assert found["rule"].to_list() == ["priority-order"]
+    assert "priority 9) waits 3000 us" in found["text"].item()
+
+
+def test_records_without_protection_are_found(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (0, 0, "a-1", "d..2.", switch("a:1", "S", "b:2")),
+        (100, 0, "b-2", ".....", waking("a:1")),
+        (200, 0, "b-2", "d.h2.", switch("b:2", "S", "a:1")),
+        (300, 0, "a-1", "d..2.", switch("a:1", "S", "swapper/0:0")),
+    ]
+    assert broken(trace_of(lines, tmp_path)) == {"wakeup-atomic", "switch-context"}
+
+
+def test_a_loss_explains_what_it_hides(trace: tk.Trace, tmp_path: Path) -> None:
+    at = nth(trace, "switch", 700)
+    events = pl.concat([trace.events[:at], trace.events[at + 1 :]])
+    whole = changed(trace, events, tmp_path)
+    assert not check(whole).ok
+    ts = trace.events["ts_ns"]
+    loss = {
+        "cpu": [0],
+        "ts_from_ns": [ts[at - 1]],
+        "ts_to_ns": [ts[at + 1]],
+        "count": [1],
+        "cause": ["overwrite"],
+    }
+    lost = pl.DataFrame(loss, schema=trace.losses.schema)
+    tables = {name: whole.table(name) for name in whole.tables}
+    found = check(tk.Trace({**tables, "losses": lost}, whole.metadata))
+    assert found.ok, found.sentence
+    assert set(found.violations["explained_by"].to_list()) == {"loss"}
+    assert "explained" in found.summary["result"].to_list()
+
+
+CLEAN = (
+    *("lab/6.1/forkwait-0.dat", "lab/6.12/mixed-interfifo.dat", "lab2/6.1-4cpu/server-default.dat"),
+    *("lab2/7.3-4cpu/slice-default.dat", "lab2/6.12-2cpu/groups-quota50.dat"),
+)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_captures_keep_the_rules(testdata: Path, name: str) -> None:
+    path = testdata / name
+    if not path.exists():
+        pytest.skip(f"{name} is not unpacked")
+    assert check(tk.read(path)).sentence.startswith("No rule is broken")
+
+
+@pytest.mark.parametrize("policy", [p["name"] for p in tk.policies()])
+def test_replays_of_every_policy_keep_the_rules(policy: str) -> None:
+    work = f"policy: {policy}\ncpus: 2\nA: (R3 S2)*\nB: (R1 S4)*\nC: R40\nD: R25\nE: (R0.5 S1)*\nuntil: 60"
+    run = tk.simulate(work)
+    assert run.slices.height > 20
+    found = check(run)
+    assert found.ok, found.sentence
+
+
+def test_what_cannot_be_checked_is_named(trace: tk.Trace, tmp_path: Path) -> None:
+    kind = pl.col("kind").cast(pl.String)
+    found = check(
+        changed(trace, trace.events.filter(~kind.is_in(["waking", "wakeup", "wakeup_new"])), tmp_path)
+    )
+    row = found.summary.filter(pl.col("rule") == "sleep-wakeup").row(0, named=True)
+    assert (row["result"], row["says"]) == ("not checked", "no wakeups were recorded")
+    assert found.summary["rule"].to_list() == list(RULES)
+
+
+def test_a_filtered_trace_is_refused(trace: tk.Trace) -> None:
+    with pytest.raises(tk.FilterError, match="expected a whole trace"):
+        check(trace.filter(comm="waker*"))
+
+
+def test_the_command_ends_with_the_result(tmp_path: Path) -> None:
+    demo = str(ROOT / "fixtures/demo/slice-default.dat")
+    good = CliRunner().invoke(main, ["check", demo])
+    assert good.exit_code == 0, good.output
+    assert good.stdout.startswith("No rule is broken: 9 of 9")
+    lines: list[Line] = [
+        (0, 0, "a-1", "d..2.", switch("a:1", "S", "b:2")),
+        (200, 0, "b-2", "d..2.", switch("b:2", "S", "a:1")),
+        (300, 0, "a-1", "d..2.", waking("c:3")),
+        (300, 0, "a-1", "d..2.", switch("a:1", "S", "c:3")),
+    ]
+    trace_of(lines, tmp_path)
+    bad = CliRunner().invoke(main, ["check", str(tmp_path / "trace.txt"), "--json"])
+    assert bad.exit_code == 3
+    answer = json.loads(bad.stdout)
+    assert answer["ok"] is False
+    assert answer["findings"][0]["rule"] == "sleep-wakeup"
+    assert SLEEP_WAKEUP.name == "sleep-wakeup"

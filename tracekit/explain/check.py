@@ -1,0 +1,159 @@
+"""Whether the schedule keeps its promises: `check`, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracekit.analysis import blame, conformance
+from tracekit.errors import FilterError
+from tracekit.trace import Trace
+
+__all__ = ["Checked", "check"]
+
+#: Priorities below it are real time on Linux.
+_RT_BELOW = 100
+#: What the clocks of two CPUs may disagree by where the source does not say that they are in step: perf's and ftrace's local clocks
+#: drift by up to a jiffy in theory; contradictions below this are not held against the schedule.
+_UNSYNCHRONISED_NS = 10_000
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found.
+
+    Attributes
+    ----------
+    name
+        Of the trace.
+    violations
+        See `tracekit.analysis.conformance.violations`.
+    unchecked
+        Rules for which records are missing, and which.
+    """
+
+    name: str
+    violations: pl.DataFrame
+    unchecked: Mapping[str, str]
+
+    @property
+    def open(self) -> pl.DataFrame:
+        """Violations that neither a loss nor the clocks explain."""
+        return self.violations.filter(pl.col("explained_by").is_null())
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no such violation."""
+        return self.open.height == 0
+
+    @property
+    def summary(self) -> pl.DataFrame:
+        """One row per rule.
+
+        Returns
+        -------
+        polars.DataFrame
+            `rule`, `result` (String: `kept`, `broken`, `explained`, `not checked`), `n` (UInt32, violations), `n_loss`, `n_clock` (UInt32, of them explained so), `first_ts_ns` (Int64; null
+            without any), `says` (String, the rule, or why it is not checked).
+        """
+        rows = []
+        for rule, says in conformance.RULES.items():
+            own = self.violations.filter(pl.col("rule") == rule)
+            by = dict(own.group_by("explained_by").len().iter_rows())
+            broken = by.get(None, 0)
+            result = "broken" if broken else "explained" if own.height else "kept"
+            rows.append(
+                {
+                    "rule": rule,
+                    "result": "not checked" if rule in self.unchecked else result,
+                    "n": own.height,
+                    "n_loss": by.get("loss", 0),
+                    "n_clock": by.get("clock", 0),
+                    "first_ts_ns": own["ts_ns"].min(),
+                    "says": self.unchecked.get(rule, says),
+                }
+            )
+        counts = dict.fromkeys(("n", "n_loss", "n_clock"), pl.UInt32)
+        texts = dict.fromkeys(("rule", "result", "says"), pl.String)
+        names = ("rule", "result", "n", "n_loss", "n_clock", "first_ts_ns", "says")
+        types: dict[str, type[pl.DataType]] = {**counts, **texts, "first_ts_ns": pl.Int64}
+        return pl.DataFrame(rows, schema={n: types[n] for n in names})
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        checked = len(conformance.RULES) - len(self.unchecked)
+        explained = self.violations.height - self.open.height
+        also = f" ({explained} more are explained by losses or clocks)" if explained else ""
+        if self.ok:
+            return f"No rule is broken: {checked} of {len(conformance.RULES)} could be checked{also}."
+        rules = self.open["rule"].value_counts(sort=True)
+        first = self.open.row(0, named=True)
+        return (
+            f"{self.open.height} violations of {', '.join(rules['rule'].to_list())}{also}; the first: {first['text']} "
+            f"at @{first['ts_ns'] / 1e9:.9f}s."
+        )
+
+    @property
+    def findings(self) -> list[dict[str, object]]:
+        """The first violations of each rule as a bounded list for scripts: at most 20."""
+        some = self.open.group_by("rule", maintain_order=True).head(
+            20 // max(self.open["rule"].n_unique(), 1)
+        )
+        return [
+            {"rank": i, "kind": "violation", **r}
+            for i, r in enumerate(some.head(20).iter_rows(named=True), 1)
+        ]
+
+    def __repr__(self) -> str:
+        """The sentence."""
+        return f"<Checked {self.name}: {self.sentence}>"
+
+
+def check(trace: Trace, limit_ns: int = conformance.LIMIT_NS) -> Checked:
+    """Check a trace, recorded or replayed, against rules that every schedule keeps.
+
+    Parameters
+    ----------
+    trace
+        The whole trace.
+    limit_ns
+        Shortest window that breaks a rule about waiting.
+
+    Returns
+    -------
+    Checked
+        Violations with their windows, and what could not be checked.
+
+    Raises
+    ------
+    FilterError
+        When the trace was filtered, or has no records with a time.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> tk.explain.check(tk.read("fixtures/demo/slice-default.dat")).ok
+    True
+    """
+    first, last = trace.start_ns, trace.end_ns
+    if first is None or last is None:
+        raise FilterError(f"{trace.name}: expected records with a time, found none")
+    if '"filter"' in trace.metadata.get("options", ""):
+        raise FilterError(
+            f"{trace.name}: expected a whole trace, found a filtered one: what is left out would look lost"
+        )
+    scene = blame.scene(trace.slices, trace.states, trace.runqueue, trace.events, first, last)
+    linux = trace.metadata.get("prio.scale", trace.metadata.get("os")) == "linux"
+    replayed = "replay.policy" in trace.metadata
+    rt_below = _RT_BELOW if linux and not replayed else None
+    resolution = trace.metadata.get("clock.resolution_ns", "1")
+    error = int(resolution) if resolution.isdigit() else 1
+    if not replayed and trace.metadata.get("clock.synchronised") != "true" and trace.cpus.height > 1:
+        error = max(error, _UNSYNCHRONISED_NS)
+    found = conformance.violations(
+        trace.events, trace.slices, trace.tasks, trace.losses, scene, rt_below, error, limit_ns
+    )
+    return Checked(trace.name, found, conformance.unchecked(trace.events, rt_below))
