@@ -182,7 +182,13 @@ class Machine:
 @final
 class Programs:
     def __new__(
-        cls, events: ArrowStream, loop: str = "dependency", hz: int | None = None, exact_timers: bool = False
+        cls,
+        events: ArrowStream,
+        loop: str = "dependency",
+        hz: int | None = None,
+        exact_timers: bool = False,
+        system: str | None = None,
+        endless: Sequence[int] | None = None,
     ) -> Programs: ...
     @property
     def wakeups(self) -> list[tuple[str, int]]: ...

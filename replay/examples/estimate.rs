@@ -18,19 +18,16 @@ fn main() {
         match load(&path) {
             Err(e) => println!("{path}: {e}"),
             Ok(out) => {
-                let (h, o) = reconstruct::look(&out.events, &out.strings, None);
+                let recon = reconstruct::reconstruct(&out.events, &out.strings, &Default::default());
                 println!(
-                    "{path}: lives {} span {:.3}s ticks {} loose {} idlewakes {} mism {} flags {} runtime {}",
-                    h.lives.len(),
-                    h.span as f64 / 1e9,
-                    h.ticks.len(),
-                    h.loose.len(),
-                    h.idle_wakeups,
-                    h.mismatches,
-                    h.has_flags,
-                    h.has_runtime
+                    "{path}: tasks {} span {:.3}s idle wakeups {} mismatches {} uncaused {}",
+                    recon.work.tasks.len(),
+                    recon.span as f64 / 1e9,
+                    recon.idle_wakeups,
+                    recon.mismatches,
+                    recon.uncaused
                 );
-                println!("  {o:?}");
+                println!("  {:?}", recon.overheads);
             }
         }
     }

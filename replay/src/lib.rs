@@ -10,6 +10,7 @@
 //!
 //! This crate sees no files, clocks, environment or Python, and no parser.
 
+pub mod calibrate;
 pub mod cancel;
 pub mod cost;
 pub mod emit;

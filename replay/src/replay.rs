@@ -2,13 +2,13 @@
 
 use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
 
+use crate::calibrate::TickSource;
 use crate::emit;
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::overrides;
 use crate::params::ParamError;
 use crate::perturb;
 use crate::policies::PolicySpec;
-use crate::reconstruct::estimate::TickSource;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use crate::switch_costs::{self, SwitchCostChange};
 use crate::task::Ns;

@@ -116,8 +116,14 @@ impl CpuSet {
                 format!("cpus: CPU {cpu} has no records in the trace; those that have are {}", known.join(", "))
             })
         };
-        let cpus: Result<Vec<Cpu>, String> = (0..words.len() * 64).filter(|c| self.contains(*c)).map(place).collect();
-        Ok(CpuSet::of(&cpus?))
+        let (found, missing): (Vec<_>, Vec<_>) =
+            (0..words.len() * 64).filter(|c| self.contains(*c)).map(place).partition(Result::is_ok);
+        // A CPU without records takes no part; a task needs one that does.
+        if let (true, Some(missing)) = (found.is_empty(), missing.into_iter().find_map(Result::err)) {
+            return Err(missing);
+        }
+        let cpus: Vec<Cpu> = found.into_iter().flatten().collect();
+        Ok(CpuSet::of(&cpus))
     }
 
     /// True when the set leaves no choice out.

@@ -3,6 +3,7 @@
 use tracekit_replay::program::{Pause, Step};
 use tracekit_replay::reconstruct::{reconstruct, Evidence, Options, Recon};
 use tracekit_replay::replay::{replay, ReplaySpec};
+use tracekit_schema::derive::IdleRule;
 use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, State, Strings};
@@ -194,4 +195,84 @@ fn reading_takes_time_in_proportion_to_the_records() {
     let timers =
         steps(&recon, 7).iter().filter(|s| matches!(s, Step::Pause { pause: Pause::Timer { .. }, .. })).count();
     assert!(timers > 90_000, "{timers}");
+}
+
+#[test]
+fn a_wakeup_that_overtakes_the_sleepers_switch_is_a_dependency() {
+    let mut trace = Trace::new();
+    trace.switch(0, MS, 0, State::Runnable, 20);
+    trace.switch(1, MS + US, 0, State::Runnable, 21);
+    for i in 1..=50 {
+        let at = MS + i * MS;
+        trace.waking(0, at, 20, 21, 1, 0);
+        trace.switch(1, at + 3 * US, 21, State::Sleeping, 0);
+        trace.switch(1, at + 8 * US, 0, State::Runnable, 21);
+    }
+    trace.switch(0, 52 * MS, 20, State::Sleeping, 0);
+    let recon = trace.programs();
+    assert_eq!(steps(&recon, 20).iter().filter(|s| matches!(s, Step::Post { .. })).count(), 50);
+    assert!(steps(&recon, 21).iter().filter(|s| matches!(s, Step::Wait { .. })).count() >= 50);
+    assert_eq!(recon.classes[0], 50, "{:?}", recon.classes);
+}
+
+#[test]
+fn who_wrote_the_waking_wakes_though_another_cpu_writes_the_wakeup() {
+    let mut trace = Trace::new();
+    trace.switch(0, MS, 0, State::Runnable, 20);
+    trace.switch(1, MS + US, 0, State::Runnable, 21);
+    trace.waking(0, 2 * MS, 20, 21, 1, 0);
+    trace.switch(1, 2 * MS + 3 * US, 21, State::Sleeping, 0);
+    trace.about(Kind::Wakeup, 1, 2 * MS + 5 * US, 0, 21, irq::HARDIRQ);
+    trace.switch(1, 2 * MS + 8 * US, 0, State::Runnable, 21);
+    trace.switch(1, 3 * MS, 21, State::Sleeping, 0);
+    trace.switch(0, 4 * MS, 20, State::Sleeping, 0);
+    let recon = trace.programs();
+    assert!(has(&recon, 20, |s| matches!(s, Step::Post { .. })));
+    assert_eq!(recon.classes[0], 1, "{:?}", recon.classes);
+}
+
+#[test]
+fn idle_threads_of_other_systems_are_no_tasks() {
+    let mut trace = Trace::new();
+    let name = trace.strings.intern(b"idle: cpu0");
+    for i in 0..20 {
+        trace.switch(0, MS + 2 * i * MS, 10, State::Runnable, 11);
+        if let Some(mut row) = trace.events.last() {
+            row.comm(name);
+        }
+        trace.switch(0, 2 * MS + 2 * i * MS, 11, State::Sleeping, 10);
+        if let Some(mut row) = trace.events.last() {
+            row.next_comm(name);
+        }
+    }
+    let options = Options { idle: IdleRule::NamedIdle, ..Options::default() };
+    let recon = reconstruct(&trace.events, &trace.strings, &options);
+    let tids: Vec<i64> = recon.work.tasks.iter().map(|p| p.tid).collect();
+    assert_eq!(tids, [11]);
+}
+
+#[test]
+fn a_loss_ends_what_is_known_and_is_cut_out() {
+    let mut trace = Trace::new();
+    trace.switch(0, MS, 0, State::Runnable, 1);
+    trace.switch(0, 5 * MS, 1, State::Preempted, 2);
+    trace.switch(0, 9 * MS, 2, State::Preempted, 1);
+    trace.events.push().ts_ns(30 * MS).cpu(0).kind(Kind::Lost).quality(0);
+    trace.switch(0, 34 * MS, 2, State::Preempted, 1);
+    trace.switch(0, 38 * MS, 1, State::Sleeping, 0);
+    let recon = trace.programs();
+    assert_eq!((recon.cut, recon.span), (21 * MS, 16 * MS));
+    let ran = |tid| steps(&recon, tid).iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();
+    assert_eq!(ran(1), 8 * MS);
+}
+
+#[test]
+fn the_caller_may_say_that_a_task_would_have_gone_on() {
+    let mut trace = two_hogs(State::Preempted);
+    trace.about(Kind::Exit, 0, 300 * MS, 2, 2, 0);
+    trace.switch(0, 399 * MS, 2, State::Dead, 1);
+    let options = Options { endless: vec![2], ..Options::default() };
+    let recon = reconstruct(&trace.events, &trace.strings, &options);
+    assert!(!has(&recon, 2, |s| matches!(s, Step::Exit)));
+    assert!(has(&trace.programs(), 2, |s| matches!(s, Step::Exit)));
 }

@@ -1,9 +1,9 @@
 //! A workload that ran here, taken for a recording: the programs come back from its events, and replaying them under the
 //! same policy gives the same schedule.
 
+use tracekit_replay::calibrate::Estimate;
 use tracekit_replay::cancel::Cancel;
 use tracekit_replay::program::Step;
-use tracekit_replay::reconstruct::estimate::Estimate;
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Overheads};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::workload;

@@ -62,6 +62,13 @@ def replay_options(function: F) -> F:
         click.option(
             "--hz", type=click.IntRange(1, 100_000), help="Clock ticks a second; by default as found."
         ),
+        click.option(
+            "--endless",
+            multiple=True,
+            metavar="GLOB",
+            help="Tasks that would have gone on for ever, such as 'spin*': their recorded end is that of the recording. "
+            "Can be given several times.",
+        ),
         click.option("--rt", metavar="POLICY", help="The real-time class above, such as rt:slice=20ms."),
         click.option(
             "--set",

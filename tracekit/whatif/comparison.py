@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -418,6 +418,7 @@ def compare(
     rt: str | None = None,
     cpus: int | None = None,
     hz: int | None = None,
+    endless: Sequence[str] = (),
     overheads: bool = True,
     switch_costs: bool = True,
     costs: Mapping[str, str] | None = None,
@@ -442,7 +443,7 @@ def compare(
         recorded: `cpus`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, overheads, switch_costs, costs, scenario
+    loop, rt, cpus, hz, endless, overheads, switch_costs, costs, scenario
         As in `replay`.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of each prediction
@@ -463,7 +464,7 @@ def compare(
     why = "told"
     if identity is None:
         identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
-    programs = Programs(trace, loop, hz)
+    programs = Programs(trace, loop, hz, endless)
     shaken = programs.shakes(max(runs, 1))
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
     changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit._frames import to_frame
+from tracekit.errors import ReplayError
 from tracekit.trace import Trace
 from tracekit.whatif.contexts import recognise
 from tracekit.whatif.identity import infer
@@ -79,6 +81,22 @@ def _inferred(rows: Sequence[tuple[str, float | None, str, int | None, str]]) ->
     return pl.DataFrame(rows, schema=types, orient="row")
 
 
+def _named(trace: Trace, patterns: Sequence[str]) -> list[int]:
+    """Threads whose name fits one of the patterns; one that fits none is an error."""
+    if not patterns:
+        return []
+    tasks = trace.tasks.filter(~pl.col("is_idle")).select("tid", pl.col("comm").cast(pl.String)).drop_nulls()
+    found: list[int] = []
+    for pattern in patterns:
+        fit = [tid for tid, comm in tasks.iter_rows() if fnmatchcase(comm, pattern)]
+        if not fit:
+            raise ReplayError(
+                f"endless {pattern!r}: no task has such a name; `tracekit slices` lists the names"
+            )
+        found.extend(fit)
+    return found
+
+
 class Programs:
     """What the tasks of a trace did, apart from when the scheduler let them.
 
@@ -93,24 +111,41 @@ class Programs:
         recorded time of every wakeup; ``closed`` keeps the recorded length of every sleep.
     hz
         Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`), else as found in the trace.
+    endless
+        Names of tasks that would have gone on for ever, such as ``spin*``: their recorded end is that of the recording. Without it
+        a recorded exit is an exit, unless the trace shows that the task's parent killed it.
+
+    Raises
+    ------
+    ReplayError
+        No task has a name of `endless`.
     """
 
-    def __init__(self, trace: Trace, loop: str = "dependency", hz: int | None = None) -> None:
+    def __init__(
+        self, trace: Trace, loop: str = "dependency", hz: int | None = None, endless: Sequence[str] = ()
+    ) -> None:
         self._trace = trace
-        self._asked = loop, hz
+        self._asked = loop, hz, tuple(endless)
         machine = trace.machine
         if hz is None and machine is not None:
             hz = machine.hz
         # Slack is Linux's, and every source from Linux names its system.
-        exact = trace.metadata.get("os") != "linux"
+        system = trace.metadata.get("os")
         self.contexts = recognise(trace)
-        self._core = _core.Programs(self.contexts.apply(trace.events), loop, hz, exact_timers=exact)
+        self._core = _core.Programs(
+            self.contexts.apply(trace.events),
+            loop,
+            hz,
+            exact_timers=system != "linux",
+            system=system,
+            endless=_named(trace, endless),
+        )
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
         ]
 
-    def __reduce__(self) -> tuple[type[Programs], tuple[Trace, str, int | None]]:
+    def __reduce__(self) -> tuple[type[Programs], tuple[Trace, str, int | None, tuple[str, ...]]]:
         """For pickle: the trace and what was asked for, from which the programs are reconstructed alike."""
         return Programs, (self._trace, *self._asked)
 
@@ -266,6 +301,7 @@ def replay(
     rt: str | None = None,
     cpus: int | None = None,
     hz: int | None = None,
+    endless: Sequence[str] = (),
     phase_ns: int = 0,
     overheads: bool = True,
     switch_costs: bool = True,
@@ -292,6 +328,8 @@ def replay(
         left out: they name CPUs of the recorded machine.
     hz
         Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`), else as found in the trace.
+    endless
+        Names of tasks that would have gone on for ever, such as ``spin*``; see `Programs`.
     phase_ns
         Added to the phase of the clock tick, to see how much depends on it.
     overheads
@@ -325,7 +363,7 @@ def replay(
     >>> tk.replay(trace, "rr:quantum=10ms").policy.split(",")[0]
     'rr:quantum=10ms'
     """
-    return Programs(trace, loop, hz).run(
+    return Programs(trace, loop, hz, endless).run(
         policy,
         rt=rt,
         cpus=cpus,

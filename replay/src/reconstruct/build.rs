@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::estimate::Overheads;
 use super::history::{Act, By, First, History, Life, LifeId, Off, What};
 use super::messages::Messages;
 use super::served::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::{Class, Evidence, LoopMode, Note, Options, Recon};
+use crate::calibrate::Overheads;
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId, NEVER};
 
@@ -104,8 +104,8 @@ impl Draft {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(history: &'a History, over: &'a Overheads, options: &'a Options) -> Self {
-        let stop = super::verdict::stop_time(history);
-        let verdicts = super::verdict::judge(history, stop);
+        let stop = super::verdict::stop_time(history, &options.endless);
+        let verdicts = super::verdict::judge(history, &options.endless, stop);
         let messages = match options.mode {
             LoopMode::Dependency => {
                 super::messages::find(history, &|life| verdicts[life as usize].endless, over.wakeup_tail.ns)

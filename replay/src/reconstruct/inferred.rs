@@ -3,8 +3,8 @@
 use tracekit_schema::{Code, Diagnostic};
 
 use super::build::Verdict;
-use super::estimate::{Estimate, TickSource};
 use super::Recon;
+use crate::calibrate::{Estimate, TickSource};
 use crate::program::Step;
 use crate::task::Ns;
 

@@ -1,7 +1,8 @@
 //! From events to programs: what each task did, free of when the recorded scheduler let it.
 //!
-//! `scan` walks the records once and notes what each task did ([`history`]); [`estimate`] measures what switches, ticks and
-//! interrupts cost; `sleep` and `verdict` judge timers and tasks as wholes; `build` makes the programs.
+//! The state machine of [`tracekit_schema::derive`] reads the records; `timeline` is its sink and notes what each task did
+//! ([`history`]). [`calibrate`](crate::calibrate) measures what switches, ticks and interrupts cost; `sleep` and `verdict` judge timers
+//! and tasks as wholes; `build` makes the programs.
 //!
 //! * **Demand** is time on a CPU less what the machine took: the switch, ticks, interrupts, all at their measured length. The
 //!   replay adds them again where they fall there.
@@ -12,26 +13,26 @@
 //!   until then. Both are told by what they did, never by name.
 
 mod build;
-pub mod estimate;
 pub mod history;
 mod inferred;
 mod messages;
-mod scan;
 mod served;
 mod sleep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod verdict;
-mod ways;
 
+pub use crate::calibrate::Overheads;
 pub use build::Verdict;
-pub use estimate::Overheads;
 pub use inferred::{Inferred, Judged};
 pub use messages::Hidden;
 
-use tracekit_schema::{Events, Strings};
+use tracekit_schema::derive::IdleRule;
+use tracekit_schema::{DeriveOptions, Events, Strings};
 
+use crate::calibrate::calibrate;
 use crate::cancel::Cancel;
 use crate::program::Workload;
 use crate::task::{Ns, TaskId};
@@ -166,6 +167,10 @@ pub struct Options {
     pub exact_timers: bool,
     /// Set by the caller to stop; the outcome then means nothing.
     pub cancel: Cancel,
+    /// How the recorded system's idle threads are recognised.
+    pub idle: IdleRule,
+    /// Threads that would have gone on for ever: their recorded end is that of the recording.
+    pub endless: Vec<i64>,
 }
 
 /// Programs, and what was found on the way.
@@ -217,22 +222,16 @@ pub struct Recon {
 
 /// Reconstructs the programs of all tasks in `events`, which are in time order.
 pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Recon {
-    let history = scan::scan(events, strings, &options.cancel);
+    let known = DeriveOptions { idle: options.idle, ..DeriveOptions::default() };
+    let mut history = timeline::read(events, strings, &known, &options.cancel);
     if options.cancel.is_set() {
         return Recon::default();
     }
-    let overheads = estimate::estimate(&history, options.hz);
+    let overheads = calibrate(&mut history, options.hz);
     let comms: Vec<String> = history.lives.iter().map(|l| strings.text(l.comm).into_owned()).collect();
     let mut recon = build::Builder::new(&history, &overheads, options).build();
     for (program, comm) in recon.work.tasks.iter_mut().zip(comms) {
         program.comm = comm;
     }
     recon
-}
-
-/// First look at a trace (used by the tools that print estimates).
-pub fn look(events: &Events, strings: &Strings, hz: Option<i64>) -> (history::History, Overheads) {
-    let history = scan::scan(events, strings, &Cancel::default());
-    let found = estimate::estimate(&history, hz);
-    (history, found)
 }

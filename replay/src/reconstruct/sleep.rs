@@ -1,7 +1,7 @@
 //! Timer sleeps: which interrupt could have ended them, and how much later than asked for.
 
-use super::estimate::Overheads;
 use super::history::{By, History, Life, Off, What};
+use crate::calibrate::Overheads;
 use crate::task::Ns;
 
 /// Slack of a time-sharing task's timers on Linux, unless the trace says otherwise.

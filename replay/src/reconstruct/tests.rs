@@ -1,13 +1,12 @@
 //! Reconstructions of a few records that are written down here.
 
 use tracekit_schema::events::irq;
-use tracekit_schema::{Events, Kind, State, Strings};
+use tracekit_schema::{DeriveOptions, Events, Kind, State, Strings};
 
-use crate::cancel::Cancel;
-
-use super::estimate::{Estimate, Overheads};
 use super::history::{By, History, What};
-use super::{build, scan, Options, Recon};
+use super::{build, timeline, Options, Recon};
+use crate::calibrate::{Estimate, Overheads};
+use crate::cancel::Cancel;
 use crate::program::Step;
 
 /// Records of CPU 0.
@@ -40,7 +39,7 @@ impl Records {
     }
 
     fn history(&self) -> History {
-        scan::scan(&self.events, &self.strings, &Cancel::default())
+        timeline::read(&self.events, &self.strings, &DeriveOptions::default(), &Cancel::default())
     }
 
     fn programs(&self, over: &Overheads) -> Recon {

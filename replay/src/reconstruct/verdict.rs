@@ -71,9 +71,9 @@ fn ran_within(life: &Life, from: Ns, to: Ns) -> bool {
 }
 
 /// Which lives have no end of their own: those that never leave their CPU and are alive when the trace ends, and those that were
-/// killed. A recorded exit is an exit, unless whoever reaped one of these tasks ran between the last preemption but one and its exit, and
-/// nothing was made any more: then the recorded run was being stopped.
-fn endless(history: &History) -> Vec<bool> {
+/// killed; `said` are threads of which the caller says so. A recorded exit is an exit, unless whoever reaped one of these tasks
+/// ran between the last preemption but one and its exit, and nothing was made any more: then the recorded run was being stopped.
+fn endless(history: &History, said: &[i64]) -> Vec<bool> {
     let stays: Vec<bool> = history.lives.iter().map(|l| never_leaves(l, history.span)).collect();
     let candidates = || history.lives.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(l, _)| l);
     let reapers: BTreeSet<LifeId> = candidates().filter_map(|l| reaper(history, l)).collect();
@@ -86,12 +86,21 @@ fn endless(history: &History) -> Vec<bool> {
         end >= last_fork && reapers.iter().any(|r| ran_within(&history.lives[*r as usize], from, end))
     };
     let judge = |(life, stays): (&Life, &bool)| *stays && exit_begun(life).is_none_or(|end| killed(life, end));
-    history.lives.iter().zip(&stays).map(judge).collect()
+    let mut found: Vec<bool> = history.lives.iter().zip(&stays).map(judge).collect();
+    // The first to go may have no sign of its own: it goes with those that the same task reaped, where most of them have one.
+    for reaper_of in &reapers {
+        let group: Vec<&Life> = candidates().filter(|l| reaper(history, l) == Some(*reaper_of)).collect();
+        let signs = group.iter().filter(|l| found[l.id as usize]).count();
+        if 2 * signs > group.len() {
+            group.iter().for_each(|l| found[l.id as usize] = true);
+        }
+    }
+    history.lives.iter().zip(found).map(|(life, found)| found || said.contains(&life.tid)).collect()
 }
 
 /// When the recorded run was stopped: the first exit of an endless task, else the end of the trace.
-pub(super) fn stop_time(history: &History) -> Ns {
-    let endless = endless(history);
+pub(super) fn stop_time(history: &History, said: &[i64]) -> Ns {
+    let endless = endless(history, said);
     let exits = history.lives.iter().zip(&endless).filter(|(_, e)| **e).filter_map(|(l, _)| exit_begun(l));
     exits.min().unwrap_or(history.span)
 }
@@ -137,12 +146,12 @@ pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) 
     ends.max().is_some_and(|last| last as f64 >= (1.0 - END) * stop as f64)
 }
 
-pub(super) fn judge(history: &History, stop: Ns) -> Vec<Verdict> {
+pub(super) fn judge(history: &History, said: &[i64], stop: Ns) -> Vec<Verdict> {
     let judge = |(life, endless): (&Life, bool)| {
         let loops = !endless && is_looping(life, stop);
         // What got the CPU only after the stop, ended because of it.
         let before = ended(life).is_some_and(|end| end <= stop) || ran_in_last_burst(life, stop);
         Verdict { endless, loops, essential: !endless && !loops && ended(life).is_some() && before }
     };
-    history.lives.iter().zip(endless(history)).map(judge).collect()
+    history.lives.iter().zip(endless(history, said)).map(judge).collect()
 }

@@ -1,5 +1,6 @@
 //! The two places where an interval ends: rows of `states` and of `slices`.
 
+use super::sink::{Sink, SliceRow, StateRow, Transition, Why};
 use super::tasks::{Phase, Place, Slept};
 use super::{Deriver, Step};
 use crate::tables::flag;
@@ -14,9 +15,26 @@ pub(super) struct End {
     pub yielded: bool,
     pub seq: Option<u64>,
     pub flags: u16,
+    /// Priorities of the task that leaves and of the one that comes, as the switch says.
+    pub prio: Option<i32>,
+    pub next: Option<i32>,
 }
 
 impl End {
+    /// Why the task, which is in `phase` and `state` from now on, left.
+    pub(super) fn why(&self, phase: Phase, state: State) -> Why {
+        let repaired = self.flags & (flag::INFERRED_END | flag::CROSSES_LOSS | flag::OPEN_END) != 0;
+        match phase {
+            Phase::Dead => Why::Ended,
+            _ if repaired => Why::Unknown,
+            Phase::Ready if self.yielded || state == State::Yielding => Why::Yielded,
+            Phase::Ready if state == State::Preempted => Why::Preempted,
+            Phase::Ready => Why::Ready,
+            Phase::Off => Why::Slept(state),
+            _ => Why::Unknown,
+        }
+    }
+
     /// The task could have gone on; `None` where nobody says.
     pub(super) fn involuntary(&self) -> Option<bool> {
         match self.state? {
@@ -27,7 +45,7 @@ impl End {
     }
 }
 
-impl Deriver {
+impl<S: Sink> Deriver<S> {
     /// Ends the current interval of a task's life at `ts` and begins another. Returns the time used.
     #[inline]
     pub(super) fn turn(&mut self, utid: u32, ts: i64, phase: Phase, state: State) -> i64 {
@@ -70,12 +88,10 @@ impl Deriver {
     pub(super) fn state_row(&mut self, utid: u32, ts: i64) {
         let loss = self.last_loss;
         let task = &mut self.tasks.all[utid as usize];
-        let rows = &mut self.out.states;
         if let Some(slept) = task.slept.take() {
-            let dur = slept.to.saturating_sub(slept.from);
-            let mut row = rows.push();
-            row.ts_ns(slept.from).dur_ns(dur).utid(utid).tid(task.tid).comm(task.comm);
-            row.state(slept.state).reason(slept.reason).flags(slept.flags);
+            let Slept { from, to, state, reason, flags } = slept;
+            let (tid, comm, dur) = (task.tid, task.comm, to.saturating_sub(from));
+            self.sink.state(&StateRow { ts: from, dur, utid, tid, comm, state, reason, cpu: None, flags });
         }
         let unknown = matches!(task.phase, Phase::Unseen | Phase::Unknown | Phase::New);
         if task.phase == Phase::Unseen || (unknown && ts == task.since) {
@@ -85,12 +101,13 @@ impl Deriver {
         if task.since < loss && task.phase != Phase::Running {
             flags |= flag::CROSSES_LOSS;
         }
-        let mut row = rows.push();
-        row.ts_ns(task.since).dur_ns(ts.saturating_sub(task.since)).utid(utid).tid(task.tid).comm(task.comm);
-        row.state(task.state).reason(task.reason).flags(flags);
-        if let (Phase::Running | Phase::Ready, Some(slot)) = (task.phase, task.slot) {
-            row.cpu(self.cpus.all[slot].cpu);
-        }
+        let cpu = match (task.phase, task.slot) {
+            (Phase::Running | Phase::Ready, Some(slot)) => Some(self.cpus.all[slot].cpu),
+            _ => None,
+        };
+        let (tid, comm, state, reason) = (task.tid, task.comm, task.state, task.reason);
+        let dur = ts.saturating_sub(task.since);
+        self.sink.state(&StateRow { ts: task.since, dur, utid, tid, comm, state, reason, cpu, flags });
     }
 
     /// Ends the slice of a running task. The CPU's account is the caller's to keep.
@@ -109,29 +126,40 @@ impl Deriver {
         }
         let open = &task.open;
         let mut flags = open.flags | end.flags;
-        let mut row = self.out.slices.push();
-        row.ts_ns(open.ts).dur_ns(dur).cpu(cpu).utid(utid).tid(task.tid).pid(task.pid).comm(open.comm);
-        row.prio(open.prio).end_state(end.state).involuntary(involuntary);
-        row.run_delay_ns(open.run_delay).prev_cpu(open.prev_cpu).seq_in(open.seq).seq_out(end.seq);
-        if let Some((length, blocked)) = open.sleep {
-            row.sleep_ns(length).blocked(blocked);
+        if open.wake.is_some_and(|wake| wake.in_irq) {
+            flags |= flag::IRQ_WAKEUP;
         }
-        if let Some(wake) = open.wake {
-            row.wake_ts_ns(wake.ts).waker_utid(wake.waker).waker_cpu(wake.cpu);
-            flags |= if wake.in_irq { flag::IRQ_WAKEUP } else { 0 };
-        }
-        row.flags(flags);
+        self.sink.slice(&SliceRow {
+            ts: open.ts,
+            dur,
+            cpu,
+            utid,
+            tid: task.tid,
+            pid: task.pid,
+            comm: open.comm,
+            prio: open.prio,
+            end_state: end.state,
+            involuntary,
+            run_delay: open.run_delay,
+            prev_cpu: open.prev_cpu,
+            seq: (open.seq, end.seq),
+            sleep: open.sleep,
+            wake: open.wake.map(|wake| (wake.ts, wake.waker, wake.cpu)),
+            flags,
+        });
         task.ran_on = cpu;
         ts
     }
 }
 
-impl Step<'_> {
+impl<S: Sink> Step<'_, S> {
     /// Ends a running task's slice and its interval of `states`; it is in `phase` and `state` from then on.
     pub(super) fn stop(&mut self, utid: u32, end: &End, phase: Phase, state: State, reason: Option<StrId>) {
         let d = &mut *self.d;
         let flags = end.flags;
         let ts = d.end_slice(utid, end);
+        let (cpu, why) = (d.tasks[utid].slot, end.why(phase, state));
+        d.sink.transition(ts, Transition::SwitchOut { task: utid, cpu, why, prio: end.prio, next: end.next });
         d.tasks[utid].flags |= flags | d.tasks[utid].open.flags;
         d.turn(utid, ts, phase, state);
         let task = &mut d.tasks[utid];

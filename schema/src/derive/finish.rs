@@ -1,13 +1,13 @@
 //! The end of the trace: open intervals close, tasks and CPUs become rows.
 
 use super::emit::End;
+use super::sink::{CpuRow, Sink, TaskRow, Transition};
 use super::tasks::Phase;
 use super::Deriver;
-use crate::table::Table;
 use crate::tables::flag;
 use crate::{Code, Diagnostic, Diagnostics, State};
 
-impl Deriver {
+impl<S: Sink> Deriver<S> {
     pub(super) fn close(&mut self, diagnostics: &mut Diagnostics) {
         let Some((start, end)) = self.span else { return };
         for slot in 0..self.cpus.all.len() {
@@ -20,6 +20,7 @@ impl Deriver {
         for utid in 0..self.tasks.all.len() as u32 {
             self.close_task(utid, end);
         }
+        self.sink.transition(end, Transition::End);
         self.cpu_rows();
         self.task_rows();
         if self.unwoken && !self.wakes {
@@ -52,13 +53,20 @@ impl Deriver {
     }
 
     fn cpu_rows(&mut self) {
-        for slot in 0..self.cpus.all.len() {
+        let mut slots: Vec<usize> = (0..self.cpus.all.len()).collect();
+        slots.sort_by_key(|slot| self.cpus.all[*slot].cpu);
+        for slot in slots {
             let cpu = &self.cpus.all[slot];
             let Some(first) = cpu.first else { continue };
-            let mut row = self.out.cpus.push();
-            row.cpu(cpu.cpu).first_ts_ns(first).last_ts_ns(cpu.last);
-            row.nr_events(cpu.nr_events).nr_switches(cpu.nr_switches).nr_lost(cpu.nr_lost);
-            row.busy_ns(cpu.busy).idle_ns(cpu.idle).unknown_ns(cpu.unknown).max_backstep_ns(cpu.max_backstep);
+            self.sink.cpu(&CpuRow {
+                cpu: cpu.cpu,
+                seen: (first, cpu.last),
+                events: cpu.nr_events,
+                switches: cpu.nr_switches,
+                lost: cpu.nr_lost,
+                time: (cpu.busy, cpu.idle, cpu.unknown),
+                max_backstep: cpu.max_backstep,
+            });
             if cpu.idle_periods > 0 {
                 let (number, first, last) = (cpu.cpu, first, cpu.last);
                 let (run, periods, name) = (cpu.idle, cpu.idle_periods, cpu.idle_comm);
@@ -73,8 +81,6 @@ impl Deriver {
                 }
             }
         }
-        let cpus = &self.out.cpus;
-        self.out.cpus = cpus.take(&super::order(cpus.len(), |i| (cpus.cpu.get(i).map(i64::from), None)));
     }
 
     fn task_rows(&mut self) {
@@ -83,12 +89,23 @@ impl Deriver {
             if task.phase == Phase::Unseen && task.end_ts.is_none() {
                 continue;
             }
-            let mut row = self.out.tasks.push();
-            row.utid(utid as u32).tid(task.tid).pid(task.pid).comm(task.comm).comm_first(task.comm_first);
-            row.exec_path(task.exec_path).parent_utid(task.parent).is_idle(task.idle).idle_cpu(task.idle_cpu);
-            row.first_ts_ns(task.first_ts).last_ts_ns(task.last_ts).start_ts_ns(task.start_ts).end_ts_ns(task.end_ts);
-            row.prio_min(task.prio_min).prio_max(task.prio_max).run_ns(task.run_ns).nr_slices(task.nr_slices);
-            row.nr_involuntary(task.nr_involuntary).nr_voluntary(task.nr_voluntary);
+            self.sink.task(&TaskRow {
+                utid: utid as u32,
+                tid: task.tid,
+                pid: task.pid,
+                comm: task.comm,
+                comm_first: task.comm_first,
+                exec_path: task.exec_path,
+                parent: task.parent,
+                idle: task.idle,
+                idle_cpu: task.idle_cpu,
+                seen: (task.first_ts, task.last_ts),
+                start_ts: task.start_ts,
+                end_ts: task.end_ts,
+                prio: (task.prio_min, task.prio_max),
+                run: task.run_ns,
+                counts: (task.nr_slices, task.nr_involuntary, task.nr_voluntary),
+            });
         }
     }
 }

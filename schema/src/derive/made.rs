@@ -36,7 +36,7 @@ impl Trace {
     pub fn derive_with(&mut self, options: DeriveOptions) -> (Derived, Diagnostics) {
         let mut diagnostics = Diagnostics::default();
         let mut deriver = Deriver::new(options);
-        deriver.push(&self.events, &mut self.strings, &mut diagnostics);
+        deriver.push(&self.events, &self.strings, &mut diagnostics);
         let mut derived = deriver.finish(&mut diagnostics);
         derived.sort();
         check(&derived, self);
@@ -51,12 +51,15 @@ impl Trace {
 /// What holds for every trace: the CPUs' accounts, the partition of lives, one CPU a task.
 fn check(d: &Derived, trace: &Trace) {
     let end = trace.events.ts_ns.values().iter().copied().max().unwrap_or(0);
+    let e = &trace.events;
+    let made_up = |row: &usize| e.quality.get(*row).unwrap_or(0) & crate::events::quality::SYNTHESIZED != 0;
+    let start = (0..e.len()).filter(|row| !made_up(row)).filter_map(|row| e.ts_ns.get(row)).min().unwrap_or(0);
     let slices = &d.slices;
     for row in 0..d.cpus.len() {
-        let (cpu, first) = (d.cpus.cpu.get(row), d.cpus.first_ts_ns.get(row).unwrap());
+        let cpu = d.cpus.cpu.get(row);
         let parts = [&d.cpus.busy_ns, &d.cpus.idle_ns, &d.cpus.unknown_ns].map(|c| c.get(row).unwrap());
         assert!(parts.iter().all(|p| *p >= 0));
-        assert_eq!(parts.iter().sum::<i64>(), end - first, "span of CPU {cpu:?}");
+        assert_eq!(parts.iter().sum::<i64>(), end - start, "span of CPU {cpu:?}");
         let here = (0..slices.len()).filter(|&i| slices.cpu.get(i) == cpu);
         assert_eq!(here.map(|i| slices.dur_ns.get(i).unwrap()).sum::<i64>(), parts[0], "busy time of CPU {cpu:?}");
     }

@@ -1,5 +1,8 @@
 //! From records to slices, states and run queues: a state machine that reads events once, in time order.
 //!
+//! The machine says what happens to whoever listens ([`sink`]): tables are one sink, the task timelines that replays are built
+//! from are another, so both have one reading of a trace.
+//!
 //! The machine knows, of each CPU, what runs on it, and of each task, in which phase it is ([`Phase`]). Each record moves
 //! one or two tasks to another phase, and an interval that ends becomes a row. Memory is bounded by the number of tasks
 //! and CPUs plus the rows not yet drained.
@@ -37,7 +40,9 @@ mod emit;
 mod finish;
 mod queue;
 mod run;
+pub mod sink;
 mod stated;
+mod tables;
 mod tasks;
 mod wake;
 
@@ -57,7 +62,9 @@ use crate::{Diagnostics, Events, Kind, Metadata, StrId, Strings};
 
 use cpus::CpuMap;
 use queue::Queues;
+use sink::{Record, Sink, Transition};
 pub use stated::tasks_of;
+pub use tables::Tables;
 use tasks::{Phase, TaskMap};
 
 /// How a source's idle threads are told from tasks, besides thread 0, which is idle everywhere.
@@ -85,11 +92,13 @@ pub struct DeriveOptions {
     pub nr_cpus: u32,
     /// How idle threads are recognised.
     pub idle: IdleRule,
+    /// Switches are known to be recorded before the first one is seen: every record's current thread runs.
+    pub switches: bool,
 }
 
 impl Default for DeriveOptions {
     fn default() -> Self {
-        DeriveOptions { states: true, runqueue: true, nr_cpus: 0, idle: IdleRule::ThreadZero }
+        DeriveOptions { states: true, runqueue: true, nr_cpus: 0, idle: IdleRule::ThreadZero, switches: false }
     }
 }
 
@@ -151,12 +160,12 @@ enum Who {
 
 /// The state machine. See the module's documentation.
 #[derive(Debug)]
-pub struct Deriver {
+pub struct Deriver<S: Sink = Tables> {
     options: DeriveOptions,
     tasks: TaskMap,
     cpus: CpuMap,
     queues: Queues,
-    out: Derived,
+    sink: S,
     /// A switch was seen: records' current threads may be trusted to be running.
     live: bool,
     /// A wakeup was seen.
@@ -170,17 +179,42 @@ pub struct Deriver {
 }
 
 impl Deriver {
-    /// A machine that has seen nothing.
+    /// A machine that has seen nothing and makes tables.
     pub fn new(options: DeriveOptions) -> Self {
+        Deriver::with(options, Tables::default())
+    }
+
+    /// Takes the rows of slices, states and runqueue that are finished; tasks and CPUs stay empty.
+    pub fn drain(&mut self) -> Derived {
+        let rows = &mut self.sink.rows;
+        let next = Derived {
+            slices: rows.slices.like(),
+            states: rows.states.like(),
+            runqueue: rows.runqueue.like(),
+            ..Derived::default()
+        };
+        std::mem::replace(rows, next)
+    }
+
+    /// Closes what is open at the time of the last record, and fills tasks and CPUs. Rows come as they ended; see
+    /// [`Derived::sort`].
+    pub fn finish(self, diagnostics: &mut Diagnostics) -> Derived {
+        self.end(diagnostics).rows
+    }
+}
+
+impl<S: Sink> Deriver<S> {
+    /// A machine that has seen nothing and tells `sink`.
+    pub fn with(options: DeriveOptions, sink: S) -> Self {
         let queues = Queues::new(options.runqueue);
         let tasks = TaskMap::new(options.nr_cpus, options.idle);
         Deriver {
+            live: options.switches,
             options,
             tasks,
             cpus: CpuMap::default(),
             queues,
-            out: Derived::default(),
-            live: false,
+            sink,
             wakes: false,
             unwoken: false,
             span: None,
@@ -189,48 +223,30 @@ impl Deriver {
     }
 
     /// Reads a batch of records, which go on where the last batch ended. `strings` are those of the records.
-    pub fn push(&mut self, events: &Events, strings: &mut Strings, diagnostics: &mut Diagnostics) {
+    pub fn push(&mut self, events: &Events, strings: &Strings, diagnostics: &mut Diagnostics) {
         self.push_rows(events, 0..events.len(), strings, diagnostics);
     }
 
     /// Reads some rows of a batch: for callers that look in between at whether to go on.
-    pub fn push_rows(
-        &mut self,
-        events: &Events,
-        rows: Range<usize>,
-        strings: &mut Strings,
-        diagnostics: &mut Diagnostics,
-    ) {
+    pub fn push_rows(&mut self, events: &Events, rows: Range<usize>, strings: &Strings, diagnostics: &mut Diagnostics) {
         for row in rows {
             Step { d: self, e: events, row, strings, diagnostics }.read();
         }
     }
 
-    /// Takes the rows of slices, states and runqueue that are finished; tasks and CPUs stay empty.
-    pub fn drain(&mut self) -> Derived {
-        let next = Derived {
-            slices: self.out.slices.like(),
-            states: self.out.states.like(),
-            runqueue: self.out.runqueue.like(),
-            ..Derived::default()
-        };
-        std::mem::replace(&mut self.out, next)
-    }
-
-    /// Closes what is open at the time of the last record, and fills tasks and CPUs. Rows come as they ended; see
-    /// [`Derived::sort`].
-    pub fn finish(mut self, diagnostics: &mut Diagnostics) -> Derived {
+    /// Closes what is open at the time of the last record, and gives the sink back.
+    pub fn end(mut self, diagnostics: &mut Diagnostics) -> S {
         self.close(diagnostics);
-        self.out
+        self.sink
     }
 }
 
 /// One record being read.
-struct Step<'a> {
-    d: &'a mut Deriver,
+struct Step<'a, S: Sink> {
+    d: &'a mut Deriver<S>,
     e: &'a Events,
     row: usize,
-    strings: &'a mut Strings,
+    strings: &'a Strings,
     diagnostics: &'a mut Diagnostics,
 }
 
@@ -242,7 +258,7 @@ struct Told {
     prio: Option<i32>,
 }
 
-impl Step<'_> {
+impl<S: Sink> Step<'_, S> {
     fn ts(&self) -> i64 {
         self.e.ts_ns.get(self.row).unwrap_or(0)
     }
@@ -270,6 +286,9 @@ impl Step<'_> {
         let span = self.d.span.get_or_insert((ts, ts));
         *span = (span.0.min(ts), span.1.max(ts));
         let slot = self.e.cpu.get(self.row).map(|cpu| self.d.cpus.slot(cpu));
+        let (number, irq) = (self.e.cpu.get(self.row), self.e.irq_flags.get(self.row));
+        let record = Record { ts, kind, cpu: slot, number, irq };
+        self.d.sink.record(&record);
         if kind == Kind::Lost {
             self.lost(slot, ts);
         } else {
@@ -284,8 +303,9 @@ impl Step<'_> {
                 self.d.cpus[slot].last = self.d.cpus[slot].last.max(ts);
             }
         }
-        let Deriver { queues, cpus, out, live, .. } = &mut *self.d;
-        queues.flush(ts, *live, cpus, &mut out.runqueue);
+        self.d.sink.recorded(&record);
+        let Deriver { queues, cpus, sink, live, .. } = &mut *self.d;
+        queues.flush(ts, *live, cpus, sink);
     }
 
     fn dispatch(&mut self, kind: Kind, slot: Option<usize>, ts: i64) {
@@ -306,7 +326,24 @@ impl Step<'_> {
             Kind::Prio | Kind::PiBoost | Kind::PiUnboost => self.prio(ts),
             Kind::TraceOff => self.trace_off(ts),
             // The subject of `wait` is whom it waits for, which may be 0 or long dead.
-            Kind::Wait => {}
+            Kind::Wait => {
+                if let Some(Who::Task(task)) = slot.and_then(|slot| self.d.cpus[slot].cur) {
+                    let child = self.e.tid.get(self.row).unwrap_or(0);
+                    self.d.sink.transition(ts, Transition::Wait { task, child });
+                }
+            }
+            Kind::Tick => {
+                self.subject(ts);
+                if let Some(cpu) = slot {
+                    self.d.sink.transition(ts, Transition::Tick { cpu });
+                }
+            }
+            Kind::StatRuntime => {
+                if let Some(task) = self.subject(ts) {
+                    let (ran, vruntime) = (self.e.value.get(self.row).unwrap_or(0), self.e.value2.get(self.row));
+                    self.d.sink.transition(ts, Transition::Charge { task, cpu: slot, ran, vruntime });
+                }
+            }
             _ => {
                 self.subject(ts);
             }
@@ -352,10 +389,14 @@ impl Step<'_> {
             task.pid = told.pid;
         }
         if let Some(prio) = told.prio {
+            if task.prio.is_none() {
+                self.d.sink.transition(ts, Transition::About { task: utid, comm: None, prio: told.prio });
+            }
             task.told_prio(prio);
         }
         if told.comm.is_some() && told.comm != task.comm {
             task.told_comm(told.comm);
+            self.d.sink.transition(ts, Transition::About { task: utid, comm: told.comm, prio: None });
         } else if !task.unchecked {
             return (!task.idle).then_some(utid);
         }

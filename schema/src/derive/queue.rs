@@ -1,9 +1,10 @@
 //! Run-queue lengths: a count a CPU, and the rows where it changes.
 
 use super::cpus::CpuMap;
+use super::sink::{QueueRow, Sink};
 use super::tasks::{Place, TaskMap};
 use super::Who;
-use crate::tables::{flag, Runqueue};
+use crate::tables::flag;
 
 /// Where lengths come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,26 +125,26 @@ impl Queues {
 
     /// Adds a row for each queue that changed.
     #[inline]
-    pub fn flush(&mut self, ts: i64, live: bool, cpus: &CpuMap, rows: &mut Runqueue) {
+    pub fn flush(&mut self, ts: i64, live: bool, cpus: &CpuMap, sink: &mut impl Sink) {
         let ready = live || self.mode != Mode::Estimated;
         if self.wanted && ready {
             if self.nr_touched > TOUCHED {
                 for slot in 0..cpus.all.len() {
-                    self.row(ts, slot, cpus, rows);
+                    self.row(ts, slot, cpus, sink);
                 }
             } else {
                 for at in 0..self.nr_touched {
-                    self.row(ts, self.touched[at], cpus, rows);
+                    self.row(ts, self.touched[at], cpus, sink);
                 }
             }
-            self.unplaced_row(ts, rows);
+            self.unplaced_row(ts, sink);
         }
         if ready {
             self.nr_touched = 0;
         }
     }
 
-    fn row(&mut self, ts: i64, slot: usize, cpus: &CpuMap, rows: &mut Runqueue) {
+    fn row(&mut self, ts: i64, slot: usize, cpus: &CpuMap, sink: &mut impl Sink) {
         let cpu = &cpus[slot];
         let estimated = if self.mode == Mode::Estimated { flag::ESTIMATED } else { 0 };
         let flags = estimated | if cpu.cur.is_none() { flag::CROSSES_LOSS } else { 0 };
@@ -158,10 +159,10 @@ impl Queues {
             return;
         }
         queue.row = now;
-        rows.push().ts_ns(ts).cpu(cpu.cpu).nr_running(running).nr_waiting(waiting).flags(flags);
+        sink.runqueue(&QueueRow { ts, cpu: Some(cpu.cpu), running, waiting, flags });
     }
 
-    fn unplaced_row(&mut self, ts: i64, rows: &mut Runqueue) {
+    fn unplaced_row(&mut self, ts: i64, sink: &mut impl Sink) {
         let flags = if self.mode == Mode::Estimated { flag::ESTIMATED } else { 0 };
         let queue = &mut self.unplaced;
         let now = (self.unplaced_running, queue.waiting, flags);
@@ -169,6 +170,6 @@ impl Queues {
             return;
         }
         queue.row = Some(now);
-        rows.push().ts_ns(ts).nr_running(now.0).nr_waiting(now.1).flags(now.2);
+        sink.runqueue(&QueueRow { ts, cpu: None, running: now.0, waiting: now.1, flags: now.2 });
     }
 }

@@ -2,6 +2,7 @@
 
 use super::emit::End;
 use super::queue::Mode;
+use super::sink::{Effect, Sink, Transition};
 use super::tasks::{Open, Phase, Place, Wake};
 use super::{Step, Told, Who};
 use crate::tables::flag;
@@ -17,7 +18,7 @@ struct Departure {
     queued: Option<Place>,
 }
 
-impl Step<'_> {
+impl<S: Sink> Step<'_, S> {
     /// A switch, or half of one.
     pub(super) fn switch(&mut self, slot: Option<usize>, ts: i64) {
         let (from, to) = (self.e.tid.get(self.row), self.e.next_tid.get(self.row));
@@ -115,6 +116,8 @@ impl Step<'_> {
         cpu.account(cpu.known_from);
         cpu.cur = Some(Who::Idle);
         cpu.idle_periods += 1;
+        let from = cpu.since;
+        self.d.sink.transition(from, Transition::Idle { cpu: slot });
     }
 
     /// A slice begins whose beginning was not seen: at the earliest time that contradicts nothing.
@@ -142,6 +145,8 @@ impl Step<'_> {
         self.d.turn(utid, ts, Phase::Running, State::Running);
         self.place(utid, Place::None);
         self.d.tasks[utid].slot = Some(slot);
+        let switch_in = Transition::SwitchIn { task: utid, cpu: Some(slot), prio: None, seen: false };
+        self.d.sink.transition(ts, switch_in);
     }
 
     /// `tid` leaves the CPU at `ts`.
@@ -213,10 +218,25 @@ impl Step<'_> {
         Departure { state, yielded: hint.yielded, reason, phase, next, queued: hint.queued }
     }
 
+    /// Priorities of the tasks that leave and come, as the record says; idle has none.
+    fn prios(&self) -> (Option<i32>, Option<i32>) {
+        let comes = self.e.next_tid.get(self.row).is_some_and(|tid| tid != 0);
+        (self.e.prio.get(self.row), self.e.next_prio.get(self.row).filter(|_| comes))
+    }
+
+    /// A task that was not known to run leaves.
+    fn left_unseen(&mut self, utid: u32, slot: Option<usize>, ts: i64, end: &End) {
+        let (prio, next) = self.prios();
+        let (phase, state) = (self.d.tasks[utid].phase, self.d.tasks[utid].state);
+        let why = end.why(phase, state);
+        self.d.sink.transition(ts, Transition::SwitchOut { task: utid, cpu: slot, why, prio, next });
+    }
+
     /// A running task leaves, as the switch says.
     fn depart(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
         let to = self.departure(utid, ts);
-        let end = End { ts, state: to.state, yielded: to.yielded, seq: self.seq(), flags: 0 };
+        let (prio, next) = self.prios();
+        let end = End { ts, state: to.state, yielded: to.yielded, seq: self.seq(), flags: 0, prio, next };
         self.clamp(ts, self.d.tasks[utid].open.ts, utid);
         self.stop(utid, &end, to.phase, to.next, to.reason);
         self.wait_after(utid, slot, &to);
@@ -240,7 +260,7 @@ impl Step<'_> {
     fn mismatch(&mut self, slot: usize, who: Who, ts: i64) {
         let cpu = &self.d.cpus[slot];
         let (number, last, cur) = (cpu.cpu, cpu.last.min(ts), cpu.cur);
-        let name = |d: &super::Deriver, who| match who {
+        let name = |d: &super::Deriver<S>, who| match who {
             Some(Who::Task(u)) => format!("thread {}", d.tasks[u].tid),
             Some(Who::Idle) => "idle".to_owned(),
             None => "nobody".to_owned(),
@@ -271,7 +291,8 @@ impl Step<'_> {
                 None => {}
             }
             task.flags |= flag::INFERRED_END;
-            self.d.turn(utid, ts, to.phase, to.next);
+            let at = self.d.turn(utid, ts, to.phase, to.next);
+            self.left_unseen(utid, Some(slot), at, &end);
             self.d.tasks[utid].reason = to.reason;
             self.place(utid, Place::None);
             self.d.tasks[utid].slot = Some(slot);
@@ -312,6 +333,10 @@ impl Step<'_> {
             task.wake = Some(Wake { ts: task.since, ..early });
             task.sleep = Some((0, blocked));
             (task.phase, task.state) = (Phase::Ready, State::Runnable);
+            let Wake { waker, irq, slot: cpu, .. } = early;
+            let wake =
+                Transition::Wake { task: utid, waker, cpu, target: slot, irq, effect: Effect::Overtook(early.ts) };
+            self.d.sink.transition(task.since, wake);
         } else if asleep {
             task.flags |= flag::INFERRED_END;
             self.d.unwoken = true;
@@ -349,6 +374,8 @@ impl Step<'_> {
             }
             None => self.d.queues.run_unplaced(1),
         }
+        let prio = self.e.next_prio.get(self.row);
+        self.d.sink.transition(ts, Transition::SwitchIn { task: utid, cpu: slot, prio, seen: true });
     }
 
     fn enter_idle(&mut self, slot: usize, tid: i64, told: Told, ts: i64) {
@@ -359,6 +386,8 @@ impl Step<'_> {
         cpu.left = None;
         cpu.start_flag = flag::CROSSES_LOSS;
         cpu.idle_periods += 1;
+        let from = cpu.since;
+        self.d.sink.transition(from, Transition::Idle { cpu: slot });
     }
 
     /// Notes what an idle thread is called, and which CPU one with a number of its own belongs to.
@@ -454,6 +483,8 @@ impl Step<'_> {
                 task.open.flags = flag::OPEN_START;
                 (task.phase, task.state, task.slot) = (Phase::Running, State::Running, None);
                 self.d.queues.run_unplaced(1);
+                let switch_in = Transition::SwitchIn { task: utid, cpu: None, prio: None, seen: false };
+                self.d.sink.transition(first, switch_in);
             }
             if self.d.tasks[utid].phase == Phase::Running {
                 if let Some(slot) = self.d.tasks[utid].slot {
@@ -466,7 +497,9 @@ impl Step<'_> {
             } else {
                 let to = self.departure(utid, ts);
                 self.d.tasks[utid].flags |= flag::INFERRED_END;
-                self.d.turn(utid, ts, to.phase, to.next);
+                let at = self.d.turn(utid, ts, to.phase, to.next);
+                let end = End { yielded: to.yielded, ..End::default() };
+                self.left_unseen(utid, None, at, &end);
                 self.wait_after(utid, None, &to);
             }
         }
@@ -480,6 +513,10 @@ impl Step<'_> {
     pub(super) fn lost(&mut self, slot: Option<usize>, ts: i64) {
         let count = self.e.value.get(self.row).and_then(|n| u64::try_from(n).ok());
         self.d.last_loss = self.d.last_loss.max(ts);
+        let before = match slot {
+            Some(slot) => self.d.cpus[slot].last,
+            None => self.d.cpus.all.iter().filter(|c| c.first.is_some()).map(|c| c.last).max().unwrap_or(ts),
+        };
         match slot {
             Some(slot) => {
                 let cpu = &mut self.d.cpus[slot];
@@ -494,6 +531,7 @@ impl Step<'_> {
                 self.forget_unplaced(ts, flag::CROSSES_LOSS);
             }
         }
+        self.d.sink.transition(ts, Transition::Lost { cpu: slot, from: before.min(ts) });
     }
 
     /// Tracing stops everywhere.

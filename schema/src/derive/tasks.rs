@@ -45,6 +45,8 @@ pub(super) struct Wake {
     pub ts: i64,
     pub waker: Option<u32>,
     pub cpu: Option<i32>,
+    pub slot: Option<usize>,
+    pub irq: Option<u16>,
     pub in_irq: bool,
 }
 

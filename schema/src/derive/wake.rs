@@ -1,13 +1,14 @@
 //! Everything that happens to tasks besides running: wakeups, queues, birth, death, and what they say of themselves.
 
 use super::queue::Mode;
+use super::sink::{Effect, Sink, Transition};
 use super::tasks::{Phase, Place, Wake};
 use super::{Step, Told, Who};
 use crate::events::irq;
 use crate::tables::flag;
 use crate::{Kind, State};
 
-impl Step<'_> {
+impl<S: Sink> Step<'_, S> {
     /// A task is made runnable.
     pub(super) fn wakeup(&mut self, kind: Kind, slot: Option<usize>, ts: i64) {
         let (e, row) = (self.e, self.row);
@@ -24,36 +25,53 @@ impl Step<'_> {
         match self.d.tasks[utid].phase {
             Phase::Running => self.wake_running(utid, slot, ts),
             Phase::Ready => {
+                if kind == Kind::Waking {
+                    let wake = self.wake(slot, ts);
+                    self.woken(utid, wake, queue, Effect::Nothing);
+                }
                 // `waking` still names the CPU where the task was; only the later records say where it goes.
                 if let (true, Some(queue)) = (kind != Kind::Waking, queue) {
                     self.wait_on(utid, Some(queue));
                 }
             }
-            _ => {
-                let wake = self.wake(slot, ts);
-                self.ready(utid, wake, ts);
+            phase => {
+                // A `waking` that was recorded while the task was on its way out says who wakes it.
+                let early = self.d.tasks[utid].early.filter(|_| kind == Kind::Wakeup);
+                let wake = early.map_or_else(|| self.wake(slot, ts), |early| Wake { ts, ..early });
+                let new = phase == Phase::New || kind == Kind::WakeupNew;
+                let ts = self.ready(utid, wake, ts);
                 self.wait_on(utid, queue);
+                self.woken(utid, Wake { ts, ..wake }, queue, if new { Effect::Starts } else { Effect::Wakes });
             }
         }
+    }
+
+    /// Says that a task was woken.
+    fn woken(&mut self, task: u32, wake: Wake, target: Option<usize>, effect: Effect) {
+        let Wake { ts, waker, slot, irq, .. } = wake;
+        self.d.sink.transition(ts, Transition::Wake { task, waker, cpu: slot, target, irq, effect });
     }
 
     /// Who wakes: the task that has the CPU, unless it was interrupted or is idle.
     fn wake(&mut self, slot: Option<usize>, ts: i64) -> Wake {
         let (e, row) = (self.e, self.row);
         let cpu = e.cpu.get(row);
-        let in_irq = e.irq_flags.get(row).unwrap_or(0) & irq::IN_INTERRUPT != 0;
-        let Some(tid) = e.ctx_tid.get(row).filter(|_| !in_irq) else { return Wake { ts, waker: None, cpu, in_irq } };
+        let irq = e.irq_flags.get(row);
+        let in_irq = irq.unwrap_or(0) & irq::IN_INTERRUPT != 0;
+        let Some(tid) = e.ctx_tid.get(row).filter(|_| !in_irq) else {
+            return Wake { ts, waker: None, cpu, slot, irq, in_irq };
+        };
         if let Some(Who::Task(utid)) = slot.and_then(|slot| self.d.cpus[slot].cur) {
             if self.d.tasks[utid].tid == tid {
-                return Wake { ts, waker: Some(utid), cpu, in_irq };
+                return Wake { ts, waker: Some(utid), cpu, slot, irq, in_irq };
             }
         }
         let told = self.told_current(tid, e.ctx_comm.get(row));
         let waker = self.task(tid, ts, told, false);
-        Wake { ts, waker, cpu, in_irq: waker.is_none() }
+        Wake { ts, waker, cpu, slot, irq, in_irq: waker.is_none() }
     }
 
-    fn ready(&mut self, utid: u32, wake: Wake, ts: i64) {
+    fn ready(&mut self, utid: u32, wake: Wake, ts: i64) -> i64 {
         let task = &mut self.d.tasks[utid];
         if task.phase == Phase::Off {
             let blocked = matches!(task.state, State::Blocked | State::WaitingLock);
@@ -63,6 +81,7 @@ impl Step<'_> {
         task.fresh = false;
         let ts = self.d.turn_ready(utid, ts);
         self.d.tasks[utid].wake = Some(Wake { ts, ..wake });
+        ts
     }
 
     /// A wakeup of a running task: it changes nothing, unless the task is about to sleep, or the clocks disagree.
@@ -72,12 +91,15 @@ impl Step<'_> {
         let slept = task.open.unwoken.filter(|_| task.slot != slot);
         if slept.is_none() {
             task.early = Some(wake);
+            self.woken(utid, wake, None, Effect::Nothing);
             return;
         }
         let open = &mut task.open;
         open.flags |= flag::CLAMPED;
         open.wake = Some(Wake { ts: open.ts, ..wake });
         (open.unwoken, open.run_delay, open.sleep) = (None, Some(0), slept);
+        let ran = open.ts;
+        self.woken(utid, Wake { ts: ran, ..wake }, None, Effect::Late);
         self.skewed(utid, ts, "it ran before the wakeup that another CPU recorded");
     }
 
@@ -94,6 +116,9 @@ impl Step<'_> {
         let target = self.e.target_cpu.get(self.row).map(|cpu| self.d.cpus.slot(cpu));
         if self.d.tasks[utid].phase == Phase::Ready && target.is_some() {
             self.wait_on(utid, target);
+        }
+        if let Some(target) = target {
+            self.d.sink.transition(ts, Transition::Migrate { task: utid, target });
         }
     }
 
@@ -113,7 +138,9 @@ impl Step<'_> {
             _ => {
                 self.d.wakes = true;
                 let wake = self.wake(slot, ts);
-                self.ready(utid, wake, ts);
+                let ts = self.ready(utid, wake, ts);
+                let target = if let Place::On(slot) = place { Some(slot) } else { None };
+                self.woken(utid, Wake { ts, ..wake }, target, Effect::Wakes);
             }
         }
         if self.d.queues.mode != Mode::Stated {
@@ -206,6 +233,8 @@ impl Step<'_> {
         let told = self.told();
         let Some(utid) = self.task(tid, ts, told, false) else { return };
         let inherited = parent.and_then(|p| self.d.tasks[p].comm);
+        let thread = parent.is_some_and(|p| told.pid.is_some() && told.pid == self.d.tasks[p].pid);
+        self.d.sink.transition(ts, Transition::Fork { parent, child: utid, thread, cpu: slot });
         let task = &mut self.d.tasks[utid];
         if task.comm.is_none() {
             task.told_comm(inherited);
@@ -236,6 +265,7 @@ impl Step<'_> {
         let told = if e.tid.get(row).is_some() { self.told() } else { Told::default() };
         if let Some(utid) = self.task(tid, ts, told, false) {
             self.d.tasks[utid].exec_path = e.name.get(row).or(self.d.tasks[utid].exec_path);
+            self.d.sink.transition(ts, Transition::Exec { task: utid });
         }
     }
 
@@ -245,6 +275,7 @@ impl Step<'_> {
             let task = &mut self.d.tasks[utid];
             task.exited = true;
             task.end_ts = task.end_ts.or(Some(ts));
+            self.d.sink.transition(ts, Transition::Exit { task: utid });
         }
     }
 
@@ -287,6 +318,7 @@ impl Step<'_> {
         let Some(utid) = self.subject_or_current(ts) else { return };
         if let Some(prio) = self.e.value.get(self.row).and_then(|p| i32::try_from(p).ok()) {
             self.d.tasks[utid].told_prio(prio);
+            self.d.sink.transition(ts, Transition::Prio { task: utid, prio });
         }
     }
 }

@@ -10,7 +10,7 @@ use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon}
 use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
 use tracekit_replay::workload::{run_text, run_text_under};
-use tracekit_schema::{Events, Out, Strings};
+use tracekit_schema::{DeriveOptions, Events, Metadata, Out, Strings};
 
 use crate::derive::{export_alone, tables_with_events};
 use crate::errors::{detached, interruptible, replay_error, replay_error_from};
@@ -43,15 +43,19 @@ pub struct Programs {
 #[pymethods]
 impl Programs {
     /// Reconstructs the programs in `events`. `loop` is one of `dependency`, `open`, `closed`; `hz` the clock ticks a
-    /// second, as found in the trace when not given; `exact_timers` says that the recorded system's timers have no slack.
+    /// second, as found in the trace when not given; `exact_timers` says that the recorded system's timers have no slack;
+    /// `system` is the recorded one, by which idle threads are recognised; `endless` are
+    /// threads that would have gone on.
     #[new]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false))]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None))]
     fn new(
         py: Python<'_>,
         events: &Bound<'_, PyAny>,
         r#loop: &str,
         hz: Option<i64>,
         exact_timers: bool,
+        system: Option<&str>,
+        endless: Option<Vec<i64>>,
     ) -> PyResult<Self> {
         let mode =
             LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
@@ -65,8 +69,15 @@ impl Programs {
             strings.forget_texts();
             py.check_signals()?;
         }
+        let mut meta = Metadata::default();
+        if let Some(system) = system {
+            meta.set("os", system);
+        }
+        let endless = endless.unwrap_or_default();
+        let idle = DeriveOptions::for_trace(&meta).idle;
         let recon = interruptible(py, |cancel| {
-            reconstruct(&rows, &strings, &Options { mode, hz, exact_timers, cancel: cancel.clone() })
+            let cancel = cancel.clone();
+            reconstruct(&rows, &strings, &Options { mode, hz, exact_timers, idle, endless, cancel })
         })?;
         Ok(Programs { recon, mode, hz })
     }

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::estimate::{Estimate, Overheads, ENOUGH};
-use super::history::{By, Entry, History, Life, LifeId, Off, Sample, Way, What};
+use super::{Estimate, Overheads, Sample, ENOUGH};
 use crate::cost::LONG_STAY;
+use crate::reconstruct::history::{By, Entry, History, Life, LifeId, Off, Way, What};
 use crate::task::{Ns, NEVER};
 
 /// Sleeps and bursts that differ by no more have the same length.

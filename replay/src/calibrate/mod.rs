@@ -1,14 +1,21 @@
-//! What the machine costs and when it ticks, estimated from the records themselves.
+//! What the machine costs and when it ticks, as this trace measures it: an optional stage behind [`calibrate`].
+//!
+//! [`samples`] says what is measured, [`watch`] takes the samples from what each CPU does, [`ways`] compares sleeps and bursts of
+//! equal length, [`tick`] finds the clock. "What does a switch cost" is answered here.
+
+pub mod samples;
+pub mod tick;
+pub(crate) mod watch;
+pub(crate) mod ways;
 
 use std::collections::BTreeMap;
 
-use super::history::{Entry, History, LifeId, Off, Sample, What};
-use super::ways;
 use crate::cost::{cold_share, Costs};
+use crate::reconstruct::history::{Entry, History, LifeId, Off, What};
 use crate::task::Ns;
 
-/// Tick rates that systems use, slowest first.
-const RATES: [i64; 7] = [60, 100, 128, 250, 300, 1000, 1024];
+pub use samples::Sample;
+pub use tick::TickSource;
 
 /// An estimate and how many samples it rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,20 +24,6 @@ pub struct Estimate {
     pub ns: Ns,
     /// Samples.
     pub n: usize,
-}
-
-/// How the tick was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TickSource {
-    /// Ticks are in the trace.
-    Seen,
-    /// From the times at which tasks were preempted without a wakeup.
-    Preemptions,
-    /// Stated by the trace (`hz`) or the caller; the phase is unknown.
-    Stated,
-    /// Not known: the default rate, phase 0.
-    #[default]
-    Unknown,
 }
 
 /// Everything estimated.
@@ -114,7 +107,7 @@ impl Overheads {
     }
 
     /// The same for the end of a burst.
-    pub(super) fn left_at(&self, history: &History, life: LifeId, end: usize) -> Ns {
+    pub(crate) fn left_at(&self, history: &History, life: LifeId, end: usize) -> Ns {
         match history.lives.get(life as usize).and_then(|l| l.acts.get(end)).map(|a| a.what) {
             Some(What::Off(off)) => self.left(off),
             _ => 0,
@@ -122,7 +115,7 @@ impl Overheads {
     }
 
     /// What more a switch takes because of what was before.
-    pub(super) fn entered(&self, entry: Entry) -> Ns {
+    pub(crate) fn entered(&self, entry: Entry) -> Ns {
         match entry {
             Entry::Ready(ran) => cold_share(self.switch_cold.ns, ran),
             Entry::Sleeper => self.switch_block.ns,
@@ -131,12 +124,12 @@ impl Overheads {
     }
 
     /// When the kernel decided on the switch that was recorded at `at`.
-    pub(super) fn decided(&self, at: Ns, off: Off) -> Ns {
+    pub(crate) fn decided(&self, at: Ns, off: Off) -> Ns {
         at - self.record.ns - self.left(off)
     }
 
     /// What a switch took longer because of what it had to do besides.
-    pub(super) fn left(&self, off: Off) -> Ns {
+    pub(crate) fn left(&self, off: Off) -> Ns {
         let Off::Slept { way, .. } = off else { return 0 };
         let part = |does: bool, cost: Estimate| if does { cost.ns } else { 0 };
         part(way.lower, self.lower_class) + part(way.first, self.timer_first)
@@ -153,7 +146,9 @@ fn median(mut values: Vec<Ns>) -> Estimate {
 }
 
 /// Estimates costs and ticks. `hz` is what the trace or the caller states.
-pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
+pub fn calibrate(history: &mut History, hz: Option<i64>) -> Overheads {
+    ways::mark_first(history);
+    let history = &*history;
     let of =
         |pick: fn(&Sample) -> Option<Ns>| median(history.samples.iter().filter_map(pick).filter(|v| *v >= 0).collect());
     let record = of(|s| if let Sample::Record(v) = s { Some(*v) } else { None });
@@ -204,7 +199,7 @@ pub fn estimate(history: &History, hz: Option<i64>) -> Overheads {
     (found.tick, found.interrupt_stay) = interrupt_costs(history, &found);
     found.jitter = jitter(history);
     stand_in(&mut found);
-    find_tick(history, hz, &mut found);
+    tick::find_tick(history, hz, &mut found);
     found
 }
 
@@ -322,80 +317,9 @@ fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate)
     (median(ticks), wakeup)
 }
 
-/// Ticks per second and their phase.
-fn find_tick(history: &History, stated: Option<i64>, found: &mut Overheads) {
-    let cpus = history.cpus.len().max(1);
-    let times: Vec<Ns> = history.ticks.iter().map(|t| t.0 - found.tick_lag).collect();
-    let rates: Vec<i64> = stated.map_or_else(|| RATES.to_vec(), |hz| vec![hz]);
-    for (times, source, share) in [(&times, TickSource::Seen, 0.9), (&history.loose, TickSource::Preemptions, 0.8)] {
-        if times.len() < 8 {
-            continue;
-        }
-        for &hz in &rates {
-            if let Some(phase) = concentrated(times, 1_000_000_000 / hz, share) {
-                found.hz = hz;
-                found.tick_source = source;
-                found.phase = (0..cpus as i32)
-                    .map(|cpu| match source {
-                        TickSource::Seen => {
-                            let own: Vec<Ns> =
-                                history.ticks.iter().filter(|t| t.1 == cpu).map(|t| t.0 - found.tick_lag).collect();
-                            concentrated(&own, 1_000_000_000 / hz, share).unwrap_or(phase)
-                        }
-                        _ => phase,
-                    })
-                    .collect();
-                return;
-            }
-        }
-    }
-    found.hz = stated.unwrap_or(250);
-    found.tick_source = if stated.is_some() { TickSource::Stated } else { TickSource::Unknown };
-    found.phase = vec![0; cpus];
-}
-
-/// The phase of `times` modulo `period`, when at least `share` of them are within a hundredth of it.
-fn concentrated(times: &[Ns], period: Ns, share: f64) -> Option<Ns> {
-    let mut phases: Vec<Ns> = times.iter().map(|t| t.rem_euclid(period)).collect();
-    let n = phases.len();
-    if n == 0 {
-        return None;
-    }
-    phases.sort_unstable();
-    let width = period / 100;
-    let mut best = (0, 0);
-    let mut to = 0;
-    for from in 0..n {
-        to = to.max(from);
-        while to + 1 < from + n && phases[(to + 1) % n] + period * ((to + 1) / n) as Ns - phases[from] <= width {
-            to += 1;
-        }
-        if to - from + 1 > best.0 {
-            best = (to - from + 1, from);
-        }
-    }
-    let (count, from) = best;
-    if (count as f64) < share * n as f64 {
-        return None;
-    }
-    // The earliest of the crowd is least delayed, but a single one may be off: take the tenth.
-    let at = from + count / 10;
-    Some(phases[at % n])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_are_found_among_noise_and_the_slowest_rate_wins() {
-        let mut history = History { cpus: vec![0], ..History::default() };
-        history.ticks = (0..100).map(|i| (1_234_567 + i * 4_000_000, 0)).collect();
-        history.ticks.extend([(77_000, 0), (999_999, 0)]);
-        let mut found = Overheads::default();
-        find_tick(&history, None, &mut found);
-        assert_eq!((found.hz, found.phase[0], found.tick_source), (250, 1_234_567, TickSource::Seen));
-    }
 
     #[test]
     fn interrupts_cost_what_bursts_with_them_take_more() {
@@ -411,14 +335,5 @@ mod tests {
         assert_eq!((wakeup, lag), (Estimate { ns: 5_000, n: 1 }, 2_000));
         let (tick, stay) = interrupt_costs(&history, &Overheads { tick_wakeup: wakeup, ..Overheads::default() });
         assert_eq!((tick, stay), (Estimate { ns: 6_000, n: 3 }, Estimate { ns: 9_900, n: 4 }));
-    }
-
-    #[test]
-    fn without_evidence_nothing_is_claimed() {
-        let history =
-            History { cpus: vec![0, 1], loose: (0..50).map(|i| i * i * 7_919).collect(), ..History::default() };
-        let mut found = Overheads::default();
-        find_tick(&history, None, &mut found);
-        assert_eq!((found.tick_source, found.phase.len()), (TickSource::Unknown, 2));
     }
 }

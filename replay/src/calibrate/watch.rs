@@ -1,0 +1,234 @@
+//! What one CPU does from switch to switch, as far as costs and causes are concerned: ticks, interrupts, wakeups, charges.
+
+use super::Sample;
+use crate::cost::LONG_STAY;
+use crate::reconstruct::history::{Entry, LifeId, Off};
+use crate::task::Ns;
+
+/// Longest time between two wakeups of one interrupt.
+pub(crate) const SAME_IRQ: Ns = 60_000;
+/// A burst this short tells what a tick in it costs.
+const SHORT_BURST: Ns = 3_000_000;
+/// Longest time from a wakeup or tick to the switch that it causes at once.
+pub(crate) const AT_ONCE: Ns = 200_000;
+
+/// One CPU since its last switch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    pub curr: Option<LifeId>,
+    /// Idle runs.
+    pub idle: bool,
+    /// When the switch to whoever runs was recorded; 0 where it was not.
+    pub on_at: Ns,
+    /// Interrupt going on: first and last wakeup, number.
+    irq: Option<(Ns, Ns, u32)>,
+    tick: Option<Ns>,
+    /// A wakeup was recorded and its charge to the running task was not yet.
+    charge_due: bool,
+    /// Charged since the tick.
+    after_tick: Option<Ns>,
+    /// Last wakeup by the running task, and last wakeup to this CPU's queue that another CPU made.
+    pub post: Option<Ns>,
+    pub remote: Option<Ns>,
+    /// The current stay began with a wakeup preemption at this time; charged since.
+    preempting: Option<Ns>,
+    charged: Ns,
+    interrupted: bool,
+    /// What it did before the stay, and when a task last fell asleep on it.
+    pub entry: Entry,
+    blocked_at: Ns,
+    pub need_resched: bool,
+    /// Ticks in this stay, and wakeups in interrupts.
+    ticks: u32,
+    wakes: u32,
+    pub last_event: Ns,
+    pub idle_wake: Option<Ns>,
+    /// The time between two records at both ends of the stay is known.
+    leaving: Option<(Option<Ns>, Entry)>,
+}
+
+/// What a wakeup in an interrupt adds to the timeline of the task that is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InIrq {
+    /// It is the first of its interrupt.
+    First,
+    /// It is one more.
+    More,
+}
+
+impl Watch {
+    /// A clock tick.
+    pub fn tick(&mut self, at: Ns) {
+        self.tick = Some(at);
+        self.after_tick = None;
+        self.irq = None;
+        self.interrupted = true;
+        self.ticks += 1;
+    }
+
+    /// The kernel charges `ran` to the running task. True where that is a tick: a charge in a hard interrupt that no wakeup asked for.
+    pub fn charge(&mut self, ran: Ns, at: Ns, in_hardirq: bool, samples: &mut Vec<Sample>) -> bool {
+        self.charged += ran;
+        if self.tick.is_some() && self.after_tick.is_none() {
+            self.after_tick = Some(ran);
+        }
+        let due = std::mem::take(&mut self.charge_due);
+        let of_wakeup = due && self.irq.is_some_and(|(_, last, _)| at - last < SAME_IRQ);
+        if let (true, Some(tick), Some((first, _, 1))) = (of_wakeup, self.tick, self.irq) {
+            if self.after_tick == Some(ran) && first - tick < SAME_IRQ {
+                samples.push(Sample::TickToWakeup { records: first - tick, charged: ran });
+            }
+        }
+        in_hardirq && !of_wakeup
+    }
+
+    /// The running task was charged in this stay: where ticks charge, they show.
+    pub fn charges(&self) -> bool {
+        self.charged > 0
+    }
+
+    /// Books how soon behind a switch an interrupt, or the thread of softirqs, can do something.
+    pub fn first_record(&self, at: Ns, samples: &mut Vec<Sample>) {
+        if self.last_event == self.on_at && self.on_at > 0 {
+            samples.push(Sample::SwitchToIrq(at - self.on_at));
+        }
+    }
+
+    /// A wakeup in an interrupt: whether the interrupt came for it, and how it counts.
+    pub fn irq_wakeup(&mut self, at: Ns, samples: &mut Vec<Sample>) -> (bool, InIrq) {
+        self.interrupted = true;
+        self.wakes += 1;
+        self.charge_due = true;
+        self.first_record(at, samples);
+        let on_tick = self.tick.is_some_and(|t| at - t < SAME_IRQ);
+        match &mut self.irq {
+            Some((_, last, count)) if at - *last < SAME_IRQ => {
+                // At the same instant, both had their own time.
+                let own = at == *last && !on_tick;
+                samples.push(Sample::IrqStep(at - *last));
+                *last = at;
+                *count += 1;
+                (own, InIrq::More)
+            }
+            _ => {
+                self.irq = Some((at, at, 1));
+                (!on_tick, InIrq::First)
+            }
+        }
+    }
+
+    /// First wakeup or tick of an interrupt that may have caused a switch at `at`.
+    pub fn interrupt_before(&self, at: Ns) -> Option<Ns> {
+        let woke = self.irq.filter(|i| at - i.1 < AT_ONCE).map(|i| i.0);
+        let ticked = self.tick.filter(|t| at - t < AT_ONCE);
+        match (ticked, woke) {
+            (Some(t), Some(w)) => Some(t.min(w)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// A task's wakeup, made here or to this queue, that may have caused a switch at `at`.
+    pub fn posted_before(&self, at: Ns) -> bool {
+        self.post.max(self.remote).is_some_and(|p| at - p < AT_ONCE)
+    }
+
+    /// A reschedule was asked for in this stay.
+    pub fn asked(&self) -> bool {
+        self.need_resched && self.last_event >= self.on_at
+    }
+
+    /// The running task leaves: what the stay says of costs, and what the next one is to know. `end` is where its leaving will stand
+    /// among the acts of its life.
+    pub fn leave(&mut self, at: Ns, off: Off, end: usize, samples: &mut Vec<Sample>) {
+        match off {
+            Off::Preempted { .. } => self.sample_preemption(at, samples),
+            Off::Slept { .. } => {
+                if let Some(life) = self.curr.filter(|_| self.on_at > 0 && at - self.on_at < SHORT_BURST) {
+                    let (ns, entry) = (at - self.on_at, self.entry);
+                    samples.push(Sample::Burst { life, ticks: self.ticks, wakes: self.wakes, ns, entry, end });
+                }
+                if let (Some(woke), false) = (self.preempting, self.interrupted) {
+                    if self.charged > 0 {
+                        samples.push(Sample::Record(at - woke - self.charged));
+                    }
+                }
+            }
+            _ => {}
+        }
+        if !self.interrupted && self.on_at > 0 {
+            samples.push(Sample::Stay(at - self.on_at));
+        }
+        let ready = matches!(off, Off::Preempted { .. } | Off::Yielded);
+        let from_irq = self.irq.map(|i| i.1).filter(|l| at - l < AT_ONCE && self.tick.is_none_or(|t| t < *l));
+        let from_post = self.post.filter(|p| at - p < AT_ONCE);
+        let entry = match off {
+            Off::Unknown => Entry::Idle,
+            _ if ready => Entry::Ready(at - self.blocked_at),
+            _ => Entry::Sleeper,
+        };
+        if entry == Entry::Sleeper {
+            self.blocked_at = at;
+        }
+        self.leaving = Some((from_irq.max(from_post).filter(|_| ready), entry));
+        self.curr = None;
+    }
+
+    fn sample_preemption(&self, at: Ns, samples: &mut Vec<Sample>) {
+        let last_irq = self.irq.map(|i| i.1).filter(|l| at - l < AT_ONCE);
+        let last_post = self.post.filter(|p| at - p < AT_ONCE);
+        match (last_irq, last_post, self.tick.filter(|t| at - t < AT_ONCE)) {
+            (Some(irq), post, tick) if post.is_none_or(|p| p < irq) && tick.is_none_or(|t| t < irq) => {
+                if tick.is_some() {
+                    return;
+                }
+                let alone = self.irq.is_some_and(|i| i.2 == 1);
+                samples.push(match alone {
+                    true if irq - self.on_at >= LONG_STAY => Sample::ColdIrqToSwitch(at - irq),
+                    true => Sample::IrqToSwitch(at - irq),
+                    false => Sample::LastIrqToSwitch(at - irq),
+                });
+            }
+            (_, Some(post), None) => samples.push(Sample::WakeToSwitch(at - post)),
+            (None, None, Some(tick)) => {
+                if let Some(after) = self.after_tick {
+                    samples.push(Sample::TickToReschedule(after));
+                    samples.push(Sample::TickToSwitch(at - tick - after));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody else has the CPU from `at` on: a task, or nobody where `next` is none.
+    pub fn enter(&mut self, at: Ns, next: Option<LifeId>, seen: bool, samples: &mut Vec<Sample>) {
+        if self.idle {
+            if let Some(woke) = self.idle_wake.filter(|w| at - w < AT_ONCE) {
+                samples.push(Sample::IdleToSwitch(at - woke));
+            }
+        }
+        let (preempting, entry) = self.leaving.take().unwrap_or_default();
+        *self = Watch {
+            curr: next,
+            idle: next.is_none(),
+            on_at: if seen { at } else { 0 },
+            last_event: self.last_event.max(at),
+            entry,
+            preempting: preempting.filter(|_| next.is_some()),
+            blocked_at: self.blocked_at,
+            ..Watch::default()
+        };
+    }
+
+    /// A record of this CPU was read.
+    pub fn recorded(&mut self, at: Ns, switch: bool, need_resched: bool) {
+        self.last_event = at;
+        if !switch {
+            self.need_resched = need_resched;
+        }
+    }
+
+    /// Records were lost: nothing is known any more.
+    pub fn forget(&mut self) {
+        *self = Watch { last_event: self.last_event, ..Watch::default() };
+    }
+}

@@ -1,0 +1,544 @@
+//! The task timelines: the sink of the state machine from which programs are built.
+//!
+//! [`schema::derive`](tracekit_schema::derive) says who runs, who wakes whom and who leaves why; this notes it by task, as dated acts.
+//! What a CPU does between two switches goes to a [`Watch`], which says what caused a preemption and takes samples of costs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tracekit_schema::derive::sink::{Effect, Record, Sink, TaskRow, Transition, Why};
+use tracekit_schema::events::irq;
+use tracekit_schema::table::Table;
+use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Events, Kind, State, StrId, Strings};
+
+use super::history::{Act, By, First, History, Life, LifeId, Off, Way, What};
+use crate::calibrate::watch::{InIrq, Watch};
+use crate::cancel::Cancel;
+use crate::emit::END;
+use crate::program::Fork;
+use crate::task::Ns;
+
+/// What made a wakeup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Task(LifeId),
+    Hardirq { lead: bool },
+    Softirq,
+    Unknown,
+}
+
+/// What is known of a task besides its life.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    life: Option<LifeId>,
+    prio: Option<i32>,
+    /// Kernel priority to which it changed last.
+    last_prio: Option<i32>,
+    last_vruntime: Option<i64>,
+    /// It is the kernel's own thread for softirqs.
+    softirqs: bool,
+    asleep: bool,
+    exiting: bool,
+    /// The wakeup that was recorded while it ran: when, and what made it.
+    early: Option<(Ns, Cause)>,
+}
+
+/// The timelines in the making.
+struct Timeline {
+    history: History,
+    /// By key of the task.
+    known: Vec<Known>,
+    watches: Vec<Watch>,
+    /// Position of each CPU by its number, and by its slot.
+    index: BTreeMap<i32, usize>,
+    places: Vec<Option<usize>>,
+    /// Names of the threads for softirqs.
+    softirqs: BTreeSet<StrId>,
+    start: Ns,
+    cut: Ns,
+    record: Record,
+}
+
+/// Rows between two looks at whether to go on.
+const LOOK: usize = 1 << 14;
+
+/// Reads `events`, which are in time order, into task timelines.
+pub(super) fn read(events: &Events, strings: &Strings, known: &DeriveOptions, cancel: &Cancel) -> History {
+    let mut diagnostics = Diagnostics::default();
+    let options = DeriveOptions { states: false, runqueue: false, nr_cpus: 0, switches: true, ..known.clone() };
+    let mut deriver = Deriver::with(options, Timeline::new(events, strings));
+    for from in (0..events.len()).step_by(LOOK) {
+        if cancel.is_set() {
+            break;
+        }
+        deriver.push_rows(events, from..events.len().min(from + LOOK), strings, &mut diagnostics);
+    }
+    let end = deriver.end(&mut diagnostics);
+    let mut history = end.history;
+    history.mismatches = diagnostics.count(Code::SwitchMismatch);
+    history.cut = end.cut;
+    history.span = (history.span - end.start - end.cut).max(0);
+    history
+}
+
+impl Timeline {
+    fn new(events: &Events, strings: &Strings) -> Self {
+        let (start, last, numbers) = survey(events, strings.find(END));
+        let name = |number: &i32| strings.find(format!("ksoftirqd/{number}").as_bytes());
+        Timeline {
+            softirqs: numbers.iter().filter_map(name).collect(),
+            watches: vec![Watch::default(); numbers.len()],
+            index: numbers.iter().enumerate().map(|(i, number)| (*number, i)).collect(),
+            history: History { start, span: last, cpus: numbers, ..History::default() },
+            known: Vec::new(),
+            places: Vec::new(),
+            start,
+            cut: 0,
+            record: Record { ts: 0, kind: Kind::Other, cpu: None, number: None, irq: None },
+        }
+    }
+
+    fn at(&self, ts: i64) -> Ns {
+        (ts - self.start - self.cut).max(0)
+    }
+
+    /// Position of the CPU in a slot; that of the record where the slot has no records.
+    fn place(&self, slot: Option<usize>) -> usize {
+        let place = |slot: usize| self.places.get(slot).copied().flatten();
+        slot.and_then(place).or_else(|| self.record.cpu.and_then(place)).unwrap_or(0)
+    }
+
+    fn known(&mut self, utid: u32) -> &mut Known {
+        let at = utid as usize;
+        if self.known.len() <= at {
+            self.known.resize(at + 1, Known::default());
+        }
+        &mut self.known[at]
+    }
+
+    /// The life of a task, made when it is new.
+    fn life(&mut self, utid: u32, first: First, cpu: usize) -> LifeId {
+        if let Some(life) = self.known(utid).life {
+            return life;
+        }
+        let id = self.history.lives.len() as LifeId;
+        let mut life = Life::new(id, first, cpu as i32);
+        life.softirqs = self.known(utid).softirqs;
+        self.history.lives.push(life);
+        let known = self.known(utid);
+        known.life = Some(id);
+        known.asleep = first == First::Asleep;
+        id
+    }
+
+    fn push(&mut self, life: LifeId, at: Ns, what: What) {
+        let acts = &mut self.history.lives[life as usize].acts;
+        let mut place = acts.len();
+        while place > 0 && acts[place - 1].at > at {
+            place -= 1;
+        }
+        acts.insert(place, Act { at, what });
+    }
+
+    /// The kernel's thread for softirqs has the CPU, which is not interrupted by those that it runs.
+    fn softirq_thread(&self, cpu: usize) -> Option<LifeId> {
+        self.watches[cpu].curr.filter(|life| self.history.lives[*life as usize].softirqs)
+    }
+
+    fn wake(&mut self, at: Ns, wake: Transition) {
+        let Transition::Wake { task, waker, cpu, target, irq, effect } = wake else { return };
+        let place = self.place(cpu);
+        let to = target.and_then(|slot| self.places.get(slot).copied().flatten()).unwrap_or(place);
+        let first = if self.record.kind == Kind::Enqueue { First::Runnable } else { First::Asleep };
+        let new = self.known(task).life.is_none();
+        match effect {
+            Effect::Starts => return self.starts(task, waker, place, to, at),
+            Effect::Overtook(_) | Effect::Nothing | Effect::Late if new => return,
+            _ => {}
+        }
+        let life = self.life(task, first, to);
+        if let (Effect::Overtook(_), Some((posted, cause))) = (effect, self.known(task).early) {
+            return self.woken(task, life, at, cause, posted, place, to);
+        }
+        let cause = self.cause(life, waker, place, irq);
+        let early = self.known(task).early.filter(|_| self.record.kind == Kind::Wakeup);
+        match effect {
+            Effect::Nothing => {
+                self.history.idle_wakeups += 1;
+                let now = self.at(self.record.ts);
+                self.known(task).early = Some((now, cause));
+            }
+            Effect::Late => self.woken_late(life, at, cause, place),
+            _ if new && first == First::Runnable => {}
+            _ => {
+                let (posted, cause) = early.unwrap_or((at, cause));
+                self.woken(task, life, at, cause, posted, place, to);
+            }
+        }
+    }
+
+    /// What made the wakeup of `life` that is being read.
+    fn cause(&mut self, life: LifeId, waker: Option<u32>, cpu: usize, flags: Option<u16>) -> Cause {
+        let at = self.at(self.record.ts);
+        let flags = flags.unwrap_or(0);
+        let hard = flags & irq::HARDIRQ != 0;
+        let thread = self.softirq_thread(cpu).filter(|_| !hard);
+        let interrupt = flags & irq::IN_INTERRUPT != 0 && thread.is_none();
+        let samples = &mut self.history.samples;
+        if thread.is_some() {
+            self.watches[cpu].first_record(at, samples);
+        }
+        let curr = self.watches[cpu].curr;
+        if interrupt {
+            let (lead, counts) = self.watches[cpu].irq_wakeup(at, samples);
+            if let Some(curr) = curr {
+                self.interrupted(curr, at, counts);
+            }
+            return if hard { Cause::Hardirq { lead } } else { Cause::Softirq };
+        }
+        let waker = waker.and_then(|w| self.known(w).life).or(thread).filter(|w| *w != life);
+        waker.map_or(Cause::Unknown, Cause::Task)
+    }
+
+    /// An interrupt woke somebody while `curr` ran.
+    fn interrupted(&mut self, curr: LifeId, at: Ns, counts: InIrq) {
+        let acts = &mut self.history.lives[curr as usize].acts;
+        let going_on = acts.iter_mut().rev().find(|a| matches!(a.what, What::Irq { .. } | What::On { .. }));
+        match (counts, going_on) {
+            (InIrq::More, Some(Act { what: What::Irq { count, last }, .. })) => {
+                *count += 1;
+                *last = at;
+            }
+            (InIrq::More, _) => {}
+            (InIrq::First, _) => self.push(curr, at, What::Irq { count: 1, last: at }),
+        }
+    }
+
+    /// Who woke `life`, with the number of the wakeup, which the waker made at `posted`.
+    fn by(&mut self, life: LifeId, cause: Cause, posted: Ns, cpu: usize) -> By {
+        match cause {
+            Cause::Hardirq { lead } => By::Hardirq { lead },
+            Cause::Softirq => By::Softirq,
+            Cause::Unknown => By::Unknown,
+            Cause::Task(waker) => {
+                let wake = self.history.wakee.len() as u32;
+                self.history.wakee.push(life);
+                self.push(waker, posted, What::Post { wake });
+                if self.watches[cpu].curr == Some(waker) {
+                    self.watches[cpu].post = Some(posted);
+                }
+                By::Task { waker, wake }
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn woken(&mut self, task: u32, life: LifeId, at: Ns, cause: Cause, posted: Ns, cpu: usize, to: usize) {
+        let by = self.by(life, cause, posted, cpu);
+        if self.watches[cpu].idle {
+            self.watches[cpu].idle_wake = Some(at);
+        }
+        if to != cpu {
+            self.watches[to].remote = Some(at);
+        }
+        let known = self.known(task);
+        (known.asleep, known.early) = (false, None);
+        self.push(life, at, What::Woken { by, cpu: to as i32 });
+    }
+
+    /// The wakeup that ended the sleep before the slice that began at `on`: it was recorded only after that.
+    fn woken_late(&mut self, life: LifeId, on: Ns, cause: Cause, cpu: usize) {
+        let acts = &self.history.lives[life as usize].acts;
+        let unknown = |a: &Act| matches!(a.what, What::Woken { by: By::Unknown, .. });
+        if let Some(place) = acts.iter().rposition(unknown).filter(|place| acts[*place].at <= on) {
+            let posted = self.at(self.record.ts);
+            let now = self.by(life, cause, posted, cpu);
+            if let What::Woken { by, .. } = &mut self.history.lives[life as usize].acts[place].what {
+                *by = now;
+            }
+        }
+    }
+
+    /// A new task is queued.
+    fn starts(&mut self, task: u32, waker: Option<u32>, cpu: usize, to: usize, at: Ns) {
+        let parent = waker.and_then(|w| self.known(w).life).or(self.watches[cpu].curr);
+        if self.known(task).life.is_none() {
+            let child = self.life(task, First::Forked, to);
+            self.history.lives[child as usize].parent = parent;
+            if let Some(parent) = parent {
+                self.push(parent, at, What::Fork { child, how: Fork::Fork });
+            }
+        }
+        let Some(child) = self.known(task).life else { return };
+        let life = &mut self.history.lives[child as usize];
+        life.cpu = to as i32;
+        let parent = life.parent;
+        if parent.is_none() {
+            life.first = First::Runnable;
+        }
+        let on_at = self.watches[cpu].on_at;
+        let Some(parent) = parent.filter(|p| self.watches[cpu].curr == Some(*p)) else { return };
+        // The child is queued here, not where the fork was announced.
+        let acts = &mut self.history.lives[parent as usize].acts;
+        let fork = |a: &Act| matches!(a.what, What::Fork { child: c, .. } if c == child);
+        if let Some(place) = acts.iter().rposition(fork) {
+            let Act { at: announced, what } = acts.remove(place);
+            acts.push(Act { at, what });
+            if announced >= on_at {
+                self.history.samples.push(crate::calibrate::Sample::ForkToNew(at - announced));
+            }
+        }
+    }
+
+    fn fork(&mut self, at: Ns, parent: Option<u32>, child: u32, thread: bool, cpu: usize) {
+        let parent = parent.and_then(|p| self.known(p).life);
+        let child = self.life(child, First::Forked, cpu);
+        self.history.lives[child as usize].parent = parent;
+        if let Some(parent) = parent {
+            let how = if thread { Fork::Thread } else { Fork::Fork };
+            self.push(parent, at, What::Fork { child, how });
+        }
+    }
+
+    fn switch_in(&mut self, at: Ns, task: u32, cpu: usize, prio: Option<i32>, seen: bool) {
+        let life = self.life(task, if seen { First::Runnable } else { First::Running }, cpu);
+        if std::mem::take(&mut self.known(task).asleep) {
+            // No record told of its wakeup.
+            self.push(life, at, What::Woken { by: By::Unknown, cpu: cpu as i32 });
+        }
+        self.known(task).early = None;
+        self.prio_seen(task, life, at, prio);
+        self.watches[cpu].enter(at, Some(life), seen, &mut self.history.samples);
+        let entry = self.watches[cpu].entry;
+        self.push(life, at, What::On { cpu: cpu as i32, entry });
+    }
+
+    /// A changed priority in the columns of a switch is a change of attributes.
+    fn prio_seen(&mut self, task: u32, life: LifeId, at: Ns, prio: Option<i32>) {
+        let known = self.known(task);
+        if let Some(prio) = prio.filter(|p| known.last_prio.or(known.prio).is_some_and(|known| known != *p)) {
+            known.last_prio = Some(prio);
+            self.push(life, at, What::Prio { prio });
+        }
+    }
+
+    fn switch_out(&mut self, at: Ns, out: Transition) {
+        let Transition::SwitchOut { task, cpu: slot, why, prio, next } = out else { return };
+        let cpu = self.place(slot);
+        let life = self.life(task, First::Running, cpu);
+        // Virtual time also changes where a task is placed; only within a stay does it measure weight.
+        self.known(task).last_vruntime = None;
+        self.prio_seen(task, life, at, prio);
+        let runs = self.watches[cpu].curr == Some(life);
+        let realtime = |prio: Option<i32>| prio.is_some_and(|p| (0..100).contains(&p));
+        let off = match why {
+            Why::Preempted | Why::Ready => {
+                self.history.lives[life as usize].round_robin |= realtime(prio) && prio == next;
+                self.leaves_ready(cpu, at, why, runs)
+            }
+            Why::Yielded => Off::Yielded,
+            Why::Ended => Off::Ended,
+            Why::Unknown => Off::Unknown,
+            Why::Slept(state) => {
+                let lower = realtime(prio) && next.is_some() && !realtime(next);
+                Off::Slept {
+                    deep: matches!(state, State::Blocked | State::WaitingLock),
+                    way: Way { lower, first: false },
+                }
+            }
+        };
+        let known = self.known(task);
+        known.asleep = matches!(off, Off::Slept { .. });
+        if known.exiting {
+            self.history.exits.0 += u64::from(off == Off::Ended);
+            self.history.exits.1 += u64::from(matches!(off, Off::Preempted { .. }));
+        }
+        if runs && off != Off::Unknown {
+            let end = self.history.lives[life as usize].acts.len();
+            self.watches[cpu].leave(at, off, end, &mut self.history.samples);
+        } else if runs {
+            self.watches[cpu].forget();
+        }
+        self.push(life, at, What::Off(off));
+    }
+
+    /// Why a task left that stayed ready.
+    fn leaves_ready(&mut self, cpu: usize, at: Ns, why: Why, runs: bool) -> Off {
+        let watch = &self.watches[cpu];
+        let interrupt = watch.interrupt_before(at).filter(|_| runs);
+        let called = interrupt.is_some() || watch.posted_before(at);
+        // The reschedule flag is clear again when a switch is recorded, so that nothing asked for it proves a yield only where
+        // all that asks is seen: ticks show by the charge to the running task, and this stay was charged.
+        let seen = watch.charges() && self.record.irq.is_some();
+        if why == Why::Ready && seen && !called && !watch.asked() {
+            return Off::Yielded;
+        }
+        self.history.uncaused += u64::from(!called && !watch.asked() && !watch.charges());
+        if !called {
+            self.history.loose.push(at);
+        }
+        Off::Preempted { interrupt }
+    }
+
+    /// The kernel's account: a lone one in an interrupt is a tick.
+    fn charge(&mut self, at: Ns, task: u32, ran: Ns, vruntime: Option<i64>) {
+        let cpu = self.place(self.record.cpu);
+        self.history.has_runtime = true;
+        let known = *self.known(task);
+        if let Some(id) = known.life {
+            let life = &mut self.history.lives[id as usize];
+            let stays = |life: &Life| life.acts.iter().any(|a| matches!(a.what, What::Off(_)));
+            if life.charged == 0 && life.first == First::Running && !stays(life) {
+                life.before = (ran - at).max(0);
+            }
+            life.charged += ran;
+            if let (Some(before), Some(now)) = (known.last_vruntime, vruntime) {
+                if now > before {
+                    life.virtual_charged += now - before;
+                    life.virtual_real += ran;
+                }
+            }
+            self.known(task).last_vruntime = vruntime.filter(|v| *v != 0);
+        }
+        let hard = self.record.irq.is_some_and(|f| f & irq::HARDIRQ != 0);
+        if self.watches[cpu].charge(ran, at, hard, &mut self.history.samples) {
+            self.tick(at, cpu);
+        }
+    }
+
+    fn tick(&mut self, at: Ns, cpu: usize) {
+        self.history.ticks.push((at, cpu as i32));
+        self.watches[cpu].tick(at);
+        if let Some(life) = self.watches[cpu].curr {
+            self.push(life, at, What::Tick);
+        }
+    }
+
+    /// What the running task does itself.
+    fn does(&mut self, at: Ns, task: u32, what: What) {
+        let cpu = self.place(self.record.cpu);
+        let Some(life) = self.known(task).life.filter(|life| self.watches[cpu].curr == Some(*life)) else { return };
+        self.known(task).exiting |= what == What::Exiting;
+        self.push(life, at, what);
+    }
+
+    /// Records were lost. Where no CPU saw that time, it is cut out.
+    fn lost(&mut self, slot: Option<usize>, from: i64, ts: i64) {
+        match slot {
+            Some(_) => {
+                let cpu = self.place(slot);
+                self.watches[cpu].forget();
+            }
+            None => self.watches.iter_mut().for_each(Watch::forget),
+        }
+        if self.watches.len() == 1 || slot.is_none() {
+            self.cut += (ts - from.max(self.start)).max(0);
+        }
+    }
+}
+
+impl Sink for Timeline {
+    fn record(&mut self, record: &Record) {
+        self.record = *record;
+        self.history.has_flags |= record.irq.is_some();
+        if let (Some(slot), Some(number)) = (record.cpu, record.number) {
+            if self.places.len() <= slot {
+                self.places.resize(slot + 1, None);
+            }
+            if self.places[slot].is_none() {
+                self.places[slot] = self.index.get(&number).copied();
+            }
+        }
+    }
+
+    fn recorded(&mut self, record: &Record) {
+        let (at, cpu) = (self.at(record.ts), self.place(record.cpu));
+        let need = record.irq.is_some_and(|f| f & (irq::NEED_RESCHED | irq::LAZY_RESCHED) != 0);
+        if record.kind != Kind::Lost {
+            self.watches[cpu].recorded(at, record.kind == Kind::Switch, need);
+        }
+    }
+
+    fn transition(&mut self, ts: i64, what: Transition) {
+        let at = self.at(ts);
+        match what {
+            Transition::Wake { .. } => self.wake(at, what),
+            Transition::SwitchOut { .. } => self.switch_out(at, what),
+            Transition::SwitchIn { task, cpu, prio, seen } => {
+                let cpu = self.place(cpu);
+                self.switch_in(at, task, cpu, prio, seen);
+            }
+            Transition::Idle { cpu } => {
+                let cpu = self.place(Some(cpu));
+                self.watches[cpu].enter(at, None, true, &mut self.history.samples);
+            }
+            Transition::Tick { cpu } => {
+                let cpu = self.place(Some(cpu));
+                self.tick(at, cpu);
+            }
+            Transition::Charge { task, ran, vruntime, .. } => self.charge(at, task, ran, vruntime),
+            Transition::Fork { parent, child, thread, cpu } => {
+                let cpu = self.place(cpu);
+                self.fork(at, parent, child, thread, cpu);
+            }
+            Transition::Exec { task } => self.does(at, task, What::Exec),
+            Transition::Exit { task } => self.does(at, task, What::Exiting),
+            Transition::Wait { task, child } => self.does(at, task, What::WaitCall { tid: child }),
+            Transition::Prio { task, prio } => {
+                self.known(task).last_prio = Some(prio);
+                if let Some(life) = self.known(task).life {
+                    self.push(life, at, What::Prio { prio });
+                }
+            }
+            Transition::About { task, comm, prio } => {
+                let softirqs = comm.is_some_and(|c| self.softirqs.contains(&c));
+                let known = self.known(task);
+                known.prio = known.prio.or(prio);
+                known.softirqs |= softirqs;
+                if let (true, Some(life)) = (softirqs, known.life) {
+                    self.history.lives[life as usize].softirqs = true;
+                }
+            }
+            Transition::Lost { cpu, from } => self.lost(cpu, from, ts),
+            Transition::Migrate { .. } | Transition::End => {}
+        }
+    }
+
+    fn task(&mut self, row: &TaskRow) {
+        let Known { life, prio, .. } = *self.known(row.utid);
+        let Some(life) = life.map(|life| &mut self.history.lives[life as usize]) else { return };
+        (life.tid, life.pid, life.prio) = (row.tid, row.pid, prio);
+        life.comm = row.comm.unwrap_or_default();
+        if row.idle {
+            // It turned out to be idle only later.
+            life.acts.clear();
+            life.first = First::Asleep;
+        }
+    }
+}
+
+/// When the trace begins and ends, and which CPUs have records. Recorders add records of their own, some at time 0; only those of
+/// scheduling tell, what was recorded up to a second before the first of them, and the `end` that a replay marks.
+fn survey(events: &Events, end: Option<StrId>) -> (i64, i64, Vec<i32>) {
+    let scheduling = |kind| matches!(kind, Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew);
+    let (mut first, mut last) = (None::<i64>, 0);
+    let (mut numbers, mut before) = (BTreeSet::new(), None);
+    for row in 0..events.len() {
+        let cpu = events.cpu.get(row);
+        if cpu.is_some() && cpu != before {
+            numbers.extend(cpu);
+            before = cpu;
+        }
+        if let (Some(ts), Some(true)) = (events.ts_ns.get(row), events.kind.get(row).map(scheduling)) {
+            first = Some(first.map_or(ts, |f| f.min(ts)));
+            last = last.max(ts);
+        }
+    }
+    let marked = events.len().checked_sub(1).filter(|row| end.is_some() && events.name.get(*row) == end);
+    last = marked.and_then(|row| events.ts_ns.get(row)).map_or(last, |end| end.max(last));
+    let first = first.unwrap_or(0);
+    let near = |ts: &i64| *ts > 0 && *ts <= first && first - *ts < 1_000_000_000;
+    let times = (0..events.len()).filter_map(|row| events.ts_ns.get(row));
+    let start = times.take_while(|ts| *ts <= first || *ts == 0).filter(near).min().unwrap_or(first);
+    let numbers = if numbers.is_empty() { vec![0] } else { numbers.into_iter().collect() };
+    (start, last, numbers)
+}
