@@ -7,6 +7,7 @@
 pub mod binary;
 pub mod error;
 pub mod formats;
+pub mod lttng;
 pub mod mismatch;
 pub mod source;
 pub mod text;

@@ -12,6 +12,15 @@ pub enum Source {
     Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
     /// A stream (a pipe, a compressed file, a large text).
     Stream(Box<dyn Read + Send>),
+    /// A folder: paths within it, and the files.
+    Files(Vec<(String, Arc<dyn AsRef<[u8]> + Send + Sync>)>),
+}
+
+/// The file whose first bytes tell what a folder holds.
+const DESCRIPTION: &str = "metadata";
+
+fn folder() -> io::Error {
+    io::Error::new(io::ErrorKind::IsADirectory, "expected a file, found a folder")
 }
 
 /// The first bytes of a source.
@@ -49,6 +58,12 @@ impl Source {
 
     /// The first bytes, which stay readable.
     pub fn head(&mut self) -> io::Result<Head> {
+        if let Source::Files(files) = self {
+            let description = files.iter().find(|(path, _)| path.rsplit('/').next() == Some(DESCRIPTION));
+            let (_, bytes) = description.ok_or_else(folder)?;
+            let all = (**bytes).as_ref();
+            return Ok(Head { bytes: all[..all.len().min(HEAD)].to_vec(), whole: false });
+        }
         if let Source::Bytes(all) = self {
             let all = (**all).as_ref();
             let n = all.len().min(HEAD);
@@ -70,6 +85,7 @@ impl Source {
         match self {
             Source::Stream(stream) => stream,
             Source::Bytes(all) => Box::new(SharedCursor { all, at: 0 }),
+            Source::Files(_) => Box::new(Refused),
         }
     }
 
@@ -77,12 +93,22 @@ impl Source {
     pub fn into_bytes(self) -> io::Result<Arc<dyn AsRef<[u8]> + Send + Sync>> {
         match self {
             Source::Bytes(all) => Ok(all),
+            Source::Files(_) => Err(folder()),
             Source::Stream(mut stream) => {
                 let mut all = Vec::new();
                 stream.read_to_end(&mut all)?;
                 Ok(Arc::new(all))
             }
         }
+    }
+}
+
+/// A folder read as a file.
+struct Refused;
+
+impl Read for Refused {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(folder())
     }
 }
 

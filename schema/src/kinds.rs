@@ -108,7 +108,7 @@ vocabulary! {
         SoftirqExit = "softirq_exit",
         /// A softirq is asked for.
         SoftirqRaise = "softirq_raise",
-        /// A system call starts; `value` is its number.
+        /// A system call starts; `value` is its number, `value2` its file descriptor or the address of its futex.
         SysEnter = "sys_enter",
         /// A system call ends; `value` is its number, `value2` its result.
         SysExit = "sys_exit",

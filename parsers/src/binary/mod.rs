@@ -2,5 +2,6 @@
 
 pub mod bytes;
 pub mod ring_buffer;
+pub mod tar;
 pub mod tasks;
 pub mod tracepoint;

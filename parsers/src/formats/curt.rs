@@ -187,7 +187,7 @@ impl Report {
         } else if text.iter().all(|b| *b == b'-') {
             self.underline(line, out);
         } else if text.iter().all(|b| matches!(b, b'=' | b' ')) {
-            self.ruler(line);
+            self.ruler(line, out);
         } else if text.iter().all(|b| matches!(b, b'-' | b' ' | b'=')) {
             // The line over the totals of a table.
         } else if self.table.is_some() && self.row(line, number, out) {
@@ -237,7 +237,7 @@ impl Report {
     }
 
     /// A ruler makes headings of the lines above.
-    fn ruler(&mut self, line: &[u8]) {
+    fn ruler(&mut self, line: &[u8], out: &mut Out) {
         let mut columns = Vec::new();
         let mut at = 0;
         while let Some(i) = line[at..].iter().position(|b| *b == b'=') {
@@ -248,9 +248,17 @@ impl Report {
         }
         let from = self.held.len().saturating_sub(HEADINGS);
         let headings = self.held.split_off(from);
-        for (heading, _) in &headings {
+        let collapsed = headings.iter().find(|(heading, _)| is_collapsed(heading, columns.len()));
+        for (heading, _) in headings.iter().filter(|_| collapsed.is_none()) {
             add_heading(heading, &mut columns);
         }
+        if let Some((heading, number)) = collapsed {
+            let found = scan::shown(scan::trim(heading), 80);
+            let message = format!("expected headings over their columns, found `{found}`; the columns are numbered");
+            let d = Diagnostic::new(Code::PartlyParsed, message).at_line(*number);
+            out.diag(d.advise("give the report as curt wrote it, with its blanks"));
+        }
+        let of_threads = headings.iter().any(|(h, _)| memchr::memmem::find(h, b"Tid)").is_some());
         let named = columns.pop();
         for (i, column) in columns.iter_mut().enumerate() {
             column.unit = unit(&column.key);
@@ -258,7 +266,8 @@ impl Report {
                 column.key = format!("column {}", i + 1);
             }
         }
-        let by_thread = named.is_some_and(|n| n.key.contains("Tid") || n.key.contains("Thread Id"));
+        let by_thread = named.is_some_and(|n| n.key.contains("Tid") || n.key.contains("Thread Id"))
+            || (collapsed.is_some() && of_threads);
         self.table = Some(Table { columns, by_thread });
     }
 
@@ -424,6 +433,14 @@ fn place(columns: &[Column], start: usize, end: usize, used: usize) -> Option<us
     // Collapsed blanks put a figure under a ruler that the one before it has already: take them in order.
     let column = shared.or_else(nearest).filter(|c| *c >= used).or(Some(used));
     column.filter(|c| *c < columns.len())
+}
+
+/// True for a line of headings whose blanks were collapsed, as web pages do: several words for a table of three columns
+/// or more, and nowhere the two blanks that part columns.
+fn is_collapsed(line: &[u8], columns: usize) -> bool {
+    let text = scan::trim(line);
+    let words = text.split(|b| scan::is_blank(*b)).filter(|w| !w.is_empty()).count();
+    columns >= 3 && words >= 2 && memchr::memmem::find(text, b"  ").is_none() && spanning(text).is_none()
 }
 
 /// Adds one line of headings to the columns under whose ruler its words stand. `-- text --` spans several columns.

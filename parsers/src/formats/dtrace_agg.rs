@@ -66,17 +66,42 @@ fn sniff(head: &Head) -> Confidence {
         return 85;
     }
     let described = |l: &[u8]| matches!(dtrace_messages::parse(scan::trim(l)), Some(Message::Note(t)) if t.ends_with(b"probes") || t.ends_with(b"probe"));
-    if lines.clone().any(described) {
+    let sign = if lines.clone().any(described) {
         60
     } else if lines.any(|l| scan::trim(l) == b"^C") {
         30
+    } else {
+        return 0;
+    };
+    // Many programs print such lines: only rows of an aggregation make it one.
+    if has_rows(&head.bytes) {
+        sign
     } else {
         0
     }
 }
 
+/// True when the text holds an aggregation.
+fn has_rows(text: &[u8]) -> bool {
+    let mut out = Out::new();
+    let mut reader = Aggregations { quiet: true, ..Aggregations::new() };
+    for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
+        reader.line(line.strip_suffix(b"\r").unwrap_or(line), number, &mut out);
+    }
+    reader.finish(&mut out);
+    !out.histograms.is_empty() || !out.summaries.is_empty()
+}
+
 fn open(source: Source, _options: &Options, _out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
     let all = source.into_bytes().map_err(|e| ParseError::io(NAME, &e))?;
+    let text = (*all).as_ref();
+    if !has_rows(text) {
+        let (line, number) =
+            text.split(|b| *b == b'\n').zip(1u64..).find(|(l, _)| !l.trim_ascii().is_empty()).unwrap_or((b"", 1));
+        let found = scan::shown(scan::trim(line), 60);
+        let message = format!("expected an aggregation of DTrace, found none in the text, which begins `{found}`");
+        return Err(ParseError::new(NAME, "no-scheduler-events", message).at_line(number));
+    }
     Ok(Box::new(Agg { all, done: false }))
 }
 
@@ -99,11 +124,6 @@ impl Parser for Agg {
         out.meta.set("parse.lines", lines.to_string());
         out.meta.set("parse.unparsed", reader.unparsed.to_string());
         self.done = true;
-        if out.histograms.is_empty() && out.summaries.is_empty() {
-            let first = text.split(|b| *b == b'\n').find(|l| !l.trim_ascii().is_empty()).unwrap_or(b"");
-            let message = format!("no aggregation in the text, which begins `{}`", scan::shown(scan::trim(first), 60));
-            out.diag(Diagnostic::new(Code::MissingEvents, message));
-        }
         Ok(false)
     }
 
@@ -184,6 +204,8 @@ pub(super) struct Aggregations {
     figures: u64,
     /// Lines that fit nothing.
     pub unparsed: u64,
+    /// Says nothing of them: what they look like is found by sniffing them.
+    quiet: bool,
 }
 
 impl Aggregations {
@@ -356,6 +378,9 @@ impl Aggregations {
 
     fn refuse(&mut self, held: &Held, out: &mut Out) {
         self.unparsed += 1;
+        if self.quiet {
+            return;
+        }
         out.diagnostics.push_with(Code::Unparsed, || {
             mismatch::unparsed(&held.text, "a histogram or a table").at_line(held.number)
         });

@@ -30,16 +30,18 @@
 //! tracecompass test traces. **Verified** on that trace; names of states, contexts, dates and discarded events on
 //! samples written from the documentation.
 
+use std::borrow::Cow;
+
 use crate::error::ParseError;
 use crate::formats::{Confidence, Format, FormatInfo};
 use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
-use crate::text::payload::state::{Evidence, Table as States};
-use crate::text::payload::{self, Outcome};
+use crate::text::payload::state as numeric;
+use crate::text::payload::Outcome;
 use crate::text::scan;
 use crate::text::swar::Window;
-use crate::{Head, Options, Parser, Source};
-use tracekit_schema::events::{quality, EventRow};
-use tracekit_schema::{Kind, Out, State};
+use crate::{lttng, Head, Options, Parser, Source};
+use tracekit_schema::events::quality;
+use tracekit_schema::{Kind, Out};
 
 const NAME: &str = "lttng-text";
 const DAY: i64 = 86_400_000_000_000;
@@ -101,7 +103,8 @@ fn open(mut source: Source, _options: &Options, out: &mut Out) -> Result<Box<dyn
     if clock == Clock::Seconds {
         out.meta.set("clock.epoch_offset_ns", "0");
     }
-    let states = Evidence::of(&head.bytes).table();
+    let (source, evidence) = numeric::gather(source, &head).map_err(|e| ParseError::io(NAME, &e))?;
+    let states = lttng::States { table: evidence.table(), numbers: numeric::Evidence::default() };
     Ok(Box::new(TextLog::new(source, Babeltrace { states, days: 0, newest: None })))
 }
 
@@ -269,22 +272,37 @@ impl<'t> Fields<'t> {
         Self::find(&self.pairs[..self.payload], key.as_bytes())
     }
 
+    /// Takes all groups as payload, as perf has no contexts.
+    fn without_contexts(mut self) -> Self {
+        self.payload = 0;
+        self
+    }
+}
+
+impl lttng::Fields for Fields<'_> {
     fn int(&self, key: &str) -> Option<i64> {
-        self.get(key).and_then(scan::i64)
+        let value = self.get(key)?;
+        match value.starts_with(b"0x") {
+            true => scan::hex(value).and_then(|n| i64::try_from(n).ok()),
+            false => scan::i64(value),
+        }
     }
 
-    /// Kernel priority, printed less 100.
-    fn prio(&self, key: &str) -> Option<i32> {
-        self.int(key).and_then(|p| i32::try_from(p.checked_add(100)?).ok())
+    fn text(&self, key: &str) -> Option<Cow<'_, [u8]>> {
+        self.get(key).map(unquoted)
     }
 
-    fn cpu(&self, key: &str) -> Option<i32> {
-        self.get(key).and_then(scan::i32)
+    fn printed(&self, key: &str) -> Option<Cow<'_, [u8]>> {
+        self.get(key).map(Cow::Borrowed)
+    }
+
+    fn context(&self, key: &str) -> Option<i64> {
+        Fields::context(self, key).and_then(scan::i64)
     }
 }
 
 /// The text of a quoted string.
-fn unquoted(value: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
     let inner = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
     if memchr::memchr(b'\\', inner).is_none() {
         return inner.into();
@@ -297,36 +315,9 @@ fn unquoted(value: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     text.into()
 }
 
-/// What a state says, by name or number.
-fn state(value: &[u8], states: States) -> State {
-    let mut found = None;
-    for name in value.split(|b| *b == b'"').skip(1).step_by(2) {
-        let state = match name.strip_prefix(b"__").unwrap_or(name) {
-            b"TASK_RUNNING" => State::Runnable,
-            b"TASK_INTERRUPTIBLE" => State::Sleeping,
-            b"TASK_UNINTERRUPTIBLE" | b"TASK_KILLABLE" => State::Blocked,
-            b"TASK_STOPPED" => State::Stopped,
-            b"TASK_TRACED" => State::Traced,
-            b"EXIT_DEAD" | b"TASK_DEAD" => State::Dead,
-            b"EXIT_ZOMBIE" => State::Zombie,
-            b"TASK_PARKED" => State::Parked,
-            b"TASK_IDLE" => State::IdleKthread,
-            b"TASK_STATE_MAX" | b"TASK_REPORT_MAX" => return State::Preempted,
-            _ => continue,
-        };
-        found.get_or_insert(state);
-    }
-    let number = || {
-        let digits = value.rsplit(|b| *b == b'=').next().unwrap_or(value);
-        let digits: &[u8] = scan::trim(digits.strip_suffix(b")").unwrap_or(digits));
-        scan::u64(digits).map(|n| states.state(n))
-    };
-    found.or_else(number).unwrap_or(State::Unknown)
-}
-
 /// Takes lines apart.
 struct Babeltrace {
-    states: States,
+    states: lttng::States,
     /// Midnights passed.
     days: i64,
     newest: Option<i64>,
@@ -355,19 +346,28 @@ impl Dialect for Babeltrace {
         };
         let ts_ns = self.unroll(head.ts_ns, head.clock);
         let name = |value: &[u8], out: &mut Out| out.strings.intern(&unquoted(value));
-        let context = |key| fields.context(key).and_then(scan::i64);
+        let context = |key| Fields::context(&fields, key).and_then(scan::i64);
         let who = Who {
             tid: context("tid").or_else(|| context("vtid")).filter(|t| *t >= 0),
             pid: context("pid").or_else(|| context("vpid")).filter(|t| *t >= 0),
-            comm: fields.context("procname").map(|value| name(value, out)),
+            comm: Fields::context(&fields, "procname").map(|value| name(value, out)),
         };
-        let cpu = context("cpu_id").and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 0);
+        let mut who = who;
+        let mut cpu = context("cpu_id").and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 0);
+        let (event, perf) = lttng::event_name(head.event);
+        let fields = if perf { fields.without_contexts() } else { fields };
+        if perf {
+            let (perf_cpu, tid, pid) = lttng::perf_context(&fields);
+            cpu = cpu.or(perf_cpu);
+            who = Who { tid, pid, comm: None };
+        }
         let stamp = Stamp { ts_ns, cpu, who, irq: None, quality: 0 };
         log.arrive(&stamp, out);
         let mut row = log.begin(&mut out.events, &stamp);
         let index = row.index();
-        let kind = kind(head.event);
-        let told = kind.and_then(|kind| fill(kind, &head, &fields, self.states, &mut row, &mut out.strings));
+        let kind = lttng::kind(head.event);
+        let states = &mut self.states;
+        let told = kind.and_then(|k| lttng::fill(k, head.event, &fields, states, &mut row, &mut out.strings));
         let outcome = match (kind, told) {
             (Some(kind), Some(())) => {
                 row.kind(kind);
@@ -393,12 +393,14 @@ impl Dialect for Babeltrace {
         let event: &[u8] = match kind {
             Some(Kind::SysEnter) => b"syscall_entry",
             Some(Kind::SysExit) => b"syscall_exit",
-            _ => head.event,
+            _ => event,
         };
         log.note(event, outcome);
     }
 
-    fn finish(&mut self, _: &mut Log, _: &mut Out) {}
+    fn finish(&mut self, _: &mut Log, out: &mut Out) {
+        self.states.numbers.finish(self.states.table, false, "", out);
+    }
 }
 
 impl Babeltrace {
@@ -431,95 +433,11 @@ impl Babeltrace {
         let from = from.map(|(ts, clock)| self.unroll(ts, clock));
         let to = to.map(|(ts, clock)| self.unroll(ts, clock));
         match to {
-            Some(to) => log.lose_between(cpu, count, (from, to), out),
+            Some(to) => log.lose_between(cpu, count, (from, to), to, out),
             None => log.lose(cpu, count, out),
         }
         true
     }
-}
-
-/// The kind of an event.
-fn kind(event: &[u8]) -> Option<Kind> {
-    if event.starts_with(b"sched_") {
-        // LTTng has no `sched_blocked_reason`.
-        return payload::sched_kind(event).filter(|kind| *kind != Kind::BlockedReason);
-    }
-    Some(match event {
-        b"irq_handler_entry" => Kind::IrqEntry,
-        b"irq_handler_exit" => Kind::IrqExit,
-        b"irq_softirq_entry" => Kind::SoftirqEntry,
-        b"irq_softirq_exit" => Kind::SoftirqExit,
-        b"irq_softirq_raise" => Kind::SoftirqRaise,
-        b"power_cpu_idle" => Kind::CpuIdle,
-        b"power_cpu_frequency" => Kind::CpuFreq,
-        b"lttng_statedump_process_state" => Kind::Comm,
-        _ if event.starts_with(b"syscall_entry_") => Kind::SysEnter,
-        _ if event.starts_with(b"syscall_exit_") => Kind::SysExit,
-        _ => return None,
-    })
-}
-
-/// Sets the columns of a record; `None` when it lacks what its kind must say.
-fn fill(
-    kind: Kind,
-    head: &Line<'_>,
-    f: &Fields<'_>,
-    states: States,
-    row: &mut EventRow<'_>,
-    strings: &mut tracekit_schema::Strings,
-) -> Option<()> {
-    let mut name = |key: &str| f.get(key).map(|value| strings.intern(&unquoted(value)));
-    match kind {
-        Kind::Switch => {
-            let (tid, next) = (f.int("prev_tid")?, f.int("next_tid")?);
-            row.tid(tid).comm(name("prev_comm")).prio(f.prio("prev_prio"));
-            row.next_tid(next).next_comm(name("next_comm")).next_prio(f.prio("next_prio"));
-            let value = f.get("prev_state")?;
-            row.state(state(value, states)).state_raw(strings.intern(value));
-        }
-        Kind::Fork => {
-            row.tid(f.int("child_tid")?).pid(f.int("child_pid")).comm(name("child_comm"));
-            let (tid, pid) = (f.int("parent_tid"), f.int("parent_pid"));
-            if f.context("tid").is_none() {
-                row.ctx_tid(tid).ctx_pid(pid).ctx_comm(name("parent_comm"));
-            }
-        }
-        Kind::Exec => {
-            let tid = f.int("tid")?;
-            row.tid(tid).name(name("filename")).value(f.int("old_tid").filter(|old| *old != tid));
-        }
-        Kind::IrqEntry | Kind::IrqExit => {
-            row.value(f.int("irq")?).value2(f.int("ret")).name(name("name"));
-        }
-        Kind::SoftirqEntry | Kind::SoftirqExit | Kind::SoftirqRaise => {
-            row.value(f.int("vec")?);
-        }
-        Kind::SysEnter | Kind::SysExit => {
-            let at = if kind == Kind::SysEnter { "syscall_entry_" } else { "syscall_exit_" }.len();
-            row.name(strings.intern(head.event.get(at..)?)).value2(f.int("ret"));
-        }
-        Kind::CpuIdle => {
-            // -1, or 2^32 - 1, is the end of idling.
-            let value = f.int("state")?;
-            row.target_cpu(f.cpu("cpu_id")).value(Some(value).filter(|v| (0..u32::MAX as i64).contains(v)));
-        }
-        Kind::CpuFreq => {
-            row.target_cpu(f.cpu("cpu_id")).value(f.int("state")?);
-        }
-        Kind::Comm => {
-            row.tid(f.int("tid")?).pid(f.int("pid")).comm(name("name"));
-        }
-        Kind::Prio => {
-            row.tid(f.int("tid")?).comm(name("comm")).prio(f.prio("oldprio")).value(i64::from(f.prio("newprio")?));
-        }
-        _ => {
-            row.tid(f.int("tid")?).comm(name("comm")).prio(f.prio("prio"));
-            row.target_cpu(f.cpu("target_cpu").or_else(|| f.cpu("dest_cpu"))).orig_cpu(f.cpu("orig_cpu"));
-            row.value(f.int("delay").or_else(|| f.int("runtime")).or_else(|| f.int("success")))
-                .value2(f.int("vruntime"));
-        }
-    }
-    Some(())
 }
 
 #[cfg(test)]
@@ -542,23 +460,12 @@ mod tests {
     fn values_of_every_shape() {
         let text = br#"{ cpu_id = 1 }, { tid = 7, procname = "a, \"b\" }" }, { x = [ [0] = 3 ], s = ( "TASK_DEAD" : container = 64 ), n = -5 }"#;
         let f = Fields::of(text).unwrap();
-        assert_eq!((f.groups, f.context("tid"), f.int("n")), (3, Some(&b"7"[..]), Some(-5)));
+        assert_eq!((f.groups, f.context("tid"), lttng::Fields::int(&f, "n")), (3, Some(&b"7"[..]), Some(-5)));
         assert_eq!(&*unquoted(f.context("procname").unwrap()), br#"a, "b" }"#);
         assert_eq!(f.get("x"), Some(&b"[ [0] = 3 ]"[..]));
         assert_eq!(f.get("tid"), None);
         assert!(Fields::of(b"{ a = \"x }").is_none());
         assert!(Fields::of(b"{ a = 1").is_none());
         assert_eq!(Fields::of(b"{ cpu_id = 3 }").unwrap().context("cpu_id"), Some(&b"3"[..]));
-    }
-
-    #[test]
-    fn states_by_name_and_number() {
-        let of = |text: &str| state(text.as_bytes(), States::Middle);
-        assert_eq!(of("0"), State::Runnable);
-        assert_eq!(of("2048"), State::Preempted);
-        assert_eq!(of(r#"( "TASK_INTERRUPTIBLE" : container = 1 )"#), State::Sleeping);
-        assert_eq!(of(r#"( "TASK_RUNNING" | "TASK_STATE_MAX" : container = 2048 )"#), State::Preempted);
-        assert_eq!(of(r#"( <unknown> : container = 64 )"#), State::Dead);
-        assert_eq!(of("what"), State::Unknown);
     }
 }

@@ -46,6 +46,7 @@ pub static FORMAT: Format = Format {
 
 const BLOCK: &[u8] = b"<script class=\"trace-data\"";
 const OLD: &[u8] = b"linuxPerfData = \"\\";
+const BEGIN: &[u8] = b"<!-- BEGIN TRACE -->";
 const END: &[u8] = b"</script>";
 const ESCAPED: &[u8] = b"\\n\\";
 
@@ -102,14 +103,29 @@ fn extract(page: &[u8], out: &mut Out) -> Result<(Vec<u8>, &'static str), ParseE
     if !text.is_empty() {
         return Ok((text, "page"));
     }
-    if let Some(at) = memmem::find(page, OLD) {
-        return Ok((unescape(until_end(&page[at + OLD.len()..])), "page before Android 4.3"));
+    if let Some(text) = assigned(page) {
+        return Ok((text, "page before Android 4.3"));
     }
     if page.trim_ascii_start().starts_with(b"#") {
         return Ok((unescape(page), "lines of JavaScript"));
     }
     Err(ParseError::new(FORMAT.name, "damaged", "expected a block of trace data in the page, found none")
         .advise("save the page as systrace wrote it, or give the text of the trace itself"))
+}
+
+/// The text that the script of an old page assigns. The viewer's own code may hold the same words: of the places after
+/// `BEGIN TRACE`, then of all, the first counts behind which a line of ftrace stands.
+fn assigned(page: &[u8]) -> Option<Vec<u8>> {
+    let begin = memmem::find(page, BEGIN).unwrap_or(0);
+    let after = memmem::find_iter(&page[begin..], OLD).map(|at| begin + at);
+    let before = memmem::find_iter(&page[..begin], OLD);
+    let text = |at: usize| unescape(until_end(&page[at + OLD.len()..]));
+    let likely = |at: &usize| {
+        let rest = &page[at + OLD.len()..];
+        let first = unescape(until_end(&rest[..rest.len().min(crate::source::HEAD)]));
+        is_ftrace(&first)
+    };
+    after.chain(before).find(likely).map(text)
 }
 
 fn until_end(text: &[u8]) -> &[u8] {

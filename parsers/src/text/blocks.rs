@@ -27,7 +27,8 @@ impl Blocks {
     pub fn new(source: Source) -> Self {
         let from = match source {
             Source::Bytes(all) => From::Bytes { all, at: 0 },
-            Source::Stream(stream) => {
+            source => {
+                let stream = source.into_read();
                 From::Stream { stream, buf: vec![0; ROOM], start: 0, lines_end: 0, end: 0, eof: false }
             }
         };

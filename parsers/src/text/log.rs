@@ -3,17 +3,20 @@
 //! A format is a [`Dialect`]: it takes one line apart. [`TextLog`] runs it over the source, sorts what stands out of
 //! order, and keeps the accounts that become diagnostics and metadata.
 
+mod runner;
+
+pub use runner::TextLog;
+
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::events::{quality, EventRow};
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, Out, StrId, Strings};
 
-use crate::text::blocks::Blocks;
+use crate::mismatch;
 use crate::text::payload::{self, quick};
 use crate::text::scan;
 use crate::text::stage::Stage;
 use crate::text::swar::Window;
-use crate::{mismatch, Head, ParseError, Parser, Source};
 
 /// Rows that are read at least between two looks at their order.
 const CHUNK: usize = 1 << 14;
@@ -23,6 +26,8 @@ const WINDOW: usize = 1 << 10;
 const WIDE_WINDOW: usize = 1 << 16;
 /// CPUs with accounts of their own; a higher number is damage.
 const MOST_CPUS: usize = 1 << 16;
+/// Records without a time of their own that are held back until one has a time.
+const MOST_UNTIMED: usize = 1 << 20;
 /// Bytes of a line that a diagnostic shows.
 const SHOWN: usize = 120;
 
@@ -93,11 +98,13 @@ pub struct Log {
     pub quick_seen: u32,
     /// Rows of the quick path that are not in the table yet.
     pub stage: Stage,
-    /// Rows of a numeric state.
-    pub numeric_states: bool,
+    /// States that were printed as numbers.
+    pub numbers: payload::state::Evidence,
     /// CPUs, where the source says.
     pub cpus: Option<u64>,
     seq: u64,
+    /// Rows of this call that have no time of their own ([`quality::SYNTHESIZED`] at time 0).
+    untimed: usize,
     /// Latest time so far; no time in these texts is below the 0 it starts with.
     newest: i64,
     /// Time of the last record of each CPU, `i64::MIN` before the first.
@@ -140,10 +147,32 @@ impl Log {
     /// Adds a row with the columns that come from the line's head; the caller sets the others, `kind` among them.
     pub fn begin<'e>(&mut self, events: &'e mut Events, stamp: &Stamp) -> EventRow<'e> {
         let bits = self.pass(stamp);
+        self.untimed += usize::from(stamp.ts_ns == 0 && bits & quality::SYNTHESIZED != 0);
         let mut row = events.push();
         row.ts_ns(stamp.ts_ns).seq(self.seq - 1).quality(bits).cpu(stamp.cpu);
         row.ctx_tid(stamp.who.tid).ctx_pid(stamp.who.pid).ctx_comm(stamp.who.comm).irq_flags(stamp.irq);
         row
+    }
+
+    /// Latest time so far.
+    pub fn newest(&self) -> i64 {
+        self.newest
+    }
+
+    /// Gives rows without a time of their own the first time after them, or the latest one where none follows.
+    #[cold]
+    fn settle_untimed(&mut self, base: usize, out: &mut Out) {
+        self.untimed = 0;
+        let untimed = |out: &Out, row: usize| {
+            let made = out.events.quality.get(row).is_some_and(|q| q & quality::SYNTHESIZED != 0);
+            made && out.events.ts_ns.get(row) == Some(0)
+        };
+        let rows: Vec<usize> = (base..out.events.len()).filter(|row| untimed(out, *row)).collect();
+        let timed = (base..out.events.len()).filter(|row| !untimed(out, *row));
+        let first = timed.filter_map(|row| out.events.ts_ns.get(row)).min().unwrap_or(self.newest);
+        for row in rows {
+            out.events.ts_ns.set(row, first);
+        }
     }
 
     #[cold]
@@ -180,7 +209,7 @@ impl Log {
         self.arrive(stamp, out);
         let late = stamp.ts_ns < self.newest;
         let mut row = self.begin(&mut out.events, stamp);
-        let mut cx = payload::Context { strings: &mut out.strings, states, numeric_states: &mut self.numeric_states };
+        let mut cx = payload::Context { strings: &mut out.strings, states, numbers: &mut self.numbers };
         let outcome = payload::decode(name, payload, &mut row, &mut cx);
         if outcome == payload::Outcome::Partial {
             let bits = stamp.quality | quality::PARSE_PARTIAL;
@@ -196,7 +225,7 @@ impl Log {
         out.diagnostics.push_with(Code::PartlyParsed, || {
             let found = scan::shown(payload, SHOWN);
             let message = format!("expected the fields of `{}`, found `{found}`", scan::shown(name, 40));
-            Diagnostic::new(Code::PartlyParsed, message).at_line(self.lines)
+            at(self.lines, Diagnostic::new(Code::PartlyParsed, message))
         });
     }
 
@@ -211,8 +240,7 @@ impl Log {
                 let line = self.lines;
                 out.diagnostics.push_with(Code::TimeBackwards, || {
                     let message = format!("CPU {cpu} goes back by {} ns", last.wrapping_sub(stamp.ts_ns));
-                    Diagnostic::new(Code::TimeBackwards, message)
-                        .at_line(line)
+                    at(line, Diagnostic::new(Code::TimeBackwards, message))
                         .on_cpu(cpu)
                         .at_ts(stamp.ts_ns)
                         .advise("a clock that was set, a suspend, or two traces in one file: cut the file there")
@@ -273,21 +301,23 @@ impl Log {
         let line = self.lines;
         out.diagnostics.push_with(Code::LostEvents, || {
             let many = count.map_or("an unknown number of".to_owned(), |n| n.to_string());
-            let d = Diagnostic::new(Code::LostEvents, format!("{many} records were lost")).at_line(line);
+            let d = at(line, Diagnostic::new(Code::LostEvents, format!("{many} records were lost")));
             let d = d.advise("record with a larger buffer, or fewer events");
             cpu.map_or(d.clone(), |cpu| d.on_cpu(cpu))
         });
     }
 
     /// The source lost records of `cpu` and says when: from the first time, if it is known, to the second.
+    /// The row of the loss stands at the time `at`.
     pub fn lose_between(
         &mut self,
         cpu: Option<i32>,
         count: Option<i64>,
         (from, to): (Option<i64>, i64),
+        at: i64,
         out: &mut Out,
     ) {
-        let here = Stamp { ts_ns: to, cpu, ..Stamp::default() };
+        let here = Stamp { ts_ns: at, cpu, ..Stamp::default() };
         self.begin(&mut out.events, &here).kind(Kind::Lost).value(count);
         add_loss(PendingLoss { cpu, from, count }, Some(to), out);
         self.tell_loss(cpu, count, out);
@@ -340,7 +370,8 @@ impl Log {
         true
     }
 
-    fn finish(&mut self, out: &mut Out) {
+    /// Adds what is known at the end.
+    pub fn finish(&mut self, out: &mut Out) {
         for loss in std::mem::take(&mut self.losses) {
             add_loss(loss, None, out);
         }
@@ -358,7 +389,7 @@ impl Log {
             };
             let message = format!("{} records stood after one of a later time and were sorted{late}", self.displaced);
             let d = Diagnostic { count: self.displaced, ..Diagnostic::new(Code::Reordered, message) };
-            out.diag(d.at_line(line).at_ts(ts_ns));
+            out.diag(at(line, d).at_ts(ts_ns));
         }
     }
 
@@ -389,7 +420,9 @@ impl Log {
         let mut names: Vec<_> = self.names.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect();
         names.sort_unstable();
         out.meta.set("events.recorded", json_list(&names));
-        out.meta.set("parse.lines", self.lines.to_string());
+        // Binary sources have no lines.
+        let records = if self.lines == 0 { self.seq } else { self.lines };
+        out.meta.set("parse.lines", records.to_string());
         out.meta.set("parse.unparsed", self.unparsed.to_string());
         let cpus = self.cpus.unwrap_or(0).max(self.last.len() as u64);
         if cpus > 0 {
@@ -431,6 +464,14 @@ impl Log {
     }
 }
 
+/// Adds the line, which binary sources do not have.
+fn at(line: u64, d: Diagnostic) -> Diagnostic {
+    if line == 0 {
+        return d;
+    }
+    d.at_line(line)
+}
+
 fn json_list(names: &[String]) -> String {
     let quoted: Vec<_> = names.iter().map(|n| format!("\"{}\"", n.replace(['"', '\\', '\t'], "?"))).collect();
     format!("[{}]", quoted.join(", "))
@@ -443,131 +484,4 @@ fn is_account(kind: Kind) -> bool {
 fn add_loss(loss: PendingLoss, to: Option<i64>, out: &mut Out) {
     let cause = out.strings.intern(b"ring_full");
     out.losses.push().cpu(loss.cpu).ts_from_ns(loss.from).ts_to_ns(to).count(loss.count).cause(cause);
-}
-
-/// Runs a [`Dialect`] over a source.
-pub struct TextLog<D> {
-    blocks: Blocks,
-    dialect: D,
-    log: Log,
-    held: Events,
-    /// Texts of held rows, which would not outlive the rows of the last call.
-    held_raw: Vec<(usize, Vec<u8>)>,
-    delivered: Option<i64>,
-    quick: bool,
-}
-
-impl<D: Dialect> TextLog<D> {
-    /// A log of `source`.
-    pub fn new(source: Source, dialect: D) -> Self {
-        TextLog {
-            blocks: Blocks::new(source),
-            dialect,
-            log: Log::default(),
-            held: Events::default(),
-            held_raw: Vec::new(),
-            delivered: None,
-            quick: true,
-        }
-    }
-
-    /// Without the quick path, which must make no difference but to the time it takes.
-    pub fn without_quick(mut self, without: bool) -> Self {
-        self.quick = !without;
-        self
-    }
-
-    /// Reads the head of a source into nothing, to know what there is before the stream begins.
-    pub fn probe(head: &Head, dialect: D) -> (Self, Out) {
-        let mut out = Out::new();
-        let mut log = TextLog::new(Source::from_bytes(&head.bytes[..]), dialect);
-        while let Ok(true) = log.fill(&mut out, CHUNK) {}
-        (log, out)
-    }
-
-    /// The dialect and the accounts.
-    pub fn parts(&self) -> (&D, &Log) {
-        (&self.dialect, &self.log)
-    }
-
-    /// Holds the rows from `from` on back.
-    fn hold(&mut self, from: usize, out: &mut Out) {
-        self.held.extend_from(&out.events, from);
-        for row in from..out.events.raw.values().len() {
-            if let Some(text) = out.events.raw.get(row) {
-                self.held_raw.push((row - from, out.strings.get_text(text).to_vec()));
-            }
-        }
-        out.events.truncate(from);
-    }
-
-    /// Adds the rows held back, the first of them as row `base`.
-    fn give_back(&mut self, base: usize, out: &mut Out) {
-        out.events.extend_from(&self.held, 0);
-        self.held.clear();
-        for (row, text) in self.held_raw.drain(..) {
-            out.events.raw.set(base + row, out.strings.keep(&text));
-        }
-    }
-
-    /// Reads lines until `out` has `limit` rows; true at the end of the source.
-    fn read(&mut self, out: &mut Out, limit: usize) -> std::io::Result<bool> {
-        loop {
-            let block = self.blocks.peek()?;
-            if block.is_empty() {
-                return Ok(true);
-            }
-            let mut at = 0;
-            while at < block.len() && out.events.len() < limit {
-                self.log.lines += 1;
-                let rest = &block[at..];
-                if let (true, Some(w)) = (self.quick, rest.first_chunk()) {
-                    if let Some(n) = self.dialect.quick(w, &mut self.log, out) {
-                        at += n;
-                        if self.log.stage.is_full() {
-                            self.log.stage.flush(&mut out.events, self.log.seq);
-                        }
-                        continue;
-                    }
-                }
-                self.log.stage.flush(&mut out.events, self.log.seq);
-                let end = memchr::memchr(b'\n', rest);
-                let mut bytes = &rest[..end.unwrap_or(rest.len())];
-                at += bytes.len() + usize::from(end.is_some());
-                if let [line @ .., b'\r'] = bytes {
-                    bytes = line;
-                }
-                self.dialect.line(LogLine { bytes, ended: end.is_some() }, &mut self.log, out);
-            }
-            self.log.stage.flush(&mut out.events, self.log.seq);
-            self.blocks.advance(at);
-            if out.events.len() >= limit {
-                return Ok(false);
-            }
-        }
-    }
-}
-
-impl<D: Dialect> Parser for TextLog<D> {
-    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
-        let base = out.events.len();
-        self.give_back(base, out);
-        let limit = out.events.len() + rows.max(CHUNK);
-        let ended = self.read(out, limit).map_err(|e| ParseError::io(D::NAME, &e))?;
-        self.log.sort(base, self.delivered, out);
-        if ended {
-            self.dialect.finish(&mut self.log, out);
-            self.log.finish(out);
-            return Ok(false);
-        }
-        let window = if self.log.displaced > 0 { WIDE_WINDOW } else { WINDOW };
-        let keep = (out.events.len() - base).saturating_sub(window);
-        self.hold(base + keep, out);
-        self.delivered = out.events.ts_ns.values().last().copied().max(self.delivered);
-        Ok(true)
-    }
-
-    fn consumed(&self) -> u64 {
-        self.blocks.offset
-    }
 }

@@ -15,7 +15,7 @@ use crate::text::payload::state::from_letters;
 use crate::text::stage::Stage;
 use std::ops::Range;
 use tracekit_schema::events::{irq, EventRow};
-use tracekit_schema::{Kind, State, StrId, Strings};
+use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId, Strings};
 
 /// One field's way into the table.
 #[derive(Clone, Copy, Debug)]
@@ -211,11 +211,21 @@ impl Decoder {
         let task = tasks.get(tid);
         stamp.who = Who { tid: Some(tid), pid: task.pid(), comm: task.comm() };
         stamp.irq = Some(irq_flags(flags, preempt));
-        let (cache, table) = (&mut self.state_cache, &self.states);
+        let (cache, table) = (&mut self.state_cache, &mut self.states);
         let states = |value, strings: &mut Strings| cached(cache, table, value, strings);
         let done = shape.stage::<PIDS>(record, be, stamp, (stage, strings), tasks, states).is_some();
         plan.seen += u64::from(done);
         done
+    }
+
+    /// Takes what the kernel's release says of its records, and says so.
+    pub fn of_kernel(&mut self, release: &str, out: &mut Out) {
+        if self.states.of_kernel(release) {
+            let message = format!("kernel {release} writes the place of a task state in its table, not its bit");
+            out.diag(
+                Diagnostic::new(Code::Inferred, message).advise("states are read so; a repaired 4.14 is recognised"),
+            );
+        }
     }
 
     /// Sets kind, context, subject and values of `row` from `record`; time, CPU, order and quality are the caller's.
@@ -261,7 +271,7 @@ impl Decoder {
                                 row.next_tid(done.next_tid);
                             }
                             To::State => {
-                                let (state, raw) = cached(&mut self.state_cache, &self.states, value, strings);
+                                let (state, raw) = cached(&mut self.state_cache, &mut self.states, value, strings);
                                 row.state(state).state_raw(raw);
                             }
                             To::Symbol => {
@@ -421,7 +431,7 @@ fn intern(bytes: &[u8], to: To, text: Text, strings: &mut Strings) -> Option<Str
 #[inline]
 fn cached(
     cache: &mut Vec<Option<(State, StrId)>>,
-    table: &StateTable,
+    table: &mut StateTable,
     value: i64,
     strings: &mut Strings,
 ) -> (State, StrId) {
@@ -429,7 +439,12 @@ fn cached(
     if let Some(Some(known)) = cache.get(slot) {
         return *known;
     }
-    let text = table.letters(value as u64);
+    let indexed = table.indexed;
+    let bits = table.bits(value as u64);
+    if table.indexed != indexed {
+        cache.clear();
+    }
+    let text = table.letters(bits);
     let found = (from_letters(text.as_bytes()), strings.intern(text.as_bytes()));
     if slot < 1 << 14 {
         if cache.len() <= slot {

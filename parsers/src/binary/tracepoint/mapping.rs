@@ -128,4 +128,5 @@ pub fn syscall(event: &str) -> Option<(Kind, &str)> {
 }
 
 /// Fields of system-call events; the number was called `nr` before 4.x.
-pub const SYSCALL: &[(&str, To)] = &[("__syscall_nr", To::Value), ("nr", To::Value), ("ret", To::Value2)];
+pub const SYSCALL: &[(&str, To)] =
+    &[("__syscall_nr", To::Value), ("nr", To::Value), ("ret", To::Value2), ("fd", To::Value2), ("uaddr", To::Value2)];

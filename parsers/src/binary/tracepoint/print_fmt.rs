@@ -108,6 +108,8 @@ pub struct StateTable {
     pub mask: u64,
     /// The bit that means `preempted`, 0 when this kernel has none.
     pub preempted: u64,
+    /// Records hold the place of the letter, from 1, not its bit.
+    pub indexed: bool,
 }
 
 impl StateTable {
@@ -123,7 +125,29 @@ impl StateTable {
         let flags_at = fmt.find("__print_flags").unwrap_or(fmt.len());
         let mask = masks.iter().find(|(at, _)| *at > flags_at).map_or(all, |(_, mask)| *mask);
         let preempted = preempted.unwrap_or(0);
-        StateTable { letters, mask: if mask == preempted { all } else { mask }, preempted }
+        StateTable { letters, mask: if mask == preempted { all } else { mask }, preempted, indexed: false }
+    }
+
+    /// Takes the kernel's release into account: 4.14 writes the place of the state in its table (Linux commit
+    /// 3f5fe9fef5b2, in 4.15, repairs that). True when it does.
+    pub fn of_kernel(&mut self, release: &str) -> bool {
+        self.indexed = release.strip_prefix("4.14").is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
+        self.indexed &= !self.letters.is_empty();
+        self.indexed
+    }
+
+    /// The bits of a recorded `value`. A value that only bits can make shows that the kernel was repaired.
+    pub fn bits(&mut self, value: u64) -> u64 {
+        if !self.indexed || value == 0 || value == self.preempted {
+            return value;
+        }
+        match usize::try_from(value - 1).ok().and_then(|place| self.letters.get(place)) {
+            Some((bit, _)) => *bit,
+            None => {
+                self.indexed = false;
+                value
+            }
+        }
     }
 
     /// The state as the kernel prints it: letters joined with `|`, `R` for none, `+` when preempted.
@@ -200,6 +224,19 @@ mod tests {
     const NEW: &str = r#""... prev_state=%s%s ==> ...", (REC->prev_state & ((((0x00000000 | 0x00000001 | 0x00000002 | 0x00000004 | 0x00000008 | 0x00000010 | 0x00000020 | 0x00000040) + 1) << 1) - 1)) ? __print_flags(REC->prev_state & ((((0x00000000 | 0x00000001 | 0x00000002 | 0x00000004 | 0x00000008 | 0x00000010 | 0x00000020 | 0x00000040) + 1) << 1) - 1), "|", { 0x00000001, "S" }, { 0x00000002, "D" }, { 0x00000004, "T" }, { 0x00000008, "t" }, { 0x00000010, "X" }, { 0x00000020, "Z" }, { 0x00000040, "P" }, { 0x00000080, "I" }) : "R", REC->prev_state & (((0x00000000 | 0x00000001 | 0x00000002 | 0x00000004 | 0x00000008 | 0x00000010 | 0x00000020 | 0x00000040) + 1) << 1) ? "+" : "", REC->next_comm"#;
     const OLD: &str = r#""...", REC->prev_state & (1024-1) ? __print_flags(REC->prev_state & (1024-1), "|", { 1, "S"} , { 2, "D" }, { 16, "Z" }, { 32, "X" }, { 128, "K" }, { 512, "P" }) : "R", REC->prev_state & 1024 ? "+" : "", REC->next_comm"#;
     const OLDEST: &str = r#""...", REC->prev_state ? __print_flags(REC->prev_state, "|", { 1, "S"} , { 2, "D" }, { 128, "W" }) : "R", REC->next_comm"#;
+
+    #[test]
+    fn places_of_kernel_4_14_until_a_bit_shows() {
+        let mut table = StateTable::from_print_fmt(NEW);
+        assert!(!table.of_kernel("4.141.0") && !table.of_kernel("6.1.0") && table.of_kernel("4.14.15"));
+        let mut of = |n| {
+            let bits = table.bits(n);
+            table.letters(bits)
+        };
+        assert_eq!([of(0), of(1), of(3), of(6), of(8), of(0x100)], ["R", "S", "T", "Z", "I", "R+"]);
+        // A repaired kernel: 0x80 can only be a bit, and 8 is one from there on.
+        assert_eq!([of(0x80), of(8)], ["I", "t"]);
+    }
 
     #[test]
     fn state_tables_of_three_kernels() {

@@ -3,6 +3,7 @@
 //! A name may hold blanks, `-`, digits and brackets, so the anchor is the first `-TID [CPU]` after which everything up to
 //! the time parses.
 
+use crate::binary::tracepoint;
 use crate::text::head::Found;
 use crate::text::scan;
 use tracekit_schema::events::irq;
@@ -174,10 +175,14 @@ fn glued_at(line: &[u8], dash: usize) -> Option<Head<'_>> {
     // The flags begin with a letter or a dot, so they do not eat digits of the CPU.
     let cpu_end = run(cpu_at, u8::is_ascii_digit);
     let flags_end = run(cpu_end, |b| !scan::is_blank(*b));
-    if cpu_end == cpu_at || !is_flags(&line[cpu_end..flags_end]) {
+    let flags = &line[cpu_end..flags_end];
+    // With -R the flags are the number of the record, behind a dash.
+    let raw = flags.strip_prefix(b"-0x").is_some_and(|digits| scan::hex(digits).is_some());
+    if cpu_end == cpu_at || !(raw || is_flags(flags)) {
         return None;
     }
-    let right = Right::timed(line, (cpu_end, flags_end), blanks(line, flags_end))?;
+    let flags_at = cpu_end + usize::from(raw);
+    let right = Right::timed(line, (flags_at, flags_end), blanks(line, flags_end))?;
     Some(Head {
         comm: line[..dash].trim_ascii_start(),
         tid: digits(&line[dash + 1..tid_end])?,
@@ -230,6 +235,9 @@ pub fn legend(text: &[u8]) -> Option<Column> {
 
 /// The bits of `flags`; `None` when a character has no meaning in its column.
 pub fn irq_flags(flags: &[u8], columns: &[Column]) -> Option<u16> {
+    if let Some(digits) = flags.strip_prefix(b"0x") {
+        return scan::hex(digits).map(|n| tracepoint::decode::irq_flags(n as u8, 0));
+    }
     let mut bits = 0;
     for (i, &c) in flags.iter().enumerate() {
         bits |= match columns.get(i)? {
@@ -339,6 +347,7 @@ mod tests {
             Some(irq::NEED_RESCHED | irq::PREEMPT_RESCHED | irq::NMI | irq::HARDIRQ | 0xff00)
         );
         assert_eq!(irq_flags(b"..h1", &COLUMNS), Some(irq::HARDIRQ | 1 << irq::PREEMPT_DEPTH_SHIFT));
+        assert_eq!(irq_flags(b"0x9", &COLUMNS), Some(irq::IRQS_OFF | irq::HARDIRQ));
         assert_eq!(irq_flags(b"q..1", &COLUMNS), None);
         assert_eq!(irq_flags(b"......", &COLUMNS), None);
         assert_eq!(legend(b"#                  |||| /     delay"), None);

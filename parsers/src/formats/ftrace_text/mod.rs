@@ -101,7 +101,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
             .advise("record the events of the `sched` subsystem"));
     }
     let mut dialect = Ftrace::new(options);
-    dialect.states = dialect.states.or(Some(state::Evidence::of(&head.bytes).table()));
+    let source = dialect.gather_states(source, &head).map_err(|e| ParseError::io(FORMAT.name, &e))?;
     seen.describe(options, out);
     let careful = options.extra.contains_key("careful") || seen.labels.met;
     Ok(Box::new(TextLog::new(source, dialect).without_quick(careful)))
@@ -157,6 +157,16 @@ impl Ftrace {
             variant: Variant::default(),
             text_before: false,
         }
+    }
+
+    /// Chooses the table of numeric states by all numbers of the source, unless the kernel was named.
+    fn gather_states(&mut self, source: Source, head: &Head) -> std::io::Result<Source> {
+        if self.states_named {
+            return Ok(source);
+        }
+        let (source, evidence) = state::gather(source, head)?;
+        self.states = Some(evidence.table());
+        Ok(source)
     }
 
     /// Sets the metadata that the head of the source tells.
@@ -241,8 +251,7 @@ impl Ftrace {
         if body.starts_with(b"sys_") {
             log.arrive(stamp, out);
             let mut row = log.begin(&mut out.events, stamp);
-            let numeric = &mut log.numeric_states;
-            let mut cx = payload::Context { strings: &mut out.strings, states, numeric_states: numeric };
+            let mut cx = payload::Context { strings: &mut out.strings, states, numbers: &mut log.numbers };
             syscall = payload::other::unnamed_syscall(body, &mut row, &mut cx).is_some();
             if !syscall {
                 row.kind(Kind::Other).name(out.strings.intern(b"unnamed")).raw(out.strings.keep(body));
@@ -255,6 +264,11 @@ impl Ftrace {
             log.note_name(b"syscalls");
         }
     }
+}
+
+/// `dummy-0000 [000] 0.0: 0: trace_event_clock_sync: parent_ts=0.0`, with which old systrace pages end.
+fn is_closing(head: &head::Head<'_>) -> bool {
+    head.tid == 0 && head.comm == b"dummy" && memchr::memmem::find(head.body, b"trace_event_clock_sync: ").is_some()
 }
 
 /// Ticks as ns, where their rate is known.
@@ -329,6 +343,12 @@ impl Dialect for Ftrace {
             return;
         }
         let mut stamp = stamp;
+        if stamp.ts_ns == 0 && is_closing(&head) {
+            // It has no time of its own, and would make the trace begin at 0.
+            let made = Stamp { ts_ns: log.newest(), quality: stamp.quality | quality::SYNTHESIZED, ..Stamp::default() };
+            log.record(&made, b"trace_event_clock_sync", b"", self.states.unwrap_or_default(), out);
+            return;
+        }
         if !line.ended {
             log.cut(line, out);
             if !payload::may_be_whole(head.body) {
@@ -346,16 +366,7 @@ impl Dialect for Ftrace {
         log.unnamed = self.unnamed.len() as u64;
         log.cpus = self.header.cpus;
         self.labels.finish(out);
-        if log.numeric_states && !self.states_named {
-            let kernels = self.states.unwrap_or_default().kernels();
-            let message = format!(
-                "states are numbers; read as those of kernels {kernels}, the newest in which all have a meaning"
-            );
-            out.diag(
-                Diagnostic::new(Code::Inferred, message)
-                    .advise("name the kernel (option kernel=4.9), or report without -R"),
-            );
-        }
+        log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "or report without -R", out);
         if self.header.latency {
             let message = "a latency tracer prints times relative to its own start: its lines are kept as markers";
             out.diag(

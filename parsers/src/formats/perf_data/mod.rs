@@ -11,7 +11,7 @@
 //!   later, so two rounds are held and sorted by (time, place in file). Without round marks the whole file is one round.
 //! * Kept: every sample of a tracepoint; lost-record counts; task names, forks, exits and context switches that perf
 //!   itself records, where no tracepoint says the same. Records with time 0 describe what was there before the recording;
-//!   they are `comm` rows at time 0 with quality bit `SYNTHESIZED`. Dropped: samples' addresses and call chains, mappings,
+//!   they are `comm` rows with quality bit `SYNTHESIZED` at the time of the first record with a time of its own. Dropped: samples' addresses and call chains, mappings,
 //!   samples of events other than tracepoints (counted in a diagnostic).
 //! * `ctx_tid` is the tracepoint's own `common_pid`, not the sample's thread, which reads -1 for an exiting task.
 //!   Processes (`pid`, `next_pid`) come from task records and samples, so they are null for tasks that none names.

@@ -8,8 +8,9 @@ use crate::binary::tasks::Tasks;
 use crate::binary::tracepoint::{Decoded, Decoder};
 use crate::text::log::Stamp;
 use crate::text::stage::Stage;
+use std::collections::HashMap;
 use tracekit_schema::events::{quality, EventRow};
-use tracekit_schema::{Code, Diagnostic, Kind, Out, State};
+use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 /// Flag of COMM: by an exec.
 const COMM_EXEC: u16 = 1 << 13;
@@ -25,6 +26,13 @@ struct Told {
     fork: bool,
     exit: bool,
     exec: bool,
+}
+
+/// What the last `sched_switch` of a CPU stated and no switch record has repeated yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beside {
+    left: Option<i64>,
+    came: Option<i64>,
 }
 
 /// Makes rows, and remembers what that takes.
@@ -44,6 +52,12 @@ pub struct Rows {
     pub torn: bool,
     skipped: u64,
     any_switch: bool,
+    /// Names that perf made up when it started, which have no time of their own: process, thread, name.
+    initial: Vec<(i64, i64, Option<StrId>)>,
+    /// Switches come as samples and as records: who left and who came in the last sample of each CPU.
+    beside: Option<HashMap<Option<i32>, Beside>>,
+    /// Switch records that stated what a sample had stated.
+    repeated: u64,
     /// Rows on their way into the table.
     stage: Stage,
 }
@@ -68,6 +82,9 @@ impl Rows {
             torn: false,
             skipped: 0,
             any_switch: false,
+            initial: Vec::new(),
+            beside: None,
+            repeated: 0,
             stage: Stage::default(),
         }
     }
@@ -88,12 +105,16 @@ impl Rows {
             names.extend(self.decoder.name(number).map(str::to_owned));
         }
         if attrs.all.iter().any(super::attr::Attr::context_switch) {
+            self.beside = self.told.switch.then(HashMap::new);
             names.push("context-switch".to_owned());
         }
         names.sort_unstable();
         names.dedup();
         let quoted: Vec<_> = names.iter().map(|n| format!("\"{}\"", n.replace(['"', '\\'], "?"))).collect();
         out.meta.set("events.recorded", format!("[{}]", quoted.join(", ")));
+        if let Some(release) = out.meta.get("kernel").map(str::to_owned) {
+            self.decoder.of_kernel(&release, out);
+        }
         if !self.decoder.states.letters.is_empty() {
             out.meta.set("state.table", self.decoder.states.json());
         }
@@ -142,6 +163,9 @@ impl Rows {
             self.skipped += 1;
             return;
         }
+        if !self.initial.is_empty() {
+            self.begin(ts, out);
+        }
         let cpu = layout.cpu.and_then(|at| uint(record, at, 4, be)).map(|c| c as u32 as i32);
         let number = |at: usize| uint(record, at, 4, be).map(|v| i64::from(v as u32 as i32));
         let (pid, tid) = layout.tid.map_or((None, None), |at| (number(at), number(at + 4)));
@@ -150,7 +174,7 @@ impl Rows {
         if let (Some(tid), Some(pid)) = (tid.filter(|t| *t >= 0), pid.filter(|p| *p >= 0)) {
             self.tasks.entry(tid).set_pid(Some(pid));
         }
-        if let Some(raw) = raw.filter(|_| marks == 0) {
+        if let Some(raw) = raw.filter(|_| marks == 0 && self.beside.is_none()) {
             if self.stage.is_full() {
                 self.flush(out);
             }
@@ -180,6 +204,9 @@ impl Rows {
         }
         if let Some(tid) = decoded.next_tid {
             row.next_pid(self.tasks.get(tid).pid());
+        }
+        if let (Some(beside), Kind::Switch) = (&mut self.beside, decoded.kind) {
+            beside.insert(cpu, Beside { left: decoded.tid, came: decoded.next_tid });
         }
         if decoded.partial || decoded.unknown {
             marks |= quality::PARSE_PARTIAL;
@@ -255,7 +282,8 @@ impl Rows {
                         .ctx_comm(comm);
                 }
             }
-            kind::SWITCH | kind::SWITCH_CPU_WIDE if !self.told.switch => self.switch(kind, misc, ts, record, out),
+            kind::SWITCH | kind::SWITCH_CPU_WIDE if self.is_repeated(misc, record) => self.repeated += 1,
+            kind::SWITCH | kind::SWITCH_CPU_WIDE => self.switch(kind, misc, ts, record, out),
             kind::LOST | kind::LOST_SAMPLES => {
                 let at = if kind == kind::LOST { 16 } else { 8 };
                 let lost = uint(record, at, 8, self.be).and_then(|n| i64::try_from(n).ok());
@@ -277,11 +305,24 @@ impl Rows {
         self.stage.len()
     }
 
+    /// The names known at the start, as rows of time `ts`: that of the first record with a time of its own.
+    #[cold]
+    fn begin(&mut self, ts: i64, out: &mut Out) {
+        for (pid, tid, name) in std::mem::take(&mut self.initial) {
+            let mut row = out.events.push();
+            row.ts_ns(ts).seq(self.seq).kind(Kind::Comm).tid(tid).pid(pid).comm(name).quality(quality::SYNTHESIZED);
+            self.seq += 1;
+        }
+    }
+
     /// A row with what all of perf's own records tell; its kind is set.
     fn row<'o>(&mut self, kind: Kind, ts: i64, record: &[u8], out: &'o mut Out) -> EventRow<'o> {
         let cpu = self.trailing_cpu(record);
         let marks = self.step(ts, cpu);
         self.flush(out);
+        if !self.initial.is_empty() {
+            self.begin(ts, out);
+        }
         let mut row = out.events.push();
         row.ts_ns(ts).cpu(cpu).seq(self.seq).kind(kind).quality(marks);
         self.seq += 1;
@@ -296,13 +337,24 @@ impl Rows {
         task.set_comm(name);
         if ts == 0 {
             self.flush(out);
-            let mut row = out.events.push();
-            row.ts_ns(0).seq(self.seq).kind(Kind::Comm).tid(tid).pid(pid).comm(name).quality(quality::SYNTHESIZED);
-            self.seq += 1;
+            self.initial.push((pid, tid, name));
             return;
         }
         let kind = if misc & COMM_EXEC != 0 && !self.told.exec { Kind::Exec } else { Kind::Comm };
         self.row(kind, ts, record, out).tid(tid).pid(pid).comm(name).ctx_tid(tid).ctx_pid(pid).ctx_comm(name);
+    }
+
+    /// True for a switch record whose side the last sample of its CPU has stated already. A recording of one task has
+    /// samples where the task leaves and none where it comes back.
+    fn is_repeated(&mut self, misc: u16, record: &[u8]) -> bool {
+        let cpu = self.trailing_cpu(record);
+        let tid = self.trailing(record, self.trailer.tid.saturating_sub(4), 4).map(|v| i64::from(v as u32 as i32));
+        let Some(beside) = &mut self.beside else { return false };
+        let stated = beside.entry(cpu).or_default();
+        let side = if misc & SWITCH_OUT != 0 { &mut stated.left } else { &mut stated.came };
+        let repeated = tid.is_some() && *side == tid;
+        *side = None;
+        repeated
     }
 
     /// A context switch as perf records it: each side on its own, or (CPU-wide) with the other side's number.
@@ -356,6 +408,7 @@ impl Rows {
 
     /// What can only be said at the end.
     pub fn finish(&mut self, out: &mut Out) {
+        self.begin(self.last_ts, out);
         out.meta.set("loss.known", (!self.torn).to_string());
         if self.torn {
             let cause = out.strings.intern(b"chunk");
@@ -367,6 +420,11 @@ impl Rows {
         if self.skipped > 0 {
             let message = format!("{} samples are not of tracepoints and were left out", self.skipped);
             out.diag(Diagnostic { count: self.skipped, ..Diagnostic::new(Code::Unsupported, message) });
+        }
+        if self.repeated > 0 {
+            let n = self.repeated;
+            let message = format!("{n} switch records repeat what sched_switch states; they are left out");
+            out.diag(Diagnostic { count: n, ..Diagnostic::new(Code::Duplicate, message) });
         }
         if !self.any_switch && self.decoder.seen(Kind::Switch) == 0 {
             let message = "the recording holds no context switches";

@@ -17,7 +17,7 @@
 //!
 //! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and a switch then takes its
 //! context from the task that leaves. `PERF_RECORD_*` at time 0 were made by perf when it started, for tasks that
-//! were there before. `PERF_RECORD_SWITCH` beside `sched_switch` tells the same switch twice: it is kept as `other`.
+//! were there before: they take the time of the first record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` tells the same switch twice: it is kept as `other`.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`; output of perf 3.4 to 6.1.
 
@@ -104,7 +104,13 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
             .advise("record them: perf sched record, or perf record -e 'sched:*'"));
     }
     let mut dialect = Perf::new(options);
-    dialect.states = dialect.states.or(Some(state::Evidence::of(&head.bytes).table()));
+    if !dialect.states_named {
+        let (gathered, evidence) = state::gather(source, &head).map_err(|e| ParseError::io(FORMAT.name, &e))?;
+        source = gathered;
+        let named = seen.kernel.as_deref().and_then(state::Table::of_kernel);
+        dialect.states_named = named.is_some();
+        dialect.states = named.or(Some(evidence.table()));
+    }
     seen.describe(options, out);
     Ok(Box::new(TextLog::new(source, dialect).without_quick(options.extra.contains_key("careful"))))
 }
@@ -114,6 +120,8 @@ struct Perf {
     quick: Quick,
     head: QuickHead,
     states: Option<state::Table>,
+    /// The kernel was named, by the user or the header.
+    states_named: bool,
     unnamed: BTreeSet<i64>,
     digits: Option<usize>,
     /// Lines of events without a time.
@@ -133,10 +141,12 @@ struct Perf {
 
 impl Perf {
     fn new(options: &Options) -> Self {
+        let states = options.extra.get("kernel").and_then(|k| state::Table::of_kernel(k));
         Perf {
             quick: Quick::default(),
             head: QuickHead::default(),
-            states: options.extra.get("kernel").and_then(|k| state::Table::of_kernel(k)),
+            states,
+            states_named: states.is_some(),
             unnamed: BTreeSet::new(),
             digits: None,
             timeless: 0,
@@ -386,11 +396,7 @@ impl Dialect for Perf {
             let message = "some records have no CPU field: what ran where is unknown for them";
             out.diag(Diagnostic::new(Code::MissingEvents, message).advise("let perf script print the CPU (-F +cpu)"));
         }
-        if log.numeric_states {
-            let kernels = self.states.unwrap_or_default().kernels();
-            let message = format!("states are numbers; read as those of kernels {kernels}");
-            out.diag(Diagnostic::new(Code::Inferred, message).advise("name the kernel (option kernel=4.9)"));
-        }
+        log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "", out);
     }
 }
 

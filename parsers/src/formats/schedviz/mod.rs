@@ -11,7 +11,6 @@
 //! * Byte order is taken from the first page.
 //! * Sources: SchedViz's collection script and its sample collections; the kernel's ring_buffer.c.
 
-mod archive;
 mod ebpf;
 
 use super::trace_dat::head::{Buffer, Compression, CpuData, Facts, Head as DatHead};
@@ -25,7 +24,7 @@ use crate::source::Source;
 use crate::{Head, Options, Parser};
 use tracekit_schema::{Code, Diagnostic, Out};
 
-pub use archive::Entry;
+pub use crate::binary::tar::{self, Entry};
 
 const NAME: &str = "schedviz";
 
@@ -51,11 +50,11 @@ fn sniff(head: &Head) -> Confidence {
     if ebpf::is_ebpf(&head.bytes[..head.bytes.len().min(4096)]) {
         return 95;
     }
-    if !archive::is_tar(&head.bytes) {
+    if !tar::is_tar(&head.bytes) {
         return 0;
     }
     let ours = |e: &Entry| cpu_of(&e.path).is_some() || format_of(&e.path).is_some() || e.path.ends_with("ebpf_trace");
-    if archive::entries(&head.bytes).iter().any(ours) {
+    if tar::entries(&head.bytes).iter().any(ours) {
         95
     } else {
         20
@@ -67,10 +66,10 @@ fn open(source: Source, _: &Options, out: &mut Out) -> Result<Box<dyn Parser>, P
     let file = (*bytes).as_ref();
     out.meta.set("os", "linux");
     out.meta.set("prio.scale", "linux");
-    if !archive::is_tar(file) {
+    if !tar::is_tar(file) {
         return Ok(Box::new(ebpf::Ebpf::new(file, out)?));
     }
-    let entries = archive::entries(file);
+    let entries = tar::entries(file);
     if let Some(cut) = entries.iter().find(|e| e.cut) {
         let message = format!("the archive ends within `{}`", cut.path);
         out.diag(Diagnostic::new(Code::Truncated, message).at_offset(file.len() as u64));

@@ -67,6 +67,9 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     let file = (*bytes).as_ref();
     let mut head = head::read(file)?;
     describe(&head, out);
+    if let Some(release) = out.meta.get("kernel").map(str::to_owned) {
+        head.header.decoder.of_kernel(&release, out);
+    }
     let texts: Vec<_> = head.buffers.iter_mut().filter_map(|b| b.text.take()).collect();
     if head.buffers.iter().all(|b| b.cpus.is_empty()) && !texts.is_empty() {
         // A latency tracer's recording: the file holds the kernel's text.

@@ -88,7 +88,26 @@ fn sniff(head: &Head) -> Confidence {
     0
 }
 
-fn open(mut source: Source, _options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
+/// The columns of a report without options.
+const PLAIN: &str = "ID ELAPSED_SEC DELTA_MSEC";
+/// What follows the columns in every header.
+const LEVELS: &str = "APPL SYSCALL KERNEL INTERRUPT";
+
+/// The header of an excerpt that has none: the columns that the user names, or those of a report without options where
+/// the time stands behind the hook.
+fn assumed(head: &Head, options: &Options) -> Option<Header> {
+    let plain = |line: &[u8]| {
+        let (id, rest) = scan::word(line);
+        let (time, _) = scan::word(scan::skip_blanks(rest));
+        let hook = (3..=4).contains(&id.len()) && id.iter().all(u8::is_ascii_hexdigit);
+        hook && memchr::memchr(b'.', time).is_some() && scan::seconds(time).is_some()
+    };
+    let named = options.extra.get("columns").map(String::as_str);
+    let columns = named.or_else(|| head.bytes.split(|b| *b == b'\n').any(plain).then_some(PLAIN))?;
+    layout::header(format!("{columns} {LEVELS}").as_bytes()).filter(|h| matches!(h, Header::Whole(_)))
+}
+
+fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
     let head = source.head().map_err(|e| ParseError::io(NAME, &e))?;
     let lines = head.bytes.split(|b| *b == b'\n').zip(1u64..);
     let mut headers = lines
@@ -102,20 +121,32 @@ fn open(mut source: Source, _options: &Options, out: &mut Out) -> Result<Box<dyn
                 .advise("format it again with trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on"));
         }
         Some(_) => {}
+        None if assumed(&head, options).is_some() => {}
         None => {
             let (line, number) = lines.clone().find(|(l, _)| !l.trim_ascii().is_empty()).unwrap_or((b"", 1));
             let message = format!(
                 "expected a line with APPL SYSCALL KERNEL INTERRUPT, found none; the text begins `{}`",
                 scan::shown(line, 60)
             );
-            return Err(ParseError::new(NAME, "truncated", message).at_line(number));
+            return Err(ParseError::new(NAME, "truncated", message).at_line(number).advise(
+                "name the columns of an excerpt (option columns=\"ID PROCESS CPU PID TID ELAPSED_SEC DELTA_MSEC\")",
+            ));
         }
+    }
+    let headed = headers.next().is_some() || lines.clone().any(|(l, _)| layout::header(l).is_some());
+    let mut reader = Reader::default();
+    if let Some(header) = assumed(&head, options).filter(|_| !headed) {
+        reader.header(header, out);
+        let message = "the text has no header; its columns are taken to be those of a report without options";
+        let named = options.extra.contains_key("columns");
+        let message = if named { "the text has no header; its columns are those that were named" } else { message };
+        out.diag(Diagnostic::new(Code::Inferred, message).advise("name them (option columns), or add the header"));
     }
     out.meta.set("os", "aix");
     out.meta.set("prio.scale", "aix");
     out.meta.set("clock.name", "timebase");
     out.meta.set("clock.synchronised", "true");
-    Ok(Box::new(Trcrpt { lines: Lines::new(source.into_read()), reader: Reader::default(), done: false }))
+    Ok(Box::new(Trcrpt { lines: Lines::new(source.into_read()), reader, done: false }))
 }
 
 struct Trcrpt {

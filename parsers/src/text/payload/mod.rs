@@ -21,8 +21,8 @@ pub struct Context<'a> {
     pub strings: &'a mut Strings,
     /// Meaning of states printed as numbers.
     pub states: state::Table,
-    /// Set when a state was printed as a number.
-    pub numeric_states: &'a mut bool,
+    /// The states that were printed as numbers.
+    pub numbers: &'a mut state::Evidence,
 }
 
 /// How far a payload was understood.

@@ -118,7 +118,7 @@ fn marker(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Kind 
 /// `sys_enter_read` of perf; the kernel prints `sys_read(fd: 3, ...)` and `sys_read -> 0x1` without an event name.
 fn named_syscall(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<Option<Kind>> {
     if let Some(call) = name.strip_prefix(b"sys_enter_") {
-        row.name(cx.strings.intern(call));
+        row.name(cx.strings.intern(call)).value2(subject(payload));
         return Some(Some(Kind::SysEnter));
     }
     if let Some(call) = name.strip_prefix(b"sys_exit_") {
@@ -126,6 +126,14 @@ fn named_syscall(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut C
         return Some(Some(Kind::SysExit));
     }
     None
+}
+
+/// What a call is about, as its arguments name it in hexadecimal: `fd: 3`, `uaddr: 7ffd0010`.
+fn subject(arguments: &[u8]) -> Option<i64> {
+    let (first, _) = arguments.split_at(memchr::memchr(b',', arguments).unwrap_or(arguments.len()));
+    let first = scan::trim(first);
+    let value = first.strip_prefix(b"fd: ").or_else(|| first.strip_prefix(b"uaddr: "))?;
+    scan::hex(scan::trim(value)).map(|n| n as i64)
 }
 
 /// A system call's result: `0x1`, or `-11`.
@@ -143,7 +151,7 @@ pub fn unnamed_syscall(body: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>
     let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))?;
     let (call, after) = rest.split_at(end);
     let (kind, value) = match after {
-        [b'(', .., b')'] => (Kind::SysEnter, None),
+        [b'(', arguments @ .., b')'] => (Kind::SysEnter, subject(arguments)),
         [b' ', b'-', b'>', b' ', value @ ..] => (Kind::SysExit, Some(result(value)?)),
         _ => return None,
     };

@@ -125,10 +125,7 @@ fn long_switch((left, right): (&[u8], &[u8]), row: &mut EventRow<'_>, cx: &mut C
 fn set_state(text: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) {
     let state = match state::number(text) {
         // `0x400` beside letters is a flag without one; alone it is a number.
-        Some(n) => {
-            *cx.numeric_states = true;
-            cx.states.state(n)
-        }
+        Some(n) => cx.numbers.note(n, cx.states),
         None => state::from_letters(text),
     };
     row.state(state).state_raw(cx.strings.intern(text));
@@ -172,7 +169,15 @@ fn fork(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<
     let (left, child) = rsplit(payload, b" child_pid=")?;
     let (child, _) = leading_number(child)?;
     let (parent, child_comm) = rsplit(left, b" child_comm=")?;
-    let parent = long_task(parent)?;
+    // A raw report prints the names of the fields: `parent_comm=a parent_pid=1`.
+    let parent = match parent.strip_prefix(b"parent_comm=") {
+        Some(rest) => {
+            let (comm, rest) = rsplit(rest, b" parent_pid=")?;
+            let (tid, rest) = leading_number(rest)?;
+            Task { comm, tid, prio: None, rest }
+        }
+        None => long_task(parent)?,
+    };
     row.tid(tid(child)).comm(cx.strings.intern(child_comm));
     row.ctx_tid(tid(parent.tid)).ctx_comm(cx.strings.intern(parent.comm));
     Some(())

@@ -3,7 +3,11 @@
 //! The numbers mean different things in different kernels, so a raw print needs a [`Table`]. The text does not name
 //! its kernel; [`Evidence`] looks at which numbers occur.
 
-use tracekit_schema::State;
+use std::io::{self, Read, Write};
+
+use tracekit_schema::{Code, Diagnostic, Out, State};
+
+use crate::{Head, Source};
 
 /// What the letters say, `R+`, `D|K`, `S`.
 pub fn from_letters(text: &[u8]) -> State {
@@ -49,6 +53,8 @@ pub enum Table {
     /// From 4.14 on: one bit at a time, idle threads and preemption in the table.
     #[default]
     New,
+    /// 4.14: the place of the letter, from 1, in place of its bit (Linux commit 3f5fe9fef5b2, in 4.15, repairs that).
+    Places,
 }
 
 impl Table {
@@ -57,7 +63,7 @@ impl Table {
         match self {
             Table::Old => b"SDTtZXxKWP+",
             Table::Middle => b"SDTtXZxKWPNn+",
-            Table::New => b"SDTtXZPI+",
+            Table::New | Table::Places => b"SDTtXZPI+",
         }
     }
 
@@ -68,6 +74,7 @@ impl Table {
         Some(match version {
             v if v <= (3, 14) => Table::Old,
             v if v <= (4, 13) => Table::Middle,
+            (4, 14) => Table::Places,
             _ => Table::New,
         })
     }
@@ -78,15 +85,19 @@ impl Table {
             Table::Old => "up to 3.14",
             Table::Middle => "3.15 to 4.13",
             Table::New => "4.14 and later",
+            Table::Places => "4.14, which writes places in place of bits",
         }
     }
 
     /// The state of number `n`.
     pub fn state(self, n: u64) -> State {
         let letters = self.letters();
+        if let (Table::Places, 1..=8) = (self, n) {
+            return from_letters(&letters[n as usize - 1..n as usize]);
+        }
         // Before 4.14 the preemption bit moved with every flag that was added; it is the highest there is.
         let preempted = match self {
-            Table::New => n & 0x100 != 0,
+            Table::New | Table::Places => n & 0x100 != 0,
             Table::Middle => matches!(n, 0x400 | 0x800 | 0x1000),
             Table::Old => matches!(n, 0x100 | 0x200 | 0x400),
         };
@@ -106,29 +117,134 @@ impl Table {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence {
     bits: u64,
+    /// A number that no kernel writes as bits: 3, 5, 6 or 7.
+    places: bool,
+    /// States printed as numbers.
+    seen: u64,
+    /// Those that the table in use has no meaning for, and the first of them.
+    unknown: u64,
+    first_unknown: u64,
 }
 
+/// What stands before a number (babeltrace2 puts blanks around the sign).
+const KEYS: [&[u8]; 2] = [b" prev_state=", b" prev_state = "];
+/// Longest key and number that may lie across two blocks.
+const OVERLAP: usize = 64;
+
 impl Evidence {
-    /// All `prev_state=` numbers of the text (babeltrace2 puts blanks around the sign).
+    /// All `prev_state=` numbers of the text.
     pub fn of(text: &[u8]) -> Self {
-        let mut bits = 0;
-        for key in [&b" prev_state="[..], b" prev_state = "] {
+        let mut evidence = Evidence::default();
+        for key in KEYS {
             for at in memchr::memmem::find_iter(text, key) {
                 let word = crate::text::scan::word(&text[at + key.len()..]).0;
-                bits |= number(word.strip_suffix(b",").unwrap_or(word)).unwrap_or(0);
+                if let Some(n) = number(word.strip_suffix(b",").unwrap_or(word)) {
+                    evidence.see(n);
+                }
             }
         }
-        Evidence { bits }
+        evidence
+    }
+
+    fn see(&mut self, n: u64) {
+        self.bits |= n;
+        self.places |= matches!(n, 3 | 5 | 6 | 7);
+        self.seen += 1;
+    }
+
+    /// The state of number `n` by `table`, which is taken into account.
+    pub fn note(&mut self, n: u64, table: Table) -> State {
+        self.see(n);
+        let state = table.state(n);
+        if state == State::Unknown {
+            self.unknown += 1;
+            if self.unknown == 1 {
+                self.first_unknown = n;
+            }
+        }
+        state
     }
 
     /// The table in which every number seen has a meaning, the newest when several fit.
     pub fn table(self) -> Table {
         match self.bits {
+            b if b & !0x10f == 0 && self.places => Table::Places,
             b if b >> 9 == 0 => Table::New,
             b if b >> 11 == 0 && b & 0x600 != 0 => Table::Old,
             _ => Table::Middle,
         }
     }
+
+    /// Says how numbers were read: by `used`, which the source or the user `named`, or which fits all of them.
+    pub fn finish(self, used: Table, named: bool, advice: &str, out: &mut Out) {
+        if self.seen == 0 {
+            return;
+        }
+        let advice = ["name the kernel (option kernel=4.9)", advice].join(if advice.is_empty() { "" } else { ", " });
+        if self.unknown > 0 {
+            let (n, first) = (self.unknown, self.first_unknown);
+            let message =
+                format!("{n} states are numbers without a meaning in kernels {}, the first {first}", used.kernels());
+            let d = Diagnostic { count: n, ..Diagnostic::new(Code::PartlyParsed, message) };
+            out.diag(d.advise(advice.clone()));
+        }
+        if named {
+            return;
+        }
+        let message = format!(
+            "states are numbers; read as those of kernels {}, the newest in which all have a meaning",
+            used.kernels()
+        );
+        if self.table() == used {
+            out.diag(Diagnostic::new(Code::Inferred, message).advise(advice));
+        } else {
+            let right = self.table().kernels();
+            let message =
+                format!("states are numbers; read as those of kernels {}, but they are of {right}", used.kernels());
+            out.diag(Diagnostic { count: self.seen, ..Diagnostic::new(Code::PartlyParsed, message) }.advise(advice));
+        }
+    }
+}
+
+/// All numeric states of `source`, which stays readable, when its head prints states as numbers.
+///
+/// The number that tells one kernel's table from another's may be the last one of the source, so all of it is looked
+/// at. A stream is kept packed meanwhile (about a tenth of its size) and read again from there.
+///
+/// # Errors
+/// Those of reading.
+pub fn gather(source: Source, head: &Head) -> io::Result<(Source, Evidence)> {
+    let evidence = Evidence::of(&head.bytes);
+    if evidence.seen == 0 || head.whole {
+        return Ok((source, evidence));
+    }
+    let mut stream = match source {
+        Source::Bytes(all) => {
+            let evidence = Evidence::of((*all).as_ref());
+            return Ok((Source::Bytes(all), evidence));
+        }
+        other => other.into_read(),
+    };
+    let mut packed = zstd::stream::write::Encoder::new(Vec::new(), 1)?;
+    let mut evidence = Evidence::default();
+    let mut block = vec![0u8; 1 << 20];
+    let mut kept = 0;
+    loop {
+        let n = stream.read(&mut block[kept..])?;
+        packed.write_all(&block[kept..kept + n])?;
+        let end = kept + n;
+        let found = Evidence::of(&block[..end]);
+        evidence.bits |= found.bits;
+        evidence.places |= found.places;
+        evidence.seen += found.seen;
+        if n == 0 {
+            break;
+        }
+        kept = end.min(OVERLAP);
+        block.copy_within(end - kept..end, 0);
+    }
+    let packed = io::Cursor::new(packed.finish()?);
+    Ok((Source::Stream(Box::new(zstd::stream::read::Decoder::new(packed)?)), evidence))
 }
 
 /// A state as a number: decimal, or hexadecimal after `0x`.
@@ -180,10 +296,24 @@ mod tests {
     }
 
     #[test]
+    fn the_last_number_of_a_stream_counts() {
+        let line = "x prev_state=1 y\n";
+        let text = format!("{}x prev_state=2048 y\n", line.repeat(300_000));
+        let mut source = Source::Stream(Box::new(io::Cursor::new(text.clone().into_bytes())));
+        let head = source.head().unwrap();
+        let (source, evidence) = gather(source, &head).unwrap();
+        assert_eq!((Evidence::of(&head.bytes).table(), evidence.table()), (Table::New, Table::Middle));
+        assert_eq!((*source.into_bytes().unwrap()).as_ref(), text.as_bytes());
+    }
+
+    #[test]
     fn the_table_follows_from_the_numbers_or_the_release() {
         let of = |text: &str| Evidence::of(text.as_bytes()).table();
         assert_eq!(of("x prev_state=0x1000 y\nx prev_state=1 y"), Table::Middle);
         assert_eq!(of("x prev_state=256 y"), Table::New);
+        assert_eq!(of("x prev_state=8 y\nx prev_state=6 y\nx prev_state=256 y"), Table::Places);
+        assert_eq!(of("x prev_state=6 y\nx prev_state=2048 y"), Table::Middle);
+        assert_eq!((Table::Places.state(6), Table::Places.state(8)), (State::Zombie, State::IdleKthread));
         assert_eq!(of("x prev_state=1024 y prev_state=64 "), Table::Old);
         assert_eq!(Table::of_kernel("3.13.0-49-generic"), Some(Table::Old));
         assert_eq!(Table::of_kernel("4.9"), Some(Table::Middle));
