@@ -37,10 +37,9 @@ fn likely_format(line: &[u8]) -> Option<&'static str> {
 }
 
 /// Files of other tools: how they begin, what they are, and how they can be read after all.
-const RELATIVES: [(&[u8], &str, &str); 7] = [
-    (b"\xc1\x1f\xfc\xc1", "a stream of a CTF trace (LTTng)", "print the trace with babeltrace2 and read the text"),
-    (b"\xc1\xfc\x1f\xc1", "a stream of a CTF trace (LTTng)", "print the trace with babeltrace2 and read the text"),
-    (b"/* CTF", "the metadata of a CTF trace (LTTng)", "print the trace with babeltrace2 and read the text"),
+const RELATIVES: [(&[u8], &str, &str); 6] = [
+    (b"\xc1\x1f\xfc\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
+    (b"\xc1\xfc\x1f\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
     (b"{\"traceEvents\"", "a Chrome JSON trace", "read the trace that it was made from"),
     (b"{\"linux-perf-json-version\"", "perf's JSON", "read the perf.data file itself"),
     (b"SQLite format 3", "a database", "read the trace that it was made from"),

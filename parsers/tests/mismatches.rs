@@ -94,11 +94,20 @@ fn an_unknown_file_is_told_with_its_line() {
     assert!(error.message.contains("7f 45 4c 46"), "{error}");
 }
 
+/// What a line looks like is found by sniffing it; sniffing must not ask what a line looks like.
+#[test]
+fn sniffing_a_line_ends() {
+    for line in [&b"^C"[..], b"@x:", b"^C\nCPU 0 is x = 1", b"dtrace: description 'x' matched 1 probe\nCPU  7 | 1"] {
+        for format in ["bpf-hist", "dtrace-agg", "ktr", "ftrace-text"] {
+            read(line, Some(format)).1.expect_err("a line is no trace");
+        }
+    }
+}
+
 #[test]
 fn files_of_related_tools_are_named() {
     for (bytes, what, advice) in [
-        (&b"\xc1\x1f\xfc\xc1\x00\x00\x00\x00"[..], "CTF", "babeltrace2"),
-        (b"/* CTF 1.8 */\ntypealias integer", "CTF", "babeltrace2"),
+        (&b"\xc1\x1f\xfc\xc1\x00\x00\x00\x00"[..], "CTF", "folder"),
         (b"{\n \"traceEvents\": [", "Chrome JSON", "made from"),
         (b"{\n  \"linux-perf-json-version\": 1,", "perf's JSON", "perf.data"),
     ] {

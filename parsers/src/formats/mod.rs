@@ -1,5 +1,7 @@
 //! The formats: one file each, one row each in [`FORMATS`].
 
+pub mod bpf_hist;
+pub mod ctf;
 pub mod curt;
 pub mod dtrace_agg;
 pub mod dtrace_text;
@@ -11,6 +13,7 @@ pub mod lttng_text;
 pub mod perf_data;
 pub mod perf_latency;
 pub mod perf_sched_map;
+pub mod perf_sched_stats;
 pub mod perf_script;
 pub mod perf_timehist;
 pub mod schedviz;
@@ -73,16 +76,19 @@ pub static FORMATS: &[&Format] = &[
     &perf_timehist::FORMAT,
     &perf_latency::FORMAT,
     &perf_sched_map::FORMAT,
+    &perf_sched_stats::FORMAT,
     &systrace_html::FORMAT,
     &schedviz::FORMAT,
     &ftrace_pages::FORMAT,
     &dtrace_tkd::FORMAT,
     &dtrace_text::FORMAT,
     &dtrace_agg::FORMAT,
+    &bpf_hist::FORMAT,
     &ktr::FORMAT,
     &trcrpt::FORMAT,
     &curt::FORMAT,
     &lttng_text::FORMAT,
+    &ctf::FORMAT,
 ];
 
 /// The format called `name`.

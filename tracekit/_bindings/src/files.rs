@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -53,13 +53,64 @@ pub fn bytes(data: Vec<u8>) -> Result<Opened, ParseError> {
     stream(io::Cursor::new(data), size).map_err(|e| ParseError::io("unknown", &e))
 }
 
-/// `perf record --threads` and `perf.data` directories hold the main file under the name `data`.
+/// A folder: that of `perf record --threads`, whose main file is called `data`, or a CTF trace, which has a `metadata`.
 fn directory(path: &Path) -> Result<Opened, ParseError> {
     let data = path.join("data");
     if data.is_file() {
         return open(&data);
     }
-    Err(ParseError::new("unknown", "io", "expected a file, found a directory").advise("name the trace file in it"))
+    let mut traces = Vec::new();
+    ctf_folders(path, 0, &mut traces).map_err(|e| failed(&e))?;
+    // A session of LTTng holds the kernel's trace beside those of programs.
+    if traces.len() > 1 && traces.iter().filter(|t| t.ends_with("kernel")).count() == 1 {
+        traces.retain(|t| t.ends_with("kernel"));
+    }
+    match &traces[..] {
+        [trace] => folder(trace).map_err(|e| failed(&e)),
+        [] => {
+            Err(ParseError::new("unknown", "io", "expected a file, found a folder").advise("name the trace file in it"))
+        }
+        _ => {
+            let names: Vec<_> = traces.iter().map(|t| t.display().to_string()).collect();
+            let message = format!("expected one trace, found {} in the folder", traces.len());
+            Err(ParseError::new("unknown", "io", message).advise(format!("name one: {}", names.join(", "))))
+        }
+    }
+}
+
+/// How deep a CTF trace lies in the folder that was named: `SESSION/kernel`, `SESSION/ust/uid/0/64-bit`.
+const DEEPEST: u32 = 4;
+
+/// Folders at or below `path` that hold a `metadata` file.
+fn ctf_folders(path: &Path, depth: u32, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    if path.join("metadata").is_file() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    if depth == DEEPEST {
+        return Ok(());
+    }
+    let mut inner: Vec<_> =
+        std::fs::read_dir(path)?.filter_map(Result::ok).map(|e| e.path()).filter(|p| p.is_dir()).collect();
+    inner.sort();
+    inner.iter().try_for_each(|p| ctf_folders(p, depth + 1, found))
+}
+
+/// All files of a folder, mapped; those in folders within it are indexes.
+fn folder(path: &Path) -> io::Result<Opened> {
+    let mut paths: Vec<_> =
+        std::fs::read_dir(path)?.filter_map(Result::ok).map(|e| e.path()).filter(|p| p.is_file()).collect();
+    paths.sort();
+    let (mut files, mut size) = (Vec::new(), 0);
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = File::open(&path)?;
+        let len = file.metadata()?.len();
+        size += len;
+        let Source::Bytes(bytes) = mapped(&file, len)?.source else { continue };
+        files.push((name, bytes));
+    }
+    Ok(Opened { source: Source::Files(files), size: Some(size), counter: None })
 }
 
 fn failed(error: &io::Error) -> ParseError {
