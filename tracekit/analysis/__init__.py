@@ -31,6 +31,8 @@ critical_path
     What a sleeping task waited for: its wakers, backwards.
 blame
     Who delayed whom: the exact decomposition of responses, waits and windows.
+placement
+    Where tasks run: migrations, idle CPUs beside waiting tasks, interrupts, periods, lives of processes.
 conformance
     Does the schedule keep its promises?
 automata
@@ -55,6 +57,7 @@ from tracekit.analysis import (
     latency,
     losses,
     occupancy,
+    placement,
     printed,
     response,
     runqueue,
@@ -80,6 +83,7 @@ __all__ = [
     "latency",
     "losses",
     "occupancy",
+    "placement",
     "printed",
     "response",
     "runqueue",

@@ -42,6 +42,7 @@ from tracekit.cli import (
     solve,
     sql,
     sweep,
+    where,
     why,
 )
 from tracekit.cli._places import explicit
@@ -195,6 +196,7 @@ for _module in (
     calibrate,
     check,
     sql,
+    where,
     why,
     sweep,
     solve,

@@ -8,6 +8,8 @@ diff
     What changed between two captures, or two sets of captures.
 gate
     Conditions on metrics for scripts, judged with their intervals.
+where
+    Where tasks ran, and whose the CPUs' time was.
 check
     Whether the schedule keeps its promises.
 """
@@ -17,10 +19,12 @@ from tracekit.explain.diff import Difference, diff
 from tracekit.explain.gate import Condition, GateError, Judged, judge, judge_pair, judge_rows
 from tracekit.explain.gate import parse as parse_condition
 from tracekit.explain.gate import status as gate_status
+from tracekit.explain.where import WHERE, where
 from tracekit.explain.why import SPANS, Why, matrix, why
 
 __all__ = [
     "SPANS",
+    "WHERE",
     "Checked",
     "Condition",
     "Difference",
@@ -35,5 +39,6 @@ __all__ = [
     "judge_rows",
     "matrix",
     "parse_condition",
+    "where",
     "why",
 ]
