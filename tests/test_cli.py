@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ def test_info_tells_what_a_trace_is(demo: Path, trace: tk.Trace) -> None:
     assert "trace-dat, linux 6.1" in text
     assert f"{trace.events.height:,} records" in text
     assert "spin00" in text
+    assert "none, as the source counts" in text
+    assert not re.search(r"[{}\[\]]", text), "no JSON in text for people"
+    assert "state.table" in run("info", demo, "--verbose").output
     told = json.loads(run("info", demo, "--json").output)
     assert told["metadata"] == trace.metadata
     assert told["causes"] == trace.causes().to_dicts()

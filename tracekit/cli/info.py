@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.cli._options import Input, input_options, output_options
-from tracekit.units import format_count, format_cpus
+from tracekit.units import format_count, format_cpus, format_ns, format_size
 
 if TYPE_CHECKING:
     from tracekit.machine import Machine
@@ -34,8 +35,9 @@ Examples:
 @click.option(
     "--top", type=click.IntRange(min=0), default=10, show_default=True, help="How many tasks to list."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show all metadata as they are.")
 @output_options(csv=False)
-def command(source: Input, top: int, as_json: bool) -> None:
+def command(source: Input, top: int, verbose: bool, as_json: bool) -> None:
     """Show what a trace is, and what was lost.
 
     Where it comes from, what was skipped or inferred, its records by kind, its CPUs, its busiest tasks.
@@ -47,7 +49,7 @@ def command(source: Input, top: int, as_json: bool) -> None:
     if as_json:
         emit_json(_facts(trace, top))
     else:
-        _print(trace, top)
+        _print(trace, top, verbose)
 
 
 def _read(source: Input) -> Trace:
@@ -160,7 +162,7 @@ def _extent(cause: dict[str, Any]) -> str:
     parts = []
     if cause["time_share"] is not None:
         parts.append(f"{100 * cause['time_share']:.3g} % of the CPUs' time")
-    if cause["record_share"] is not None:
+    if cause["record_share"] is not None and cause["severity"] != "info":
         parts.append(f"{100 * cause['record_share']:.3g} % of the records")
     first, last = cause["first_ts_ns"], cause["last_ts_ns"]
     if first is not None:
@@ -171,15 +173,53 @@ def _extent(cause: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _print(trace: Trace, top: int) -> None:
+def _origin(meta: dict[str, str]) -> dict[str, str]:
+    """Where a trace comes from, in words; `--verbose` and `--json` have every key as it is."""
+    files = [
+        f"{f['name']} ({format_size(f['size'])})"
+        for f in json.loads(meta.get("source.files", "[]"))
+        if f.get("size")
+    ]
+    clock = [meta.get("clock.name", "not named")]
+    if "clock.resolution_ns" in meta:
+        clock.append(f"resolution {format_ns(int(meta['clock.resolution_ns']))}")
+    if meta.get("clock.unit") == "ticks":
+        clock.append(
+            "in ticks" + (f" of {meta['clock.hz']} a second" if "clock.hz" in meta else " of unknown length")
+        )
+    if meta.get("clock.synchronised") in ("true", "false"):
+        clock.append("CPUs agree" if meta["clock.synchronised"] == "true" else "CPUs may disagree")
+    read = f"{format_count(int(meta['parse.lines']))} read" if meta.get("parse.lines", "").isdigit() else ""
+    if meta.get("parse.unparsed", "0") not in ("", "0"):
+        read += f", {format_count(int(meta['parse.unparsed']))} not understood"
+    lost = "an unknown number" if meta.get("loss.known") == "false" else meta.get("loss.total")
+    events = json.loads(meta.get("events.recorded", "[]"))
+    told = {
+        "file": ", ".join(files),
+        "format": " ".join(filter(None, (meta.get("source.format"), meta.get("source.variant")))),
+        "host": meta.get("host", "").replace("(none)", ""),
+        "clock": ", ".join(clock),
+        "lines or records": read,
+        "lost": "not stated" if lost is None else "none, as the source counts" if lost == "0" else lost,
+        "events recorded": ", ".join(events),
+        "replayed under": meta.get("replay.policy", ""),
+        "options": ", ".join(f"{k}={v}" for k, v in json.loads(meta.get("options", "{}")).items()),
+    }
+    return {k: v for k, v in told.items() if v}
+
+
+def _print(trace: Trace, top: int, verbose: bool) -> None:
     from tracekit.cli._output import paragraph, table
 
     for line in repr(trace).splitlines()[:1]:
         paragraph(line.strip("<>"))
     _print_causes(trace)
-    for key, value in sorted(trace.metadata.items()):
-        if not key.startswith("tracekit.") and key != "machine":
-            paragraph(f"  {key:<22}{value if len(value) <= 200 else value[:200] + ' ...'}")
+    if verbose:
+        rows = sorted((k, v) for k, v in trace.metadata.items() if k != "machine")
+    else:
+        rows = list(_origin(trace.metadata).items())
+    for key, value in rows:
+        paragraph(f"  {key:<22}{value}")
     if trace.machine is not None:
         _print_machine(trace.machine)
     if trace.losses.height:

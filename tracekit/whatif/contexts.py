@@ -62,11 +62,14 @@ class Contexts:
     timers : polars.DataFrame
         Tasks that were recognised: ``tid`` (Int64), ``comm`` (String), ``n`` (UInt32, wakeups), ``sleep_ns`` (Float64, median),
         ``sign`` (String: ``fixed sleep`` or ``waker is whoever runs``). Empty when `stated`.
+    linux : bool
+        The trace is from Linux, where other formats state it.
     """
 
     stated: bool
     wakeups: int
     timers: pl.DataFrame
+    linux: bool = True
 
     @property
     def recognised(self) -> int:
@@ -100,8 +103,8 @@ class Contexts:
         share = 100 * self.recognised / self.wakeups
         return (
             f"this trace does not say which wakeups interrupts made: {self.wakeups} are credited to whoever ran, "
-            f"{self.recognised} of them ({share:.0f} %) were recognised as a timer's; others may be, too. "
-            "A trace.dat or perf.data of the same run says it"
+            f"{self.recognised} of them ({share:.0f} %) were recognised as a timer's; others may be, too"
+            + (". A trace.dat or perf.data of the same run says it" if self.linux else "")
         )
 
 
@@ -125,13 +128,14 @@ def recognise(trace: Trace) -> Contexts:
     kinds = set(events["kind"].cast(pl.String).unique().to_list()) if events.height else set()
     kind = next((k for k in _KINDS if k in kinds), None)
     nothing = pl.DataFrame(schema=_TIMERS)
+    linux = trace.metadata.get("os", "linux") == "linux"
     if kind is None:
-        return Contexts(True, 0, nothing)
+        return Contexts(True, 0, nothing, linux)
     made = events.filter(pl.col("kind") == kind)
     stated = made["irq_flags"].null_count() < made.height
     credited = made.filter(pl.col("ctx_tid") > 0)
     if stated or credited.height == 0:
-        return Contexts(stated, credited.height, nothing)
+        return Contexts(stated, credited.height, nothing, linux)
     wakes = _wakes(trace, credited)
     rows = []
     runs: _Runs | None = None
@@ -147,7 +151,7 @@ def recognise(trace: Trace) -> Contexts:
             sign = "waker is whoever runs" if _whoever_runs(group, runs) else None
         if sign is not None:
             rows.append((tid, group["comm"][-1], group.height, median, sign))
-    return Contexts(False, credited.height, pl.DataFrame(rows, schema=_TIMERS, orient="row"))
+    return Contexts(False, credited.height, pl.DataFrame(rows, schema=_TIMERS, orient="row"), linux)
 
 
 def _spread(values: NDArray[np.float64]) -> float:
