@@ -15,7 +15,7 @@ OUT := out
 # How the core is built here; wheels and measurements use release.
 PROFILE ?= quick
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate fuzz docs wheel smoke clean release
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate studies fuzz docs wheel smoke clean release
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ bench: release ## measure parsing against peers (absent ones are named), dispatc
 validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md, the model errors and the switch costs
 	$(BIN)/python -m validation.switch_costs testdata/lab
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/whatif/model_error.toml
+
+studies: dev ## run the five published studies and set their results beside the published ones
+	$(BIN)/tracekit study
 
 fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
 	cargo run --quiet --profile checked --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"

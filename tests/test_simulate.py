@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -86,3 +88,46 @@ def test_a_dispatch_table_is_taken_as_dispadmin_prints_it() -> None:
 def test_what_is_not_understood_raises(text: str, policy: str | None, message: str) -> None:
     with pytest.raises(tk.ReplayError, match=message):
         tk.simulate(text, policy)
+
+
+def test_times_are_drawn_anew_and_the_same_for_the_same_seed() -> None:
+    text = "policy: fifo\nuntil: 4000\n{seed}A: (R~uniform(1,3) S~exp(5))*\nB start=~uniform(0,9): R1"
+    runs = [tk.simulate(text.format(seed=seed)) for seed in ("", "seed: 1\n", "seed: 2\n")]
+    first, again, other = (run.slices.filter(comm="A")["dur_ns"].to_list()[:-1] for run in runs)
+    assert first == again != other
+    assert all(1_000_000 <= ns <= 3_000_000 for ns in first)
+    assert len(set(first)) > 300
+    starts = {run.slices.filter(comm="B")["ts_ns"].item() for run in runs}
+    assert len(starts) == 2
+    assert max(starts) < 12_000_000
+
+
+def test_each_round_of_a_counted_loop_makes_a_task_of_its_own() -> None:
+    run = tk.simulate("policy: fifo\nP: (R1 F(C) W(d))*3\nC start=fork: R~uniform(1,2) P(d)")
+    children = run.slices.filter(pl.col("comm").cast(pl.String).str.starts_with("C"))
+    assert children["comm"].to_list() == ["C", "C.1", "C.2"]
+    assert children["dur_ns"].n_unique() == 3
+    assert (run.events["kind"] == "fork").sum() == 3
+    with pytest.raises(tk.ReplayError, match="made only once"):
+        tk.simulate("policy: fifo\nP: (F(C) R1)*2\nC start=fork: F(D) R1\nD start=fork: R1")
+    with pytest.raises(tk.ReplayError, match="cannot make tasks"):
+        tk.simulate("policy: fifo\nP: (F(C) R1)*\nC start=fork: R1\nuntil: 5")
+
+
+def test_a_false_expectation_fails_under_the_texts_own_policy() -> None:
+    text = "policy: goodness:version=2.0\nhz: 100\nA: R500\nB: R500\nuntil: 2000\ncount: recalcs={}"
+    with pytest.raises(tk.ReplayError, match=r"Count recalcs: expected 77 ± 0, got (\d+)") as found:
+        tk.simulate(text.format(77))
+    got = str(found.value).rpartition(" ")[2]
+    run = tk.simulate(text.format(got))
+    assert json.loads(run.metadata["replay.counts"])["recalcs"] == int(got)
+    # What holds under its own policy need not hold under another.
+    assert "replay.counts" not in tk.simulate(text.format(77), policy="fifo").metadata
+
+
+@pytest.mark.parametrize(
+    "bad", ["R~exp(5", "R~exp()", "R~exp(1,2)", "R~uniform(3,1)", "R~weibull(1)", "R~lognormal(0,1)"]
+)
+def test_what_is_no_distribution_is_refused(bad: str) -> None:
+    with pytest.raises(tk.ReplayError, match=r"expected|not closed"):
+        tk.simulate(f"policy: fifo\nA: {bad}")

@@ -220,6 +220,14 @@ impl Emit<'_> {
     }
 }
 
+/// Notes what the policy counted, as JSON.
+pub(crate) fn counts(out: &mut Out, counters: &[(&'static str, i64)]) {
+    if !counters.is_empty() {
+        let pairs: Vec<String> = counters.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+        out.meta.set("replay.counts", format!("{{{}}}", pairs.join(", ")));
+    }
+}
+
 /// Sets the metadata that every replay carries.
 pub fn describe(out: &mut Out, policy: &str, cpus: usize, hz: i64) {
     out.meta.set("source.format", "replay");

@@ -185,6 +185,7 @@ pub fn rerun_under(
         out.meta.set("replay.costs", costs.join(","));
     }
     emit::emit(&run, machine.cpus, &recon.cpus, recon.start, &mut out);
+    emit::counts(&mut out, &run.counters);
     report(recon, spec, &mut out);
     report_shift(&run.counts, &mut out);
     Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })

@@ -157,16 +157,20 @@ impl Policy for Bsd4 {
     fn enqueue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Enqueue) {
         if let Enqueue::Wakeup(wake) = why {
             let mut th = self.of[t];
-            for _ in 1..th.slept {
+            // The clock of seconds has decayed it once already, and counts the second that has begun.
+            for _ in 2..th.slept {
                 if th.estcpu == 0 {
                     break;
                 }
                 th.estcpu = self.decay(th.estcpu);
             }
+            // After short sleeps the priority stays what it was when it was last computed.
+            if th.slept > 1 {
+                th.pri = self.priority(&th);
+            }
             th.slept = 0;
             th.asleep = false;
             th.slice = self.full();
-            th.pri = self.priority(&th);
             th.kernel = self.kernel_sleep_pri && wake == Wake::Io;
             self.of[t] = th;
         }

@@ -22,6 +22,7 @@
 //! | `costs: switch=T fork=list:T/T ...` | what scheduling costs: [`crate::cost::COST_KEYS`] |
 //! | `unit: T` | what plain numbers count |
 //! | `until: T` | the end |
+//! | `seed: N` | for times that are drawn; default 1 |
 //! | `expect: A[0,11) B[11,22) ...` | timeline of CPU 0, exact; `...` at the end: only so far. `expect@1:` is CPU 1 |
 //! | `tolerance: T` | how far each bound of the timeline may be off |
 //! | `run: A=75 B=25±1` | CPU time of tasks |
@@ -34,6 +35,8 @@
 //!
 //! A task line is `NAME attribute=value ... : steps`; `NAME*16` makes 16 tasks `NAME0` to `NAME15`. Attributes are those
 //! of [`crate::task::ATTR_KEYS`], `start=T`, and `start=fork` for a task that another makes.
+//!
+//! A false expectation fails wherever a text is run under its own policy.
 //!
 //! | step | meaning |
 //! |---|---|
@@ -51,12 +54,19 @@
 //! | `Z` | exit |
 //! | `N(nice=5)` | change own attributes |
 //! | `(R1 S30)*` `(R1 S30)*5` | for ever; five times |
+//!
+//! A time can be drawn: `R~exp(5)` (mean), `R~uniform(1,3)`, `R~normal(5,1)`, `R~lognormal(5,2)` (mean and standard deviation), and
+//! likewise behind `K`, `S`, `D` and `E`, and in `start=~uniform(0,9)`. Each task, and each round of a loop, has draws of its own;
+//! a loop for ever repeats after [`ROUNDS`] rounds. The same `seed` gives the same draws.
+//!
+//! A step `F(C)` in a counted loop makes a task of its own each time: `C`, then `C.1`, `C.2` and so on, with the same steps.
 
 mod check;
+mod draw;
 mod parse;
 
 pub use check::{timeline, Span};
-pub use parse::ParseError;
+pub use parse::{ParseError, ROUNDS};
 
 use tracekit_schema::Out;
 
@@ -113,6 +123,7 @@ impl Scenario {
         let mut out = Out::new();
         emit::describe(&mut out, policy, self.machine.cpus, self.machine.hz);
         emit::emit(run, self.machine.cpus, &[], 0 as Ns, &mut out);
+        emit::counts(&mut out, &run.counters);
         out
     }
 
@@ -131,6 +142,13 @@ impl Scenario {
 pub fn run_text(text: &str, policy: Option<&str>, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Out, String> {
     let scenario = parse(text, policy).map_err(|e| e.to_string())?;
     let run = scenario.stack().and_then(|stack| scenario.run_under(stack, progress)).map_err(|e| e.to_string())?;
+    // What a text expects, it expects of its own policy.
+    if policy.is_none() {
+        let wrong = scenario.check(&run);
+        if !wrong.is_empty() {
+            return Err(format!("the run is not what the text expects: {}", wrong.join("; ")));
+        }
+    }
     Ok(scenario.events(&run, &scenario.policy.show()))
 }
 

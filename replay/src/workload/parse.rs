@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::Expect;
+use super::draw::{Distribution, Draws};
 use super::Scenario;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
@@ -22,15 +23,20 @@ pub struct ParseError {
 
 /// Most steps that counted loops may unroll to.
 const MAX_STEPS: usize = 1_000_000;
+/// Rounds after which a loop for ever repeats the times that it has drawn.
+pub const ROUNDS: usize = 1000;
 
 struct Builder {
     unit: Ns,
     machine: Machine,
     policy: Option<String>,
     rt: Option<String>,
+    draws: Draws,
     work: Workload,
     names: BTreeMap<String, usize>,
     sems: BTreeMap<String, SemId>,
+    /// Steps of each task as text.
+    bodies: Vec<String>,
     /// Forks whose child is named later: task, step, name.
     forks: Vec<(usize, usize, String)>,
     expect: Vec<Expect>,
@@ -43,9 +49,11 @@ pub(super) fn scenario(text: &str, policy: Option<&str>) -> Result<Scenario, Par
         machine: Machine { hz: 1000, ..Machine::default() },
         policy: None,
         rt: None,
+        draws: Draws::new(1),
         work: Workload::default(),
         names: BTreeMap::new(),
         sems: BTreeMap::new(),
+        bodies: Vec::new(),
         forks: Vec::new(),
         expect: Vec::new(),
         tolerance: 0,
@@ -79,6 +87,7 @@ impl Builder {
                     params::duration(body).filter(|u| *u > 0).ok_or_else(|| format!("unit {body}: expected a time"))?
             }
             "until" => self.machine.until = self.time(body)?,
+            "seed" => self.draws = Draws::new(number(body, 0, i64::MAX)? as u64),
             "phase" => {
                 self.machine.tick_phase = body.split(',').map(|p| self.time(p.trim())).collect::<Result<_, _>>()?
             }
@@ -116,6 +125,14 @@ impl Builder {
             .ok_or_else(|| format!("`{text}`: expected a time such as 5, 2.5 or 300us"))
     }
 
+    /// A time, or one that is drawn: `5`, `~exp(5)`.
+    fn time_or_draw(&mut self, text: &str) -> Result<Ns, String> {
+        match text.strip_prefix('~') {
+            Some(text) => Ok(Distribution::parse(text, |t| self.time(t))?.draw(&mut self.draws)),
+            None => self.time(text),
+        }
+    }
+
     fn costs(&mut self, body: &str) -> Result<(), String> {
         for part in body.split_whitespace() {
             let (key, value) = part.split_once('=').ok_or_else(|| format!("costs: `{part}`: expected key=time"))?;
@@ -137,12 +154,12 @@ impl Builder {
             None => (name, None),
         };
         let mut attrs = Attrs::default();
-        let mut start = Start::At(0);
+        let mut start = Some("0");
         for word in words {
             let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: expected attribute=value"))?;
             match (key, value) {
-                ("start", "fork") => start = Start::Forked,
-                ("start", at) => start = Start::At(self.time(at)?),
+                ("start", "fork") => start = None,
+                ("start", at) => start = Some(at),
                 _ => attrs.set(key, value)?,
             }
         }
@@ -154,8 +171,13 @@ impl Builder {
             }
             let mut program = Program::new(comm, t as i64 + 1, Vec::new());
             program.first = attrs.clone();
+            let start = match start {
+                Some(at) => Start::At(self.time_or_draw(at)?),
+                None => Start::Forked,
+            };
             program.start = start;
             self.work.tasks.push(program);
+            self.bodies.push(body.to_owned());
             let rest = self.steps(t, body, 0)?;
             if !rest.is_empty() {
                 return Err(format!("`{rest}`: a closing parenthesis without an opening one"));
@@ -195,10 +217,21 @@ impl Builder {
             return Err("parentheses are nested too deeply".into());
         }
         let from = self.work.tasks[t].steps.len();
+        let (draws, forks) = (self.draws.clone(), self.forks.len());
         let rest = self.steps(t, text, depth + 1)?;
+        let drawn = self.draws != draws;
+        let makes = self.forks.len() > forks;
         let rest = rest.strip_prefix(')').and_then(|r| r.strip_prefix('*')).ok_or("expected )* or )*5")?;
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         if digits == 0 {
+            if makes {
+                return Err("a loop for ever cannot make tasks".into());
+            }
+            let body = self.work.tasks[t].steps.len() - from;
+            let rounds = if drawn { ROUNDS.min(MAX_STEPS / body.max(1)) } else { 1 };
+            for _ in 1..rounds {
+                self.steps(t, text, depth + 1)?;
+            }
             self.work.tasks[t].steps.push(Step::Goto { step: from as u32 });
         } else {
             let times = number(&rest[..digits], 1, MAX_STEPS as i64)? as usize;
@@ -206,11 +239,15 @@ impl Builder {
             if body.len().saturating_mul(times) > MAX_STEPS {
                 return Err(format!("more than {MAX_STEPS} steps"));
             }
-            if body.iter().any(|s| matches!(s, Step::Goto { .. } | Step::Fork { .. })) {
-                return Err("a counted loop cannot hold an endless one or make tasks".into());
+            if body.iter().any(|s| matches!(s, Step::Goto { .. })) {
+                return Err("a counted loop cannot hold an endless one".into());
             }
             for _ in 1..times {
-                self.work.tasks[t].steps.extend_from_slice(&body);
+                if drawn || makes {
+                    self.steps(t, text, depth + 1)?;
+                } else {
+                    self.work.tasks[t].steps.extend_from_slice(&body);
+                }
             }
         }
         Ok(&rest[digits..])
@@ -248,20 +285,23 @@ impl Builder {
         Ok(())
     }
 
-    fn plain_step(&self, word: &str) -> Result<Step, String> {
+    fn plain_step(&mut self, word: &str) -> Result<Step, String> {
         let letter = word.chars().next().unwrap_or(' ');
         let rest = &word[letter.len_utf8()..];
         let sleep = Sleep::Interruptible;
         Ok(match letter {
-            'R' => Step::Run { ns: self.time(rest)? },
-            'K' => Step::RunKernel { ns: self.time(rest)? },
+            'R' => Step::Run { ns: self.time_or_draw(rest)? },
+            'K' => Step::RunKernel { ns: self.time_or_draw(rest)? },
+            'S' if rest.starts_with('~') => {
+                Step::Pause { pause: Pause::Timer { ns: self.time_or_draw(rest)?, slack: 0 }, sleep }
+            }
             'S' => {
                 let (ns, slack) = rest.split_once('~').unwrap_or((rest, "0"));
                 let slack = u32::try_from(self.time(slack)?).map_err(|_| format!("`{word}`: slack under 4 s"))?;
                 Step::Pause { pause: Pause::Timer { ns: self.time(ns)?, slack }, sleep }
             }
-            'D' => Step::Pause { pause: Pause::Io { ns: self.time(rest)? }, sleep: Sleep::Uninterruptible },
-            'E' => Step::Pause { pause: Pause::External { ns: self.time(rest)? }, sleep },
+            'D' => Step::Pause { pause: Pause::Io { ns: self.time_or_draw(rest)? }, sleep: Sleep::Uninterruptible },
+            'E' => Step::Pause { pause: Pause::External { ns: self.time_or_draw(rest)? }, sleep },
             'U' => Step::Pause { pause: Pause::At { at: self.time(rest)? }, sleep },
             'Y' if rest.is_empty() => Step::Yield,
             'X' if rest.is_empty() => Step::Exec,
@@ -280,9 +320,31 @@ impl Builder {
         id
     }
 
+    /// A further task like `first`, with draws of its own, made for the fork number `times` of it.
+    fn copy_of(&mut self, first: usize, times: usize) -> Result<usize, String> {
+        let mut copy = self.work.tasks[first].clone();
+        if copy.steps.iter().any(|s| matches!(s, Step::Fork { .. })) {
+            return Err(format!("{} makes tasks itself, so it can be made only once", copy.comm));
+        }
+        let t = self.work.tasks.len();
+        copy.comm = format!("{}.{times}", copy.comm);
+        copy.tid = t as i64 + 1;
+        copy.pid = Some(copy.tid);
+        copy.steps.clear();
+        copy.attrs.clear();
+        self.work.tasks.push(copy);
+        let body = self.bodies[first].clone();
+        self.steps(t, &body, 0)?;
+        Ok(t)
+    }
+
     fn finish(mut self, policy: Option<&str>) -> Result<Scenario, String> {
-        for (t, step, name) in &self.forks {
-            let child = *self.names.get(name).ok_or_else(|| format!("no task {name} to fork"))?;
+        let mut made: BTreeMap<usize, usize> = BTreeMap::new();
+        for (t, step, name) in &std::mem::take(&mut self.forks) {
+            let first = *self.names.get(name).ok_or_else(|| format!("no task {name} to fork"))?;
+            let times = made.entry(first).or_insert(0);
+            let child = if *times == 0 { first } else { self.copy_of(first, *times)? };
+            *times += 1;
             if let Step::Fork { child: c, .. } = &mut self.work.tasks[*t].steps[*step] {
                 *c = TaskId(child as u32);
             }

@@ -13,9 +13,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
            Nothing is done for sleeping threads, so the cost of a decision does not grow with their number.",
     formula: "score = 50 + (50 - slept / (run / 50)) where run > slept, run / (slept / 50) where less; interactive below 30. \
               2004: priority = 160 + score * 64 / 100 + nice; interactive threads go to the array that is served, others to the next one; slice 1/7 s, the \
-              shorter the nicer (1/100 s at 19), counted in statistics ticks. History of 5 s. \
+              shorter the nicer (1/100 s at 19), counted in statistics ticks. History of 5 s. Four priorities share a queue. \
               2022: interactive 120 + score; others 172 + CPU share in 1/32 + nice, in a calendar of 64 slots that turns with the statistics clock; \
-              slice 94 ms shared by the waiting threads, at least a sixth. History of 10 s. \
+              slice 94 ms shared by the waiting threads, at least a sixth. History of 5 s. \
               Fork: the child takes its parent's history, shortened to half a second. Exit: the parent's run time grows by the child's.",
     tie_break: "Within a priority or slot in order of arrival; a preempted thread goes to the head.",
     not_modelled: "Transfers between CPUs every one to two seconds (an idle CPU takes a thread from the CPU with the highest load); priority lending; the boost while in the \

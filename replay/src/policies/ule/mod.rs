@@ -53,9 +53,15 @@ const OLD_MIN: i64 = 160;
 const NEW_INTERACTIVE: i64 = 120;
 const NEW_BATCH: i64 = 152;
 
+/// Run queue of a priority: each of the 64 holds four (RQ_PPQ), which are served in order of arrival.
+fn queue_of(pri: i64) -> usize {
+    (pri / 4) as usize
+}
+
 /// ULE's interactivity score: 0 sleeps all the time, 50 half, 100 never.
 pub(super) fn score(version: Version, run: i64, slept: i64) -> i64 {
-    if version == Version::V2022 && run >= slept && run > 0 {
+    // As the threshold is below half, one comparison answers for all that ran as long as they slept.
+    if version == Version::V2022 && run >= slept {
         return 50;
     }
     match run.cmp(&slept) {
@@ -67,8 +73,7 @@ pub(super) fn score(version: Version, run: i64, slept: i64) -> i64 {
 
 impl Ule {
     fn history_max(&self) -> i64 {
-        let seconds = if self.version == Version::V2004 { 5 } else { 10 };
-        (seconds * self.hz) << 10
+        (5 * self.hz) << 10
     }
 
     fn tick_incr(&self) -> i64 {
@@ -142,6 +147,11 @@ impl Ule {
         }
     }
 
+    /// 2022: least slice, statistics ticks.
+    fn slice_min(&self) -> i64 {
+        (self.stathz * 94 / 1000 / 6).max(1)
+    }
+
     fn slice_max(&self) -> i64 {
         (self.hz / 7).max(1)
     }
@@ -153,7 +163,7 @@ impl Ule {
             let others = self.load[cpu] - 1;
             return match others {
                 n if n <= 1 => base,
-                n if n >= 6 => (base / 6).max(1),
+                n if n >= 6 => self.slice_min(),
                 n => (base / n).max(1),
             };
         }
@@ -179,8 +189,8 @@ impl Ule {
     fn place(&self, t: TaskId, cpu: Cpu, front: bool) -> Place {
         let th = &self.of[t];
         match self.version {
-            Version::V2004 => Place::Array { next: !self.interactive(t), level: ((th.pri - OLD_MIN) as usize).min(63) },
-            Version::V2022 if th.pri < NEW_BATCH => Place::Realtime { level: (th.pri - NEW_INTERACTIVE) as usize },
+            Version::V2004 => Place::Array { next: !self.interactive(t), level: queue_of(th.pri) },
+            Version::V2022 if th.pri < NEW_BATCH => Place::Realtime { level: queue_of(th.pri) },
             Version::V2022 => self.rq[cpu].calendar((64 * (th.pri - NEW_BATCH) / 72) as usize, front),
         }
     }
@@ -260,7 +270,7 @@ impl Policy for Ule {
         self.of[t].slice = match (self.version, birth) {
             (Version::V2004, Some(_)) => 1,
             (Version::V2004, None) => self.slice_max(),
-            (Version::V2022, Some(b)) => (self.full_slice(k.task(b.parent).cpu, t) - 1).max(0),
+            (Version::V2022, Some(b)) => (self.full_slice(k.task(b.parent).cpu, t) - self.slice_min()).max(0),
             (Version::V2022, None) => 0,
         };
     }
@@ -328,7 +338,7 @@ impl Policy for Ule {
                 // Too nice for a turn: it waits for the next round of the others.
                 self.of[t].slice = self.full_slice(cpu, t);
                 if self.of[t].slice == 0 && self.load[cpu] > 1 {
-                    let level = ((self.of[t].pri - OLD_MIN) as usize).min(63);
+                    let level = queue_of(self.of[t].pri);
                     self.rq[cpu].put(Place::Array { next: true, level }, t, false);
                     if self.rq[cpu].only_next() {
                         self.of[t].slice = 1;

@@ -33,7 +33,7 @@ impl Queues {
         Queues {
             arrays: [Levels::new(64), Levels::new(64)],
             served: 0,
-            realtime: Levels::new(32),
+            realtime: Levels::new(64),
             slots: Levels::new(SLOTS),
             insert: 0,
             remove: 0,
@@ -64,7 +64,7 @@ impl Queues {
     pub(super) fn put(&mut self, place: Place, t: TaskId, front: bool) {
         let (levels, level) = match place {
             Place::Array { next, level } => (&mut self.arrays[self.served ^ usize::from(next)], level),
-            Place::Realtime { level } => (&mut self.realtime, level.min(31)),
+            Place::Realtime { level } => (&mut self.realtime, level),
             Place::Calendar { slot } => (&mut self.slots, slot),
         };
         if front {
