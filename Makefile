@@ -93,6 +93,7 @@ bench: release ## measure parsing against peers (absent ones are named), dispatc
 validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md, the model errors and the switch costs
 	$(BIN)/python -m validation.switch_costs testdata/lab
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/whatif/model_error.toml
+	$(BIN)/python -m validation.coverage testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv --sample $(or $(SAMPLE),1000) --rows out/validation-rows.parquet --fit tracekit/whatif/row_error.toml --page docs/validation.md
 
 studies: dev ## run the five published studies and set their results beside the published ones
 	$(BIN)/tracekit study

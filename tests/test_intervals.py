@@ -74,10 +74,23 @@ def test_the_interval_is_the_root_of_the_sum_of_squares() -> None:
     made = p.interval(100.0, values, 100.0, 104.0, 0.03, p.ModelError("", 0.05, 0.2, 1), 0.5)
     assert made is not None
     s = statistics.stdev(map(math.log, values))
-    width = math.sqrt((1.645 * s) ** 2 + 0.03**2 + math.log(1.04) ** 2 + 0.05**2 + (0.2 * 0.5) ** 2)
+    width = math.sqrt((p.Z90 * s) ** 2 + 0.03**2 + math.log(1.04) ** 2 + 0.05**2 + (0.2 * 0.5) ** 2)
     assert made.low == pytest.approx(100 * math.exp(-width))
     assert made.high == pytest.approx(100 * math.exp(width))
     assert p.interval(0.0, [0.0, 0.0], 1.0, 1.0) is None
+
+
+def test_a_phase_that_perturbations_break_is_said() -> None:
+    moved = p.perturbed(100.0, [(True, 100.0), (True, 103.0), (False, 90.0), (True, 103.2), (True, 103.1)])
+    assert moved == p.Perturbed(103.1, True)
+    spread = p.perturbed(100.0, [(True, 100.0), (True, 96.0), (True, 104.0), (True, 101.0)])
+    assert not spread.moved
+    assert not p.perturbed(100.0, [(True, 100.0), (True, 100.1), (True, 100.1)]).moved, "less than 0.5 %"
+    assert p.perturbed(None, []) == p.Perturbed(None, False)
+    width = p.measured(100.0, [100.0, 103.0, 103.1], moved, 100.0, 104.0)
+    assert width is not None
+    assert width >= math.hypot(math.log(1.031), math.log(1.04))
+    assert p.measured(0.0, [0.0], moved, 1.0, 1.0) is None
 
 
 def test_a_fit_covers_what_it_was_fitted_to() -> None:

@@ -16,7 +16,15 @@ __all__ = [
 
 
 class TracekitError(Exception):
-    """Anything that tracekit raises on purpose. Its text is one sentence that a user can act on."""
+    """Anything that tracekit raises on purpose. Its text is one sentence that a user can act on.
+
+    Attributes
+    ----------
+    status : int
+        Exit status of a command that ends with it.
+    """
+
+    status = 2
 
 
 @dataclass(frozen=True)

@@ -45,25 +45,26 @@ def drifting(n: int, rng: np.random.Generator) -> Floats:
     return 2 * rng.standard_normal((SERIES, n)) + autoregressive(n, 0.98, rng)
 
 
-#: Name: series, truth, number of tasks that take turns, whether intervals are to be given or refused.
+#: Name: series, truth, number of tasks that take turns, whether intervals are to be given, wide or refused.
 CASES: dict[str, tuple[Callable[[np.random.Generator], Floats], float, int, str]] = {
     "iid, 200": (lambda r: r.standard_normal((SERIES, 200)), 0, 1, "given"),
     "iid, 1000": (lambda r: r.standard_normal((SERIES, 1000)), 0, 1, "given"),
-    "AR 0.95, 200": (lambda r: autoregressive(200, 0.95, r), 0, 1, "refused"),
-    "AR 0.8, 200": (lambda r: autoregressive(200, 0.8, r), 0, 1, "between"),
+    "AR 0.8, 200": (lambda r: autoregressive(200, 0.8, r), 0, 1, "wide"),
     "AR 0.8, 1000": (lambda r: autoregressive(1000, 0.8, r), 0, 1, "given"),
     "AR 0.8, 5000": (lambda r: autoregressive(5000, 0.8, r), 0, 1, "given"),
-    "AR 0.95, 1000": (lambda r: autoregressive(1000, 0.95, r), 0, 1, "between"),
+    "AR 0.95, 200": (lambda r: autoregressive(200, 0.95, r), 0, 1, "wide"),
+    "AR 0.95, 1000": (lambda r: autoregressive(1000, 0.95, r), 0, 1, "given"),
     "AR 0.95, 5000": (lambda r: autoregressive(5000, 0.95, r), 0, 1, "given"),
     "8 tasks, AR 0.9": (lambda r: interleaved(1600, 8, 0.9, r), 0, 8, "given"),
     "16 tasks, AR 0.95": (lambda r: interleaved(3200, 16, 0.95, r), 0, 16, "given"),
-    "M/M/1 0.5, 300": (lambda r: queue(300, 0.5, r), 2, 1, "between"),
+    "M/M/1 0.5, 1000": (lambda r: queue(1000, 0.5, r), 2, 1, "given"),
     "M/M/1 0.5, 5000": (lambda r: queue(5000, 0.5, r), 2, 1, "given"),
-    "M/M/1 0.8, 1000": (lambda r: queue(1000, 0.8, r), 5, 1, "between"),
+    "M/M/1 0.8, 1000": (lambda r: queue(1000, 0.8, r), 5, 1, "given"),
     "M/M/1 0.8, 3000": (lambda r: queue(3000, 0.8, r), 5, 1, "given"),
     "M/M/1 0.8, 20000": (lambda r: queue(20_000, 0.8, r), 5, 1, "given"),
-    "drift, 1000": (lambda r: drifting(1000, r), 0, 1, "between"),
+    "drift, 1000": (lambda r: drifting(1000, r), 0, 1, "given"),
     "drift, 10000": (lambda r: drifting(10_000, r), 0, 1, "given"),
+    "iid, 15": (lambda r: r.standard_normal((SERIES, 15)), 0, 1, "refused"),
 }
 
 
@@ -101,12 +102,12 @@ def measured(case: str, judge: Judge) -> tuple[float, float, float]:
 
 
 def holds(case: str, judge: Judge) -> bool:
-    """Whether intervals are right as often as they say, or refused; in between, few series have a wrong one."""
+    """Whether intervals are right as often as they say, or refused; with few samples they may be wider than need be."""
     given, covered, wrong = measured(case, judge)
     wanted = CASES[case][3]
     if wanted == "given":
-        return given > 0.7 and 0.86 <= covered <= 0.94
-    return wrong <= 0.14 and (wanted == "between" or given < 0.05)
+        return given > 0.9 and 0.86 <= covered <= 0.94
+    return wrong <= 0.14 and (wanted == "wide" or given < 0.1)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -115,7 +116,7 @@ def test_the_interval_covers_or_is_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["AR 0.95, 200", "8 tasks, AR 0.9", "16 tasks, AR 0.95", "M/M/1 0.8, 1000", "drift, 1000"]
+    "case", ["AR 0.95, 1000", "8 tasks, AR 0.9", "16 tasks, AR 0.95", "M/M/1 0.8, 1000", "drift, 1000"]
 )
 def test_blocks_from_lag_one_fail_the_same_test(case: str) -> None:
     assert not holds(case, lag_one), measured(case, lag_one)
@@ -147,4 +148,3 @@ def test_whole_tasks_are_resampled_where_there_are_enough_alike() -> None:
     common = np.repeat(rng.standard_normal(200).cumsum(), 8) + 0.1 * rng.standard_normal(1600)
     tied = blocks.standard_error((common - common.mean()) / 1600, codes)
     assert tied.unit == "blocks"
-    assert tied.value is None

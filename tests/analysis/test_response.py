@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tracekit as tk
 from tracekit.analysis import response
 from tracekit.analysis._common import CROSSES_LOSS, OPEN_END, OPEN_START
 
@@ -57,7 +58,7 @@ def test_what_is_not_known_is_not_counted(make_slices: Any) -> None:
         (4, "doubtful"),
     ]
     row = response.summary(table).row(0, named=True)
-    assert (row["n"], row["n_excluded"], row["max_ns"]) == (1, 5, 10)
+    assert (row["n"], row["n_censored"], row["n_excluded"], row["max_ns"]) == (2, 1, 4, 10)
 
 
 def test_responses_that_had_not_ended_are_censored(make_slices: Any, make_states: Any) -> None:
@@ -119,3 +120,23 @@ def test_every_job_of_a_plan_comes_back(make_slices: Any, jobs: list[Any]) -> No
     assert curve["cdf"].is_sorted()
     assert curve["cdf"].last() == 1.0
     assert pl.Series([w[0] for w in wanted]).max() == curve["value_ns"].last()
+
+
+def test_a_loss_censors_where_it_begins(make_slices: Any) -> None:
+    table = make_slices(
+        {"tid": 1, "ts_ns": 10, "dur_ns": 5, "wake_ts_ns": 8, "end": "preempted"},
+        {"tid": 1, "ts_ns": 40, "dur_ns": 30, "end": "sleeping", "flags": CROSSES_LOSS},
+    )
+    row = response.samples(table).row(0, named=True)
+    assert (row["status"], row["censored"], row["response_ns"]) == ("doubtful", True, 32)
+
+
+def test_a_window_censors_at_its_end() -> None:
+    """Two CPUs: A and C run on past the window, B waits; nothing past its end is known."""
+    trace = tk.simulate("policy: fifo\ncpus: 2\nA: R100\nC: R55\nB: S10 R1\n")
+    cut = trace.filter(end="50ms")
+    got = response.samples(cut.slices, cut.states, cut.end_ns)
+    found = {r["comm"]: (r["response_ns"], r["status"]) for r in got.to_dicts()}
+    assert found == {"A": (50e6, "censored"), "C": (50e6, "censored"), "B": (40e6, "censored")}
+    whole = response.samples(trace.slices, trace.states, trace.end_ns).filter(comm="B")
+    assert whole["response_ns"].item() == 46e6

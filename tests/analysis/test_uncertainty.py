@@ -87,7 +87,7 @@ def test_interval_refuses_below_its_n_and_says_why() -> None:
     assert "beyond the quantile" in tail["reason"]
     slow = u.interval(np.arange(100.0)).row(0, named=True)
     assert slow["lo"] is None
-    assert "independent blocks" in slow["reason"], "a trend is one long block"
+    assert "depend on one another" in slow["reason"], "a trend is one long block"
     assert u.interval(np.empty(0)).row(0, named=True)["value"] is None
     with pytest.raises(ValueError, match="between 0 and 1"):
         u.interval(np.arange(5.0), 95)

@@ -52,6 +52,11 @@ MIN_TASKS = 8
 LENGTHS = 5
 SPARE = 9
 ENOUGH = 8
+#: Where fewer than `FULL` such blocks fit, they are made shorter, and the variance grows with the square of what they lack;
+#: where fewer than `LEAST` fit, there is no interval. With 4 or 6 in place of 5 the coverage of short series changes by
+#: up to 4 points.
+FULL = 5.0
+LEAST = 1.5
 #: Samples a series is averaged to before its autocorrelation is looked at, to bound the time.
 MOST = 8192
 #: Cosines and level of the check for slow drift.
@@ -264,7 +269,8 @@ def standard_error(influence: Floats, tasks: NDArray[np.int64] | None = None) ->
     Whole tasks are resampled where eight or more have about as many samples each (within a factor of two of the median,
     90 % of all samples) and do not rise and fall together; otherwise blocks of consecutive samples. A block is at least
     as long as the correlation of the whole series, and as that within single tasks, asks for. Where these are correlated,
-    there are four to eight blocks, each at least five times as long as Politis and White ask for.
+    there are four to eight blocks, each five to nine times as long as Politis and White ask for; where fewer than five fit, the
+    variance grows with the square of what is lacking.
 
     Parameters
     ----------
@@ -276,7 +282,7 @@ def standard_error(influence: Floats, tasks: NDArray[np.int64] | None = None) ->
     Returns
     -------
     StandardError
-        Refused (a reason in place of a value) below 20 samples, below 4 blocks, and where the slowest movement of the
+        Refused (a reason in place of a value) below 20 samples, where fewer than 1.5 blocks fit, and where the slowest movement of the
         series is larger than its blocks show (F test of four cosines, 1 %).
     """
     x = np.asarray(influence, dtype=np.float64)
@@ -306,16 +312,18 @@ def _of_blocks(x: Floats, codes: NDArray[np.int64] | None, tasks: int) -> Standa
         if tied and own > length:
             length, correlated = own, True
     size = max(1.0, length) * (LENGTHS if correlated else 1)
-    blocks = int(m / size)
-    if blocks < MIN_BLOCKS:
-        reason = f"only {blocks} independent blocks of {round(size * n / m)} samples; {MIN_BLOCKS} are needed"
-        return StandardError(None, 0, "blocks", blocks, blocks, reason)
+    fit = m / size
+    if fit < (LEAST if correlated else MIN_BLOCKS):
+        reason = f"samples depend on one another over {round(size * n / m)} others, and there are {n}"
+        return StandardError(None, 0, "blocks", int(fit), fit, reason)
+    blocks = min(int(fit), MAX_BLOCKS)
+    short = 1.0
     if correlated:  # few blocks, as long as the trace allows: the t distribution pays for their number
-        blocks = int(np.clip(m / size * LENGTHS / SPARE, MIN_BLOCKS, ENOUGH))
-    blocks = min(blocks, MAX_BLOCKS)
+        blocks = int(np.clip(fit * LENGTHS / SPARE, MIN_BLOCKS, ENOUGH))
+        short = max(1.0, FULL / fit) ** 2
     sums = _sums(series, blocks)
     sums -= sums.mean()
-    variance = blocks / (blocks - 1) * float((sums**2).sum())
+    variance = short * blocks / (blocks - 1) * float((sums**2).sum())
     effective = n * min(1.0, plain / variance) if variance > 0 else float(n)
     if variance > 0 and _drifts(series, blocks, math.sqrt(variance)):
         return StandardError(None, 0, "blocks", blocks, effective, "the samples drift over the whole trace")

@@ -37,7 +37,8 @@ def _goes_on() -> pl.Expr:
 
 def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     """Return tasks that were woken and had not run when the trace ended, as censored responses without a slice."""
-    so_far = (end_ns - pl.col("since_ns")).alias("response_ns")
+    # Nothing is known of a wait once records were lost in it.
+    so_far = pl.when("doubtful").then(0).otherwise(end_ns - pl.col("since_ns")).alias("response_ns")
     # A wait that began when the task left a CPU belongs to the response of that slice.
     return (
         c.open_waits(states)
@@ -52,7 +53,7 @@ def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
             pl.lit(0, dtype=pl.UInt32).alias("nr_involuntary"),
             pl.lit(None, dtype=pl.String).alias("end_state"),
             pl.when("doubtful").then(pl.lit("doubtful")).otherwise(pl.lit("censored")).alias("status"),
-            (~pl.col("doubtful")).alias("censored"),
+            pl.lit(True).alias("censored"),
         )
     )
 
@@ -73,7 +74,7 @@ def samples(
     states
         The `states` table; adds tasks that were woken and had not run when the trace ended.
     end_ns
-        End of the trace; by default the end of the last slice.
+        End of the trace or of the window; by default the end of the last slice.
 
     Returns
     -------
@@ -82,11 +83,12 @@ def samples(
         `wake_ts_ns` (Int64; null when not known), `end_ts_ns` (Int64; null when not known), `response_ns` (Int64, so
         far for a censored one; null when start or end is not known), `run_ns` (Int64, time on CPUs), `wait_ns` (Int64,
         response - run; null with `response_ns`), `nr_slices` (UInt32), `nr_involuntary` (UInt32), `end_state` (String;
-        null when open or not told), `status` (String), `censored` (Boolean, status is `censored`).
+        null when open or not told), `status` (String), `censored` (Boolean, status is `censored` or `doubtful`).
 
-        `status` is `complete`; `censored` (was going on when the trace ended); `start_unknown` (no wakeup seen: it
+        `status` is `complete`; `censored` (was going on when the trace, or the window that it was filtered to, ended); `start_unknown` (no wakeup seen: it
         began before the trace or wakeups were not recorded); `end_unknown` (the source does not say why the task left,
-        or contradicts itself); `doubtful` (records were lost within it).
+        or contradicts itself); `doubtful` (records were lost within it: it lasted at least until then, and counts as
+        censored there. Leaving it out would favour short responses, which a loss hits less often).
 
     Notes
     -----
@@ -96,8 +98,10 @@ def samples(
     """
     c.check_columns(slices, "slices", _NEEDS)
     ends = slices.select((pl.col("ts_ns") + pl.col("dur_ns")).max()).item()
-    stop = max(ends or 0, end_ns) if end_ns is not None else (ends or 0)
+    stop = end_ns if end_ns is not None else (ends or 0)
     damaged = c.has(c.CROSSES_LOSS | c.INFERRED_END)
+    # A slice with an inferred end is known to its start; so is one that a loss cuts.
+    seen = pl.when(damaged).then(pl.col("ts_ns")).otherwise(pl.col("ts_ns") + pl.col("dur_ns"))
     rows = slices.sort("utid", "ts_ns", maintain_order=True).with_columns(
         pl.when(~c.has(c.OPEN_END)).then(_goes_on()).alias("_on")
     )
@@ -118,6 +122,8 @@ def samples(
             pl.col("_on").last(),
             c.has(c.OPEN_END).last().alias("_open"),
             damaged.any().alias("_damaged"),
+            seen.filter(damaged.cast(pl.Int8).cum_max() == 0).max().alias("_before"),
+            pl.col("ts_ns").filter(damaged).min().alias("_loss"),
         )
     )
     last_of_task = pl.int_range(pl.len()).over("utid") == pl.len().over("utid") - 1
@@ -126,17 +132,23 @@ def samples(
         .then(pl.lit("start_unknown"))
         .when(pl.col("_damaged"))
         .then(pl.lit("doubtful"))
-        .when(pl.col("_open") | (pl.col("_on") & last_of_task))
+        .when(pl.col("_open") | (pl.col("_on") & last_of_task) | (pl.col("_end") > stop))
         .then(pl.lit("censored"))
         .when(~pl.col("_on"))
         .then(pl.lit("complete"))
         .otherwise(pl.lit("end_unknown"))
     )
     chains = chains.with_columns(status.alias("status")).with_columns(
-        (pl.col("status") == "censored").alias("censored"),
+        pl.col("status").is_in(["censored", "doubtful"]).alias("censored"),
         pl.when(pl.col("status") == "complete").then(pl.col("_end")).alias("end_ts_ns"),
     )
-    until = pl.when(pl.col("censored")).then(stop).otherwise(pl.col("end_ts_ns"))
+    until = (
+        pl.when(pl.col("status") == "doubtful")
+        .then(pl.min_horizontal(pl.max_horizontal("_before", "_loss", "wake_ts_ns"), stop))
+        .when("censored")
+        .then(stop)
+        .otherwise(pl.col("end_ts_ns"))
+    )
     chains = chains.with_columns((until - pl.col("wake_ts_ns")).alias("response_ns"))
     out = chains.select(
         *("utid", "tid", "comm", "wake_ts_ns", "end_ts_ns", "response_ns", "run_ns"),
@@ -177,8 +189,7 @@ def summary(
     -------
     pl.DataFrame
         One row per group, by descending total: `group` (String), the columns of
-        `tracekit.analysis.uncertainty.describe_censored`, `n_excluded` (UInt32, responses without known start or end,
-        or with losses). A group of which nothing is known has no row.
+        `tracekit.analysis.uncertainty.describe_censored`, `n_excluded` (UInt32, responses without known start or end). A group of which nothing is known has no row.
 
     Notes
     -----

@@ -134,6 +134,7 @@ def _fail(error: Exception) -> NoReturn:
             text = f"{text.rstrip('.')}; see {where} --help"
     elif isinstance(error, TracekitError):
         text = str(error)
+        status = error.status
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     elif isinstance(error, MemoryError):

@@ -31,7 +31,8 @@ def command(
     """Check that a replay repeats what was recorded.
 
     Replays TRACE under the policy that it was captured under and judges each metric by fixed tolerances: pass, fail, or
-    not measured. Exit status 1 when one fails.
+    not measured. Exit status 1 when one fails, or when fewer than half can be measured: such a trace does not show whether
+    it can be replayed.
     """
     import tracekit as tk
     from tracekit import registry
@@ -59,9 +60,10 @@ def command(
         "rows": rows,
         "failed": failed,
     }
-    if (as_json and emit_json(facts)) or (as_csv and emit_csv(found)):
-        return 1 if failed else 0
     judged = sum(r["result"] != "not measured" for r in rows)
+    status = 1 if failed or 2 * judged < len(rows) else 0
+    if (as_json and emit_json(facts)) or (as_csv and emit_csv(found)):
+        return status
     told = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
     paragraph(f"{judged - len(failed)} of {judged} metrics pass{told}; {len(rows) - judged} are not measured")
     print()
@@ -72,7 +74,7 @@ def command(
     paragraph(f"replayed under {policy} ({why})")
     if verbose:
         print_basis(replay)
-    return 1 if failed else 0
+    return status
 
 
 def _readable(row: dict[str, object]) -> dict[str, str]:

@@ -67,6 +67,11 @@ Examples:
 @click.option(
     "-o", "--output", metavar="FILE", callback=output_place, help="Write the report: one page of HTML."
 )
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Compare also where nothing models what is asked for; every row is then marked `do not use`.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
 @gate_option(baseline=True)
 @by_option
@@ -89,6 +94,7 @@ def command(
     quick: bool,
     jobs: int | None,
     output: str | None,
+    force: bool,
     verbose: bool,
     fail_if: list[Condition],
     by: str,
@@ -102,18 +108,19 @@ def command(
 
     The trace is replayed under each policy, and under the one that it was captured under (the identity replay). A
     change that is not larger than what the identity replay gets wrong, or than what small changes of the machine do,
-    is "not resolved". Beside each prediction stand its 90 % interval and the result of the calibration
-    (`tracekit calibrate`).
+    is "not resolved". Beside each prediction stand its 90 % interval and how far it can be trusted. A change that nothing
+    models is refused with exit status 4.
     """
     import tracekit as tk
     from tracekit.cli._comparison import print_comparison
     from tracekit.cli._output import emit, emit_csv, emit_json, save_plot
     from tracekit.explain import judge_rows
     from tracekit.registry import check_policy
+    from tracekit.whatif.not_modelled import split
 
     named, loop = asked(policies, loop, scenario)
     for policy in (*named, *filter(None, [identity])):
-        check_policy(policy)
+        check_policy(split(policy)[0])
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
     trace = source.read()
@@ -135,6 +142,7 @@ def command(
             scenario=together(scenario, overrides),
             runs=1 if quick else runs,
             jobs=jobs,
+            force=force,
             progress=progress,
         )
     if output is not None:

@@ -25,7 +25,6 @@ from tracekit.units import format_bound, format_count, format_ns
 from tracekit.whatif.calibration import METRICS as CALIBRATION
 from tracekit.whatif.comparison import MIN_SAMPLES, Comparison, inferred
 from tracekit.whatif.headline import Effect, Finding, effect_of, findings
-from tracekit.whatif.predictions import with_calibration
 from tracekit.words import NAMES, group_name, metric_name, percent, value
 
 __all__ = ["render"]
@@ -119,10 +118,7 @@ def _lines(
     """Return a line for each metric and statistic of `picks` that was measured at all."""
     where = (pl.col("scope") == scope) & pl.col("group").eq_missing(pl.lit(group, dtype=pl.String))
     rows = {
-        (r["metric"], r["statistic"]): r
-        for r in with_calibration(comparison.calibration.filter(where), comparison.fidelity).iter_rows(
-            named=True
-        )
+        (r["metric"], r["statistic"]): r for r in comparison.calibration.filter(where).iter_rows(named=True)
     }
     predicted = {
         (r["policy"], r["metric"], r["statistic"]): r
@@ -135,7 +131,6 @@ def _lines(
         found = [predicted.get((label, *key)) for label in comparison.replays]
         if row is None or (row["recorded"] is None and row["identity"] is None):
             continue
-        # With repetitions the identity is their median, as the predictions are.
         known = next((r for r in found if r is not None), None)
         identity = row["identity"] if known is None else known["identity"]
         error = row["error_pct"] if known is None else known["identity_error_pct"]

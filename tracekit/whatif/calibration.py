@@ -19,6 +19,7 @@ from tracekit import _core
 from tracekit.analysis import _common as c
 from tracekit.analysis import latency, runqueue
 from tracekit.analysis.uncertainty import ks_distance
+from tracekit.whatif.intervals import MIN_JITTER_NS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +39,7 @@ METRICS: dict[str, str] = {
     "cpu_share_window": "the same in each second, of groups of tasks",
     "run_delay_p50": "run delay (runnable until running), median",
     "run_delay_p95": "run delay, 95th percentile",
-    "run_delay_ks": "distance of the distributions of run delays (Kolmogorov-Smirnov)",
+    "run_delay_ks": "distance of the distributions of run delays (Kolmogorov-Smirnov, at the resolution of clock and jitter)",
     "slice_p50": "stays on a CPU after which the task could have gone on, median",
     "slice_ks": "distance of the distributions of these stays",
     "runqueue_mean": "run-queue length weighted by time",
@@ -159,7 +160,7 @@ def _quantile(values: pl.Series, q: float) -> float | None:
     return float(values.sort()[c.rank_of(q, values.len())])
 
 
-def _distributions(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, _Pair]:
+def _distributions(a: pl.DataFrame, b: pl.DataFrame, resolution_ns: float) -> dict[str, _Pair]:
     delays = [latency.samples(t).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)]
     stays = [
         t.filter(_STAYED_READY & ~c.has(c.OPEN_START) & ~c.has(c.OPEN_END))["dur_ns"].drop_nulls()
@@ -170,7 +171,7 @@ def _distributions(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, _Pair]:
         n = (x.len(), y.len())
         for q in qs:
             found[f"{name}_p{100 * q:.0f}"] = _Pair("ns", _quantile(x, q), _quantile(y, q), n)
-        found[f"{name}_ks"] = _Pair("1", None, None, n, ks_distance(x, y))
+        found[f"{name}_ks"] = _Pair("1", None, None, n, ks_distance(x, y, resolution_ns))
     return found
 
 
@@ -292,6 +293,15 @@ def _judge(metric: str, pair: _Pair, rule: Mapping[str, float], tick_ns: float) 
     return row
 
 
+def _resolution(recorded: Trace, replayed: Trace) -> float:
+    """Smallest difference of two times that means something, ns: that of the clock, and of what the machine's costs vary by."""
+    text = recorded.metadata.get("clock.resolution_ns", "1")
+    told = getattr(replayed, "inferred", None)
+    found = [] if told is None else told.filter(name="jitter")["value"].drop_nulls().to_list()
+    clock = float(text) if text.isdigit() else 1.0
+    return float(max(clock, *found, MIN_JITTER_NS))
+
+
 def _until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Slices of both, up to the moment at which the recorded run was stopped.
 
@@ -345,7 +355,7 @@ def calibrate(
     pairs = {
         **_counts(a, b),
         **_cpu_shares(a, b, start, stop),
-        **_distributions(a, b),
+        **_distributions(a, b, _resolution(recorded, replayed)),
         **_queues(recorded, replayed),
         **_placement(a, b, start, stop),
         **_drift(recorded, replayed, start),

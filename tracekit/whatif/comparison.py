@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,19 @@ from typing import Any
 import polars as pl
 
 from tracekit import _core, analysis
-from tracekit.analysis import group_of
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.export.files import replacing
 from tracekit.trace import Trace
-from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.identity import infer
-from tracekit.whatif.intervals import RUNS, kernel_share, kind_of_change
-from tracekit.whatif.predictions import Repeated, with_calibration, with_intervals
+from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share
+from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, run_all
+from tracekit.whatif.row_error import change_class
 from tracekit.whatif.run import Programs, Scenario
+from tracekit.whatif.scenario import overrides_of
+from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated
 
 __all__ = ["Comparison", "compare"]
 
@@ -34,6 +38,8 @@ HEADLINES = (
     ("response", "p95"),
     ("involuntary_switches", "total"),
 )
+#: How far a row can be trusted, best first.
+MARKS = (TRUSTED, CARE, DO_NOT_USE)
 #: Groups of tasks that the short table and the figures show.
 MAX_GROUPS = 4
 #: Fewest samples for a curve or a headline of a group.
@@ -112,33 +118,41 @@ class Comparison:
         Returns
         -------
         pl.DataFrame
-            The result of `tracekit.analysis.compare.compare` with the columns of `tracekit.whatif.predictions`: the 90 %
-            interval `low` to `high`, the two values `bistable_low` and `bistable_high` of a schedule with two outcomes, and
-            `calibration`, the result of the metric of `fidelity` that tells most of the figure.
+            The result of `tracekit.analysis.compare.compare` with the columns of
+            `tracekit.whatif.predictions.with_intervals`: the 90 % interval, why there is none, what it is made of, and
+            how far the row can be trusted.
         """
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
-        table = with_intervals(plain, self.repeated, IDENTITY, self._sampling, self.resolution_ns)
-        return with_calibration(table, self.fidelity)
+        repeated = self.repeated
+        if repeated is not None and not repeated.sampling:
+            repeated = replace(repeated, sampling=self.sampling)
+        return with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
+
+    @cached_property
+    def sampling(self) -> dict[str, pl.DataFrame]:
+        """Label to the sampling error of every row: `tracekit.analysis.sampling.sampling`; not of the identity replay."""
+        return {
+            label: analysis.sampling.sampling(t.slices, t.runqueue, t.states, t.end_ns, self.by)
+            for label, t in self.traces.items()
+            if label != IDENTITY
+        }
+
+    @property
+    def predictable(self) -> dict[str, float]:
+        """How much of the trace can be predicted: share of the main rows that are trusted, taken with care, not to be used.
+
+        Returns
+        -------
+        dict
+            ``trusted``, ``with care``, ``do not use``: shares of the rows of `summary`; empty without repetitions.
+        """
+        marks = self.summary["trust"].drop_nulls()
+        return {mark: marks.to_list().count(mark) / marks.len() for mark in MARKS} if marks.len() else {}
 
     @cached_property
     def fidelity(self) -> pl.DataFrame:
         """How well the identity replay repeats the recording: the result of `tracekit.whatif.calibration.calibrate`."""
         return calibrate(self.trace, self.identity)
-
-    @property
-    def _sampling(self) -> dict[tuple[str, str | None, str, str], float]:
-        """Relative half-width of the 90 % bootstrap interval of the recorded figures of the main groups."""
-        found: dict[tuple[str, str | None, str, str], float] = {}
-        if self.repeated is None:
-            return found
-        for row in self._bootstrap(0.9).iter_rows(named=True):
-            if row["lo"] is None or not row["value"]:
-                continue
-            width = (row["hi"] - row["lo"]) / 2 / row["value"]
-            found["group", row["group"], row["metric"], row["statistic"]] = width
-            if (row["metric"], row["statistic"]) == ("slice", "mean"):
-                found["group", row["group"], "slice_per_involuntary", "mean"] = width
-        return found
 
     @cached_property
     def calibration(self) -> pl.DataFrame:
@@ -149,7 +163,8 @@ class Comparison:
         pl.DataFrame
             One row per scope, group, metric and statistic: those columns and `unit`, `recorded`, `identity` (Float64),
             `n_recorded` (UInt32), `error_pct` (Float64, identity - recorded in % of recorded; null when either is null
-            or recorded is 0).
+            or recorded is 0), `calibration` (String: `pass`, `fail`, `not measured`: that error against the tolerance of
+            its metric).
         """
         base, ident = self.figures[RECORDED], self.figures[IDENTITY]
         keys = ["scope", "group", "metric", "statistic", "unit"]
@@ -157,13 +172,18 @@ class Comparison:
             ident.select(*keys, pl.col("value").alias("identity")), on=keys, how="left", nulls_equal=True
         )
         error = 100 * (pl.col("identity") - pl.col("recorded")) / pl.col("recorded")
-        return joined.select(
+        found = joined.select(
             *keys,
             "recorded",
             "identity",
             "n_recorded",
             pl.when(pl.col("recorded") != 0).then(error).alias("error_pct"),
         )
+        tick = self.repeated.tick_ns if self.repeated else DEFAULT_TICK_NS
+        step = self.repeated.resolution_ns if self.repeated else float(self.resolution_ns)
+        rules = tolerances()
+        judged = [calibrated(row, rules, tick, step)[0] for row in found.iter_rows(named=True)]
+        return found.with_columns(pl.Series("calibration", judged, dtype=pl.String))
 
     @cached_property
     def distances(self) -> pl.DataFrame:
@@ -197,22 +217,12 @@ class Comparison:
             One row per metric, group and statistic: `metric`, `group` (String), and the columns of
             `tracekit.analysis.uncertainty.interval`.
         """
-        return self._bootstrap(0.9)
-
-    def _bootstrap(self, confidence: float) -> pl.DataFrame:
-        frames = []
-        for metric, value in (
-            ("slice", "dur_ns"),
-            ("run_delay", "run_delay_ns"),
-            ("response", "response_ns"),
-        ):
-            rows = _complete(self.trace, metric).with_columns(group_of(self.by))
-            rows = rows.filter(pl.col("group").is_in(self.main_groups, nulls_equal=True))
-            got = analysis.uncertainty.intervals(
-                rows.filter(pl.col(value).is_not_null()), value, confidence=confidence
-            )
-            frames.append(got.select(pl.lit(metric).alias("metric"), pl.all()))
-        return pl.concat(frames)
+        groups = pl.col("group").is_in(self.main_groups, nulls_equal=True)
+        rows = self.sampling[RECORDED].filter(groups, scope="group")
+        return rows.select(
+            "metric", "group", "statistic", "n", "value", pl.col("low").alias("lo"), pl.col("high").alias("hi"),
+            "n_effective", "resampled", "units", "reason",
+        )  # fmt: skip
 
     @cached_property
     def main_groups(self) -> list[str | None]:
@@ -290,7 +300,7 @@ class Comparison:
             `trace` (see `describe`), `diagnostics`, `losses`, `identity` (policy, reason, loop), `policies` (label, policy,
             loop), `wakeups` (share of each class of wakeup, when the replay tells), `inferred` (likewise), `repetitions` (how
             often each replay was repeated), `summary`, `comparison` (`table`), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted distribution by label) and
-            `definitions`. Numbers that are not known are None, never NaN.
+            `predictable` (shares of trust), `definitions`. Numbers that are not known are None, never NaN.
         """
         queue = {
             label: analysis.runqueue.distribution(t.runqueue, t.end_ns).to_dicts()
@@ -312,6 +322,7 @@ class Comparison:
             "inferred": inferred(self.identity),
             "distances": self.distances.to_dicts(),
             "intervals": self.intervals.to_dicts(),
+            "predictable": self.predictable,
             "runqueue": queue,
             "definitions": METRICS,
         }
@@ -410,7 +421,7 @@ def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:
 
 def compare(
     trace: Trace,
-    policies: Iterable[str] | Mapping[str, str],
+    policies: str | Iterable[str] | Mapping[str, str],
     *,
     identity: str | None = None,
     by: str = "group",
@@ -425,6 +436,7 @@ def compare(
     scenario: Scenario | None = None,
     runs: int = RUNS,
     jobs: int | None = None,
+    force: bool = False,
     progress: Callable[[float], object] | None = None,
 ) -> Comparison:
     """Set a trace beside its replays under several policies.
@@ -437,7 +449,7 @@ def compare(
     trace
         A recorded trace.
     policies
-        Policies; as a mapping, label to policy.
+        A policy, or several; as a mapping, label to policy.
     identity
         Policy that the trace was captured under; by default inferred from its metadata. It is replayed as the trace was
         recorded: `cpus`, `costs` and `scenario` do not touch it.
@@ -450,6 +462,9 @@ def compare(
         (`tracekit.whatif.intervals`); 1 does without.
     jobs
         How many threads; by default one for each CPU, at most 8. The result is the same for any number.
+    force
+        Compare also where nothing models what is asked for, or what the recorded kernel had switched on: every row is then
+        marked `do not use`, with the reason.
     progress
         Called with the share that is done, a `tracekit.whatif.repeat.Done`; from several threads, one at a time.
 
@@ -458,12 +473,15 @@ def compare(
     Comparison
         Tables, and a report as JSON and HTML.
     """
+    if isinstance(policies, str):
+        policies = [policies]
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
-    for policy in labelled.values():
-        _core.parse_policy(policy)
     why = "told"
     if identity is None:
         identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
+    labelled, unmodelled = _modelled(trace, identity, labelled, force)
+    for policy in labelled.values():
+        _core.parse_policy(policy)
     programs = Programs(trace, loop, hz, endless)
     shaken = programs.shakes(max(runs, 1))
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
@@ -483,8 +501,78 @@ def compare(
     same = plain.pop(IDENTITY)
     if len(shaken) == 1:
         return Comparison(trace, same, plain, why, by)
-    kinds = {label: kind_of_change(same.policy, run.policy) for label, run in plain.items()}
-    return Comparison(trace, same, plain, why, by, Repeated(repeated, kinds, _kernel_shares(programs, by)))
+    attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
+    other_cpus = cpus is not None and cpus != trace.cpus.height
+    classes = {
+        label: change_class(same.policy, run.policy, other_cpus, attributes) for label, run in plain.items()
+    }
+    found = known_of(programs, trace, by, repeated, classes)
+    return Comparison(trace, same, plain, why, by, replace(found, unmodelled=unmodelled))
+
+
+def _modelled(
+    trace: Trace, identity: str, labelled: Mapping[str, str], force: bool
+) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """The policies without what nothing models, and what that is by label."""
+    machine = trace.machine
+    recorded = () if machine is None else unmodelled_features(machine.features, identity)
+    parts = {label: split(policy) for label, policy in labelled.items()}
+    found = {label: (*what, *recorded) for label, (_, what) in parts.items()}
+    names = tuple(dict.fromkeys(w for what in found.values() for w in what))
+    if names and not force:
+        raise NotModelledError(
+            f"nothing models {'; '.join(names)}: a prediction would be a guess. "
+            "Leave it out, or ask for it with --force (force=True)",
+            names,
+        )
+    return {label: policy for label, (policy, _) in parts.items()}, found
+
+
+def known_of(
+    programs: Programs,
+    trace: Trace,
+    by: str,
+    repeated: Mapping[str, list[tuple[Shake, pl.DataFrame]]],
+    changes: Mapping[str, str],
+) -> Repeated:
+    """Put together what intervals and trust are judged by.
+
+    Parameters
+    ----------
+    programs, trace, by
+        What was replayed, and how its tasks are grouped.
+    repeated
+        Label to perturbations and metrics, see `tracekit.whatif.repeat.run_all`.
+    changes
+        Label to class of change, see `tracekit.whatif.row_error.change_class`.
+    """
+    inferred_of = dict(programs.inferred.select("name", "value").unique("name", keep="first").iter_rows())
+    text = trace.metadata.get("clock.resolution_ns", "1")
+    clock = float(text) if text.isdigit() else 1.0
+    span = max(1, (trace.end_ns or 0) - (trace.start_ns or 0)) * max(1, trace.cpus.height)
+    lost = analysis.losses.coverage(trace.losses, trace.start_ns or 0, trace.end_ns or 0)
+    return Repeated(
+        repeated,
+        changes,
+        _kernel_shares(programs, by),
+        unexplained=_unexplained(programs, by),
+        lost=float(lost["lost_ns"].sum()) / span,
+        tick_ns=1e9 / (inferred_of.get("ticks a second") or 250),
+        resolution_ns=max(clock, inferred_of.get("jitter") or 0.0, MIN_JITTER_NS),
+    )
+
+
+def _unexplained(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
+    """Share of the wakeups of each group, and of all, that the trace does not explain."""
+    rows = programs.table.with_columns(pl.col("task").alias("utid")).with_columns(analysis.group_of(by))
+    sleeps = rows.filter(pl.col("op").cast(pl.String).is_in(["sleep", "wait"]))
+    without = (pl.col("ends_by").cast(pl.String) == "external").fill_null(False)
+    shares = sleeps.group_by("group").agg(without.mean().alias("share"))
+    found: dict[tuple[str, str | None], float] = {
+        ("group", None if g is None else str(g)): float(v or 0.0) for g, v in shares.iter_rows()
+    }
+    found["all", None] = float(sleeps.select(without.mean()).item() or 0.0)
+    return found
 
 
 def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:

@@ -18,6 +18,7 @@ from functools import cache
 from importlib import resources
 
 import polars as pl
+from scipy.stats import norm
 
 __all__ = [
     "KINDS",
@@ -25,21 +26,24 @@ __all__ = [
     "Case",
     "Interval",
     "ModelError",
+    "Perturbed",
     "Shake",
     "centre",
     "fit",
     "interval",
     "kernel_share",
     "kind_of_change",
+    "measured",
     "model_error",
     "modes",
+    "perturbed",
     "quantile",
     "resolved",
     "shakes",
 ]
 
 #: Half-width of a 90 % interval of a normal distribution, in standard deviations.
-Z90 = 1.645
+Z90 = float(norm.ppf(0.95))
 #: Repetitions of a prediction, the plain one included.
 RUNS = 9
 #: Least jitter, ns: no model of a machine is exact to less.
@@ -312,6 +316,76 @@ def interval(
     return Interval(
         predicted * math.exp(-width), predicted * math.exp(width), spread, sampling, miss, measured
     )
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """What perturbations do to a metric.
+
+    Attributes
+    ----------
+    median
+        Median of the perturbed repetitions with the tick in its place; None without any.
+    moved
+        The median is further from the plain replay than the repetitions spread, and than 0.5 %: the plain replay has a
+        phase that they break.
+    """
+
+    median: float | None
+    moved: bool
+
+
+def perturbed(plain: float | None, runs: Sequence[tuple[bool, float]]) -> Perturbed:
+    """Say whether a metric depends on the phase of its tasks.
+
+    Definition: |median - plain| > max(1.645 s, 0.005 |plain|), s the standard deviation of the perturbed repetitions with
+    the tick in its place.
+
+    Parameters
+    ----------
+    plain
+        The metric in the plain replay.
+    runs
+        Whether the tick was in its place, and the metric, of each repetition; the first is the plain replay.
+    """
+    kept = [v for in_place, v in list(runs)[1:] if in_place]
+    if plain is None or len(kept) < 2:
+        return Perturbed(None, False)
+    middle = statistics.median_low(kept)
+    return Perturbed(middle, abs(middle - plain) > max(Z90 * statistics.stdev(kept), FLOOR * abs(plain)))
+
+
+def measured(
+    predicted: float, values: Sequence[float], shifted: Perturbed, recorded: float, identity: float
+) -> float | None:
+    """Give what the trace itself says of the error of a prediction, as a relative half-width.
+
+    Definition: w^2 = s'^2 + e^2, with s' the larger of 1.645 standard deviations of the logarithm over the repetitions, of
+    the way to either of two outcomes, and of that to the median of the perturbed repetitions where it is phase-sensitive;
+    e = |log(identity / recorded)|.
+
+    Parameters
+    ----------
+    predicted
+        The prediction: the plain replay.
+    values
+        The metric in each repetition.
+    shifted
+        What perturbations do to it.
+    recorded, identity
+        The metric in the recording and in the plain identity replay.
+
+    Returns
+    -------
+    float or None
+        None where one of them is not positive.
+    """
+    if min(predicted, recorded, identity) <= 0:
+        return None
+    spread = _reach(predicted, values)
+    if shifted.moved and shifted.median is not None and shifted.median > 0:
+        spread = max(spread, abs(math.log(shifted.median / predicted)))
+    return math.hypot(spread, math.log(identity / recorded))
 
 
 def quantile(scores: Iterable[tuple[float, str]], level: float = 0.9) -> float:

@@ -1,60 +1,88 @@
-"""Repetitions of replays, and what they and the calibration say of each figure of a comparison."""
+"""What the repetitions, the samples, the identity replay and real captures say of each row of a comparison."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from tracekit.whatif import intervals
-from tracekit.whatif.intervals import ModelError, Shake
+from tracekit.analysis.sampling import KEYS
+from tracekit.whatif import intervals, trust
+from tracekit.whatif.calibration import tolerances
+from tracekit.whatif.intervals import Shake
+from tracekit.whatif.row_error import Table, metric_class, row_errors, width_of
 
-__all__ = ["RELATED", "Repeated", "with_calibration", "with_intervals"]
-
-#: Metric of `tracekit.whatif.calibration` that tells most of each figure; a dict where it goes by statistic.
-RELATED: dict[str, str | dict[str, str]] = {
-    "slice_per_involuntary": "main",
-    "slice": {"p50": "slice_p50", "": "slice_ks"},
-    "run_delay": {"p50": "run_delay_p50", "p95": "run_delay_p95", "": "run_delay_ks"},
-    "wakeup_latency": {"p50": "run_delay_p50", "p95": "run_delay_p95", "": "run_delay_ks"},
-    "response": {"p50": "run_delay_p50", "p95": "run_delay_p95", "": "run_delay_ks"},
-    "cpu_time": "cpu_share",
-    "switches": "switches",
-    "involuntary_switches": "preemptions",
-    "runqueue": {"mean": "runqueue_mean", "": "runqueue_histogram"},
-}
+__all__ = ["ADDED", "DEFAULT_TICK_NS", "Repeated", "judged_alone", "with_intervals"]
 
 Key = tuple[str, str | None, str, str]
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """Replays that were repeated with small changes of the machine.
+    """Replays that were repeated with perturbations, and what else is known of a comparison.
 
     Attributes
     ----------
     figures
-        Label to the repetitions that came to an end, the plain replay first: how it was shaken, and the result of
+        Label to the repetitions that came to an end, the plain replay first: its perturbation, and the result of
         `tracekit.analysis.compare.metrics`.
-    kinds
-        Label to the kind of change, see `tracekit.whatif.intervals.kind_of_change`.
+    changes
+        Label to the class of change, see `tracekit.whatif.row_error.change_class`.
     shares
-        Share of kernel work by group of tasks; for all tasks together under the key ``all``.
+        Share of kernel work by scope and group; of all tasks under ``("all", None)``.
+    sampling
+        Label to the result of `tracekit.analysis.sampling.sampling`, of the recording and of each plain replay.
+    unexplained
+        Share of wakeups without a cause, by scope and group.
+    lost
+        Share of the time in which records were lost.
+    unmodelled
+        Label to what of the change nothing models.
+    tick_ns, resolution_ns
+        Length of a clock tick, and the smallest difference that clock and perturbation resolve.
+    errors
+        Model errors by class; by default those that ship with the package.
     """
 
     figures: Mapping[str, Sequence[tuple[Shake, pl.DataFrame]]]
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    changes: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
+    sampling: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    unexplained: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
+    lost: float = 0.0
+    unmodelled: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tick_ns: float = 4e6
+    resolution_ns: float = intervals.MIN_JITTER_NS
+    errors: Table | None = None
 
 
+#: Length of a tick where nothing says: Linux's default of 250 a second (kernel/Kconfig.hz).
+DEFAULT_TICK_NS = 4e6
 #: Columns that `with_intervals` adds.
-ADDED = {
+ADDED: dict[str, Any] = {
     "low": pl.Float64,
     "high": pl.Float64,
+    "no_interval": pl.String,
+    "half_width_pct": pl.Float64,
+    "measured_pct": pl.Float64,
+    "sampling_pct": pl.Float64,
+    "n_effective": pl.Float64,
     "bistable_low": pl.Float64,
     "bistable_high": pl.Float64,
+    "phase_sensitive": pl.Boolean,
+    "identity_perturbed": pl.Float64,
+    "predicted_perturbed": pl.Float64,
+    "change_class": pl.String,
+    "metric_class": pl.String,
+    "validated": pl.UInt32,
+    "kernel_share": pl.Float64,
+    "q_value": pl.Float64,
+    "calibration": pl.String,
+    "trust": pl.String,
+    "trust_why": pl.String,
 }
 
 
@@ -71,120 +99,210 @@ def _values(repetitions: Sequence[tuple[Shake, pl.DataFrame]]) -> dict[Key, list
     return found
 
 
-def _middle(found: Sequence[tuple[Shake, float]], plain: float | None) -> float | None:
-    if not found:
-        return plain
-    return intervals.centre([v for _, v in found], [s for s, _ in found])
+@dataclass(frozen=True)
+class _Sampled:
+    """Relative half-width of a sampling interval, or why there is none."""
+
+    width: float | None
+    n_effective: float | None
+    reason: str | None
+
+
+_UNKNOWN = _Sampled(None, None, "its sampling error was not computed")
+
+
+def _sampled(table: pl.DataFrame) -> dict[Key, _Sampled]:
+    found = {}
+    for row in table.select(*KEYS, "value", "low", "high", "n_effective", "reason").iter_rows(named=True):
+        value, low, high = row["value"], row["low"], row["high"]
+        if low is None:
+            found[_key(row)] = _Sampled(None, row["n_effective"], row["reason"])
+        elif min(value, low) <= 0:
+            found[_key(row)] = _Sampled(None, row["n_effective"], "it is zero, or its interval reaches zero")
+        else:
+            width = max(math.log(high / value), math.log(value / low))
+            found[_key(row)] = _Sampled(width, row["n_effective"], None)
+    return found
 
 
 def with_intervals(
-    table: pl.DataFrame,
-    repeated: Repeated | None,
-    identity: str,
-    sampling: Mapping[Key, float],
-    resolution_ns: int = 1,
+    table: pl.DataFrame, repeated: Repeated | None, recorded: str, identity: str, resolution_ns: int = 1
 ) -> pl.DataFrame:
-    """Put intervals beside predictions, and judge changes by the repetitions.
+    """Put an interval and a judgement beside each prediction.
 
-    Definitions: `tracekit.whatif.intervals`. The prediction and the identity become the medians of their repetitions with the
-    tick in its place.
+    Definitions: docs/definitions.md, "Predictions". The plain replays are the prediction and the identity; the repetitions
+    give the spread. A change is resolved when it is larger than the error of the identity replay, 0.5 %, the clock and the
+    noise of the repetitions, and when its p-value, adjusted for all rows of the policy (Benjamini and Hochberg), is at
+    most 0.1.
 
     Parameters
     ----------
     table
         Result of `tracekit.analysis.compare.compare`.
     repeated
-        The repetitions; without them the columns are null and nothing else changes.
-    identity
-        Label of the identity replay.
-    sampling
-        Relative half-width of the 90 % bootstrap interval, by scope, group, metric and statistic.
+        The repetitions; without them the columns are null, but for those that need none.
+    recorded, identity
+        Labels of the recording and of the identity replay.
     resolution_ns
         Smallest step of the trace's clock.
 
     Returns
     -------
     pl.DataFrame
-        `table` with `low`, `high` (Float64, the 90 % interval; null without repetitions, or for a figure that is not
-        positive), `bistable_low` and `bistable_high` (Float64, the two values of a schedule with two outcomes, else null).
+        `table` with `low`, `high` (Float64, the 90 % interval), `no_interval` (String, why there is none), `half_width_pct`,
+        `measured_pct`, `sampling_pct` (Float64, %: the interval, its part without the model error, the part of the sample
+        size of recording and prediction), `n_effective` (Float64, of the smaller sample), `bistable_low` and
+        `bistable_high` (Float64, the two values of a schedule with two outcomes, else null), `phase_sensitive` (Boolean,
+        true when perturbations move identity or prediction by more than they spread), `identity_perturbed`,
+        `predicted_perturbed` (Float64, medians of the perturbed repetitions), `change_class`, `metric_class` (String),
+        `validated` (UInt32, rows of real pairs of this class; 0: not validated), `kernel_share` (Float64), `q_value`
+        (Float64, adjusted p-value of the change), `calibration` (String: `pass`, `fail`, `not measured`, of this very row),
+        `trust` (String: `trusted`, `with care`, `do not use`) and `trust_why` (String).
+
+        `verdict` can also be `not in this trace`: fewer than 20 samples were recorded of what the row is about.
     """
     if repeated is None:
-        return table.with_columns(pl.lit(None, dtype=t).alias(n) for n, t in ADDED.items())
-    same = _values(repeated.figures[identity])
+        return judged_alone(table)
+    same = _values(repeated.figures.get(identity, ()))
     of_policy = {label: _values(runs) for label, runs in repeated.figures.items() if label != identity}
-    models = {k: intervals.model_error().get(kind, intervals.NONE) for k, kind in repeated.kinds.items()}
-    rows = []
-    for row in table.iter_rows(named=True):
-        key = _key(row)
-        found = of_policy.get(row["policy"], {}).get(key, [])
-        own = same.get(key, [])
-        share = repeated.shares.get((row["scope"], row["group"]), 0.0)
-        model = models.get(row["policy"], intervals.NONE)
-        rows.append(_judged(row, found, own, model, share, sampling.get(key, 0.0), resolution_ns))
-    return pl.DataFrame(rows, schema={**table.schema, **ADDED})
+    sampled = {label: _sampled(frame) for label, frame in repeated.sampling.items()}
+    ran = _deciding(table)
+    out: list[dict[str, Any]] = []
+    for label in table["policy"].unique(maintain_order=True).to_list():
+        rows = []
+        for row in table.filter(pl.col("policy") == label).iter_rows(named=True):
+            key = _key(row)
+            made = _row(
+                row, of_policy.get(label, {}).get(key, []), same.get(key, []),
+                sampled.get(recorded, {}).get(key, _UNKNOWN), sampled.get(label, {}).get(key, _UNKNOWN),
+                repeated, resolution_ns,
+            )  # fmt: skip
+            rows.append(_in_trace(made, ran))
+        out += _together(rows, repeated, label)
+    return pl.DataFrame(out, schema={**table.schema, **ADDED})
 
 
-def _judged(
+def _deciding(table: pl.DataFrame) -> dict[tuple[str, str | None], int]:
+    """Recorded switches of each group; of the system those of all tasks."""
+    switches = table.filter(pl.col("metric") == "switches").unique(["scope", "group"], keep="first")
+    found = {(s, g): n or 0 for s, g, n in switches.select("scope", "group", "n_recorded").iter_rows()}
+    found["system", None] = found.get(("all", None), 0)
+    return found
+
+
+def _in_trace(row: dict[str, Any], ran: Mapping[tuple[str, str | None], int]) -> dict[str, Any]:
+    """Refuse a row of which the trace holds too little: waits by their own number, the others by switches and CPU time."""
+    waits = row["metric"] in ("run_delay", "wakeup_latency", "response")
+    n = (row["n_recorded"] or 0) if waits else ran.get((row["scope"], row["group"]), 0)
+    if n < trust.DECIDING and row["predicted"] is not None:
+        row |= {"verdict": "not in this trace", "resolved": None, "low": None, "high": None}
+        row["no_interval"] = f"n = {n} is below {trust.DECIDING}"
+    return row
+
+
+def judged_alone(table: pl.DataFrame) -> pl.DataFrame:
+    """Give a table without repetitions the columns of `with_intervals`: the calibration of each row, nothing of intervals."""
+    rules = tolerances()
+    calibration = [
+        trust.calibrated(row, rules, DEFAULT_TICK_NS, intervals.MIN_JITTER_NS)[0]
+        for row in table.iter_rows(named=True)
+    ]
+    null = [pl.lit(None, dtype=t).alias(n) for n, t in ADDED.items() if n != "calibration"]
+    out = table.with_columns(*null, pl.Series("calibration", calibration, dtype=pl.String))
+    return out.select(*table.columns, *ADDED)
+
+
+def _row(
     row: dict[str, Any],
     found: Sequence[tuple[Shake, float]],
     own: Sequence[tuple[Shake, float]],
-    model: ModelError,
-    share: float,
-    sampling: float,
+    of_recorded: _Sampled,
+    of_predicted: _Sampled,
+    repeated: Repeated,
     resolution_ns: int,
 ) -> dict[str, Any]:
-    """A row of the table with what the repetitions say."""
+    """A row of the table with its interval."""
     out = {**row, **dict.fromkeys(ADDED)}
-    predicted, identity = _middle(found, row["predicted"]), _middle(own, row["identity"])
-    recorded = row["recorded"]
-    out |= {"predicted": predicted, "identity": identity}
-    if recorded and identity is not None:
-        out["identity_error_pct"] = 100 * (identity - recorded) / recorded
+    share = repeated.shares.get((row["scope"], row["group"]), repeated.shares.get(("all", None), 0.0))
+    kind, change = metric_class(row["metric"], row["statistic"]), repeated.changes.get(row["policy"], "")
+    errors = row_errors() if repeated.errors is None else repeated.errors
+    model, validated = width_of(errors, change, kind, share) if kind else (None, 0)
+    out |= {"change_class": change, "metric_class": kind, "validated": validated, "kernel_share": share}
+    predicted, identity, recorded = row["predicted"], row["identity"], row["recorded"]
+    values, same = [v for _, v in found], [v for _, v in own]
+    parts = [
+        intervals.perturbed(x, [(s.in_place, v) for s, v in y])
+        for x, y in ((identity, own), (predicted, found))
+    ]
+    out |= {"identity_perturbed": parts[0].median, "predicted_perturbed": parts[1].median}
+    out["phase_sensitive"] = parts[0].moved or parts[1].moved
     if predicted is None:
-        return out
-    values = [v for _, v in found]
+        return out | {"no_interval": "not predicted"}
     two = intervals.modes(values)
     if two is not None:
         out |= {"bistable_low": two[0], "bistable_high": two[1]}
-    if identity is None:
-        return out
-    if identity:
-        out["change_pct"] = 100 * (predicted - identity) / identity
-    if recorded is None:
-        return out
-    clear = intervals.resolved(predicted, identity, recorded, values, [v for _, v in own])
+    if identity is None or recorded is None:
+        return out | {"no_interval": "not measured in the recording"}
+    clear = intervals.resolved(predicted, identity, recorded, values, same)
     step = resolution_ns if row["unit"] == "ns" else 0
     out["resolved"] = clear and abs(predicted - identity) > step
-    out["verdict"] = "resolved" if out["resolved"] else "not resolved"
-    made = intervals.interval(predicted, values, recorded, identity, sampling, model, share)
-    if made is not None and len(values) > 1:
-        out |= {"low": made.low, "high": made.high}
-    return out
+    out["n_effective"] = min(
+        (x.n_effective for x in (of_recorded, of_predicted) if x.n_effective), default=None
+    )
+    if not kind:
+        return out | {"no_interval": of_recorded.reason}
+    measured = intervals.measured(predicted, values, parts[1], recorded, identity)
+    return _with_width(out, measured, of_recorded, of_predicted, model, len(values))
 
 
-def with_calibration(table: pl.DataFrame, fidelity: pl.DataFrame) -> pl.DataFrame:
-    """Put the result of the calibration beside each figure.
+def _with_width(
+    out: dict[str, Any],
+    measured: float | None,
+    of_recorded: _Sampled,
+    of_predicted: _Sampled,
+    model: float | None,
+    repetitions: int,
+) -> dict[str, Any]:
+    """The interval of a row, or why there is none."""
+    reasons = [
+        ("it is zero somewhere" if measured is None else None),
+        ("the replay was not repeated" if repetitions < 2 else None),
+        (None if of_recorded.reason is None else f"recorded: {of_recorded.reason}"),
+        (None if of_predicted.reason is None else f"predicted: {of_predicted.reason}"),
+        ("no prediction of this kind was held against a real capture" if model is None else None),
+    ]
+    if measured is not None:
+        out["measured_pct"] = 100 * measured
+    reason = next((r for r in reasons if r), None)
+    if reason is not None:
+        return out | {"no_interval": reason}
+    sampling = math.hypot(of_recorded.width or 0.0, of_predicted.width or 0.0)
+    known = math.hypot(measured or 0.0, sampling)
+    width = math.hypot(known, model or 0.0)
+    out |= {"sampling_pct": 100 * sampling, "measured_pct": 100 * known, "half_width_pct": 100 * width}
+    return out | {"low": out["predicted"] * math.exp(-width), "high": out["predicted"] * math.exp(width)}
 
-    Parameters
-    ----------
-    table
-        With the columns `metric` and `statistic`.
-    fidelity
-        Result of `tracekit.whatif.calibration.calibrate`.
 
-    Returns
-    -------
-    pl.DataFrame
-        `table` with `calibration` (String: `pass`, `fail`, `not measured`): the result of the metric that tells most of the
-        figure, see `RELATED`.
-    """
-    results = dict(fidelity.select("metric", "result").iter_rows())
-
-    def result(metric: str, statistic: str) -> str:
-        related = RELATED.get(metric, "")
-        if isinstance(related, dict):
-            related = related.get(statistic, related[""])
-        return str(results.get(related, "not measured"))
-
-    told = [result(m, s) for m, s in table.select("metric", "statistic").iter_rows()]
-    return table.with_columns(pl.Series("calibration", told, dtype=pl.String))
+def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> list[dict[str, Any]]:
+    """Control false discoveries among the rows of a policy, then judge each."""
+    widths = [r["half_width_pct"] if r["half_width_pct"] is not None else r["measured_pct"] for r in rows]
+    p = [
+        trust.p_value(r["predicted"], r["identity"], None if w is None or r["resolved"] is None else w / 100)
+        for r, w in zip(rows, widths, strict=True)
+    ]
+    rules = tolerances()
+    for row, q in zip(rows, trust.q_values(p), strict=True):
+        row["q_value"] = q
+        if row["resolved"] is not None:
+            row["resolved"] = row["resolved"] and (q is None or q <= trust.FALSE_DISCOVERY)
+            row["verdict"] = "resolved" if row["resolved"] else "not resolved"
+        row["calibration"], excess = trust.calibrated(row, rules, repeated.tick_ns, repeated.resolution_ns)
+        where = (row["scope"], row["group"]) if row["scope"] == "group" else ("all", None)
+        row["trust"], row["trust_why"] = trust.judge(
+            row,
+            excess,
+            repeated.unexplained.get(where, 0.0),
+            repeated.lost,
+            repeated.unmodelled.get(label, ()),
+        )
+    return rows

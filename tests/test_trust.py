@@ -1,0 +1,163 @@
+"""Trust row by row, multiplicity, classes of metric and change, and changes that nothing models."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tracekit as tk
+from tracekit.cli import main
+from tracekit.whatif import row_error, trust
+from tracekit.whatif.calibration import tolerances
+from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+
+
+def a_row(**other: object) -> dict:
+    row = {
+        **{"metric": "run_delay", "statistic": "p50", "unit": "ns", "n_recorded": 100},
+        **{"recorded": 10e6, "identity": 10e6, "predicted": 12e6, "verdict": "resolved"},
+        **{"identity_error_pct": 0.0, "phase_sensitive": False, "bistable_low": None, "low": 11e6},
+        **{"no_interval": None, "validated": 40},
+    }
+    return row | other
+
+
+def test_a_row_is_held_against_its_own_tolerance() -> None:
+    rules = tolerances()
+
+    def of(**other: object) -> tuple[str, float | None]:
+        return trust.calibrated(a_row(**other), rules, 4e6, 200)
+
+    assert of() == ("pass", 0.0)
+    assert of(identity=12.7e6)[0] == "fail", "10 % or a tenth of a tick, 1 ms"
+    # 16.8 us recorded and 9.92 ms in the identity replay is no pass, whatever a whole trace does.
+    assert of(recorded=16.8e3, identity=9.92e6)[0] == "fail"
+    assert of(recorded=64e6, identity=12.7e6)[0] == "fail"
+    assert of(n_recorded=19)[0] == "not measured"
+    assert of(identity=None)[0] == "not measured"
+    # A tenth of a tick does not excuse an error of what is shorter than a tick.
+    assert of(recorded=100e3, identity=300e3)[0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("other", "excess", "unexplained", "lost", "mark", "why"),
+    [
+        ({}, 0.5, 0.0, 0.0, "trusted", ""),
+        ({}, 1.5, 0.0, 0.0, "with care", "the identity replay is off by"),
+        ({}, 3.0, 0.0, 0.0, "do not use", "the identity replay is off by"),
+        ({}, None, 0.0, 0.0, "do not use", "cannot be judged"),
+        ({}, 0.5, 0.2, 0.0, "with care", "20.0 % of the wakeups have no cause"),
+        ({}, 0.5, 0.6, 0.0, "do not use", "60.0 % of the wakeups have no cause"),
+        ({}, 0.5, 0.0, 0.01, "with care", "1.0 % of the time lost records"),
+        ({"phase_sensitive": True}, 0.5, 0.0, 0.0, "with care", "small shifts in time"),
+        ({"validated": 0}, 0.5, 0.0, 0.0, "with care", "never held against real captures"),
+        ({"low": None, "no_interval": "n = 3"}, 0.5, 0.0, 0.0, "with care", "no interval: n = 3"),
+        ({"verdict": "not in this trace"}, 0.5, 0.0, 0.0, "do not use", "hardly ran"),
+        ({"predicted": None}, 0.5, 0.0, 0.0, "do not use", "not predicted"),
+    ],
+)
+def test_trust_has_its_reasons(
+    other: dict, excess: float | None, unexplained: float, lost: float, mark: str, why: str
+) -> None:
+    found, text = trust.judge(a_row(**other), excess, unexplained, lost, ())
+    assert found == mark
+    assert why in text
+    assert trust.judge(a_row(), 0.1, 0, 0, ("HRTICK",))[0] == "do not use"
+
+
+def test_false_discoveries_are_controlled() -> None:
+    """Of 200 rows without an effect and 50 with one: fewer than a tenth of what is found is false, on average."""
+    rng = np.random.default_rng(1)
+    false, single = [], []
+    for _ in range(50):
+        z = np.concatenate([rng.standard_normal(200), rng.standard_normal(50) + 5])
+        p = [trust.p_value(np.exp(0.01 * v), 1.0, 0.01 * 1.6448536) for v in z]
+        q = trust.q_values([*p, None])
+        assert q[-1] is None
+        found = [i for i, v in enumerate(q) if v is not None and v <= trust.FALSE_DISCOVERY]
+        false.append(sum(i < 200 for i in found) / max(1, len(found)))
+        single.append(sum(v <= 0.1 for v in p[:200]))
+    assert np.mean(false) < trust.FALSE_DISCOVERY
+    assert np.mean(single) > 15, "each row for itself would find twenty"
+    assert trust.p_value(1.0, 1.0, 0.0) == 1.0
+    assert trust.p_value(0.0, 1.0, 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("identity", "policy", "cpus", "attributes", "kind"),
+    [
+        ("cfs:form=6.1", "cfs:form=6.1,latency=24ms", False, (), "same scheduler"),
+        ("cfs:form=6.1", "cfs:form=2.6.32", False, (), "other kernel"),
+        ("cfs:form=6.1", "eevdf:version=6.12", False, (), "other kernel"),
+        ("cfs:form=6.1", "rr:quantum=10ms", False, (), "other scheduler"),
+        ("cfs:form=6.1", "cfs:form=6.1", False, ("policy", "prio"), "class changed"),
+        ("cfs:form=6.1", "cfs:form=6.1", False, ("nice",), "same scheduler"),
+        ("cfs:form=6.1", "cfs:form=6.1", True, ("policy",), "CPUs changed"),
+    ],
+)
+def test_classes_of_change(
+    identity: str, policy: str, cpus: bool, attributes: tuple[str, ...], kind: str
+) -> None:
+    assert row_error.change_class(identity, policy, cpus, attributes) == kind
+    assert kind in row_error.CHANGES
+
+
+def test_the_model_error_is_fitted_by_class_and_covers_other_workloads() -> None:
+    draw = random.Random(2)
+
+    def cases(families: str, size: float) -> list[row_error.Case]:
+        return [row_error.Case(f, abs(draw.gauss(0, size)), 0.01, 0.0) for f in families for _ in range(80)]
+
+    key = ("same scheduler", "run delay")
+    made = row_error.fit({key: cases("abc", 0.1), ("other kernel", "share"): cases("a", 0.1)[:29]})
+    assert set(made) == {key}, "29 rows are too few"
+    assert made[key].workloads == 3
+    assert made[key].heavy is None
+    fresh = cases("d", 0.1)
+    width = row_error.width_of(made, *key, 0.0)
+    assert width == (made[key].base, 240)
+    assert np.mean([c.error <= np.hypot(c.measured, made[key].base) for c in fresh]) == pytest.approx(
+        0.9, abs=0.08
+    )
+    assert row_error.width_of(made, "same scheduler", "share", 0.0) == (made[key].base, 0)
+    assert row_error.width_of(made, *key, 0.9) == (made[key].base, 0), "no kernel work was measured"
+    assert row_error.width_of(made, "groups", "share", 0.0) == (None, 0)
+    assert row_error.row_errors(), "the package ships some"
+
+
+def test_every_metric_has_a_class(trace: tk.Trace) -> None:
+    found = tk.analysis.compare.metrics(trace.slices, trace.runqueue, trace.states, trace.end_ns)
+    classes = {row_error.metric_class(m, s) for m, s in found.select("metric", "statistic").iter_rows()}
+    assert classes == {*row_error.METRIC_CLASSES, ""}
+
+
+def test_what_nothing_models_is_named(trace: tk.Trace) -> None:
+    assert split("cfs:latency=6ms") == ("cfs:latency=6ms", ())
+    assert split("rr:uclamp=on,quantum=5ms") == ("rr:quantum=5ms", ("utilisation clamping",))
+    assert split("cfs:uclamp=off") == ("cfs", ())
+    assert split("cfs:latncy=6ms") == ("cfs:latncy=6ms", ()), "a slip is for the parser"
+    found = unmodelled_features({"HRTICK": True, "PROXY_EXEC": True, "PLACE_LAG": True}, "rr")
+    assert found == ("HRTICK, a timer that ends slices between ticks", "proxy execution")
+    with pytest.raises(NotModelledError, match="nothing models utilisation clamping") as raised:
+        tk.compare(trace, "cfs:uclamp=on")
+    assert raised.value.what == ("utilisation clamping",)
+    forced = tk.compare(trace, "cfs:uclamp=on", runs=2, force=True).table
+    assert set(forced["trust"]) == {"do not use"}
+    assert forced["trust_why"].str.starts_with("not modelled: utilisation clamping").all()
+
+
+def test_the_command_refuses_with_status_4_unless_forced(demo: Path) -> None:
+    arguments = ["compare", str(demo), "--policy", "cfs:uclamp=on", "--runs", "2"]
+    refused = CliRunner().invoke(main, arguments, prog_name="tracekit")
+    assert refused.exit_code == 4
+    assert "nothing models utilisation clamping" in refused.output
+    forced = CliRunner().invoke(main, [*arguments, "--force"], prog_name="tracekit")
+    assert forced.exit_code == 0, forced.output
+
+
+def test_one_policy_is_one_policy(trace: tk.Trace) -> None:
+    assert list(tk.compare(trace, "fifo", runs=1).replays) == ["fifo"]

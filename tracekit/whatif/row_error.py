@@ -1,0 +1,200 @@
+"""What predictions miss beyond what their own terms say, by class of metric and of change, as found on real captures.
+
+The table ``row_error.toml`` is written by `make validate` from every row of every pair of the lab that it predicted. A class
+of which no pair was measured has no entry: a row of it takes the widest entry of its kind of change, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from tracekit.whatif.intervals import quantile
+
+__all__ = [
+    "CHANGES",
+    "METRIC_CLASSES",
+    "Case",
+    "RowError",
+    "change_class",
+    "fit",
+    "metric_class",
+    "row_errors",
+    "to_toml",
+    "width_of",
+]
+
+#: Classes of metrics whose errors are alike.
+METRIC_CLASSES = (
+    *("mean slice", "slice quantile", "run delay", "wakeup latency", "response", "share", "counts"),
+    *("run queue",),
+)
+#: Classes of changes, the one that decides first: with more CPUs nothing else is validated either.
+CHANGES = ("CPUs changed", "groups", "class changed", "other kernel", "other scheduler", "same scheduler")
+#: Fewest rows that an entry is fitted to. A 90 % quantile of fewer is their maximum (split-conformal: n >= 9), and 30 rows
+#: keep its standard error below 6 percentage points.
+MIN_ROWS = 30
+#: Share of kernel work from which a row counts as kernel work: forks, execs, exits and yields cost what no schedule says.
+HEAVY = 0.5
+
+
+def metric_class(metric: str, statistic: str) -> str:
+    """Give the class of a row of `tracekit.analysis.compare.metrics`; empty for a maximum, which has none."""
+    if statistic == "max":
+        return ""
+    if metric in ("slice", "slice_per_involuntary"):
+        return "mean slice" if statistic == "mean" else "slice quantile"
+    if metric in ("switches", "involuntary_switches"):
+        return "counts"
+    return {"cpu_time": "share", "runqueue": "run queue"}.get(metric, metric.replace("_", " "))
+
+
+def change_class(identity: str, policy: str, cpus: bool = False, attributes: Iterable[str] = ()) -> str:
+    """Give the class of a change.
+
+    Parameters
+    ----------
+    identity, policy
+        The policy of the recording, and the one that is predicted; with all their parameters or without.
+    cpus
+        The number of CPUs is another one.
+    attributes
+        Attributes of tasks that are changed.
+
+    Returns
+    -------
+    str
+        One of `CHANGES`: another ``form`` or ``version``, or eevdf for cfs, is another kernel.
+    """
+
+    def kernel(text: str) -> tuple[str, ...]:
+        name, _, parameters = text.partition(":")
+        kept = [p for p in parameters.split(",") if p.startswith(("form=", "version="))]
+        return ("fair" if name in ("cfs", "eevdf") else name, name, *sorted(kept))
+
+    names = set(attributes)
+    one, two = kernel(identity), kernel(policy)
+    if cpus:
+        return "CPUs changed"
+    if names & {"cgroup", "group", "cpus"}:
+        return "groups"
+    if names & {"policy", "class"}:
+        return "class changed"
+    if one == two:
+        return "same scheduler"
+    return "other kernel" if one[0] == two[0] else "other scheduler"
+
+
+@dataclass(frozen=True)
+class RowError:
+    """The model error of a class.
+
+    Attributes
+    ----------
+    change, metric
+        The classes.
+    base, heavy
+        Relative half-width at 90 %, of rows with little and with much kernel work; None where too few rows were measured.
+    rows, workloads
+        What it rests on.
+    """
+
+    change: str
+    metric: str
+    base: float | None
+    heavy: float | None
+    rows: int
+    workloads: int
+
+    def of(self, share: float) -> float | None:
+        """The half-width for a share of kernel work."""
+        return self.base if share < HEAVY else self.heavy
+
+
+Table = Mapping[tuple[str, str], RowError]
+
+
+@cache
+def row_errors() -> dict[tuple[str, str], RowError]:
+    """Give the model errors that ship with the package, by class of change and of metric."""
+    text = resources.files("tracekit.whatif").joinpath("row_error.toml").read_text()
+    found = {}
+    for change, metrics in tomllib.loads(text).get("change", {}).items():
+        for metric, t in metrics.items():
+            found[change, metric] = RowError(
+                change, metric, t.get("base"), t.get("heavy"), t["rows"], t["workloads"]
+            )
+    return found
+
+
+def width_of(table: Table, change: str, metric: str, share: float) -> tuple[float | None, int]:
+    """Give the model error of a row, and how many validated rows it rests on.
+
+    Returns
+    -------
+    tuple
+        The relative half-width, and the rows behind it; 0 rows for a class that was never measured, which takes the widest
+        entry of the same change, else of the same metric, else None.
+    """
+    own = table.get((change, metric))
+    exact = None if own is None else own.of(share)
+    if own is not None and exact is not None:
+        return exact, own.rows
+    for same in (
+        [e for (c, _), e in table.items() if c == change],
+        [e for (_, m), e in table.items() if m == metric],
+    ):
+        known = [w for e in same for w in (e.base, e.heavy) if w is not None]
+        if known:
+            return max(known), 0
+    return None, 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of a real pair: its workload, |log(real / predicted)|, the measured half-width, the share of kernel work."""
+
+    family: str
+    error: float
+    measured: float
+    share: float
+
+
+def _term(cases: Sequence[Case]) -> float | None:
+    if len(cases) < MIN_ROWS:
+        return None
+    return quantile([(math.sqrt(max(0.0, c.error**2 - c.measured**2)), c.family) for c in cases])
+
+
+def fit(cases: Mapping[tuple[str, str], Sequence[Case]]) -> dict[tuple[str, str], RowError]:
+    """Fit the model errors: the conformal 90 % quantile of what the measured terms leave of the errors.
+
+    Each workload counts the same, however many rows it has.
+
+    Parameters
+    ----------
+    cases
+        Class of change and of metric to rows.
+    """
+    found = {}
+    for (change, metric), rows in sorted(cases.items()):
+        light, heavy = ([c for c in rows if (c.share >= HEAVY) == want] for want in (False, True))
+        families = len({c.family for c in rows})
+        entry = RowError(change, metric, _term(light), _term(heavy), len(rows), families)
+        if entry.base is not None or entry.heavy is not None:
+            found[change, metric] = entry
+    return found
+
+
+def to_toml(table: Table, source: str) -> str:
+    """Write the table as it ships."""
+    lines = [f"# {line}" for line in source.splitlines()]
+    for (change, metric), e in sorted(table.items()):
+        lines += ["", f'[change."{change}"."{metric}"]']
+        lines += [f"{k} = {v:.4f}" for k, v in (("base", e.base), ("heavy", e.heavy)) if v is not None]
+        lines += [f"rows = {e.rows}", f"workloads = {e.workloads}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,307 @@
+"""Hold every row of a sample of pairs against reality: ``python -m validation.coverage FOLDER --pairs PAIRS``.
+
+`validation.run` judges one mean a pair. Here every row that `tracekit compare` would print for a pair (capture A, replayed
+under what changed in B) is held against the same row of capture B. The rows are stored; the model errors by class of
+metric and change are fitted to them, and the page gets its section on coverage. Every interval is judged with a model error
+that was fitted without the workload it is judged on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import tracekit as tk
+from tracekit import analysis, registry
+from tracekit.analysis.compare import IDENTITY
+from tracekit.errors import TracekitError
+from tracekit.whatif import row_error
+from tracekit.whatif.comparison import Comparison, known_of
+from tracekit.whatif.predictions import Repeated
+from validation import lab, predict
+
+__all__ = ["fitted", "judged", "main", "pair_rows", "sample", "section", "shares"]
+
+KEYS = ["scope", "group", "metric", "statistic"]
+#: A prediction is close when it is off by no more than this.
+CLOSE = 0.10
+#: Fewest rows of a class whose coverage is judged.
+ENOUGH = 30
+MARK = "\n## Coverage by class\n"
+
+
+def sample(
+    pairs: Sequence[lab.Pair], captures: Mapping[str, lab.Capture], n: int, seed: int
+) -> list[lab.Pair]:
+    """Draw pairs by workload and kind in turn, so that each has its share.
+
+    Parameters
+    ----------
+    pairs, captures
+        All of them; only pairs of one-CPU guests are drawn, and none of the same thing twice.
+    n
+        How many; all when there are fewer.
+    seed
+        Of the order.
+    """
+    by: dict[tuple[str, str], list[lab.Pair]] = defaultdict(list)
+    for pair in pairs:
+        both = [captures[pair.a], captures[pair.b]]
+        if pair.kind != "repeat" and all(c.exact for c in both):
+            by[both[0].workload, pair.kind].append(pair)
+    draw = random.Random(seed)
+    for rows in by.values():
+        draw.shuffle(rows)
+    turns = [by[key] for key in sorted(by)]
+    found: list[lab.Pair] = []
+    while len(found) < n and any(turns):
+        found += [rows.pop() for rows in turns if rows]
+    return found[:n]
+
+
+def _metrics(trace: tk.Trace) -> pl.DataFrame:
+    return analysis.compare.metrics(trace.slices, trace.runqueue, trace.states, trace.end_ns)
+
+
+def pair_rows(
+    a: lab.Capture, targets: Sequence[tuple[lab.Pair, lab.Capture]]
+) -> tuple[list[pl.DataFrame], list[str]]:
+    """Predict every row of each target from capture A.
+
+    Returns
+    -------
+    tuple
+        The table of `Comparison` of each target with `real` and `n_real`, `a`, `b`, `workload` and `pair_kind`; and why
+        others have none.
+    """
+    known = [p["name"] for p in registry.policies()]
+    trace = tk.read(a.file)
+    programs = tk.Programs(trace)
+    itself = lab.question(a, trace, known)
+    shaken = programs.shakes()
+
+    def runs(asked: lab.Question, costs: Any = None) -> tuple[tk.Trace, list[Any]]:
+        plain: list[tk.Trace] = []
+        found = []
+        for shake in shaken:
+            try:
+                run = predict._run(programs, asked, shake, costs)
+            except TracekitError:
+                if not plain:
+                    raise
+                continue
+            plain = plain or [run]
+            found.append((shake, _metrics(run)))
+        return plain[0], found
+
+    same, repeated = runs(itself)
+    context = known_of(programs, trace, "group", {}, {})
+    frames, notes = [], []
+    for pair, target in targets:
+        asked = lab.question(target, trace, known)
+        try:
+            plain, values = runs(asked, predict._switch_costs(programs, a, itself, asked))
+        except TracekitError as error:
+            notes.append(f"{pair.a} to {pair.b}: {error}")
+            continue
+        changed = {key for (_, sets) in asked.sets for key, _ in sets} if asked.sets != itself.sets else set()
+        kind = row_error.change_class(itself.policy, asked.policy, attributes=changed)
+        found = replace(
+            context,
+            figures={IDENTITY: repeated, "B": values},
+            changes={"B": kind},
+            unmodelled={"B": asked.unmodelled},
+        )
+        table = _judged(trace, same, plain, found)
+        real = _metrics(tk.read(target.file)).select(*KEYS, real="value", n_real="n")
+        frames.append(
+            table.join(real, on=KEYS, how="left", nulls_equal=True).with_columns(
+                a=pl.lit(pair.a), b=pl.lit(pair.b), workload=pl.lit(a.workload), pair_kind=pl.lit(pair.kind)
+            )
+        )
+    return frames, notes
+
+
+def _judged(trace: tk.Trace, same: tk.Trace, plain: tk.Trace, found: Repeated) -> pl.DataFrame:
+    # A wide model error for all: what is stored is the measured part, the fit gives the rest.
+    wide = {
+        (c, m): row_error.RowError(c, m, 1.0, 1.0, 1, 1)
+        for c in row_error.CHANGES
+        for m in row_error.METRIC_CLASSES
+    }
+    return Comparison(trace, same, {"B": plain}, repeated=replace(found, errors=wide)).table
+
+
+def _usable(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with an interval and a real value."""
+    return rows.filter(pl.col("low").is_not_null(), pl.col("real") > 0, pl.col("n_real").fill_null(20) >= 20)
+
+
+def fitted(rows: pl.DataFrame, without: str | None = None) -> dict[tuple[str, str], row_error.RowError]:
+    """Fit the model errors, to all workloads but one."""
+    cases: dict[tuple[str, str], list[row_error.Case]] = defaultdict(list)
+    for r in _usable(rows).filter(pl.col("workload") != (without or "")).iter_rows(named=True):
+        error = abs(math.log(r["real"] / r["predicted"]))
+        case = row_error.Case(r["workload"], error, r["measured_pct"] / 100, r["kernel_share"])
+        cases[r["change_class"], r["metric_class"]].append(case)
+    return row_error.fit(cases)
+
+
+def judged(rows: pl.DataFrame) -> pl.DataFrame:
+    """Give each row the interval that a fit without its workload makes, and whether it holds.
+
+    Returns
+    -------
+    pl.DataFrame
+        The rows that were predicted and are real, with `validated_out` (Boolean, the class was measured in other
+        workloads), `inside` (Boolean; null without an interval), `close` (Boolean, off by at most 10 %) and `mark`
+        (String, the trust that the row has with that interval).
+    """
+    tables = {w: fitted(rows, w) for w in rows["workload"].unique().to_list()}
+    out = []
+    for r in rows.filter(pl.col("real").is_not_null(), pl.col("predicted").is_not_null()).iter_rows(
+        named=True
+    ):
+        width, n = row_error.width_of(
+            tables[r["workload"]], r["change_class"], r["metric_class"], r["kernel_share"]
+        )
+        inside = None
+        if r["low"] is not None and width is not None and r["real"] > 0:
+            half = math.hypot(r["measured_pct"] / 100, width)
+            inside = abs(math.log(r["real"] / r["predicted"])) <= half
+        close = abs(r["predicted"] - r["real"]) <= CLOSE * abs(r["real"])
+        mark = r["trust"]
+        if mark == "trusted" and (not n or width is None):
+            mark = "with care"
+        out.append({**r, "validated_out": n > 0, "inside": inside, "close": close, "mark": mark})
+    types: dict[str, Any] = {
+        "validated_out": pl.Boolean, "inside": pl.Boolean, "close": pl.Boolean, "mark": pl.String
+    }  # fmt: skip
+    return pl.DataFrame(out, schema={**rows.schema, **types})
+
+
+def shares(found: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Coverage by class: rows, share without an interval, share of real values inside, and close."""
+    real = found.filter(pl.col("n_real").fill_null(20) >= 20, pl.col("metric_class") != "")
+    return (
+        real.group_by(keys)
+        .agg(
+            pl.len().alias("rows"),
+            pl.col("a").n_unique().alias("captures"),
+            pl.col("inside").null_count().alias("without"),
+            pl.col("inside").mean().alias("covered"),
+            pl.col("close").mean().alias("close"),
+            (pl.col("close") | pl.col("inside").fill_null(False)).mean().alias("right"),
+        )
+        .sort(keys)
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _table(frame: pl.DataFrame, keys: Sequence[str]) -> str:
+    head = [*keys, "rows", "captures", "without interval", "covered (90 %)", "within 10 %", "either"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for r in frame.iter_rows(named=True):
+        cells = [*(str(r[k]) for k in keys), str(r["rows"]), str(r["captures"])]
+        cells += [_percent(r["without"] / r["rows"]), _percent(r["covered"]), _percent(r["close"])]
+        lines.append("| " + " | ".join([*cells, _percent(r["right"])]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def section(found: pl.DataFrame, pairs: int, wanted: int, notes: Sequence[str]) -> str:
+    """The section of the page."""
+    named = {"change_class": "change", "metric_class": "metric", "mark": "trust"}
+    parts = [
+        MARK,
+        f"\nEvery row that `compare` prints, of {pairs} of {wanted} drawn pairs of one-CPU guests, against the same row of "
+        "the real\ncapture. The model error of each row is fitted to the *other* workloads. *Without interval*: the "
+        "sampling error could\nnot be known, or no other workload has the class. Rows with fewer than 20 samples in the "
+        "real capture are left out.\n\n",
+    ]
+    for title, keys in (
+        ("By class of metric", ["metric_class"]),
+        ("By class of change", ["change_class"]),
+        ("By both", ["change_class", "metric_class"]),
+        ("By trust", ["mark"]),
+    ):
+        frame = shares(found, keys).rename({k: named[k] for k in keys})
+        parts.append(f"### {title}\n\n{_table(frame, [named[k] for k in keys])}\n")
+    if notes:
+        parts.append("Pairs without a prediction:\n\n" + "".join(f"- {n}\n" for n in notes))
+    return "".join(parts).rstrip() + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run."""
+    parser = argparse.ArgumentParser(prog="python -m validation.coverage", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the unpacked captures")
+    parser.add_argument("--pairs", type=Path, required=True, help="the table of pairs")
+    parser.add_argument(
+        "--sample", type=int, default=100_000, metavar="N", help="only N pairs, each kind in turn"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--rows", type=Path, help="Parquet file of all rows: written, or read with --no-replay"
+    )
+    parser.add_argument("--no-replay", action="store_true", help="fit and judge the stored rows")
+    parser.add_argument("--fit", type=Path, metavar="FILE", help="write the model errors, as TOML")
+    parser.add_argument("--page", type=Path, help="page that gets the section on coverage")
+    given = parser.parse_args(argv)
+    captures = lab.captures(given.folder)
+    chosen = sample(lab.pairs(given.pairs), captures, given.sample, given.seed)
+    notes: list[str] = []
+    if given.no_replay:
+        rows = pl.read_parquet(given.rows)
+    else:
+        frames: list[pl.DataFrame] = []
+        by_a: dict[str, list[lab.Pair]] = defaultdict(list)
+        for pair in chosen:
+            by_a[pair.a].append(pair)
+        start = time.monotonic()
+        if given.rows is not None:
+            given.rows.parent.mkdir(parents=True, exist_ok=True)
+        for i, (a, pairs) in enumerate(by_a.items()):
+            try:
+                made, why = pair_rows(captures[a], [(p, captures[p.b]) for p in pairs])
+            except TracekitError as error:
+                made, why = [], [f"{a}: {error}"]
+            frames += made
+            notes += why
+            print(f"{i + 1} of {len(by_a)}, {time.monotonic() - start:.0f} s: {a}", file=sys.stderr)
+            if given.rows is not None and frames:
+                pl.concat(frames).write_parquet(given.rows)
+        rows = pl.concat(frames)
+    found = judged(rows)
+    done = rows.select("a", "b").unique().height
+    if given.fit is not None:
+        names = ", ".join(sorted(set(rows["workload"].to_list())))
+        source = (
+            "What rows of comparisons miss beyond what their own terms say, by class of change and of metric: conformal\n"
+            f"90 % quantiles over {done} real pairs of the lab's one-CPU guests (workloads: {names}).\n"
+            "Written by `make validate`; see docs/definitions.md."
+        )
+        given.fit.write_text(row_error.to_toml(fitted(rows), source))
+    text = section(found, done, len(chosen), notes)
+    if given.page is None:
+        print(text)
+    else:
+        before, _, _ = given.page.read_text().partition(MARK)
+        given.page.write_text(before.rstrip() + "\n" + text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
