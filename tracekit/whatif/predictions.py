@@ -151,7 +151,7 @@ def with_intervals(
     pl.DataFrame
         `table` with `low`, `high` (Float64, the 90 % interval), `no_interval` (String, why there is none), `half_width_pct`,
         `measured_pct`, `sampling_pct` (Float64, %: the interval, its part without the model error, the part of the sample
-        size of recording and prediction), `n_effective` (Float64, of the smaller sample), `bistable_low` and
+        size, the larger one of recording and prediction), `n_effective` (Float64, of the smaller sample), `bistable_low` and
         `bistable_high` (Float64, the two values of a schedule with two outcomes, else null), `phase_sensitive` (Boolean,
         true when perturbations move identity or prediction by more than they spread), `identity_perturbed`,
         `predicted_perturbed` (Float64, medians of the perturbed repetitions), `change_class`, `metric_class` (String),
@@ -276,7 +276,8 @@ def _with_width(
     reason = next((r for r in reasons if r), None)
     if reason is not None:
         return out | {"no_interval": reason}
-    sampling = math.hypot(of_recorded.width or 0.0, of_predicted.width or 0.0)
+    # Both samples are of the same demand, so that their errors are no two independent ones.
+    sampling = max(of_recorded.width or 0.0, of_predicted.width or 0.0)
     known = math.hypot(measured or 0.0, sampling)
     width = math.hypot(known, model or 0.0)
     out |= {"sampling_pct": 100 * sampling, "measured_pct": 100 * known, "half_width_pct": 100 * width}
