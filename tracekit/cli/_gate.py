@@ -43,10 +43,10 @@ def extra_of(judged: Sequence[Judged]) -> dict[str, Any]:
     """What JSON holds of a gate."""
     if not judged:
         return {}
-    verdicts = [{"rank": i, "kind": "gate", **j.as_dict()} for i, j in enumerate(judged, 1)]
     order = {"fail": 0, "cannot tell": 1, "pass": 2}
-    verdicts.sort(key=lambda v: order[str(v["verdict"])])
-    return {"gate": [j.as_dict() for j in judged], "findings": verdicts[:20]}
+    worst = sorted(judged, key=lambda j: order[j.verdict])[:20]
+    findings = [{"rank": i, "kind": "gate", **j.as_dict()} for i, j in enumerate(worst, 1)]
+    return {"gate": [j.as_dict() for j in judged], "findings": findings}
 
 
 def ended(judged: Sequence[Judged]) -> int:

@@ -34,6 +34,9 @@ __all__ = [
     "table",
 ]
 
+#: Version of what `--json` writes, as `docs/json-schema.json` describes it.
+SCHEMA = "tracekit/1"
+
 
 def emit(
     frame: pl.DataFrame,
@@ -112,11 +115,15 @@ def about(trace: Trace) -> dict[str, Any]:
 def emit_json(value: Any) -> bool:
     """Write JSON, indented, without NaN, to where `--json` says.
 
+    An object begins with the version of its schema (`docs/json-schema.json`) and a bounded list of findings.
+
     Returns
     -------
     bool
         Whether it went to standard output; if not, the text is still to be printed.
     """
+    if isinstance(value, Mapping):
+        value = {"schema": SCHEMA, "findings": [], **value}
     text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
     return _deliver("json", escaped(text) + "\n")
 

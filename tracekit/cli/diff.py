@@ -180,8 +180,8 @@ def _emit(
             "show": "diff",
             "sentence": found.sentence,
             "warnings": found.warnings,
-            "findings": found.findings,
             **extra,
+            "findings": _together(extra.get("findings", []), found.findings),
             "rows": found.table.to_dicts(),
         }
     ):
@@ -201,6 +201,11 @@ def _emit(
     )
     if rows.height > top:
         paragraph(f"{rows.height - top} more: --top {rows.height}")
+
+
+def _together(verdicts: list[dict[str, Any]], changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Verdicts of the gate before changes, at most 20, ranked anew."""
+    return [{**one, "rank": i} for i, one in enumerate([*verdicts, *changes][:20], 1)]
 
 
 def _readable(row: dict[str, Any]) -> dict[str, str]:

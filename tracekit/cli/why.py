@@ -69,6 +69,20 @@ Examples:
     show_default=True,
     help="Which table. " + "; ".join(f"{k}: {v}" for k, v in SHOWS.items()) + ".",
 )
+@click.option(
+    "--what-if",
+    "what_if",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Replay without each of the N largest causes, and say what the response gains.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="Perturbed replays of each change.",
+)
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @output_options(plot=True)
 def command(
@@ -77,6 +91,8 @@ def command(
     what: str,
     quantile: float | None,
     show: str,
+    what_if: int | None,
+    runs: int,
     top: int | None,
     as_json: bool,
     as_csv: bool,
@@ -105,8 +121,15 @@ def command(
     )
     if plot is not None:
         _plot(found, trace, plot)
+    tested = None
+    if what_if is not None:
+        from tracekit.explain import counterfactuals
+
+        tested = counterfactuals(trace, found, what_if, runs)
     if show == "summary" and not as_json and not as_csv:
         _summary(found, top)
+        if tested is not None:
+            _tested(tested)
         return
     frame = {
         "summary": found.table,
@@ -115,7 +138,7 @@ def command(
         "chains": found.chains if show == "chains" else found.table,
         "pieces": found.pieces,
     }[show]
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, extra=_extra(found))
+    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, extra=_extra(found, tested))
 
 
 def _overall(trace: Trace, show: str, by: str) -> pl.DataFrame:
@@ -128,8 +151,10 @@ def _overall(trace: Trace, show: str, by: str) -> pl.DataFrame:
     return antagonists.wakers(trace.slices, blame.named(trace.tasks, by), span)
 
 
-def _extra(found: Why) -> dict[str, Any]:
+def _extra(found: Why, tested: pl.DataFrame | None) -> dict[str, Any]:
     return {
+        **({} if tested is None else {"what_if": tested.to_dicts()}),
+        "findings": found.findings,
         "sentence": found.sentence,
         "of": found.what,
         "victims": found.victims,
@@ -168,6 +193,27 @@ def _summary(found: Why, top: int | None) -> None:
     ]
     paragraph("longest:")
     table(worst, ["span_ns", "share", "cause", "culprit", "from_to"])
+
+
+def _tested(rows: pl.DataFrame) -> None:
+    """What the replays without each cause gain."""
+    from tracekit.cli._output import paragraph, table
+    from tracekit.units import format_ns
+
+    print()
+    paragraph("replayed without each cause:")
+    shown = [
+        {
+            **{k: row[k] for k in ("culprit", "variant", "attributed_ns", "gain_ns", "verdict")},
+            "90 % interval": "-"
+            if row["lo_ns"] is None
+            else f"{format_ns(row['lo_ns'])} to {format_ns(row['hi_ns'])}",
+            "reason": row["reason"],
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+    columns = ["culprit", "variant", "attributed_ns", "gain_ns", "90 % interval", "verdict"]
+    table(shown, [*columns, *(["reason"] if any(r["reason"] for r in shown) else [])])
 
 
 def _plot(found: Why, trace: Trace, file: str) -> None:

@@ -4,6 +4,8 @@ Modules
 -------
 why
     Where the time of some tasks went, and who had it.
+tested
+    Blame that is tested: the trace replayed without each cause.
 diff
     What changed between two captures, or two sets of captures.
 gate
@@ -19,11 +21,13 @@ from tracekit.explain.diff import Difference, diff
 from tracekit.explain.gate import Condition, GateError, Judged, judge, judge_pair, judge_rows
 from tracekit.explain.gate import parse as parse_condition
 from tracekit.explain.gate import status as gate_status
+from tracekit.explain.tested import VARIANTS, counterfactuals
 from tracekit.explain.where import WHERE, where
 from tracekit.explain.why import SPANS, Why, matrix, why
 
 __all__ = [
     "SPANS",
+    "VARIANTS",
     "WHERE",
     "Checked",
     "Condition",
@@ -32,6 +36,7 @@ __all__ = [
     "Judged",
     "Why",
     "check",
+    "counterfactuals",
     "diff",
     "gate_status",
     "judge",

@@ -111,6 +111,12 @@ class Why:
             .sort(["tail_share", "total_ns", "culprit"], descending=[True, True, False])
         )
 
+    @property
+    def findings(self) -> list[dict[str, object]]:
+        """The causes as a bounded list for scripts: at most 20, largest first."""
+        rows = self.causes.head(20).iter_rows(named=True)
+        return [{"rank": i, "kind": "cause", **row} for i, row in enumerate(rows, 1)]
+
     def __repr__(self) -> str:
         """The sentence, then the table."""
         return f"<Why {self.victims}: {self.sentence}>\n{self.table.head(10)}"

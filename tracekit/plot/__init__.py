@@ -9,6 +9,7 @@ from tracekit.plot._style import how_to_read, style
 from tracekit.plot.causes import causes
 from tracekit.plot.cdf import cdf
 from tracekit.plot.changes import changes
+from tracekit.plot.cpu_time import cpu_time
 from tracekit.plot.histogram import histogram
 from tracekit.plot.predictions import MAX_PREDICTIONS, predictions
 from tracekit.plot.queues import queue_distribution, queue_over_time
@@ -19,6 +20,7 @@ __all__ = [
     "causes",
     "cdf",
     "changes",
+    "cpu_time",
     "histogram",
     "how_to_read",
     "predictions",
