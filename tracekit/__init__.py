@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tracekit.perfetto import sql
     from tracekit.registry import costs, formats, policies
     from tracekit.trace import Trace
-    from tracekit.whatif import Comparison, Programs, Replay, compare, replay, simulate
+    from tracekit.whatif import Comparison, Programs, Replay, calibrate, compare, replay, simulate
     from tracekit.whatif.policy import CompiledPolicy, Policy
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "TracekitError",
     "__version__",
     "analysis",
+    "calibrate",
     "compare",
     "convert",
     "costs",
@@ -83,6 +84,7 @@ _HOMES = {
     "Position": "errors",
     "Programs": "whatif",
     "Replay": "whatif",
+    "calibrate": "whatif",
     "compare": "whatif",
     "replay": "whatif",
     "ReplayError": "errors",

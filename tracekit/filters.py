@@ -128,6 +128,7 @@ class Selection:
         cpu: int | Iterable[int] | None,
         start: Time | None,
         end: Time | None,
+        exclude: CommPattern | Iterable[CommPattern] | None = None,
     ) -> Selection:
         """Settle the conditions against the tasks and the times of `trace`."""
         if comm is not None and not isinstance(comm, str | re.Pattern):
@@ -145,7 +146,17 @@ class Selection:
             chosen = _choose(trace, patterns, pids, tids)
             chosen_utids = frozenset(chosen["utid"].to_list())
             chosen_tids = frozenset(chosen["tid"].to_list())
+        if exclude is not None:
+            unwanted = [exclude] if isinstance(exclude, str | re.Pattern) else list(exclude)
+            gone = set(_choose(trace, _patterns(unwanted), None, None)["utid"].to_list())
+            known = trace.tasks.select("utid", "tid")
+            kept = known.filter(~pl.col("utid").is_in(gone))
+            if chosen_utids is not None:
+                kept = kept.filter(pl.col("utid").is_in(chosen_utids))
+            chosen_utids = frozenset(kept["utid"].to_list())
+            chosen_tids = frozenset(kept["tid"].to_list())
         asked = {
+            "exclude": None if exclude is None else _texts(exclude),
             "comm": None if comm is None else _texts(comm),
             "pid": pids,
             "tid": tids,

@@ -223,6 +223,7 @@ class Trace:
         cpu: int | Iterable[int] | None = None,
         start: Time | None = None,
         end: Time | None = None,
+        exclude: CommPattern | Iterable[CommPattern] | None = None,
     ) -> Trace:
         """The part of the trace that concerns some tasks, some CPUs or some time.
 
@@ -238,6 +239,8 @@ class Trace:
             Process or thread numbers.
         cpu
             CPU numbers.
+        exclude
+            Names of tasks to leave out, as in `comm`.
         start, end
             Window of time, end not included: nanoseconds of the trace clock as an int, or text: time since the
             start of the trace (``1.5s``), or of the trace clock after an ``@`` (``@5021.25s``).
@@ -252,7 +255,9 @@ class Trace:
             were chosen and have a slice, state or event left; ``cpus`` that were chosen; ``losses`` that touch
             the window on chosen CPUs. Diagnostics, histograms and summaries stay as they are.
         """
-        chosen = Selection.make(self, comm=comm, pid=pid, tid=tid, cpu=cpu, start=start, end=end)
+        chosen = Selection.make(
+            self, comm=comm, pid=pid, tid=tid, cpu=cpu, start=start, end=end, exclude=exclude
+        )
         if chosen.is_all:
             return self
         tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
@@ -398,6 +403,38 @@ class Trace:
         if chosen:
             facts.append("filtered by " + ", ".join(chosen))
         return facts
+
+    def latency(self, by: str = "group", cause: str = "any") -> pl.DataFrame:
+        """Waits for a CPU by group: `tracekit.analysis.latency.summary` of this trace.
+
+        Examples
+        --------
+        >>> import tracekit as tk
+        >>> trace = tk.read("fixtures/demo/slice-default.dat")
+        >>> trace.latency(cause="wakeup").filter(group="waker")["p95_ns"].item()
+        45572
+        """
+        from tracekit.analysis import latency
+
+        return latency.summary(self.slices, self.states, by, cause)
+
+    def response(self, by: str = "group") -> pl.DataFrame:
+        """Response times by group: `tracekit.analysis.response.summary` of this trace."""
+        from tracekit.analysis import response
+
+        return response.summary(self.slices, self.states, self.end_ns, by)
+
+    def slice_lengths(self, by: str = "group") -> pl.DataFrame:
+        """How long tasks stay on a CPU, by group: `tracekit.analysis.slices.summary` of this trace."""
+        from tracekit.analysis import slices
+
+        return slices.summary(self.slices, by)
+
+    def queue_lengths(self) -> pl.DataFrame:
+        """Run-queue lengths by CPU and in all: `tracekit.analysis.runqueue.summary` of this trace."""
+        from tracekit.analysis import runqueue
+
+        return runqueue.summary(self.runqueue, self.end_ns)
 
     def causes(self) -> pl.DataFrame:
         """What was lost, damaged or inferred, by cause: see `tracekit.analysis.damage.causes`."""

@@ -16,11 +16,14 @@ from typing import Literal
 import polars as pl
 
 from tracekit.analysis import _common as c
+from tracekit.analysis._inputs import tables
 from tracekit.analysis.uncertainty import describe_censored, kaplan_meier
 
 #: What made a task runnable.
 Cause = Literal["any", "wakeup", "preemption", "yield", "first"]
 CAUSES = ("any", "wakeup", "preemption", "yield", "first")
+
+__all__ = ["cdf", "samples", "summary"]
 
 _NEEDS = (
     "ts_ns",
@@ -59,6 +62,7 @@ def _waiting_at_end(states: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@tables("slices", "states")
 def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.DataFrame:
     """List every wait for a CPU.
 
@@ -122,6 +126,7 @@ def _selected(waits: pl.DataFrame, cause: str, by: str) -> pl.DataFrame:
     return named if cause == "any" else named.filter(pl.col("cause") == cause)
 
 
+@tables("slices", "states")
 def summary(
     slices: pl.DataFrame,
     states: pl.DataFrame | None = None,
@@ -158,6 +163,13 @@ def summary(
     -----
     How it can mislead: sums and means over all causes mix a waker that must be quick with a spinner that can wait. A
     delay of 0 is rare on real systems: the switch itself takes time, which is part of the delay.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> trace = tk.read("fixtures/demo/slice-default.dat")
+    >>> tk.analysis.latency.summary(trace, cause="wakeup").filter(group="waker")["p95_ns"].item()
+    45572
     """
     waits = _selected(samples(slices, states), cause, by)
     table = describe_censored(waits, "run_delay_ns", ["group"], qs)
@@ -173,6 +185,7 @@ def summary(
     return out.select("group", pl.lit(cause).alias("cause"), pl.exclude("group"))
 
 
+@tables("slices", "states")
 def cdf(
     slices: pl.DataFrame, states: pl.DataFrame | None = None, by: str = "group", cause: Cause = "any"
 ) -> pl.DataFrame:
@@ -196,3 +209,8 @@ def cdf(
     point of the curve.
     """
     return kaplan_meier(_selected(samples(slices, states), cause, by), "run_delay_ns", ["group"])
+
+
+def __dir__() -> list[str]:
+    """Only what is public."""
+    return list(__all__)

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracekit.analysis import _common as c
+from tracekit.analysis._inputs import tables
 from tracekit.analysis.uncertainty import describe_censored, kaplan_meier
 
 #: What is known of a response.
 STATUSES = ("complete", "censored", "start_unknown", "end_unknown", "doubtful")
+
+__all__ = ["cdf", "samples", "summary"]
 
 _NEEDS = (
     *("ts_ns", "dur_ns", "utid", "tid", "comm", "end_state", "involuntary"),
@@ -58,6 +61,7 @@ def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     )
 
 
+@tables("slices", "states", "end_ns")
 def samples(
     slices: pl.DataFrame, states: pl.DataFrame | None = None, end_ns: int | None = None
 ) -> pl.DataFrame:
@@ -164,6 +168,7 @@ def _measured(slices: pl.DataFrame, states: pl.DataFrame | None, end_ns: int | N
     return samples(slices, states, end_ns).with_columns(c.group_of(by))
 
 
+@tables("slices", "states", "end_ns")
 def summary(
     slices: pl.DataFrame,
     states: pl.DataFrame | None = None,
@@ -195,6 +200,13 @@ def summary(
     -----
     How it can mislead: tasks that never block (a spinner) have one response, their whole life. The mean of a group
     with censored responses is a lower bound where `mean_is_bound` says so.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> trace = tk.read("fixtures/demo/slice-default.dat")
+    >>> tk.analysis.response.summary(trace).select("group", "n", "p50_ns").row(1)
+    ('waker', 5358, 54652)
     """
     responses = _measured(slices, states, end_ns, by)
     known = responses.filter(pl.col("response_ns").is_not_null())
@@ -205,6 +217,7 @@ def summary(
     return table.join(rest, on="group", how="left", nulls_equal=True, maintain_order="left")
 
 
+@tables("slices", "states", "end_ns")
 def cdf(
     slices: pl.DataFrame, states: pl.DataFrame | None = None, end_ns: int | None = None, by: str = "group"
 ) -> pl.DataFrame:
@@ -227,3 +240,8 @@ def cdf(
     How it can mislead: where the curve stops below 1, the longest responses had not ended with the trace.
     """
     return kaplan_meier(_measured(slices, states, end_ns, by), "response_ns", ["group"])
+
+
+def __dir__() -> list[str]:
+    """Only what is public."""
+    return list(__all__)

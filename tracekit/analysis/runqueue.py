@@ -16,8 +16,11 @@ import numpy as np
 import polars as pl
 
 from tracekit.analysis import _common as c
+from tracekit.analysis._inputs import tables
 
 Count = Literal["all", "waiting"]
+
+__all__ = ["at_switch", "distribution", "over_time", "steps", "summary"]
 
 _NEEDS = ("ts_ns", "cpu", "nr_running", "nr_waiting", "flags")
 
@@ -36,6 +39,7 @@ def _stop(runqueue: pl.DataFrame, end_ns: int | None) -> int:
     return last if end_ns is None else max(end_ns, last)
 
 
+@tables("runqueue", "end_ns")
 def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
     """Give the length of every CPU's queue, of the unplaced tasks and of the whole system as intervals.
 
@@ -121,6 +125,7 @@ def _lasting(rows: pl.DataFrame, stop: int) -> pl.DataFrame:
     return rows.with_columns((until - pl.col("ts_ns")).alias("dur_ns")).filter(pl.col("dur_ns") > 0)
 
 
+@tables("runqueue", "end_ns")
 def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
     """Give the time-weighted distribution of run-queue lengths.
 
@@ -146,6 +151,13 @@ def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count
     -----
     How it can mislead: the share of *time* that a queue is long is not the share of wakeups that meet a long queue;
     `at_switch` counts by event. As long as `unplaced` has lengths above 0, those of single CPUs are lower bounds.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> trace = tk.read("fixtures/demo/slice-default.dat")
+    >>> tk.analysis.runqueue.distribution(trace).filter(scope="system")["length"].max()
+    20
     """
     return _shares(steps(runqueue, end_ns, count))
 
@@ -164,6 +176,7 @@ def _shares(intervals: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@tables("runqueue", "end_ns")
 def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
     """Summarise run-queue lengths: mean, quantiles and maximum over time.
 
@@ -187,6 +200,13 @@ def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "a
     -----
     How it can mislead: a mean of 1 may be one task that always runs or ten that come together for a tenth of the
     time; look at the distribution.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> trace = tk.read("fixtures/demo/slice-default.dat")
+    >>> tk.analysis.runqueue.summary(trace).select("scope", "p50", "max").row(0)
+    ('system', 16, 20)
     """
     rows = steps(runqueue, end_ns, count)
     keys = ["scope", "cpu"]
@@ -220,6 +240,7 @@ def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "a
     )
 
 
+@tables("runqueue", "end_ns")
 def over_time(
     runqueue: pl.DataFrame, end_ns: int | None = None, bins: int = 600, count: Count = "all"
 ) -> pl.DataFrame:
@@ -278,6 +299,7 @@ def over_time(
     )
 
 
+@tables("runqueue", "events")
 def at_switch(runqueue: pl.DataFrame, events: pl.DataFrame, count: Count = "all") -> pl.DataFrame:
     """Give the distribution of the queue length that the scheduler sees when it switches.
 
@@ -349,3 +371,8 @@ def at_switch(runqueue: pl.DataFrame, events: pl.DataFrame, count: Count = "all"
         (pl.col("n") / total).alias("share"),
         ((total - pl.col("n").cum_sum().over("scope", "cpu")) / total).alias("exceedance"),
     )
+
+
+def __dir__() -> list[str]:
+    """Only what is public."""
+    return list(__all__)

@@ -43,6 +43,7 @@ from tracekit.cli import (
     sql,
     study,
     sweep,
+    timeline,
     where,
     why,
 )
@@ -196,6 +197,7 @@ for _module in (
     compare,
     diff,
     calibrate,
+    timeline,
     check,
     sql,
     where,

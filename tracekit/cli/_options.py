@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,14 +63,15 @@ class Input:
     start: str | None
     end: str | None
     quiet: bool
+    exclude: tuple[str, ...] = ()
 
-    def read(self) -> Trace:
-        """Read the trace, narrow it down, and say on standard error what was lost."""
+    def read(self, *, window: bool = True) -> Trace:
+        """Read the trace, narrow it down (without `window`, not in time), and say on standard error what was lost."""
         from tracekit.io import read
 
         trace = read(self.path, self.format, progress=not self.quiet, cache=None, **self.options)
         self.warn(trace)
-        return self.narrow(trace)
+        return (self if window else replace(self, start=None, end=None)).narrow(trace)
 
     def narrow(self, trace: Trace) -> Trace:
         """The wanted part of `trace`."""
@@ -81,6 +82,7 @@ class Input:
             cpu=self.cpu or None,
             start=self.start,
             end=self.end,
+            exclude=self.exclude or None,
         )
         context = click.get_current_context(silent=True)
         meta = {} if context is None else context.meta
@@ -210,6 +212,12 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
                 metavar="GLOB",
                 help="Only tasks with this name: a glob, or /regex/. Can be given several times.",
             ),
+            click.option(
+                "--exclude",
+                multiple=True,
+                metavar="GLOB",
+                help="Leave out tasks with this name, as in --comm.",
+            ),
             _numbers("--pid", help="Only these processes: 17 or 17,20-25."),
             _numbers("--tid", help="Only these threads."),
             _numbers("--cpu", help="Only these CPUs: 0-3."),
@@ -238,11 +246,12 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
             cpu: tuple[int, ...] = (),
             start: str | None = None,
             end: str | None = None,
+            exclude: tuple[str, ...] = (),
             **rest: Any,
         ) -> Any:
             if machine is not None:
                 options = {**options, "machine": machine}
-            source = Input(trace, format, options, comm, pid, tid, cpu, start, end, quiet)
+            source = Input(trace, format, options, comm, pid, tid, cpu, start, end, quiet, exclude)
             return function(*args, source=source, **rest)
 
         return _apply(wrapper, decorators)  # type: ignore[return-value]
@@ -385,6 +394,19 @@ def engine_options(function: F) -> F:
         ),
     ]
     return _apply(function, decorators)
+
+
+def group_option(*more: str) -> Callable[[F], F]:
+    """The option `--by` of commands that know more groupings than names and threads."""
+    from tracekit.analysis.grouping import BY
+
+    return click.option(
+        "--by",
+        type=click.Choice([*BY, *more]),
+        default="group",
+        show_default=True,
+        help=f"{BY_HELP} Or by process, control group, priority or policy{', or CPU' if 'cpu' in more else ''}.",
+    )
 
 
 def by_option(function: F) -> F:

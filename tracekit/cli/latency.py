@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import click
 
 from tracekit.cli._gate import ended, extra_of, gate, gate_option
-from tracekit.cli._options import Input, analysis_options, by_option, input_options
+from tracekit.cli._options import Input, analysis_options, group_option, input_options
 
 if TYPE_CHECKING:
     from tracekit.explain import Condition
@@ -38,7 +38,7 @@ Examples:
 """,
 )
 @input_options()
-@by_option
+@group_option()
 @click.option(
     "--cause",
     type=click.Choice(CAUSES),
@@ -65,10 +65,11 @@ def command(
     records of wakeups in the trace, only waits after preemptions are known.
     """
     from tracekit.analysis import latency
+    from tracekit.cli._grouping import grouped
     from tracekit.cli._output import emit, save_plot
 
     of = cast(Literal["any", "wakeup", "preemption", "yield", "first"], cause)
-    trace = source.read()
+    trace, by = grouped(source.read(), by)
     if plot is not None:
         from tracekit.plot import cdf, how_to_read
 

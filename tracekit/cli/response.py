@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._gate import ended, extra_of, gate, gate_option
-from tracekit.cli._options import Input, analysis_options, by_option, input_options
+from tracekit.cli._options import Input, analysis_options, group_option, input_options
 
 if TYPE_CHECKING:
     from tracekit.explain import Condition
@@ -41,7 +41,7 @@ Examples:
 """,
 )
 @input_options()
-@by_option
+@group_option()
 @gate_option()
 @analysis_options(SHOWS)
 def command(
@@ -60,9 +60,10 @@ def command(
     waits before and between them, are part of the response.
     """
     from tracekit.analysis import response
+    from tracekit.cli._grouping import grouped
     from tracekit.cli._output import emit, save_plot
 
-    trace = source.read()
+    trace, by = grouped(source.read(), by)
     tables = trace.slices, trace.states, trace.end_ns
     if plot is not None:
         from tracekit.plot import cdf, how_to_read

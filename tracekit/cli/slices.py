@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._gate import ended, extra_of, gate, gate_option
-from tracekit.cli._options import Input, analysis_options, by_option, input_options
+from tracekit.cli._options import Input, analysis_options, group_option, input_options
 
 if TYPE_CHECKING:
     from tracekit.explain import Condition
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tracekit.trace import Trace
 
 SHOWS = {
     "summary": "counts, means and quantiles of each group",
@@ -27,6 +32,7 @@ COLUMNS = {
         *("group", "n", "n_open", "n_doubtful", "nr_involuntary", "mean_per_involuntary_ns"),
         *("p50_ns", "p95_ns", "max_ns", "run_ns"),
     ],
+    "histogram": ["group", "lo_ns", "hi_ns", "n", "share", "bar"],
     "rows": ["ts_ns", "cpu", "comm", "tid", "dur_ns", "end_state", "involuntary", "run_delay_ns"],
 }
 
@@ -42,7 +48,7 @@ Examples:
 """,
 )
 @input_options()
-@by_option
+@group_option("cpu")
 @gate_option()
 @analysis_options(SHOWS)
 def command(
@@ -61,9 +67,10 @@ def command(
     have gone on. "mean per involuntary" is run time / involuntary switches.
     """
     from tracekit.analysis import slices
-    from tracekit.cli._output import emit, save_plot
+    from tracekit.cli._grouping import grouped
+    from tracekit.cli._output import emit, on_standard_output, save_plot
 
-    trace = source.read()
+    trace, by = grouped(source.read(), by)
     if plot is not None:
         import polars as pl
 
@@ -93,6 +100,8 @@ def command(
         case _:
             frame = trace.slices
     judged = gate(fail_if, trace, by)
+    if show == "histogram":
+        frame = with_bars(frame)
     emit(
         frame,
         trace,
@@ -103,4 +112,34 @@ def command(
         columns=COLUMNS.get(show),
         extra=extra_of(judged),
     )
+    if show == "summary" and not on_standard_output():
+        _say_yields(trace, by)
     return ended(judged)
+
+
+def with_bars(frame: pl.DataFrame) -> pl.DataFrame:
+    """A histogram with a column of bars; the longest of each group has 24 signs."""
+    import polars as pl
+
+    eighths = (8 * 24 * pl.col("n") / pl.col("n").max().over("group")).round().cast(pl.Int64)
+    parts = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589"
+    return frame.with_columns(
+        eighths.map_elements(
+            lambda e: "\u2588" * (e // 8) + (parts[e % 8 - 1] if e % 8 else ""), return_dtype=pl.String
+        ).alias("bar")
+    )
+
+
+def _say_yields(trace: Trace, by: str) -> None:
+    """Say where involuntary switches look like yields."""
+    from tracekit.analysis import yields
+    from tracekit.cli._output import paragraph
+
+    if not trace.slices.height:
+        return
+    for row in yields.likely(trace.slices, trace.events, by).iter_rows(named=True):
+        if 2 * row["n_likely"] > row["nr_involuntary"]:
+            paragraph(
+                f"note: {row['n_likely']:,} of {row['nr_involuntary']:,} involuntary switches of {row['group']} look like "
+                "yields: shorter than 0.7 ms, and nobody woke on that CPU"
+            )

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
@@ -390,8 +391,24 @@ def arrow_table(frame: pl.DataFrame, name: str, metadata: Mapping[str, str]) -> 
             dtype = pa.dictionary(pa.uint32(), pa.string())
         elif pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype):
             dtype = pa.string()
-        fields.append(pa.field(field.name, dtype))
+        fields.append(pa.field(field.name, dtype, metadata=described(name, field.name)))
     return table.cast(pa.schema(fields, {**metadata, "tracekit.table": name}))
+
+
+@cache
+def _columns(table: str) -> dict[str, str]:
+    """Column to what it is."""
+    found = [t["columns"] for t in _core.tables() if t["name"] == table]
+    return {c["name"]: c["doc"] for columns in found for c in columns}
+
+
+def described(table: str, column: str) -> dict[str, str] | None:
+    """Unit and description of a column, as metadata of its Arrow field; None for one that the schema does not know."""
+    doc = _columns(table).get(column)
+    if doc is None:
+        return None
+    unit = {"unit": "ns"} if column.endswith("_ns") else {}
+    return {"description": doc, **unit}
 
 
 def sha256(path: str | os.PathLike[str]) -> str:

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from tracekit._lazy import lazy
 
 if TYPE_CHECKING:
+    from tracekit.whatif.check import calibrate
     from tracekit.whatif.comparison import Comparison, compare
     from tracekit.whatif.identity import infer
     from tracekit.whatif.run import Programs, Replay, replay, simulate
 
-__all__ = ["Comparison", "Programs", "Replay", "compare", "infer", "replay", "simulate"]
+__all__ = ["Comparison", "Programs", "Replay", "calibrate", "compare", "infer", "replay", "simulate"]
 
 _HOMES = {
     "Comparison": "comparison",
     "Programs": "run",
     "Replay": "run",
+    "calibrate": "check",
     "compare": "comparison",
     "infer": "identity",
     "replay": "run",

@@ -367,6 +367,12 @@ class Comparison:
                 file.write(text.encode())
         return text
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the finding, a picture, the main table with units."""
+        from tracekit.report.notebook import render_short
+
+        return render_short(self)
+
     def __repr__(self) -> str:
         """Name the trace and the policies."""
         labels = ", ".join(self.replays) or "no policies"

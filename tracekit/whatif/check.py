@@ -1,0 +1,56 @@
+"""Does a replay repeat what was recorded: `tracekit calibrate` for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from tracekit import registry
+from tracekit.trace import Trace
+from tracekit.whatif.calibration import calibrate as judge
+from tracekit.whatif.identity import infer
+from tracekit.whatif.run import AnyPolicy, replay
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    trace: Trace,
+    policy: str | AnyPolicy | None = None,
+    *,
+    rt: str | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> pl.DataFrame:
+    """Replay a trace under the policy that it was captured under, and judge each metric by fixed tolerances.
+
+    Parameters
+    ----------
+    trace
+        A recorded trace.
+    policy
+        The policy it was captured under; by default what its kernel uses.
+    rt, progress
+        As in `tracekit.replay`.
+
+    Returns
+    -------
+    polars.DataFrame
+        As `tracekit.whatif.calibration.calibrate`: one row per metric, with `result` (String: ``pass``, ``fail``,
+        ``not measured``).
+
+    Raises
+    ------
+    ReplayError
+        When the trace has nothing to replay.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> found = tk.calibrate(tk.read("fixtures/demo/slice-default.dat"))
+    >>> found.filter(metric="switches")["result"].item()
+    'pass'
+    """
+    if policy is None:
+        policy, _ = infer(trace.metadata, [p["name"] for p in registry.policies()])
+    return judge(trace, replay(trace, policy, rt=rt, progress=progress))
