@@ -77,18 +77,20 @@ def test_of_a_long_trace_the_first_part_is_tried(trace: tk.Trace, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("text", "why", "record"),
+    ("text", "status", "verdict", "why", "record"),
     [
-        (waking(1.0, 1, 2) + waking(2.0, 1, 2), "who left a CPU", "sched_switch"),
-        (switch(1.0, 1, 2) + switch(2.0, 2, 1), "who woke whom", "sched_waking"),
+        (waking(1.0, 1, 2) + waking(2.0, 1, 2), 1, "cannot be replayed", "who left a CPU", "sched_switch"),
+        (switch(1.0, 1, 2) + switch(2.0, 2, 1), 1, "is replayed badly", "who woke whom", "sched_waking"),
     ],
 )
-def test_what_is_missing_is_named(text: str, why: str, record: str, tmp_path: Path) -> None:
+def test_what_is_missing_is_named(
+    text: str, status: int, verdict: str, why: str, record: str, tmp_path: Path
+) -> None:
     path = tmp_path / "t.txt"
     path.write_text(text)
-    status, said = run("doctor", path)
-    assert status == 1
-    assert said.startswith("t.txt cannot be replayed: ")
+    found, said = run("doctor", path)
+    assert found == status
+    assert said.startswith(f"t.txt {verdict}: ")
     assert why in said.splitlines()[0]
     assert record in said[said.index("Record next time:") :]
 

@@ -424,6 +424,11 @@ def test_replays_take_tick_rate_and_affinities_from_the_machine(tmp_path: Path) 
     assert cpus(replayed(every)) == {"b": {0}, "e": {1}}
     to_one = every.replace('"e", cpus = "0-1"', '"e", cpus = "0"')
     assert cpus(replayed(to_one))["e"] == {0}
+    # A CPU without records takes no part.
+    more = SMALL.replace("  {cpu = 1},", "  {cpu = 1},\n  {cpu = 7},")
+    assert parse_machine(more).affinities() == {7: (1,), 1: (0, 1)}
+    absent = every.replace('"e", cpus = "0-1"', '"e", cpus = "7"')
+    assert cpus(replayed(absent)) == {"b": {0}, "e": {1}}
     # A thread number is used again: another name is another task.
     assert cpus(replayed(to_one.replace('"e"', '"x"')))["e"] == {1}
     # What the caller says wins.

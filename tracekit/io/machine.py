@@ -60,8 +60,9 @@ def _place(source: str | bytes, given: Beside) -> Path | None:
         return Path(given)
     if isinstance(source, bytes) or source == "-":
         return None
-    names = [source + _ENDING]
+    # A trace may be a folder.
     path = Path(source)
+    names = [f"{path}{_ENDING}"]
     while path.suffix:
         path = path.with_suffix("")
         names.append(f"{path}{_ENDING}")

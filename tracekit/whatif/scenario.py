@@ -311,11 +311,15 @@ def affinities(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
         return []
     names, _ = _tasks(trace)
     comms = dict(machine.tasks.select("tid", "comm").iter_rows())
-    return [
-        ([tid], [("cpus", "+".join(map(str, cpus)))])
-        for tid, cpus in machine.affinities().items()
-        if tid in names and (comms[tid] is None or any(same_name(comms[tid], n) for n in names[tid]))
-    ]
+    # A CPU without records takes no part in a replay.
+    here = set(trace.cpus["cpu"].drop_nulls().to_list())
+    found = []
+    for tid, cpus in machine.affinities().items():
+        known = tid in names and (comms[tid] is None or any(same_name(comms[tid], n) for n in names[tid]))
+        allowed = [cpu for cpu in cpus if cpu in here]
+        if known and allowed and len(allowed) < len(here):
+            found.append(([tid], [("cpus", "+".join(map(str, allowed)))]))
+    return found
 
 
 def same_name(full: str, name: str) -> bool:
