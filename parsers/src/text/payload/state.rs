@@ -97,7 +97,8 @@ impl Table {
         }
         // Before 4.14 the preemption bit moved with every flag that was added; it is the highest there is.
         let preempted = match self {
-            Table::New | Table::Places => n & 0x100 != 0,
+            Table::New => n & 0x100 != 0,
+            Table::Places => matches!(n, 0x100 | 0x1000),
             Table::Middle => matches!(n, 0x400 | 0x800 | 0x1000),
             Table::Old => matches!(n, 0x100 | 0x200 | 0x400),
         };
@@ -168,7 +169,7 @@ impl Evidence {
     /// The table in which every number seen has a meaning, the newest when several fit.
     pub fn table(self) -> Table {
         match self.bits {
-            b if b & !0x10f == 0 && self.places => Table::Places,
+            b if b & !0x110f == 0 && self.places => Table::Places,
             b if b >> 9 == 0 => Table::New,
             b if b >> 11 == 0 && b & 0x600 != 0 => Table::Old,
             _ => Table::Middle,
@@ -311,7 +312,8 @@ mod tests {
         let of = |text: &str| Evidence::of(text.as_bytes()).table();
         assert_eq!(of("x prev_state=0x1000 y\nx prev_state=1 y"), Table::Middle);
         assert_eq!(of("x prev_state=256 y"), Table::New);
-        assert_eq!(of("x prev_state=8 y\nx prev_state=6 y\nx prev_state=256 y"), Table::Places);
+        assert_eq!(of("x prev_state=8 y\nx prev_state=6 y\nx prev_state=4096 y"), Table::Places);
+        assert_eq!(Table::Places.state(4096), State::Preempted);
         assert_eq!(of("x prev_state=6 y\nx prev_state=2048 y"), Table::Middle);
         assert_eq!((Table::Places.state(6), Table::Places.state(8)), (State::Zombie, State::IdleKthread));
         assert_eq!(of("x prev_state=1024 y prev_state=64 "), Table::Old);
