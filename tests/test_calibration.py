@@ -182,3 +182,13 @@ def test_a_response_follows_its_policy(testdata: Path) -> None:
         for p in ("cfs", "rr:quantum=20ms")
     }
     assert found["rr:quantum=20ms"] > 2 * found["cfs"]
+
+
+def test_a_shift_below_clock_and_jitter_is_no_distance(trace: tk.Trace) -> None:
+    """Point masses of the demo's run delays move by 100 ns: 0.149 by plain Kolmogorov-Smirnov, and a failure."""
+    same = tk.replay(trace, tk.whatif.infer(trace.metadata, ["cfs"])[0])
+    found = {r["metric"]: r for r in calibrate(trace, same).iter_rows(named=True)}
+    assert found["run_delay_ks"]["result"] == "pass"
+    assert found["run_delay_ks"]["error"] < 0.05
+    delays = [tk.analysis.latency.samples(t.slices)["run_delay_ns"] for t in (trace, same)]
+    assert tk.analysis.uncertainty.ks_distance(*delays) > 0.1

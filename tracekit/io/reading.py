@@ -15,6 +15,7 @@ from tracekit._frames import COMPUTED, TABLES, table_schema, to_frame
 from tracekit.errors import OutputError, ParseError
 from tracekit.io.external import foreign_format, read_foreign
 from tracekit.io.machine import Beside, beside, check, machine_metadata
+from tracekit.io.options import checked
 from tracekit.io.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
@@ -80,7 +81,7 @@ def read(
     """
     source, name = _settle(source)
     found = beside(source, machine)
-    trace = _read_any(source, name, format, {k: str(v) for k, v in options.items()}, progress, cache)
+    trace = _read_any(source, name, format, checked(options), progress, cache)
     if found is not None:
         trace = trace.with_metadata(machine_metadata(trace.metadata, found))
         check(trace, found)
@@ -174,7 +175,7 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
         from tracekit.io.parquet import scan_stored
 
         return scan_stored(path, own)
-    settings = {k: str(v) for k, v in options.items()}
+    settings = checked(options)
     if foreign_format(path, format) is not None:
         # Another tool's reader gives all or nothing.
         return read(path, format, progress=False, cache=None, machine=False, **options).events.lazy()
@@ -240,7 +241,7 @@ def convert(
     if table not in LARGE or whole:
         whole_trace = read(source, format, progress=progress, cache=None, machine=machine, **options)
         return whole_trace.write(target, table=table, to=to)
-    settings = {k: str(v) for k, v in options.items()}
+    settings = checked(options)
     reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind))
     hashed = sha256(source) if reader.size is not None and not isinstance(source, bytes) else None
     provenance = _provenance(source, reader.size, settings, hashed)
