@@ -15,7 +15,7 @@ OUT := out
 # How the core is built here; wheels and measurements use release.
 PROFILE ?= quick
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate studies fuzz docs wheel smoke clean release
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate studies differential fuzz docs wheel smoke clean release
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ validate: dev testdata ## predict every pair of the lab's captures; write docs/v
 	$(BIN)/python -m validation.switch_costs testdata/lab
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/whatif/model_error.toml
 	$(BIN)/python -m validation.coverage testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv --sample $(or $(SAMPLE),1000) --rows out/validation-rows.parquet --fit tracekit/whatif/row_error.toml --page docs/validation.md
+
+differential: dev ## hold 200 random schedules of each policy against independent models
+	TRACEKIT_DIFFERENTIAL=200 $(BIN)/python -m pytest -n 2 -q tests/differential
 
 studies: dev ## run the five published studies and set their results beside the published ones
 	$(BIN)/tracekit study
