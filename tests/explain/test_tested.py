@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.explain import counterfactuals
-from tracekit.explain.tested import without
+from tracekit.explain.tested import _verdict, without
 
 from .text import Line, switch, trace_of, waking
 
@@ -56,6 +56,14 @@ def test_the_gain_is_what_was_attributed_where_nobody_else_waits(shared: tk.Trac
     assert absent["gain_ns"] == pytest.approx(2e6, rel=0.1)
     assert absent["verdict"] == "agrees"
     assert (moved["verdict"], moved["reason"]) == ("not tested", "the machine has one CPU")
+
+
+def test_an_interval_that_holds_everything_says_nothing() -> None:
+    assert _verdict(2.0, 1.0, 3.0) == "agrees"
+    assert _verdict(2.0, -1.0, 3.0) == "cannot tell"
+    assert _verdict(2.0, 0.5, 1.0) == "gains less than attributed"
+    assert _verdict(2.0, -2.0, -1.0) == "gains nothing: others take its place"
+    assert _verdict(2.0, 4.0, 5.0) == "gains more than attributed"
 
 
 def test_only_responses_are_tested(shared: tk.Trace) -> None:

@@ -29,6 +29,7 @@ _SCHEMA = {
     "culprit": pl.String,
     "variant": pl.String,
     "attributed_ns": pl.Float64,
+    "recorded_ns": pl.Float64,
     "base_ns": pl.Float64,
     "gain_ns": pl.Float64,
     "lo_ns": pl.Float64,
@@ -110,7 +111,8 @@ def _interval(gains: Sequence[float], model: float) -> tuple[float, float]:
 
 def _verdict(attributed: float, lo: float, hi: float) -> str:
     if lo <= attributed <= hi:
-        return "agrees"
+        # An interval that holds no gain at all, too, says nothing of the cause.
+        return "cannot tell" if lo <= 0 else "agrees"
     if attributed > hi:
         return "gains less than attributed" if hi > 0 else "gains nothing: others take its place"
     return "gains more than attributed"
@@ -148,9 +150,9 @@ def counterfactuals(
     Returns
     -------
     pl.DataFrame
-        By culprit and variant: `culprit`, `variant` (String), `attributed_ns`, `base_ns` (Float64, the metric in the identity replay), `gain_ns`, `lo_ns`, `hi_ns` (Float64, 90 % interval:
+        By culprit and variant: `culprit`, `variant` (String), `attributed_ns`, `recorded_ns`, `base_ns` (Float64, the metric as recorded and the metric in the identity replay), `gain_ns`, `lo_ns`, `hi_ns` (Float64, 90 % interval:
         over perturbations, and the relative error of the identity replay; null with `reason`), `verdict` (String: `agrees`, `gains less than
-        attributed`, `gains nothing: others take its place`, `gains more than attributed`, `not tested`), `reason` (String, why it could not be tested; else null).
+        attributed`, `gains nothing: others take its place`, `gains more than attributed`, `cannot tell` where the interval holds 0 as well, `not tested`), `reason` (String, why it could not be tested; else null).
 
     Raises
     ------
@@ -180,11 +182,10 @@ def counterfactuals(
     if recorded is None or any(b is None for b in base):
         raise ReplayError("the replay has no complete responses of these tasks: nothing can be compared")
     known = [float(b) for b in base if b is not None]
-    model = abs(float(np.median(known)) - recorded) / recorded
     culprits = found.causes.filter(pl.col("tail_share") > 0).head(top)
     rows: list[dict[str, object]] = []
     for number, cause in enumerate(culprits.iter_rows(named=True)):
-        rows += _of_culprit(trace, programs, found, cause, tids, variants, policy, known, model)
+        rows += _of_culprit(trace, programs, found, cause, tids, variants, policy, known, recorded)
         if progress is not None:
             progress((number + 1) / culprits.height)
     return pl.DataFrame(rows, schema=_SCHEMA)
@@ -206,13 +207,14 @@ def _of_culprit(
     variants: Sequence[str],
     policy: str,
     base: Sequence[float],
-    model: float,
+    recorded: float,
 ) -> list[dict[str, object]]:
     """One row a variant of one culprit."""
     culprit = str(cause["culprit"])
     members = found.names.filter(pl.col("group") == culprit)["utid"]
     tids = trace.tasks.filter(pl.col("utid").is_in(members.implode()) & ~pl.col("is_idle"))["tid"]
     attributed = _attributed(found, culprit)
+    model = abs(float(np.median(base)) - recorded) / recorded
     rows = []
     for variant in variants:
         row: dict[str, object] = dict.fromkeys(_SCHEMA)
@@ -220,6 +222,7 @@ def _of_culprit(
             "culprit": culprit,
             "variant": variant,
             "attributed_ns": attributed,
+            "recorded_ns": recorded,
             "base_ns": float(np.mean(base)),
         }
         reason = _untestable(trace, tids, victims, variant)
