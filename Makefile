@@ -89,6 +89,7 @@ bench: release ## measure parsing against peers (absent ones are named), dispatc
 	$(BIN)/python bench/parse.py
 	$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json
 	$(BIN)/python bench/callbacks.py
+	cargo bench --quiet --package tracekit-replay --bench reconstruct
 
 validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md, the model errors and the switch costs
 	$(BIN)/python -m validation.switch_costs testdata/lab

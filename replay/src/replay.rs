@@ -11,7 +11,7 @@ use crate::perturb;
 use crate::policies::PolicySpec;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use crate::switch_costs::{self, SwitchCostChange};
-use crate::task::Ns;
+use crate::task::{CpuSet, Ns};
 
 /// What to replay and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,6 +166,14 @@ pub fn rerun_under(
         return Err(ReplayError::Trace(NOTHING.into()));
     }
     let mut work = recon.work.clone();
+    if spec.cpus.is_some_and(|cpus| cpus < recon.cpus.len()) {
+        // The CPU may not be there any more.
+        for (task, _) in &recon.bound {
+            let program = &mut work.tasks[task.index()];
+            program.first.affinity = CpuSet::all();
+            program.attrs.iter_mut().for_each(|attrs| attrs.affinity = CpuSet::all());
+        }
+    }
     let was = switch_costs::realtime(&work);
     overrides::apply(&spec.sets, &recon.cpus, &mut work)?;
     switch_costs::note_changes(&mut work, &was);

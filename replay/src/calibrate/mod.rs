@@ -3,6 +3,7 @@
 //! [`samples`] says what is measured, [`watch`] takes the samples from what each CPU does, [`ways`] compares sleeps and bursts of
 //! equal length, [`tick`] finds the clock. "What does a switch cost" is answered here.
 
+pub mod limits;
 pub mod samples;
 pub mod tick;
 pub(crate) mod watch;
@@ -10,10 +11,11 @@ pub(crate) mod ways;
 
 use std::collections::BTreeMap;
 
-use crate::cost::{cold_share, Costs};
-use crate::reconstruct::history::{Entry, History, LifeId, Off, What};
+use crate::cost::Costs;
+use crate::reconstruct::history::{History, LifeId, Off, What};
 use crate::task::Ns;
 
+pub use limits::Limits;
 pub use samples::Sample;
 pub use tick::TickSource;
 
@@ -60,12 +62,8 @@ pub struct Overheads {
     pub tick_lag: Ns,
     /// What more it takes to the switch record when a real-time task sleeps and the next has no real-time priority.
     pub lower_class: Estimate,
-    /// What more a switch takes that takes a CPU from a task which had it for long.
-    pub switch_cold: Estimate,
     /// What more it takes to the switch record when the timer of the sleep is the next to fire.
     pub timer_first: Estimate,
-    /// What more a switch takes behind a task that sleeps.
-    pub switch_block: Estimate,
     /// Shortest stay on a CPU: no switch costs more.
     pub shortest_stay: Estimate,
     /// A switch, until the new task's own work begins.
@@ -78,6 +76,8 @@ pub struct Overheads {
     pub phase: Vec<Ns>,
     /// How the tick was found.
     pub tick_source: TickSource,
+    /// How far apart records of one cause may lie.
+    pub limits: Limits,
 }
 
 impl Overheads {
@@ -89,9 +89,7 @@ impl Overheads {
             irq_entry: self.unmask.ns / 2,
             irqs_off: self.record.ns + self.unmask.ns,
             lower_class: self.lower_class.ns,
-            switch_cold: self.switch_cold.ns,
             timer_first: self.timer_first.ns,
-            switch_block: self.switch_block.ns,
             tick: self.tick.ns,
             tick_resched: self.tick_resched.ns,
             tick_wakeup: self.tick_wakeup.ns,
@@ -111,15 +109,6 @@ impl Overheads {
         match history.lives.get(life as usize).and_then(|l| l.acts.get(end)).map(|a| a.what) {
             Some(What::Off(off)) => self.left(off),
             _ => 0,
-        }
-    }
-
-    /// What more a switch takes because of what was before.
-    pub(crate) fn entered(&self, entry: Entry) -> Ns {
-        match entry {
-            Entry::Ready(ran) => cold_share(self.switch_cold.ns, ran),
-            Entry::Sleeper => self.switch_block.ns,
-            Entry::Idle => 0,
         }
     }
 
@@ -146,7 +135,7 @@ fn median(mut values: Vec<Ns>) -> Estimate {
 }
 
 /// Estimates costs and ticks. `hz` is what the trace or the caller states.
-pub fn calibrate(history: &mut History, hz: Option<i64>) -> Overheads {
+pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Overheads {
     ways::mark_first(history);
     let history = &*history;
     let of =
@@ -162,6 +151,7 @@ pub fn calibrate(history: &mut History, hz: Option<i64>) -> Overheads {
     // The record is made within the switch; a little of it comes after. No stay can be shorter than a switch.
     let switch = (record.ns + record.ns / 4).min(shortest_stay.ns);
     let mut found = Overheads {
+        limits,
         record: Estimate { ns: record.ns.min(switch), n: record.n },
         wakeup_tail: less(of(|s| if let Sample::WakeToSwitch(v) = s { Some(*v) } else { None })),
         idle_exit: less(of(|s| if let Sample::IdleToSwitch(v) = s { Some(*v) } else { None })),
@@ -177,8 +167,6 @@ pub fn calibrate(history: &mut History, hz: Option<i64>) -> Overheads {
     let after = || history.samples.iter().filter_map(|s| if let Sample::SwitchToIrq(v) = s { Some(*v) } else { None });
     if let Some(soonest) = after().min().filter(|v| *v <= record.ns) {
         found.unmask = median(after().filter(|v| v - soonest <= soonest / 4).collect());
-    } else {
-        found.unmask.ns = record.ns * UNMASK / 100;
     }
     let alone = less(of(|s| if let Sample::IrqToSwitch(v) = s { Some(*v) } else { None }));
     let last = less(of(|s| if let Sample::LastIrqToSwitch(v) = s { Some(*v) } else { None }));
@@ -186,7 +174,7 @@ pub fn calibrate(history: &mut History, hz: Option<i64>) -> Overheads {
     // What is rarely seen is taken for as long as what is like it.
     found.interrupt = [alone, last, cold].into_iter().find(|e| e.n >= ENOUGH).unwrap_or(alone);
     found.interrupt_last = if last.n >= ENOUGH { last } else { found.interrupt };
-    if cold.n >= ENOUGH {
+    if limits.cold && cold.n >= ENOUGH {
         found.interrupt_cold = Estimate { ns: (cold.ns - found.interrupt.ns).max(0), n: cold.n };
     }
     if let Some((wakeup, lag)) = tick_wakeup(history) {
@@ -194,24 +182,15 @@ pub fn calibrate(history: &mut History, hz: Option<i64>) -> Overheads {
         // Both were dated by the same clock: nothing lies nearer.
         found.tick_lag = lag;
     }
-    ways::exit_costs(history, &mut found);
-    ways::entry_costs(history, &mut found);
+    if limits.exit_costs {
+        ways::exit_costs(history, &mut found);
+    }
     (found.tick, found.interrupt_stay) = interrupt_costs(history, &found);
     found.jitter = jitter(history);
     stand_in(&mut found);
     tick::find_tick(history, hz, &mut found);
     found
 }
-
-/// What an interrupt that waited for a switch takes to its first record, in hundredths of the charge boundary: 32 to 37 in captures
-/// of Linux 5.10 to 6.12 that show it.
-const UNMASK: Ns = 36;
-
-/// What an interrupt takes longer on a CPU that had not switched for long, in hundredths: 3 to 6 in the same captures.
-const COLD: Ns = 4;
-
-/// The setting of the next timer, in thousandths of the charge boundary: 33 to 40 in the same captures.
-const TIMER_FIRST: Ns = 37;
 
 /// What was not seen is taken from what is most like it.
 fn stand_in(found: &mut Overheads) {
@@ -222,12 +201,6 @@ fn stand_in(found: &mut Overheads) {
         if missing.n == 0 {
             missing.ns = like.ns;
         }
-    }
-    if found.timer_first.n == 0 {
-        found.timer_first.ns = found.record.ns * TIMER_FIRST / 1_000;
-    }
-    if found.interrupt_cold.n == 0 {
-        found.interrupt_cold.ns = found.interrupt.ns * COLD / 100;
     }
     if found.tick.n == 0 {
         found.tick.ns = found.tick_resched.ns + found.tick_resched.ns / 2;
@@ -265,7 +238,7 @@ fn jitter(history: &History) -> Estimate {
 }
 
 /// Samples of a kind that an estimate needs to be used beside another.
-pub(super) const ENOUGH: usize = 10;
+pub(crate) const ENOUGH: usize = 10;
 
 /// From a tick to the wakeup that rides on it, and how much earlier the clock of the tick was read than its record was made.
 fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
@@ -287,8 +260,8 @@ fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
 fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate) {
     let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 4]> = BTreeMap::new();
     for sample in &history.samples {
-        if let Sample::Burst { life, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, entry, end } = *sample {
-            let ns = ns - found.entered(entry) - found.left_at(history, life, end);
+        if let Sample::Burst { life, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, end } = *sample {
+            let ns = ns - found.left_at(history, life, end);
             by_life.entry(life).or_default()[(ticks + 2 * wakes) as usize].push(ns);
         }
     }
@@ -323,7 +296,7 @@ mod tests {
 
     #[test]
     fn interrupts_cost_what_bursts_with_them_take_more() {
-        let burst = |ticks, wakes, ns| Sample::Burst { life: 3, ticks, wakes, ns, entry: Entry::Idle, end: 0 };
+        let burst = |ticks, wakes, ns| Sample::Burst { life: 3, ticks, wakes, ns, end: 0 };
         let mut history = History::default();
         history.samples.extend((0..20).map(|i| burst(0, 0, 30_000 + i % 2 * 100)));
         history.samples.extend([burst(1, 0, 36_000), burst(1, 0, 36_100), burst(1, 0, 36_200)]);

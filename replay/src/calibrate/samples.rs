@@ -1,6 +1,6 @@
 //! What the records of a trace measure, one step at a time.
 
-use crate::reconstruct::history::{Entry, LifeId};
+use crate::reconstruct::history::LifeId;
 use crate::task::Ns;
 
 /// A measured step between two records, for the estimates.
@@ -47,8 +47,6 @@ pub enum Sample {
         wakes: u32,
         /// Length.
         ns: Ns,
-        /// What was before.
-        entry: Entry,
         /// Position of its end among the acts of the life.
         end: usize,
     },

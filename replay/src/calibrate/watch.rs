@@ -1,20 +1,15 @@
 //! What one CPU does from switch to switch, as far as costs and causes are concerned: ticks, interrupts, wakeups, charges.
 
+use super::limits::Limits;
 use super::Sample;
 use crate::cost::LONG_STAY;
-use crate::reconstruct::history::{Entry, LifeId, Off};
+use crate::reconstruct::history::{LifeId, Off};
 use crate::task::Ns;
-
-/// Longest time between two wakeups of one interrupt.
-pub(crate) const SAME_IRQ: Ns = 60_000;
-/// A burst this short tells what a tick in it costs.
-const SHORT_BURST: Ns = 3_000_000;
-/// Longest time from a wakeup or tick to the switch that it causes at once.
-pub(crate) const AT_ONCE: Ns = 200_000;
 
 /// One CPU since its last switch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
+    limits: Limits,
     pub curr: Option<LifeId>,
     /// Idle runs.
     pub idle: bool,
@@ -34,17 +29,14 @@ pub(crate) struct Watch {
     preempting: Option<Ns>,
     charged: Ns,
     interrupted: bool,
-    /// What it did before the stay, and when a task last fell asleep on it.
-    pub entry: Entry,
-    blocked_at: Ns,
     pub need_resched: bool,
     /// Ticks in this stay, and wakeups in interrupts.
     ticks: u32,
     wakes: u32,
     pub last_event: Ns,
     pub idle_wake: Option<Ns>,
-    /// The time between two records at both ends of the stay is known.
-    leaving: Option<(Option<Ns>, Entry)>,
+    /// The wakeup that made the last task leave.
+    leaving: Option<Ns>,
 }
 
 /// What a wakeup in an interrupt adds to the timeline of the task that is interrupted.
@@ -57,6 +49,11 @@ pub(crate) enum InIrq {
 }
 
 impl Watch {
+    /// A CPU of which nothing is known.
+    pub fn new(limits: Limits) -> Self {
+        Watch { limits, ..Watch::default() }
+    }
+
     /// A clock tick.
     pub fn tick(&mut self, at: Ns) {
         self.tick = Some(at);
@@ -73,9 +70,9 @@ impl Watch {
             self.after_tick = Some(ran);
         }
         let due = std::mem::take(&mut self.charge_due);
-        let of_wakeup = due && self.irq.is_some_and(|(_, last, _)| at - last < SAME_IRQ);
+        let of_wakeup = due && self.irq.is_some_and(|(_, last, _)| at - last < self.limits.same_irq());
         if let (true, Some(tick), Some((first, _, 1))) = (of_wakeup, self.tick, self.irq) {
-            if self.after_tick == Some(ran) && first - tick < SAME_IRQ {
+            if self.after_tick == Some(ran) && first - tick < self.limits.same_irq() {
                 samples.push(Sample::TickToWakeup { records: first - tick, charged: ran });
             }
         }
@@ -100,9 +97,9 @@ impl Watch {
         self.wakes += 1;
         self.charge_due = true;
         self.first_record(at, samples);
-        let on_tick = self.tick.is_some_and(|t| at - t < SAME_IRQ);
+        let on_tick = self.tick.is_some_and(|t| at - t < self.limits.same_irq());
         match &mut self.irq {
-            Some((_, last, count)) if at - *last < SAME_IRQ => {
+            Some((_, last, count)) if at - *last < self.limits.same_irq() => {
                 // At the same instant, both had their own time.
                 let own = at == *last && !on_tick;
                 samples.push(Sample::IrqStep(at - *last));
@@ -119,8 +116,8 @@ impl Watch {
 
     /// First wakeup or tick of an interrupt that may have caused a switch at `at`.
     pub fn interrupt_before(&self, at: Ns) -> Option<Ns> {
-        let woke = self.irq.filter(|i| at - i.1 < AT_ONCE).map(|i| i.0);
-        let ticked = self.tick.filter(|t| at - t < AT_ONCE);
+        let woke = self.irq.filter(|i| at - i.1 < self.limits.at_once()).map(|i| i.0);
+        let ticked = self.tick.filter(|t| at - t < self.limits.at_once());
         match (ticked, woke) {
             (Some(t), Some(w)) => Some(t.min(w)),
             (a, b) => a.or(b),
@@ -129,7 +126,7 @@ impl Watch {
 
     /// A task's wakeup, made here or to this queue, that may have caused a switch at `at`.
     pub fn posted_before(&self, at: Ns) -> bool {
-        self.post.max(self.remote).is_some_and(|p| at - p < AT_ONCE)
+        self.post.max(self.remote).is_some_and(|p| at - p < self.limits.at_once())
     }
 
     /// A reschedule was asked for in this stay.
@@ -143,9 +140,9 @@ impl Watch {
         match off {
             Off::Preempted { .. } => self.sample_preemption(at, samples),
             Off::Slept { .. } => {
-                if let Some(life) = self.curr.filter(|_| self.on_at > 0 && at - self.on_at < SHORT_BURST) {
-                    let (ns, entry) = (at - self.on_at, self.entry);
-                    samples.push(Sample::Burst { life, ticks: self.ticks, wakes: self.wakes, ns, entry, end });
+                if let Some(life) = self.curr.filter(|_| self.on_at > 0 && at - self.on_at < self.limits.short_burst) {
+                    let ns = at - self.on_at;
+                    samples.push(Sample::Burst { life, ticks: self.ticks, wakes: self.wakes, ns, end });
                 }
                 if let (Some(woke), false) = (self.preempting, self.interrupted) {
                     if self.charged > 0 {
@@ -159,24 +156,17 @@ impl Watch {
             samples.push(Sample::Stay(at - self.on_at));
         }
         let ready = matches!(off, Off::Preempted { .. } | Off::Yielded);
-        let from_irq = self.irq.map(|i| i.1).filter(|l| at - l < AT_ONCE && self.tick.is_none_or(|t| t < *l));
-        let from_post = self.post.filter(|p| at - p < AT_ONCE);
-        let entry = match off {
-            Off::Unknown => Entry::Idle,
-            _ if ready => Entry::Ready(at - self.blocked_at),
-            _ => Entry::Sleeper,
-        };
-        if entry == Entry::Sleeper {
-            self.blocked_at = at;
-        }
-        self.leaving = Some((from_irq.max(from_post).filter(|_| ready), entry));
+        let from_irq =
+            self.irq.map(|i| i.1).filter(|l| at - l < self.limits.at_once() && self.tick.is_none_or(|t| t < *l));
+        let from_post = self.post.filter(|p| at - p < self.limits.at_once());
+        self.leaving = from_irq.max(from_post).filter(|_| ready);
         self.curr = None;
     }
 
     fn sample_preemption(&self, at: Ns, samples: &mut Vec<Sample>) {
-        let last_irq = self.irq.map(|i| i.1).filter(|l| at - l < AT_ONCE);
-        let last_post = self.post.filter(|p| at - p < AT_ONCE);
-        match (last_irq, last_post, self.tick.filter(|t| at - t < AT_ONCE)) {
+        let last_irq = self.irq.map(|i| i.1).filter(|l| at - l < self.limits.at_once());
+        let last_post = self.post.filter(|p| at - p < self.limits.at_once());
+        match (last_irq, last_post, self.tick.filter(|t| at - t < self.limits.at_once())) {
             (Some(irq), post, tick) if post.is_none_or(|p| p < irq) && tick.is_none_or(|t| t < irq) => {
                 if tick.is_some() {
                     return;
@@ -202,19 +192,18 @@ impl Watch {
     /// Somebody else has the CPU from `at` on: a task, or nobody where `next` is none.
     pub fn enter(&mut self, at: Ns, next: Option<LifeId>, seen: bool, samples: &mut Vec<Sample>) {
         if self.idle {
-            if let Some(woke) = self.idle_wake.filter(|w| at - w < AT_ONCE) {
+            if let Some(woke) = self.idle_wake.filter(|w| at - w < self.limits.at_once()) {
                 samples.push(Sample::IdleToSwitch(at - woke));
             }
         }
-        let (preempting, entry) = self.leaving.take().unwrap_or_default();
+        let preempting = self.leaving.take();
         *self = Watch {
             curr: next,
             idle: next.is_none(),
             on_at: if seen { at } else { 0 },
             last_event: self.last_event.max(at),
-            entry,
             preempting: preempting.filter(|_| next.is_some()),
-            blocked_at: self.blocked_at,
+            limits: self.limits,
             ..Watch::default()
         };
     }
@@ -229,6 +218,6 @@ impl Watch {
 
     /// Records were lost: nothing is known any more.
     pub fn forget(&mut self) {
-        *self = Watch { last_event: self.last_event, ..Watch::default() };
+        *self = Watch { last_event: self.last_event, ..Watch::new(self.limits) };
     }
 }

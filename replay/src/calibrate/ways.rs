@@ -1,14 +1,13 @@
-//! What a switch takes longer because of what was before and of what it has to do besides: fractions of a microsecond, on which hangs
-//! whether two tasks that sleep equally long fall in step.
+//! What a switch takes longer because of what it has to do besides: fractions of a microsecond, on which hangs whether two tasks
+//! that sleep equally long stay in phase.
 //!
 //! A timer is set before the switch is recorded, so sleeps of equal length look shorter between the records when more work
-//! lies between the two. Bursts of equal work look longer by the same.
+//! lies between the two.
 
 use std::collections::BTreeMap;
 
-use super::{Estimate, Overheads, Sample, ENOUGH};
-use crate::cost::LONG_STAY;
-use crate::reconstruct::history::{By, Entry, History, Life, LifeId, Off, Way, What};
+use super::{Estimate, Overheads, ENOUGH};
+use crate::reconstruct::history::{By, History, Life, LifeId, Off, Way, What};
 use crate::task::{Ns, NEVER};
 
 /// Sleeps and bursts that differ by no more have the same length.
@@ -116,41 +115,3 @@ pub(super) fn exit_costs(history: &History, found: &mut Overheads) {
     found.lower_class = cost(|w| (!w.lower).then_some(Way { lower: true, ..w }));
     found.timer_first = cost(|w| (!w.first).then_some(Way { first: true, ..w }));
 }
-
-/// What more a switch takes that takes the CPU where no task had fallen asleep for long, and one behind a task that falls asleep: by
-/// how much bursts without interrupts are longer that began so, over tasks whose bursts hardly vary. A task that never began in
-/// the plain way is held against the one most like it, for tasks that do the same take turns.
-pub(super) fn entry_costs(history: &History, found: &mut Overheads) {
-    let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 3]> = BTreeMap::new();
-    for sample in &history.samples {
-        let Sample::Burst { life, ticks: 0, wakes: 0, ns, entry, end } = *sample else { continue };
-        let kind = match entry {
-            Entry::Ready(ran) if ran < LONG_STAY / 4 => PLAIN,
-            Entry::Ready(ran) if ran >= LONG_STAY => COLD,
-            Entry::Sleeper => BEHIND,
-            Entry::Ready(_) | Entry::Idle => continue,
-        };
-        by_life.entry(life).or_default()[kind].push(ns - found.left_at(history, life, end));
-    }
-    let mut middles: [Vec<(LifeId, Estimate)>; 3] = Default::default();
-    for (life, kinds) in by_life {
-        for (kind, bursts) in kinds.into_iter().enumerate() {
-            middles[kind].extend(constant(bursts).map(|e| (life, e)));
-        }
-    }
-    let more = |kind: usize| {
-        let mut parts = Vec::new();
-        for (life, long) in &middles[kind] {
-            let like = middles[PLAIN].iter().min_by_key(|(other, e)| (other != life, (e.ns - long.ns).abs()));
-            let more = like.map(|(_, e)| long.ns - e.ns).filter(|more| more.abs() <= CONSTANT / 3);
-            parts.extend(more.map(|more| (more, long.n)));
-        }
-        mean(&parts)
-    };
-    (found.switch_cold, found.switch_block) = (more(COLD), more(BEHIND));
-}
-
-/// Ways for a burst to begin: soon after a task fell asleep, long after, and at once behind one.
-const PLAIN: usize = 0;
-const COLD: usize = 1;
-const BEHIND: usize = 2;

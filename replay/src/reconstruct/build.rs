@@ -1,6 +1,6 @@
 //! Second pass: from what happened to what each task does.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::history::{Act, By, First, History, Life, LifeId, Off, What};
 use super::messages::Messages;
@@ -9,10 +9,7 @@ use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::{Class, Evidence, LoopMode, Note, Options, Recon};
 use crate::calibrate::Overheads;
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
-use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId, NEVER};
-
-/// Two wakeups by one task this close together belong to one system call.
-const ONE_CALL: Ns = 30_000;
+use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId};
 
 /// What is decided about a task as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,18 +24,18 @@ pub struct Verdict {
 
 pub(super) struct Builder<'a> {
     pub(super) history: &'a History,
-    over: &'a Overheads,
-    options: &'a Options,
-    sleeps: Sleeps,
-    verdicts: Vec<Verdict>,
+    pub(super) over: &'a Overheads,
+    pub(super) options: &'a Options,
+    pub(super) sleeps: Sleeps,
+    pub(super) verdicts: Vec<Verdict>,
     /// Moment from which on tasks stop because the recorded run was over.
-    stop: Ns,
+    pub(super) stop: Ns,
     /// For each numbered wakeup: the semaphore, once somebody waits for it.
-    sem_of_wake: Vec<Option<SemId>>,
+    pub(super) sem_of_wake: Vec<Option<SemId>>,
     /// For each life: the semaphore that its exit posts, where a parent reaped it without sleeping.
-    sem_of_exit: Vec<Option<SemId>>,
+    pub(super) sem_of_exit: Vec<Option<SemId>>,
     /// Wait calls that found a child ended: (task, position of the call) to child.
-    reaps: HashMap<(LifeId, usize), LifeId>,
+    pub(super) reaps: HashMap<(LifeId, usize), LifeId>,
     sems: Vec<u32>,
     pub(super) messages: Messages,
     pub(super) sem_of_message: HashMap<u32, SemId>,
@@ -47,7 +44,7 @@ pub(super) struct Builder<'a> {
     pub(super) jobs: Vec<(LifeId, Vec<Step>, Vec<Note>)>,
     pub(super) classes: [u64; Class::COUNT],
     /// Tasks that were ready at the end and never got a CPU.
-    starved: Vec<TaskId>,
+    pub(super) starved: Vec<TaskId>,
 }
 
 /// A program in the making.
@@ -60,11 +57,11 @@ pub(super) struct Draft {
     pub(super) said: usize,
     attrs: Vec<Attrs>,
     /// Work done since the last step, and how much of it at the front is in the kernel.
-    pending: Ns,
+    pub(super) pending: Ns,
     kernel: Ns,
     /// From when on the task's own work counts in its current stay.
     run_from: Ns,
-    running: bool,
+    pub(super) running: bool,
     all_kernel: bool,
     pub(super) begun: Ns,
     on_at: Ns,
@@ -104,8 +101,8 @@ impl Draft {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(history: &'a History, over: &'a Overheads, options: &'a Options) -> Self {
-        let stop = super::verdict::stop_time(history, &options.endless);
-        let verdicts = super::verdict::judge(history, &options.endless, stop);
+        let stop = super::verdict::stop_time(history, &options.endless, over.limits);
+        let verdicts = super::verdict::judge(history, &options.endless, over.limits, stop);
         let messages = match options.mode {
             LoopMode::Dependency => {
                 super::messages::find(history, &|life| verdicts[life as usize].endless, over.wakeup_tail.ns)
@@ -155,7 +152,7 @@ impl<'a> Builder<'a> {
         let any_essential = work.tasks.iter().any(|p| p.essential);
         Recon {
             until: if any_essential { self.history.span.saturating_mul(20).max(1) } else { self.stop },
-            at_least: if super::verdict::ends_with_work(self.history, &self.verdicts, self.stop) {
+            at_least: if super::verdict::ends_with_work(self.history, &self.verdicts, self.over.limits, self.stop) {
                 0
             } else {
                 self.stop
@@ -170,6 +167,7 @@ impl<'a> Builder<'a> {
             slack: self.sleeps.slack.clone(),
             classes: self.classes,
             starved: self.starved,
+            bound: Vec::new(),
             start: self.history.start,
             span: self.history.span,
             cut: self.history.cut,
@@ -185,45 +183,6 @@ impl<'a> Builder<'a> {
     pub(super) fn new_sem(&mut self) -> SemId {
         self.sems.push(0);
         SemId(self.sems.len() as u32 - 1)
-    }
-
-    /// Gives a semaphore to every wakeup that a task waits for, and to every exit that is reaped without sleeping.
-    fn find_semaphores(&mut self) {
-        if self.options.mode != LoopMode::Dependency {
-            return;
-        }
-        for life in &self.history.lives {
-            let mut children = Children::default();
-            for (i, act) in life.acts.iter().enumerate() {
-                match act.what {
-                    What::Woken { by: By::Task { wake, waker }, .. } => {
-                        // An endless task never reaches what it did when it was stopped.
-                        let after_end = self.verdicts[waker as usize].endless && act.at >= self.stop;
-                        if !after_end {
-                            let sem = self.new_sem();
-                            self.sem_of_wake[wake as usize] = Some(sem);
-                        }
-                        if children.waits {
-                            children.reap(waker);
-                        }
-                    }
-                    What::Fork { child, .. } => children.add(&self.history.lives[child as usize]),
-                    What::WaitCall { tid } => {
-                        children.waits = sleeps_next(&life.acts[i + 1..]);
-                        if children.waits {
-                            continue;
-                        }
-                        if let Some(child) = children.ended(&self.history.lives, tid, act.at) {
-                            children.reap(child);
-                            let sem = self.new_sem();
-                            self.sem_of_exit[child as usize] = Some(sem);
-                            self.reaps.insert((life.id, i), child);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
     }
 
     fn attrs(&self, life: &Life, prio: i32) -> Attrs {
@@ -252,7 +211,7 @@ impl<'a> Builder<'a> {
         }
         let mut slept: Option<(Ns, bool)> = None;
         for (i, act) in life.acts.iter().enumerate() {
-            if verdict.endless && act.at >= self.stop.min(end_of_last_burst(life)) {
+            if verdict.endless && act.at >= self.stop.min(super::ending::end_of_last_burst(life)) {
                 break;
             }
             let decision = if let What::Off(off) = act.what { self.over.decided(act.at, off) } else { act.at };
@@ -300,9 +259,9 @@ impl<'a> Builder<'a> {
     fn act(&mut self, life: &Life, i: usize, act: &Act, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
         let (at, over) = (act.at, self.over);
         match act.what {
-            What::On { entry, .. } => {
+            What::On { .. } => {
                 d.running = true;
-                let after = if at == 0 { 0 } else { over.switch - over.record.ns + over.entered(entry) };
+                let after = if at == 0 { 0 } else { over.switch - over.record.ns };
                 d.run_from = at + after;
                 d.on_at = at;
                 if d.pending == 0 {
@@ -400,7 +359,7 @@ impl<'a> Builder<'a> {
     fn tail(&self, after: &[Act], at: Ns) -> Ns {
         for act in after {
             match act.what {
-                What::Post { .. } if act.at - at <= ONE_CALL => return act.at - at,
+                What::Post { .. } if act.at - at <= self.over.limits.one_call() => return act.at - at,
                 What::Off(Off::Preempted { interrupt: None }) => return (act.at - self.over.record.ns - at).max(0),
                 What::Tick | What::Irq { .. } => {}
                 _ => break,
@@ -473,159 +432,4 @@ impl<'a> Builder<'a> {
             By::Unknown => (Class::External, Evidence::None, None),
         }
     }
-
-    /// What comes behind the last thing recorded.
-    fn close(&mut self, life: &Life, verdict: Verdict, slept: Option<(Ns, bool)>, d: &mut Draft) {
-        let end = self.history.span;
-        let ended = life.acts.last().is_some_and(|a| a.what == What::Off(Off::Ended));
-        if verdict.endless {
-            d.pending = 0;
-            d.add(Step::Run { ns: NEVER }, Note::at(d.begun).because(Evidence::Endless));
-            return;
-        }
-        if let Some((from, deep)) = slept {
-            let sleep = if deep { Sleep::Uninterruptible } else { Sleep::Interruptible };
-            if verdict.loops {
-                self.go_round(d);
-                return;
-            }
-            if !d.cuts.is_empty() {
-                // It waits for the next message.
-                return;
-            }
-            let sem = self.new_sem();
-            d.add(Step::Wait { sem, sleep }, Note::at(from).because(Evidence::Censored));
-            return;
-        }
-        if d.running {
-            d.work_until(end, end);
-        }
-        if verdict.loops && self.go_round(d) {
-            return;
-        }
-        let id = life.id as usize;
-        d.flush(end);
-        if ended {
-            if let Some(sem) = self.sem_of_exit[id] {
-                d.add(Step::Post { sem, sync: false }, Note::at(end).because(Evidence::Reaped));
-            }
-            d.add(Step::Exit, Note::at(end));
-        } else if d.steps.is_empty() || d.running || !matches!(d.steps.last(), Some(Step::Wait { .. })) {
-            self.still_runnable(life, end, d);
-        }
-    }
-
-    /// The task could run when the trace ended. What it would have done is taken from its other bursts.
-    fn still_runnable(&mut self, life: &Life, end: Ns, d: &mut Draft) {
-        let note = Note::at(end).because(Evidence::Censored);
-        let Some(rest) = rest_of_burst(life, end) else {
-            d.add(Step::Run { ns: NEVER }, note);
-            return;
-        };
-        if rest > 0 {
-            d.add(Step::Run { ns: rest }, note);
-        } else {
-            self.starved.push(TaskId(life.id));
-        }
-        let sem = self.new_sem();
-        d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, note);
-    }
-
-    /// Ends a program that goes on until the recorded run was stopped: back to behind its first sleep.
-    fn go_round(&self, d: &mut Draft) -> bool {
-        while let Some(Step::Exiting | Step::RunKernel { .. } | Step::Run { .. }) = d.steps.last() {
-            d.steps.pop();
-            d.notes.pop();
-        }
-        let Some(mut first) = d.steps.iter().position(|s| matches!(s, Step::Pause { .. })) else { return false };
-        if matches!(d.steps.last(), Some(Step::Pause { .. })) {
-            first += 1;
-        }
-        let body = &d.steps[first..];
-        let takes_time = body.iter().any(|s| matches!(s, Step::Run { ns } if *ns > 0));
-        if !takes_time || body.iter().any(|s| matches!(s, Step::Fork { .. })) {
-            return false;
-        }
-        d.add(Step::LoopUntil { step: first as u32, until: self.stop }, Note::at(self.stop).because(Evidence::Looped));
-        d.add(Step::Exit, Note::at(self.stop));
-        true
-    }
-}
-
-/// Children of a task that nobody has reaped yet.
-#[derive(Default)]
-struct Children {
-    /// By the time of their end, which is `NEVER` for those that live on.
-    by_end: BTreeSet<(Ns, LifeId)>,
-    end: HashMap<LifeId, Ns>,
-    /// The task sleeps in a wait call.
-    waits: bool,
-}
-
-impl Children {
-    fn add(&mut self, child: &Life) {
-        let end = end_of(child).unwrap_or(NEVER);
-        self.by_end.insert((end, child.id));
-        self.end.insert(child.id, end);
-    }
-
-    /// A child is reaped once: whether the parent slept for its end or found it.
-    fn reap(&mut self, child: LifeId) {
-        if let Some(end) = self.end.remove(&child) {
-            self.by_end.remove(&(end, child));
-        }
-    }
-
-    /// The first child to end of those that had ended at `at` and that a wait for `tid` (0 for any) takes.
-    fn ended(&self, lives: &[Life], tid: i64, at: Ns) -> Option<LifeId> {
-        let fits = |c: &LifeId| tid <= 0 || lives[*c as usize].tid == tid;
-        self.by_end.range(..=(at, LifeId::MAX)).map(|(_, child)| *child).find(fits)
-    }
-}
-
-/// When a life ended.
-fn end_of(life: &Life) -> Option<Ns> {
-    life.acts.last().filter(|a| a.what == What::Off(Off::Ended)).map(|a| a.at)
-}
-
-/// What is left of the burst in which a life is when the trace ends at `end`: up to the median of its longer bursts. Nothing where
-/// it did not run at all in the trace; no end is known where it never ran for longer.
-fn rest_of_burst(life: &Life, end: Ns) -> Option<Ns> {
-    let (mut whole, mut burst, mut on) = (Vec::new(), 0, None);
-    for act in &life.acts {
-        match act.what {
-            What::On { .. } => on = Some(act.at),
-            What::Off(off) => {
-                burst += on.take().map_or(0, |from| act.at - from);
-                if matches!(off, Off::Slept { .. }) {
-                    whole.push(std::mem::take(&mut burst));
-                }
-            }
-            _ => {}
-        }
-    }
-    burst += on.map_or(0, |from| end - from);
-    whole.retain(|ns| *ns > burst);
-    whole.sort_unstable();
-    match whole.get(whole.len() / 2) {
-        Some(longer) => Some(longer - burst),
-        None => (burst == 0).then_some(0),
-    }
-}
-
-/// When the last burst of a life begins to end: its exit, or the end of what is known.
-fn end_of_last_burst(life: &Life) -> Ns {
-    life.acts.iter().rev().find(|a| a.what == What::Exiting).or(life.acts.last()).map_or(0, |a| a.at)
-}
-
-/// True when the next thing that a task does is to sleep.
-fn sleeps_next(after: &[Act]) -> bool {
-    for act in after {
-        match act.what {
-            What::Off(Off::Slept { .. }) => return true,
-            What::Tick | What::Irq { .. } | What::On { .. } | What::Off(Off::Preempted { .. }) => {}
-            _ => return false,
-        }
-    }
-    false
 }

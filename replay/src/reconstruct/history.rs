@@ -22,18 +22,6 @@ pub enum First {
     Forked,
 }
 
-/// What a CPU did before a stay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Entry {
-    /// It was idle, or nobody knows.
-    #[default]
-    Idle,
-    /// It ran a task that now sleeps or has ended.
-    Sleeper,
-    /// It ran a task that is still ready; so long, ns, no task had fallen asleep on it.
-    Ready(Ns),
-}
-
 /// What makes a switch away from a task that falls asleep longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Way {
@@ -94,8 +82,6 @@ pub enum What {
     On {
         /// CPU.
         cpu: i32,
-        /// What was before.
-        entry: Entry,
     },
     /// It leaves its CPU.
     Off(Off),

@@ -117,19 +117,9 @@ impl Recon {
                 "by how much equal sleeps of real-time tasks look shorter where a task without real-time priority came next",
             ),
             row(
-                "switch after a long stay",
-                over.switch_cold,
-                "by how much bursts of equal work are longer that began on a CPU that had not switched for long",
-            ),
-            row(
                 "sleep whose timer is next",
                 over.timer_first,
                 "by how much equal sleeps look shorter whose timer was the next to fire",
-            ),
-            row(
-                "switch behind a task that sleeps",
-                over.switch_block,
-                "by how much bursts of equal work are longer that began when another task fell asleep",
             ),
             row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
             row(
@@ -191,6 +181,13 @@ impl Recon {
             count("endless tasks", named(|v| v.endless)),
             count("tasks that loop until stopped", named(|v| v.loops)),
             count("tasks that never ran", starved),
+            Inferred {
+                name: "tasks bound to a CPU",
+                value: Some(self.bound.len() as f64),
+                unit: "1",
+                n: None,
+                how: "the kernel's own threads of a CPU, by their names, which ran nowhere else".into(),
+            },
             Inferred {
                 name: "recorded run stopped",
                 value: Some(self.stop as f64),
@@ -266,10 +263,10 @@ fn instead(name: &str) -> &'static str {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
         "charge boundary" | "switch" | "jitter" | "clock of a new task" => "nothing",
-        "switch to a lower class" | "switch after a long stay" | "switch behind a task that sleeps" => "nothing",
-        "sleep whose timer is next" => "0.037 of the charge boundary",
-        "the same after a long stay" => "0.04 of a wakeup in an interrupt",
-        "interrupts after a switch" => "0.36 of the charge boundary",
+        "the same after a long stay"
+        | "switch to a lower class"
+        | "sleep whose timer is next"
+        | "interrupts after a switch" => "nothing",
         "tick with a timer behind it" => "a tick that reschedules",
         "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",
         _ => "the cost most like it",

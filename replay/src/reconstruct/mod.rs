@@ -12,7 +12,10 @@
 //! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one that sleeps on timers
 //!   until then. Both are told by what they did, never by name.
 
+mod bound;
 mod build;
+mod dependencies;
+mod ending;
 pub mod history;
 mod inferred;
 mod messages;
@@ -23,6 +26,7 @@ mod table;
 mod tests;
 mod timeline;
 mod verdict;
+mod wakeups;
 
 pub use crate::calibrate::Overheads;
 pub use build::Verdict;
@@ -32,10 +36,10 @@ pub use messages::Hidden;
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, Strings};
 
-use crate::calibrate::calibrate;
+use crate::calibrate::{calibrate, Limits};
 use crate::cancel::Cancel;
 use crate::program::Workload;
-use crate::task::{Ns, TaskId};
+use crate::task::{CpuSet, Ns, TaskId};
 
 /// What moves when the schedule changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +173,8 @@ pub struct Options {
     pub cancel: Cancel,
     /// How the recorded system's idle threads are recognised.
     pub idle: IdleRule,
+    /// Constants of the reading, where others than the usual ones are wanted.
+    pub limits: Option<Limits>,
     /// Threads that would have gone on for ever: their recorded end is that of the recording.
     pub endless: Vec<i64>,
 }
@@ -192,6 +198,8 @@ pub struct Recon {
     pub classes: [u64; Class::COUNT],
     /// Tasks that were ready to run when the trace ended and never got a CPU in it: what they do is not known, and they do nothing.
     pub starved: Vec<TaskId>,
+    /// Tasks that may run on one CPU only, and its position in [`Self::cpus`].
+    pub bound: Vec<(TaskId, usize)>,
     /// Trace time of the first record.
     pub start: Ns,
     /// Length of the trace, lost intervals cut out.
@@ -220,18 +228,41 @@ pub struct Recon {
     pub hidden: Hidden,
 }
 
+impl Recon {
+    /// Binds the kernel's own threads of a CPU to it.
+    fn bind(&mut self, history: &history::History) {
+        if self.cpus.len() < 2 {
+            return;
+        }
+        for (program, life) in self.work.tasks.iter_mut().zip(&history.lives) {
+            let Some(cpu) = bound::cpu_of(life, &program.comm, &self.cpus) else { continue };
+            self.bound.push((TaskId(life.id), cpu));
+            let own = CpuSet::of(&[cpu]);
+            program.attrs.iter_mut().for_each(|attrs| attrs.affinity = own.clone());
+            program.first.affinity = own;
+        }
+    }
+}
+
 /// Reconstructs the programs of all tasks in `events`, which are in time order.
 pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Recon {
     let known = DeriveOptions { idle: options.idle, ..DeriveOptions::default() };
-    let mut history = timeline::read(events, strings, &known, &options.cancel);
+    let read = |limits| timeline::read(events, strings, &known, limits, &options.cancel);
+    let limits = options.limits.unwrap_or_default();
+    let mut history = read(limits);
+    let mut overheads = calibrate(&mut history, options.hz, limits);
+    if let Some(limits) = limits.corrected(&overheads) {
+        history = read(limits);
+        overheads = calibrate(&mut history, options.hz, limits);
+    }
     if options.cancel.is_set() {
         return Recon::default();
     }
-    let overheads = calibrate(&mut history, options.hz);
     let comms: Vec<String> = history.lives.iter().map(|l| strings.text(l.comm).into_owned()).collect();
     let mut recon = build::Builder::new(&history, &overheads, options).build();
     for (program, comm) in recon.work.tasks.iter_mut().zip(comms) {
         program.comm = comm;
     }
+    recon.bind(&history);
     recon
 }

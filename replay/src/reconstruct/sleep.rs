@@ -1,24 +1,24 @@
 //! Timer sleeps: which interrupt could have ended them, and how much later than asked for.
 
 use super::history::{By, History, Life, Off, What};
-use crate::calibrate::Overheads;
+use crate::calibrate::{Limits, Overheads};
 use crate::task::Ns;
 
 /// Slack of a time-sharing task's timers on Linux, unless the trace says otherwise.
 pub(super) const DEFAULT_SLACK: Ns = 50_000;
 
-/// Timer sleeps of constant length vary by no more.
-const VARIES: Ns = 5_000;
-
 /// From one time to the next, a switch varies by no more.
 const NOISE: Ns = 500;
-
-/// A wakeup this soon after a tick was made by the tick.
-const BEHIND_TICK: Ns = 300_000;
 
 /// What the sleeps of all tasks tell.
 pub(super) struct Sleeps {
     ticks: Vec<Ns>,
+    /// A wakeup this soon after a tick was made by the tick.
+    behind_tick: Ns,
+    /// Sleeps of constant length vary by no more.
+    varies: Ns,
+    /// Sleeps that were late count with their constant length.
+    in_time: bool,
     /// Per life: slack, and the constant length of its sleeps where it has one.
     pub slack: Vec<(Ns, Option<Ns>)>,
 }
@@ -28,26 +28,26 @@ impl Sleeps {
         let mut ticks: Vec<Ns> = history.ticks.iter().map(|t| t.0).collect();
         ticks.sort_unstable();
         let lengths: Vec<Lengths> = history.lives.iter().map(|life| Lengths::of(life, over)).collect();
-        let mut slack: Vec<(Ns, Option<Ns>)> = lengths.iter().map(|own| own.constant(least_slack)).collect();
-        let known: Vec<Ns> = slack.iter().filter_map(|s| s.1).collect();
-        for (own, lengths) in slack.iter_mut().zip(&lengths) {
-            if own.1.is_none() {
-                own.1 = lengths.like(&known);
-            }
-        }
-        Sleeps { ticks, slack }
+        let slack: Vec<(Ns, Option<Ns>)> =
+            lengths.iter().map(|own| own.constant(least_slack, over.limits.varies)).collect();
+        let Limits { varies, in_time, .. } = over.limits;
+        Sleeps { ticks, behind_tick: over.limits.behind_tick(), varies, in_time, slack }
     }
 
-    /// How far `at` lies behind the last tick, at most [`BEHIND_TICK`].
+    /// How far `at` lies behind the last tick, at most as far as its softirq may lie.
     pub(super) fn behind_tick(&self, at: Ns) -> Ns {
         let i = self.ticks.partition_point(|t| *t <= at);
-        self.ticks[..i].last().map_or(0, |tick| (at - tick).min(BEHIND_TICK))
+        self.ticks[..i].last().map_or(0, |tick| (at - tick).min(self.behind_tick))
     }
 
     /// True when `at` lies just behind a tick that was seen, and the sleep had begun before that tick: it can have ended it.
     pub(super) fn ended_by_tick(&self, from: Ns, at: Ns) -> bool {
         let i = self.ticks.partition_point(|t| *t <= at);
-        i > 0 && at - self.ticks[i - 1] <= BEHIND_TICK && from < self.ticks[i - 1]
+        i > 0 && at - self.ticks[i - 1] <= self.behind_tick && from < self.ticks[i - 1]
+    }
+
+    fn in_time(&self, ns: Ns, constant: Option<Ns>) -> Ns {
+        in_time(ns, constant.filter(|_| self.in_time), self.varies)
     }
 
     /// Latest end and slack of a timer sleep that lasted `ns`. A sleep that ended with an interrupt of its own lasted to its
@@ -56,14 +56,14 @@ impl Sleeps {
         let (slack, constant) = self.slack.get(life.id as usize).copied().unwrap_or((0, None));
         if realtime {
             // Real-time timers are exact; the slack counts when the task is replayed under another policy.
-            return (in_time(ns, constant) + slack, slack);
+            return (self.in_time(ns, constant) + slack, slack);
         }
         if lead {
-            return (in_time(ns, constant), slack);
+            return (self.in_time(ns, constant), slack);
         }
         match constant {
             // It may also have been late, behind the work of the interrupt that it shared.
-            Some(full) if (full - ns).abs() <= slack + VARIES => (full, slack),
+            Some(full) if (full - ns).abs() <= slack + self.varies => (full, slack),
             _ => (ns + slack / 2, slack),
         }
     }
@@ -71,8 +71,8 @@ impl Sleeps {
 
 /// A sleep of `ns` without its delay: a timer fires late when interrupts are off, which the replay finds by itself. What is longer
 /// than the `constant` length by more than the noise of a switch, and not by so much that it is another sleep, was late.
-fn in_time(ns: Ns, constant: Option<Ns>) -> Ns {
-    constant.filter(|full| (full + NOISE..=full + VARIES).contains(&ns)).unwrap_or(ns)
+fn in_time(ns: Ns, constant: Option<Ns>, varies: Ns) -> Ns {
+    constant.filter(|full| (full + NOISE..=full + varies).contains(&ns)).unwrap_or(ns)
 }
 
 /// Lengths of one task's timer sleeps, sorted: those that ended with an interrupt of their own, and those that rode on another.
@@ -103,9 +103,9 @@ impl Lengths {
     }
 
     /// Slack, which is at least `least`, and the constant length where there is one.
-    fn constant(&self, least: Ns) -> (Ns, Option<Ns>) {
+    fn constant(&self, least: Ns, varies: Ns) -> (Ns, Option<Ns>) {
         let n = self.lead.len();
-        if n < 5 || self.lead[n * 9 / 10] - self.lead[n / 10] > VARIES {
+        if n < 5 || self.lead[n * 9 / 10] - self.lead[n / 10] > varies {
             return (least, None);
         }
         // Timers may be late, never early.
@@ -113,17 +113,6 @@ impl Lengths {
         // Sleeps of constant length: those that rode on another interrupt are shorter by at most the slack.
         let most = self.rode.iter().map(|r| middle - r).filter(|d| *d > 0).max().unwrap_or(0);
         (least.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
-    }
-
-    /// Constant length of a task that always rode on the interrupts of others: the least of the `known` ones that leaves all its
-    /// sleeps within the slack, for tasks that wake together sleep equally long.
-    fn like(&self, known: &[Ns]) -> Option<Ns> {
-        let n = self.rode.len();
-        if n < 5 || !self.lead.is_empty() && self.lead.len() * 10 > n {
-            return None;
-        }
-        let (low, high) = (self.rode[n / 10], self.rode[n * 9 / 10]);
-        known.iter().copied().filter(|full| *full >= high && full - low <= DEFAULT_SLACK).min()
     }
 }
 
@@ -134,21 +123,18 @@ mod tests {
     #[test]
     fn a_timer_that_fired_late_was_not_set_for_longer() {
         let full = Some(1_000_000);
-        let late = [999_000, 1_000_400, 1_000_600, 1_005_000, 1_005_001].map(|ns| in_time(ns, full));
+        let late = [999_000, 1_000_400, 1_000_600, 1_005_000, 1_005_001].map(|ns| in_time(ns, full, 5_000));
         assert_eq!(late, [999_000, 1_000_400, 1_000_000, 1_000_000, 1_005_001]);
-        assert_eq!(in_time(1_000_600, None), 1_000_600);
+        assert_eq!(in_time(1_000_600, None, 5_000), 1_000_600);
     }
 
     #[test]
-    fn a_task_that_always_rides_sleeps_as_long_as_the_one_it_rides_with() {
+    fn sleeps_that_end_with_their_own_interrupt_tell_the_length_and_others_the_slack() {
         let rider = Lengths { lead: vec![], rode: vec![1_020_000, 1_021_000, 1_021_000, 1_021_000, 1_022_000] };
-        assert_eq!(rider.constant(DEFAULT_SLACK), (DEFAULT_SLACK, None));
-        assert_eq!(rider.like(&[5_000_000, 1_051_000, 1_010_000, 1_060_000]), Some(1_051_000));
+        assert_eq!(rider.constant(DEFAULT_SLACK, 5_000), (DEFAULT_SLACK, None));
         let leader = Lengths { lead: vec![1_051_000; 6], rode: vec![1_030_000] };
-        assert_eq!(leader.constant(DEFAULT_SLACK), (DEFAULT_SLACK, Some(1_051_000)));
-        assert_eq!(leader.constant(0), (21_000, Some(1_051_000)));
-        assert_eq!(rider.constant(0), (0, None));
-        let other = Lengths { lead: vec![], rode: vec![300_000, 500_000, 700_000, 900_000, 1_100_000] };
-        assert_eq!(other.like(&[1_051_000]), None);
+        assert_eq!(leader.constant(DEFAULT_SLACK, 5_000), (DEFAULT_SLACK, Some(1_051_000)));
+        assert_eq!(leader.constant(0, 5_000), (21_000, Some(1_051_000)));
+        assert_eq!(rider.constant(0, 5_000), (0, None));
     }
 }

@@ -5,7 +5,7 @@ use tracekit_schema::{DeriveOptions, Events, Kind, State, Strings};
 
 use super::history::{By, History, What};
 use super::{build, timeline, Options, Recon};
-use crate::calibrate::{Estimate, Overheads};
+use crate::calibrate::{Estimate, Limits, Overheads};
 use crate::cancel::Cancel;
 use crate::program::Step;
 
@@ -39,7 +39,7 @@ impl Records {
     }
 
     fn history(&self) -> History {
-        timeline::read(&self.events, &self.strings, &DeriveOptions::default(), &Cancel::default())
+        timeline::read(&self.events, &self.strings, &DeriveOptions::default(), Limits::default(), &Cancel::default())
     }
 
     fn programs(&self, over: &Overheads) -> Recon {

@@ -5,67 +5,65 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tracekit_schema::derive::sink::{Effect, Record, Sink, TaskRow, Transition, Why};
+use tracekit_schema::derive::sink::{Record, Sink, TaskRow, Transition, Why};
 use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Events, Kind, State, StrId, Strings};
 
 use super::history::{Act, By, First, History, Life, LifeId, Off, Way, What};
-use crate::calibrate::watch::{InIrq, Watch};
+use super::wakeups::Cause;
+use crate::calibrate::watch::Watch;
+use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
-use crate::program::Fork;
 use crate::task::Ns;
-
-/// What made a wakeup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    Task(LifeId),
-    Hardirq { lead: bool },
-    Softirq,
-    Unknown,
-}
 
 /// What is known of a task besides its life.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    life: Option<LifeId>,
-    prio: Option<i32>,
+pub(super) struct Known {
+    pub(super) life: Option<LifeId>,
+    pub(super) prio: Option<i32>,
     /// Kernel priority to which it changed last.
     last_prio: Option<i32>,
     last_vruntime: Option<i64>,
     /// It is the kernel's own thread for softirqs.
-    softirqs: bool,
-    asleep: bool,
+    pub(super) softirqs: bool,
+    pub(super) asleep: bool,
     exiting: bool,
     /// The wakeup that was recorded while it ran: when, and what made it.
-    early: Option<(Ns, Cause)>,
+    pub(super) early: Option<(Ns, Cause)>,
 }
 
 /// The timelines in the making.
-struct Timeline {
-    history: History,
+pub(super) struct Timeline {
+    pub(super) history: History,
     /// By key of the task.
     known: Vec<Known>,
-    watches: Vec<Watch>,
+    pub(super) watches: Vec<Watch>,
     /// Position of each CPU by its number, and by its slot.
     index: BTreeMap<i32, usize>,
-    places: Vec<Option<usize>>,
+    pub(super) places: Vec<Option<usize>>,
     /// Names of the threads for softirqs.
     softirqs: BTreeSet<StrId>,
     start: Ns,
     cut: Ns,
-    record: Record,
+    pub(super) record: Record,
 }
 
 /// Rows between two looks at whether to go on.
 const LOOK: usize = 1 << 14;
 
 /// Reads `events`, which are in time order, into task timelines.
-pub(super) fn read(events: &Events, strings: &Strings, known: &DeriveOptions, cancel: &Cancel) -> History {
+pub(super) fn read(
+    events: &Events,
+    strings: &Strings,
+    known: &DeriveOptions,
+    limits: Limits,
+    cancel: &Cancel,
+) -> History {
     let mut diagnostics = Diagnostics::default();
     let options = DeriveOptions { states: false, runqueue: false, nr_cpus: 0, switches: true, ..known.clone() };
-    let mut deriver = Deriver::with(options, Timeline::new(events, strings));
+    let mut deriver = Deriver::with(options, Timeline::new(events, strings, limits));
     for from in (0..events.len()).step_by(LOOK) {
         if cancel.is_set() {
             break;
@@ -81,12 +79,12 @@ pub(super) fn read(events: &Events, strings: &Strings, known: &DeriveOptions, ca
 }
 
 impl Timeline {
-    fn new(events: &Events, strings: &Strings) -> Self {
+    fn new(events: &Events, strings: &Strings, limits: Limits) -> Self {
         let (start, last, numbers) = survey(events, strings.find(END));
         let name = |number: &i32| strings.find(format!("ksoftirqd/{number}").as_bytes());
         Timeline {
             softirqs: numbers.iter().filter_map(name).collect(),
-            watches: vec![Watch::default(); numbers.len()],
+            watches: vec![Watch::new(limits); numbers.len()],
             index: numbers.iter().enumerate().map(|(i, number)| (*number, i)).collect(),
             history: History { start, span: last, cpus: numbers, ..History::default() },
             known: Vec::new(),
@@ -97,17 +95,17 @@ impl Timeline {
         }
     }
 
-    fn at(&self, ts: i64) -> Ns {
+    pub(super) fn at(&self, ts: i64) -> Ns {
         (ts - self.start - self.cut).max(0)
     }
 
     /// Position of the CPU in a slot; that of the record where the slot has no records.
-    fn place(&self, slot: Option<usize>) -> usize {
+    pub(super) fn place(&self, slot: Option<usize>) -> usize {
         let place = |slot: usize| self.places.get(slot).copied().flatten();
         slot.and_then(place).or_else(|| self.record.cpu.and_then(place)).unwrap_or(0)
     }
 
-    fn known(&mut self, utid: u32) -> &mut Known {
+    pub(super) fn known(&mut self, utid: u32) -> &mut Known {
         let at = utid as usize;
         if self.known.len() <= at {
             self.known.resize(at + 1, Known::default());
@@ -116,7 +114,7 @@ impl Timeline {
     }
 
     /// The life of a task, made when it is new.
-    fn life(&mut self, utid: u32, first: First, cpu: usize) -> LifeId {
+    pub(super) fn life(&mut self, utid: u32, first: First, cpu: usize) -> LifeId {
         if let Some(life) = self.known(utid).life {
             return life;
         }
@@ -130,173 +128,13 @@ impl Timeline {
         id
     }
 
-    fn push(&mut self, life: LifeId, at: Ns, what: What) {
+    pub(super) fn push(&mut self, life: LifeId, at: Ns, what: What) {
         let acts = &mut self.history.lives[life as usize].acts;
         let mut place = acts.len();
         while place > 0 && acts[place - 1].at > at {
             place -= 1;
         }
         acts.insert(place, Act { at, what });
-    }
-
-    /// The kernel's thread for softirqs has the CPU, which is not interrupted by those that it runs.
-    fn softirq_thread(&self, cpu: usize) -> Option<LifeId> {
-        self.watches[cpu].curr.filter(|life| self.history.lives[*life as usize].softirqs)
-    }
-
-    fn wake(&mut self, at: Ns, wake: Transition) {
-        let Transition::Wake { task, waker, cpu, target, irq, effect } = wake else { return };
-        let place = self.place(cpu);
-        let to = target.and_then(|slot| self.places.get(slot).copied().flatten()).unwrap_or(place);
-        let first = if self.record.kind == Kind::Enqueue { First::Runnable } else { First::Asleep };
-        let new = self.known(task).life.is_none();
-        match effect {
-            Effect::Starts => return self.starts(task, waker, place, to, at),
-            Effect::Overtook(_) | Effect::Nothing | Effect::Late if new => return,
-            _ => {}
-        }
-        let life = self.life(task, first, to);
-        if let (Effect::Overtook(_), Some((posted, cause))) = (effect, self.known(task).early) {
-            return self.woken(task, life, at, cause, posted, place, to);
-        }
-        let cause = self.cause(life, waker, place, irq);
-        let early = self.known(task).early.filter(|_| self.record.kind == Kind::Wakeup);
-        match effect {
-            Effect::Nothing => {
-                self.history.idle_wakeups += 1;
-                let now = self.at(self.record.ts);
-                self.known(task).early = Some((now, cause));
-            }
-            Effect::Late => self.woken_late(life, at, cause, place),
-            _ if new && first == First::Runnable => {}
-            _ => {
-                let (posted, cause) = early.unwrap_or((at, cause));
-                self.woken(task, life, at, cause, posted, place, to);
-            }
-        }
-    }
-
-    /// What made the wakeup of `life` that is being read.
-    fn cause(&mut self, life: LifeId, waker: Option<u32>, cpu: usize, flags: Option<u16>) -> Cause {
-        let at = self.at(self.record.ts);
-        let flags = flags.unwrap_or(0);
-        let hard = flags & irq::HARDIRQ != 0;
-        let thread = self.softirq_thread(cpu).filter(|_| !hard);
-        let interrupt = flags & irq::IN_INTERRUPT != 0 && thread.is_none();
-        let samples = &mut self.history.samples;
-        if thread.is_some() {
-            self.watches[cpu].first_record(at, samples);
-        }
-        let curr = self.watches[cpu].curr;
-        if interrupt {
-            let (lead, counts) = self.watches[cpu].irq_wakeup(at, samples);
-            if let Some(curr) = curr {
-                self.interrupted(curr, at, counts);
-            }
-            return if hard { Cause::Hardirq { lead } } else { Cause::Softirq };
-        }
-        let waker = waker.and_then(|w| self.known(w).life).or(thread).filter(|w| *w != life);
-        waker.map_or(Cause::Unknown, Cause::Task)
-    }
-
-    /// An interrupt woke somebody while `curr` ran.
-    fn interrupted(&mut self, curr: LifeId, at: Ns, counts: InIrq) {
-        let acts = &mut self.history.lives[curr as usize].acts;
-        let going_on = acts.iter_mut().rev().find(|a| matches!(a.what, What::Irq { .. } | What::On { .. }));
-        match (counts, going_on) {
-            (InIrq::More, Some(Act { what: What::Irq { count, last }, .. })) => {
-                *count += 1;
-                *last = at;
-            }
-            (InIrq::More, _) => {}
-            (InIrq::First, _) => self.push(curr, at, What::Irq { count: 1, last: at }),
-        }
-    }
-
-    /// Who woke `life`, with the number of the wakeup, which the waker made at `posted`.
-    fn by(&mut self, life: LifeId, cause: Cause, posted: Ns, cpu: usize) -> By {
-        match cause {
-            Cause::Hardirq { lead } => By::Hardirq { lead },
-            Cause::Softirq => By::Softirq,
-            Cause::Unknown => By::Unknown,
-            Cause::Task(waker) => {
-                let wake = self.history.wakee.len() as u32;
-                self.history.wakee.push(life);
-                self.push(waker, posted, What::Post { wake });
-                if self.watches[cpu].curr == Some(waker) {
-                    self.watches[cpu].post = Some(posted);
-                }
-                By::Task { waker, wake }
-            }
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn woken(&mut self, task: u32, life: LifeId, at: Ns, cause: Cause, posted: Ns, cpu: usize, to: usize) {
-        let by = self.by(life, cause, posted, cpu);
-        if self.watches[cpu].idle {
-            self.watches[cpu].idle_wake = Some(at);
-        }
-        if to != cpu {
-            self.watches[to].remote = Some(at);
-        }
-        let known = self.known(task);
-        (known.asleep, known.early) = (false, None);
-        self.push(life, at, What::Woken { by, cpu: to as i32 });
-    }
-
-    /// The wakeup that ended the sleep before the slice that began at `on`: it was recorded only after that.
-    fn woken_late(&mut self, life: LifeId, on: Ns, cause: Cause, cpu: usize) {
-        let acts = &self.history.lives[life as usize].acts;
-        let unknown = |a: &Act| matches!(a.what, What::Woken { by: By::Unknown, .. });
-        if let Some(place) = acts.iter().rposition(unknown).filter(|place| acts[*place].at <= on) {
-            let posted = self.at(self.record.ts);
-            let now = self.by(life, cause, posted, cpu);
-            if let What::Woken { by, .. } = &mut self.history.lives[life as usize].acts[place].what {
-                *by = now;
-            }
-        }
-    }
-
-    /// A new task is queued.
-    fn starts(&mut self, task: u32, waker: Option<u32>, cpu: usize, to: usize, at: Ns) {
-        let parent = waker.and_then(|w| self.known(w).life).or(self.watches[cpu].curr);
-        if self.known(task).life.is_none() {
-            let child = self.life(task, First::Forked, to);
-            self.history.lives[child as usize].parent = parent;
-            if let Some(parent) = parent {
-                self.push(parent, at, What::Fork { child, how: Fork::Fork });
-            }
-        }
-        let Some(child) = self.known(task).life else { return };
-        let life = &mut self.history.lives[child as usize];
-        life.cpu = to as i32;
-        let parent = life.parent;
-        if parent.is_none() {
-            life.first = First::Runnable;
-        }
-        let on_at = self.watches[cpu].on_at;
-        let Some(parent) = parent.filter(|p| self.watches[cpu].curr == Some(*p)) else { return };
-        // The child is queued here, not where the fork was announced.
-        let acts = &mut self.history.lives[parent as usize].acts;
-        let fork = |a: &Act| matches!(a.what, What::Fork { child: c, .. } if c == child);
-        if let Some(place) = acts.iter().rposition(fork) {
-            let Act { at: announced, what } = acts.remove(place);
-            acts.push(Act { at, what });
-            if announced >= on_at {
-                self.history.samples.push(crate::calibrate::Sample::ForkToNew(at - announced));
-            }
-        }
-    }
-
-    fn fork(&mut self, at: Ns, parent: Option<u32>, child: u32, thread: bool, cpu: usize) {
-        let parent = parent.and_then(|p| self.known(p).life);
-        let child = self.life(child, First::Forked, cpu);
-        self.history.lives[child as usize].parent = parent;
-        if let Some(parent) = parent {
-            let how = if thread { Fork::Thread } else { Fork::Fork };
-            self.push(parent, at, What::Fork { child, how });
-        }
     }
 
     fn switch_in(&mut self, at: Ns, task: u32, cpu: usize, prio: Option<i32>, seen: bool) {
@@ -308,8 +146,7 @@ impl Timeline {
         self.known(task).early = None;
         self.prio_seen(task, life, at, prio);
         self.watches[cpu].enter(at, Some(life), seen, &mut self.history.samples);
-        let entry = self.watches[cpu].entry;
-        self.push(life, at, What::On { cpu: cpu as i32, entry });
+        self.push(life, at, What::On { cpu: cpu as i32 });
     }
 
     /// A changed priority in the columns of a switch is a change of attributes.

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use super::build::Verdict;
 use super::history::{Act, By, First, History, Life, LifeId, Off, What};
+use crate::calibrate::Limits;
 use crate::task::Ns;
 
-/// Share of the trace that counts as its end.
-const END: f64 = 0.1;
-/// Least share of the trace that an endless burst covers.
-const LONG: f64 = 0.2;
+/// True for a time in the last part of `span`.
+fn is_late(at: Ns, span: Ns, limits: Limits) -> bool {
+    i128::from(at) * 100 >= i128::from(100 - limits.end) * i128::from(span)
+}
 
 fn ended(life: &Life) -> Option<Ns> {
     life.acts.last().filter(|a| a.what == What::Off(Off::Ended)).map(|a| a.at)
@@ -41,11 +42,11 @@ fn last_burst(life: &Life) -> (Ns, usize) {
 }
 
 /// True when the last burst of a life fills much of the trace and it lost its CPU in it again and again.
-fn never_leaves(life: &Life, span: Ns) -> bool {
+fn never_leaves(life: &Life, span: Ns, limits: Limits) -> bool {
     let (start, preempted) = last_burst(life);
     let end = exit_begun(life).unwrap_or(span);
-    let late = end as f64 >= (1.0 - END) * span as f64;
-    let long = (end - start) as f64 >= LONG * span as f64;
+    let late = is_late(end, span, limits);
+    let long = i128::from(end - start) * 100 >= i128::from(limits.long) * i128::from(span);
     let yields = life.acts.iter().any(|a| a.at > start && a.what == What::Off(Off::Yielded));
     let runs = life.acts.iter().any(|a| matches!(a.what, What::On { .. }));
     let asleep = matches!(life.acts.last().map(|a| a.what), Some(What::Off(Off::Slept { .. })) | None);
@@ -73,8 +74,8 @@ fn ran_within(life: &Life, from: Ns, to: Ns) -> bool {
 /// Which lives have no end of their own: those that never leave their CPU and are alive when the trace ends, and those that were
 /// killed; `said` are threads of which the caller says so. A recorded exit is an exit, unless whoever reaped one of these tasks
 /// ran between the last preemption but one and its exit, and nothing was made any more: then the recorded run was being stopped.
-fn endless(history: &History, said: &[i64]) -> Vec<bool> {
-    let stays: Vec<bool> = history.lives.iter().map(|l| never_leaves(l, history.span)).collect();
+fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
+    let stays: Vec<bool> = history.lives.iter().map(|l| never_leaves(l, history.span, limits)).collect();
     let candidates = || history.lives.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(l, _)| l);
     let reapers: BTreeSet<LifeId> = candidates().filter_map(|l| reaper(history, l)).collect();
     let forks = history.lives.iter().filter(|l| l.first == First::Forked).filter_map(|l| l.acts.first());
@@ -99,8 +100,8 @@ fn endless(history: &History, said: &[i64]) -> Vec<bool> {
 }
 
 /// When the recorded run was stopped: the first exit of an endless task, else the end of the trace.
-pub(super) fn stop_time(history: &History, said: &[i64]) -> Ns {
-    let endless = endless(history, said);
+pub(super) fn stop_time(history: &History, said: &[i64], limits: Limits) -> Ns {
+    let endless = endless(history, said, limits);
     let exits = history.lives.iter().zip(&endless).filter(|(_, e)| **e).filter_map(|(l, _)| exit_begun(l));
     exits.min().unwrap_or(history.span)
 }
@@ -141,17 +142,17 @@ fn ran_in_last_burst(life: &Life, stop: Ns) -> bool {
 }
 
 /// True when the recorded run ended because its work was done: the last essential task ended near the stop.
-pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) -> bool {
+pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], limits: Limits, stop: Ns) -> bool {
     let ends = history.lives.iter().zip(verdicts).filter(|(_, v)| v.essential).filter_map(|(l, _)| ended(l));
-    ends.max().is_some_and(|last| last as f64 >= (1.0 - END) * stop as f64)
+    ends.max().is_some_and(|last| is_late(last, stop, limits))
 }
 
-pub(super) fn judge(history: &History, said: &[i64], stop: Ns) -> Vec<Verdict> {
+pub(super) fn judge(history: &History, said: &[i64], limits: Limits, stop: Ns) -> Vec<Verdict> {
     let judge = |(life, endless): (&Life, bool)| {
         let loops = !endless && is_looping(life, stop);
         // What got the CPU only after the stop, ended because of it.
         let before = ended(life).is_some_and(|end| end <= stop) || ran_in_last_burst(life, stop);
         Verdict { endless, loops, essential: !endless && !loops && ended(life).is_some() && before }
     };
-    history.lives.iter().zip(endless(history, said)).map(judge).collect()
+    history.lives.iter().zip(endless(history, said, limits)).map(judge).collect()
 }

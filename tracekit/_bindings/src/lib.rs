@@ -26,6 +26,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<table::Table>()?;
     m.add_class::<policy::Machine>()?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
+    m.add_function(wrap_pyfunction!(run::constants, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate_with, m)?)?;
     m.add_function(wrap_pyfunction!(table::concat, m)?)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
+use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
 use tracekit_replay::engine::Stack;
 use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
@@ -45,9 +46,11 @@ impl Programs {
     /// Reconstructs the programs in `events`. `loop` is one of `dependency`, `open`, `closed`; `hz` the clock ticks a
     /// second, as found in the trace when not given; `exact_timers` says that the recorded system's timers have no slack;
     /// `system` is the recorded one, by which idle threads are recognised; `endless` are
-    /// threads that would have gone on.
+    /// threads that would have gone on. `vary` names a constant of the reading to double, or a rule to leave out
+    /// (`constants` lists them).
     #[new]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None))]
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None))]
     fn new(
         py: Python<'_>,
         events: &Bound<'_, PyAny>,
@@ -56,6 +59,7 @@ impl Programs {
         exact_timers: bool,
         system: Option<&str>,
         endless: Option<Vec<i64>>,
+        vary: Option<&str>,
     ) -> PyResult<Self> {
         let mode =
             LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
@@ -74,10 +78,11 @@ impl Programs {
             meta.set("os", system);
         }
         let endless = endless.unwrap_or_default();
+        let limits = vary.map(|name| varied(py, name)).transpose()?;
         let idle = DeriveOptions::for_trace(&meta).idle;
         let recon = interruptible(py, |cancel| {
             let cancel = cancel.clone();
-            reconstruct(&rows, &strings, &Options { mode, hz, exact_timers, idle, endless, cancel })
+            reconstruct(&rows, &strings, &Options { mode, hz, exact_timers, idle, endless, limits, cancel })
         })?;
         Ok(Programs { recon, mode, hz })
     }
@@ -173,6 +178,20 @@ impl Programs {
         let out = run.map_err(|e| replay_error(py, &e.to_string()))?.out;
         Ok((out.meta.0.clone(), tables_with_events(py, out)?))
     }
+}
+
+/// The constants of the reading with one of them doubled, or without one rule.
+fn varied(py: Python<'_>, name: &str) -> PyResult<Limits> {
+    Limits::varied(name).ok_or_else(|| {
+        let names: Vec<&str> = CONSTANTS.iter().map(|c| c.0).collect();
+        replay_error(py, &format!("no constant is called '{name}'; there are {}", names.join(", ")))
+    })
+}
+
+/// Constants and rules of the reading: name and source.
+#[pyfunction]
+pub fn constants() -> Vec<(&'static str, &'static str)> {
+    CONSTANTS.to_vec()
 }
 
 impl Programs {

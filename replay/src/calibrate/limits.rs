@@ -1,0 +1,160 @@
+//! How far apart records of one cause may lie.
+//!
+//! What one interrupt or one system call does lies as far apart as the machine is slow, so limits are multiples of one cost:
+//! from a wakeup in an interrupt to the record of the switch that it causes. It is measured in the trace; where it is far
+//! from what was assumed, the trace is read again with the measured one.
+
+use super::{Overheads, ENOUGH};
+use crate::task::Ns;
+
+/// Limits of one trace, and the other constants of a reading. Each says where it is from; `docs/constants.md` says how far a result
+/// moves when a constant is doubled or a rule left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From a wakeup in an interrupt to the record of the switch that it causes, ns.
+    pub unit: Ns,
+    /// Longest time between two wakeups of one interrupt, in half units.
+    pub same_irq: i64,
+    /// Longest time from a wakeup or tick to the switch that it causes at once, in half units.
+    pub at_once: i64,
+    /// Longest time between two wakeups of one system call, in half units.
+    pub one_call: i64,
+    /// Longest time from a tick to a wakeup that its softirq makes, in half units.
+    pub behind_tick: i64,
+    /// Longest burst whose length is kept as a sample, ns.
+    pub short_burst: Ns,
+    /// Timer sleeps of constant length vary by no more, ns.
+    pub varies: Ns,
+    /// Share of the trace that counts as its end, percent.
+    pub end: i64,
+    /// Least share of the trace that a burst without an end covers, percent.
+    pub long: i64,
+    /// Measure what a switch takes longer because of what it has to do besides.
+    pub exit_costs: bool,
+    /// Measure what an interrupt takes longer on a CPU that has not switched for long.
+    pub cold: bool,
+    /// Timer sleeps that were late count with the constant length of their task's sleeps.
+    pub in_time: bool,
+}
+
+/// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
+pub const CONSTANTS: [(&str, &str); 12] = [
+    ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
+    ("same_irq", "3 units: two timers that one interrupt serves lie one wakeup apart, half a unit"),
+    ("at_once", "10 units: a switch that waits for longer waits for something else"),
+    ("one_call", "1.5 units: the end of a write is one wakeup behind its start"),
+    ("behind_tick", "15 units: the softirq of a tick serves some ten timers"),
+    ("short_burst", "3 ms: three quarters of a tick at 250 a second; keeps samples few"),
+    ("varies", "5 us: jitter of hrtimers without load"),
+    ("end", "10 % of the trace: a recording is stopped at its end"),
+    ("long", "20 % of the trace: what ends sooner is a job"),
+    ("exit_costs", "rule: switches to a lower class, and behind the next timer, as equal sleeps show"),
+    ("cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
+    ("in_time", "rule: a sleep longer than the constant one by less than `varies` was late"),
+];
+
+impl Default for Limits {
+    /// What [`CONSTANTS`] lists. The unit is that of a slow machine, so that no cause is missed at the first reading.
+    fn default() -> Self {
+        Limits {
+            unit: 20_000,
+            same_irq: 6,
+            at_once: 20,
+            one_call: 3,
+            behind_tick: 30,
+            short_burst: 3_000_000,
+            varies: 5_000,
+            end: 10,
+            long: 20,
+            exit_costs: true,
+            cold: true,
+            in_time: true,
+        }
+    }
+}
+
+impl Limits {
+    /// The default with one constant doubled, or one rule left out; none where nothing is called so.
+    pub fn varied(name: &str) -> Option<Self> {
+        let mut limits = Limits::default();
+        let rule = match name {
+            "exit_costs" => Some(&mut limits.exit_costs),
+            "cold" => Some(&mut limits.cold),
+            "in_time" => Some(&mut limits.in_time),
+            _ => None,
+        };
+        if let Some(rule) = rule {
+            *rule = false;
+            return Some(limits);
+        }
+        let constant = match name {
+            "unit" => &mut limits.unit,
+            "same_irq" => &mut limits.same_irq,
+            "at_once" => &mut limits.at_once,
+            "one_call" => &mut limits.one_call,
+            "behind_tick" => &mut limits.behind_tick,
+            "short_burst" => &mut limits.short_burst,
+            "varies" => &mut limits.varies,
+            "end" => &mut limits.end,
+            "long" => &mut limits.long,
+            _ => return None,
+        };
+        *constant *= 2;
+        Some(limits)
+    }
+
+    /// Longest time between two wakeups of one interrupt.
+    pub fn same_irq(self) -> Ns {
+        self.same_irq * self.unit / 2
+    }
+
+    /// Longest time from a wakeup or tick to the switch that it causes at once.
+    pub fn at_once(self) -> Ns {
+        self.at_once * self.unit / 2
+    }
+
+    /// Longest time between two wakeups of one system call.
+    pub fn one_call(self) -> Ns {
+        self.one_call * self.unit / 2
+    }
+
+    /// Longest time from a tick to a wakeup that its softirq makes.
+    pub fn behind_tick(self) -> Ns {
+        self.behind_tick * self.unit / 2
+    }
+
+    /// What `over` measured, where that is less than half or more than twice of this.
+    pub(crate) fn corrected(self, over: &Overheads) -> Option<Self> {
+        let unit = (over.record.ns + over.interrupt.ns).clamp(1_000, 1_000_000);
+        let known = over.record.n >= ENOUGH && over.interrupt.n >= ENOUGH;
+        (known && !(self.unit / 2..=self.unit * 2).contains(&unit)).then_some(Limits { unit, ..self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Estimate;
+    use super::*;
+
+    #[test]
+    fn a_fast_machine_gets_narrow_limits_and_one_like_that_assumed_keeps_them() {
+        let over = |record, interrupt| Overheads {
+            record: Estimate { ns: record, n: 50 },
+            interrupt: Estimate { ns: interrupt, n: 50 },
+            ..Overheads::default()
+        };
+        assert_eq!(Limits::default().corrected(&over(9_000, 8_000)), None);
+        let fast = Limits::default().corrected(&over(1_000, 1_500)).expect("other limits");
+        assert_eq!((fast.at_once(), fast.same_irq(), fast.one_call()), (25_000, 7_500, 3_750));
+        assert_eq!(Limits::default().corrected(&Overheads::default()), None, "nothing was measured");
+    }
+
+    #[test]
+    fn every_constant_can_be_doubled_and_every_rule_left_out() {
+        for (name, _) in CONSTANTS {
+            assert_ne!(Limits::varied(name), Some(Limits::default()), "{name}");
+            assert!(Limits::varied(name).is_some(), "{name}");
+        }
+        assert_eq!(Limits::varied("none"), None);
+    }
+}

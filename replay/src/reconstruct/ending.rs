@@ -1,0 +1,116 @@
+//! How programs end: by an exit, never, or where the trace was cut off.
+
+use super::build::{Builder, Draft, Verdict};
+use super::history::{Life, Off, What};
+use super::{Evidence, Note};
+use crate::program::Step;
+use crate::task::{Ns, Sleep, TaskId, NEVER};
+
+impl Builder<'_> {
+    /// What comes behind the last thing recorded.
+    pub(super) fn close(&mut self, life: &Life, verdict: Verdict, slept: Option<(Ns, bool)>, d: &mut Draft) {
+        let end = self.history.span;
+        let ended = life.acts.last().is_some_and(|a| a.what == What::Off(Off::Ended));
+        if verdict.endless {
+            d.pending = 0;
+            d.add(Step::Run { ns: NEVER }, Note::at(d.begun).because(Evidence::Endless));
+            return;
+        }
+        if let Some((from, deep)) = slept {
+            let sleep = if deep { Sleep::Uninterruptible } else { Sleep::Interruptible };
+            if verdict.loops {
+                self.go_round(d);
+                return;
+            }
+            if !d.cuts.is_empty() {
+                // It waits for the next message.
+                return;
+            }
+            let sem = self.new_sem();
+            d.add(Step::Wait { sem, sleep }, Note::at(from).because(Evidence::Censored));
+            return;
+        }
+        if d.running {
+            d.work_until(end, end);
+        }
+        if verdict.loops && self.go_round(d) {
+            return;
+        }
+        let id = life.id as usize;
+        d.flush(end);
+        if ended {
+            if let Some(sem) = self.sem_of_exit[id] {
+                d.add(Step::Post { sem, sync: false }, Note::at(end).because(Evidence::Reaped));
+            }
+            d.add(Step::Exit, Note::at(end));
+        } else if d.steps.is_empty() || d.running || !matches!(d.steps.last(), Some(Step::Wait { .. })) {
+            self.still_runnable(life, end, d);
+        }
+    }
+
+    /// The task could run when the trace ended. What it would have done is taken from its other bursts.
+    fn still_runnable(&mut self, life: &Life, end: Ns, d: &mut Draft) {
+        let note = Note::at(end).because(Evidence::Censored);
+        let Some(rest) = rest_of_burst(life, end) else {
+            d.add(Step::Run { ns: NEVER }, note);
+            return;
+        };
+        if rest > 0 {
+            d.add(Step::Run { ns: rest }, note);
+        } else {
+            self.starved.push(TaskId(life.id));
+        }
+        let sem = self.new_sem();
+        d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, note);
+    }
+
+    /// Ends a program that goes on until the recorded run was stopped: back to behind its first sleep.
+    fn go_round(&self, d: &mut Draft) -> bool {
+        while let Some(Step::Exiting | Step::RunKernel { .. } | Step::Run { .. }) = d.steps.last() {
+            d.steps.pop();
+            d.notes.pop();
+        }
+        let Some(mut first) = d.steps.iter().position(|s| matches!(s, Step::Pause { .. })) else { return false };
+        if matches!(d.steps.last(), Some(Step::Pause { .. })) {
+            first += 1;
+        }
+        let body = &d.steps[first..];
+        let takes_time = body.iter().any(|s| matches!(s, Step::Run { ns } if *ns > 0));
+        if !takes_time || body.iter().any(|s| matches!(s, Step::Fork { .. })) {
+            return false;
+        }
+        d.add(Step::LoopUntil { step: first as u32, until: self.stop }, Note::at(self.stop).because(Evidence::Looped));
+        d.add(Step::Exit, Note::at(self.stop));
+        true
+    }
+}
+
+/// What is left of the burst in which a life is when the trace ends at `end`: up to the median of its longer bursts. Nothing where
+/// it did not run at all in the trace; no end is known where it never ran for longer.
+fn rest_of_burst(life: &Life, end: Ns) -> Option<Ns> {
+    let (mut whole, mut burst, mut on) = (Vec::new(), 0, None);
+    for act in &life.acts {
+        match act.what {
+            What::On { .. } => on = Some(act.at),
+            What::Off(off) => {
+                burst += on.take().map_or(0, |from| act.at - from);
+                if matches!(off, Off::Slept { .. }) {
+                    whole.push(std::mem::take(&mut burst));
+                }
+            }
+            _ => {}
+        }
+    }
+    burst += on.map_or(0, |from| end - from);
+    whole.retain(|ns| *ns > burst);
+    whole.sort_unstable();
+    match whole.get(whole.len() / 2) {
+        Some(longer) => Some(longer - burst),
+        None => (burst == 0).then_some(0),
+    }
+}
+
+/// When the last burst of a life begins to end: its exit, or the end of what is known.
+pub(super) fn end_of_last_burst(life: &Life) -> Ns {
+    life.acts.iter().rev().find(|a| a.what == What::Exiting).or(life.acts.last()).map_or(0, |a| a.at)
+}
