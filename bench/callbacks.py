@@ -85,8 +85,8 @@ HOOK(dequeue) { int64_t to = head;
     tail = to; return 0; }
 HOOK(dispatch) { return head < tail ? queue[head++ % N] : -1; }
 HOOK(running) { return QUANTUM; }
-struct { uint64_t version, size; void *state; hook hooks[NHOOKS]; } tracekit_policy =
-    { VERSION, sizeof tracekit_policy, 0, { INIT } };
+struct { uint64_t version, size; void *state, *machine; hook hooks[NHOOKS]; } tracekit_policy =
+    { VERSION, sizeof tracekit_policy, 0, 0, { INIT } };
 """
 
 

@@ -5,11 +5,12 @@ import shutil
 import subprocess
 
 import numpy as np
+import polars as pl
 import pytest
 
 import tracekit as tk
 from tracekit.errors import ReplayError
-from tracekit.whatif.policy import ABI_VERSION, CompiledPolicy
+from tracekit.whatif.policy import ABI_VERSION, HOOK_TABLE, HOOKS, CompiledPolicy, c_header
 
 WORKLOAD = "A: R5 S3 R4\nB: R3\nC start=1: (R1 S2)*6\nuntil: 40\n"
 QUANTUM = 2_000_000
@@ -47,8 +48,7 @@ def test_a_python_class_schedules_as_rust_does(expected):
 
 
 C_SOURCE = r"""
-#include <stdint.h>
-#include <string.h>
+#include "tracekit_policy.h"
 #define N 64
 static int64_t queue[N]; static int64_t head, tail;
 static int64_t init(void *s, int64_t now, int64_t cpu, int64_t task, int64_t arg) { head = tail = 0; return 0; }
@@ -59,20 +59,47 @@ static int64_t dequeue(void *s, int64_t now, int64_t cpu, int64_t task, int64_t 
     tail = to; return 0; }
 static int64_t dispatch(void *s, int64_t now, int64_t cpu, int64_t task, int64_t arg) { return head < tail ? queue[head++ % N] : -1; }
 static int64_t running(void *s, int64_t now, int64_t cpu, int64_t task, int64_t arg) { return 2000000; }
-typedef int64_t (*hook)(void *, int64_t, int64_t, int64_t, int64_t);
-struct interface { uint64_t version, size; void *state;
-    hook init, init_task, enqueue, dequeue, dispatch, wakeup_preempt, running, stopping, tick, expired, select_cpu, set_params; };
-struct interface tracekit_policy = { VERSION, sizeof(struct interface), 0,
-    init, 0, enqueue, dequeue, dispatch, 0, running, 0, 0, 0, 0, 0 };
+struct tracekit_interface tracekit_policy = { .version = VERSION, .size = sizeof(struct tracekit_interface),
+    .init = init, .enqueue = enqueue, .dequeue = dequeue, .dispatch = dispatch, .running = running };
 """
 
 
-def build(tmp_path, version):
+#: A queue for each CPU. A task that wakes while its CPU is busy goes to an idle one, which is asked to look; a timer moves what waits
+#: beside an idle CPU.
+BALANCER = r"""
+#include "tracekit_policy.h"
+#define N 64
+#define ASK(call, a, b) tracekit_policy.machine->call(tracekit_policy.machine, a, b)
+#define HOOK(name) static int64_t name(void *s, int64_t now, int64_t cpu, int64_t task, int64_t arg)
+extern struct tracekit_interface tracekit_policy;
+static int64_t queue[8][N], count[8];
+static void take(int64_t cpu, int64_t i) { while (++i < count[cpu]) queue[cpu][i - 1] = queue[cpu][i]; count[cpu]--; }
+HOOK(init) { for (int c = 0; c < 8; c++) count[c] = 0; ASK(timer_at, 1000000, 7); return 0; }
+HOOK(select_cpu) { return 0; }
+HOOK(enqueue) { queue[cpu][count[cpu]++] = task; return 0; }
+HOOK(dequeue) { for (int64_t i = 0; i < count[cpu]; i++) if (queue[cpu][i] == task) take(cpu, i); return 0; }
+HOOK(dispatch) { if (!count[cpu]) return -1; int64_t t = queue[cpu][0]; take(cpu, 0); return t; }
+HOOK(timer) {
+    for (int64_t to = 0; to < ASK(nr_cpus, 0, 0); to++)
+        if (ASK(is_idle, to, 0))
+            for (int64_t i = 0; i < count[0]; i++)
+                if (ASK(allowed, queue[0][i], to)) {
+                    int64_t t = queue[0][i]; take(0, i); queue[to][count[to]++] = t;
+                    ASK(migrate, t, to); ASK(resched, to, 0); break;
+                }
+    ASK(timer_at, now + 1000000, arg); return 0; }
+struct tracekit_interface tracekit_policy = { .version = VERSION, .size = sizeof(struct tracekit_interface), .init = init,
+    .select_cpu = select_cpu, .enqueue = enqueue, .dequeue = dequeue, .dispatch = dispatch, .timer = timer };
+"""
+
+
+def build(tmp_path, version, text=C_SOURCE):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler")
     source, library = tmp_path / "rr.c", tmp_path / f"rr{version}.so"
-    source.write_text(C_SOURCE)
+    source.write_text(text)
+    (tmp_path / "tracekit_policy.h").write_text(c_header())
     subprocess.run([compiler, "-shared", "-fPIC", f"-DVERSION={version}", "-o", library, source], check=True)
     return library
 
@@ -84,7 +111,7 @@ def test_a_shared_object_schedules_as_rust_does(tmp_path, expected):
 
 def test_another_version_of_the_interface_is_refused_with_both(tmp_path):
     policy = CompiledPolicy.load(build(tmp_path, 7))
-    with pytest.raises(ReplayError, match=r"version 7 .* version 1"):
+    with pytest.raises(ReplayError, match=r"version 7 .* version 2"):
         tk.simulate(WORKLOAD, policy=policy)
 
 
@@ -123,6 +150,117 @@ def test_numba_functions_schedule_as_rust_does(expected):
 
     policy = CompiledPolicy(state, enqueue=enqueue, dequeue=dequeue, dispatch=dispatch, running=running)
     assert schedule(tk.simulate(WORKLOAD, policy=policy)) == expected
+
+
+def test_a_compiled_policy_balances_two_cpus(tmp_path):
+    policy = CompiledPolicy.load(build(tmp_path, ABI_VERSION, BALANCER))
+    run = tk.simulate("cpus: 2\nuntil: 40\nA: R10\nB: R10\nC cpus=0: R10", policy=policy)
+    ran = dict(run.slices.group_by("cpu").agg(pl.col("dur_ns").sum()).iter_rows())
+    assert ran == {0: 20_000_000, 1: 10_000_000}
+    moved = run.events.filter(pl.col("kind").cast(pl.String) == "migrate")
+    assert moved.select("tid", "orig_cpu", "target_cpu", "ts_ns").rows() == [(2, 0, 1, 1_000_000)]
+
+
+def test_what_a_compiled_policy_asks_of_no_cpu_is_named(tmp_path):
+    text = BALANCER.replace("ASK(is_idle, to, 0)", "ASK(is_idle, to + 9, 0)")
+    policy = CompiledPolicy.load(build(tmp_path, ABI_VERSION, text))
+    with pytest.raises(
+        ReplayError, match="a hook of the compiled policy called is_idle: no CPU 9; there are 2"
+    ):
+        tk.simulate("cpus: 2\nA: R10\nB: R10", policy=policy)
+
+
+def test_every_face_has_every_hook():
+    documented = tk.Policy.__doc__
+    header = c_header()
+    for hook, *_ in HOOK_TABLE:
+        assert f"``{hook}(" in documented, hook
+        assert f"tracekit_hook {hook};" in header, hook
+    assert len(HOOKS) == len(set(HOOKS)) == 23
+
+
+class Misspelt(RoundRobin):
+    def enqeue(self, task, cpu, why): ...
+
+    def slice_expire(self, task, cpu): ...
+
+
+class Old(RoundRobin):
+    def expired(self, task, cpu): ...
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (Misspelt, "`slice_expire`; did you mean `slice_expired`"),
+        (Old, "`expired`; did you mean `slice_expired`"),
+    ],
+)
+def test_a_misspelt_hook_is_named_with_the_one_that_was_meant(policy, says):
+    with pytest.raises(ReplayError) as error:
+        tk.simulate(WORKLOAD, policy=policy())
+    assert says in str(error.value)
+    hook = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 4)(lambda *_: 0)
+    with pytest.raises(ReplayError, match="no hook dispach; did you mean `dispatch`"):
+        CompiledPolicy(enqueue=hook, dequeue=hook, dispach=hook)
+
+
+class Losing(RoundRobin):
+    """Task 1 is never given out."""
+
+    def enqueue(self, task, cpu, why):
+        if task != 1:
+            super().enqueue(task, cpu, why)
+
+
+class NoSlice(RoundRobin):
+    def running(self, task, cpu, switched):
+        self.machine.set_slice(cpu, -5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "says"),
+    [
+        (
+            Losing,
+            "A: R5\nB: R3",
+            "task 1 (B) has been ready since 0.000000 s on CPU 0, which has been idle since 0.005000 s",
+        ),
+        (
+            Losing,
+            "until: 60000\nA: R5\nB start=2: R3",
+            "at 2000000000 ns: task 1 (B) has been ready since 0.002000 s",
+        ),
+        (NoSlice, "A: R5\nB: R3", "a slice of -5 ns on CPU 0 for task 0 (A): expected more than 0"),
+    ],
+)
+def test_what_no_schedule_can_be_is_named_with_time_and_task(policy, text, says):
+    with pytest.raises(ReplayError) as error:
+        tk.simulate(text, policy=policy())
+    assert says in str(error.value)
+
+
+def test_starvation_is_told_with_time_and_task():
+    class First(RoundRobin):
+        def dispatch(self, cpu):
+            self.queue.sort()
+            return super().dispatch(cpu)
+
+    run = tk.simulate("until: 3000\nA: R2500\nB start=100: R3", policy=First())
+    told = run.diagnostics.filter(pl.col("code").cast(pl.String) == "starvation")["message"].to_list()
+    assert told == [
+        "starvation: task 1 (B) was ready at 0.100000 s and did not run for 2.400 s, the longest of 1 waits of a second or more"
+    ]
+    fair = tk.simulate("until: 3000\nA: R2500\nB start=100: R3", policy=RoundRobin())
+    assert "starvation" not in fair.diagnostics["code"].cast(pl.String).to_list()
+
+
+def test_an_error_of_a_policy_object_that_was_used_before_says_so():
+    policy = RoundRobin()
+    tk.simulate("until: 1\nA: R5\nB: R5", policy=policy)
+    assert policy.queue
+    with pytest.raises(ReplayError, match="was used in an earlier run and may still hold tasks"):
+        tk.simulate("A start=1: R5\nB: R5", policy=policy)
 
 
 class Broken(RoundRobin):
@@ -187,8 +325,8 @@ def test_missing_hooks_are_named():
     hook = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 4)(lambda *_: 0)
     with pytest.raises(ReplayError, match="no hook `dequeue`"):
         tk.simulate(WORKLOAD, policy=CompiledPolicy(enqueue=hook))
-    with pytest.raises(ReplayError, match="no hook pick"):
-        CompiledPolicy(pick=hook)
+    with pytest.raises(ReplayError, match="no hook shuffle; there are init"):
+        CompiledPolicy(shuffle=hook)
 
 
 def test_the_machine_is_out_of_reach_outside_hooks():

@@ -5,18 +5,21 @@ from os import PathLike
 from typing import Final, Protocol, TypedDict, final, type_check_only
 
 __all__ = [
+    "POLICY_VERSION",
     "TOLERANCES",
     "Machine",
     "Programs",
     "Reader",
     "Table",
     "__version__",
+    "calls",
     "concat",
     "constants",
     "costs",
     "derive",
     "diagnostic_codes",
     "formats",
+    "hooks",
     "metadata_keys",
     "parse_policy",
     "policies",
@@ -28,6 +31,7 @@ __all__ = [
 
 __version__: Final[str]
 TOLERANCES: Final[str]
+POLICY_VERSION: Final[int]
 
 @type_check_only
 class FormatInfo(TypedDict):
@@ -175,6 +179,8 @@ class Machine:
     def idle_or_last(self, task: int) -> int: ...
     def nice(self, task: int) -> int: ...
     def prio(self, task: int) -> int | None: ...
+    def cpu_of(self, task: int) -> int: ...
+    def migrate(self, task: int, cpu: int) -> None: ...
     def parent(self, task: int) -> int | None: ...
     def ran_ns(self, task: int) -> int: ...
     def resched(self, cpu: int) -> None: ...
@@ -214,3 +220,6 @@ class Programs:
         seed: int = 0,
         progress: Callable[[float], object] | None = None,
     ) -> tuple[dict[str, str], dict[str, Table]]: ...
+
+def hooks() -> list[tuple[str, str, str, str]]: ...
+def calls() -> list[tuple[str, str, str]]: ...

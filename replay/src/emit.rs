@@ -2,7 +2,7 @@
 //! as from a capture.
 
 use tracekit_schema::events::irq;
-use tracekit_schema::{Kind, Out, State, StrId};
+use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 use crate::engine::Run;
 use crate::log::{by, Rec, What, IDLE};
@@ -84,6 +84,9 @@ pub fn emit(run: &Run, cpus: usize, numbers: &[i32], offset: Ns, out: &mut Out) 
         if rec.ts <= run.counts.end {
             emit.record(rec);
         }
+    }
+    if let Some(warning) = &run.warning {
+        emit.out.diag(Diagnostic::new(Code::Starvation, warning.clone()));
     }
     emit.bound(Kind::Marker, run.counts.end, 0);
     let name = emit.out.strings.intern(END);

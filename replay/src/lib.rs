@@ -2,8 +2,10 @@
 //!
 //! * [`program`]: what tasks do; [`workload`]: the same as text; [`task`]: what the engine knows of a task;
 //! * [`replay`]: a trace under another policy, the entry point; [`reconstruct`]: from events to programs;
+//! * `infer`: messages that no wakeup shows, an optional stage of the reconstruction;
 //! * [`engine`]: the discrete-event engine; [`cost`]: what scheduling itself costs;
-//! * [`policy`]: the trait of a policy and what the engine offers it; [`queue`]: queues to build one from;
+//! * [`policy`]: the trait of a policy, [`reasons`] why its hooks are called, [`machine`] what the engine offers it, [`classes`] how
+//!   policies stand above one another; [`queue`]: queues to build one from;
 //! * [`cancel`]: how a caller stops long work;
 //! * [`policies`]: the policies; [`params`]: their parameters;
 //! * [`log`]: what happened; [`emit`]: the same as events of a trace.
@@ -12,10 +14,13 @@
 
 pub mod calibrate;
 pub mod cancel;
+pub mod classes;
 pub mod cost;
 pub mod emit;
 pub mod engine;
+mod infer;
 pub mod log;
+pub mod machine;
 mod overrides;
 pub mod params;
 mod perturb;
@@ -23,6 +28,7 @@ pub mod policies;
 pub mod policy;
 pub mod program;
 pub mod queue;
+pub mod reasons;
 pub mod reconstruct;
 pub mod replay;
 pub mod switch_costs;

@@ -5,7 +5,7 @@
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{JobId, Program, QueueId, Step, Workload};
-use tracekit_replay::reconstruct::{reconstruct, Hidden, LoopMode, Options, Recon};
+use tracekit_replay::reconstruct::{reconstruct, Group, Hidden, LoopMode, Options, Outcome, Recon};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::Sleep;
 use tracekit_replay::workload;
@@ -168,10 +168,71 @@ fn jobs_that_make_no_sense_are_refused() {
 /// What is not explained is told with the system calls that a new capture needs.
 #[test]
 fn unexplained_messages_name_what_a_new_capture_needs() {
-    let told = Hidden { messages: 100, hidden: 40, unexplained: 3, resolved: false }.told().unwrap();
-    assert!(told.contains("about 40 woke nobody") && told.contains("3 of them stay unexplained"), "{told}");
+    let tasks = ["reader", "reader", "writer"].iter().map(|name| Program::new(*name, 1, Vec::new())).collect();
+    let work = Workload { tasks, ..Workload::default() };
+    let group = |unexplained, outcome| Group { tasks: vec![0, 1, 2], messages: 100, hidden: 40, unexplained, outcome };
+    let of = |groups| Hidden { groups, ..Hidden::default() }.told(&work);
+    let told = of(vec![group(3, Outcome::Unexplained)]).unwrap();
+    assert!(told.contains("in reader, writer (about 40 woke nobody; 3 stay unexplained)"), "{told}");
     for call in ["sys_enter_read", "sys_exit_read", "sys_enter_write"] {
         assert!(told.contains(call), "{told}");
     }
-    assert_eq!(Hidden::default().told(), None);
+    let told = of(vec![group(0, Outcome::TooLarge)]).unwrap();
+    assert!(told.contains("the search for them came to its bound"), "{told}");
+    let told = of(vec![group(0, Outcome::Explained), group(3, Outcome::Unexplained)]).unwrap();
+    assert!(told.contains("40 of 100 messages woke nobody") && told.contains("3 stay unexplained"), "{told}");
+    assert_eq!(of(Vec::new()), None);
+}
+
+/// Groups of tasks that send each other nothing are explained or not each by itself.
+#[test]
+fn groups_are_explained_one_by_one() {
+    let own = |name: &str| -> String {
+        let part = PIPELINE.lines().filter(|l| !l.starts_with("until") && !l.starts_with('H') && !l.is_empty());
+        let renamed = part.map(|l| format!("{name}{}", l.replace("(q)", &format!("({name}q)").to_lowercase())));
+        renamed.map(|l| l.replace("(b)", &format!("({name}b)").to_lowercase())).collect::<Vec<_>>().join("\n")
+    };
+    let text = format!(
+        "until: 3000\ncpus: 2\n{}\n{}\nH*2: R∞",
+        own("L").replace("(c)", "(lc)"),
+        own("M").replace("(c)", "(mc)")
+    );
+    let recon = programs(&recorded(&text, "cfs"));
+    assert_eq!(recon.hidden.groups.len(), 2, "{:?}", recon.hidden);
+    for group in &recon.hidden.groups {
+        assert_eq!(group.tasks.len(), 7, "{group:?}");
+        let first = &recon.work.tasks[group.tasks[0] as usize].comm[..1];
+        assert!(group.tasks.iter().all(|t| recon.work.tasks[*t as usize].comm.starts_with(first)), "{group:?}");
+    }
+}
+
+/// Work in proportion to events times explanations followed side by side, and never more than a fixed amount, whatever the trace.
+#[test]
+fn the_search_has_a_hard_bound() {
+    let many: Vec<String> = (0..400).map(|i| format!("W{i}: (W(q{i}) R0.05)*")).collect();
+    let sends: Vec<String> = (0..400).map(|i| format!("S0.2 R0.02 P(q{i})")).collect();
+    let private = format!("until: 2000\ncpus: 4\nG: ({})*\n{}", sends.join(" "), many.join("\n"));
+    let pool = "until: 3000\ncpus: 4\nG: (S0.2 R0.02 P(q) P(q))*\nA*400: (W(q) R0.05)*";
+    for text in [private.as_str(), pool] {
+        let recon = programs(&recorded(text, "cfs"));
+        assert!(recon.hidden.spent <= 40_000_000, "{}", recon.hidden.spent);
+    }
+}
+
+/// An unexplained group keeps the causes that were recorded: under the recorded policy it does what it did.
+#[test]
+fn inference_is_never_worse_than_none_on_the_identity() {
+    for (text, policy) in [(PIPELINE, "cfs"), (PIPELINE, "rr:quantum=5ms")] {
+        let trace = recorded(text, policy);
+        let error = |mode| {
+            let recon =
+                reconstruct(&trace.events, &trace.strings, &Options { hz: Some(1000), mode, ..Options::default() });
+            let spec =
+                ReplaySpec { policy: policy.into(), hz: Some(1000), overheads: false, mode, ..ReplaySpec::default() };
+            let again = rerun(&recon, &spec, &mut |_| true).expect("the replay runs").out;
+            (1..=8).map(|tid| (ran(&trace, tid, 2_000_000_000) - ran(&again, tid, 2_000_000_000)).abs()).sum::<i64>()
+        };
+        let (with, without) = (error(LoopMode::Dependency), error(LoopMode::Open));
+        assert!(with <= without + 8 * 1_000_000, "{policy}: {with} ns off with inference, {without} ns without");
+    }
 }

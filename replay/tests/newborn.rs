@@ -19,7 +19,7 @@ struct Notes {
 
 impl Policy for Notes {
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
-        if why == Enqueue::New {
+        if why == Enqueue::Fork {
             self.seen.borrow_mut().push((k.clock(cpu), k.now()));
         }
         self.queue.push_back(t);

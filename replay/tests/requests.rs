@@ -129,7 +129,7 @@ fn requests_are_followed_through_hidden_messages() {
         let sent = told(&trace).len();
         assert_eq!(sent, REQUESTS as usize * WAY.len());
         let recon = programs(&trace);
-        let found = recon.hidden;
+        let found = &recon.hidden;
         assert!(found.resolved && found.hidden * 10 > sent, "{from}: {found:?}");
         assert!(found.messages.abs_diff(sent) * 100 <= sent, "{from}: {sent} messages, {found:?}");
         for to in ["rr:quantum=1ms", "cfs"] {

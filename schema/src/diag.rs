@@ -84,6 +84,8 @@ codes! {
     Duplicate = "duplicate", Info;
     /// A section of the file is damaged and was skipped.
     Damaged = "damaged", Error;
+    /// A task waited long for a CPU under a policy that is not one of tracekit's.
+    Starvation = "starvation", Info;
     /// The source uses a feature that tracekit does not read.
     Unsupported = "unsupported", Info;
 }

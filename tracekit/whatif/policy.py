@@ -7,68 +7,67 @@ a compiled hook (numba, C) costs the same as one in Rust, as far as 15 ns can be
 from __future__ import annotations
 
 import ctypes
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit import _core
 from tracekit.errors import ReplayError
 
 if TYPE_CHECKING:
     from tracekit._core import Machine
 
-__all__ = ["ABI_VERSION", "HOOKS", "CompiledPolicy", "LoadedPolicy", "Policy"]
+__all__ = ["ABI_VERSION", "HOOKS", "HOOK_TABLE", "CompiledPolicy", "LoadedPolicy", "Policy", "c_header"]
 
 #: Version of the interface of compiled policies.
-ABI_VERSION = 1
+ABI_VERSION: int = _core.POLICY_VERSION
 
-#: Hooks of a compiled policy, in the order of the struct. Each is
+#: Every hook: name, what the compiled form takes and gives, when it is called. One table makes the Rust, Python and C faces.
+HOOK_TABLE = tuple(_core.hooks())
+
+#: Names of the hooks, in the order of the struct of a compiled policy. Each is
 #: ``int64 hook(void *state, int64 now_ns, int64 cpu, int64 task, int64 arg)``.
-HOOKS = (
-    "init",
-    "init_task",
-    "enqueue",
-    "dequeue",
-    "dispatch",
-    "wakeup_preempt",
-    "running",
-    "stopping",
-    "tick",
-    "expired",
-    "select_cpu",
-    "set_params",
-)
+HOOKS = tuple(row[0] for row in HOOK_TABLE)
 
 
 class Policy:
     """Base of policies written in Python: define the hooks that the scheduler has.
 
     Needed are ``enqueue(task, cpu, why)``, ``dequeue(task, cpu)`` and ``dispatch(cpu)``, which returns the task to run next or
-    `None` and takes it out of the queue. Tasks are numbers from 0. ``why`` is ``initial``, ``new``, ``wakeup``, ``preempted``,
-    ``yielded``, ``moved`` or ``joined``. Optional:
+    `None` and takes it out of the queue. Tasks are numbers from 0. ``why`` is ``initial``, ``fork``, ``wakeup``, ``preempted``,
+    ``yielded``, ``migrated`` or ``switched_to``. Optional:
 
     ======================================  =====================================================================
     ``init()``                              the replay begins
     ``init_task(task, parent)``             a task comes into being; ``parent`` is a task or `None`
+    ``fork_return(task, child)``            it returns from making ``child``, which has been queued
+    ``exec(task)``                          it executes another program
+    ``exiting(task, cpu)``                  it begins to exit, and will run for a little longer
     ``exit_task(task)``                     it has ended
-    ``select_cpu(task, why)``               the CPU for a task that wakes (``wakeup``, ``new``, ``exec``)
+    ``enable(task)``, ``disable(task)``     it comes from another scheduling class, or goes to one
+    ``select_cpu(task, why)``               the CPU for a task (``wakeup``, ``fork``, ``exec``)
+    ``runnable(task, cpu)``                 it becomes runnable; ``enqueue`` follows
     ``wakeup_preempt(task, cpu, curr, why)``  a task was queued where ``curr`` runs
     ``running(task, cpu, switched)``        it starts to run; ``self.machine.set_slice(cpu, ns)`` belongs here
-    ``stopping(task, cpu, why)``            it stops: ``preempted``, ``yielded``, ``slept``, ``exited``, ``left``
+    ``stopping(task, cpu, why)``            it stops: ``preempted``, ``yielded``, ``slept``, ``exited``, ``switched_from``
     ``quiescent(task, cpu, why)``           it is no longer runnable
     ``tick(task, cpu)``                     a clock tick while it runs
-    ``expired(task, cpu)``                  its slice is over (default: a reschedule)
+    ``slice_expired(task, cpu)``            its slice is over (default: a reschedule)
     ``timer(token)``                        a timer set by ``self.machine.timer_at`` fires
-    ``second()``                            once a second
+    ``update_1hz()``                        once a second
     ``yield_(task, cpu)``                   it yields
     ``set_params(task)``                    its nice value or priority changed
     ======================================  =====================================================================
 
-    ``self.machine`` tells time and state while a hook runs (``now_ns``, ``tick_ns``, ``nr_cpus``, ``curr(cpu)``, ``nice(task)``, ...) and takes
-    requests: ``resched(cpu)``, ``set_slice(cpu, ns)``, ``timer_at(at_ns, token)``.
+    ``self.machine`` states time and state while a hook runs (``now_ns``, ``tick_ns``, ``nr_cpus``, ``curr(cpu)``, ``nice(task)``,
+    ``cpu_of(task)``, ...) and takes requests: ``resched(cpu)``, ``set_slice(cpu, ns)``, ``timer_at(at_ns, token)``, ``migrate(task, cpu)``.
 
     Real-time tasks of a capture run above the policy, as they do on Linux.
 
-    A hook that raises, or returns what makes no sense, ends the replay with a `ReplayError` that names the hook.
+    A hook that raises, or returns what makes no sense, ends the replay with a `ReplayError` that names the hook; what was raised is its
+    cause. So do a method whose name is nearly that of a hook, a slice that is not above 0, and a task that is ready for a second on a
+    CPU that is idle: the policy has lost it. A task that waits for a second or more beside others is a diagnostic (``starvation``).
 
     Examples
     --------
@@ -89,11 +88,62 @@ class Policy:
     machine: Machine
 
 
+def c_header() -> str:
+    """The header that a policy in C includes: `Path("tracekit_policy.h").write_text(c_header())`.
+
+    Returns
+    -------
+    str
+        C source: the struct of hooks, the struct of calls, and what each takes and gives.
+    """
+    hooks = "\n".join(
+        f"    /* {doc}{'; ' + takes if takes else ''}{'; returns ' + gives if gives else ''} */\n    tracekit_hook {name};"
+        for name, takes, gives, doc in HOOK_TABLE
+    )
+    calls = "\n".join(
+        f"    /* {'; '.join(part for part in (takes, 'returns ' + gives) if part)} */\n    tracekit_call {name};"
+        for name, takes, gives in _core.calls()
+    )
+    return _HEADER.format(version=ABI_VERSION, hooks=hooks, calls=calls)
+
+
+_HEADER = """\
+/* Policies for tracekit in C: define `struct tracekit_interface tracekit_policy`, compile a shared object, and load it with
+   tracekit.CompiledPolicy.load. Made from tracekit's table of hooks. */
+#ifndef TRACEKIT_POLICY_H
+#define TRACEKIT_POLICY_H
+#include <stdint.h>
+
+#define TRACEKIT_POLICY_VERSION {version}
+
+struct tracekit_machine;
+typedef int64_t (*tracekit_hook)(void *state, int64_t now_ns, int64_t cpu, int64_t task, int64_t arg);
+typedef int64_t (*tracekit_call)(const struct tracekit_machine *machine, int64_t a, int64_t b);
+
+/* What a hook may ask of the machine, and request from it. */
+struct tracekit_machine {{
+    uint64_t version, size;
+    void *kernel;
+{calls}
+}};
+
+/* The policy: hooks that it does not have are 0. `machine` is set while a hook runs. */
+struct tracekit_interface {{
+    uint64_t version, size;
+    void *state;
+    const struct tracekit_machine *machine;
+{hooks}
+}};
+#endif
+"""
+
+
 class _Interface(ctypes.Structure):
     _fields_ = [
         ("version", ctypes.c_uint64),
         ("size", ctypes.c_uint64),
         ("state", ctypes.c_void_p),
+        ("machine", ctypes.c_void_p),
         *((hook, ctypes.c_void_p) for hook in HOOKS),
     ]
 
@@ -132,12 +182,10 @@ class CompiledPolicy:
 
     Notes
     -----
-    All hooks have the signature ``int64 hook(void *state, int64 now_ns, int64 cpu, int64 task, int64 arg)``:
-
-    ``init``: cpu = number of CPUs, task = number of tasks, arg = tick in ns. ``init_task``: arg = nice. ``enqueue``: arg = 0 initial,
-    1 new, 2 wakeup, 3 preempted, 4 yielded, 5 moved, 6 joined. ``dispatch``: returns a task or -1. ``wakeup_preempt``: arg = the running task;
-    1 preempts. ``running``: returns a slice in ns, 0 for none. ``stopping``: arg = 0 preempted, 1 yielded, 2 slept, 3 exited, 4 left.
-    ``tick``, ``expired``: 1 asks for a reschedule. ``select_cpu``: returns a CPU. ``set_params``: arg = nice.
+    All hooks have the signature ``int64 hook(void *state, int64 now_ns, int64 cpu, int64 task, int64 arg)``; `HOOK_TABLE` states what
+    ``arg`` is and what the result means, hook by hook. While a hook runs, the field ``machine`` of the struct points to functions that
+    answer questions and take requests: reschedule any CPU, set slices and timers, read affinity, move queued tasks. `c_header` gives
+    both structs as C.
     """
 
     def __init__(
@@ -145,7 +193,10 @@ class CompiledPolicy:
     ) -> None:
         unknown = set(hooks) - set(HOOKS)
         if unknown:
-            raise ReplayError(f"no hook {sorted(unknown)[0]}; there are {', '.join(HOOKS)}")
+            wrong = sorted(unknown)[0]
+            near = difflib.get_close_matches(wrong, HOOKS, n=1)
+            meant = f"; did you mean `{near[0]}`?" if near else f"; there are {', '.join(HOOKS)}"
+            raise ReplayError(f"no hook {wrong}{meant}")
         self.name = name
         self._kept = (state, hooks)
         self._struct = _Interface(version=ABI_VERSION, size=ctypes.sizeof(_Interface))

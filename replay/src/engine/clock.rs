@@ -22,7 +22,7 @@ impl Engine {
             self.stack.layers[class as usize].1.tick(&mut self.k, cpu, t);
         }
         let costs = self.k.costs;
-        if self.expired(cpu, now).is_some() {
+        if self.next_expired(cpu, now).is_some() {
             // Timers ride on the tick: they fire when its own work is done.
             self.interrupt(cpu, costs.tick_wakeup);
             self.k.cpus[cpu].irq_entry = Some(now);
@@ -53,14 +53,15 @@ impl Engine {
         self.k.slots.set_tick(cpu, next + passed * tick);
     }
 
-    pub(super) fn second(&mut self) {
+    pub(super) fn one_hz(&mut self) {
         self.k.slots.set_second(self.k.now + 1_000_000_000);
         self.k.in_second = true;
         for class in 0..self.stack.layers.len() {
             self.k.class = class as u8;
-            self.stack.layers[class].1.second(&mut self.k);
+            self.stack.layers[class].1.update_1hz(&mut self.k);
         }
         self.k.in_second = false;
+        self.look_for_lost_now();
         let owed = std::mem::take(&mut self.k.cpus[0].owed);
         self.interrupt(0, owed);
     }
@@ -83,7 +84,7 @@ impl Engine {
             self.k.cpus[cpu].clock = self.k.now;
             let class = self.k.tasks[t.index()].class;
             self.k.class = class;
-            self.stack.layers[class as usize].1.expired(&mut self.k, cpu, t);
+            self.stack.layers[class as usize].1.slice_expired(&mut self.k, cpu, t);
         }
     }
 }

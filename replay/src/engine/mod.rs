@@ -14,70 +14,28 @@
 //! atomic: nobody runs before it is complete.
 
 mod clock;
-mod machine;
+mod guards;
 pub mod slots;
 mod steps;
+mod switch;
+mod timers;
 mod wake;
 
-pub use machine::{Machine, TimerMode};
+pub use crate::classes::{Layer, Stack};
+pub use crate::machine::{Machine, TimerMode};
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::cost::{cold_share, Costs, LONG_STAY};
-use crate::log::{left, Log, What, IDLE};
-use crate::policy::{CpuState, Enqueue, Kernel, Policy, Stop};
+use crate::cost::LONG_STAY;
+use crate::log::Log;
+use crate::machine::{CpuState, Kernel};
 use crate::program::{Start, Workload};
 use crate::queue::Lists;
-use crate::switch_costs::{Leaves, SwitchCostChange};
-use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, Task, TaskId, TaskState, NEVER};
+use crate::switch_costs::SwitchCostChange;
+use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
+use guards::Watch;
 use slots::{Due, Slots};
-
-/// Place of a policy in the stack: which tasks it cares for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layer {
-    /// Tasks with a reservation.
-    Deadline,
-    /// SCHED_FIFO and SCHED_RR tasks.
-    Rt,
-    /// All others; takes everybody where there is no other layer.
-    Main,
-}
-
-/// The scheduling classes, best first. A better one always preempts.
-pub struct Stack {
-    pub(crate) layers: Vec<(Layer, Box<dyn Policy>)>,
-}
-
-impl Stack {
-    /// One policy for everybody.
-    pub fn single(policy: Box<dyn Policy>) -> Self {
-        Stack { layers: vec![(Layer::Main, policy)] }
-    }
-
-    /// Puts `policy` above those so far.
-    pub fn above(mut self, layer: Layer, policy: Box<dyn Policy>) -> Self {
-        self.layers.insert(0, (layer, policy));
-        self
-    }
-
-    /// Replaces the real-time class by `rt`.
-    pub fn with_rt(mut self, rt: Stack) -> Self {
-        self.layers.retain(|l| l.0 != Layer::Rt);
-        let at = self.layers.iter().position(|l| l.0 == Layer::Main).unwrap_or(0);
-        self.layers.splice(at..at, rt.layers.into_iter().map(|l| (Layer::Rt, l.1)));
-        self
-    }
-
-    fn class_of(&self, attrs: &Attrs) -> u8 {
-        let want = match attrs.policy {
-            SchedPolicy::Deadline => Layer::Deadline,
-            SchedPolicy::Fifo | SchedPolicy::Rr => Layer::Rt,
-            _ => Layer::Main,
-        };
-        self.layers.iter().position(|l| l.0 == want).unwrap_or(self.layers.len() - 1) as u8
-    }
-}
 
 /// A run that could not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +84,8 @@ pub struct Run {
     pub inspected: Vec<Option<f64>>,
     /// Tasks still on a CPU at the end.
     pub on_cpu: Vec<Option<TaskId>>,
+    /// What is odd about the waits of tasks under a policy that is watched.
+    pub warning: Option<String>,
 }
 
 /// Kind of an entry of the wakeup queue.
@@ -152,6 +112,7 @@ type TimerHeap = BinaryHeap<Reverse<(Ns, u64, Ns, u32)>>;
 pub struct Engine {
     k: Kernel,
     stack: Stack,
+    watch: Watch,
     until: Ns,
     at_least: Ns,
     timer_mode: TimerMode,
@@ -197,6 +158,7 @@ impl Engine {
             curr: None,
             need_resched: false,
             idle: true,
+            idle_since: 0,
             nr: 0,
             clock: 0,
             keep_clock: false,
@@ -244,6 +206,7 @@ impl Engine {
         };
         let mut engine = Engine {
             k,
+            watch: Watch::new(stack.watched),
             stack,
             until: machine.until,
             at_least: machine.at_least,
@@ -327,6 +290,10 @@ impl Engine {
                 return Err(EngineError("stopped".into()));
             }
         }
+        self.lost_at_the_end(self.k.now.max(if self.until == NEVER { 0 } else { self.until }));
+        if let Some(why) = self.k.failed.take() {
+            return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
+        }
         Ok(self.finish())
     }
 
@@ -340,7 +307,7 @@ impl Engine {
         match due {
             Due::Segment(cpu) => self.segment(cpu),
             Due::Tick(cpu) => self.tick(cpu),
-            Due::Second => self.second(),
+            Due::Second => self.one_hz(),
             Due::Timer(cpu) => self.timer_interrupt(cpu),
             Due::Wake => self.wake_due(),
             Due::PolicyTimer => self.policy_timer(),
@@ -401,232 +368,6 @@ impl Engine {
         }
     }
 
-    /// Takes the running task off `cpu`, asks the classes for the next one, and puts that on.
-    fn reschedule(&mut self, cpu: Cpu) {
-        let busy = self.k.cpus[cpu].busy_until;
-        if busy > self.k.now {
-            return self.k.slots.set_resched(cpu, busy);
-        }
-        self.k.slots.set_resched(cpu, NEVER);
-        let now = self.k.now;
-        let c = &mut self.k.cpus[cpu];
-        c.need_resched = false;
-        if !std::mem::take(&mut c.keep_clock) {
-            c.clock = now;
-        }
-        let prev = c.curr;
-        if let Some(t) = prev {
-            self.put_prev(cpu, t);
-        }
-        self.k.slots.set_slice(cpu, NEVER);
-        self.counts.dispatches += 1;
-        let next = self.choose(cpu);
-        if self.k.failed.is_some() {
-            return;
-        }
-        match next {
-            Some(t) => self.put_on(cpu, t, prev),
-            None => self.go_idle(cpu, prev),
-        }
-    }
-
-    /// The running task goes back to its queue.
-    fn put_prev(&mut self, cpu: Cpu, t: TaskId) {
-        let now = self.k.now;
-        let why = if std::mem::take(&mut self.k.cpus[cpu].yielded) { Stop::Yielded } else { Stop::Preempted };
-        let class = self.k.tasks[t.index()].class;
-        self.k.class = class;
-        let policy = &mut self.stack.layers[class as usize].1;
-        policy.stopping(&mut self.k, cpu, t, why);
-        self.account(cpu, t);
-        let task = &mut self.k.tasks[t.index()];
-        task.state = TaskState::Runnable;
-        task.since = now;
-        self.k.cpus[cpu].curr = None;
-        if !self.k.allowed(t, cpu) && self.push_away(cpu, t) {
-            return;
-        }
-        let back = if why == Stop::Yielded { Enqueue::Yielded } else { Enqueue::Preempted };
-        self.stack.layers[class as usize].1.enqueue(&mut self.k, cpu, t, back);
-    }
-
-    /// Books the stay of `t` on `cpu` and what is left of its run step.
-    fn account(&mut self, cpu: Cpu, t: TaskId) {
-        let now = self.k.now;
-        if self.ends_with_essential && self.k.work.tasks[t.index()].essential {
-            self.last_essential = now;
-        }
-        let c = &mut self.k.cpus[cpu];
-        let task = &mut self.k.tasks[t.index()];
-        task.ran += now - c.on_since;
-        self.counts.busy += now - c.on_since;
-        c.on_since = now;
-        if std::mem::take(&mut c.serving) {
-            let end = self.k.slots.segment_end(cpu);
-            task.left = if end == NEVER { NEVER } else { end - now.max(c.run_from) };
-            self.k.slots.set_segment_end(cpu, NEVER);
-        }
-    }
-
-    fn choose(&mut self, cpu: Cpu) -> Option<TaskId> {
-        for class in 0..self.stack.layers.len() {
-            self.k.class = class as u8;
-            let Some(t) = self.stack.layers[class].1.dispatch(&mut self.k, cpu) else { continue };
-            let Some(task) = self.k.tasks.get(t.index()) else {
-                self.k.fail(format!("dispatch chose task {}, which does not exist", t.0));
-                return None;
-            };
-            if task.state != TaskState::Runnable {
-                self.k.fail(format!("dispatch chose task {}, which is {:?}, not runnable", t.0, task.state));
-            } else if !task.attrs.affinity.contains(cpu) {
-                self.k.fail(format!("dispatch chose task {} for CPU {cpu}, which it may not use", t.0));
-            } else if task.class != class as u8 {
-                self.k.fail(format!("dispatch chose task {} of another scheduling class", t.0));
-            }
-            return Some(t);
-        }
-        None
-    }
-
-    fn put_on(&mut self, cpu: Cpu, t: TaskId, prev: Option<TaskId>) {
-        let now = self.k.now;
-        if self.k.tasks[t.index()].cpu != cpu {
-            let from = self.k.tasks[t.index()].cpu;
-            self.k.log.migrate(now, t, from, cpu);
-            self.k.tasks[t.index()].cpu = cpu;
-            self.k.cpus[from].nr -= 1;
-            self.k.cpus[cpu].nr += 1;
-        }
-        let switched = prev != Some(t);
-        let on = self.k.work.tasks[t.index()].on.filter(|_| now == 0);
-        let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
-        if switched && on.is_none() {
-            let shift = self.path_shift(cpu, prev, t).max(-costs.record);
-            costs.switch += shift;
-            costs.record += shift;
-            costs.irqs_off += shift;
-        }
-        self.k.cpus[cpu].irq_woke = None;
-        let left = self.k.cpus[cpu].leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
-        let lower = left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class);
-        let more = self.more_to_leave(cpu, left.is_some()) + if lower { costs.lower_class } else { 0 };
-        let c = &mut self.k.cpus[cpu];
-        let owed = std::mem::take(&mut c.owed);
-        c.curr = Some(t);
-        c.on_since = now;
-        if switched {
-            let entry = match (left, prev) {
-                (Some(_), _) => costs.switch_block,
-                (None, Some(_)) => cold_share(costs.switch_cold, now - c.blocked_at),
-                (None, None) => 0,
-            };
-            c.run_from = now + costs.switch + more + owed + entry;
-            c.busy_until = now + costs.record + more;
-            c.masked_until = now + costs.irqs_off + more;
-            c.switched_at = now;
-            self.counts.switches += 1;
-            if std::mem::take(&mut c.idle) {
-                let since = (now - c.tick_phase).rem_euclid(self.k.tick_ns);
-                self.k.slots.set_tick(cpu, now + self.k.tick_ns - since);
-            }
-            self.log_switch(cpu, prev, t.0, costs.record + more);
-        } else {
-            c.run_from = c.run_from.max(now) + owed;
-            c.leaving = None;
-        }
-        let task = &mut self.k.tasks[t.index()];
-        task.state = TaskState::Running;
-        task.since = now;
-        task.dispatched += u64::from(switched);
-        let class = task.class;
-        if let Some(ran) = on {
-            // It has been there all the time.
-            self.k.cpus[cpu].clock = now - ran;
-        }
-        self.serve(cpu, t);
-        self.k.class = class;
-        self.stack.layers[class as usize].1.running(&mut self.k, cpu, t, switched);
-    }
-
-    /// Sets the end of the run step of `t`, which runs on `cpu`.
-    pub(crate) fn serve(&mut self, cpu: Cpu, t: TaskId) {
-        let left = self.k.tasks[t.index()].left;
-        let c = &mut self.k.cpus[cpu];
-        c.run_from = c.run_from.max(self.k.now);
-        c.serving = true;
-        let end = if left == NEVER { NEVER } else { c.run_from.saturating_add(left) };
-        self.k.slots.set_segment_end(cpu, end);
-    }
-
-    fn go_idle(&mut self, cpu: Cpu, prev: Option<TaskId>) {
-        let c = &mut self.k.cpus[cpu];
-        c.owed = 0;
-        if c.idle {
-            return;
-        }
-        c.idle = true;
-        let more = self.more_to_leave(cpu, true);
-        let c = &mut self.k.cpus[cpu];
-        c.busy_until = self.k.now + self.k.costs.record + more;
-        c.masked_until = self.k.now + self.k.costs.irqs_off + more;
-        self.k.slots.set_tick(cpu, NEVER);
-        self.log_switch(cpu, prev, IDLE, self.k.costs.record + more);
-    }
-
-    /// What a switch takes longer, before it is recorded, because of the task that leaves `cpu` asleep or ended.
-    fn more_to_leave(&mut self, cpu: Cpu, sleeps: bool) -> Ns {
-        let first = std::mem::take(&mut self.k.cpus[cpu].timer_first);
-        if first && sleeps {
-            self.k.costs.timer_first
-        } else {
-            0
-        }
-    }
-
-    /// By how much the switch to `t` takes longer than it was recorded to.
-    fn path_shift(&mut self, cpu: Cpu, prev: Option<TaskId>, t: TaskId) -> Ns {
-        let (Some(change), false) = (self.paths, self.k.cpus[cpu].idle) else { return 0 };
-        let leaving = self.k.cpus[cpu].leaving;
-        let Some(left) = leaving.map(|l| l.0).or(prev) else { return 0 };
-        let why = match leaving {
-            Some((_, why)) if why != Stop::Yielded => Leaves::Sleeps,
-            None if self.k.cpus[cpu].irq_woke == Some(t) => Leaves::Woken,
-            _ => Leaves::Stays,
-        };
-        let classes = |t: TaskId| {
-            let is = self.k.tasks[t.index()].attrs.policy.is_rt();
-            (self.k.work.tasks[t.index()].was_rt.unwrap_or(is), is)
-        };
-        let (mut leaves, comes) = (classes(left), classes(t));
-        if why == Leaves::Sleeps && self.k.costs.lower_class > 0 {
-            // What the step down to the fair class takes more is known, and added or left out by itself.
-            leaves = (leaves.0 && comes.0, leaves.1 && comes.1);
-        }
-        let shift = change.shift(leaves, comes, why);
-        if shift != 0 {
-            self.counts.shifted.0 += 1;
-            self.counts.shifted.1 += shift;
-        }
-        shift
-    }
-
-    /// Records the switch, `after` the decision.
-    fn log_switch(&mut self, cpu: Cpu, prev: Option<TaskId>, next: u32, after: Ns) {
-        let ts = self.k.now + after;
-        let leaving = self.k.cpus[cpu].leaving.take();
-        let (from, state) = match (leaving, prev) {
-            (Some((t, Stop::Yielded)), _) => (t.0, left::YIELDED),
-            (Some((t, Stop::Exited)), _) => (t.0, left::DEAD),
-            (Some((t, _)), _) => match self.k.tasks[t.index()].state {
-                TaskState::Sleeping(Sleep::Uninterruptible) => (t.0, left::BLOCKED),
-                _ => (t.0, left::SLEEPING),
-            },
-            (None, Some(t)) => (t.0, left::PREEMPTED),
-            (None, None) => (IDLE, left::PREEMPTED),
-        };
-        self.k.log.add(ts, What::Switch, cpu, from, next, state);
-    }
-
     fn finish(mut self) -> Run {
         // Some essential task may wait for what never comes: then nothing of interest happened since one last ran.
         let idle = self.ends_with_essential && self.until != NEVER && self.last_essential < self.until / 2;
@@ -637,6 +378,7 @@ impl Engine {
         };
         self.k.now = end;
         self.counts.end = end;
+        let warning = self.starvation();
         let mut counters = Vec::new();
         for (_, policy) in &self.stack.layers {
             counters.extend(policy.counters());
@@ -661,6 +403,7 @@ impl Engine {
             counters,
             inspected,
             on_cpu,
+            warning,
         }
     }
 }

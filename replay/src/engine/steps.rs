@@ -1,8 +1,9 @@
 //! What a running task does: the steps of its program.
 
-use super::{Coming, Engine, TimerMode};
+use super::Engine;
 use crate::log::{What, IDLE};
-use crate::policy::{steps_of, Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
+use crate::machine::steps_of;
+use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
 use crate::program::{Fork, Pause, Step};
 use crate::task::{Attrs, Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
 
@@ -136,7 +137,7 @@ impl Engine {
         let task = &mut self.k.tasks[t.index()];
         task.left = ns;
         task.in_kernel = in_kernel;
-        self.serve(cpu, t);
+        self.arm_burst_end(cpu, t);
         if self.k.cpus[cpu].need_resched {
             let held = in_kernel && !self.k.preempt_kernel;
             let at = if held { NEVER } else { self.k.now.max(self.k.cpus[cpu].busy_until) };
@@ -174,40 +175,6 @@ impl Engine {
                 _ => return,
             }
         }
-    }
-
-    /// When and how a pause of `t` that begins now on `cpu` ends; true when it is over already.
-    pub(super) fn arm(&mut self, cpu: Cpu, t: TaskId, pause: Pause) -> bool {
-        let now = self.k.now;
-        match pause {
-            Pause::Timer { ns, slack } => {
-                // Real-time tasks have exact timers.
-                let slack = if self.k.tasks[t.index()].attrs.policy.is_rt() { 0 } else { slack };
-                let soft = now.saturating_add(ns);
-                let (soft, hard) = match self.timer_mode {
-                    TimerMode::High => (soft, soft.saturating_add(i64::from(slack))),
-                    TimerMode::Tick => {
-                        let tick = self.k.tick_ns;
-                        let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
-                        let at = soft.saturating_add(tick - into);
-                        (at, at)
-                    }
-                };
-                self.arm_timer(cpu, t, soft, hard);
-            }
-            Pause::Ticks { ns, behind } => {
-                let tick = self.k.tick_ns;
-                let soft = now.saturating_add(ns);
-                let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
-                let at = if into == 0 { soft } else { soft.saturating_add(tick - into) };
-                self.arm_timer(cpu, t, at, at.saturating_add(i64::from(behind)));
-            }
-            Pause::Io { ns } => self.come(now.saturating_add(ns), Coming::Io, t),
-            Pause::External { ns } => self.come(now.saturating_add(ns), Coming::External, t),
-            Pause::At { at } if at <= now => return true,
-            Pause::At { at } => self.come(at, Coming::External, t),
-        }
-        false
     }
 
     fn pause(&mut self, cpu: Cpu, t: TaskId, pause: Pause, sleep: Sleep) -> bool {
@@ -314,20 +281,20 @@ impl Engine {
         let task = &mut self.k.tasks[child.index()];
         task.parent = Some(parent);
         task.cpu = cpu;
-        self.born(child, Some(Birth { parent, how }));
+        self.task_init(child, Some(Birth { parent, how }));
         let class = self.class(child);
         let to = self.stack.layers[class].1.select_cpu(&mut self.k, child, Select::Fork);
         let to = self.checked_cpu(child, to);
         self.k.tasks[child.index()].cpu = to;
         self.k.log.add(self.k.now, What::New, to, child.0, parent.0, cpu as u32);
-        self.make_runnable(child, to, Enqueue::New);
+        self.make_runnable(child, to, Enqueue::Fork);
         let class = self.class(parent);
         self.stack.layers[class].1.fork_return(&mut self.k, parent, child, how);
         true
     }
 
     /// `t` begins its life in the class of its attributes.
-    pub(super) fn born(&mut self, t: TaskId, birth: Option<Birth>) {
+    pub(super) fn task_init(&mut self, t: TaskId, birth: Option<Birth>) {
         let class = self.stack.class_of(&self.k.tasks[t.index()].attrs);
         let task = &mut self.k.tasks[t.index()];
         task.class = class;
@@ -355,10 +322,10 @@ impl Engine {
             match state {
                 TaskState::Running if !self.k.allowed(t, cpu) => self.k.resched(cpu),
                 TaskState::Runnable if !self.k.allowed(t, cpu) => {
-                    policy.dequeue(&mut self.k, cpu, t, Dequeue::Moved);
-                    if !self.push_away(cpu, t) {
+                    policy.dequeue(&mut self.k, cpu, t, Dequeue::Migrated);
+                    if !self.migrate_disallowed(cpu, t) {
                         let policy = &mut self.stack.layers[to as usize].1;
-                        policy.enqueue(&mut self.k, cpu, t, Enqueue::Moved);
+                        policy.enqueue(&mut self.k, cpu, t, Enqueue::Migrated);
                     }
                 }
                 _ => {}
@@ -368,8 +335,8 @@ impl Engine {
         self.k.class = from;
         let policy = &mut self.stack.layers[from as usize].1;
         match state {
-            TaskState::Running => policy.stopping(&mut self.k, cpu, t, Stop::Left),
-            TaskState::Runnable => policy.dequeue(&mut self.k, cpu, t, Dequeue::Left),
+            TaskState::Running => policy.stopping(&mut self.k, cpu, t, Stop::SwitchedFrom),
+            TaskState::Runnable => policy.dequeue(&mut self.k, cpu, t, Dequeue::SwitchedFrom),
             _ => {}
         }
         policy.disable(&mut self.k, t);
@@ -382,11 +349,11 @@ impl Engine {
                 policy.running(&mut self.k, cpu, t, true);
                 self.k.resched(cpu);
             }
-            TaskState::Runnable if !self.k.allowed(t, cpu) && self.push_away(cpu, t) => {}
+            TaskState::Runnable if !self.k.allowed(t, cpu) && self.migrate_disallowed(cpu, t) => {}
             TaskState::Runnable => {
                 let policy = &mut self.stack.layers[to as usize].1;
-                policy.enqueue(&mut self.k, cpu, t, Enqueue::Joined);
-                self.preempt_check(cpu, t, Enqueue::Joined);
+                policy.enqueue(&mut self.k, cpu, t, Enqueue::SwitchedTo);
+                self.preempt_check(cpu, t, Enqueue::SwitchedTo);
             }
             _ => {}
         }

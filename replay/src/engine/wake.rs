@@ -2,61 +2,13 @@
 
 use std::cmp::Reverse;
 
-use super::slots::Slots;
 use super::{Coming, Engine};
 use crate::log::{What, IDLE};
 use crate::policy::{Enqueue, Select, Wake};
 use crate::program::{Start, Step};
-use crate::task::{Cpu, Ns, TaskId, TaskState, NEVER};
+use crate::task::{Cpu, TaskId, TaskState, NEVER};
 
 impl Engine {
-    pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
-        self.order += 1;
-        let next = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0).min(self.k.slots.tick(cpu));
-        self.k.cpus[cpu].timer_first = hard < next;
-        // A recorded end may come a little before the time asked for.
-        self.timers[cpu].push(Reverse((hard, self.order, soft.min(hard), t.0)));
-        self.next_timer(cpu);
-    }
-
-    fn next_timer(&mut self, cpu: Cpu) {
-        let first = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0);
-        self.k.slots.set_timer(cpu, first);
-    }
-
-    /// The timer that an interrupt that came at `entry` fires next. Timers stand in order of their hard expiry, and the tick is
-    /// one of them: the first whose soft expiry has not passed holds up those behind it.
-    pub(super) fn expired(&self, cpu: Cpu, entry: Ns) -> Option<TaskId> {
-        let Reverse((hard, _, soft, t)) = *self.timers[cpu].peek()?;
-        let behind_tick = hard > self.k.slots.tick(cpu).max(self.k.now);
-        (soft <= entry && !behind_tick).then_some(TaskId(t))
-    }
-
-    /// A timer interrupt: it fires every timer whose soft expiry has passed. One is fired now; when another is due, the interrupt
-    /// goes on with it a little later.
-    pub(super) fn timer_interrupt(&mut self, cpu: Cpu) {
-        if self.deferred(cpu, Slots::set_timer) {
-            return;
-        }
-        let now = self.k.now;
-        let entry = self.k.cpus[cpu].irq_entry.unwrap_or(now);
-        let Some(t) = self.expired(cpu, entry) else { return self.next_timer(cpu) };
-        self.timers[cpu].pop();
-        let idle = self.k.is_idle(cpu);
-        self.wake(t, Wake::Timer);
-        self.note_preemption(cpu, t);
-        if self.expired(cpu, entry).is_some() {
-            let step = self.k.costs.next_wakeup;
-            self.interrupt(cpu, step);
-            self.k.cpus[cpu].irq_entry = Some(entry);
-            self.k.slots.set_timer(cpu, now + step);
-        } else {
-            let cost = self.wakeup_cost(cpu, idle);
-            self.interrupt(cpu, cost);
-            self.next_timer(cpu);
-        }
-    }
-
     /// The first start, device or outside wakeup is due.
     pub(super) fn wake_due(&mut self) {
         let Some(Reverse((_, order, what, t))) = self.coming.pop() else { return };
@@ -77,7 +29,7 @@ impl Engine {
     }
 
     /// Notes that an interrupt has just woken `t`, where a choice of a task follows from that.
-    fn note_preemption(&mut self, cpu: Cpu, t: TaskId) {
+    pub(super) fn note_preemption(&mut self, cpu: Cpu, t: TaskId) {
         let c = &mut self.k.cpus[cpu];
         c.irq_woke = c.need_resched.then_some(t);
     }
@@ -93,7 +45,7 @@ impl Engine {
     fn start(&mut self, t: TaskId) {
         let asleep = matches!(self.k.work.tasks[t.index()].start, Start::Asleep(_));
         let first_step = self.k.work.tasks[t.index()].steps.first().copied();
-        self.born(t, None);
+        self.task_init(t, None);
         let cpu = self.k.tasks[t.index()].cpu;
         if asleep && self.sleeps_first(cpu, t, first_step) {
             return;
@@ -201,7 +153,7 @@ impl Engine {
 
     /// Moves `t`, which is runnable, in no queue, and may no longer use `cpu`, to the queue of a CPU that it may use;
     /// false when there is none.
-    pub(super) fn push_away(&mut self, cpu: Cpu, t: TaskId) -> bool {
+    pub(super) fn migrate_disallowed(&mut self, cpu: Cpu, t: TaskId) -> bool {
         if !(0..self.k.cpus.len()).any(|c| self.k.allowed(t, c)) {
             return false;
         }
@@ -214,8 +166,8 @@ impl Engine {
         self.k.cpus[to].nr += 1;
         self.k.cpus[to].clock = self.k.now;
         let class = self.class(t);
-        self.stack.layers[class].1.enqueue(&mut self.k, to, t, Enqueue::Moved);
-        self.preempt_check(to, t, Enqueue::Moved);
+        self.stack.layers[class].1.enqueue(&mut self.k, to, t, Enqueue::Migrated);
+        self.preempt_check(to, t, Enqueue::Migrated);
         true
     }
 
@@ -239,7 +191,7 @@ impl Engine {
         let c = &mut self.k.cpus[cpu];
         c.nr += 1;
         // Clocks do not go back.
-        c.clock = if why == Enqueue::New { c.clock.max(now - self.k.costs.newborn) } else { now };
+        c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.newborn) } else { now };
         let class = self.class(t);
         let policy = &mut self.stack.layers[class].1;
         policy.runnable(&mut self.k, cpu, t);

@@ -207,7 +207,7 @@ impl Policy for Bsd4 {
     }
 
     /// The statistics clock has its own rate, so it comes as a timer of the running thread.
-    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+    fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         self.stat_tick(k, cpu, t);
         k.set_slice(cpu, 1_000_000_000 / self.stathz);
     }
@@ -219,7 +219,7 @@ impl Policy for Bsd4 {
         }
     }
 
-    fn second(&mut self, k: &mut Kernel) {
+    fn update_1hz(&mut self, k: &mut Kernel) {
         self.seconds += 1;
         if self.seconds % 5 == 0 {
             let runnable: usize = (0..k.nr_cpus()).map(|c| k.nr_runnable(c)).sum();

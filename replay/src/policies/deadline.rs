@@ -181,7 +181,7 @@ impl Policy for Deadline {
             }
             return;
         }
-        if !matches!(why, Enqueue::Preempted | Enqueue::Yielded | Enqueue::Moved) && !self.of[t].throttled {
+        if !matches!(why, Enqueue::Preempted | Enqueue::Yielded | Enqueue::Migrated) && !self.of[t].throttled {
             self.refresh(k.now(), t);
         }
         let s = &mut self.of[t];
@@ -230,7 +230,7 @@ impl Policy for Deadline {
         }
     }
 
-    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+    fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         let s = &mut self.of[t];
         if s.reserved.is_none() {
             s.to_tail = true;
@@ -266,7 +266,7 @@ impl Policy for Deadline {
         self.set_attrs(k, t, &attrs);
         if queued {
             let cpu = k.task(t).cpu;
-            self.enqueue(k, cpu, t, Enqueue::Joined);
+            self.enqueue(k, cpu, t, Enqueue::SwitchedTo);
         }
     }
 

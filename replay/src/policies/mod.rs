@@ -19,7 +19,7 @@
 //! * `enqueue(Initial)` is a task that was there before the replay: neither credit nor fork debt.
 //! * Real-time tasks (SCHED_FIFO, SCHED_RR) never reach a policy whose row says `rt_above`: the engine runs them in a
 //!   class above it.
-//! * Decide about preemption in `wakeup_preempt` (same class only), `tick`, `expired`; ask by `k.resched(cpu)`.
+//! * Decide about preemption in `wakeup_preempt` (same class only), `tick`, `slice_expired`; ask by `k.resched(cpu)`.
 //! * With several CPUs: `select_cpu` places wakeups, `dispatch` may return a task queued elsewhere (stealing by an
 //!   idle CPU), `tick` may move queued tasks with `k.migrate`.
 //! * Work that costs simulated time per task looked at: `k.scanned(cpu, n)`.

@@ -231,7 +231,7 @@ impl Policy for Nt4 {
         }
     }
 
-    fn second(&mut self, k: &mut Kernel) {
+    fn update_1hz(&mut self, k: &mut Kernel) {
         if !self.starvation {
             return;
         }

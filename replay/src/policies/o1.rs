@@ -350,7 +350,7 @@ impl Policy for O1 {
         let run = (now - task.timestamp).min(MAX_SLEEP_AVG) / task.current_bonus().max(1);
         task.sleep_avg = (task.sleep_avg - run).max(0);
         task.timestamp = now;
-        if matches!(why, Stop::Slept | Stop::Exited | Stop::Left) {
+        if matches!(why, Stop::Slept | Stop::Exited | Stop::SwitchedFrom) {
             task.expire = false;
             task.to_tail = false;
         }

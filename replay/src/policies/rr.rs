@@ -122,7 +122,7 @@ impl Policy for RoundRobin {
         }
     }
 
-    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+    fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         if self.queues.waiting(cpu) {
             k.resched(cpu);
         } else {

@@ -107,7 +107,7 @@ impl Policy for Stride {
 
     fn dequeue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Dequeue) {
         self.queue.remove(t);
-        if why == Dequeue::Left {
+        if why == Dequeue::SwitchedFrom {
             self.leave(t);
         }
     }
@@ -127,12 +127,12 @@ impl Policy for Stride {
         let part = |stride: i64| (i128::from(stride) * i128::from(used) / i128::from(self.quantum)) as i64;
         self.of[t].pass += part(self.of[t].stride);
         self.global += part(STRIDE_1 / self.tickets.max(1));
-        if matches!(why, Stop::Slept | Stop::Exited | Stop::Left) {
+        if matches!(why, Stop::Slept | Stop::Exited | Stop::SwitchedFrom) {
             self.leave(t);
         }
     }
 
-    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId) {
+    fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId) {
         k.resched(cpu);
     }
 

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use super::history::{Act, By, First, History, Life, LifeId, Off, What};
-use super::messages::Messages;
 use super::served::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::{Class, Evidence, LoopMode, Note, Options, Recon};
 use crate::calibrate::Overheads;
+use crate::infer::{infer, Messages};
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId};
 
@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
         let verdicts = super::verdict::judge(history, &options.endless, over.limits, stop);
         let messages = match options.mode {
             LoopMode::Dependency => {
-                super::messages::find(history, &|life| verdicts[life as usize].endless, over.wakeup_tail.ns)
+                infer(history, &|life| verdicts[life as usize].endless, over.wakeup_tail.ns, &options.cancel)
             }
             _ => Messages::none(history),
         };

@@ -223,7 +223,7 @@ impl Recon {
 
     /// Messages that no wakeup shows; nothing where none is hidden.
     fn messages(&self) -> Option<Inferred> {
-        let how = self.hidden.told()?;
+        let how = self.hidden.told(&self.work)?;
         let name = if self.hidden.resolved { "hidden messages" } else { "unexplained messages" };
         let value = if self.hidden.resolved { self.hidden.hidden } else { self.hidden.unexplained };
         Some(Inferred { name, value: Some(value as f64), unit: "1", n: Some(self.hidden.messages as u64), how })

@@ -18,7 +18,6 @@ mod dependencies;
 mod ending;
 pub mod history;
 mod inferred;
-mod messages;
 mod served;
 mod sleep;
 mod table;
@@ -29,9 +28,9 @@ mod verdict;
 mod wakeups;
 
 pub use crate::calibrate::Overheads;
+pub use crate::infer::{Group, Hidden, Outcome};
 pub use build::Verdict;
 pub use inferred::{Inferred, Judged};
-pub use messages::Hidden;
 
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, Strings};

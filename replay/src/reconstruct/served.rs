@@ -2,8 +2,8 @@
 
 use super::build::{Builder, Draft};
 use super::history::{By, Life, LifeId};
-use super::messages::Act as Message;
 use super::{Class, Evidence, Note};
+use crate::infer::Act as Message;
 use crate::program::{JobId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};
 
@@ -92,8 +92,7 @@ impl Builder<'_> {
     /// Somebody outside wakes a task that is served: where it has taken messages before, this is one more. What follows is its work.
     fn last_job(&mut self, wakee: LifeId, wake: u32) -> Option<(QueueId, JobId)> {
         let queue = QueueId(self.messages.serves[wakee as usize]?);
-        let woken = |a: &super::history::Act| matches!(a.what, super::history::What::Woken { by: By::Task { wake: w, .. }, .. } if w == wake);
-        let at = self.history.lives[wakee as usize].acts.iter().find(|a| woken(a))?.at;
+        let at = *self.messages.woken_at.get(&wake)?;
         let first = |m: &&(Ns, Message)| matches!(m.1, Message::Take(t) if self.messages.queue[t as usize].0.is_some());
         let began = self.messages.acts[wakee as usize].iter().find(first)?.0;
         (began < at).then(|| {

@@ -29,6 +29,9 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::constants, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate_with, m)?)?;
+    m.add("POLICY_VERSION", policy::VERSION)?;
+    m.add_function(wrap_pyfunction!(policy::hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(policy::calls, m)?)?;
     m.add_function(wrap_pyfunction!(table::concat, m)?)?;
     m.add_function(wrap_pyfunction!(registry::formats, m)?)?;
     m.add_function(wrap_pyfunction!(registry::policies, m)?)?;

@@ -208,6 +208,9 @@ impl Programs {
 /// Calls of the core's progress function for each of the caller's.
 const TELL: u32 = 16;
 
+/// Marks policy objects that have been used.
+const USED: &str = "_tracekit_used";
+
 /// What `run` gives under the scheduling classes with `policy` below real time. Signals are seen to between stretches of the run; what a
 /// hook raised is the cause of the error.
 fn under_object(
@@ -216,8 +219,11 @@ fn under_object(
     run: impl FnOnce(Stack, String, &mut dyn FnMut() -> bool) -> Result<Out, String>,
 ) -> PyResult<Out> {
     let raised = Raised::default();
+    let used = policy.getattr_opt(USED)?.is_some();
+    // An object that takes no attributes cannot be marked.
+    let _ = policy.setattr(USED, true);
     let (made, name) = policy::from_object(py, policy, &raised)?;
-    let stack = tracekit_replay::policies::below_rt(made).map_err(|e| replay_error(py, &e.0))?;
+    let stack = tracekit_replay::policies::below_rt(made).map_err(|e| replay_error(py, &e.0))?.watched();
     let out = run(stack, name, &mut || match py.check_signals() {
         Ok(()) => true,
         Err(error) => {
@@ -225,6 +231,9 @@ fn under_object(
             false
         }
     });
+    let reused = ". This policy object was used in an earlier run and may still hold tasks of that: make a new one for each run, or \
+                  empty its queues in `init`";
+    let out = out.map_err(|message| if used { message + reused } else { message });
     out.map_err(|message| match raised.take() {
         Some(cause) => replay_error_from(py, &message, cause),
         None => replay_error(py, &message),

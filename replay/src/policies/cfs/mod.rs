@@ -214,7 +214,7 @@ impl Policy for Cfs {
                 return;
             }
             Enqueue::Initial => self.tasks[t].vruntime = self.rqs[cpu].min_vruntime,
-            Enqueue::New => {
+            Enqueue::Fork => {
                 self.update_curr(k, cpu);
                 self.place_new(k, cpu, t);
             }
@@ -225,11 +225,11 @@ impl Policy for Cfs {
                 let e = &mut self.tasks[t];
                 e.start_sum = e.sum;
             }
-            Enqueue::Moved => {
+            Enqueue::Migrated => {
                 self.update_curr(k, cpu);
                 self.rebase(cpu, t);
             }
-            Enqueue::Joined => {
+            Enqueue::SwitchedTo => {
                 self.update_curr(k, cpu);
                 self.rebase(cpu, t);
                 let floor = self.rqs[cpu].min_vruntime;
@@ -286,7 +286,7 @@ impl Policy for Cfs {
         self.tasks[t].last_ran = k.now();
         match why {
             Stop::Preempted | Stop::Yielded => self.rqs[cpu].curr = None,
-            Stop::Slept | Stop::Exited | Stop::Left => {
+            Stop::Slept | Stop::Exited | Stop::SwitchedFrom => {
                 if why == Stop::Slept {
                     self.note_sleep(t);
                 }
@@ -346,7 +346,7 @@ impl Policy for Cfs {
             }
         } else if on_rq {
             if let Some(curr) = self.rqs[cpu].curr {
-                self.check_preempt(k, cpu, curr, t, Enqueue::Joined);
+                self.check_preempt(k, cpu, curr, t, Enqueue::SwitchedTo);
             }
         }
     }

@@ -164,7 +164,7 @@ impl Cfs {
     pub(super) fn check_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
         self.update_curr(k, cpu);
         let tun = &self.tun;
-        let new = matches!(why, Enqueue::New);
+        let new = matches!(why, Enqueue::Fork);
         let crowded = self.rqs[cpu].nr >= tun.nr_latency;
         let mut marked = false;
         if tun.form == Form::V29 {

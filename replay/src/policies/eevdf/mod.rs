@@ -379,7 +379,7 @@ impl Policy for Eevdf {
             self.leave(self.e[t].cpu, t, false);
         }
         self.charge_and_resched(k, cpu);
-        let initial = matches!(why, Enqueue::New | Enqueue::Initial);
+        let initial = matches!(why, Enqueue::Fork | Enqueue::Initial);
         self.place(cpu, t, initial);
         self.add(cpu, t);
         self.put_in_tree(cpu, t);
@@ -387,7 +387,7 @@ impl Policy for Eevdf {
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
         let (asked, woken) = (k.task(curr).attrs.policy, k.task(t).attrs.policy);
-        if self.f.next_buddy && why != Enqueue::New && woken != SchedPolicy::Idle {
+        if self.f.next_buddy && why != Enqueue::Fork && woken != SchedPolicy::Idle {
             self.rq[cpu].next = Some(t);
         }
         if k.need_resched(cpu) {
@@ -429,7 +429,7 @@ impl Policy for Eevdf {
     fn dequeue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Dequeue) {
         self.charge(k, cpu);
         self.leave(cpu, t, false);
-        if why == Dequeue::Left {
+        if why == Dequeue::SwitchedFrom {
             self.e[t].rel_deadline = false;
         }
     }
@@ -480,7 +480,7 @@ impl Policy for Eevdf {
                 self.put_in_tree(cpu, t);
             }
             Stop::Slept | Stop::Exited => self.leave(cpu, t, true),
-            Stop::Left => {
+            Stop::SwitchedFrom => {
                 self.leave(cpu, t, false);
                 self.e[t].rel_deadline = false;
             }

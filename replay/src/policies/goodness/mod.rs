@@ -275,7 +275,7 @@ impl Policy for Goodness {
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         match why {
             Enqueue::Preempted | Enqueue::Yielded => self.prev[cpu] = Some(t),
-            Enqueue::Moved => {}
+            Enqueue::Migrated => {}
             _ => self.list(t, why != Enqueue::Initial && self.version != Version::V20),
         }
         if self.of[t].place.is_none() {
@@ -300,8 +300,8 @@ impl Policy for Goodness {
 
     fn dequeue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Dequeue) {
         match why {
-            Dequeue::Left => self.unlist(t),
-            Dequeue::Moved => {
+            Dequeue::SwitchedFrom => self.unlist(t),
+            Dequeue::Migrated => {
                 self.ready.remove(t);
             }
         }
@@ -343,7 +343,7 @@ impl Policy for Goodness {
     }
 
     fn stopping(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Stop) {
-        if why == Stop::Left {
+        if why == Stop::SwitchedFrom {
             self.unlist(t);
         }
     }

@@ -262,7 +262,7 @@ impl Policy for SolarisTs {
     }
 
     /// ts_update: a second more without a quantum used up.
-    fn second(&mut self, k: &mut Kernel) {
+    fn update_1hz(&mut self, k: &mut Kernel) {
         let all: Vec<TaskId> = k.live_tasks().collect();
         k.scanned(0, all.len());
         for t in all {

@@ -362,7 +362,7 @@ impl Policy for Ule {
     }
 
     /// The statistics clock has its own rate, so it comes as a timer of the running thread.
-    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+    fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         self.stat_tick(k, cpu, t);
         k.set_slice(cpu, 1_000_000_000 / self.stathz);
     }
@@ -374,7 +374,7 @@ impl Policy for Ule {
                 self.of[t].to_tail = false;
                 self.count(cpu, t, -1);
             }
-            Stop::Exited | Stop::Left => self.count(cpu, t, -1),
+            Stop::Exited | Stop::SwitchedFrom => self.count(cpu, t, -1),
             Stop::Preempted | Stop::Yielded => {}
         }
     }

@@ -6,10 +6,11 @@ use std::ptr::NonNull;
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tracekit_replay::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop};
+use tracekit_replay::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop, HOOKS, NEEDED_HOOKS};
+use tracekit_replay::program::Fork;
 use tracekit_replay::task::{Attrs, Cpu, TaskId};
 
-use super::Raised;
+use super::{enqueue_reason, select_reason, stop_reason, Raised};
 use crate::errors::replay_error;
 
 /// The machine as hooks see it: valid only while a hook runs.
@@ -114,6 +115,20 @@ impl Machine {
         self.with(|k| Ok(k.ran(Self::task(k, task)?)))
     }
 
+    /// The CPU on which `task` runs, waits, or last ran.
+    fn cpu_of(&self, task: u32) -> PyResult<usize> {
+        self.with(|k| Ok(k.task(Self::task(k, task)?).cpu))
+    }
+
+    /// Say that `task`, which is queued, is now queued on `cpu`.
+    fn migrate(&self, task: u32, cpu: usize) -> PyResult<()> {
+        self.with(|k| {
+            let (task, cpu) = (Self::task(k, task)?, Self::cpu(k, cpu)?);
+            k.migrate(task, cpu);
+            Ok(())
+        })
+    }
+
     /// Ask for a reschedule of `cpu`.
     fn resched(&self, cpu: usize) -> PyResult<()> {
         self.with(|k| {
@@ -123,11 +138,11 @@ impl Machine {
         })
     }
 
-    /// Let `expired` be called in `ns` if the task that runs on `cpu` still runs then; in `running`.
+    /// Let `slice_expired` be called in `ns` if the task that runs on `cpu` still runs then; in `running`.
     fn set_slice(&self, cpu: usize, ns: i64) -> PyResult<()> {
         self.with(|k| {
             let cpu = Self::cpu(k, cpu)?;
-            k.set_slice(cpu, ns.max(1));
+            k.set_slice(cpu, ns);
             Ok(())
         })
     }
@@ -142,7 +157,7 @@ impl Machine {
 }
 
 macro_rules! hooks {
-    ($($hook:ident),*) => {
+    ($($hook:ident, $takes:literal, $gives:literal, $doc:literal;)*) => {
         /// The hooks that the object has, looked up once.
         #[derive(Default)]
         struct Hooks { $($hook: Option<Py<PyAny>>,)* }
@@ -153,29 +168,56 @@ macro_rules! hooks {
                 $(hooks.$hook = policy.getattr_opt(stringify!($hook))?.map(Bound::unbind);)*
                 Ok(hooks)
             }
+
+            fn has(&self, hook: &str) -> bool {
+                match hook {
+                    $(stringify!($hook) => self.$hook.is_some(),)*
+                    _ => false,
+                }
+            }
         }
     };
 }
+tracekit_replay::policy_hooks!(hooks);
 
-hooks!(
-    init,
-    init_task,
-    exit_task,
-    select_cpu,
-    enqueue,
-    wakeup_preempt,
-    dequeue,
-    dispatch,
-    running,
-    stopping,
-    quiescent,
-    tick,
-    expired,
-    timer,
-    second,
-    yield_,
-    set_params
-);
+/// Names that other systems or earlier versions give to hooks.
+const OTHER_NAMES: [(&str, &str); 4] =
+    [("expired", "slice_expired"), ("second", "update_1hz"), ("pick_next", "dispatch"), ("yield_task", "yield_")];
+
+/// Edits that make one word of another: insertions, deletions, changes of a letter (Levenshtein 1966).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+impl Hooks {
+    /// A method that is no hook but nearly has the name of one that the policy does not have: the method, and the hook.
+    fn misspelt(&self, policy: &Bound<'_, PyAny>) -> PyResult<Option<(String, &'static str)>> {
+        for name in policy.get_type().dir()? {
+            let name: String = name.extract()?;
+            if name.starts_with('_') || HOOKS.iter().any(|h| h.name == name) {
+                continue;
+            }
+            let near = HOOKS.iter().map(|h| h.name).filter(|h| distance(&name, h) <= 2.min(h.len() / 3));
+            let other = OTHER_NAMES.iter().filter(|o| o.0 == name).map(|o| o.1);
+            let meant = near.chain(other).find(|h| !self.has(h));
+            if let (Some(hook), true) = (meant, policy.getattr(&*name).is_ok_and(|m| m.is_callable())) {
+                return Ok(Some((name, hook)));
+            }
+        }
+        Ok(None)
+    }
+}
 
 /// See the module.
 pub struct Object {
@@ -203,12 +245,13 @@ impl Object {
     pub fn new(policy: &Bound<'_, PyAny>, name: &str, raised: Raised) -> PyResult<Self> {
         let py = policy.py();
         let hooks = Hooks::of(policy)?;
-        for (hook, there) in [
-            ("enqueue", hooks.enqueue.is_some()),
-            ("dequeue", hooks.dequeue.is_some()),
-            ("dispatch", hooks.dispatch.is_some()),
-        ] {
-            if !there {
+        if let Some((name_of, hook)) = hooks.misspelt(policy)? {
+            let help = "a method that is none of tracekit's begins with an underscore";
+            let message = format!("policy {name} has no hook `{name_of}`; did you mean `{hook}`? ({help})");
+            return Err(replay_error(py, &message));
+        }
+        for hook in NEEDED_HOOKS {
+            if !hooks.has(hook) {
                 return Err(replay_error(py, &format!("policy {name} has no hook `{hook}`, which every policy needs")));
             }
         }
@@ -248,28 +291,6 @@ impl Object {
     }
 }
 
-const fn enqueue_name(why: Enqueue) -> &'static str {
-    match why {
-        Enqueue::Initial => "initial",
-        Enqueue::New => "new",
-        Enqueue::Wakeup(_) => "wakeup",
-        Enqueue::Preempted => "preempted",
-        Enqueue::Yielded => "yielded",
-        Enqueue::Moved => "moved",
-        Enqueue::Joined => "joined",
-    }
-}
-
-const fn stop_name(why: Stop) -> &'static str {
-    match why {
-        Stop::Preempted => "preempted",
-        Stop::Yielded => "yielded",
-        Stop::Slept => "slept",
-        Stop::Exited => "exited",
-        Stop::Left => "left",
-    }
-}
-
 impl Policy for Object {
     fn init(&mut self, k: &mut Kernel) {
         self.call(k, "init", self.hooks.init.as_ref(), ());
@@ -279,17 +300,41 @@ impl Policy for Object {
         self.call(k, "init_task", self.hooks.init_task.as_ref(), (t.0, birth.map(|b| b.parent.0)));
     }
 
+    fn fork_return(&mut self, k: &mut Kernel, parent: TaskId, child: TaskId, _how: Fork) {
+        self.call(k, "fork_return", self.hooks.fork_return.as_ref(), (parent.0, child.0));
+    }
+
+    fn exec(&mut self, k: &mut Kernel, t: TaskId) {
+        self.call(k, "exec", self.hooks.exec.as_ref(), (t.0,));
+    }
+
+    fn exiting(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        self.call(k, "exiting", self.hooks.exiting.as_ref(), (t.0, cpu));
+    }
+
+    fn enable(&mut self, k: &mut Kernel, t: TaskId) {
+        self.call(k, "enable", self.hooks.enable.as_ref(), (t.0,));
+    }
+
+    fn disable(&mut self, k: &mut Kernel, t: TaskId) {
+        self.call(k, "disable", self.hooks.disable.as_ref(), (t.0,));
+    }
+
+    fn runnable(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        self.call(k, "runnable", self.hooks.runnable.as_ref(), (t.0, cpu));
+    }
+
+    fn wants_ticks(&self) -> bool {
+        self.hooks.tick.is_some()
+    }
+
     fn exit_task(&mut self, k: &mut Kernel, t: TaskId) {
         self.call(k, "exit_task", self.hooks.exit_task.as_ref(), (t.0,));
     }
 
     fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, why: Select) -> Cpu {
-        let why = match why {
-            Select::Wakeup(_) => "wakeup",
-            Select::Fork => "new",
-            Select::Exec => "exec",
-        };
-        let Some(value) = self.call(k, "select_cpu", self.hooks.select_cpu.as_ref(), (t.0, why)) else {
+        let args = (t.0, select_reason(why).1);
+        let Some(value) = self.call(k, "select_cpu", self.hooks.select_cpu.as_ref(), args) else {
             return k.idle_or_last(t);
         };
         match Python::attach(|py| value.extract::<usize>(py)) {
@@ -302,11 +347,11 @@ impl Policy for Object {
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
-        self.call(k, "enqueue", self.hooks.enqueue.as_ref(), (t.0, cpu, enqueue_name(why)));
+        self.call(k, "enqueue", self.hooks.enqueue.as_ref(), (t.0, cpu, enqueue_reason(why).1));
     }
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
-        let args = (t.0, cpu, curr.0, enqueue_name(why));
+        let args = (t.0, cpu, curr.0, enqueue_reason(why).1);
         self.call(k, "wakeup_preempt", self.hooks.wakeup_preempt.as_ref(), args);
     }
 
@@ -330,30 +375,30 @@ impl Policy for Object {
     }
 
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
-        self.call(k, "stopping", self.hooks.stopping.as_ref(), (t.0, cpu, stop_name(why)));
+        self.call(k, "stopping", self.hooks.stopping.as_ref(), (t.0, cpu, stop_reason(why).1));
     }
 
     fn quiescent(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
-        self.call(k, "quiescent", self.hooks.quiescent.as_ref(), (t.0, cpu, stop_name(why)));
+        self.call(k, "quiescent", self.hooks.quiescent.as_ref(), (t.0, cpu, stop_reason(why).1));
     }
 
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         self.call(k, "tick", self.hooks.tick.as_ref(), (t.0, cpu));
     }
 
-    fn expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        if self.hooks.expired.is_none() {
+    fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        if self.hooks.slice_expired.is_none() {
             return k.resched(cpu);
         }
-        self.call(k, "expired", self.hooks.expired.as_ref(), (t.0, cpu));
+        self.call(k, "slice_expired", self.hooks.slice_expired.as_ref(), (t.0, cpu));
     }
 
     fn timer(&mut self, k: &mut Kernel, token: u64) {
         self.call(k, "timer", self.hooks.timer.as_ref(), (token,));
     }
 
-    fn second(&mut self, k: &mut Kernel) {
-        self.call(k, "second", self.hooks.second.as_ref(), ());
+    fn update_1hz(&mut self, k: &mut Kernel) {
+        self.call(k, "update_1hz", self.hooks.update_1hz.as_ref(), ());
     }
 
     fn yield_(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {

@@ -1,5 +1,6 @@
 //! Messages that were read before anybody can be seen to have written them: who wrote them after all.
 
+use super::budget::LOOKS;
 use super::flow::{Mark, Message};
 use super::log::Said;
 use super::segments::{Begin, Segment};
@@ -13,6 +14,9 @@ impl Walk<'_> {
     /// A reader found `queue` empty: what seems to wait there was what somebody read before it could be seen to be written.
     pub(super) fn reconcile(&mut self, queue: usize, at: Ns) {
         while self.queues[queue].front().is_some_and(|q| q.at < at) {
+            if !self.known.budget.spend(1 + self.forgotten.len() / LOOKS) {
+                return;
+            }
             let Some(i) = self.forgotten.iter().position(|f| f.0 == queue) else { return };
             let (_, debt) = self.forgotten.remove(i);
             if let Some(item) = self.queues[queue].pop_front() {
@@ -54,7 +58,9 @@ impl Walk<'_> {
                 let s = self.station(g.life);
                 g.begin == Begin::Fresh && g.to <= debt.at && self.known.net.stations[s].targets.contains_key(&queue)
             };
-            let sender = self.known.segments.iter().filter(source).max_by_key(|g| g.to).copied();
+            let looked = self.known.budget.spend(1 + self.known.segments.len() / LOOKS);
+            let segments = if looked { self.known.segments } else { &[] };
+            let sender = segments.iter().filter(source).max_by_key(|g| g.to).copied();
             let Some(g) = sender else {
                 self.unpaid += 1;
                 continue;

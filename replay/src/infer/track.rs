@@ -1,6 +1,6 @@
 //! When a task was on a CPU: from time to CPU time and back.
 
-use super::super::history::{Life, What};
+use crate::reconstruct::history::{Life, What};
 use crate::task::Ns;
 
 /// The stays of one task.

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::super::history::LifeId;
+use super::budget::LOOKS;
 use super::flow::{Booked, Event, Known, Mark, Message};
 use super::log::{Log, Said, Shared};
 use super::routes::{Past, Routes};
 use super::segments::{Begin, End, Segment};
+use crate::reconstruct::history::LifeId;
 use crate::task::Ns;
 
 /// Most services in one segment.
@@ -158,6 +159,12 @@ impl<'a> Walk<'a> {
             made: Vec::new(),
             offers: Vec::new(),
         }
+    }
+
+    /// What a copy of it takes, in steps of the budget.
+    pub fn weight(&self) -> usize {
+        let waiting: usize = self.queues.iter().map(VecDeque::len).sum();
+        1 + self.queues.len() / 8 + (waiting + self.forgotten.len()) / 16
     }
 
     /// Goes on by one event.
@@ -337,6 +344,7 @@ impl<'a> Walk<'a> {
         let to = if queue < stations { queue } else { self.station(reader) };
         let mut found: Vec<LifeId> = Vec::new();
         let mut scores: Vec<f64> = Vec::new();
+        self.known.budget.spend(self.hold.len() / LOOKS);
         for (slot, hold) in self.hold.iter().enumerate() {
             let (Some(hold), life) = (hold, self.known.members[slot]) else { continue };
             let s = self.station(life);
@@ -581,6 +589,7 @@ impl<'a> Walk<'a> {
             })
         } else {
             let live = |t: &usize| !self.tokens[*t].done && fits(&self.tokens[*t]);
+            self.known.budget.spend(self.tokens.len().min(4096) / LOOKS);
             (0..self.tokens.len()).rev().take(4096).find(live)
         };
         let Some(other) = other else { return };

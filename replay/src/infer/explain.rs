@@ -1,10 +1,11 @@
 //! The likeliest services of a segment, and where messages went that do not show.
 
-use super::super::history::LifeId;
+use super::budget::LOOKS;
 use super::log::Said;
 use super::routes::Past;
 use super::segments::{End, Segment};
 use super::walk::{Hold, Item, Part, Walk, LEAST, MIXED, MOST};
+use crate::reconstruct::history::LifeId;
 use crate::task::Ns;
 
 /// Log-likelihood of a message left behind by a reader that fell asleep.
@@ -41,6 +42,7 @@ impl Walk<'_> {
         let mut scores: Vec<f64> = Vec::new();
         let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
         let own_queue = &self.queues[self.own_queue(g.life)];
+        self.known.budget.spend((self.queues[s].len() + self.known.net.stations[s].members.len()) / LOOKS);
         let others: usize = self.known.net.stations[s].members.iter().map(|m| self.behind(*m, g.life, g.to)).sum();
         for k in 1..=MOST {
             let mut swap = None;
@@ -169,6 +171,7 @@ impl Walk<'_> {
     pub(super) fn fetch(&mut self, queue: usize) -> Option<Item> {
         let stations = self.known.net.stations.len();
         let own = queue >= stations;
+        self.known.budget.spend(self.queues.iter().map(|q| 1 + q.len()).sum::<usize>() / LOOKS);
         let reader = own.then(|| self.known.members[queue - stations]);
         let to = reader.map_or(queue, |r| self.station(r));
         let mut best: Option<(f64, usize, usize)> = None;

@@ -15,14 +15,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::history::{History, LifeId};
 use super::beam;
+use super::budget::Budget;
 use super::log::Said;
 use super::network::Network;
 use super::routes::Routes;
 use super::segments::{Asleep, Begin, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
+use crate::reconstruct::history::{History, LifeId};
 use crate::task::Ns;
 
 /// Services of which both ends show that tell how long they take.
@@ -153,6 +154,7 @@ fn odd(ways: &[Vec<usize>]) -> Vec<usize> {
 
 /// What all walks of one pass know.
 pub(super) struct Known<'a> {
+    pub(super) budget: &'a Budget,
     pub(super) history: &'a History,
     pub(super) net: &'a Network,
     pub(super) tracks: &'a [Track],
@@ -176,7 +178,13 @@ pub(super) enum Event {
 }
 
 impl<'a> Known<'a> {
-    fn new(history: &'a History, net: &'a Network, tracks: &'a [Track], segments: &'a [Segment]) -> Self {
+    fn new(
+        budget: &'a Budget,
+        history: &'a History,
+        net: &'a Network,
+        tracks: &'a [Track],
+        segments: &'a [Segment],
+    ) -> Self {
         let members: Vec<LifeId> = net.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
         let mut slot = vec![usize::MAX; history.lives.len()];
         for (i, life) in members.iter().enumerate() {
@@ -184,7 +192,7 @@ impl<'a> Known<'a> {
         }
         let usual = (0..net.stations.len()).map(|s| usual(net, segments, s)).collect();
         let routes = Routes::default();
-        Known { history, net, tracks, segments, usual, routes, first_pass: true, members, slot }
+        Known { budget, history, net, tracks, segments, usual, routes, first_pass: true, members, slot }
     }
 
     /// Everything that shows, in the order of time.
@@ -236,18 +244,22 @@ fn usual(net: &Network, segments: &[Segment], s: usize) -> Usual {
 /// The flow of messages: `passes` walks over the trace, each of which uses what the one before learnt, the last ones with several
 /// guesses side by side; only the `first` so many things that show.
 pub(super) fn follow(
+    budget: &Budget,
     history: &History,
     net: &Network,
     tracks: &[Track],
     (segments, sleeps): (&[Segment], &[Asleep]),
     (widths, first): (&[usize], usize),
 ) -> Flow {
-    let mut known = Known::new(history, net, tracks, segments);
+    let mut known = Known::new(budget, history, net, tracks, segments);
     let mut events = known.events(sleeps);
     events.truncate(first);
     let mut found = Flow::default();
     for (nth, &width) in widths.iter().enumerate() {
         let walk = beam::walk(&known, &events, width);
+        if nth > 0 && budget.is_over() {
+            break;
+        }
         let (flow, routes) = Flow::of(&walk, history.lives.len());
         let booked = walk.booked.clone();
         drop(walk);

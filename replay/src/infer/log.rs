@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use super::super::history::LifeId;
 use super::flow::{Mark, Message};
 use super::routes::Past;
+use crate::reconstruct::history::LifeId;
 use crate::task::Ns;
 
 /// One finding, or a correction of an earlier one.

@@ -1,8 +1,8 @@
 //! What a task did from one thing that shows to the next: from a wakeup or a message to a message or a sleep.
 
-use super::super::history::{By, First, History, LifeId, Off, What};
 use super::network::Network;
 use super::track::Track;
+use crate::reconstruct::history::{By, First, History, LifeId, Off, What};
 use crate::task::Ns;
 
 /// How a segment begins.

@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::history::{By, History, Life, LifeId, Off, What};
+use super::budget::Budget;
 use super::track::Track;
+use crate::reconstruct::history::{By, History, Life, LifeId, Off, What};
 use crate::task::Ns;
 
 /// Wakeups by tasks that a server needs.
@@ -109,7 +110,13 @@ impl Network {
         found
     }
 
-    pub fn learn(history: &History, tracks: &[Track], outside: &dyn Fn(LifeId) -> bool) -> Self {
+    /// What the wakeups that show tell; the tasks that seem to send each other messages where that takes more than `budget`.
+    pub fn learn(
+        budget: &Budget,
+        history: &History,
+        tracks: &[Track],
+        outside: &dyn Fn(LifeId) -> bool,
+    ) -> Result<Self, Vec<LifeId>> {
         let n = history.lives.len();
         let mut server = vec![false; n];
         let mut source = vec![false; n];
@@ -135,14 +142,55 @@ impl Network {
         let inside: Vec<bool> = (0..n).map(|i| server[i] || source[i]).collect();
         let mut net = Network { station: vec![None; n], server, ..Network::default() };
         net.short = short(history, tracks, &inside);
-        net.find_pools(history, &inside);
+        if net.find_pools(budget, history, &inside).is_none() {
+            return Err((0..n as LifeId).filter(|t| inside[*t as usize]).collect());
+        }
         net.drop_weak(history);
         net.find_replies(history, tracks);
-        net
+        Ok(net)
+    }
+
+    /// The stations that messages connect with one another, group by group.
+    pub fn groups(&self) -> Vec<BTreeSet<usize>> {
+        let mut groups: Vec<BTreeSet<usize>> = Vec::new();
+        for (s, station) in self.stations.iter().enumerate().filter(|s| !s.1.members.is_empty()) {
+            let mut group: BTreeSet<usize> = station.targets.keys().copied().chain([s]).collect();
+            groups.retain(|other| {
+                let apart = other.is_disjoint(&group);
+                if !apart {
+                    group.extend(other);
+                }
+                apart
+            });
+            groups.push(group);
+        }
+        groups.retain(|g| g.iter().any(|s| !self.stations[*s].targets.is_empty()));
+        groups.sort();
+        groups
+    }
+
+    /// The network of these stations alone; the others keep their numbers and are empty.
+    pub fn only(&self, group: &BTreeSet<usize>) -> Self {
+        let mut part = self.clone();
+        for (s, station) in part.stations.iter_mut().enumerate().filter(|s| !group.contains(&s.0)) {
+            station.targets.clear();
+            for m in std::mem::take(&mut station.members) {
+                debug_assert_eq!(part.station[m as usize], Some(s));
+                part.station[m as usize] = None;
+            }
+        }
+        part
+    }
+
+    /// Its tasks, in order.
+    pub fn members(&self) -> Vec<LifeId> {
+        let mut members: Vec<LifeId> = self.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
+        members.sort_unstable();
+        members
     }
 
     /// Stations: servers that share a queue.
-    fn find_pools(&mut self, history: &History, inside: &[bool]) {
+    fn find_pools(&mut self, budget: &Budget, history: &History, inside: &[bool]) -> Option<()> {
         let mut parent: Vec<usize> = (0..inside.len()).collect();
         let root = |parent: &Vec<usize>, mut i: usize| {
             while parent[i] != i {
@@ -164,6 +212,9 @@ impl Network {
         for readers in by_waker.values() {
             for (i, (a, of_a)) in readers.iter().enumerate() {
                 for (b, of_b) in &readers[i + 1..] {
+                    if !budget.spend(1 + (of_a.len() + of_b.len()) / 4) {
+                        return None;
+                    }
                     let (contested, wrong) = out_of_turn(of_a, of_b);
                     let in_turn = contested >= FEW && wrong as f64 <= OUT_OF_TURN * contested as f64;
                     let woken = |l: LifeId| ended_by_tasks(&history.lives[l as usize]).count();
@@ -184,6 +235,7 @@ impl Network {
             }
             self.stations[s].members.push(i as LifeId);
         }
+        Some(())
     }
 
     /// Counts messages between stations, and takes out stations that hardly get any: what wakes them is no message.

@@ -1,4 +1,4 @@
-//! The machine that a workload runs on.
+//! The machine that a workload runs on, as its caller describes it.
 
 use crate::cost::Costs;
 use crate::switch_costs::SwitchCostChange;

@@ -1,0 +1,59 @@
+//! Scheduling classes: policies above one another.
+
+use crate::policy::Policy;
+use crate::task::{Attrs, SchedPolicy};
+
+/// Place of a policy in the stack: which tasks it cares for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Tasks with a reservation.
+    Deadline,
+    /// SCHED_FIFO and SCHED_RR tasks.
+    Rt,
+    /// All others; takes everybody where there is no other layer.
+    Main,
+}
+
+/// The scheduling classes, best first. A better one always preempts.
+pub struct Stack {
+    pub(crate) layers: Vec<(Layer, Box<dyn Policy>)>,
+    /// Lost and starved tasks are looked for.
+    pub(crate) watched: bool,
+}
+
+impl Stack {
+    /// One policy for everybody.
+    pub fn single(policy: Box<dyn Policy>) -> Self {
+        Stack { layers: vec![(Layer::Main, policy)], watched: false }
+    }
+
+    /// The same, but a task that the policy loses ends the run, and one that it starves is reported: for policies that are not in the
+    /// registry and its tests.
+    pub fn watched(mut self) -> Self {
+        self.watched = true;
+        self
+    }
+
+    /// Puts `policy` above those so far.
+    pub fn above(mut self, layer: Layer, policy: Box<dyn Policy>) -> Self {
+        self.layers.insert(0, (layer, policy));
+        self
+    }
+
+    /// Replaces the real-time class by `rt`.
+    pub fn with_rt(mut self, rt: Stack) -> Self {
+        self.layers.retain(|l| l.0 != Layer::Rt);
+        let at = self.layers.iter().position(|l| l.0 == Layer::Main).unwrap_or(0);
+        self.layers.splice(at..at, rt.layers.into_iter().map(|l| (Layer::Rt, l.1)));
+        self
+    }
+
+    pub(crate) fn class_of(&self, attrs: &Attrs) -> u8 {
+        let want = match attrs.policy {
+            SchedPolicy::Deadline => Layer::Deadline,
+            SchedPolicy::Fifo | SchedPolicy::Rr => Layer::Rt,
+            _ => Layer::Main,
+        };
+        self.layers.iter().position(|l| l.0 == want).unwrap_or(self.layers.len() - 1) as u8
+    }
+}

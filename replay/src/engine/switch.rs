@@ -1,0 +1,241 @@
+//! The switch path: who leaves, who is chosen, who enters, and what that takes.
+
+use super::Engine;
+use crate::cost::{cold_share, Costs};
+use crate::log::{left, What, IDLE};
+use crate::policy::{Enqueue, Stop};
+use crate::switch_costs::Leaves;
+use crate::task::{Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
+
+impl Engine {
+    /// Takes the running task off `cpu`, asks the classes for the next one, and puts that on.
+    pub(super) fn reschedule(&mut self, cpu: Cpu) {
+        let busy = self.k.cpus[cpu].busy_until;
+        if busy > self.k.now {
+            return self.k.slots.set_resched(cpu, busy);
+        }
+        self.k.slots.set_resched(cpu, NEVER);
+        let now = self.k.now;
+        let c = &mut self.k.cpus[cpu];
+        c.need_resched = false;
+        if !std::mem::take(&mut c.keep_clock) {
+            c.clock = now;
+        }
+        let prev = c.curr;
+        if let Some(t) = prev {
+            self.put_prev(cpu, t);
+        }
+        self.k.slots.set_slice(cpu, NEVER);
+        self.counts.dispatches += 1;
+        let next = self.choose(cpu);
+        if self.k.failed.is_some() {
+            return;
+        }
+        match next {
+            Some(t) => self.switch_in(cpu, t, prev),
+            None => self.switch_to_idle(cpu, prev),
+        }
+    }
+
+    /// The running task goes back to its queue.
+    fn put_prev(&mut self, cpu: Cpu, t: TaskId) {
+        let now = self.k.now;
+        let why = if std::mem::take(&mut self.k.cpus[cpu].yielded) { Stop::Yielded } else { Stop::Preempted };
+        let class = self.k.tasks[t.index()].class;
+        self.k.class = class;
+        let policy = &mut self.stack.layers[class as usize].1;
+        policy.stopping(&mut self.k, cpu, t, why);
+        self.account(cpu, t);
+        let task = &mut self.k.tasks[t.index()];
+        task.state = TaskState::Runnable;
+        task.since = now;
+        self.k.cpus[cpu].curr = None;
+        if !self.k.allowed(t, cpu) && self.migrate_disallowed(cpu, t) {
+            return;
+        }
+        let back = if why == Stop::Yielded { Enqueue::Yielded } else { Enqueue::Preempted };
+        self.stack.layers[class as usize].1.enqueue(&mut self.k, cpu, t, back);
+    }
+
+    /// Books the stay of `t` on `cpu` and what is left of its run step.
+    pub(super) fn account(&mut self, cpu: Cpu, t: TaskId) {
+        let now = self.k.now;
+        if self.ends_with_essential && self.k.work.tasks[t.index()].essential {
+            self.last_essential = now;
+        }
+        let c = &mut self.k.cpus[cpu];
+        let task = &mut self.k.tasks[t.index()];
+        task.ran += now - c.on_since;
+        self.counts.busy += now - c.on_since;
+        c.on_since = now;
+        if std::mem::take(&mut c.serving) {
+            let end = self.k.slots.segment_end(cpu);
+            task.left = if end == NEVER { NEVER } else { end - now.max(c.run_from) };
+            self.k.slots.set_segment_end(cpu, NEVER);
+        }
+    }
+
+    fn choose(&mut self, cpu: Cpu) -> Option<TaskId> {
+        for class in 0..self.stack.layers.len() {
+            self.k.class = class as u8;
+            let Some(t) = self.stack.layers[class].1.dispatch(&mut self.k, cpu) else { continue };
+            let Some(task) = self.k.tasks.get(t.index()) else {
+                self.k.fail(format!("dispatch chose task {}, which does not exist", t.0));
+                return None;
+            };
+            if task.state != TaskState::Runnable {
+                let message = format!("dispatch chose {}, which is {:?}, not runnable", self.k.name(t), task.state);
+                self.k.fail(message);
+            } else if !task.attrs.affinity.contains(cpu) {
+                let message = format!("dispatch chose {} for CPU {cpu}, which it may not use", self.k.name(t));
+                self.k.fail(message);
+            } else if task.class != class as u8 {
+                let message = format!("dispatch chose {} of another scheduling class", self.k.name(t));
+                self.k.fail(message);
+            }
+            return Some(t);
+        }
+        None
+    }
+
+    fn switch_in(&mut self, cpu: Cpu, t: TaskId, prev: Option<TaskId>) {
+        let now = self.k.now;
+        if self.k.tasks[t.index()].cpu != cpu {
+            let from = self.k.tasks[t.index()].cpu;
+            self.k.log.migrate(now, t, from, cpu);
+            self.k.tasks[t.index()].cpu = cpu;
+            self.k.cpus[from].nr -= 1;
+            self.k.cpus[cpu].nr += 1;
+        }
+        let switched = prev != Some(t);
+        let on = self.k.work.tasks[t.index()].on.filter(|_| now == 0);
+        let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
+        if switched && on.is_none() {
+            let shift = self.path_shift(cpu, prev, t).max(-costs.record);
+            costs.switch += shift;
+            costs.record += shift;
+            costs.irqs_off += shift;
+        }
+        self.k.cpus[cpu].irq_woke = None;
+        let left = self.k.cpus[cpu].leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
+        let lower = left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class);
+        let more = self.more_to_leave(cpu, left.is_some()) + if lower { costs.lower_class } else { 0 };
+        let c = &mut self.k.cpus[cpu];
+        let owed = std::mem::take(&mut c.owed);
+        c.curr = Some(t);
+        c.on_since = now;
+        if switched {
+            let entry = match (left, prev) {
+                (Some(_), _) => costs.switch_block,
+                (None, Some(_)) => cold_share(costs.switch_cold, now - c.blocked_at),
+                (None, None) => 0,
+            };
+            c.run_from = now + costs.switch + more + owed + entry;
+            c.busy_until = now + costs.record + more;
+            c.masked_until = now + costs.irqs_off + more;
+            c.switched_at = now;
+            self.counts.switches += 1;
+            if std::mem::take(&mut c.idle) {
+                let since = (now - c.tick_phase).rem_euclid(self.k.tick_ns);
+                self.k.slots.set_tick(cpu, now + self.k.tick_ns - since);
+            }
+            self.log_switch(cpu, prev, t.0, costs.record + more);
+        } else {
+            c.run_from = c.run_from.max(now) + owed;
+            c.leaving = None;
+        }
+        self.watch.waited(t, self.k.tasks[t.index()].since, now);
+        let task = &mut self.k.tasks[t.index()];
+        task.state = TaskState::Running;
+        task.since = now;
+        task.dispatched += u64::from(switched);
+        let class = task.class;
+        if let Some(ran) = on {
+            // It has been there all the time.
+            self.k.cpus[cpu].clock = now - ran;
+        }
+        self.arm_burst_end(cpu, t);
+        self.k.class = class;
+        self.stack.layers[class as usize].1.running(&mut self.k, cpu, t, switched);
+    }
+
+    /// Sets the end of the run step of `t`, which runs on `cpu`.
+    pub(crate) fn arm_burst_end(&mut self, cpu: Cpu, t: TaskId) {
+        let left = self.k.tasks[t.index()].left;
+        let c = &mut self.k.cpus[cpu];
+        c.run_from = c.run_from.max(self.k.now);
+        c.serving = true;
+        let end = if left == NEVER { NEVER } else { c.run_from.saturating_add(left) };
+        self.k.slots.set_segment_end(cpu, end);
+    }
+
+    fn switch_to_idle(&mut self, cpu: Cpu, prev: Option<TaskId>) {
+        let c = &mut self.k.cpus[cpu];
+        c.owed = 0;
+        if c.idle {
+            return;
+        }
+        c.idle = true;
+        c.idle_since = self.k.now;
+        let more = self.more_to_leave(cpu, true);
+        let c = &mut self.k.cpus[cpu];
+        c.busy_until = self.k.now + self.k.costs.record + more;
+        c.masked_until = self.k.now + self.k.costs.irqs_off + more;
+        self.k.slots.set_tick(cpu, NEVER);
+        self.log_switch(cpu, prev, IDLE, self.k.costs.record + more);
+    }
+
+    /// What a switch takes longer, before it is recorded, because of the task that leaves `cpu` asleep or ended.
+    fn more_to_leave(&mut self, cpu: Cpu, sleeps: bool) -> Ns {
+        let first = std::mem::take(&mut self.k.cpus[cpu].timer_first);
+        if first && sleeps {
+            self.k.costs.timer_first
+        } else {
+            0
+        }
+    }
+
+    /// By how much the switch to `t` takes longer than it was recorded to.
+    fn path_shift(&mut self, cpu: Cpu, prev: Option<TaskId>, t: TaskId) -> Ns {
+        let (Some(change), false) = (self.paths, self.k.cpus[cpu].idle) else { return 0 };
+        let leaving = self.k.cpus[cpu].leaving;
+        let Some(left) = leaving.map(|l| l.0).or(prev) else { return 0 };
+        let why = match leaving {
+            Some((_, why)) if why != Stop::Yielded => Leaves::Sleeps,
+            None if self.k.cpus[cpu].irq_woke == Some(t) => Leaves::Woken,
+            _ => Leaves::Stays,
+        };
+        let classes = |t: TaskId| {
+            let is = self.k.tasks[t.index()].attrs.policy.is_rt();
+            (self.k.work.tasks[t.index()].was_rt.unwrap_or(is), is)
+        };
+        let (mut leaves, comes) = (classes(left), classes(t));
+        if why == Leaves::Sleeps && self.k.costs.lower_class > 0 {
+            // What the step down to the fair class takes more is known, and added or left out by itself.
+            leaves = (leaves.0 && comes.0, leaves.1 && comes.1);
+        }
+        let shift = change.shift(leaves, comes, why);
+        if shift != 0 {
+            self.counts.shifted.0 += 1;
+            self.counts.shifted.1 += shift;
+        }
+        shift
+    }
+
+    /// Records the switch, `after` the decision.
+    fn log_switch(&mut self, cpu: Cpu, prev: Option<TaskId>, next: u32, after: Ns) {
+        let ts = self.k.now + after;
+        let leaving = self.k.cpus[cpu].leaving.take();
+        let (from, state) = match (leaving, prev) {
+            (Some((t, Stop::Yielded)), _) => (t.0, left::YIELDED),
+            (Some((t, Stop::Exited)), _) => (t.0, left::DEAD),
+            (Some((t, _)), _) => match self.k.tasks[t.index()].state {
+                TaskState::Sleeping(Sleep::Uninterruptible) => (t.0, left::BLOCKED),
+                _ => (t.0, left::SLEEPING),
+            },
+            (None, Some(t)) => (t.0, left::PREEMPTED),
+            (None, None) => (IDLE, left::PREEMPTED),
+        };
+        self.k.log.add(ts, What::Switch, cpu, from, next, state);
+    }
+}

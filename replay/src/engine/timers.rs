@@ -1,0 +1,92 @@
+//! Timers of sleeping tasks: when they are set, and which of them an interrupt fires.
+
+use std::cmp::Reverse;
+
+use super::slots::Slots;
+use super::{Coming, Engine, TimerMode};
+use crate::policy::Wake;
+use crate::program::Pause;
+use crate::task::{Cpu, Ns, TaskId, NEVER};
+
+impl Engine {
+    /// When and how a pause of `t` that begins now on `cpu` ends; true when it is over already.
+    pub(super) fn arm(&mut self, cpu: Cpu, t: TaskId, pause: Pause) -> bool {
+        let now = self.k.now;
+        match pause {
+            Pause::Timer { ns, slack } => {
+                // Real-time tasks have exact timers.
+                let slack = if self.k.tasks[t.index()].attrs.policy.is_rt() { 0 } else { slack };
+                let soft = now.saturating_add(ns);
+                let (soft, hard) = match self.timer_mode {
+                    TimerMode::High => (soft, soft.saturating_add(i64::from(slack))),
+                    TimerMode::Tick => {
+                        let tick = self.k.tick_ns;
+                        let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
+                        let at = soft.saturating_add(tick - into);
+                        (at, at)
+                    }
+                };
+                self.arm_timer(cpu, t, soft, hard);
+            }
+            Pause::Ticks { ns, behind } => {
+                let tick = self.k.tick_ns;
+                let soft = now.saturating_add(ns);
+                let into = (soft - self.k.cpus[cpu].tick_phase).rem_euclid(tick);
+                let at = if into == 0 { soft } else { soft.saturating_add(tick - into) };
+                self.arm_timer(cpu, t, at, at.saturating_add(i64::from(behind)));
+            }
+            Pause::Io { ns } => self.come(now.saturating_add(ns), Coming::Io, t),
+            Pause::External { ns } => self.come(now.saturating_add(ns), Coming::External, t),
+            Pause::At { at } if at <= now => return true,
+            Pause::At { at } => self.come(at, Coming::External, t),
+        }
+        false
+    }
+
+    pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
+        self.order += 1;
+        let next = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0).min(self.k.slots.tick(cpu));
+        self.k.cpus[cpu].timer_first = hard < next;
+        // A recorded end may come a little before the time asked for.
+        self.timers[cpu].push(Reverse((hard, self.order, soft.min(hard), t.0)));
+        self.next_timer(cpu);
+    }
+
+    fn next_timer(&mut self, cpu: Cpu) {
+        let first = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0);
+        self.k.slots.set_timer(cpu, first);
+    }
+
+    /// The timer that an interrupt that came at `entry` fires next. Timers stand in order of their hard expiry, and the tick is
+    /// one of them: the first whose soft expiry has not passed holds up those behind it.
+    pub(super) fn next_expired(&self, cpu: Cpu, entry: Ns) -> Option<TaskId> {
+        let Reverse((hard, _, soft, t)) = *self.timers[cpu].peek()?;
+        let behind_tick = hard > self.k.slots.tick(cpu).max(self.k.now);
+        (soft <= entry && !behind_tick).then_some(TaskId(t))
+    }
+
+    /// A timer interrupt: it fires every timer whose soft expiry has passed. One is fired now; when another is due, the interrupt
+    /// goes on with it a little later.
+    pub(super) fn timer_interrupt(&mut self, cpu: Cpu) {
+        if self.deferred(cpu, Slots::set_timer) {
+            return;
+        }
+        let now = self.k.now;
+        let entry = self.k.cpus[cpu].irq_entry.unwrap_or(now);
+        let Some(t) = self.next_expired(cpu, entry) else { return self.next_timer(cpu) };
+        self.timers[cpu].pop();
+        let idle = self.k.is_idle(cpu);
+        self.wake(t, Wake::Timer);
+        self.note_preemption(cpu, t);
+        if self.next_expired(cpu, entry).is_some() {
+            let step = self.k.costs.next_wakeup;
+            self.interrupt(cpu, step);
+            self.k.cpus[cpu].irq_entry = Some(entry);
+            self.k.slots.set_timer(cpu, now + step);
+        } else {
+            let cost = self.wakeup_cost(cpu, idle);
+            self.interrupt(cpu, cost);
+            self.next_timer(cpu);
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Messages that no wakeup shows.
+//!
+//! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever wrote it woke nobody: the trace holds no
+//! record of either. So one stretch of work may hold several services, and a task may depend on others in ways that do
+//! not show. `network` learns from the wakeups that do show who serves whom, `segments` cuts the work of each task at
+//! what shows, `walk` follows the messages through it, `explain` says what a piece of work holds, `routes` knows where
+//! messages go, `debts` settles what was read before it can be seen to be written. Where a guess could have been another, `beam` follows both until one of them contradicts what shows
+//! (`log` is what they share), and `flow` is the outcome.
+//!
+//! Each group of tasks that send each other messages is searched by itself, within a budget that is a hard bound. The outcome is used
+//! where nearly everything is explained; else the group keeps its recorded causes and is named: a replay under another order of events would serve messages that
+//! were not sent yet.
+
+mod beam;
+mod budget;
+mod debts;
+mod explain;
+mod flow;
+mod log;
+mod network;
+mod routes;
+mod segments;
+mod track;
+mod walk;
+
+use std::collections::HashMap;
+
+use crate::cancel::Cancel;
+use crate::program::Workload;
+use crate::reconstruct::history::{By, History, LifeId, What};
+use crate::task::Ns;
+use budget::{Budget, LOOKS};
+use flow::{Flow, Mark};
+use network::Network;
+use track::Track;
+
+/// Walks over the trace that try a network; the routes and service times of one are those that the next knows.
+const PASSES: usize = 5;
+/// Things that show, in the order of time, that tell which network it is.
+const TRIAL: usize = 20_000;
+/// Guesses followed side by side in each walk over the trace in the end.
+const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
+/// Steps of the search, in all groups together: things that show, times guesses side by side, times what a guess has to copy. It moves
+/// no result but that of a group that needs more: fewer guesses are then followed there, and at last none. 36,000 events of 13
+/// tasks with 6,000 messages take about 25 million.
+pub(crate) const BUDGET: usize = 40_000_000;
+/// Guesses tried for each that is kept, about: only the estimate of what a width takes hangs on it.
+const BRANCHES: usize = 3;
+/// Share of messages left unexplained by one guess beyond which several do not help.
+const HOPELESS: f64 = 0.1;
+/// Fewest hidden messages, and least share of all, that make a difference.
+const WORTH: (usize, f64) = (5, 0.01);
+/// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
+const MANY: usize = 2_000;
+const TRIES: usize = 64;
+/// Share of messages that may stay unexplained.
+const UNEXPLAINED: f64 = 0.002;
+
+/// What became of a group of tasks that send each other messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// So few messages are hidden that recorded causes say the same.
+    Plain,
+    /// Nearly everything is explained: the replay uses it.
+    Explained,
+    /// Too much stays unexplained: each wakeup keeps its recorded cause.
+    Unexplained,
+    /// The search came to the end of its budget: each wakeup keeps its recorded cause.
+    TooLarge,
+}
+
+/// A group of tasks that send each other messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its tasks: positions in [`Workload::tasks`].
+    pub tasks: Vec<u32>,
+    /// Messages, those of them that no wakeup shows, and those read and never written, written and never read, or written too late.
+    pub messages: usize,
+    /// Hidden ones.
+    pub hidden: usize,
+    /// Unexplained ones.
+    pub unexplained: usize,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What is known about hidden messages.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hidden {
+    /// Messages, and those of them that no wakeup shows.
+    pub messages: usize,
+    /// Hidden ones.
+    pub hidden: usize,
+    /// Messages read and never written, written and never read, or written too late.
+    pub unexplained: usize,
+    /// The replay uses all that matter: nearly everything is explained.
+    pub resolved: bool,
+    /// The groups of tasks, each of which is explained or keeps its recorded causes.
+    pub groups: Vec<Group>,
+    /// Steps that the search took; never more than a fixed number.
+    pub spent: usize,
+}
+
+/// Names of tasks in a sentence, at most.
+const NAMED: usize = 3;
+
+impl Hidden {
+    /// What becomes of the hidden messages, as a sentence; none where nothing is hidden.
+    pub fn told(&self, work: &Workload) -> Option<String> {
+        let of = |outcomes: &[Outcome]| -> Vec<&Group> {
+            self.groups.iter().filter(|g| outcomes.contains(&g.outcome)).collect()
+        };
+        let sum = |groups: &[&Group], what: fn(&Group) -> usize| groups.iter().map(|g| what(g)).sum::<usize>();
+        let mut sentences = Vec::new();
+        let explained = of(&[Outcome::Explained]);
+        if sum(&explained, |g| g.hidden) > 0 {
+            sentences.push(format!(
+                "{} of {} messages woke nobody, because their reader was awake; they are inferred from what the tasks did",
+                sum(&explained, |g| g.hidden),
+                sum(&explained, |g| g.messages)
+            ));
+        }
+        let kept = of(&[Outcome::Unexplained, Outcome::TooLarge]);
+        if !kept.is_empty() {
+            let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();
+            let more = if kept.len() > NAMED { format!(" and {} more", kept.len() - NAMED) } else { String::new() };
+            let why = match kept.iter().filter(|g| g.outcome == Outcome::TooLarge).count() {
+                0 => format!("{} stay unexplained", sum(&kept, |g| g.unexplained)),
+                n if n == kept.len() => "the search for them came to its bound".into(),
+                _ => format!("{} stay unexplained or the search came to its bound", sum(&kept, |g| g.unexplained)),
+            };
+            sentences.push(format!(
+                "messages are hidden in {}{more} (about {} woke nobody; {why}), so each wakeup there keeps its own cause: under a policy \
+                 that orders work otherwise, work may come before its cause; a capture with sys_enter_read, sys_exit_read and \
+                 sys_enter_write shows them",
+                names.join("; "),
+                sum(&kept, |g| g.hidden)
+            ));
+        }
+        (!sentences.is_empty()).then(|| sentences.join(". "))
+    }
+}
+
+/// The first names of a group's tasks.
+fn group_name(group: &Group, work: &Workload) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for task in group.tasks.iter().filter_map(|t| work.tasks.get(*t as usize)) {
+        if !names.contains(&task.comm.as_str()) {
+            names.push(&task.comm);
+        }
+    }
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let more = if more > 0 { format!(", ... ({more} more)") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
+
+/// One thing about a message that a task did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Took it.
+    Take(u32),
+    /// Sent it without waking anybody.
+    Send(u32),
+}
+
+/// Hidden messages of a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Messages {
+    /// Per life, in order of time.
+    pub acts: Vec<Vec<(Ns, Act)>>,
+    /// Message of a wakeup.
+    pub of_wake: HashMap<u32, u32>,
+    /// When the tasks that these wakeups woke were woken, for tasks in explained groups.
+    pub woken_at: HashMap<u32, Ns>,
+    /// Per message: the queue, none where only one task reads it; false when nobody reads it.
+    pub queue: Vec<(Option<u32>, bool)>,
+    /// Per message: the request that it is about.
+    pub request: Vec<Option<u32>>,
+    /// Queue from which each life is served, where its work begins with messages that others could take.
+    pub serves: Vec<Option<u32>>,
+    /// Lives in whose network wakeups are about messages.
+    pub inside: Vec<bool>,
+    /// Queues.
+    pub queues: u32,
+    pub found: Hidden,
+}
+
+impl Messages {
+    /// No messages.
+    pub(crate) fn none(history: &History) -> Self {
+        let n = history.lives.len();
+        Messages { acts: vec![Vec::new(); n], inside: vec![false; n], serves: vec![None; n], ..Messages::default() }
+    }
+}
+
+/// Looks for hidden messages, group by group of tasks that send each other messages. `outside` says which tasks' wakeups are no
+/// messages, `tail` is the rest of a system call behind a wakeup. The search takes at most a fixed number of steps; a group that is not
+/// explained by then, or not nearly completely, keeps its recorded causes and is named.
+pub(crate) fn infer(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: Ns, cancel: &Cancel) -> Messages {
+    let mut found = Messages::none(history);
+    let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span)).collect();
+    let budget = Budget::new(BUDGET, cancel.clone());
+    let net = match Network::learn(&budget, history, &tracks, outside) {
+        Ok(net) => net,
+        Err(tasks) => {
+            found.found.groups.push(too_large(tasks));
+            found.found.spent = budget.spent();
+            return found;
+        }
+    };
+    found.queues = net.stations.len() as u32;
+    let groups = net.groups();
+    let mut sizes: Vec<usize> = groups.iter().map(|g| size(&net.only(g), history)).collect();
+    let (mut spent, mut left) = (budget.spent(), BUDGET.saturating_sub(budget.spent()));
+    for group in &groups {
+        let part = net.only(group);
+        let all: usize = sizes.iter().sum();
+        let share = left as f64 * (sizes.remove(0) as f64 / all.max(1) as f64);
+        let budget = Budget::new(share as usize, cancel.clone());
+        found.add(part, &Search { budget: &budget, history, tracks: &tracks, tail });
+        spent += budget.spent().min(share as usize);
+        left -= budget.spent().min(left);
+    }
+    found.found.spent = spent;
+    let kept = |g: &Group| matches!(g.outcome, Outcome::Unexplained | Outcome::TooLarge);
+    found.found.resolved = !found.found.groups.iter().any(kept);
+    if !found.inside.contains(&true) {
+        found.queues = 0;
+    }
+    found
+}
+
+fn too_large(tasks: Vec<LifeId>) -> Group {
+    Group { tasks, messages: 0, hidden: 0, unexplained: 0, outcome: Outcome::TooLarge }
+}
+
+/// What the tasks of `net` did.
+fn size(net: &Network, history: &History) -> usize {
+    net.members().iter().map(|m| history.lives[*m as usize].acts.len()).sum()
+}
+
+impl Messages {
+    /// Adds what is found about the tasks of `net`.
+    fn add(&mut self, net: Network, search: &Search) {
+        let tasks = net.members();
+        if net.stations.iter().filter(|s| !s.members.is_empty()).count() > MANY {
+            return self.found.groups.push(too_large(tasks));
+        }
+        let (net, flow) = search.best(net);
+        let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
+        let worth = hidden >= WORTH.0 && hidden as f64 > WORTH.1 * messages as f64;
+        let outcome = match worth {
+            _ if search.budget.is_over() => Outcome::TooLarge,
+            false => Outcome::Plain,
+            true if unexplained as f64 > UNEXPLAINED * messages as f64 => Outcome::Unexplained,
+            true => Outcome::Explained,
+        };
+        self.found.groups.push(Group { tasks, messages, hidden, unexplained, outcome });
+        self.found.messages += messages;
+        self.found.hidden += hidden;
+        self.found.unexplained += unexplained;
+        if outcome == Outcome::Explained {
+            self.take(&net, flow, search);
+        }
+    }
+
+    /// Takes over what explains a group; its messages and requests get numbers behind those so far.
+    fn take(&mut self, net: &Network, flow: Flow, search: &Search) {
+        let before = self.queue.len() as u32;
+        let requests = self.request.iter().flatten().max().map_or(0, |r| r + 1);
+        for life in net.members() {
+            let act = |m: &(Ns, Mark)| match m.1 {
+                Mark::Take(m0) => (m.0, Act::Take(before + m0)),
+                Mark::Send(m0) => (m.0, Act::Send(before + m0)),
+            };
+            let i = life as usize;
+            self.acts[i] = flow.marks[i].iter().map(act).collect();
+            self.inside[i] = true;
+            for act in &search.history.lives[i].acts {
+                if let What::Woken { by: By::Task { wake, .. }, .. } = act.what {
+                    self.woken_at.insert(wake, act.at);
+                }
+            }
+            self.serves[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
+        }
+        self.queue.extend(flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)));
+        self.request.extend(flow.messages.iter().map(|m| m.request.map(|r| r + requests)));
+        self.of_wake.extend(flow.of_wake.into_iter().map(|(wake, m)| (wake, before + m)));
+    }
+}
+
+/// What a search in one group of tasks goes by.
+struct Search<'a> {
+    budget: &'a Budget,
+    history: &'a History,
+    tracks: &'a [Track],
+    tail: Ns,
+}
+
+impl Search<'_> {
+    /// The likeliest network of those that `net` may be, and the flow of messages through it. A server that is alone may read its
+    /// answers from a queue of their own, or everything from one: what explains more.
+    fn best(&self, net: Network) -> (Network, Flow) {
+        let other = self.with_silent_senders(net.one_queue_alone());
+        let this = self.with_silent_senders(net);
+        let (net, _) = if other.1.unexplained() <= this.1.unexplained() { other } else { this };
+        let flow = self.found(&net);
+        (net, flow)
+    }
+
+    /// The messages of `net`: with several guesses side by side where one does not explain everything.
+    fn found(&self, net: &Network) -> Flow {
+        let before = self.budget.spent();
+        let quick = self.follow(net, &[1; PASSES], usize::MAX);
+        let one = (self.budget.spent() - before) / PASSES;
+        let hopeless = quick.unexplained() as f64 > HOPELESS * quick.messages.len() as f64;
+        if quick.hidden < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
+            return quick;
+        }
+        // As many guesses side by side as the budget has room for.
+        let room =
+            |width: &usize| WIDTHS.iter().map(|w| w.min(width) * one * BRANCHES).sum::<usize>() <= self.budget.left();
+        let Some(&width) = WIDTHS.iter().rev().find(|w| **w > 1 && room(w)) else { return quick };
+        let flow = self.follow(net, &WIDTHS.map(|w| w.min(width)), usize::MAX);
+        if self.budget.is_over() {
+            return quick;
+        }
+        if flow.wrong() <= quick.wrong() {
+            flow
+        } else {
+            quick
+        }
+    }
+
+    /// A station whose messages never show looks as if it sent none: it does where that explains what others read.
+    fn with_silent_senders(&self, net: Network) -> (Network, Flow) {
+        let flow = self.follow(&net, &[1; PASSES], TRIAL);
+        let mut best = (net, flow);
+        let mut left = TRIES;
+        while best.1.unpaid >= WORTH.0 {
+            let silent = best.0.silent();
+            let now = silent.len().min(left);
+            left -= now;
+            let tries = silent.into_iter().take(now).map(|(from, to)| {
+                let net = best.0.with(from, to);
+                let flow = self.follow(&net, &[1; PASSES], TRIAL);
+                (net, flow)
+            });
+            match tries.min_by_key(|t| t.1.unexplained()) {
+                Some(better) if better.1.unexplained() * 2 < best.1.unexplained() => best = better,
+                _ => break,
+            }
+        }
+        best
+    }
+
+    /// The flow of messages through `net`.
+    fn follow(&self, net: &Network, widths: &[usize], first: usize) -> Flow {
+        if !self.budget.spend(1 + size(net, self.history) / LOOKS) {
+            return Flow { marks: vec![Vec::new(); self.history.lives.len()], ..Flow::default() };
+        }
+        let (segments, sleeps) = segments::segments(self.history, self.tracks, net, self.tail);
+        flow::follow(self.budget, self.history, net, self.tracks, (&segments, &sleeps), (widths, first))
+    }
+}

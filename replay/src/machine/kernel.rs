@@ -1,0 +1,307 @@
+//! What policies may ask and request: time, CPUs, tasks, slices, timers.
+
+use super::cpu::CpuState;
+use crate::cost::Costs;
+use crate::engine::slots::Slots;
+use crate::log::Log;
+use crate::program::{Pause, Step, Workload};
+use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
+
+/// The machine under the policy: time, CPUs, tasks, and requests to the engine.
+#[derive(Debug)]
+pub struct Kernel {
+    pub(crate) now: Ns,
+    pub(crate) tick_ns: Ns,
+    pub(crate) preempt_kernel: bool,
+    pub(crate) costs: Costs,
+    pub(crate) cpus: Vec<CpuState>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) live: usize,
+    pub(crate) work: Workload,
+    pub(crate) slots: Slots,
+    pub(crate) timers: std::collections::BinaryHeap<std::cmp::Reverse<(Ns, u64, u8, u64)>>,
+    pub(crate) timer_seq: u64,
+    pub(crate) class: u8,
+    pub(crate) in_second: bool,
+    pub(crate) log: Log,
+    pub(crate) failed: Option<String>,
+    /// Entries of the process table, see [`crate::cost::ForkCost::Table`].
+    pub(crate) pid_table: usize,
+}
+
+impl Kernel {
+    /// Time of the simulation.
+    #[inline]
+    pub fn now(&self) -> Ns {
+        self.now
+    }
+
+    /// The clock by which `cpu` keeps accounts. It equals [`Self::now`] but in a reschedule after
+    /// [`Self::resched_keeping_clock`], where it is the time of the event that asked for it.
+    #[inline]
+    pub fn clock(&self, cpu: Cpu) -> Ns {
+        self.cpus[cpu].clock
+    }
+
+    /// Brings the accounting clock of `cpu` up to now. The engine does it before every hook that concerns a CPU; only
+    /// `timer` and `second`, which concern none, need it.
+    pub fn update_clock(&mut self, cpu: Cpu) {
+        self.cpus[cpu].clock = self.now;
+    }
+
+    /// True when both are in the same scheduling class of the stack.
+    pub fn same_class(&self, a: TaskId, b: TaskId) -> bool {
+        self.task(a).class == self.task(b).class
+    }
+
+    /// True when `t` is in the class of the policy whose hook this is.
+    pub fn is_mine(&self, t: TaskId) -> bool {
+        self.task(t).class == self.class
+    }
+
+    /// Number of CPUs.
+    #[inline]
+    pub fn nr_cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Length of a clock tick.
+    #[inline]
+    pub fn tick_ns(&self) -> Ns {
+        self.tick_ns
+    }
+
+    /// Ticks a second.
+    pub fn hz(&self) -> i64 {
+        1_000_000_000 / self.tick_ns
+    }
+
+    /// Whole ticks since time 0, as a kernel's tick counter of `cpu` would show.
+    pub fn ticks(&self, cpu: Cpu) -> i64 {
+        (self.now - self.cpus[cpu].tick_phase).div_euclid(self.tick_ns)
+    }
+
+    /// The task that runs on `cpu`; `None` when it is idle or its task just went to sleep.
+    #[inline]
+    pub fn curr(&self, cpu: Cpu) -> Option<TaskId> {
+        self.cpus[cpu].curr
+    }
+
+    /// True when `cpu` runs nothing and has nothing to run.
+    #[inline]
+    pub fn is_idle(&self, cpu: Cpu) -> bool {
+        self.cpus[cpu].idle && self.cpus[cpu].nr == 0
+    }
+
+    /// Runnable and running tasks of all classes on `cpu`.
+    #[inline]
+    pub fn nr_runnable(&self, cpu: Cpu) -> usize {
+        self.cpus[cpu].nr as usize
+    }
+
+    /// A task.
+    #[inline]
+    pub fn task(&self, t: TaskId) -> &Task {
+        &self.tasks[t.index()]
+    }
+
+    /// All tasks that have begun and not ended, in order of their numbers.
+    pub fn live_tasks(&self) -> impl Iterator<Item = TaskId> + '_ {
+        let live = |t: &Task| !matches!(t.state, TaskState::New | TaskState::Dead);
+        self.tasks.iter().enumerate().filter(move |(_, t)| live(t)).map(|(i, _)| TaskId(i as u32))
+    }
+
+    /// Number of live tasks.
+    pub fn nr_live(&self) -> usize {
+        self.live
+    }
+
+    /// Number of tasks that exist or will exist.
+    pub fn nr_tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// CPU time of `t` up to now, switch and interrupt costs included.
+    pub fn ran(&self, t: TaskId) -> Ns {
+        let task = self.task(t);
+        match task.state {
+            TaskState::Running => task.ran + (self.now - self.cpus[task.cpu].on_since),
+            _ => task.ran,
+        }
+    }
+
+    /// True when `t` may use `cpu`.
+    #[inline]
+    pub fn allowed(&self, t: TaskId, cpu: Cpu) -> bool {
+        self.task(t).attrs.affinity.contains(cpu)
+    }
+
+    /// The task's last CPU when that is idle; else the next idle CPU that it may use; else its last CPU, or the
+    /// first that it may use.
+    pub fn idle_or_last(&self, t: TaskId) -> Cpu {
+        let last = self.task(t).cpu.min(self.cpus.len() - 1);
+        if self.cpus.len() == 1 {
+            return 0;
+        }
+        let n = self.cpus.len();
+        let from_last = (0..n).map(|i| (last + i) % n);
+        from_last
+            .clone()
+            .find(|&c| self.is_idle(c) && self.allowed(t, c))
+            .or_else(|| from_last.clone().find(|&c| self.allowed(t, c)))
+            .unwrap_or(last)
+    }
+
+    /// The CPU with the fewest runnable tasks that `t` may use; the task's own CPU wins ties, then the lowest number.
+    pub fn least_loaded(&self, t: TaskId) -> Cpu {
+        let own = self.task(t).cpu.min(self.cpus.len() - 1);
+        let usable = (0..self.cpus.len()).filter(|&c| self.allowed(t, c));
+        usable.min_by_key(|&c| (self.cpus[c].nr, c != own, c)).unwrap_or(own)
+    }
+
+    /// Asks for a reschedule of `cpu` as soon as it can.
+    pub fn resched(&mut self, cpu: Cpu) {
+        let c = &mut self.cpus[cpu];
+        if c.need_resched {
+            return;
+        }
+        c.need_resched = true;
+        let held = !self.preempt_kernel && c.curr.is_some_and(|t| self.tasks[t.index()].in_kernel);
+        if !held {
+            self.slots.set_resched(cpu, self.now.max(c.busy_until));
+        }
+    }
+
+    /// Asks for a reschedule that keeps the accounting clock where it is now: the time until the switch is charged
+    /// to the task that comes (Linux skips the clock update after a wakeup that preempts).
+    pub fn resched_keeping_clock(&mut self, cpu: Cpu) {
+        self.resched(cpu);
+        self.cpus[cpu].keep_clock = true;
+    }
+
+    /// True when a reschedule of `cpu` is due.
+    #[inline]
+    pub fn need_resched(&self, cpu: Cpu) -> bool {
+        self.cpus[cpu].need_resched
+    }
+
+    /// Lets `slice_expired` be called `ns` from now if the task that starts to run on `cpu` still runs then without a
+    /// switch. Call it in `running`; [`NEVER`] takes it back.
+    #[inline]
+    pub fn set_slice(&mut self, cpu: Cpu, ns: Ns) {
+        if ns <= 0 {
+            let who = self.curr(cpu).map_or_else(String::new, |t| format!(" for {}", self.name(t)));
+            return self.fail(format!("a slice of {ns} ns on CPU {cpu}{who}: expected more than 0"));
+        }
+        let at = if ns == NEVER { NEVER } else { self.now.saturating_add(ns) };
+        self.slots.set_slice(cpu, at);
+    }
+
+    /// Calls `timer(token)` of this policy at time `at`. Timers are not taken back: the token tells if it is stale.
+    pub fn timer_at(&mut self, at: Ns, token: u64) {
+        self.timer_seq += 1;
+        self.timers.push(std::cmp::Reverse((at.max(self.now), self.timer_seq, self.class, token)));
+        let first = self.timers.peek().map_or(NEVER, |t| t.0 .0);
+        self.slots.set_policy_timer(first);
+    }
+
+    /// Says that `t`, which is queued, is now queued on `cpu`. The policy has moved it between its queues.
+    pub fn migrate(&mut self, t: TaskId, cpu: Cpu) {
+        let from = self.task(t).cpu;
+        if from == cpu {
+            return;
+        }
+        if self.task(t).state != TaskState::Runnable {
+            let message = format!("migrate of {}, which is {:?}, not queued", self.name(t), self.task(t).state);
+            return self.fail(message);
+        }
+        self.log.migrate(self.now, t, from, cpu);
+        self.tasks[t.index()].cpu = cpu;
+        self.cpus[from].nr -= 1;
+        self.cpus[cpu].nr += 1;
+        if self.cpus[cpu].idle {
+            self.resched(cpu);
+        }
+    }
+
+    /// Says that the policy's own rule looked at `tasks` task entries on `cpu`; the cost table turns that into time.
+    pub fn scanned(&mut self, cpu: Cpu, tasks: usize) {
+        let each = if self.in_second { self.costs.second } else { self.costs.scan };
+        self.cpus[cpu].owed += each * tasks as Ns;
+    }
+
+    /// Says that the policy's own rule gave `tasks` tasks a new counter on `cpu`; the cost table turns that into time.
+    pub fn recalculated(&mut self, cpu: Cpu, tasks: usize) {
+        self.cpus[cpu].owed += self.costs.recalc * tasks as Ns;
+    }
+
+    /// CPU time that `t` uses until it next sleeps, yields or ends: what no real scheduler knows.
+    /// Walks the steps up to there.
+    pub fn burst_left(&self, t: TaskId) -> Ns {
+        let task = self.task(t);
+        let mut sum = match task.state {
+            TaskState::Running => match self.slots.segment_end(task.cpu) {
+                NEVER => return NEVER,
+                end => end - self.now.max(self.cpus[task.cpu].run_from),
+            },
+            _ => task.left,
+        };
+        if sum == NEVER {
+            return NEVER;
+        }
+        let steps = self.steps_of(t);
+        let mut pc = task.pc as usize;
+        let mut looked = 0;
+        while let Some(step) = steps.get(pc) {
+            pc += 1;
+            looked += 1;
+            match *step {
+                Step::Run { ns } | Step::RunKernel { ns } => sum = sum.saturating_add(ns),
+                Step::Goto { .. } | Step::LoopUntil { .. } if looked > 2 * steps.len() => return NEVER,
+                Step::Goto { step } => pc = step as usize,
+                Step::LoopUntil { step, until } if self.now <= until => pc = step as usize,
+                Step::Pause { .. } | Step::Wait { .. } | Step::Serve { .. } | Step::Yield | Step::Exit => break,
+                _ => {}
+            }
+        }
+        sum
+    }
+
+    /// The steps that `t` goes through: those of its program, or of the job it does.
+    pub(crate) fn steps_of(&self, t: TaskId) -> &[Step] {
+        steps_of(&self.work, self.task(t), t)
+    }
+
+    /// True when the sleep that `t` begins was for a device.
+    pub fn sleeps_for_io(&self, t: TaskId) -> bool {
+        let task = self.task(t);
+        let at = (task.pc as usize).checked_sub(1);
+        let step = at.and_then(|i| self.steps_of(t).get(i));
+        matches!(step, Some(Step::Pause { pause: Pause::Io { .. }, .. }))
+    }
+
+    /// A task as messages call it: number and name.
+    pub fn name(&self, t: TaskId) -> String {
+        let comm = self.work.tasks.get(t.index()).map_or("?", |p| p.comm.as_str());
+        format!("task {} ({comm})", t.0)
+    }
+
+    /// Stops the replay with an error; the engine adds the name of the policy.
+    pub fn fail(&mut self, message: impl Into<String>) {
+        if self.failed.is_none() {
+            self.failed = Some(message.into());
+        }
+    }
+
+    pub(crate) fn fork_cost(&mut self) -> Ns {
+        self.costs.fork.of(self.live, &mut self.pid_table)
+    }
+}
+
+/// The steps that `task`, whose number is `t`, goes through.
+pub(crate) fn steps_of<'a>(work: &'a Workload, task: &Task, t: TaskId) -> &'a [Step] {
+    match task.job {
+        Some((job, _)) => &work.jobs[job as usize],
+        None => &work.tasks[t.index()].steps,
+    }
+}
