@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracekit as tk
@@ -32,6 +32,7 @@ def test_its_tables_are_those_of_a_trace() -> None:
     assert "replayed under rr:quantum=2ms" in repr(run)
 
 
+@settings(deadline=None)
 @given(
     bursts=st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=4), min_size=1, max_size=5),
     policy=st.sampled_from(POLICIES),

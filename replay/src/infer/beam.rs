@@ -17,7 +17,7 @@ const HOPE: f64 = 20.0;
 pub(super) fn walk<'a>(known: &'a Known<'a>, events: &[(Ns, u8, Event)], width: usize) -> Walk<'a> {
     let mut walks = vec![Walk::new(known)];
     for &(at, _, event) in events {
-        if !known.budget.spend(walks.iter().map(Walk::weight).sum()) {
+        if !known.budget.spend(walks.len()) {
             break;
         }
         if width == 1 || matches!(event, Event::Sleep(..) | Event::Wake(..)) {
@@ -47,7 +47,7 @@ fn branches<'a>(walk: Walk<'a>, at: Ns, event: Event, next: &mut Vec<Walk<'a>>) 
     next.push(first);
     for _ in 0..TRIED {
         open.sort_by(|a, b| b.loss.total_cmp(&a.loss));
-        let Some(offer) = open.pop().filter(|_| before.known.budget.spend(before.weight())) else { return };
+        let Some(offer) = open.pop().filter(|_| before.known.budget.spend(1)) else { return };
         let other = taken(before.clone(), offer.tape, at, event);
         open.extend(other.offers.iter().map(|o| Offer { tape: o.tape.clone(), loss: o.loss + offer.loss }));
         next.push(other);

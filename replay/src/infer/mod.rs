@@ -40,12 +40,10 @@ const PASSES: usize = 5;
 const TRIAL: usize = 20_000;
 /// Guesses followed side by side in each walk over the trace in the end.
 const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
-/// Steps of the search, in all groups together: things that show, times guesses side by side, times what a guess has to copy. It moves
-/// no result but that of a group that needs more: fewer guesses are then followed there, and at last none. 36,000 events of 13
-/// tasks with 6,000 messages take about 25 million.
-pub(crate) const BUDGET: usize = 40_000_000;
-/// Guesses tried for each that is kept, about: only the estimate of what a width takes hangs on it.
-const BRANCHES: usize = 3;
+/// Steps of the search, in all groups together: things that show, times guesses followed side by side. It moves no result but that of
+/// a group that needs more: fewer guesses are then followed there, and at last none. 36,000 events of 13 tasks with 6,000
+/// messages take 4.5 million.
+pub(crate) const BUDGET: usize = 12_000_000;
 /// Share of messages left unexplained by one guess beyond which several do not help.
 const HOPELESS: f64 = 0.1;
 /// Fewest hidden messages, and least share of all, that make a difference.
@@ -319,8 +317,7 @@ impl Search<'_> {
             return quick;
         }
         // As many guesses side by side as the budget has room for.
-        let room =
-            |width: &usize| WIDTHS.iter().map(|w| w.min(width) * one * BRANCHES).sum::<usize>() <= self.budget.left();
+        let room = |width: &usize| WIDTHS.iter().map(|w| w.min(width) * one).sum::<usize>() <= self.budget.left();
         let Some(&width) = WIDTHS.iter().rev().find(|w| **w > 1 && room(w)) else { return quick };
         let flow = self.follow(net, &WIDTHS.map(|w| w.min(width)), usize::MAX);
         if self.budget.is_over() {

@@ -161,12 +161,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What a copy of it takes, in steps of the budget.
-    pub fn weight(&self) -> usize {
-        let waiting: usize = self.queues.iter().map(VecDeque::len).sum();
-        1 + self.queues.len() / 8 + (waiting + self.forgotten.len()) / 16
-    }
-
     /// Goes on by one event.
     pub fn step(&mut self, at: Ns, event: Event) {
         match event {
