@@ -70,7 +70,7 @@ def test_bad_standard_input(bad: str, tracekit: Run) -> None:
 @pytest.mark.parametrize("command", READERS)
 def test_bad_places(command: str, tmp_path: Path, demo: Path) -> None:
     assert "no such file" in fails(*arguments(command, tmp_path / "nowhere", tmp_path))
-    assert "directory" in fails(*arguments(command, tmp_path, tmp_path))
+    assert "folder" in fails(*arguments(command, tmp_path, tmp_path))
     closed = tmp_path / "closed"
     closed.write_bytes(demo.read_bytes())
     closed.chmod(0)
