@@ -214,6 +214,7 @@ class Programs:
         phase_ns: int = 0,
         overheads: bool = True,
         sets: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
+        groups: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None,
         costs: Sequence[tuple[str, str]] | None = None,
         switch_costs: tuple[Sequence[int | None], Sequence[int | None]] | None = None,
         jitter_ns: int = 0,

@@ -1,6 +1,6 @@
 //! Attributes that a replay gives to tasks in place of the recorded ones.
 
-use crate::program::{Program, Start, Step, Workload};
+use crate::program::{Group, Program, Start, Step, Workload};
 use crate::replay::{Override, ReplayError};
 use crate::task::{Attrs, SchedPolicy, TaskId};
 use crate::Owner;
@@ -98,6 +98,34 @@ fn begin_as(task: &mut Program, from: &Attrs) {
         }
     }
     task.steps.insert(0, Step::SetAttrs { attrs: task.attrs.len() as u32 - 1 });
+}
+
+/// Makes the groups that `asked` and the tasks name, and those that they lie within.
+pub(crate) fn make_groups(asked: &[(String, Vec<(String, String)>)], work: &mut Workload) -> Result<(), ReplayError> {
+    let mut names: Vec<String> = asked.iter().map(|g| g.0.trim_start_matches('/').to_owned()).collect();
+    for task in &mut work.tasks {
+        for attrs in std::iter::once(&mut task.first).chain(&mut task.attrs) {
+            if let Some(group) = &mut attrs.group {
+                *group = group.trim_start_matches('/').into();
+                names.push(group.to_string());
+            }
+        }
+    }
+    for name in names {
+        for (end, _) in name.match_indices('/').chain([(name.len(), "")]) {
+            if !work.groups.iter().any(|g| g.name == name[..end]) {
+                work.groups.push(Group::new(&name[..end]));
+            }
+        }
+    }
+    for (name, settings) in asked {
+        let name = name.trim_start_matches('/');
+        let Some(group) = work.groups.iter_mut().find(|g| g.name == name) else { continue };
+        for (key, value) in settings {
+            group.set(key, value).map_err(|e| ReplayError::Set(format!("group {name}: {e}")))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

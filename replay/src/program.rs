@@ -50,6 +50,51 @@ pub enum Pause {
     },
 }
 
+/// A group of tasks that share CPU time as one (a cgroup, an autogroup). A name with slashes lies within the group of the part before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Name.
+    pub name: String,
+    /// Weight against its siblings, 100 by default (cpu.weight).
+    pub weight: u32,
+    /// CPU time that it may use per period, and the period; `None`: as much as it gets (cpu.max).
+    pub quota: Option<(Ns, Ns)>,
+    /// Its tasks count as SCHED_IDLE against others (cpu.idle).
+    pub idle: bool,
+}
+
+impl Group {
+    /// A group with the defaults of cgroup v2.
+    pub fn new(name: impl Into<String>) -> Self {
+        Group { name: name.into(), weight: 100, quota: None, idle: false }
+    }
+
+    /// Sets one of `weight`, `quota` (`50ms/100ms` or `max`), `idle`; the error says what would have been valid.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let bad = |what: &str| format!("{key}={value}: expected {what}");
+        match key {
+            "weight" => {
+                let weight = value.parse().ok().filter(|w| (1..=10_000).contains(w));
+                self.weight = weight.ok_or_else(|| bad("a whole number from 1 to 10000"))?;
+            }
+            "quota" if value == "max" => self.quota = None,
+            "quota" => {
+                let parts: Vec<Ns> = value.split('/').filter_map(crate::params::duration).collect();
+                let [quota, period] = parts[..] else {
+                    return Err(bad("CPU time per period such as 50ms/100ms, or max"));
+                };
+                if quota < 1_000_000 || !(1_000_000..=1_000_000_000).contains(&period) {
+                    return Err(bad("a quota of at least 1ms and a period from 1ms to 1s"));
+                }
+                self.quota = Some((quota, period));
+            }
+            "idle" => self.idle = crate::params::on_off(value).ok_or_else(|| bad("on or off"))?,
+            _ => return Err(format!("no attribute {key} of a group; valid are weight, quota, idle")),
+        }
+        Ok(())
+    }
+}
+
 /// How a task makes another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fork {
@@ -205,6 +250,8 @@ impl Program {
 /// A set of programs that run together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workload {
+    /// The groups that tasks are scheduled in; [`Attrs::group`] names one of them.
+    pub groups: Vec<Group>,
     /// The tasks; [`TaskId`] is the position here.
     pub tasks: Vec<Program>,
     /// Initial units of each semaphore.

@@ -38,6 +38,9 @@ pub struct ReplaySpec {
     pub seed: u64,
     /// Attributes by task, applied in order: pattern and settings.
     pub sets: Vec<Override>,
+    /// Groups with their settings: name, and pairs of key and value as [`crate::program::Group::set`] takes them. A group that only
+    /// tasks name has the defaults.
+    pub groups: Vec<(String, Vec<(String, String)>)>,
     /// How the ways through the scheduler differ from the recorded ones; nothing without `overheads`, or where `costs` says what
     /// a switch costs.
     pub paths: Option<SwitchCostChange>,
@@ -59,6 +62,7 @@ impl Default for ReplaySpec {
             jitter: 0,
             seed: 0,
             sets: Vec::new(),
+            groups: Vec::new(),
             paths: None,
             costs: Vec::new(),
         }
@@ -176,6 +180,7 @@ pub fn rerun_under(
     }
     let was = switch_costs::realtime(&work);
     overrides::apply(&spec.sets, &recon.cpus, &mut work)?;
+    overrides::make_groups(&spec.groups, &mut work)?;
     switch_costs::note_changes(&mut work, &was);
     if spec.jitter > 0 {
         perturb::jitter(&mut work, spec.jitter, spec.seed);

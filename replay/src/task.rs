@@ -161,6 +161,8 @@ pub struct Attrs {
     pub kernel: bool,
     /// The CPUs it may use.
     pub affinity: CpuSet,
+    /// Name of the group it is in ([`crate::program::Group`]); `None` is in none.
+    pub group: Option<Arc<str>>,
 }
 
 /// Keys that [`Attrs::set`] takes, and what each means.
@@ -177,6 +179,7 @@ pub const ATTR_KEYS: &[(&str, &str)] = &[
     ("process", "number of the process (tasks with the same number share memory)"),
     ("kernel", "on or off: a kernel thread"),
     ("cpus", "CPUs it may use: 0, 0-3, 0+2"),
+    ("group", "group it is scheduled in; a name of /web/db lies within /web"),
 ];
 
 impl Attrs {
@@ -216,6 +219,7 @@ impl Attrs {
             "process" => self.process = Some(int(0, i32::MAX)? as u32),
             "kernel" => self.kernel = params::on_off(value).ok_or_else(|| bad("on or off"))?,
             "cpus" => self.affinity = CpuSet::of(&cpu_list(value).ok_or_else(|| bad("CPUs such as 0, 0-3 or 0+2"))?),
+            "group" => self.group = (!matches!(value, "" | "/")).then(|| value.into()),
             _ => {
                 let keys: Vec<&str> = ATTR_KEYS.iter().map(|k| k.0).collect();
                 return Err(format!("no task attribute {key}; valid are {}", keys.join(", ")));
@@ -295,4 +299,6 @@ pub struct Task {
     pub(crate) paid: bool,
     /// Number of times it was put on a CPU.
     pub(crate) dispatched: u64,
+    /// Its group has used its quota: runnable, but not allowed to run.
+    pub(crate) throttled: bool,
 }

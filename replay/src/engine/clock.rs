@@ -16,6 +16,7 @@ impl Engine {
         self.k.slots.set_tick(cpu, now + tick - since);
         self.counts.ticks += 1;
         self.k.cpus[cpu].clock = now;
+        self.k.returns_to_task(cpu);
         if let Some(t) = self.k.cpus[cpu].curr {
             let class = self.k.tasks[t.index()].class;
             self.k.class = class;

@@ -157,6 +157,7 @@ impl Engine {
         let cpu = |i| CpuState {
             curr: None,
             need_resched: false,
+            lazy: false,
             idle: true,
             idle_since: 0,
             nr: 0,
@@ -203,6 +204,7 @@ impl Engine {
             log: Log { recs: Vec::new(), keep: machine.log },
             failed: None,
             pid_table: 0,
+            here: None,
         };
         let mut engine = Engine {
             k,
@@ -304,6 +306,10 @@ impl Engine {
 
     #[inline]
     fn handle(&mut self, due: Due) {
+        self.k.here = match due {
+            Due::Segment(cpu) | Due::Tick(cpu) | Due::Timer(cpu) | Due::Slice(cpu) | Due::Resched(cpu) => Some(cpu),
+            Due::Second | Due::Wake | Due::PolicyTimer => None,
+        };
         match due {
             Due::Segment(cpu) => self.segment(cpu),
             Due::Tick(cpu) => self.tick(cpu),

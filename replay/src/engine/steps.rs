@@ -137,6 +137,7 @@ impl Engine {
         let task = &mut self.k.tasks[t.index()];
         task.left = ns;
         task.in_kernel = in_kernel;
+        self.k.returns_to_task(cpu);
         self.arm_burst_end(cpu, t);
         if self.k.cpus[cpu].need_resched {
             let held = in_kernel && !self.k.preempt_kernel;

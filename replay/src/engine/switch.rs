@@ -18,6 +18,7 @@ impl Engine {
         let now = self.k.now;
         let c = &mut self.k.cpus[cpu];
         c.need_resched = false;
+        c.lazy = false;
         if !std::mem::take(&mut c.keep_clock) {
             c.clock = now;
         }

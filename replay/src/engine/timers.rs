@@ -72,6 +72,7 @@ impl Engine {
             return;
         }
         let now = self.k.now;
+        self.k.returns_to_task(cpu);
         let entry = self.k.cpus[cpu].irq_entry.unwrap_or(now);
         let Some(t) = self.next_expired(cpu, entry) else { return self.next_timer(cpu) };
         self.timers[cpu].pop();

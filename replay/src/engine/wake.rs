@@ -36,6 +36,8 @@ impl Engine {
 
     fn interrupt_wake(&mut self, cpu: Cpu, t: TaskId, wake: Wake) {
         let idle = self.k.is_idle(cpu);
+        self.k.here = Some(cpu);
+        self.k.returns_to_task(cpu);
         self.wake(t, wake);
         self.note_preemption(cpu, t);
         let cost = self.wakeup_cost(cpu, idle);

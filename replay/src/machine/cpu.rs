@@ -8,6 +8,8 @@ use crate::task::{Ns, TaskId};
 pub(crate) struct CpuState {
     pub curr: Option<TaskId>,
     pub need_resched: bool,
+    /// A reschedule is due when the CPU next returns to its task.
+    pub lazy: bool,
     /// True while the idle task is on the CPU (not while a switch to another task is due).
     pub idle: bool,
     /// Since when it has been idle, where it is.

@@ -4,7 +4,7 @@ use super::cpu::CpuState;
 use crate::cost::Costs;
 use crate::engine::slots::Slots;
 use crate::log::Log;
-use crate::program::{Pause, Step, Workload};
+use crate::program::{Group, Pause, Step, Workload};
 use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
 
 /// The machine under the policy: time, CPUs, tasks, and requests to the engine.
@@ -27,6 +27,8 @@ pub struct Kernel {
     pub(crate) failed: Option<String>,
     /// Entries of the process table, see [`crate::cost::ForkCost::Table`].
     pub(crate) pid_table: usize,
+    /// The CPU on which what happens now happens.
+    pub(crate) here: Option<Cpu>,
 }
 
 impl Kernel {
@@ -105,6 +107,11 @@ impl Kernel {
         &self.tasks[t.index()]
     }
 
+    /// The groups that tasks are in.
+    pub fn groups(&self) -> &[Group] {
+        &self.work.groups
+    }
+
     /// All tasks that have begun and not ended, in order of their numbers.
     pub fn live_tasks(&self) -> impl Iterator<Item = TaskId> + '_ {
         let live = |t: &Task| !matches!(t.state, TaskState::New | TaskState::Dead);
@@ -172,6 +179,23 @@ impl Kernel {
         }
     }
 
+    /// Asks for a reschedule of `cpu` as soon as it next returns to a task (lazy preemption): now when what happens does so on `cpu`
+    /// itself or `cpu` is idle; else at its next interrupt, system call or tick.
+    pub fn resched_lazy(&mut self, cpu: Cpu) {
+        if self.here == Some(cpu) || self.cpus[cpu].curr.is_none() {
+            self.resched(cpu);
+        } else {
+            self.cpus[cpu].lazy = true;
+        }
+    }
+
+    /// `cpu` has entered its kernel and returns to its task.
+    pub(crate) fn returns_to_task(&mut self, cpu: Cpu) {
+        if std::mem::take(&mut self.cpus[cpu].lazy) {
+            self.resched(cpu);
+        }
+    }
+
     /// Asks for a reschedule that keeps the accounting clock where it is now: the time until the switch is charged
     /// to the task that comes (Linux skips the clock update after a wakeup that preempts).
     pub fn resched_keeping_clock(&mut self, cpu: Cpu) {
@@ -221,6 +245,16 @@ impl Kernel {
         self.cpus[cpu].nr += 1;
         if self.cpus[cpu].idle {
             self.resched(cpu);
+        }
+    }
+
+    /// Says that `t`, which is runnable, may not run because its group has used its quota, or may again: it does not count as
+    /// runnable meanwhile.
+    pub fn set_throttled(&mut self, t: TaskId, throttled: bool) {
+        let task = &mut self.tasks[t.index()];
+        if std::mem::replace(&mut task.throttled, throttled) != throttled {
+            let c = &mut self.cpus[task.cpu];
+            c.nr = if throttled { c.nr - 1 } else { c.nr + 1 };
         }
     }
 

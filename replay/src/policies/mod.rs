@@ -33,6 +33,7 @@ pub mod deadline;
 pub mod eevdf;
 pub mod fifo;
 pub mod goodness;
+pub mod linux;
 pub mod lottery;
 pub mod mlfq;
 pub mod nt4;

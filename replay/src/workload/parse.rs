@@ -8,7 +8,7 @@ use super::Scenario;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
-use crate::program::{Fork, Pause, Program, SemId, Start, Step, Workload};
+use crate::program::{Fork, Group, Pause, Program, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
 
 /// A text that is no workload.
@@ -106,6 +106,7 @@ impl Builder {
                 }
             }
             "costs" => self.costs(body)?,
+            _ if head.starts_with("group ") => self.declare_group(head["group ".len()..].trim(), body)?,
             "tolerance" => self.tolerance = self.time(body)?,
             _ => {
                 let expect = Expect::parse(head, body, self.unit, self.tolerance, &self.names)?;
@@ -131,6 +132,17 @@ impl Builder {
             Some(text) => Ok(Distribution::parse(text, |t| self.time(t))?.draw(&mut self.draws)),
             None => self.time(text),
         }
+    }
+
+    /// `group web: weight=300 quota=5ms/10ms`.
+    fn declare_group(&mut self, name: &str, body: &str) -> Result<(), String> {
+        let mut group = Group::new(name.trim_matches('/'));
+        for part in body.split_whitespace() {
+            let (key, value) = part.split_once('=').ok_or_else(|| format!("group: `{part}`: expected key=value"))?;
+            group.set(key, value)?;
+        }
+        self.work.groups.push(group);
+        Ok(())
     }
 
     fn costs(&mut self, body: &str) -> Result<(), String> {

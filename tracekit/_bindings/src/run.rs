@@ -117,9 +117,9 @@ impl Programs {
     }
 
     /// Runs the programs. `policy` is a string, or an object as in `tracekit.whatif.policy`. `sets` are attributes for tasks: threads, and pairs
-    /// of key and value. `costs` are pairs of key and value as well, in place of measured ones. `switch_costs` are what switches take in the recorded and in the
+    /// of key and value; `groups` are names of groups, and pairs as well. `costs` are pairs of key and value as well, in place of measured ones. `switch_costs` are what switches take in the recorded and in the
     /// replayed kernel. `progress` is called with the share that is done. Gives metadata and tables.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None))]
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, groups=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -130,6 +130,7 @@ impl Programs {
         phase_ns: i64,
         overheads: bool,
         sets: Option<Vec<Settings>>,
+        groups: Option<Vec<(String, Vec<(String, String)>)>>,
         costs: Option<Vec<(String, String)>>,
         switch_costs: Option<(Times, Times)>,
         jitter_ns: i64,
@@ -150,6 +151,7 @@ impl Programs {
             phase_shift: phase_ns,
             overheads,
             sets,
+            groups: groups.unwrap_or_default(),
             costs: costs.unwrap_or_default(),
             paths: switch_costs
                 .map(|(was, is)| SwitchCostChange { recorded: SwitchCosts(was), replayed: SwitchCosts(is) }),

@@ -1,7 +1,9 @@
-//! Placement on CPUs, in a reduced form: all CPUs share one cache, and load is the sum of weights.
+//! Placement on CPUs. 6.1 goes by `policies/linux`; 2.6.29 and 2.6.32 in a reduced form: all CPUs share one cache, and load is the
+//! sum of weights.
 
 use super::{Cfs, Form};
-use crate::policy::{Kernel, Select, Wake};
+use crate::policies::linux::Pull;
+use crate::policy::{Enqueue, Kernel, Select, Wake};
 use crate::task::{Cpu, Ns, TaskId};
 
 /// Time between two looks of a busy CPU at the others.
@@ -82,10 +84,63 @@ impl Cfs {
         if self.rqs.len() == 1 {
             return None;
         }
+        if let Some(bal) = &mut self.bal {
+            let rqs = &self.rqs;
+            let pull = bal.newidle(k, cpu, |t, _| rqs.iter().any(|rq| rq.tree.contains(t)))?;
+            self.pull(k, &pull);
+            return self.pick(cpu);
+        }
         let from = self.busiest(cpu)?;
         let t = self.movable(k, from, cpu, true)?;
         self.take(k, from, cpu, t);
         Some(t)
+    }
+
+    /// 6.1: counts `t`, which becomes runnable on `cpu`, in its load.
+    pub(super) fn count(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
+        if let Some(bal) = &mut self.bal {
+            bal.task_arrives(k.now(), cpu, t);
+            bal.enqueue(k.now(), cpu, t);
+            bal.count(k.now(), cpu, true);
+        }
+    }
+
+    /// 6.1: `t` is no longer runnable, or leaves its CPU.
+    pub(super) fn uncount(&mut self, k: &Kernel, t: TaskId) {
+        let cpu = self.tasks[t].cpu;
+        if let Some(bal) = &mut self.bal {
+            bal.task_departs(k.now(), t);
+            bal.count(k.now(), cpu, false);
+            bal.dequeue(k.now(), t);
+        }
+    }
+
+    /// Moves what the balancer found.
+    fn pull(&mut self, k: &mut Kernel, pull: &Pull) {
+        if pull.tasks.is_empty() {
+            self.push[pull.from] = Some(pull.to);
+            k.resched(pull.from);
+        }
+        for &t in &pull.tasks {
+            // Another CPU may have taken it at the same tick.
+            if !self.rqs[pull.from].tree.contains(t) {
+                continue;
+            }
+            self.take(k, pull.from, pull.to, t);
+            if let Some(curr) = k.curr(pull.to).filter(|&c| k.is_mine(c)) {
+                self.check_preempt(k, pull.to, curr, t, Enqueue::Migrated);
+            }
+        }
+    }
+
+    /// The task that ran on `cpu`, and is back in the queue, goes where the balancer said.
+    pub(super) fn push_running(&mut self, k: &mut Kernel, cpu: Cpu) {
+        let Some(to) = self.push[cpu].take() else { return };
+        let ran = |t: TaskId| self.tasks[t].last_ran == k.now() && k.allowed(t, to);
+        let found = self.rqs[cpu].tree.iter().map(|e| e.1).filter(|&t| ran(t)).min();
+        if let Some(t) = found {
+            self.take(k, cpu, to, t);
+        }
     }
 
     /// Moves a waiting task between queues.
@@ -93,17 +148,27 @@ impl Cfs {
         k.update_clock(from);
         self.update_curr(k, from);
         self.rqs[from].tree.remove(t);
+        self.uncount(k, t);
         self.forget(from, t);
         k.migrate(t, to);
         k.update_clock(to);
         self.update_curr(k, to);
         self.rebase(to, t);
+        self.count(k, to, t);
         self.add(to, t);
         self.update_min(to);
     }
 
     /// At ticks: wakes an idle CPU to take waiting work, and now and then evens out busy ones.
     pub(super) fn balance(&mut self, k: &mut Kernel, cpu: Cpu) {
+        if let Some(bal) = &mut self.bal {
+            let rqs = &self.rqs;
+            let pulls = bal.tick(k, cpu, |t, _| rqs.iter().any(|rq| rq.tree.contains(t) && rq.next != Some(t)));
+            for pull in pulls {
+                self.pull(k, &pull);
+            }
+            return;
+        }
         if !self.rqs[cpu].tree.is_empty() {
             let idle = (0..k.nr_cpus()).find(|&c| k.is_idle(c) && self.movable(k, cpu, c, true).is_some());
             if let Some(idle) = idle {

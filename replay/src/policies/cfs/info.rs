@@ -37,10 +37,10 @@ pub const INFO: PolicyInfo = PolicyInfo {
               ran >= min_granularity and v(running) - v(leftmost) > slice. Buddies: the task that preempted (next), then the \
               one it preempted (last), go first where that is not unfair by more than the granularity.",
     tie_break: "Equal virtual time: the task queued first.",
-    not_modelled: "Groups and autogroups, bandwidth limits, load tracking: load is the sum of weights. CPU choice and balancing \
-                   are reduced: one cache domain; a waker's CPU pulls by weight, then an idle CPU is looked for; idle CPUs \
-                   take the longest-waiting task of the busiest; every 64 ms busy CPUs even out. 2.6.30 and 2.6.31 lie between the first two \
-                   forms; 3.x to 6.5 are close to 6.1. ",
+    not_modelled: "Groups and autogroups, bandwidth limits. 6.1 balances as the kernel does on CPUs that share one cache; threads of a \
+                   core, NUMA, capacities and energy are left out. 2.6.29 and 2.6.32 balance in a reduced form: load is the sum of \
+                   weights; a waker's CPU pulls by weight, then an idle CPU is looked for; idle CPUs take the longest-waiting task of \
+                   the busiest; every 64 ms busy CPUs even out. 2.6.30 and 2.6.31 lie between the first two forms; 3.x to 6.5 are close to 6.1.",
     sources: "Linux 2.6.29.4 and 2.6.32.9 kernel/sched_fair.c, sched_features.h; Linux 6.1 kernel/sched/fair.c, features.h, \
               core.c (sched_move_task, skipped clock update); checked against captures of 6.1.",
     params: &[
@@ -67,6 +67,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             range: None,
             doc: "How the times above grow with the number of CPUs: log is 1 + floor(log2 n), of at most 8 CPUs but in 2.6.29.",
         },
+        switch("balance", "on", "6.1: CPUs balance their loads, wakeups look for idle CPUs; off, as a negative control: tasks stay where they are."),
         switch("wakeup_preemption", "on", "Woken tasks may preempt (WAKEUP_PREEMPTION)."),
         switch("fair_sleepers", "on", "Woken tasks get a credit for their sleep (NEW_FAIR_SLEEPERS; always on in 6.1)."),
         switch("gentle_fair_sleepers", "2.6.29:off 2.6.32:on 6.1:on", "Half that credit (GENTLE_FAIR_SLEEPERS)."),

@@ -7,6 +7,7 @@ mod rules;
 
 pub use info::INFO;
 
+use super::linux;
 use crate::params::Params;
 use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop, Wake};
 use crate::queue::{Ordered, TaskMap};
@@ -138,11 +139,18 @@ pub struct Cfs {
     tun: Tunables,
     rqs: Vec<Rq>,
     tasks: TaskMap<Entity>,
+    /// 6.1: loads and balancing as in the kernel; the older forms balance as `balance.rs` says.
+    bal: Option<linux::Balancer>,
+    /// CPUs that are to hand their running task to another.
+    push: Vec<Option<Cpu>>,
 }
 
 impl Cfs {
     fn new(p: &Params) -> Self {
-        Cfs { tun: Tunables::read(p), rqs: Vec::new(), tasks: TaskMap::new() }
+        let tun = Tunables::read(p);
+        let bal = (tun.form == Form::V61)
+            .then(|| linux::Balancer::new(linux::Form::Cfs, tun.migration_cost, p.on("balance")));
+        Cfs { tun, rqs: Vec::new(), tasks: TaskMap::new(), bal, push: Vec::new() }
     }
 
     fn add(&mut self, cpu: Cpu, t: TaskId) {
@@ -183,6 +191,10 @@ impl Policy for Cfs {
     fn init(&mut self, k: &mut Kernel) {
         self.tun.scale(k.nr_cpus());
         self.rqs = vec![Rq::default(); k.nr_cpus()];
+        self.push = vec![None; k.nr_cpus()];
+        if let Some(bal) = &mut self.bal {
+            bal.init(k);
+        }
     }
 
     fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<Birth>) {
@@ -195,6 +207,10 @@ impl Policy for Cfs {
             last_ran: Ns::MIN / 2,
             ..Entity::default()
         };
+        let e = &self.tasks[t];
+        if let Some(bal) = &mut self.bal {
+            bal.init_entity(k.now(), t, e.weight.w, e.idle_policy, true);
+        }
     }
 
     fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, why: Select) -> Cpu {
@@ -204,7 +220,10 @@ impl Policy for Cfs {
         if k.nr_cpus() == 1 {
             return 0;
         }
-        self.place_on(k, t, why)
+        match &mut self.bal {
+            Some(bal) => bal.select(k, t, why),
+            None => self.place_on(k, t, why),
+        }
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
@@ -237,6 +256,7 @@ impl Policy for Cfs {
                 e.vruntime = e.vruntime.max(floor);
             }
         }
+        self.count(k, cpu, t);
         self.add(cpu, t);
         self.update_min(cpu);
     }
@@ -248,10 +268,12 @@ impl Policy for Cfs {
     fn dequeue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _why: Dequeue) {
         self.update_curr(k, cpu);
         self.rqs[cpu].tree.remove(t);
+        self.uncount(k, t);
         self.forget(cpu, t);
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
+        self.push_running(k, cpu);
         let t = match self.pick(cpu) {
             Some(t) => t,
             None => self.pull_idle(k, cpu)?,
@@ -269,6 +291,11 @@ impl Policy for Cfs {
             e.vruntime = e.vruntime.max(self.rqs[cpu].min_vruntime);
             self.rqs[cpu].load += e.weight.w;
             self.rqs[cpu].nr += 1;
+            self.count(k, cpu, t);
+        }
+        if let Some(bal) = &mut self.bal {
+            bal.set_running(k.now(), t, true);
+            bal.task_runs(k.now(), cpu, t, true);
         }
         let rq = &mut self.rqs[cpu];
         rq.curr = Some(t);
@@ -284,12 +311,17 @@ impl Policy for Cfs {
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
         self.update_curr(k, cpu);
         self.tasks[t].last_ran = k.now();
+        if let Some(bal) = &mut self.bal {
+            bal.set_running(k.now(), t, false);
+            bal.task_runs(k.now(), cpu, t, false);
+        }
         match why {
             Stop::Preempted | Stop::Yielded => self.rqs[cpu].curr = None,
             Stop::Slept | Stop::Exited | Stop::SwitchedFrom => {
                 if why == Stop::Slept {
                     self.note_sleep(t);
                 }
+                self.uncount(k, t);
                 self.forget(cpu, t);
             }
         }
@@ -339,6 +371,10 @@ impl Policy for Cfs {
         }
         self.tasks[t].weight = new;
         self.tasks[t].idle_policy = k.task(t).attrs.policy == SchedPolicy::Idle;
+        if let Some(bal) = &mut self.bal {
+            bal.reweigh(k.now(), t, new.w);
+            bal.set_idle_policy(t, self.tasks[t].idle_policy);
+        }
         if k.curr(cpu) == Some(t) {
             self.tasks[t].prev_sum = self.tasks[t].sum;
             if k.task(t).attrs.nice > old.nice {

@@ -1,7 +1,8 @@
 //! Documentation and constructor of `eevdf`.
 
-use super::{Eevdf, Features};
+use super::{Eevdf, Features, Version};
 use crate::params::{Param, Unit};
+use crate::policies::linux::{Balancer, Form};
 use crate::policies::PolicyInfo;
 
 const fn switch(name: &'static str, default: &'static str, doc: &'static str) -> Param {
@@ -11,7 +12,7 @@ const fn switch(name: &'static str, default: &'static str, doc: &'static str) ->
 /// Documentation and constructor.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "eevdf",
-    title: "Linux EEVDF, earliest eligible virtual deadline first (6.6 and 6.12)",
+    title: "Linux EEVDF, earliest eligible virtual deadline first (6.6, 6.12, 6.18, 7.3)",
     idea: "Each task has a virtual time v that grows by its CPU time over its weight, and a request of one slice with a \
            virtual deadline. V is the weighted mean of all v: a task with v <= V has not had more than its share and is \
            eligible. Among the eligible tasks the one with the earliest deadline runs, so a short slice buys latency \
@@ -22,17 +23,21 @@ pub const INFO: PolicyInfo = PolicyInfo {
               Lag is clamped to max(2 * slice, tick). Charged at ticks, wakeups and switches only. \
               run_to_parity: the running task goes on until its deadline or until it is not eligible. \
               6.12: a waking task with a shorter slice may cancel that, and any that wakes cancels it for a SCHED_IDLE task; \
-              a task that sleeps while not eligible stays counted until a pick finds it eligible (delayed dequeue).",
+              a task that sleeps while not eligible stays counted until a pick finds it eligible (delayed dequeue). \
+              6.18: protected until v + the shortest slice on the queue; a yield forfeits the rest of the slice. \
+              7.3: a timer ends slices at their deadline (hrtick), preemption of another CPU waits for its next entry into the kernel (lazy). \
+              Groups: an entity a CPU, of weight shares * load here / load everywhere; 7.3: all tasks on one queue, each with the product of \
+              its shares, and a group counts as often as it has tasks that could run at once.",
     tie_break: "Equal deadlines: the task that was queued first; a queued task before the running one.",
-    not_modelled: "Groups and bandwidth control, the deadline server, hrtick, core scheduling, load balancing by load \
-                   (an idle CPU takes a task from the longest queue; a wakeup goes to an idle CPU or back to the last).",
-    sources: "Linux 6.6.9, 6.12.0 and 6.12.19 kernel/sched/fair.c and features.h; Stoica and Abdel-Wahab, Earliest \
-              Eligible Virtual Deadline First, 1995; captures of a 6.12.95 kernel for two rules: an expiry found \
-              in a wakeup also asks for a reschedule, and SCHED_IDLE has no slice protection (6.16, and stable kernels before).",
+    not_modelled: "The deadline server, core scheduling, bursts of quotas, topology other than CPUs that share one cache, capacities.",
+    sources: "Linux 6.6.9, 6.12.0, 6.12.19, 6.12.117, 7.3.4 kernel/sched/fair.c, core.c and features.h (6.18: the rules of 7.3 that came \
+              with 6.17 and 6.18 by their commits); Stoica and Abdel-Wahab, Earliest Eligible Virtual Deadline First, 1995; captures \
+              of a 6.12.95 kernel for two rules: an expiry found in a wakeup also asks for a reschedule, and SCHED_IDLE has no \
+              slice protection (6.16, and stable kernels before).",
     params: &[
         Param {
             name: "version",
-            unit: Unit::Choice(&["6.6", "6.12"]),
+            unit: Unit::Choice(&["6.6", "6.12", "6.18", "7.3"]),
             default: "6.12",
             range: None,
             doc: "Kernel whose rules apply.",
@@ -55,6 +60,35 @@ pub const INFO: PolicyInfo = PolicyInfo {
         switch("next_buddy", "off", "The task woken last is picked when it is eligible; that does not make it preempt (NEXT_BUDDY with PICK_BUDDY)."),
         switch("exit_requeue", "on", "A task that exits is dequeued and queued once more, which brings its virtual time up to date before it wakes its parent."),
         switch("wakeup_preemption", "on", "A task that wakes may preempt the running one."),
+        Param {
+            name: "hrtick",
+            unit: Unit::Choice(&["auto", "on", "off"]),
+            default: "auto",
+            range: None,
+            doc: "A timer ends the slice of the running task at its deadline, between ticks (HRTICK; auto: on from 7.3).",
+        },
+        Param {
+            name: "preempt",
+            unit: Unit::Choice(&["auto", "full", "lazy"]),
+            default: "auto",
+            range: None,
+            doc: "lazy: another CPU's fair task is asked to leave no sooner than at its next interrupt, system call or tick (auto: from 7.3).",
+        },
+        Param {
+            name: "yield",
+            unit: Unit::Choice(&["auto", "deadline", "forfeit"]),
+            default: "auto",
+            range: None,
+            doc: "What a yield costs: a later deadline, or the rest of the slice as if it had been used where the task is eligible (auto: from 6.18).",
+        },
+        Param {
+            name: "migration_cost",
+            unit: Unit::Time,
+            default: "500us",
+            range: Some(("0ns", "1s")),
+            doc: "A task that ran so short a while ago is cache-hot: other CPUs take it only when balancing has failed.",
+        },
+        switch("balance", "on", "CPUs balance their loads and wakeups look for idle CPUs; off, as a negative control: tasks stay where they are."),
     ],
     rt_above: true,
     build: |p| {
@@ -62,8 +96,14 @@ pub const INFO: PolicyInfo = PolicyInfo {
         if base != 0 && base < 100_000 {
             return Err("base_slice: expected 0, or 100us to 1s".into());
         }
+        let version = [Version::V66, Version::V612, Version::V618, Version::V73][p.int("version") as usize];
+        // The first choice leaves it to the kernel's version, the second is not the newest.
+        let auto = |name: &str, from: Version, choice: i64| match p.int(name) {
+            0 => version >= from,
+            chosen => chosen == choice,
+        };
         let features = Features {
-            v66: p.int("version") == 0,
+            version,
             place_lag: p.on("place_lag"),
             place_deadline_initial: p.on("place_deadline_initial"),
             place_rel_deadline: p.on("place_rel_deadline"),
@@ -74,7 +114,12 @@ pub const INFO: PolicyInfo = PolicyInfo {
             next_buddy: p.on("next_buddy"),
             exit_requeue: p.on("exit_requeue"),
             wakeup_preemption: p.on("wakeup_preemption"),
+            hrtick: auto("hrtick", Version::V73, 1),
+            lazy: auto("preempt", Version::V73, 2),
+            forfeit: auto("yield", Version::V618, 2),
         };
-        Ok(Box::new(Eevdf::new(features, base)))
+        let form = if version == Version::V73 { Form::Flat } else { Form::Eevdf };
+        let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance"));
+        Ok(Box::new(Eevdf::new(features, base, balancer)))
     },
 };

@@ -1,21 +1,38 @@
 //! Linux EEVDF: the fair class since 6.6. See [`INFO`].
+//!
+//! Up to 7.0 a group is an entity on each CPU, with a queue of its own below it: picking goes down from the queue of the CPU, and
+//! queueing goes up. From 7.3 on all tasks compete on the queue of their CPU, with the weight that their groups leave them.
 
+mod books;
 mod info;
+mod levels;
+mod quota;
+mod rq;
 mod tree;
 
 pub use info::INFO;
 
+use super::linux::{Balancer, Groups, Pull};
 use super::weights;
 use crate::policy::{Dequeue, Enqueue, Kernel, Policy, Select, Stop};
 use crate::queue::TaskMap;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
-use tree::Tree;
+use quota::Quota;
+use rq::Rq;
+
+/// Whose rules apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    V66,
+    V612,
+    V618,
+    V73,
+}
 
 /// Rules that differ between kernel versions or can be switched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Features {
-    /// True for the 6.6 form.
-    pub v66: bool,
+    pub version: Version,
     pub place_lag: bool,
     pub place_deadline_initial: bool,
     pub place_rel_deadline: bool,
@@ -26,11 +43,16 @@ pub(super) struct Features {
     pub next_buddy: bool,
     pub exit_requeue: bool,
     pub wakeup_preemption: bool,
+    pub hrtick: bool,
+    pub lazy: bool,
+    pub forfeit: bool,
 }
 
-/// What the policy keeps of a task.
+/// What the policy keeps of a task, or of a group's share of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entity {
+    /// Weight by its own attributes (1024 is nice 0), and 1024 times the weight that counts on its queue.
+    own_weight: i64,
     weight: i64,
     v: Ns,
     deadline: Ns,
@@ -42,73 +64,14 @@ struct Entity {
     rel_deadline: bool,
     /// Asleep, but still counted until it is eligible.
     delayed: bool,
-    /// Counted in the sums of the queue of `cpu`.
+    /// Counted in the sums of queue `q`.
     on_rq: bool,
-    cpu: Cpu,
-    /// Deadline when it was picked; the kernel keeps it in `vlag` meanwhile.
+    q: usize,
+    idle: bool,
+    /// Deadline when it was picked; the kernel keeps it in `vlag` meanwhile. 6.18 and later: protected until this vruntime.
     picked: Option<Ns>,
+    protected: Ns,
     exec_start: Ns,
-}
-
-/// One CPU's queue.
-#[derive(Clone, Debug, Default)]
-struct Rq {
-    tree: Tree,
-    curr: Option<TaskId>,
-    /// The task that was just put back, and when: it competes as the running one if picked at once.
-    prev: Option<(TaskId, Ns)>,
-    next: Option<TaskId>,
-    sum_w: i64,
-    sum_wv: i128,
-    min_v: Ns,
-    nr: usize,
-}
-
-impl Rq {
-    /// The weighted mean vruntime, rounded down; the base of a queue that is empty.
-    fn mean(&self) -> Ns {
-        if self.sum_w == 0 {
-            return self.min_v;
-        }
-        let above = self.sum_wv - i128::from(self.min_v) * i128::from(self.sum_w);
-        let mean = match i64::try_from(above) {
-            Ok(above) => above.div_euclid(self.sum_w),
-            Err(_) => above.div_euclid(i128::from(self.sum_w)) as i64,
-        };
-        self.min_v + mean
-    }
-
-    fn eligible(&self, v: Ns) -> bool {
-        self.sum_wv >= i128::from(v) * i128::from(self.sum_w)
-    }
-
-    fn add(&mut self, e: &Entity) {
-        self.sum_w += e.weight;
-        self.sum_wv += i128::from(e.weight) * i128::from(e.v);
-        self.nr += 1;
-    }
-
-    fn sub(&mut self, e: &Entity) {
-        self.sum_w -= e.weight;
-        self.sum_wv -= i128::from(e.weight) * i128::from(e.v);
-        self.nr -= 1;
-    }
-
-    fn raise_min(&mut self, curr: Option<Ns>) {
-        let lowest = match (curr, self.tree.min_v()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        if let Some(v) = lowest {
-            self.min_v = self.min_v.max(v);
-        }
-    }
-
-    fn clear_buddy(&mut self, t: TaskId) {
-        if self.next == Some(t) {
-            self.next = None;
-        }
-    }
 }
 
 /// State of the policy.
@@ -118,317 +81,275 @@ pub struct Eevdf {
     base_slice: Ns,
     base: Ns,
     tick: Ns,
+    ncpu: usize,
     e: TaskMap<Entity>,
     rq: Vec<Rq>,
+    /// The task that was just put back on each CPU, and when: it competes as the running one if picked at once.
+    prev: Vec<Option<(TaskId, Ns)>>,
+    /// CPUs that are to hand their running task to another.
+    push: Vec<Option<Cpu>>,
+    /// When the timer of HRTICK fires on each CPU.
+    hrtick_at: Vec<Ns>,
+    bal: Balancer,
+    groups: Groups,
+    quota: Quota,
+    /// Tasks that ask for a slice of their own.
+    custom: usize,
     delayed: i64,
 }
 
 /// Bounds of a slice that a task asks for.
 const SLICE_MIN: Ns = 100_000;
 const SLICE_MAX: Ns = 100_000_000;
+/// The shortest time that hrtick is set for.
+const HRTICK_MIN: Ns = 10_000;
+
+/// `delta` of CPU time as virtual time at 1024 times a weight.
+fn fair(delta: Ns, weight: i64) -> Ns {
+    match delta.checked_mul(weights::NICE_0 << 10) {
+        Some(product) => product / weight,
+        None => (i128::from(delta) * i128::from(weights::NICE_0 << 10) / i128::from(weight)) as Ns,
+    }
+}
 
 impl Eevdf {
-    fn new(f: Features, base_slice: Ns) -> Self {
-        Eevdf { f, base_slice, base: base_slice, tick: 0, e: TaskMap::new(), rq: Vec::new(), delayed: 0 }
+    fn new(f: Features, base_slice: Ns, bal: Balancer) -> Self {
+        Eevdf {
+            f,
+            base_slice,
+            base: base_slice,
+            tick: 0,
+            ncpu: 1,
+            e: TaskMap::new(),
+            rq: Vec::new(),
+            prev: Vec::new(),
+            push: Vec::new(),
+            hrtick_at: Vec::new(),
+            bal,
+            groups: Groups::default(),
+            quota: Quota::default(),
+            custom: 0,
+            delayed: 0,
+        }
     }
 
-    /// Charges the running task up to the clock; true when the kernel would ask for a reschedule.
-    fn charge(&mut self, k: &Kernel, cpu: Cpu) -> bool {
-        let rq = &mut self.rq[cpu];
-        let Some(t) = rq.curr else { return false };
-        let e = &mut self.e[t];
-        let delta = k.clock(cpu) - e.exec_start;
-        if delta <= 0 {
-            return false;
+    fn flat(&self) -> bool {
+        self.f.version == Version::V73
+    }
+
+    fn cpu_of(&self, q: usize) -> Cpu {
+        q % self.ncpu
+    }
+
+    /// Moves what the balancer found.
+    fn pull(&mut self, k: &mut Kernel, pull: &Pull) {
+        if pull.tasks.is_empty() {
+            self.push[pull.from] = Some(pull.to);
+            k.resched(pull.from);
         }
-        e.exec_start += delta;
-        let step = weights::fair(delta, e.weight);
-        e.v += step;
-        rq.sum_wv += i128::from(e.weight) * i128::from(step);
-        let expired = e.v >= e.deadline;
-        if expired {
-            if !e.custom_slice {
-                e.slice = self.base;
+        for &t in &pull.tasks {
+            // Another CPU may have taken it at the same tick.
+            let e = &self.e[t];
+            if !e.on_rq || e.delayed || self.cpu_of(e.q) != pull.from {
+                continue;
             }
-            e.deadline = e.v + weights::fair(e.slice, e.weight);
-        }
-        let e = *e;
-        rq.raise_min(Some(e.v));
-        if rq.nr <= 1 {
-            return false;
-        }
-        let unprotected = !self.f.v66 && self.f.preempt_short && e.picked != Some(e.deadline) && !rq.eligible(e.v);
-        if expired || unprotected {
-            rq.clear_buddy(t);
-            return true;
-        }
-        false
-    }
-
-    fn charge_and_resched(&mut self, k: &mut Kernel, cpu: Cpu) {
-        if self.charge(k, cpu) {
-            k.resched(cpu);
+            self.transfer(k, pull.from, pull.to, t);
         }
     }
 
-    /// Gives `t` a place on the queue of `cpu`, which does not count it yet.
-    fn place(&mut self, cpu: Cpu, t: TaskId, initial: bool) {
-        let rq = &self.rq[cpu];
-        let e = &mut self.e[t];
-        if !e.custom_slice {
-            e.slice = self.base;
+    /// Moves `t`, which is queued, to another CPU.
+    fn transfer(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
+        k.update_clock(from);
+        self.take_out(k, from, t, false);
+        k.migrate(t, to);
+        k.update_clock(to);
+        self.put_in(k, to, t, false);
+        if let Some(curr) = k.curr(to).filter(|&c| k.is_mine(c)) {
+            self.wakeup_preempt(k, to, curr, t, Enqueue::Migrated);
         }
-        let mut vslice = weights::fair(e.slice, e.weight);
-        let mut lag = 0;
-        if self.f.place_lag && rq.nr > 0 && e.vlag != 0 {
-            let load = i128::from(rq.sum_w.max(1));
-            lag = (i128::from(e.vlag) * (load + i128::from(e.weight)) / load) as Ns;
-        }
-        e.v = rq.mean() - lag;
-        if std::mem::take(&mut e.rel_deadline) {
-            e.deadline += e.v;
+    }
+
+    /// HRTICK: the running task is to leave when its deadline comes.
+    fn start_hrtick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        if !self.f.hrtick || self.rq[cpu].nr <= 1 {
             return;
         }
-        if self.f.place_deadline_initial && initial && !self.f.v66 {
-            vslice /= 2;
-        }
-        e.deadline = e.v + vslice;
-    }
-
-    fn add(&mut self, cpu: Cpu, t: TaskId) {
-        let e = &mut self.e[t];
-        e.on_rq = true;
-        e.cpu = cpu;
-        self.rq[cpu].add(&self.e[t]);
-    }
-
-    fn put_in_tree(&mut self, cpu: Cpu, t: TaskId) {
         let e = &self.e[t];
-        self.rq[cpu].tree.insert(t, e.deadline, e.v);
+        // Rounded up: the deadline has come when the timer fires.
+        let (product, unit) = (i128::from(e.deadline - e.v) * i128::from(e.weight), i128::from(weights::NICE_0 << 10));
+        let left = ((product + unit - 1).div_euclid(unit) as Ns).max(HRTICK_MIN);
+        self.hrtick_at[cpu] = k.now() + left;
+        k.set_slice(cpu, left);
     }
 
-    /// Keeps the lag of `t`, which is counted on `cpu`, within its bounds.
-    fn keep_lag(&mut self, cpu: Cpu, t: TaskId) {
-        let mean = self.rq[cpu].mean();
-        let e = &mut self.e[t];
-        let limit = weights::fair((2 * e.slice).max(self.tick), e.weight);
-        e.vlag = (mean - e.v).clamp(-limit, limit);
-    }
-
-    /// Takes `t` out of the sums and the tree of `cpu`.
-    fn leave(&mut self, cpu: Cpu, t: TaskId, sleeps: bool) {
-        self.keep_lag(cpu, t);
-        let rq = &mut self.rq[cpu];
-        let e = &mut self.e[t];
-        if self.f.place_rel_deadline && !self.f.v66 && !sleeps {
-            e.deadline -= e.v;
-            e.rel_deadline = true;
+    /// 6.18 and later: does `t`, which wakes, preempt `curr`?
+    fn preempts(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
+        let flat = self.flat();
+        let short = self.f.preempt_short && self.e[t].slice < self.e[curr].slice;
+        let q = self.e[curr].q;
+        if self.e[t].q != q || self.e[t].delayed {
+            return;
         }
-        rq.tree.remove(t);
-        rq.sub(e);
-        e.on_rq = false;
-        if rq.curr == Some(t) {
-            rq.curr = None;
+        if !short && flat && why == Enqueue::Fork {
+            return self.not_preempted(curr);
         }
-        rq.clear_buddy(t);
-        let curr = rq.curr.map(|c| self.e[c].v);
-        rq.raise_min(curr);
-    }
-
-    /// A task that slept with negative lag has become eligible, or must go: its sleep begins in the books.
-    fn finish_delayed(&mut self, cpu: Cpu, t: TaskId) {
-        self.leave(cpu, t, true);
-        let e = &mut self.e[t];
-        e.delayed = false;
-        if self.f.delay_zero && e.vlag > 0 {
-            e.vlag = 0;
-        }
-    }
-
-    /// A wakeup finds `t` still counted.
-    fn wake_delayed(&mut self, cpu: Cpu, t: TaskId) {
-        if self.f.delay_zero {
-            self.keep_lag(cpu, t);
-            if self.e[t].vlag > 0 {
-                self.rq[cpu].tree.remove(t);
-                self.rq[cpu].sub(&self.e[t]);
-                self.e[t].vlag = 0;
-                self.place(cpu, t, false);
-                self.rq[cpu].add(&self.e[t]);
-                self.put_in_tree(cpu, t);
+        if self.f.next_buddy && !short {
+            let keep = self.rq[q].next.is_some_and(|n| self.e[n].deadline < self.e[t].deadline);
+            if !keep && !self.e[t].idle {
+                self.rq[q].next = Some(t);
             }
         }
-        self.e[t].delayed = false;
+        let best = self.pick(q, Some(curr), !short);
+        if best == Some(t) || flat && short && self.rq[q].eligible(self.e[t].v) {
+            if flat || short {
+                self.cancel_protection(curr);
+            }
+            if flat && short {
+                self.rq[q].next = Some(t);
+            }
+            self.resched_woken(k, cpu);
+        } else if flat || short {
+            self.not_preempted(curr);
+        }
     }
 
-    /// The task to run next on `cpu`: the buddy where it is eligible, else the one that the deadlines choose.
-    fn pick(&self, cpu: Cpu, curr: Option<TaskId>) -> Option<TaskId> {
-        let rq = &self.rq[cpu];
-        if let Some(next) = rq.next {
-            if self.e[next].on_rq && rq.eligible(self.e[next].v) {
-                return Some(next);
+    fn not_preempted(&mut self, curr: TaskId) {
+        if self.f.run_to_parity {
+            self.shorten_protection(curr);
+        }
+    }
+
+    /// The entities of two tasks that compete on the same queue.
+    fn matching(&self, a: TaskId, b: TaskId) -> (TaskId, TaskId) {
+        let (up_a, up_b) = (self.chain(a), self.chain(b));
+        for x in up_a {
+            if let Some(y) = up_b.into_iter().find(|&y| self.e[y].q == self.e[x].q) {
+                return (x, y);
             }
         }
-        self.earliest(cpu, curr)
-    }
-
-    /// The eligible task with the earliest deadline on `cpu`; `curr` competes as the running one.
-    fn earliest(&self, cpu: Cpu, curr: Option<TaskId>) -> Option<TaskId> {
-        let rq = &self.rq[cpu];
-        if rq.nr == 1 {
-            return curr.or_else(|| rq.tree.find(|_| true));
-        }
-        let curr = curr.filter(|&c| rq.eligible(self.e[c].v));
-        if let Some(c) = curr {
-            if self.f.run_to_parity && self.e[c].picked == Some(self.e[c].deadline) {
-                return Some(c);
-            }
-        }
-        let best = rq.tree.first_eligible(|v| rq.eligible(v));
-        match (curr, best) {
-            (Some(c), Some(b)) if self.e[c].deadline < self.e[b].deadline => Some(c),
-            (c, b) => b.or(c),
-        }
-    }
-
-    fn set_attrs(&mut self, t: TaskId, attrs: &Attrs) {
-        let e = self.e.ensure(t);
-        e.weight = weights::of(attrs);
-        match attrs.slice {
-            Some(s) if s > 0 => {
-                e.custom_slice = true;
-                e.slice = s.clamp(SLICE_MIN, SLICE_MAX);
-            }
-            _ => {
-                e.custom_slice = false;
-                e.slice = self.base;
-            }
-        }
-    }
-
-    /// A task of another CPU's queue that `cpu` may run, off the longest queue.
-    fn steal(&mut self, k: &Kernel, cpu: Cpu) -> Option<TaskId> {
-        let mut from: Vec<Cpu> = (0..self.rq.len()).filter(|&c| c != cpu && self.rq[c].tree.len() > 0).collect();
-        from.sort_by_key(|&c| (std::cmp::Reverse(self.rq[c].nr), c));
-        let fits = |t: TaskId| k.allowed(t, cpu) && !self.e[t].delayed;
-        let (source, t) = from.into_iter().find_map(|c| self.rq[c].tree.find(fits).map(|t| (c, t)))?;
-        self.leave(source, t, false);
-        self.place(cpu, t, false);
-        self.add(cpu, t);
-        Some(t)
-    }
-
-    fn reweigh(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, attrs: &Attrs) {
-        let running = self.rq[cpu].curr == Some(t);
-        if running {
-            self.charge(k, cpu);
-        }
-        let mean = self.rq[cpu].mean();
-        let queued = self.rq[cpu].tree.remove(t);
-        self.rq[cpu].sub(&self.e[t]);
-        let old = self.e[t];
-        self.set_attrs(t, attrs);
-        let e = &mut self.e[t];
-        let scale = |x: Ns| (i128::from(x) * i128::from(old.weight) / i128::from(e.weight)) as Ns;
-        e.v = mean - scale(mean - old.v);
-        e.deadline = e.v + scale(old.deadline - old.v);
-        self.rq[cpu].add(&self.e[t]);
-        if queued {
-            self.put_in_tree(cpu, t);
-        }
+        (a, b)
     }
 }
 
 impl Policy for Eevdf {
     fn init(&mut self, k: &mut Kernel) {
         self.tick = k.tick_ns();
-        self.rq = vec![Rq::default(); k.nr_cpus()];
+        self.ncpu = k.nr_cpus();
         if self.base_slice == 0 {
-            let unscaled = if self.f.v66 { 750_000 } else { 700_000 };
+            let unscaled = if self.f.version == Version::V66 { 750_000 } else { 700_000 };
             self.base = unscaled * weights::cpu_factor(k.nr_cpus());
         }
+        self.groups = Groups::new(k);
+        self.bal.init(k);
+        self.groups.register(&mut self.bal);
+        self.rq = vec![Rq::default(); self.groups.nr_queues()];
+        for q in 0..self.rq.len() {
+            self.rq[q].owner = self.groups.owner(q).filter(|_| !self.flat());
+            if let Some(owner) = self.groups.owner(q) {
+                let idle = self.groups.is_idle(owner);
+                let e = self.e.ensure(owner);
+                (e.own_weight, e.weight, e.slice, e.idle) = (1024, 1024 << 10, self.base, idle);
+            }
+        }
+        self.prev = vec![None; self.ncpu];
+        self.push = vec![None; self.ncpu];
+        self.hrtick_at = vec![0; self.ncpu];
+        self.quota = Quota::new(k, &self.groups);
     }
 
     fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<crate::policy::Birth>) {
         self.set_attrs(t, &k.task(t).attrs.clone());
+        let e = &self.e[t];
+        self.bal.init_entity(k.now(), t, e.own_weight as u64, e.idle, true);
+        self.groups.join(k, t);
     }
 
-    fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, _why: Select) -> Cpu {
+    fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, why: Select) -> Cpu {
         // A task whose sleep is not yet in the books wakes where it is.
         if self.e[t].delayed {
-            let cpu = self.e[t].cpu;
+            let cpu = self.cpu_of(self.e[t].q);
             if k.allowed(t, cpu) {
                 return cpu;
             }
-            self.finish_delayed(cpu, t);
+            self.finish_delayed(k, t);
         }
-        k.idle_or_last(t)
+        self.bal.select(k, t, why)
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         if matches!(why, Enqueue::Preempted | Enqueue::Yielded) {
-            self.put_in_tree(cpu, t);
-            self.rq[cpu].prev = Some((t, k.now()));
+            self.put_back(t);
+            self.prev[cpu] = Some((t, k.now()));
             return;
         }
         if self.e[t].delayed {
-            return self.wake_delayed(cpu, t);
+            return self.wake_delayed(k, t);
         }
         if self.e[t].on_rq {
             // It ran elsewhere and may no longer do so.
-            self.leave(self.e[t].cpu, t, false);
+            self.take_out(k, self.cpu_of(self.e[t].q), t, false);
         }
-        self.charge_and_resched(k, cpu);
-        let initial = matches!(why, Enqueue::Fork | Enqueue::Initial);
-        self.place(cpu, t, initial);
-        self.add(cpu, t);
-        self.put_in_tree(cpu, t);
+        self.put_in(k, cpu, t, matches!(why, Enqueue::Fork | Enqueue::Initial));
+        let inactive = self.f.hrtick && self.hrtick_at[cpu] <= k.now();
+        if let Some(curr) = k.curr(cpu).filter(|&c| inactive && k.is_mine(c)) {
+            self.start_hrtick(k, cpu, curr);
+        }
     }
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
-        let (asked, woken) = (k.task(curr).attrs.policy, k.task(t).attrs.policy);
-        if self.f.next_buddy && why != Enqueue::Fork && woken != SchedPolicy::Idle {
-            self.rq[cpu].next = Some(t);
+        if self.parked(t) {
+            return;
         }
-        if k.need_resched(cpu) {
+        let woken = k.task(t).attrs.policy;
+        let (ce, pe) = self.matching(curr, t);
+        let (idle, woken_idle) = (self.e[ce].idle, self.e[pe].idle);
+        let old = self.f.version < Version::V618;
+        if old && self.f.next_buddy && why != Enqueue::Fork && !woken_idle {
+            self.rq[self.e[t].q].next = Some(t);
+        }
+        if k.need_resched(cpu) && (old || !self.flat() || !self.f.preempt_short) {
             return k.resched_keeping_clock(cpu);
         }
         if !self.f.wakeup_preemption {
             return;
         }
-        let (idle, woken_idle) = (asked == SchedPolicy::Idle, woken == SchedPolicy::Idle);
         if idle && !woken_idle {
             // The idle task has no right to the rest of its slice.
-            if !self.f.v66 && self.e[curr].picked == Some(self.e[curr].deadline) {
-                self.e[curr].picked = Some(self.e[curr].deadline + 1);
+            if self.f.version != Version::V66 {
+                self.cancel_protection(ce);
             }
-            return k.resched_keeping_clock(cpu);
+            return self.resched_woken(k, cpu);
         }
         if idle != woken_idle || woken != SchedPolicy::Other {
+            if self.flat() {
+                self.not_preempted(curr);
+            }
             return;
         }
-        if self.charge(k, cpu) {
-            k.resched_keeping_clock(cpu);
+        let q = self.e[ce].q;
+        if self.charge(k, q) {
+            self.resched_woken(k, cpu);
         }
-        let (c, p) = (self.e[curr], self.e[t]);
-        let rq = &self.rq[cpu];
-        if !self.f.v66
+        if !old {
+            return self.preempts(k, cpu, ce, pe, why);
+        }
+        let (c, p) = (self.e[ce], self.e[pe]);
+        let rq = &self.rq[q];
+        if self.f.version == Version::V612
             && self.f.preempt_short
             && p.slice < c.slice
             && rq.eligible(p.v)
             && (p.deadline < c.deadline || !rq.eligible(c.v))
-            && c.picked == Some(c.deadline)
         {
-            self.e[curr].picked = Some(c.deadline + 1);
+            self.cancel_protection(ce);
         }
-        if self.earliest(cpu, Some(curr)) == Some(t) {
-            k.resched_keeping_clock(cpu);
+        if self.earliest(q, Some(ce), true) == Some(pe) {
+            self.resched_woken(k, cpu);
         }
     }
 
     fn dequeue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Dequeue) {
-        self.charge(k, cpu);
-        self.leave(cpu, t, false);
+        self.take_out(k, cpu, t, false);
         if why == Dequeue::SwitchedFrom {
             self.e[t].rel_deadline = false;
         }
@@ -436,98 +357,162 @@ impl Policy for Eevdf {
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
         let now = k.now();
-        let prev = self.rq[cpu].prev.take().filter(|p| p.1 == now).map(|p| p.0);
-        let mut curr = prev.filter(|&p| self.rq[cpu].tree.remove(p));
-        while let Some(t) = self.pick(cpu, curr) {
-            if self.e[t].delayed {
-                self.finish_delayed(cpu, t);
-                continue;
+        let mut prev = self.prev[cpu].take().filter(|p| p.1 == now).map(|p| p.0);
+        if let (Some(to), Some(t)) = (self.push[cpu].take(), prev) {
+            if k.allowed(t, to) && !self.e[t].delayed && self.e[t].on_rq {
+                self.transfer(k, cpu, to, t);
+                prev = None;
             }
-            if curr == Some(t) {
-                return Some(t);
-            }
-            if let Some(c) = curr.take() {
-                self.put_in_tree(cpu, c);
-            }
-            self.rq[cpu].tree.remove(t);
-            self.rq[cpu].clear_buddy(t);
-            self.e[t].picked = Some(self.e[t].deadline);
+        }
+        self.enforce_quota(k, cpu);
+        let prev = prev.filter(|&p| !self.parked(p));
+        if let Some(t) = self.pick_task(k, cpu, prev) {
             return Some(t);
         }
-        let t = self.steal(k, cpu)?;
-        self.e[t].picked = Some(self.e[t].deadline);
-        Some(t)
+        let bal = &mut self.bal;
+        let (e, rq, f) = (&self.e, &self.rq, &self.f);
+        let pull = bal.newidle(k, cpu, |t, failed| {
+            let e = &e[t];
+            let ineligible =
+                f.version == Version::V73 && f.place_lag && failed == 0 && rq[cpu].nr > 0 && !rq[e.q].eligible(e.v);
+            e.on_rq && !e.delayed && !ineligible
+        });
+        let Some(pull) = pull else {
+            self.bal.note_idle(now, cpu);
+            return None;
+        };
+        self.pull(k, &pull);
+        self.pick_task(k, cpu, None)
     }
 
-    fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
+    fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, switched: bool) {
         if !self.e[t].on_rq {
-            self.place(cpu, t, false);
-            self.add(cpu, t);
-            self.e[t].picked = Some(self.e[t].deadline);
+            self.put_in(k, cpu, t, false);
+            self.set_next(t, None);
         }
-        self.e[t].exec_start = k.clock(cpu);
-        self.rq[cpu].curr = Some(t);
+        let clock = k.clock(cpu);
+        for e in self.chain(t) {
+            self.e[e].exec_start = clock;
+            let q = self.e[e].q;
+            self.rq[q].curr = Some(e);
+            self.bal.set_running(k.now(), e, true);
+        }
+        self.bal.task_runs(k.now(), cpu, t, true);
+        if switched {
+            self.start_hrtick(k, cpu, t);
+        } else if self.f.hrtick && self.hrtick_at[cpu] > k.now() {
+            k.set_slice(cpu, self.hrtick_at[cpu] - k.now());
+        }
     }
 
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
-        self.charge(k, cpu);
+        self.charge_chain(k, t);
+        let now = k.now();
+        for e in self.chain(t) {
+            self.bal.set_running(now, e, false);
+        }
+        self.bal.task_runs(now, cpu, t, false);
         match why {
-            Stop::Preempted | Stop::Yielded => self.rq[cpu].curr = None,
-            Stop::Slept if self.f.delay_dequeue && !self.f.v66 && !self.rq[cpu].eligible(self.e[t].v) => {
-                self.e[t].delayed = true;
-                self.delayed += 1;
-                self.rq[cpu].curr = None;
-                self.put_in_tree(cpu, t);
-            }
-            Stop::Slept | Stop::Exited => self.leave(cpu, t, true),
+            Stop::Preempted | Stop::Yielded => {}
+            Stop::Slept => self.falls_asleep(k, cpu, t),
+            Stop::Exited => self.take_out(k, cpu, t, true),
             Stop::SwitchedFrom => {
-                self.leave(cpu, t, false);
+                self.take_out(k, cpu, t, false);
                 self.e[t].rel_deadline = false;
+            }
+        }
+        for e in self.chain(t) {
+            let q = self.e[e].q;
+            if self.rq[q].curr == Some(e) {
+                self.rq[q].curr = None;
+                if self.e[e].on_rq && e != t {
+                    self.put_in_tree(q, e);
+                }
             }
         }
     }
 
     fn exiting(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        if !self.f.exit_requeue || self.rq[cpu].curr != Some(t) {
+        if !self.f.exit_requeue || self.rq[self.e[t].q].curr != Some(t) {
             return;
         }
         // sched_move_task: dequeued and queued again with its lag, and the CPU is asked to choose anew.
         k.update_clock(cpu);
-        self.charge(k, cpu);
-        self.leave(cpu, t, false);
-        self.place(cpu, t, false);
-        self.add(cpu, t);
-        self.e[t].picked = Some(self.e[t].deadline);
-        self.rq[cpu].curr = Some(t);
+        let q = self.e[t].q;
+        self.charge(k, q);
+        self.leave(t, false);
+        self.place(q, t, false);
+        self.e[t].on_rq = true;
+        self.rq[q].add(&self.e[t]);
+        self.protect(t);
+        self.rq[q].curr = Some(t);
         k.resched(cpu);
     }
 
-    fn tick(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId) {
-        self.charge_and_resched(k, cpu);
+    fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        for e in self.chain(t) {
+            self.charge_and_resched(k, self.e[e].q);
+        }
+        self.refresh_shares(k, t);
+        let (e, rq, f) = (&self.e, &self.rq, &self.f);
+        let pulls = self.bal.tick(k, cpu, |t, failed| {
+            let e = &e[t];
+            let ineligible = f.version == Version::V73 && f.place_lag && failed == 0 && !rq[e.q].eligible(e.v);
+            e.on_rq && !e.delayed && !ineligible && rq[e.q].next != Some(t)
+        });
+        for pull in pulls {
+            self.pull(k, &pull);
+        }
+    }
+
+    fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        for e in self.chain(t) {
+            self.charge(k, self.e[e].q);
+        }
+        k.resched(cpu);
+    }
+
+    fn timer(&mut self, k: &mut Kernel, token: u64) {
+        self.refill(k, token);
     }
 
     fn yield_(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        if self.rq[cpu].nr <= 1 {
+        if k.nr_runnable(cpu) <= 1 && self.rq[self.e[t].q].nr <= 1 {
             return;
         }
-        self.rq[cpu].clear_buddy(t);
-        self.charge(k, cpu);
-        let e = &mut self.e[t];
-        e.deadline += weights::fair(e.slice, e.weight);
+        let q = self.e[t].q;
+        self.rq[q].clear_buddy(t);
+        self.charge(k, q);
+        let e = self.e[t];
+        if !self.f.forfeit {
+            self.e[t].deadline += fair(e.slice, e.weight);
+        } else if self.rq[q].eligible(e.v) {
+            let step = e.deadline - e.v;
+            self.e[t].v = e.deadline;
+            self.e[t].deadline += fair(e.slice, e.weight);
+            self.rq[q].sum_wv += i128::from(e.weight) * i128::from(step);
+        }
     }
 
     fn set_params(&mut self, k: &mut Kernel, t: TaskId, _old: &Attrs) {
         let attrs = k.task(t).attrs.clone();
-        if self.e[t].on_rq {
-            self.reweigh(k, self.e[t].cpu, t, &attrs);
-        } else {
-            self.set_attrs(t, &attrs);
+        let old = self.e[t];
+        if old.on_rq && self.rq[old.q].curr == Some(t) {
+            self.charge(k, old.q);
         }
+        self.set_attrs(t, &attrs);
+        let weight = self.e[t].weight;
+        self.e[t].weight = old.weight;
+        self.bal.reweigh(k.now(), t, self.e[t].own_weight as u64);
+        self.bal.set_idle_policy(t, self.e[t].idle);
+        let weight = if self.flat() && self.e[t].on_rq { self.flat_weight(t) } else { weight };
+        self.reweigh(t, weight);
+        self.groups.join(k, t);
     }
 
-    fn disable(&mut self, _k: &mut Kernel, t: TaskId) {
+    fn disable(&mut self, k: &mut Kernel, t: TaskId) {
         if self.e[t].delayed {
-            self.finish_delayed(self.e[t].cpu, t);
+            self.finish_delayed(k, t);
         }
     }
 

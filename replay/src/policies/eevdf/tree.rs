@@ -25,21 +25,16 @@ const EMPTY: Node = Node { key: (0, 0), v: 0, min_v: 0, left: NIL, right: NIL, r
 pub(super) struct Tree {
     nodes: Vec<Node>,
     root: u32,
-    len: usize,
     seq: u64,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree { nodes: Vec::new(), root: NIL, len: 0, seq: 0 }
+        Tree { nodes: Vec::new(), root: NIL, seq: 0 }
     }
 }
 
 impl Tree {
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(super) fn contains(&self, t: TaskId) -> bool {
         self.nodes.get(t.index()).is_some_and(|n| n.queued)
     }
@@ -59,7 +54,6 @@ impl Tree {
         let rank = (self.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
         self.nodes[t.index()] =
             Node { key: (deadline, self.seq), v, min_v: v, left: NIL, right: NIL, rank, queued: true };
-        self.len += 1;
         self.root = self.put(self.root, t.0);
     }
 
@@ -70,7 +64,6 @@ impl Tree {
         }
         self.root = self.cut(self.root, t.0);
         self.nodes[t.index()].queued = false;
-        self.len -= 1;
         true
     }
 
@@ -106,6 +99,11 @@ impl Tree {
             at = self.nodes[here as usize].right;
         }
         None
+    }
+
+    /// All that are queued, in order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.nodes.iter().enumerate().filter(|(_, n)| n.queued).map(|(i, _)| TaskId(i as u32))
     }
 
     fn update(&mut self, at: u32) {
@@ -215,7 +213,7 @@ mod tests {
                     (2, None) => prop_assert!(!tree.remove(TaskId(t))),
                     _ => {}
                 }
-                prop_assert_eq!(tree.len(), model.len());
+                prop_assert_eq!(tree.iter().count(), model.len());
                 prop_assert_eq!(tree.min_v(), model.iter().map(|m| m.2).min());
                 for limit in [-1, 0, 7, 15, 20] {
                     let want = model.iter().find(|m| m.2 <= limit).map(|m| TaskId(m.3));

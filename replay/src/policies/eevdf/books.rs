@@ -1,0 +1,295 @@
+//! The books of one queue: charging, placing, picking.
+
+use super::{fair, Eevdf, Version, SLICE_MAX, SLICE_MIN};
+use crate::policies::weights;
+use crate::policy::Kernel;
+use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
+
+impl Eevdf {
+    /// Charges what runs on queue `q` up to the clock; true when the kernel would ask for a reschedule.
+    pub(super) fn charge(&mut self, k: &Kernel, q: usize) -> bool {
+        let cpu = self.cpu_of(q);
+        let Some(t) = self.rq[q].curr else { return false };
+        let rq = &mut self.rq[q];
+        let e = &mut self.e[t];
+        let delta = k.clock(cpu) - e.exec_start;
+        if delta <= 0 {
+            return false;
+        }
+        e.exec_start += delta;
+        let step = fair(delta, e.weight);
+        e.v += step;
+        rq.sum_wv += i128::from(e.weight) * i128::from(step);
+        let expired = e.v >= e.deadline;
+        if expired {
+            if !e.custom_slice {
+                e.slice = self.base;
+            }
+            e.deadline = e.v + fair(e.slice, e.weight);
+        }
+        let e = *e;
+        rq.raise_min(Some(e.v));
+        let short = self.use_quota(q, delta);
+        let rq = &mut self.rq[q];
+        if rq.nr <= 1 {
+            return short;
+        }
+        let unprotected = match self.f.version {
+            Version::V66 => false,
+            Version::V612 => self.f.preempt_short && e.picked != Some(e.deadline) && !rq.eligible(e.v),
+            Version::V618 | Version::V73 => e.v >= e.protected,
+        };
+        if expired || unprotected {
+            rq.clear_buddy(t);
+            return true;
+        }
+        short
+    }
+
+    /// Charges queue `q` and asks for a reschedule where that is due.
+    pub(super) fn charge_and_resched(&mut self, k: &mut Kernel, q: usize) {
+        if self.charge(k, q) {
+            self.resched(k, self.cpu_of(q));
+        }
+    }
+
+    /// Asks for a reschedule as this kernel does.
+    pub(super) fn resched(&self, k: &mut Kernel, cpu: Cpu) {
+        if self.f.lazy {
+            k.resched_lazy(cpu);
+        } else {
+            k.resched(cpu);
+        }
+    }
+
+    /// The same in a wakeup.
+    pub(super) fn resched_woken(&self, k: &mut Kernel, cpu: Cpu) {
+        if self.f.lazy {
+            k.resched_lazy(cpu);
+        } else {
+            k.resched_keeping_clock(cpu);
+        }
+    }
+
+    /// Gives `t` a place on queue `q`, which does not count it yet.
+    pub(super) fn place(&mut self, q: usize, t: TaskId, initial: bool) {
+        let rq = &self.rq[q];
+        let e = &mut self.e[t];
+        if !e.custom_slice {
+            e.slice = self.base;
+        }
+        let mut vslice = fair(e.slice, e.weight);
+        let mut lag = 0;
+        if self.f.place_lag && rq.nr > 0 && e.vlag != 0 {
+            let load = i128::from(rq.sum_w.max(1));
+            lag = (i128::from(e.vlag) * (load + i128::from(e.weight)) / load) as Ns;
+        }
+        e.v = rq.mean() - lag;
+        if std::mem::take(&mut e.rel_deadline) {
+            e.deadline += e.v;
+            return;
+        }
+        if self.f.place_deadline_initial && initial && self.f.version != Version::V66 {
+            vslice /= 2;
+        }
+        e.deadline = e.v + vslice;
+    }
+
+    pub(super) fn put_in_tree(&mut self, q: usize, t: TaskId) {
+        let e = &self.e[t];
+        self.rq[q].tree.insert(t, e.deadline, e.v);
+    }
+
+    /// The lag of `t`, which is counted on `q`, within its bounds.
+    pub(super) fn lag(&self, q: usize, t: TaskId) -> Ns {
+        let e = &self.e[t];
+        let slice = match self.f.version {
+            Version::V73 => self.most_slice(q).max(e.slice) + self.tick,
+            _ => (2 * e.slice).max(self.tick),
+        };
+        let limit = fair(slice, e.weight);
+        (self.rq[q].mean() - e.v).clamp(-limit, limit)
+    }
+
+    /// The longest slice on `q`.
+    fn most_slice(&self, q: usize) -> Ns {
+        if self.custom == 0 {
+            return self.base;
+        }
+        let tree = self.rq[q].tree.iter().map(|t| self.e[t].slice).max().unwrap_or(0);
+        tree.max(self.rq[q].curr.map_or(0, |c| self.e[c].slice))
+    }
+
+    /// The shortest slice on `q`.
+    pub(super) fn least_slice(&self, q: usize) -> Ns {
+        if self.custom == 0 {
+            return self.base;
+        }
+        let tree = self.rq[q].tree.iter().map(|t| self.e[t].slice).min().unwrap_or(Ns::MAX);
+        tree.min(self.rq[q].curr.map_or(Ns::MAX, |c| self.e[c].slice))
+    }
+
+    /// Takes `t` out of the sums and the tree of its queue.
+    pub(super) fn leave(&mut self, t: TaskId, sleeps: bool) {
+        let q = self.e[t].q;
+        let lag = self.lag(q, t);
+        let rq = &mut self.rq[q];
+        let e = &mut self.e[t];
+        e.vlag = if e.delayed && self.f.version >= Version::V618 { lag.max(e.vlag) } else { lag };
+        if self.f.place_rel_deadline && self.f.version != Version::V66 && !sleeps {
+            e.deadline -= e.v;
+            e.rel_deadline = true;
+        }
+        rq.tree.remove(t);
+        rq.sub(e);
+        e.on_rq = false;
+        if rq.curr == Some(t) {
+            rq.curr = None;
+        }
+        rq.clear_buddy(t);
+        let curr = rq.curr.map(|c| self.e[c].v);
+        rq.raise_min(curr);
+    }
+
+    /// `t` begins to run on its queue: how long it is protected from others.
+    pub(super) fn protect(&mut self, t: TaskId) {
+        let q = self.e[t].q;
+        self.e[t].picked = Some(self.e[t].deadline);
+        if self.f.version < Version::V618 {
+            return;
+        }
+        let normalized = self.base / weights::cpu_factor(self.ncpu);
+        let e = self.e[t];
+        let slice = if self.f.run_to_parity { self.least_slice(q) } else { normalized }.min(e.slice);
+        let mut until = e.deadline;
+        if slice != e.slice {
+            let rq = &self.rq[q];
+            let flat_short = self.f.version == Version::V73 && self.f.preempt_short;
+            until = until.min(if flat_short {
+                // Where it ceases to be eligible, all others taken as they are.
+                let (w, wv) = (rq.sum_w - e.weight, rq.sum_wv - i128::from(e.weight) * i128::from(e.v));
+                if w > 0 {
+                    wv.div_euclid(i128::from(w)) as Ns + 1
+                } else {
+                    e.v + 1
+                }
+            } else {
+                e.v + fair(slice, e.weight)
+            });
+        }
+        self.e[t].protected = until;
+    }
+
+    pub(super) fn is_protected(&self, t: TaskId) -> bool {
+        let e = &self.e[t];
+        match self.f.version {
+            Version::V618 | Version::V73 => e.v < e.protected,
+            _ => self.f.run_to_parity && e.picked == Some(e.deadline),
+        }
+    }
+
+    pub(super) fn cancel_protection(&mut self, t: TaskId) {
+        if self.is_protected(t) {
+            self.e[t].picked = Some(self.e[t].deadline + 1);
+            self.e[t].protected = self.e[t].v;
+        }
+    }
+
+    /// 6.18 and later: a wakeup that did not preempt shortens the protection of the running task to the shortest slice.
+    pub(super) fn shorten_protection(&mut self, t: TaskId) {
+        let q = self.e[t].q;
+        let slice = self.least_slice(q);
+        let e = self.e[t];
+        let from = if self.f.version == Version::V73 { e.v.min(self.rq[q].mean()) } else { e.v };
+        self.e[t].protected = e.protected.min(from + fair(slice, e.weight));
+    }
+
+    /// The entity to run next on `q`; `curr` is the running one, where it may go on.
+    pub(super) fn pick(&self, q: usize, curr: Option<TaskId>, protect: bool) -> Option<TaskId> {
+        let rq = &self.rq[q];
+        if rq.nr == 1 {
+            return curr.or_else(|| rq.tree.find(|_| true));
+        }
+        let buddy = rq.next.filter(|&n| self.e[n].on_rq && !self.e[n].delayed && rq.eligible(self.e[n].v));
+        if let (Some(next), true) = (buddy, protect) {
+            return Some(next);
+        }
+        self.earliest(q, curr, protect)
+    }
+
+    /// The eligible entity with the earliest deadline on `q`; `curr` competes as the running one.
+    pub(super) fn earliest(&self, q: usize, curr: Option<TaskId>, protect: bool) -> Option<TaskId> {
+        let rq = &self.rq[q];
+        if rq.nr == 1 {
+            return curr.or_else(|| rq.tree.find(|_| true));
+        }
+        let curr = curr.filter(|&c| rq.eligible(self.e[c].v));
+        if let Some(c) = curr.filter(|&c| protect && self.is_protected(c)) {
+            return Some(c);
+        }
+        let best = rq.tree.first_eligible(|v| rq.eligible(v));
+        match (curr, best) {
+            (Some(c), Some(b)) if self.e[c].deadline < self.e[b].deadline => Some(c),
+            (c, b) => b.or(c),
+        }
+    }
+
+    /// Takes the weight and slice of a task from its attributes.
+    pub(super) fn set_attrs(&mut self, t: TaskId, attrs: &Attrs) {
+        let e = self.e.ensure(t);
+        e.own_weight = weights::of(attrs);
+        e.weight = e.own_weight << 10;
+        e.idle = attrs.policy == SchedPolicy::Idle;
+        match attrs.slice {
+            Some(s) if s > 0 => {
+                self.custom += 1;
+                e.custom_slice = true;
+                e.slice = s.clamp(SLICE_MIN, SLICE_MAX);
+            }
+            _ => {
+                e.custom_slice = false;
+                e.slice = self.base;
+            }
+        }
+    }
+
+    /// Gives `t` another weight; its lag and its deadline keep their distance in real time.
+    pub(super) fn reweigh(&mut self, t: TaskId, weight: i64) {
+        let old = self.e[t];
+        if old.weight == weight {
+            return;
+        }
+        let scale = |x: Ns| (i128::from(x) * i128::from(old.weight) / i128::from(weight)) as Ns;
+        if !old.on_rq {
+            let e = &mut self.e[t];
+            e.weight = weight;
+            e.vlag = scale(e.vlag);
+            if e.rel_deadline {
+                e.deadline = scale(e.deadline);
+            }
+            return;
+        }
+        let q = old.q;
+        let mean = self.rq[q].mean();
+        let queued = self.rq[q].tree.remove(t);
+        self.rq[q].sub(&old);
+        let e = &mut self.e[t];
+        e.weight = weight;
+        e.v = mean - scale(mean - old.v);
+        e.deadline = if self.f.version == Version::V73 {
+            mean + scale(old.deadline - mean)
+        } else {
+            e.v + scale(old.deadline - old.v)
+        };
+        if old.v < old.protected {
+            e.protected = mean + scale(old.protected - mean);
+        }
+        if old.picked == Some(old.deadline) {
+            e.picked = Some(e.deadline);
+        }
+        self.rq[q].add(&self.e[t]);
+        if queued {
+            self.put_in_tree(q, t);
+        }
+    }
+}

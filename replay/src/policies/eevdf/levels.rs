@@ -1,0 +1,378 @@
+//! Queueing and picking through the levels of groups.
+
+use super::{Eevdf, Version};
+use crate::policies::weights;
+use crate::policy::Kernel;
+use crate::task::{Cpu, Ns, TaskId};
+
+/// Groups within groups that are followed.
+const DEPTH: usize = 16;
+
+/// A task, and the groups' shares above it that have a place on a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    of: [TaskId; DEPTH],
+    n: usize,
+    at: usize,
+}
+
+impl Chain {
+    pub fn contains(&self, e: TaskId) -> bool {
+        self.of[..self.n].contains(&e)
+    }
+}
+
+impl Iterator for Chain {
+    type Item = TaskId;
+    fn next(&mut self) -> Option<TaskId> {
+        let e = self.of[..self.n].get(self.at).copied();
+        self.at += 1;
+        e
+    }
+}
+
+impl Eevdf {
+    /// `t` and what stands for it on the queues above.
+    pub(super) fn chain(&self, t: TaskId) -> Chain {
+        let mut chain = Chain { of: [t; DEPTH], n: 1, at: 0 };
+        let mut q = self.e[t].q;
+        while let Some(owner) = self.rq[q].owner.filter(|_| chain.n < DEPTH) {
+            chain.of[chain.n] = owner;
+            chain.n += 1;
+            q = self.e[owner].q;
+        }
+        chain
+    }
+
+    fn add(&mut self, q: usize, t: TaskId) {
+        let e = &mut self.e[t];
+        e.on_rq = true;
+        e.q = q;
+        self.rq[q].add(&self.e[t]);
+    }
+
+    /// Counts `t` in the loads of its queue and of the groups above it.
+    fn count_in(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let mut at = t;
+        loop {
+            let q = self.groups.home(at, cpu);
+            self.bal.enqueue(now, q, at);
+            let Some(owner) = self.groups.owner(q) else { break };
+            if self.bal.is_queued(owner) {
+                break;
+            }
+            at = owner;
+        }
+        self.bal.count(now, self.groups.home(t, cpu), true);
+        self.refresh_weights(now, cpu, t);
+    }
+
+    /// Takes it out of them again.
+    fn count_out(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let mut at = t;
+        loop {
+            let q = self.groups.home(at, cpu);
+            self.bal.dequeue(now, at);
+            let Some(owner) = self.groups.owner(q) else { break };
+            if self.bal.weights(q, owner).0 > 0 {
+                break;
+            }
+            at = owner;
+        }
+        self.refresh_weights(now, cpu, t);
+    }
+
+    /// Brings the shares of the groups above `t` on `cpu` up to date.
+    fn refresh_weights(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let mut q = self.groups.home(t, cpu);
+        while let Some(owner) = self.groups.owner(q) {
+            if self.bal.weights(q, owner).0 > 0 {
+                let share = self.groups.share(&mut self.bal, now, owner);
+                self.bal.reweigh(now, owner, share);
+                if !self.flat() {
+                    self.reweigh(owner, (share as i64) << 10);
+                }
+            }
+            q = self.groups.home(owner, cpu);
+        }
+    }
+
+    /// 7.3: the weight of `t` on its CPU's queue, with what its groups leave it.
+    pub(super) fn flat_weight(&self, t: TaskId) -> i64 {
+        let cpu = self.cpu_of(self.e[t].q);
+        let mut weight = weights::NICE_0 << 10;
+        let mut at = t;
+        loop {
+            let q = self.groups.home(at, cpu);
+            let (all, own) = self.bal.weights(q, at);
+            let owner = self.groups.owner(q);
+            let of = if owner.is_some() { all.max(1) as i64 } else { weights::NICE_0 };
+            weight = (weight * own as i64 / of).max(2);
+            match owner {
+                Some(owner) => at = owner,
+                None => return weight,
+            }
+        }
+    }
+
+    /// At ticks: the shares of the groups of the running task.
+    pub(super) fn refresh_shares(&mut self, k: &Kernel, t: TaskId) {
+        if self.groups.is_empty() {
+            return;
+        }
+        let cpu = self.cpu_of(self.e[t].q);
+        self.refresh_weights(k.now(), cpu, t);
+        if self.flat() {
+            let weight = self.flat_weight(t);
+            self.reweigh(t, weight);
+        }
+    }
+
+    /// Charges what runs, on all levels of `t`.
+    pub(super) fn charge_chain(&mut self, k: &Kernel, t: TaskId) {
+        for e in self.chain(t) {
+            self.charge(k, self.e[e].q);
+        }
+    }
+
+    /// `t` becomes runnable on `cpu`.
+    pub(super) fn put_in(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, initial: bool) {
+        let now = k.now();
+        if self.park(k, cpu, t) {
+            return;
+        }
+        self.bal.task_arrives(now, cpu, t);
+        if self.flat() {
+            self.charge_and_resched(k, cpu);
+            self.e[t].q = cpu;
+            self.count_in(now, cpu, t);
+            if !self.groups.is_empty() {
+                let weight = self.flat_weight(t);
+                self.reweigh(t, weight);
+            }
+            self.place(cpu, t, initial);
+            self.add(cpu, t);
+            return self.put_in_tree(cpu, t);
+        }
+        let (mut at, mut initial) = (t, initial);
+        self.count_in(now, cpu, t);
+        loop {
+            let q = self.groups.home(at, cpu);
+            self.charge_and_resched(k, q);
+            if self.e[at].on_rq {
+                if self.e[at].delayed {
+                    self.requeue(at);
+                }
+                return;
+            }
+            self.place(q, at, std::mem::take(&mut initial));
+            self.add(q, at);
+            self.put_in_tree(q, at);
+            match self.rq[q].owner {
+                Some(owner) => at = owner,
+                None => return,
+            }
+        }
+    }
+
+    /// `t`, which sleeps or moves, leaves its queue, and its groups theirs where nothing else is in them.
+    fn leave_levels(&mut self, k: &Kernel, t: TaskId, sleeps: bool) {
+        let (mut at, mut sleeps) = (t, sleeps);
+        loop {
+            let q = self.e[at].q;
+            self.charge(k, q);
+            if at != t && self.delays(at) {
+                self.delay(at);
+                return;
+            }
+            self.leave(at, sleeps);
+            let Some(owner) = self.rq[q].owner.filter(|&o| self.e[o].on_rq) else { return };
+            if self.rq[q].nr > 0 {
+                // What its group has left is to follow soon.
+                if sleeps && !self.e[owner].idle {
+                    self.rq[self.e[owner].q].next = Some(owner);
+                }
+                return;
+            }
+            (at, sleeps) = (owner, true);
+        }
+    }
+
+    fn delays(&self, t: TaskId) -> bool {
+        let e = &self.e[t];
+        self.f.delay_dequeue && self.f.version != Version::V66 && !self.rq[e.q].eligible(e.v)
+    }
+
+    /// `t` sleeps and stays counted.
+    fn delay(&mut self, t: TaskId) {
+        let q = self.e[t].q;
+        let lag = self.lag(q, t);
+        let e = &mut self.e[t];
+        (e.delayed, e.vlag) = (true, lag);
+        self.delayed += 1;
+        self.rq[q].clear_buddy(t);
+        if self.rq[q].curr == Some(t) {
+            self.rq[q].curr = None;
+            self.put_in_tree(q, t);
+        }
+    }
+
+    /// The running task falls asleep.
+    pub(super) fn falls_asleep(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
+        let now = k.now();
+        self.bal.task_departs(now, t);
+        self.bal.count(now, self.groups.home(t, cpu), false);
+        if self.delays(t) {
+            return self.delay(t);
+        }
+        self.leave_levels(k, t, true);
+        self.count_out(now, cpu, t);
+    }
+
+    /// `t`, which is runnable, leaves the books of `cpu`.
+    pub(super) fn take_out(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, sleeps: bool) {
+        if self.unpark(k, t) {
+            return;
+        }
+        let now = k.now();
+        self.bal.task_departs(now, t);
+        self.bal.count(now, self.groups.home(t, cpu), false);
+        self.leave_levels(k, t, sleeps);
+        self.count_out(now, cpu, t);
+    }
+
+    /// What slept with negative lag has become eligible, or must go: its sleep begins in the books.
+    pub(super) fn finish_delayed(&mut self, k: &Kernel, t: TaskId) {
+        let cpu = self.cpu_of(self.e[t].q);
+        self.leave_levels(k, t, true);
+        let e = &mut self.e[t];
+        e.delayed = false;
+        if self.f.delay_zero && e.vlag > 0 {
+            e.vlag = 0;
+        }
+        if self.groups.of_entity(t).is_none() {
+            self.count_out(k.now(), cpu, t);
+        }
+    }
+
+    /// A wakeup finds `t` still counted.
+    pub(super) fn wake_delayed(&mut self, k: &mut Kernel, t: TaskId) {
+        let q = self.e[t].q;
+        let cpu = self.cpu_of(q);
+        let now = k.now();
+        self.bal.task_arrives(now, cpu, t);
+        self.bal.count(now, self.groups.home(t, cpu), true);
+        if self.f.version >= Version::V618 {
+            self.charge_and_resched(k, q);
+        }
+        self.requeue(t);
+    }
+
+    fn requeue(&mut self, t: TaskId) {
+        let q = self.e[t].q;
+        let lag = self.lag(q, t);
+        let e = &self.e[t];
+        let changed = match self.f.version {
+            // update_entity_lag says whether the lag was bounded, or lost what it won asleep.
+            Version::V73 => {
+                let mut kept = lag.max(e.vlag);
+                if self.f.delay_zero {
+                    kept = kept.min(0);
+                }
+                (self.rq[q].mean() - kept != e.v).then_some(kept)
+            }
+            _ => (self.f.delay_zero && lag > 0).then_some(0),
+        };
+        if !self.f.delay_zero && self.f.version != Version::V73 {
+            self.e[t].delayed = false;
+            return;
+        }
+        self.e[t].vlag = lag;
+        if let Some(kept) = changed {
+            let queued = self.rq[q].tree.remove(t);
+            self.rq[q].sub(&self.e[t]);
+            self.e[t].vlag = kept;
+            self.place(q, t, false);
+            self.rq[q].add(&self.e[t]);
+            if queued {
+                self.put_in_tree(q, t);
+            }
+        }
+        self.e[t].delayed = false;
+    }
+
+    /// The task that ran goes back to its queue; the groups above it have gone back already.
+    pub(super) fn put_back(&mut self, t: TaskId) {
+        let q = self.e[t].q;
+        if self.rq[q].curr == Some(t) {
+            self.rq[q].curr = None;
+        }
+        if self.e[t].on_rq {
+            self.put_in_tree(q, t);
+        }
+    }
+
+    /// The task that `cpu` runs next, out of its trees; `prev` ran until now and may go on.
+    pub(super) fn pick_task(&mut self, k: &mut Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
+        let prev = prev.filter(|&p| self.e[p].on_rq && self.cpu_of(self.e[p].q) == cpu);
+        let chain = prev.map(|p| self.chain(p));
+        for e in chain.into_iter().flatten() {
+            let q = self.e[e].q;
+            self.rq[q].tree.remove(e);
+        }
+        let picked = loop {
+            match self.descend(k, cpu, chain) {
+                Some(Ok(t)) => break Some(t),
+                Some(Err(())) => {}
+                None => break None,
+            }
+        };
+        let next = picked.map(|t| self.chain(t));
+        for e in chain.into_iter().flatten() {
+            let q = self.e[e].q;
+            if !next.is_some_and(|n| n.contains(e)) && self.e[e].on_rq && !self.rq[q].tree.contains(e) {
+                self.put_in_tree(q, e);
+            }
+        }
+        let t = picked?;
+        if picked != prev {
+            self.set_next(t, chain);
+        }
+        Some(t)
+    }
+
+    /// One way down from the queue of `cpu`; an error where something that sleeps had to be taken out first.
+    fn descend(&mut self, k: &Kernel, cpu: Cpu, prev: Option<Chain>) -> Option<Result<TaskId, ()>> {
+        let mut q = cpu;
+        loop {
+            let curr = prev.and_then(|mut p| p.find(|&e| self.e[e].q == q && self.e[e].on_rq));
+            let e = self.pick(q, curr, true)?;
+            if self.e[e].delayed {
+                self.finish_delayed(k, e);
+                return Some(Err(()));
+            }
+            match self.groups.of_entity(e) {
+                Some((g, cpu)) => q = self.groups.queue(g, cpu),
+                None => return Some(Ok(e)),
+            }
+        }
+    }
+
+    /// `t` and the groups above it are out of their trees, as far as they were not before.
+    pub(super) fn set_next(&mut self, t: TaskId, before: Option<Chain>) {
+        if self.flat() && !self.groups.is_empty() {
+            self.rq[self.e[t].q].tree.remove(t);
+            let weight = self.flat_weight(t);
+            self.reweigh(t, weight);
+        }
+        for e in self.chain(t) {
+            if before.is_some_and(|b| b.contains(e)) {
+                continue;
+            }
+            let q = self.e[e].q;
+            self.rq[q].tree.remove(e);
+            self.rq[q].clear_buddy(e);
+            self.protect(e);
+        }
+    }
+}

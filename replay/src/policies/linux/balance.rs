@@ -1,0 +1,311 @@
+//! How CPUs take tasks from each other: when they go idle, at ticks while they are idle, and now and then while they are busy.
+
+use super::{Balancer, Form};
+use crate::policy::Kernel;
+use crate::task::{Cpu, Ns, TaskId};
+
+/// By how much a CPU must be busier, per cent (a domain of CPUs that share a cache).
+pub(super) const IMBALANCE_PCT: u64 = 117;
+/// Failures after which cache-hot tasks are moved as well.
+const CACHE_NICE_TRIES: u32 = 1;
+/// Tasks looked at in one go (sched_nr_migrate).
+const NR_MIGRATE: usize = 32;
+/// A busy CPU balances so many times less often than an idle one.
+const BUSY_FACTOR: i64 = 16;
+const CAPACITY: u64 = 1024;
+
+/// Tasks to be moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pull {
+    /// From where.
+    pub from: Cpu,
+    /// To where.
+    pub to: Cpu,
+    /// Which; empty when it is the running task that must make room.
+    pub tasks: Vec<TaskId>,
+}
+
+/// How a CPU stands, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    HasSpare,
+    FullyBusy,
+    Overloaded,
+}
+
+/// Why a CPU balances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Idle {
+    Newly,
+    Yes,
+    No,
+}
+
+/// What is to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Load,
+    Tasks,
+}
+
+/// A CPU's scheduling domain.
+#[derive(Clone, Debug)]
+pub(super) struct Domain {
+    /// Tick of the last balance, and ticks between two for an idle CPU.
+    last: i64,
+    interval_ms: i64,
+    min_ms: i64,
+    failed: u32,
+    calls: u32,
+    successes: u32,
+    ratio: u32,
+    ratio_since: Ns,
+}
+
+impl Default for Domain {
+    fn default() -> Self {
+        // sd_init: as if half of the last 512 newidle balances had found a task.
+        Domain { last: 0, interval_ms: 1, min_ms: 1, failed: 0, calls: 512, successes: 256, ratio: 512, ratio_since: 0 }
+    }
+}
+
+impl Domain {
+    pub(super) fn init(&mut self, k: &Kernel) {
+        self.min_ms = k.nr_cpus() as i64;
+        self.interval_ms = self.min_ms;
+    }
+
+    /// Ticks until the next balance.
+    fn interval(&self, k: &Kernel, busy: bool) -> i64 {
+        let ms = self.interval_ms * if busy { BUSY_FACTOR } else { 1 };
+        let ticks = (ms * 1_000_000 + k.tick_ns() - 1) / k.tick_ns() - i64::from(busy);
+        let most = (k.hz() * k.nr_cpus() as i64 / 10).max(1);
+        ticks.clamp(1, most)
+    }
+
+    fn note_newidle(&mut self, now: Ns, form: Form, success: u32) {
+        self.calls += 1;
+        self.successes += success;
+        if self.calls >= 1024 {
+            let delta = (now - std::mem::replace(&mut self.ratio_since, now)).max(0);
+            let by_rate = if form == Form::Flat { (delta >> 22) as u32 } else { 0 };
+            self.ratio = (by_rate + self.successes).min(1024);
+            self.calls /= 2;
+            self.successes /= 2;
+        }
+    }
+}
+
+impl Balancer {
+    /// How `cpu` stands (group_has_capacity, group_is_overloaded with one CPU in a group).
+    pub(super) fn group_of(&self, k: &Kernel, cpu: Cpu) -> Group {
+        let c = &self.cpus[cpu];
+        let nr = k.nr_runnable(cpu) as u64;
+        let loaded = CAPACITY * 100 < c.avg.util * IMBALANCE_PCT || CAPACITY * IMBALANCE_PCT < c.avg.runnable * 100;
+        if nr > 1 && loaded {
+            Group::Overloaded
+        } else if nr < 1 || !loaded {
+            Group::HasSpare
+        } else {
+            Group::FullyBusy
+        }
+    }
+
+    /// `cpu` has nothing to run: what it takes. `can` says whether a task may be taken now, given how often balancing has failed.
+    pub fn newidle(&mut self, k: &Kernel, cpu: Cpu, can: impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
+        let overloaded = (0..k.nr_cpus()).any(|c| k.nr_runnable(c) > 1);
+        if k.nr_cpus() == 1 || !self.on || !overloaded {
+            return None;
+        }
+        let form = self.form;
+        let ratio = self.cpus[cpu].domain.ratio;
+        let mut weight = 1;
+        if ratio < 1024 {
+            weight = 1 + ratio;
+            if self.roll() > weight {
+                self.cpus[cpu].domain.note_newidle(k.now(), form, 0);
+                return None;
+            }
+            weight = (1024 + weight / 2) / weight;
+        }
+        let pull = self.balance(k, cpu, Idle::Newly, &can);
+        let found = u32::from(pull.is_some());
+        self.cpus[cpu].domain.note_newidle(k.now(), form, weight * found);
+        pull
+    }
+
+    /// A number from 0 to 1023.
+    fn roll(&mut self) -> u32 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) as u32 % 1024
+    }
+
+    /// A tick on `cpu`, which is busy: it balances when it is time, and sees to it that idle CPUs do.
+    pub fn tick(&mut self, k: &Kernel, cpu: Cpu, can: impl Fn(TaskId, u32) -> bool) -> Vec<Pull> {
+        if k.nr_cpus() == 1 {
+            return Vec::new();
+        }
+        let now = k.now();
+        self.update_cpu(now, cpu);
+        if !self.on {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        let idle: Vec<Cpu> = (0..k.nr_cpus()).filter(|&c| c != cpu && k.is_idle(c)).collect();
+        let due =
+            |s: &Self, c: Cpu, busy: bool| k.ticks(cpu) >= s.cpus[c].domain.last + s.cpus[c].domain.interval(k, busy);
+        let busy = !self.only_idle_policy(k, cpu);
+        if due(self, cpu, busy) {
+            self.cpus[cpu].domain.last = k.ticks(cpu);
+            found.extend(self.balance(k, cpu, Idle::No, &can));
+        }
+        for c in idle {
+            if due(self, c, false) {
+                self.cpus[c].domain.last = k.ticks(cpu);
+                found.extend(self.balance(k, c, Idle::Yes, &can));
+            }
+        }
+        found
+    }
+
+    /// One balance for `dst`.
+    fn balance(&mut self, k: &Kernel, dst: Cpu, idle: Idle, can: &impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
+        let now = k.now();
+        for cpu in 0..k.nr_cpus() {
+            self.update_cpu(now, cpu);
+        }
+        if idle != Idle::Newly {
+            self.note_idle_scan(k);
+        }
+        let Some((src, kind, imbalance)) = self.busiest(k, dst, idle) else {
+            self.balanced(idle, dst, false);
+            return None;
+        };
+        let (tasks, all_pinned) = self.detach(k, src, dst, kind, imbalance, idle, can);
+        let d = &mut self.cpus[dst].domain;
+        if !tasks.is_empty() {
+            d.failed = 0;
+            d.interval_ms = d.min_ms;
+            return Some(Pull { from: src, to: dst, tasks });
+        }
+        if all_pinned {
+            self.balanced(idle, dst, true);
+            return None;
+        }
+        if idle != Idle::Newly {
+            d.failed += 1;
+        }
+        d.interval_ms = d.min_ms;
+        // need_active_balance
+        let push = kind == Kind::Tasks && d.failed > CACHE_NICE_TRIES + 2;
+        let movable = k.curr(src).is_some_and(|c| k.is_mine(c) && k.allowed(c, dst));
+        if push && movable {
+            d.failed = CACHE_NICE_TRIES + 1;
+            return Some(Pull { from: src, to: dst, tasks: Vec::new() });
+        }
+        None
+    }
+
+    fn balanced(&mut self, idle: Idle, dst: Cpu, pinned: bool) {
+        let d = &mut self.cpus[dst].domain;
+        if !pinned {
+            d.failed = 0;
+        }
+        if idle != Idle::Newly && d.interval_ms < 2 * d.min_ms {
+            d.interval_ms *= 2;
+        }
+    }
+
+    /// SIS_UTIL: how many CPUs a wakeup may look at, by the utilisation of all.
+    fn note_idle_scan(&mut self, k: &Kernel) {
+        let n = k.nr_cpus() as u64;
+        let x = self.cpus.iter().map(|c| c.avg.util).sum::<u64>() / n;
+        let used = (x * x * IMBALANCE_PCT * IMBALANCE_PCT / (10_000 * CAPACITY)).min(CAPACITY);
+        self.idle_scan = ((CAPACITY - used) * n / CAPACITY) as i64;
+    }
+
+    /// The CPU to take from, what, and how much.
+    fn busiest(&self, k: &Kernel, dst: Cpu, idle: Idle) -> Option<(Cpu, Kind, u64)> {
+        let rank = |&c: &Cpu| {
+            let group = self.group_of(k, c);
+            let load = if group == Group::Overloaded { self.cpu_load(c) } else { 0 };
+            (group, load, !k.is_idle(c), k.nr_runnable(c), std::cmp::Reverse(c))
+        };
+        let src = (0..k.nr_cpus()).filter(|&c| c != dst && self.cpus[c].nr > 0).max_by_key(rank)?;
+        let (local, busiest) = (self.group_of(k, dst), self.group_of(k, src));
+        let average = (0..k.nr_cpus()).map(|c| self.cpu_load(c)).sum::<u64>() / k.nr_cpus() as u64;
+        let (here, there) = (self.cpu_load(dst), self.cpu_load(src));
+        if local > busiest {
+            return None;
+        }
+        if local == Group::Overloaded && (here >= there || here >= average || 100 * there <= IMBALANCE_PCT * here) {
+            return None;
+        }
+        if busiest != Group::Overloaded && (idle == Idle::No || self.cpus[src].nr == 1) {
+            return None;
+        }
+        if local == Group::HasSpare {
+            let diff = k.nr_runnable(src).saturating_sub(k.nr_runnable(dst)) as u64;
+            return (diff > 1).then_some((src, Kind::Tasks, diff / 2));
+        }
+        if here >= there || here >= average {
+            return None;
+        }
+        let imbalance = (there - average.min(there)).min(average - here);
+        (imbalance > 0).then_some((src, Kind::Load, imbalance))
+    }
+
+    /// The tasks that make up for the imbalance, and whether nothing could go for affinity.
+    #[allow(clippy::too_many_arguments)]
+    fn detach(
+        &mut self,
+        k: &Kernel,
+        src: Cpu,
+        dst: Cpu,
+        kind: Kind,
+        imbalance: u64,
+        idle: Idle,
+        can: &impl Fn(TaskId, u32) -> bool,
+    ) -> (Vec<TaskId>, bool) {
+        let mut left = imbalance as i64;
+        let mut nr = k.nr_runnable(src);
+        let mut found = Vec::new();
+        let mut all_pinned = true;
+        if nr <= 1 {
+            return (found, false);
+        }
+        let failed = self.cpus[dst].domain.failed;
+        let list: Vec<TaskId> = self.cpus[src].list.values().copied().take(NR_MIGRATE.min(nr)).collect();
+        for t in list {
+            if idle != Idle::No && nr <= 1 {
+                break;
+            }
+            if !k.allowed(t, dst) {
+                self.touch(src, t);
+                continue;
+            }
+            if can(t, failed) {
+                all_pinned = false;
+            }
+            let load = self.task_h_load(t).max(1) >> failed.min(10);
+            let too_much = kind == Kind::Load && load as i64 > left;
+            if k.curr(src) == Some(t) || !can(t, failed) || self.hot(k, t) && failed <= CACHE_NICE_TRIES || too_much {
+                all_pinned &= k.curr(src) != Some(t);
+                self.touch(src, t);
+                continue;
+            }
+            left -= if kind == Kind::Load { self.task_h_load(t).max(1) as i64 } else { 1 };
+            nr -= 1;
+            found.push(t);
+            if idle == Idle::Newly || left <= 0 {
+                break;
+            }
+        }
+        (found, all_pinned)
+    }
+
+    /// It ran so short a while ago that its data may still be in the cache.
+    fn hot(&self, k: &Kernel, t: TaskId) -> bool {
+        !self.ents[t].idle_policy && k.now() - self.ents[t].last_ran < self.migration_cost
+    }
+}

@@ -1,0 +1,172 @@
+//! Per-entity load tracking: averages over time in which what lies 32 periods back counts half.
+//!
+//! A period is 1024 us of 1024 ns each. Source: Linux 6.1 to 7.3 kernel/sched/pelt.c and pelt.h (the same in all).
+
+use crate::task::Ns;
+
+/// What a signal that was always 1 adds up to: 1024 / (1 - 2^(-1/32)), in the kernel's rounding.
+const MAX: u64 = 47_742;
+const PERIOD: u64 = 1024;
+/// Periods in which a signal halves.
+const HALF_LIFE: u64 = 32;
+
+/// 2^(-n/32) in units of 2^-32, for n below 32.
+static DECAY: [u64; 32] = decay_table();
+
+const fn square_root(x: u128) -> u128 {
+    let (mut low, mut high) = (0u128, 1u128 << 63);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if middle * middle <= x {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+const fn decay_table() -> [u64; 32] {
+    // 2^(-1/2), 2^(-1/4), ... 2^(-1/32) in units of 2^-62, each the root of the one before.
+    let mut roots = [0u128; 5];
+    let mut value: u128 = 1 << 61;
+    let mut i = 0;
+    while i < 5 {
+        value = square_root(value << 62);
+        roots[i] = value;
+        i += 1;
+    }
+    let mut table = [0u64; 32];
+    let mut n = 0;
+    while n < 32 {
+        let mut product: u128 = 1 << 62;
+        let mut bit = 0;
+        while bit < 5 {
+            if n >> bit & 1 == 1 {
+                product = product * roots[4 - bit] >> 62;
+            }
+            bit += 1;
+        }
+        let scaled = product >> 30;
+        table[n] = if scaled > u32::MAX as u128 { u32::MAX as u64 } else { scaled as u64 };
+        n += 1;
+    }
+    table
+}
+
+/// `value` as it counts `periods` later.
+fn decayed(value: u64, periods: u64) -> u64 {
+    if periods > 63 * HALF_LIFE {
+        return 0;
+    }
+    let halved = value >> (periods / HALF_LIFE);
+    ((u128::from(halved) * u128::from(DECAY[(periods % HALF_LIFE) as usize])) >> 32) as u64
+}
+
+/// The averages of a task, a group on one CPU, or a run queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pelt {
+    last: Ns,
+    into_period: u64,
+    load_sum: u64,
+    runnable_sum: u64,
+    util_sum: u64,
+    /// Weight times the share of time in which it was runnable.
+    pub load: u64,
+    /// 1024 times the number of runnable tasks.
+    pub runnable: u64,
+    /// 1024 times the share of time in which it ran.
+    pub util: u64,
+}
+
+/// What was so since the last update: load (0 or 1 of an entity, the weight of a queue), runnable tasks, running or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Since {
+    pub load: u64,
+    pub runnable: u64,
+    pub running: bool,
+}
+
+impl Pelt {
+    /// A new task counts as if it had always been runnable, so that it is not taken for light.
+    pub fn newborn(now: Ns, weight: u64) -> Self {
+        Pelt { last: now, load_sum: MAX - PERIOD, load: weight, ..Pelt::default() }
+    }
+
+    /// Adds the time up to `now`; `weight` is that of an entity, 1 for a queue.
+    pub fn update(&mut self, now: Ns, since: Since, weight: u64) {
+        let mut delta = (now - self.last).max(0) as u64 >> 10;
+        if delta == 0 {
+            return;
+        }
+        self.last += (delta << 10) as Ns;
+        let mut share = delta;
+        delta += self.into_period;
+        let periods = delta / PERIOD;
+        if periods > 0 {
+            self.load_sum = decayed(self.load_sum, periods);
+            self.runnable_sum = decayed(self.runnable_sum, periods);
+            self.util_sum = decayed(self.util_sum, periods);
+            delta %= PERIOD;
+            let first = decayed(PERIOD - self.into_period, periods);
+            share = first + (MAX - decayed(MAX, periods) - PERIOD) + delta;
+        }
+        self.into_period = delta;
+        self.load_sum += since.load * share;
+        self.runnable_sum += since.runnable * share << 10;
+        self.util_sum += u64::from(since.running) * (share << 10);
+        let divider = MAX - PERIOD + self.into_period;
+        self.load = weight * self.load_sum / divider;
+        self.runnable = self.runnable_sum / divider;
+        self.util = self.util_sum / divider;
+    }
+
+    /// Another weight: the load of an entity follows at once.
+    pub fn reweigh(&mut self, weight: u64) {
+        self.load = weight * self.load_sum / (MAX - PERIOD + self.into_period);
+    }
+
+    /// Counts an entity of `weight` in the averages of this queue.
+    pub fn attach(&mut self, e: &Pelt, weight: u64) {
+        self.load += e.load;
+        self.load_sum += weight * e.load_sum;
+        self.runnable += e.runnable;
+        self.runnable_sum += e.runnable_sum;
+        self.util += e.util;
+        self.util_sum += e.util_sum;
+    }
+
+    /// Takes it out again.
+    pub fn detach(&mut self, e: &Pelt, weight: u64) {
+        self.load = self.load.saturating_sub(e.load);
+        self.load_sum = self.load_sum.saturating_sub(weight * e.load_sum);
+        self.runnable = self.runnable.saturating_sub(e.runnable);
+        self.runnable_sum = self.runnable_sum.saturating_sub(e.runnable_sum);
+        self.util = self.util.saturating_sub(e.util);
+        self.util_sum = self.util_sum.saturating_sub(e.util_sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_halves_in_32_steps() {
+        // The first entries of the kernel's own table.
+        assert_eq!(DECAY[0], 0xffff_ffff);
+        assert!(DECAY[1].abs_diff(0xfa83_b2da) <= 2 && DECAY[31].abs_diff(0x82cd_8698) <= 2);
+    }
+
+    #[test]
+    fn what_runs_half_the_time_has_half_the_utilisation() {
+        let mut e = Pelt::default();
+        for ms in 1..2_000 {
+            let on = ms % 2 == 0;
+            e.update(ms * 1_000_000, Since { load: u64::from(on), runnable: u64::from(on), running: on }, 2048);
+        }
+        assert!(e.util.abs_diff(512) < 20 && e.load.abs_diff(1024) < 40, "{e:?}");
+        e.update(1_999_000_000 + 33_554_432, Since { load: 0, runnable: 0, running: false }, 2048);
+        assert!(e.util.abs_diff(256) < 12, "half as much after 32 periods: {e:?}");
+    }
+}
