@@ -25,7 +25,7 @@ EXAMPLES = [
     if line.startswith("    tracekit ")
 ]
 #: Commands whose status is a finding.
-STATUS = {"calibrate": {0, 1}, "doctor": {0, 1}}
+STATUS = {"calibrate": {0, 1}, "doctor": {0, 1}, "infer": {0, 1}}
 
 
 def run(*args: str) -> Result:

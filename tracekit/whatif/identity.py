@@ -9,6 +9,10 @@ __all__ = ["infer"]
 
 #: First kernel of each scheduler of Linux's fair class, newest first: version, name, spelling of the policy.
 _LINUX = (
+    ((7, 1), "EEVDF", "eevdf:version=7.3"),
+    ((6, 17), "EEVDF", "eevdf:version=6.18"),
+    # Debian's changelog of linux 6.12: "sched/fair: Forfeit vruntime on yield" came with 6.12.62.
+    ((6, 12, 62), "EEVDF", "eevdf:version=6.12,yield=forfeit"),
     ((6, 12), "EEVDF", "eevdf:version=6.12"),
     ((6, 6), "EEVDF", "eevdf:version=6.6"),
     ((2, 6, 33), "CFS", "cfs:form=6.1"),

@@ -18,7 +18,8 @@ A scenario file::
     prio = 48
 
 The same as ``--set`` texts: ``A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries win. The attributes are
-those of the replay engine: policy, nice, prio, upri, class, slice, deadline, tickets, foreground, process, kernel, cpus.
+those of the replay engine: policy, nice, prio, upri, class, slice, deadline, tickets, foreground, process, kernel, cpus, group.
+``group:web: weight=300, quota=50ms/100ms, idle=on`` sets those of a group.
 
 A task that is made in the trace begins with the policy, nice value, priority and slice that its parent has at that moment, as
 a fork hands them on. It has its own from where it was seen to set them, or else from when it first runs.
@@ -39,7 +40,17 @@ from tracekit.errors import ReplayError
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Override", "Scenario", "affinities", "load", "overrides_of", "parse_set", "resolve"]
+__all__ = [
+    "Override",
+    "Scenario",
+    "affinities",
+    "group_settings",
+    "load",
+    "overrides_of",
+    "parse_set",
+    "resolve",
+    "same_name",
+]
 
 _KEYS = ("comm", "comm_regex", "tid", "pid")
 
@@ -51,7 +62,7 @@ class Override:
     Attributes
     ----------
     key
-        ``comm`` (glob), ``comm_regex``, ``tid``, ``pid`` or ``*`` (every task).
+        ``comm`` (glob), ``comm_regex``, ``tid``, ``pid`` or ``*`` (every task); ``group`` for a group, not its tasks.
     value
         What to look for.
     settings
@@ -64,7 +75,14 @@ class Override:
 
     def __str__(self) -> str:
         """As ``--set`` takes it."""
-        sign = {"comm": "comm=", "comm_regex": "comm~", "tid": "tid=", "pid": "pid=", "*": "*"}[self.key]
+        sign = {
+            "comm": "comm=",
+            "comm_regex": "comm~",
+            "tid": "tid=",
+            "pid": "pid=",
+            "*": "*",
+            "group": "group:",
+        }[self.key]
         return f"{sign}{self.value}: {','.join(f'{k}={v}' for k, v in self.settings)}"
 
 
@@ -109,7 +127,7 @@ def parse_set(text: str) -> Override:
     ----------
     text
         ``SELECTOR: key=value,...``. The selector is ``comm=GLOB`` (or just the glob), ``comm~REGEX`` (or ``/REGEX/``), ``tid=N``,
-        ``pid=N`` or ``*``.
+        ``pid=N``, ``*``, or ``group:NAME`` for weight, quota and idle of a group.
 
     Returns
     -------
@@ -134,6 +152,8 @@ def parse_set(text: str) -> Override:
 def _override(selector: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:
     if selector == "*":
         return Override("*", "", settings)
+    if selector.startswith("group:") and selector[6:].strip("/ "):
+        return Override("group", selector[6:].strip("/ "), settings)
     if len(selector) > 1 and selector.startswith("/") and selector.endswith("/"):
         return _checked("comm_regex", selector[1:-1], settings, where)
     for sign, key in (("comm~", "comm_regex"), ("comm=", "comm"), ("tid=", "tid"), ("pid=", "pid")):
@@ -269,6 +289,8 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
     names, pids = _tasks(trace)
     found = []
     for override in overrides:
+        if override.key == "group":
+            continue
         tids = sorted(tid for tid in names if _holds(override, tid, pids[tid], names[tid]))
         if not tids:
             known = sorted(set().union(*names.values()))
@@ -276,6 +298,22 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
             raise ReplayError(f"{override}: no task of this trace fits; it has {shown}")
         found.append((tids, list(override.settings)))
     return found
+
+
+def group_settings(overrides: Iterable[Override]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Pick what is set of groups.
+
+    Parameters
+    ----------
+    overrides
+        What to set.
+
+    Returns
+    -------
+    list of (str, list of (str, str))
+        Groups, and settings with their values, in the given order.
+    """
+    return [(o.value, list(o.settings)) for o in overrides if o.key == "group"]
 
 
 def _tasks(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:

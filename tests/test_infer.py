@@ -1,0 +1,72 @@
+"""`tracekit.whatif.infer`: parameters of the scheduler learned from a trace; groups in replays; servers of the lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tracekit as tk
+from tracekit.errors import ReplayError
+from tracekit.whatif.groups import read_map
+from tracekit.whatif.infer import infer_parameters, lines
+from tracekit.whatif.scenario import group_settings, parse_set
+
+HOGS = "policy: {policy}\nhz: 1000\nA*6: R∞\nS*2: (R0.1 S3)*\nuntil: 600\n"
+
+
+def test_the_base_slice_that_made_a_trace_is_found_again() -> None:
+    trace = tk.simulate(HOGS.format(policy="eevdf:base_slice=2800000ns"))
+    found = infer_parameters(trace, family="eevdf:version=6.12")
+    base = next(f for f in found.findings if f.name == "base_slice")
+    values = [int(v.removesuffix("ns")) for v in base.likely]
+    assert min(values) <= 2_800_000 <= max(values) * 1.3
+    assert not base.flat
+    assert 2_800_000 / 1.3 <= int(base.best.removesuffix("ns")) <= 2_800_000 * 1.3
+    assert found.stock, lines(found)
+
+
+def test_a_trace_without_choices_says_nothing() -> None:
+    found = infer_parameters(tk.simulate("A: R5\nB: R3", policy="fifo"), family="cfs:form=6.1")
+    assert "0 slices ended by preemption" in found.refused
+    assert not found.findings
+    assert lines(found) == [found.refused]
+
+
+def test_settings_of_a_group_are_no_attributes_of_tasks() -> None:
+    override = parse_set("group:web: weight=300, quota=50ms/100ms")
+    assert (override.key, override.value) == ("group", "web")
+    assert group_settings([override, parse_set("A*: nice=5")]) == [
+        ("web", [("weight", "300"), ("quota", "50ms/100ms")])
+    ]
+    assert str(override) == "group:web: weight=300,quota=50ms/100ms"
+
+
+def test_a_map_of_groups_is_read_and_refused_by_line(tmp_path: Path) -> None:
+    table = tmp_path / "a.groups.tsv"
+    head = "pid\tcomm\tgroup\tcpu_weight\tcpu_max\n"
+    table.write_text(head + "7\tweb0\t/web\t300\t50000 100000\n")
+    overrides, groups = read_map(table)
+    assert [(o.value, o.settings) for o in overrides] == [("web0", (("group", "web"),))]
+    assert groups == [("web", [("weight", "300"), ("quota", "50000us/100000us")])]
+    table.write_text(head + "7\tweb0\t/web\tmany\tmax 100000\n")
+    with pytest.raises(ReplayError, match=r"a\.groups\.tsv:2: expected a weight"):
+        read_map(table)
+
+
+def test_groups_share_a_cpu_by_weight_in_the_replay_of_a_trace() -> None:
+    trace = tk.simulate("A: R∞\nB*3: R∞\nuntil: 600", policy="eevdf")
+    sets = ["A: group=one", "B*: group=three", "group:one: weight=100", "group:three: weight=300"]
+    replay = tk.replay(trace, "eevdf", scenario=[parse_set(s) for s in sets])
+    run = dict(replay.slices.group_by(pl.col("comm").cast(pl.String)).agg(pl.col("dur_ns").sum()).iter_rows())
+    assert run["A"] / sum(run.values()) == pytest.approx(0.25, abs=0.03)
+    alone = tk.replay(trace, "eevdf", scenario=[parse_set("A: group=one"), parse_set("group:one: weight=1")])
+    run = dict(alone.slices.group_by(pl.col("comm").cast(pl.String)).agg(pl.col("dur_ns").sum()).iter_rows())
+    assert run["A"] / sum(run.values()) < 0.05
+
+
+def test_a_group_setting_that_means_nothing_is_refused() -> None:
+    trace = tk.simulate("A: R5", policy="eevdf")
+    with pytest.raises(ReplayError, match="no attribute nice of a group; valid are weight, quota, idle"):
+        tk.replay(trace, "eevdf", scenario=[parse_set("group:web: nice=5")])

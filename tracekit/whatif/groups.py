@@ -1,0 +1,117 @@
+"""Groups of tasks that share CPU time as one: cgroups and autogroups, from the machine beside a trace, a map file, or ``--set``.
+
+A group has a weight against its siblings (``cpu.weight``, 100 by default), a quota of CPU time per period (``cpu.max``), and may count as
+SCHED_IDLE (``cpu.idle``). Names are paths: ``web/db`` lies within ``web``. `cfs` (as 6.1) and `eevdf` schedule by them; other
+policies look at tasks alone.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.errors import ReplayError
+from tracekit.whatif.scenario import Override, same_name
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["Group", "from_machine", "read_map"]
+
+#: A group's name, and its settings as text: ``weight``, ``quota`` (``50ms/100ms`` or ``max``), ``idle``.
+Group = tuple[str, list[tuple[str, str]]]
+
+_COLUMNS = ("pid", "comm", "group", "cpu_weight", "cpu_max")
+
+
+def _quota(quota_us: int | None, period_us: int | None) -> str:
+    return "max" if quota_us is None else f"{quota_us}us/{period_us or 100_000}us"
+
+
+def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, str]]]], list[Group]]:
+    """Groups that the machine beside the trace states.
+
+    Parameters
+    ----------
+    trace
+        The trace, with or without a machine.
+
+    Returns
+    -------
+    tuple
+        Threads with their group, as `tracekit.whatif.scenario.resolve` gives attributes, and the groups with their settings. A group
+        without the CPU controller is left out: its tasks compete in the nearest group above that has it. Tasks in the root
+        group are in their session's autogroup, where the machine has these.
+    """
+    machine = trace.machine
+    if machine is None:
+        return [], []
+    groups: list[Group] = []
+    known = set()
+    for path, shares, quota, period, idle in machine.cgroups.select(
+        "path", "shares", "quota_us", "period_us", "idle"
+    ).iter_rows():
+        if path.strip("/") and shares is not None:
+            known.add(path)
+            weight = min(max(round(shares * 100 / 1024), 1), 10_000)
+            settings = [("weight", str(weight)), ("quota", _quota(quota, period))]
+            groups.append((path.strip("/"), settings + ([("idle", "on")] if idle else [])))
+    names: dict[int, set[str]] = {}
+    for tid, comm in trace.tasks.select("tid", pl.col("comm").cast(pl.String)).iter_rows():
+        names.setdefault(tid, set()).add(comm or "")
+    members = []
+    for tid, comm, path, session in machine.tasks.select("tid", "comm", "cgroup", "autogroup").iter_rows():
+        found = path or "/"
+        while found not in known and found not in ("/", ""):
+            found = found.rpartition("/")[0]
+        group = found.strip("/") or (session or "").strip("/")
+        if group and tid in names and (comm is None or any(same_name(comm, n) for n in names[tid])):
+            members.append(([tid], [("group", group)]))
+    return members, groups
+
+
+def read_map(path: str | Path) -> tuple[list[Override], list[Group]]:
+    """Read who is in which group from a table.
+
+    Parameters
+    ----------
+    path
+        A text file of tab-separated columns with a header: ``pid``, ``comm``, ``group``, ``cpu_weight``, ``cpu_max`` (as the
+        kernel writes it: ``max 100000`` or ``50000 100000``, in us).
+
+    Returns
+    -------
+    tuple
+        Overrides that put tasks into groups, by name, and the groups with their settings.
+
+    Raises
+    ------
+    ReplayError
+        When the file cannot be read or lacks a column.
+    """
+    try:
+        with Path(path).open(newline="") as lines:
+            rows = list(csv.DictReader(lines, delimiter="\t"))
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror or error}") from None
+    absent = [c for c in _COLUMNS if not rows or c not in rows[0]]
+    if absent:
+        raise ReplayError(
+            f"{path}: expected the columns {', '.join(_COLUMNS)} and a row; {absent[0]} is absent"
+        )
+    groups: dict[str, list[tuple[str, str]]] = {}
+    overrides = []
+    for number, row in enumerate(rows, 2):
+        name = row["group"].strip("/")
+        quota, _, period = row["cpu_max"].partition(" ")
+        if not row["cpu_weight"].isdigit() or not (quota == "max" or (quota.isdigit() and period.isdigit())):
+            raise ReplayError(
+                f"{path}:{number}: expected a weight such as 100 and 'max 100000' or '50000 100000'"
+            )
+        limit = "max" if quota == "max" else _quota(int(quota), int(period))
+        groups[name] = [("weight", row["cpu_weight"]), ("quota", limit)]
+        overrides.append(Override("comm", row["comm"], (("group", name),)))
+    return overrides, list(groups.items())
