@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from tracekit.trace import Trace
+from tracekit.whatif.groups import read_map
 from tracekit.whatif.identity import infer
 
 __all__ = ["METRIC_OF", "Capture", "Pair", "Question", "captures", "pairs", "question"]
@@ -23,6 +24,10 @@ METRIC_OF = {
     "callpipe": "mean_response_ms",
     "mixed": "mean_response_us",
     "yield": "yield_us",
+    "pinned": "mean_response_us",
+    "server": "mean_request_us",
+    "groups": "mean_response_us",
+    "autogroup": "mean_response_us",
 }
 #: Kernel features and tunables, and the parameter of the policy that models each; None: nothing does.
 FEATURES = {
@@ -37,6 +42,7 @@ FEATURES = {
     "PREEMPT_SHORT": "preempt_short",
     "DELAY_DEQUEUE": "delay_dequeue",
     "DELAY_ZERO": "delay_zero",
+    "HRTICK": "hrtick",
 }
 TUNABLES = {
     "latency_ns": "latency",
@@ -87,8 +93,29 @@ class Capture:
 
     @property
     def exact(self) -> bool:
-        """A one-CPU guest on virtual time: nothing but the scheduler decides its timing."""
+        """A guest on virtual time: nothing but the scheduler decides its timing."""
         return not self.key.startswith("host-") and "-smp" not in self.key
+
+    @property
+    def cpus(self) -> int:
+        """Number of CPUs; 1 where the capture does not say."""
+        return int(self.env.get("ncpu", "1"))
+
+    @property
+    def metric(self) -> str:
+        """Main metric of the capture: groups in which nobody answers are compared by their CPU shares."""
+        if self.workload == "groups" and set(self.arguments.get("gi", "0,0").split(",")) == {"0"}:
+            return "group0_share"
+        return METRIC_OF[self.workload]
+
+    @property
+    def affinity(self) -> tuple[tuple[str, str], ...]:
+        """CPUs to which its tasks bind themselves: regular expression of the name, and CPU."""
+        found = []
+        for argument, name in (("hpin", r"^hog{:02}_"), ("ipin", r"^inter{:02}$")):
+            cpus = self.arguments.get(argument, "")
+            found += [(name.format(i), c) for i, c in enumerate(cpus.split(",")) if c.isdigit()]
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -105,12 +132,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Question:
-    """A replay: the fair policy, the real-time class above it, attributes by threads, and what cannot be said."""
+    """A replay: the fair policy, the class above it, attributes by threads, what cannot be said, groups, other CPUs."""
 
     policy: str
     rt: str | None
     sets: tuple[tuple[tuple[int, ...], tuple[tuple[str, str], ...]], ...]
     unmodelled: tuple[str, ...]
+    groups: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    cpus: int | None = None
 
 
 def captures(folder: Path) -> dict[str, Capture]:
@@ -174,16 +203,25 @@ def _roles(workload: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]
             return [(r"^forker$", get("pol", "other"))]
         case "yield":
             return [(r"^yield\d", get("pol", "other"))]
-        case "mixed":
+        case "mixed" | "pinned":
             spec, hogs = get("hpol", "other"), get("hogs", "0,5,10,19")
             nices = [] if hogs == "none" else hogs.split(",")
             of_hog = [(rf"^hog{i:02}_", spec if ":" in spec else f"{spec}/n{n}") for i, n in enumerate(nices)]
             return [*of_hog, (r"^inter\d", get("ipol", "other"))]
+        case "server":
+            return [
+                (r"^hog\d", get("hpol", "other")),
+                (r"^disp0$", get("dpol", "other")),
+                (r"^work\d", get("wpol", "other")),
+                (r"^gen0$", "fifo:90"),
+            ]
+        case "groups" | "autogroup":
+            return [(r"^g\dhog", get("gpol", "other")), (r"^g\dint", get("ipol", "other"))]
         case _:
             six = PIPES.get(get("pol", "default"), (get("all", "other"),) * 6)
             return [
                 *((rf"^{name}\d", spec) for name, spec in zip("ABCDEF", six, strict=True)),
-                (r"^batch0$", get("bpol", "other")),
+                (r"^batch\d", get("bpol", "other")),
                 (r"^gen0$", "fifo:90"),
             ]
 
@@ -215,6 +253,18 @@ def _setup(text: str, known: str) -> tuple[list[str], list[str], list[str]]:
     return fair, rt, unmodelled
 
 
+def _groups(
+    target: Capture,
+) -> tuple[list[tuple[str, str]], tuple[tuple[str, tuple[tuple[str, str], ...]], ...]]:
+    """Who is in which group by the capture's own map, and the groups with their settings. Sessions are groups where autogroup is on."""
+    table = target.file.with_name(target.file.stem + ".groups.tsv")
+    if not table.is_file() or (target.workload == "autogroup" and target.env.get("autogroup") != "1"):
+        return [], ()
+    overrides, groups = read_map(table)
+    members = [(o.value, value) for o in overrides for _, value in o.settings]
+    return members, tuple((name, tuple(settings)) for name, settings in groups)
+
+
 def question(target: Capture, trace: Trace, known: list[str]) -> Question:
     """What a replay is asked so that it predicts `target`.
 
@@ -242,10 +292,21 @@ def question(target: Capture, trace: Trace, known: list[str]) -> Question:
         chosen = tuple(sorted(set(tasks.filter(pl.col("comm").str.contains(pattern))["tid"])))
         if chosen:
             sets.append((chosen, _spec(spec)))
+    for pattern, cpu in target.affinity:
+        chosen = tuple(sorted(set(tasks.filter(pl.col("comm").str.contains(pattern))["tid"])))
+        if chosen:
+            sets.append((chosen, (("cpus", cpu),)))
+    members, groups = _groups(target)
+    for comm, group in members:
+        chosen = tuple(sorted(set(tasks.filter(pl.col("comm") == comm)["tid"])))
+        if chosen:
+            sets.append((chosen, (("group", group),)))
     parameters = [p for p in (form, *fair) if p]
     return Question(
         name + (":" + ",".join(parameters) if parameters else ""),
         "rt:" + ",".join(rt) if rt else None,
         tuple(sets),
         tuple(unmodelled),
+        groups,
+        target.cpus if target.cpus != trace.slices["cpu"].n_unique() else None,
     )

@@ -83,10 +83,14 @@ def mean_fork(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     return _mean([b - a for a, b in pairwise(times)], 1e3, "fork")
 
 
+#: Tasks that sleep and answer, of all workloads that have them.
+ANSWERING = r"^(inter|g\dint)\d"
+
+
 def mean_response(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     """Mean time from the wakeup of an interactive task until it sleeps again, us."""
     rows = response.samples(trace.slices, trace.states, trace.end_ns)
-    rows = _of(rows, r"^inter\d").filter(pl.col("status") == "complete").sort("utid", "wake_ts_ns")
+    rows = _of(rows, ANSWERING).filter(pl.col("status") == "complete").sort("utid", "wake_ts_ns")
     # The first is the way from the fork to the gate, the second from the gate to the first sleep.
     born = trace.events.filter(pl.col("kind") == "wakeup_new")["ts_ns"].max()
     rows = rows.filter(pl.col("wake_ts_ns") > born)
@@ -147,14 +151,14 @@ HIDDEN = (
 )
 
 
-def _arrivals(trace: Trace, wanted: int) -> tuple[list[int], int]:
+def _arrivals(trace: Trace, wanted: int, lost: float = 0.02) -> tuple[list[int], int]:
     """When the generator was woken by its timer, and how many arrivals had to be assumed."""
     own = [s for stays in _stays(trace, r"^gen0$").values() for s in stays]
     # Its birth and the gate are wakeups by its parent.
     timed = [(s.wake, s.run) for s in own if not s.waker.startswith("wl")][-wanted:]
     times = [wake for wake, _ in timed]
     missing = wanted - len(timed)
-    if missing > max(2, wanted // 50):
+    if missing > max(2, wanted * lost):
         raise Refused(HIDDEN.format(what=f"{missing} of {wanted} arrivals cannot be seen"))
     # Two arrivals closer together than one write takes wake the generator once: its longest stays, but for the last,
     # at the end of which it exits.
@@ -250,12 +254,87 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     return Figure((sum(replies) - sum(arrivals)) / wanted / 1e6, wanted, note)
 
 
+def _busy_periods(stays: list[_Stay]) -> list[tuple[int, int]]:
+    """Times in which somebody of a server is awake, from one moment with nothing to do to the next."""
+    found: list[tuple[int, int]] = []
+    for stay in sorted(stays, key=lambda s: s.wake):
+        if found and stay.wake <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], stay.end)
+        else:
+            found.append((stay.wake, stay.end))
+    return found
+
+
+def _requests_done(stays: list[_Stay], n: int) -> list[int]:
+    """When `n` requests were done: one at the end of each of the workers' `stays`, the others evenly within the longest."""
+    if not stays:
+        return []
+    each = [1] * len(stays)
+    for _ in range(n - len(stays)):
+        best = max(range(len(stays)), key=lambda i: stays[i].run / (each[i] + 0.5))
+        each[best] += 1
+    kept = sorted(range(len(stays)), key=lambda i: -stays[i].run)[:n]
+    return [_at(stays[i], stays[i].run * (j + 1) / each[i]) for i in kept for j in range(each[i])]
+
+
+def mean_request(trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """Mean time from the arrival of a request at the server until its worker has done it, us.
+
+    Which request a worker takes is not in the trace. As many are done as arrive between two moments at which the whole server
+    sleeps; within such a busy period a worker that is awake has done one when it falls asleep, and one more for each time that
+    its CPU time holds another. The mean is the sum of all ends less the sum of all arrivals, over their number.
+    """
+    wanted = int(arguments.get("n", 300))
+    arrivals, missing = _arrivals(trace, wanted, 0.15)
+    # Woken for a request that another has taken, a worker runs for some us.
+    least = 0.4e3 * float(arguments.get("svc", 2000))
+    workers = [s for found in _stays(trace, r"^work\d").values() for s in found]
+    others = [s for found in _stays(trace, r"^(disp0|gen0)$").values() for s in found]
+    busy = [s for s in workers if s.run >= least]
+    total, n = 0, 0
+    for begin, end in _busy_periods(workers + others):
+        here = [t for t in arrivals if begin <= t <= end]
+        done = _requests_done([s for s in busy if begin <= s.wake <= end], len(here))
+        if len(done) == len(here):
+            total += sum(done) - sum(here)
+            n += len(here)
+    if n < wanted * FOLLOWED:
+        raise Refused(f"only {n} of {wanted} requests are done in the time of the run")
+    note = "" if n == wanted and not missing else f"{wanted - n + missing} requests cannot be followed"
+    return Figure(total / n / 1e3, n, note)
+
+
+def group_share(trace: Trace, arguments: Mapping[str, str]) -> Figure:
+    """Share of group 0 in the CPU time of all groups, while all of their tasks exist."""
+    rows = _of(trace.slices, r"^g\d(hog|int)\d")
+    begin = (
+        rows.filter(pl.col("wake_ts_ns").is_not_null())
+        .group_by("utid")
+        .agg(pl.col("ts_ns").max())["ts_ns"]
+        .max()
+    )
+    ends = rows.group_by("utid").agg((pl.col("ts_ns") + pl.col("dur_ns")).max().alias("end"))["end"].min()
+    if begin is None or ends is None or not begin < ends:
+        raise Refused("no tasks of groups are in the trace")
+    inside = rows.filter(pl.col("ts_ns") >= begin, pl.col("ts_ns") < ends)
+    both = inside.group_by(pl.col("comm").cast(pl.String).str.slice(0, 2).alias("group")).agg(
+        pl.col("dur_ns").sum()
+    )
+    share = dict(both.iter_rows())
+    total = sum(share.values())
+    if not total:
+        raise Refused("no task of a group runs in the time of the trace")
+    return Figure(share.get("g0", 0) / total, inside.height)
+
+
 METRICS: dict[str, Callable[[Trace, Mapping[str, str]], Figure]] = {
     "mean_slice_us": mean_slice,
     "mean_fork_us": mean_fork,
     "mean_response_us": mean_response,
     "mean_response_ms": mean_search,
     "yield_us": yield_time,
+    "mean_request_us": mean_request,
+    "group0_share": group_share,
 }
 
 
@@ -263,7 +342,9 @@ METRICS: dict[str, Callable[[Trace, Mapping[str, str]], Figure]] = {
 SUBJECTS = {
     "mean_slice_us": r"^spin\d",
     "mean_fork_us": r"^(forker|exe|wlchild)$",
-    "mean_response_us": r"^inter\d",
+    "mean_response_us": ANSWERING,
+    "mean_request_us": r"^(work\d|disp0|gen0)",
+    "group0_share": r"^g\d(hog|int)\d",
     "mean_response_ms": r"^[A-F]\d",
     "yield_us": r"^yield\d",
 }

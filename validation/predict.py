@@ -17,7 +17,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.intervals import Shake, centre, kernel_share
 from tracekit.whatif.switch_costs import Change, change
-from validation.lab import METRIC_OF, Capture, Question, question
+from validation.lab import Capture, Question, question
 from validation.metrics import Refused, measure, subject
 from validation.switch_costs import left_out
 
@@ -95,6 +95,8 @@ def _run(programs: tk.Programs, asked: Question, shake: Shake, switch_costs: Cha
         asked.policy,
         rt=asked.rt,
         sets=sets,
+        groups=[(name, list(settings)) for name, settings in asked.groups],
+        cpus=asked.cpus,
         switch_costs=switch_costs,
         phase_ns=shake.phase_ns,
         jitter_ns=shake.jitter_ns,
@@ -143,7 +145,7 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         question); ``kernel_share`` of the tasks that the figure is about; ``calibration`` (rows of `tracekit.whatif.calibration.calibrate`).
     """
     known = [p["name"] for p in registry.policies()]
-    metric = METRIC_OF[capture.workload]
+    metric = capture.metric
     result: dict[str, Any] = {
         "key": capture.key,
         "asked": {},

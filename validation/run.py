@@ -52,7 +52,7 @@ def _identities(captures: dict[str, lab.Capture], done: dict[str, dict[str, Any]
         found.append(
             {
                 "key": key,
-                "metric": lab.METRIC_OF[captures[key].workload],
+                "metric": captures[key].metric,
                 "exact": captures[key].exact,
                 "real": real["value"],
                 "identity": own["value"],
