@@ -70,3 +70,10 @@ def test_a_group_setting_that_means_nothing_is_refused() -> None:
     trace = tk.simulate("A: R5", policy="eevdf")
     with pytest.raises(ReplayError, match="no attribute nice of a group; valid are weight, quota, idle"):
         tk.replay(trace, "eevdf", scenario=[parse_set("group:web: nice=5")])
+
+
+def test_a_policy_without_groups_refuses_them_by_name() -> None:
+    trace = tk.simulate("A: R5", policy="fifo")
+    for text in ("group:web: weight=300", "A: group=web"):
+        with pytest.raises(ReplayError, match="cfs does not model groups; expected one of eevdf"):
+            tk.replay(trace, "cfs", scenario=[parse_set(text)])

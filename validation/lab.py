@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from tracekit.trace import Trace
-from tracekit.whatif.groups import read_map
+from tracekit.whatif.groups import models_groups, read_map
 from tracekit.whatif.identity import infer
 
 __all__ = ["METRIC_OF", "Capture", "Pair", "Question", "captures", "pairs", "question"]
@@ -301,6 +301,8 @@ def question(target: Capture, trace: Trace, known: list[str]) -> Question:
         chosen = tuple(sorted(set(tasks.filter(pl.col("comm") == comm)["tid"])))
         if chosen:
             sets.append((chosen, (("group", group),)))
+    if members and not models_groups(name):
+        unmodelled.append(f"groups under {name}")
     parameters = [p for p in (form, *fair) if p]
     return Question(
         name + (":" + ",".join(parameters) if parameters else ""),

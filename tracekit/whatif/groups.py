@@ -1,30 +1,69 @@
 """Groups of tasks that share CPU time as one: cgroups and autogroups, from the machine beside a trace, a map file, or ``--set``.
 
 A group has a weight against its siblings (``cpu.weight``, 100 by default), a quota of CPU time per period (``cpu.max``), and may count as
-SCHED_IDLE (``cpu.idle``). Names are paths: ``web/db`` lies within ``web``. `cfs` (as 6.1) and `eevdf` schedule by them; other
-policies look at tasks alone.
+SCHED_IDLE (``cpu.idle``). Names are paths: ``web/db`` lies within ``web``. `eevdf` schedules by them; other policies look at
+tasks alone, and refuse what is asked of groups.
 """
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from tracekit.errors import ReplayError
-from tracekit.whatif.scenario import Override, same_name
+from tracekit.whatif.scenario import Override, group_settings, same_name
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Group", "from_machine", "read_map"]
+__all__ = ["Group", "asked_of_groups", "from_machine", "models_groups", "read_map"]
 
 #: A group's name, and its settings as text: ``weight``, ``quota`` (``50ms/100ms`` or ``max``), ``idle``.
 Group = tuple[str, list[tuple[str, str]]]
 
 _COLUMNS = ("pid", "comm", "group", "cpu_weight", "cpu_max")
+
+
+#: Policies that schedule by groups.
+_WITH_GROUPS = ("eevdf",)
+
+
+def models_groups(policy: object) -> bool:
+    """Whether `policy`, as a replay takes it, schedules by groups."""
+    return isinstance(policy, str) and policy.partition(":")[0] in _WITH_GROUPS
+
+
+def asked_of_groups(policy: object, overrides: Sequence[Override]) -> list[Group]:
+    """Pick what is set of groups, for a policy that schedules by them.
+
+    Parameters
+    ----------
+    policy
+        As a replay takes it.
+    overrides
+        What to set.
+
+    Returns
+    -------
+    list of Group
+        Groups and their settings.
+
+    Raises
+    ------
+    ReplayError
+        When something is asked of groups and the policy does not know any.
+    """
+    asked = [o for o in overrides if o.key == "group" or any(key == "group" for key, _ in o.settings)]
+    if asked and not models_groups(policy):
+        name = policy.partition(":")[0] if isinstance(policy, str) else "this policy"
+        raise ReplayError(
+            f"{asked[0]}: {name} does not model groups; expected one of {', '.join(_WITH_GROUPS)}"
+        )
+    return group_settings(asked)
 
 
 def _quota(quota_us: int | None, period_us: int | None) -> str:

@@ -14,11 +14,11 @@ from tracekit._frames import to_frame
 from tracekit.errors import ReplayError
 from tracekit.trace import Trace
 from tracekit.whatif.contexts import recognise
-from tracekit.whatif.groups import from_machine
+from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
 from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import RUNS, Shake, shakes
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
-from tracekit.whatif.scenario import Override, affinities, group_settings, overrides_of, resolve
+from tracekit.whatif.scenario import Override, affinities, overrides_of, resolve
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.switch_costs import Change, change, shipped
 
@@ -268,11 +268,11 @@ class Programs:
         """
         # What the caller sets wins over what the machine says.
         sets = affinities(self._trace) if cpus is None else []
-        members, groups = from_machine(self._trace)
-        sets += members
         overrides = overrides_of(scenario) if scenario else []
+        members, groups = from_machine(self._trace) if models_groups(policy) else ([], [])
+        sets += members
         sets += resolve(overrides, self._trace)
-        groups += group_settings(overrides)
+        groups += asked_of_groups(policy, overrides)
         given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
         given |= costs or {}
         changed = (
