@@ -106,7 +106,7 @@ fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
 	cargo run --quiet --profile checked --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 
 docs: dev ## write the generated pages and build the site into out/site, failing on broken links
-	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/generate.py --run
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(OUT)/site
 
 wheel: dev ## build sdist, and from it the wheel, into dist/

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
+import rendered
 
 from tracekit import _core, registry
 from tracekit.cli import main as cli
@@ -182,6 +184,9 @@ PAGES = {
     "policies.md": policies_page,
     "cli.md": cli_page,
     "topics.md": topics_page,
+    "recipes.md": rendered.recipes_page,
+    "changelog.md": rendered.changelog_page,
+    "notebooks.md": rendered.notebooks_page,
 }
 
 
@@ -189,9 +194,19 @@ def main() -> int:
     """Write or check all pages; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail when a page is out of date")
-    check = parser.parse_args().check
+    parser.add_argument(
+        "--run", action="store_true", help="run notebooks and draw the gallery, which takes minutes"
+    )
+    asked = parser.parse_args()
+    check = asked.check
     stale = []
-    for name, make in PAGES.items():
+    pages = dict(PAGES)
+    if not check:
+        # What is run here depends on nothing but the project, but takes too long to be made twice.
+        pages["gallery.md"] = partial(rendered.gallery_page, asked.run)
+        for path in rendered.notebooks():
+            pages[f"notebook-{path.stem}.md"] = partial(rendered.notebook_page, path, asked.run)
+    for name, make in pages.items():
         path, text = HERE / "reference" / name, make()
         if check:
             if not path.exists() or path.read_text() != text:

@@ -140,7 +140,7 @@ def test_a_plot_is_of_the_table_that_is_shown(demo: Path, tmp_path: Path) -> Non
     for command, show, title in (
         ("slices", "summary", "Length of slice"),
         ("slices", "cdf", "Slice, "),
-        ("slices", "quantum", "Time until a task is made to leave"),
+        ("slices", "quantum", "Time until a task is preempted"),
         ("runqueue", "summary", "Run-queue length by share of time"),
         ("runqueue", "at-switch", "Run-queue length at each switch"),
     ):

@@ -98,7 +98,7 @@ def test_wrong_format(command: str, tmp_path: Path, demo: Path) -> None:
         (["slices", "{}", "--from", "2s", "--to", "1s"], "window is empty"),
         (["slices", "{}", "--comm", "/(/"], "regular expression"),
         (["slices", "{}", "--cpu", "x"], "expected numbers"),
-        (["slices", "{}", "--cpu", "5-3"], "no range"),
+        (["slices", "{}", "--cpu", "5-3"], "invalid range"),
         (["slices", "{}", "--top", "0"], "range"),
         (["slices", "{}", "-O", "clock"], "NAME=VALUE"),
         (["slices", "{}", "-O", "clock_hz=fast"], "whole number"),

@@ -23,7 +23,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("reference"))
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    (folder / "tracekit").symlink_to(ROOT / "tracekit")
+    for name in ("tracekit", "notebooks", "CHANGELOG.md"):
+        (folder / name).symlink_to(ROOT / name)
     done = run(folder, "docs/generate.py")
     assert done.returncode == 0, done.stderr
     return folder
@@ -53,7 +54,25 @@ def test_the_site_builds_with_every_page(copy: Path) -> None:
     reference = (copy / "site" / "api" / "tracekit" / "index.html").read_text()
     assert "tracekit.read" in reference
     assert "Returns" in reference
+    # The functions that one begins with come first.
+    order = [reference.index(f'id="tracekit.{name}"') for name in START]
+    assert order == sorted(order)
     assert run(copy, "docs/generate.py", "--check").returncode == 0
+
+
+START = ("io.reading.read", "whatif.comparison.compare", "whatif.run.replay", "trace.Trace")
+
+
+def test_four_questions_are_two_clicks_from_home() -> None:
+    home = (ROOT / "docs" / "index.md").read_text()
+    for page, words in {
+        "capture.md": "tracekit recipes",
+        "guide/diff.md": "tracekit diff",
+        "guide/why.md": "tracekit why",
+        "how-to/add-policy.md": "tk.Policy",
+    }.items():
+        assert f"]({page})" in home
+        assert words in (ROOT / "docs" / page).read_text()
 
 
 BROKEN = {

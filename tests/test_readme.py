@@ -5,10 +5,14 @@ Where the model errors were fitted anew (`make validate`), ``python tests/test_r
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -39,6 +43,15 @@ def test_the_example_is_what_is_printed() -> None:
     assert len(lines) > 10
     for line, want in zip(lines, wanted, strict=True):
         assert line == want
+
+
+def test_the_python_example_prints_what_stands_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(README.parent)
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "README.md", "exec"), {})
+    assert out.getvalue().splitlines() == re.findall(r"^# (.*)", code, re.M)
 
 
 def update() -> None:

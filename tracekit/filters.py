@@ -20,7 +20,8 @@ __all__ = ["CommPattern", "Selection", "Time", "matching", "resolve_time"]
 
 #: A glob, a regular expression between slashes, or a compiled regular expression.
 CommPattern = str | re.Pattern[str]
-#: Nanoseconds of the trace clock; or text, since the start of the trace (``1.5s``) or absolute (``@5021.25s``).
+#: Nanoseconds of the trace clock; or text, since the start of the trace (``1.5s``) or absolute
+#: (``@5021.25s``).
 Time = int | str
 
 _OPEN_START = 1

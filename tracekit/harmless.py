@@ -43,8 +43,8 @@ def for_csv(frame: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Texts that a spreadsheet would take for a formula have an apostrophe before them; control characters are
-        written out (``\x1b``). All else is as it was.
+        Texts that a spreadsheet would take for a formula have an apostrophe before them; control
+        characters are written out (``\x1b``). All else is as it was.
     """
     import polars as pl
 

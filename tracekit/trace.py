@@ -29,10 +29,11 @@ __all__ = ["Trace"]
 class Trace:
     """A scheduler trace as a set of tables.
 
-    Comes from `tracekit.read` or `tracekit.replay`. Each table is a polars DataFrame, made when it is first asked for.
-    Times are int64 nanoseconds; null means that the source did not say. In the large tables names are ``Categorical``
-    and the words of closed lists (``kind``, ``state``, ``end_state``) are ``Enum``: both compare with plain strings
-    (``pl.col("comm") == "make"``); string functions want a ``.cast(pl.String)`` first.
+    Comes from `tracekit.read` or `tracekit.replay`. Each table is a polars DataFrame, made when it
+    is first asked for. Times are int64 nanoseconds; null means that the source did not say. In the
+    large tables names are ``Categorical`` and the words of closed lists (``kind``, ``state``,
+    ``end_state``) are ``Enum``: both compare with plain strings (``pl.col("comm") == "make"``);
+    string functions want a ``.cast(pl.String)`` first.
 
     Parameters
     ----------
@@ -71,7 +72,8 @@ class Trace:
     def machine(self) -> Machine | None:
         """What was written down of the machine: tick rate, topology, cgroups, affinities; None without a file.
 
-        `tracekit.read` takes it from ``NAME.machine.toml`` beside the trace, see ``tracekit recipes machine``.
+        `tracekit.read` takes it from ``NAME.machine.toml`` beside the trace, see
+        ``tracekit recipes machine``.
         """
         from tracekit.machine import parse_machine
 
@@ -94,8 +96,8 @@ class Trace:
         Parameters
         ----------
         name
-            ``events``, ``slices``, ``states``, ``runqueue``, ``tasks``, ``cpus``, ``losses``, ``diagnostics``,
-            ``histograms``, ``summaries`` or ``program``.
+            ``events``, ``slices``, ``states``, ``runqueue``, ``tasks``, ``cpus``, ``losses``,
+            ``diagnostics``, ``histograms``, ``summaries`` or ``program``.
 
         Returns
         -------
@@ -184,8 +186,9 @@ class Trace:
     def program(self) -> pl.DataFrame:
         """What each task does, free of when it did it: one row per step, as a replay runs it.
 
-        Reconstructed from the events when first asked for. Every sleep says what ends it (`ends_by`) and on what evidence
-        (`evidence`). Of a trace that was filtered, it is the program as far as the events that are left tell.
+        Reconstructed from the events when first asked for. Every sleep says what ends it
+        (`ends_by`) and on what evidence (`evidence`). Of a trace that was filtered, it is the
+        program as far as the events that are left tell.
         """
         return self.table("program")
 
@@ -227,14 +230,16 @@ class Trace:
     ) -> Trace:
         """The part of the trace that concerns some tasks, some CPUs or some time.
 
-        Conditions on tasks (`comm`, `pid`, `tid`) add up: a task is chosen when it meets all of them. What was derived
-        is not derived anew, so a slice keeps the waker, delay and queue that it had among all tasks.
+        Conditions on tasks (`comm`, `pid`, `tid`) add up: a task is chosen when it meets all of
+        them. What was derived is not derived anew, so a slice keeps the waker, delay and queue that
+        it had among all tasks.
 
         Parameters
         ----------
         comm
-            Task name as a glob (``spin*``), as a regular expression between slashes (``/^spin[0-9]/``) or compiled;
-            several are alternatives. A task that was renamed is chosen by any of its names.
+            Task name as a glob (``spin*``), as a regular expression between slashes
+            (``/^spin[0-9]/``) or compiled; several are alternatives. A task that was renamed is
+            chosen by any of its names.
         pid, tid
             Process or thread numbers.
         cpu
@@ -242,18 +247,20 @@ class Trace:
         exclude
             Names of tasks to leave out, as in `comm`.
         start, end
-            Window of time, end not included: nanoseconds of the trace clock as an int, or text: time since the
-            start of the trace (``1.5s``), or of the trace clock after an ``@`` (``@5021.25s``).
+            Window of time, end not included: nanoseconds of the trace clock as an int, or text:
+            time since the start of the trace (``1.5s``), or of the trace clock after an ``@``
+            (``@5021.25s``).
 
         Returns
         -------
         Trace
-            With, per table: ``events`` that name a chosen task (leaving, entering, acting or acted on), on a chosen
-            CPU, within the window; ``slices`` of chosen tasks on chosen CPUs that *begin* in the window, kept whole;
-            ``states`` likewise but cut at the edges of the window, where they are marked as open; ``runqueue`` of
-            chosen CPUs, cut at the edges of the window, of *all* tasks (a queue belongs to its CPU); ``tasks`` that
-            were chosen and have a slice, state or event left; ``cpus`` that were chosen; ``losses`` that touch
-            the window on chosen CPUs. Diagnostics, histograms and summaries stay as they are.
+            With, per table: ``events`` that name a chosen task (leaving, entering, acting or acted
+            on), on a chosen CPU, within the window; ``slices`` of chosen tasks on chosen CPUs that
+            *begin* in the window, kept whole; ``states`` likewise but cut at the edges of the
+            window, where they are marked as open; ``runqueue`` of chosen CPUs, cut at the edges of
+            the window, of *all* tasks (a queue belongs to its CPU); ``tasks`` that were chosen and
+            have a slice, state or event left; ``cpus`` that were chosen; ``losses`` that touch the
+            window on chosen CPUs. Diagnostics, histograms and summaries stay as they are.
         """
         chosen = Selection.make(
             self, comm=comm, pid=pid, tid=tid, cpu=cpu, start=start, end=end, exclude=exclude
@@ -326,8 +333,8 @@ class Trace:
     ) -> Converted:
         """Write a table to a file, with the metadata, losses and diagnostics in its footer.
 
-        `tracekit.read` takes an ``events`` file back as a trace. To convert a trace that is larger than memory, use
-        `tracekit.convert`.
+        `tracekit.read` takes an ``events`` file back as a trace. To convert a trace that is larger
+        than memory, use `tracekit.convert`.
 
         Parameters
         ----------
@@ -359,8 +366,8 @@ class Trace:
         Returns
         -------
         pandas.DataFrame
-            Integers that can be null have pandas' nullable types, names are ``category``; the metadata stands in
-            ``.attrs``.
+            Integers that can be null have pandas' nullable types, names are ``category``; the
+            metadata stands in ``.attrs``.
         """
         import pandas as pd
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""How far the main figure of an identity replay moves when a constant of the reading is doubled or a rule left out; writes `docs/constants.md`.
+"""How far the main metric of an identity replay moves when a constant of the reading is doubled or a rule left out; writes `docs/constants.md`.
 
 `python -m validation.constants FOLDER` takes one capture of each workload below FOLDER. A constant that moves nothing could be
 any number; one that moves much needs a better source.
@@ -24,7 +24,7 @@ CAPTURES = (
 )
 HEAD = """# Constants of the reading
 
-Reading a trace into programs takes some constants. Each has a source. The table says how far the main figure of an identity
+Reading a trace into programs takes some constants. Each has a source. The table says how far the main metric of an identity
 replay moves, in percent, when the constant is doubled or the rule left out. `python -m validation.constants testdata/lab` writes this page.
 
 """

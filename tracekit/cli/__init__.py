@@ -1,7 +1,7 @@
 """The command line: `tracekit` and `python -m tracekit`.
 
-One module a command. Modules here import nothing heavy at their top, so that `tracekit --help` is quick. What a command
-computes comes from the public API.
+One module a command. Modules here import nothing heavy at their top, so that `tracekit --help` is
+quick. What a command computes comes from the public API.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Program(click.Group):
         return name, command, rest if command is None else explicit(command, ctx, rest)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a closed pipe is told apart, of which click would make exit status 1."""
+        """Run the command; a closed pipe is a case of its own, of which click would make exit status 1."""
         try:
             return super().invoke(ctx)
         except OSError as error:
@@ -113,7 +113,7 @@ class _ClosedPipe(Exception):
 
 
 def _is_closed_pipe(error: BaseException) -> bool:
-    """Whether `error` comes from writing to it; errors of the Rust libraries have the number in their text only."""
+    """Whether `error` comes from writing to it; Rust libraries have the number in their text only."""
     if not isinstance(error, OSError):
         return isinstance(error, _ClosedPipe)
     return error.errno == errno.EPIPE or (error.errno is None and f"(os error {errno.EPIPE})" in str(error))
@@ -179,8 +179,9 @@ def _terminable() -> Any:
 def main(context: click.Context, debug: bool) -> None:
     """See what a CPU scheduler did, and what another policy would have done.
 
-    TRACE is a file of any format that `tracekit formats` lists, compressed or not, or - for standard input. Results go
-    to standard output, as text, --json or --csv; warnings and progress go to standard error.
+    TRACE is a file of any format that `tracekit formats` lists, compressed or not, or - for
+    standard input. Results go to standard output, as text, --json or --csv; warnings and progress
+    go to standard error.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

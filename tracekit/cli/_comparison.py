@@ -88,10 +88,10 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
 
     identity = comparison.identity_policy.partition(":")[0]
     paragraph(f"identity replay of {comparison.trace.name} under {identity}: {comparison.why}")
-    told = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
-    paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{told}")
+    named = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
+    paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{named}")
     for row in inferred(comparison.identity):
         if row["name"] == "unexplained messages":
             paragraph(f"with care: {row['how']}")
     if comparison.repeated is None:
-        paragraph("each replay ran once: no intervals, and small changes may be chance")
+        paragraph("each replay ran once: no intervals, and a small change may be chance")

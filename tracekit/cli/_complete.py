@@ -1,4 +1,4 @@
-"""What the shell offers after the tab key: files, policies with their parameters, formats, recipes, topics."""
+"""What the shell offers after the tab key: files, policies and parameters, formats, recipes, topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["FORMAT", "POLICY_NAME", "RECIPE", "SYSTEM", "TOPIC", "attach"]
 class Bash(BashComplete):
     """bash cuts words at ``:`` and ``=``, which stand in policies: `rr:quantum=10ms` is five words to it.
 
-    So the line as it was typed is split here, and of each answer only what follows the last such sign is given back.
+    So the line as it was typed is split here, and of each answer only what follows the last such
+    sign is given back.
     """
 
     source_template = """\

@@ -28,7 +28,7 @@ def gate_option(baseline: bool = False) -> Callable[[Any], Any]:
         return [parse_condition(text, baseline) for text in given]
 
     example = "'db: response p99 > 1.10 * baseline'" if baseline else "'waker: wakeup latency p95 > 1ms'"
-    help = f"End with status 3 if this holds, 5 if nobody can tell: {example}. See `tracekit help gate`."
+    help = f"End with status 3 if this holds, 5 if the interval does not decide: {example}. See `tracekit help gate`."
     return click.option("--fail-if", "fail_if", multiple=True, metavar="CONDITION", callback=read, help=help)
 
 

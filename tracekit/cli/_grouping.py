@@ -26,7 +26,8 @@ def grouped(trace: Trace, by: str) -> tuple[Trace, str]:
     Returns
     -------
     tuple
-        The trace itself and `by` where analyses know the grouping; else a trace whose names are groups, and ``comm``.
+        The trace itself and `by` where analyses know the grouping; else a trace whose names are
+        groups, and ``comm``.
     """
     from tracekit.analysis import group_of, grouping
 

@@ -44,7 +44,7 @@ def _parse_numbers(context: click.Context, param: click.Parameter, given: Sequen
                 f"expected numbers such as 3, 0-3 or 0,2,4-7, found {part!r}", context, param
             ) from None
         if high < low or high - low > 1 << 20:
-            raise click.BadParameter(f"{part.strip()!r} is no range", context, param)
+            raise click.BadParameter(f"invalid range {part.strip()!r}", context, param)
         numbers += range(low, high + 1)
     return tuple(dict.fromkeys(numbers))
 
@@ -66,7 +66,7 @@ class Input:
     exclude: tuple[str, ...] = ()
 
     def read(self, *, window: bool = True) -> Trace:
-        """Read the trace, narrow it down (without `window`, not in time), and say on standard error what was lost."""
+        """Read the trace, narrow it down (in time only with `window`), say on standard error what was lost."""
         from tracekit.io import read
 
         trace = read(self.path, self.format, progress=not self.quiet, cache=None, **self.options)
@@ -123,7 +123,7 @@ class Input:
         self.say(trace.diagnostics)
 
     def say(self, diagnostics: pl.DataFrame) -> None:
-        """Say on standard error what these rows tell of loss and damage."""
+        """Say on standard error what these rows say of loss and damage."""
         from tracekit.cli._output import printable
         from tracekit.trace import damages
 
@@ -154,7 +154,7 @@ def _pairs(context: click.Context, param: click.Parameter, given: Sequence[str])
         if not equals or not name.isidentifier():
             raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", context, param)
         if name in ("source", "format", "progress", "cache"):
-            raise click.BadParameter(f"{name} is no option of a format", context, param)
+            raise click.BadParameter(f"{name} is not an option of a format", context, param)
         pairs[name] = value
     return pairs
 
@@ -184,7 +184,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
             "--format",
             type=click.Choice(names),
             metavar="NAME",
-            help="Format of TRACE; by default its first bytes tell. See `tracekit formats`.",
+            help="Format of TRACE; by default its first bytes decide. See `tracekit formats`.",
         ),
         click.option(
             "-O",
@@ -260,7 +260,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
 
 
 def _form(name: str) -> Callable[[click.Context, click.Parameter, str | None], bool]:
-    """What `--json` and `--csv` do with their place: keep it for `tracekit.cli._output`, and say whether it was given."""
+    """What `--json` and `--csv` do: keep their place for `tracekit.cli._output`, say whether it was given."""
 
     def keep(context: click.Context, param: click.Parameter, place: str | None) -> bool:
         if place is None:

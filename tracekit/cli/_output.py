@@ -64,8 +64,8 @@ def emit(
     top
         How many rows; all by default.
     columns
-        Columns of the text, most important first; by default the first eight. `--wide` shows all, and `--columns`
-        others. JSON and CSV hold all, or what `--columns` names.
+        Columns of the text, most important first; by default the first eight. `--wide` shows all,
+        and `--columns` others. JSON and CSV hold all, or what `--columns` names.
     extra
         What JSON holds beside the rows.
     """

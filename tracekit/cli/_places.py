@@ -1,4 +1,4 @@
-"""`--json [FILE]` and `--csv [FILE]`: whether the word behind the option is its file or the command's argument."""
+"""`--json [FILE]`, `--csv [FILE]`: whether the next word is the option's file or the command's argument."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _FORMS = ("--json", "--csv")
 def explicit(command: click.Command, context: click.Context, args: Sequence[str]) -> list[str]:
     """Write the place behind each `--json` and `--csv` out, as `--json=FILE` or `--json=-`.
 
-    A word that ends in .json (.csv) is the file. Any other word is an argument of the command, unless the command has
-    one too many of them then: `slices --json boot.dat` reads boot.dat, `slices boot.dat --json out` writes out.
+    A word that ends in .json (.csv) is the file. Any other word is an argument of the command,
+    unless the command has one too many of them then: `slices --json boot.dat` reads boot.dat,
+    `slices boot.dat --json out` writes out.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def replay_options(function: F) -> F:
             "--switch-costs/--no-switch-costs",
             default=True,
             show_default=True,
-            help="Let switches take other than their recorded time where another kernel or scheduling class chooses.",
+            help="Adjust context-switch cost when the target kernel or scheduling class differs.",
         ),
         click.option(
             "--cost",

@@ -153,8 +153,9 @@ def table(
     rows
         The rows.
     columns
-        Columns in order of importance and of display. In a narrow terminal the last ones are left out, and the columns
-        left out are counted below the table. Columns that hold nothing, or only zeros, are left out.
+        Columns in order of importance and of display. In a narrow terminal the last ones are left
+        out, and the columns left out are counted below the table. Columns that hold nothing, or
+        only zeros, are left out.
     more
         Columns that only `--wide` shows.
     section

@@ -19,8 +19,9 @@ Examples:
 def command(context: click.Context) -> None:
     """See or clear the cache of traces that were read before.
 
-    `tracekit.read(path, cache=True)`, or any command with TRACEKIT_CACHE=1, keeps the tables of a trace under a digest
-    of its content, in $XDG_CACHE_HOME/tracekit or ~/.cache/tracekit, up to TRACEKIT_CACHE_SIZE (4GB).
+    `tracekit.read(path, cache=True)`, or any command with TRACEKIT_CACHE=1, keeps the tables of a
+    trace under a digest of its content, in $XDG_CACHE_HOME/tracekit or ~/.cache/tracekit, up to
+    TRACEKIT_CACHE_SIZE (4GB).
     """
     if context.invoked_subcommand is None:
         context.invoke(list_entries, as_json=False)

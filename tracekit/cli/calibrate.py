@@ -30,9 +30,9 @@ def command(
 ) -> int:
     """Check that a replay repeats what was recorded.
 
-    Replays TRACE under the policy that it was captured under and judges each metric by fixed tolerances: pass, fail, or
-    not measured. Exit status 1 when one fails, or when fewer than half can be measured: such a trace does not show whether
-    it can be replayed.
+    Replays TRACE under the policy that it was captured under and judges each metric by fixed
+    tolerances: pass, fail, or not measured. Exit status 1 when one fails, or when fewer than half
+    can be measured: such a trace does not show whether it can be replayed.
     """
     import tracekit as tk
     from tracekit import registry
@@ -64,8 +64,10 @@ def command(
     status = 1 if failed or 2 * judged < len(rows) else 0
     if (as_json and emit_json(facts)) or (as_csv and emit_csv(found)):
         return status
-    told = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
-    paragraph(f"{judged - len(failed)} of {judged} metrics pass{told}; {len(rows) - judged} are not measured")
+    named = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
+    paragraph(
+        f"{judged - len(failed)} of {judged} metrics pass{named}; {len(rows) - judged} are not measured"
+    )
     print()
     shown = [{**_readable(r), "what": METRICS[r["metric"]]} for r in rows]
     columns = ["metric", "result", "recorded", "replayed", "error", "allowed", "n"]
@@ -78,7 +80,7 @@ def command(
 
 
 def _readable(row: dict[str, object]) -> dict[str, str]:
-    """A row as people read it: figures with their unit."""
+    """A row as people read it: values with their unit."""
     from tracekit.units import format_ns
 
     def text(value: object) -> str:

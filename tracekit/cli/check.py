@@ -55,8 +55,9 @@ Examples:
 def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: bool, as_csv: bool) -> int:
     """Check whether the schedule keeps its promises.
 
-    Rules over records (a task has one CPU, runs only when woken, ...) and over time (no CPU idle beside a waiting task,
-    no real-time task behind a lesser one). Ends with status 3 when one is broken and neither losses nor clocks explain it.
+    Rules over records (a task has one CPU, runs only when woken, ...) and over time (no CPU idle
+    beside a waiting task, no real-time task behind a lesser one). Ends with status 3 when one is
+    broken and neither losses nor clocks explain it.
     """
     from tracekit.cli._output import emit, paragraph
     from tracekit.explain import check

@@ -53,7 +53,7 @@ Examples:
     type=click.IntRange(1, 1000),
     default=9,
     show_default=True,
-    help="How often each replay is repeated with small changes of the machine, for the interval; 1: no interval.",
+    help="How often each replay is repeated with small perturbations, for the interval; 1: no interval.",
 )
 @click.option(
     "--quick", is_flag=True, help="A first look: each replay once, so without intervals (--runs 1)."
@@ -106,10 +106,11 @@ def command(
 ) -> int:
     """Compare policies on a trace, with an error bar.
 
-    The trace is replayed under each policy, and under the one that it was captured under (the identity replay). A
-    change that is not larger than what the identity replay gets wrong, or than what small changes of the machine do,
-    is "not resolved". Beside each prediction stand its 90 % interval and how far it can be trusted. A change that nothing
-    models is refused with exit status 4.
+    The trace is replayed under each policy, and under the one that it was captured under (the
+    identity replay). A change that is not larger than what the identity replay gets wrong, or than
+    its sensitivity to small perturbations, is "not resolved". Beside each prediction stand its 90 %
+    interval and how far it can be trusted. A change that nothing models is refused with exit status
+    4.
     """
     import tracekit as tk
     from tracekit.cli._comparison import print_comparison

@@ -51,14 +51,14 @@ Examples:
     "--as",
     "kind",
     type=click.Choice(["parquet", "arrow", "csv"]),
-    help="Kind of file, when its name does not tell.",
+    help="Kind of file, when its name does not say.",
 )
 def command(source: Input, output: str, table: str, kind: str | None) -> None:
     """Write a table of a trace to Parquet, Arrow or CSV.
 
-    Works in batches, so that memory does not depend on the length of the trace (unless filters are given). The file
-    appears when it is complete. Parquet and Arrow files keep metadata, losses and diagnostics, and every command of
-    tracekit reads such a file of events as it reads the trace.
+    Works in batches, so that memory does not depend on the length of the trace (unless filters are
+    given). The file appears when it is complete. Parquet and Arrow files keep metadata, losses and
+    diagnostics, and every command of tracekit reads such a file of events as it reads the trace.
     """
     from tracekit.cli._output import printable
     from tracekit.io import convert, read

@@ -96,7 +96,7 @@ Examples:
     help="How much captures of the same thing differ, where there is one a side.",
 )
 @gate_option(baseline=True)
-@click.option("--all", "everything", is_flag=True, help="Every figure, not only those that changed.")
+@click.option("--all", "everything", is_flag=True, help="Every metric, not only those that changed.")
 @click.option(
     "--top", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Rows shown."
 )
@@ -128,8 +128,9 @@ def command(
 ) -> int:
     """Say what changed between two captures, or two sets of captures.
 
-    One row a group of tasks, metric and statistic, with a 90 % interval of the change. Of the rows that are called changed, at
-    most 5 % are so by chance. Several captures a side say more than one: what differs from capture to capture is then known.
+    One row a group of tasks, metric and statistic, with a 90 % interval of the change. Of the rows
+    that are called changed, at most 5 % are so by chance. Several captures a side say more than
+    one: what differs from capture to capture is then known.
     """
     from tracekit.explain import diff, judge_pair
 

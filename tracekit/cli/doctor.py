@@ -48,8 +48,8 @@ Examples:
 def command(trace: str | None, identity: str | None, machine: str | None, as_json: bool) -> None:
     """Check the installation, or what a trace contains.
 
-    Of a trace: can it be replayed, how well, what is missing, what to give, what to record next time. Exit status 1 when
-    something that is needed is missing, or the trace cannot be replayed.
+    Of a trace: can it be replayed, how well, what is missing, what to give, what to record next
+    time. Exit status 1 when something that is needed is missing, or the trace cannot be replayed.
     """
     from tracekit.cli._output import emit_json
 

@@ -34,7 +34,7 @@ Examples:
 def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
     """List the formats that can be read.
 
-    The first bytes tell the format, never the file name. Compression by gzip, zstd and xz is seen through.
+    The first bytes give the format, never the file name. Compression by gzip, zstd and xz is seen through.
     """
     import textwrap
 

@@ -14,7 +14,7 @@ __all__ = ["TOPICS", "about", "command", "topic"]
 TOPICS = (
     "formats",
     "filters",
-    "figures",
+    "metrics",
     "policies",
     "loops",
     "scenarios",

@@ -61,8 +61,8 @@ def command(
 ) -> int:
     """Show run delays: waits of runnable tasks for a CPU.
 
-    The wait begins with the wakeup, or with the preemption or yield after which the task stayed runnable. Without
-    records of wakeups in the trace, only waits after preemptions are known.
+    The wait begins with the wakeup, or with the preemption or yield after which the task stayed
+    runnable. Without records of wakeups in the trace, only waits after preemptions are known.
     """
     from tracekit.analysis import latency
     from tracekit.cli._grouping import grouped

@@ -72,7 +72,8 @@ def show(name: str, as_json: bool) -> None:
 def costs(as_json: bool) -> None:
     """List what scheduling itself can cost, apart from any policy.
 
-    A cost is given as --cost KEY=TIME, in a scenario file under [cost], or in the line `costs:` of a workload.
+    A cost is given as --cost KEY=TIME, in a scenario file under [cost], or in the line `costs:` of
+    a workload.
     """
     from tracekit.cli._output import definitions, emit_json
 

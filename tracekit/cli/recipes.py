@@ -28,7 +28,7 @@ Examples:
 def command(name: str | None, system: str | None, output: Path | None, as_json: bool) -> None:
     """Print how to capture a trace: commands and scripts for each operating system.
 
-    Without NAME, list the recipes. Each says which figures need which events.
+    Without NAME, list the recipes. Each says which metrics need which events.
     """
     from tracekit import recipes
     from tracekit.cli._output import emit_json, table

@@ -94,8 +94,9 @@ def command(
 ) -> None:
     """Run a trace under another policy.
 
-    What each task did (its bursts, and why each sleep ended) is reconstructed from the trace and run under the policy.
-    Shows each group of tasks as recorded and as replayed; `tracekit compare` adds how far to trust it.
+    What each task did (its bursts, and why each sleep ended) is reconstructed from the trace and
+    run under the policy. Shows each group of tasks as recorded and as replayed; `tracekit compare`
+    adds how far to trust it.
     """
     import tracekit as tk
     from tracekit.cli._output import emit, on_standard_output, paragraph
@@ -144,7 +145,7 @@ def command(
 
 
 def figures(trace: Trace, run: Trace, by: str) -> pl.DataFrame:
-    """The main figures of each group, recorded and replayed, in the order of recorded run time."""
+    """The main metrics of each group, recorded and replayed, in the order of recorded run time."""
     import polars as pl
 
     from tracekit.analysis import latency, response, slices

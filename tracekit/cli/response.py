@@ -56,8 +56,8 @@ def command(
 ) -> int:
     """Show response times: wakeup until the next block.
 
-    A response lasts from a wakeup until the task next blocks or exits. All slices of the task in between, and all its
-    waits before and between them, are part of the response.
+    A response lasts from a wakeup until the task next blocks or exits. All slices of the task in
+    between, and all its waits before and between them, are part of the response.
     """
     from tracekit.analysis import response
     from tracekit.cli._grouping import grouped

@@ -48,8 +48,9 @@ def command(
 
     Per CPU and in all, weighted by time, or as each switch finds it.
 
-    Filters on tasks do not change run queues: a queue belongs to its CPU. Where the source does not record each queue
-    operation, a waiting task counts on the CPU that its wakeup named ("estimated share").
+    Filters on tasks do not change run queues: a queue belongs to its CPU. Where the source does not
+    record each queue operation, a waiting task counts on the CPU that its wakeup named ("estimated
+    share").
     """
     from tracekit.analysis import runqueue
     from tracekit.cli._output import emit, save_plot

@@ -22,7 +22,7 @@ SHOWS = {
     "histogram": "counts in logarithmic bins",
     "endings": "the states in which tasks left their CPU",
     "cdf": "distribution function, open slices as censored",
-    "quantum": "distribution of the time until a task is made to leave",
+    "quantum": "distribution of the time until a task is preempted",
     "rows": "every slice",
 }
 
@@ -63,8 +63,8 @@ def command(
 ) -> int:
     """Show how long tasks stay on a CPU, and why they leave it.
 
-    A slice is one uninterrupted stay of a task on a CPU. An involuntary switch takes the CPU from a task that could
-    have gone on. "mean per involuntary" is run time / involuntary switches.
+    A slice is one uninterrupted stay of a task on a CPU. An involuntary switch takes the CPU from a
+    task that was ready to go on. "mean per involuntary" is run time / involuntary switches.
     """
     from tracekit.analysis import slices
     from tracekit.cli._grouping import grouped
@@ -79,10 +79,10 @@ def command(
         if show == "cdf":
             figure = cdf(slices.cdf(trace.slices, by), what="slice", name=trace.name)
         elif show == "quantum":
-            # A task that was never made to leave has no curve.
+            # A task that was never preempted has no curve.
             curve = slices.quantum(trace.slices, by)
             made = curve.filter(pl.col("n_events").sum().over("group") > 0)
-            figure = cdf(made, what="time until a task is made to leave", name=trace.name, cut="not made to")
+            figure = cdf(made, what="time until a task is preempted", name=trace.name, cut="not preempted")
         else:
             figure = histogram(slices.histogram(trace.slices, by, bins_per_decade=10), name=trace.name)
         save_plot(figure, plot, how_to_read(cdf if show in ("cdf", "quantum") else histogram))

@@ -60,8 +60,9 @@ def command(
 ) -> None:
     """Search for changes that meet a goal.
 
-    Tries tunables of the recorded scheduler, nice values, scheduling classes, slices and affinities, alone and together, and
-    proposes what meets the goals, with intervals and with what it costs others.
+    Tries tunables of the recorded scheduler, nice values, scheduling classes, slices and
+    affinities, alone and together, and proposes what meets the goals, with intervals and with what
+    it costs others.
     """
     from tracekit.whatif.solve import solve
     from tracekit.whatif.sweep import Options

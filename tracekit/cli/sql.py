@@ -46,8 +46,9 @@ def command(
 ) -> None:
     """Run SQL on any trace that tracekit reads.
 
-    QUERY is one or more statements, or - to take them from standard input. By default the trace is loaded into
-    Perfetto's trace processor; sched, thread_state, thread, process, cpu, counter, ftrace_event and stats are filled. Times are ns.
+    QUERY is one or more statements, or - to take them from standard input. By default the trace is
+    loaded into Perfetto's trace processor; sched, thread_state, thread, process, cpu, counter,
+    ftrace_event and stats are filled. Times are ns.
     """
     from tracekit.cli._output import emit_csv, emit_json, paragraph, table
 
@@ -83,6 +84,6 @@ def _perfetto(
     trace = source.path if whole else source.read()
     with load(trace, perfetto_addr=perfetto_addr, perfetto_bin=perfetto_bin, offline=offline) as session:
         if whole:
-            # What other traces lost, reading them told.
+            # What other traces lost, reading them reported.
             source.say(session.diagnostics)
         return session.query(query)

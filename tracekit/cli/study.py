@@ -47,8 +47,8 @@ Examples:
 def command(names: tuple[str, ...], scale: float, repeats: int, quiet: bool, as_json: bool) -> None:
     """Run the experiments of five published studies and set their results beside the published ones.
 
-    solaris-fork, aix-directory, cfs-sleepers, freebsd-fork and linux-runqueue. A metric that the workload was fitted to
-    shows nothing and is marked so; one that is not reached says why.
+    solaris-fork, aix-directory, cfs-sleepers, freebsd-fork and linux-runqueue. A metric that the
+    workload was fitted to shows nothing and is marked so; one that is not reached says why.
     """
     from tracekit.cli._output import emit_json, paragraph
     from tracekit.studies import load

@@ -170,8 +170,8 @@ def command(
 ) -> None:
     """Replay traces under a grid of policies and attributes.
 
-    Every combination of the values is a cell. Cells run on all CPUs, or on the workers of a Dask scheduler; the result is the
-    same for any number of them.
+    Every combination of the values is a cell. Cells run on all CPUs, or on the workers of a Dask
+    scheduler; the result is the same for any number of them.
     """
     from tracekit.whatif.goals import parse_statistic
     from tracekit.whatif.sweep import Options, sweep

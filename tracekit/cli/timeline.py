@@ -36,8 +36,8 @@ Examples:
 def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
     """Show who ran on each CPU, as text.
 
-    Each line is a CPU, each sign a stretch of time: the letter of the task that ran longest in it, a dot where the CPU
-    was idle for most of it. Without --from and --to, the whole trace.
+    Each line is a CPU, each sign a stretch of time: the letter of the task that ran longest in it,
+    a dot where the CPU was idle for most of it. Without --from and --to, the whole trace.
     """
     from tracekit.cli._output import emit_csv, emit_json, paragraph
     from tracekit.cli._table import moment, terminal_width
@@ -91,8 +91,8 @@ def lanes(
     Returns
     -------
     tuple
-        Table `cpu`, `bin` (Int64), `group` (String, null for idle), `run_ns` (Int64) by CPU and time; and the groups, most run
-        time first.
+        Table `cpu`, `bin` (Int64), `group` (String, null for idle), `run_ns` (Int64) by CPU and
+        time; and the groups, most run time first.
     """
     import math
 

@@ -51,7 +51,8 @@ Examples:
 def command(source: Input, by: str, show: str, top: int | None, as_json: bool, as_csv: bool) -> None:
     """Show where tasks ran and whose the CPUs' time was.
 
-    Distances of migrations need the topology of the machine: the file that the script of `tracekit recipes machine` writes.
+    Distances of migrations need the topology of the machine: the file that the script of
+    `tracekit recipes machine` writes.
     """
     from tracekit.cli._output import emit
 

@@ -100,7 +100,8 @@ def command(
 ) -> None:
     """Say who delayed a task: who ran while it waited, and what it slept for.
 
-    --comm, --pid and --tid choose whose time is explained; culprits are found among all tasks. The parts sum to the time exactly.
+    --comm, --pid and --tid choose whose time is explained; culprits are found among all tasks. The
+    parts sum to the time exactly.
     """
     from tracekit.cli._output import emit
 

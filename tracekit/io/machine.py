@@ -29,8 +29,8 @@ def beside(source: str | bytes, given: Beside = None) -> tuple[Machine, str] | N
     source
         Path of the trace, ``-``, or its bytes.
     given
-        A path; False or ``none`` for none; None or True to look beside `source`: ``trace.dat.machine.toml``, then
-        ``trace.machine.toml``.
+        A path; False or ``none`` for none; None or True to look beside `source`:
+        ``trace.dat.machine.toml``, then ``trace.machine.toml``.
 
     Returns
     -------
@@ -82,7 +82,8 @@ def machine_metadata(metadata: Mapping[str, str], found: tuple[Machine, str] | N
     Returns
     -------
     dict of str to str
-        With ``machine``, the text of the file, and ``os``, ``kernel`` and ``arch`` where the trace does not say them.
+        With ``machine``, the text of the file, and ``os``, ``kernel`` and ``arch`` where the trace
+        does not say them.
 
     Raises
     ------

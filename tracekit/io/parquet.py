@@ -36,8 +36,8 @@ def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
     Returns
     -------
     Trace
-        Of an ``events`` file with all tables, those other than events made anew; of the file of another table with
-        that table alone.
+        Of an ``events`` file with all tables, those other than events made anew; of the file of
+        another table with that table alone.
     """
     try:
         table = _read(source, kind)
@@ -50,7 +50,8 @@ def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
     tables[held] = frame
     if held == "events":
         derived = _core.derive(frame, stored)
-        # A conversion of events alone has not derived anything yet; one of a whole trace has found the same already.
+        # A conversion of events alone has not derived anything yet; one of a whole trace has found
+        # the same already.
         found = [tables.get("diagnostics"), to_frame(derived.pop("diagnostics"))]
         known = pl.concat([f for f in found if isinstance(f, pl.DataFrame)])
         tables |= derived

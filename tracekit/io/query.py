@@ -19,9 +19,11 @@ def query(trace: Trace, sql: str) -> pl.DataFrame:
     Parameters
     ----------
     trace
-        A trace; its tables have their own names: ``events``, ``slices``, ``states``, ``runqueue``, ``tasks``, ``cpus``, ...
+        A trace; its tables have their own names: ``events``, ``slices``, ``states``, ``runqueue``,
+        ``tasks``, ``cpus``, ...
     sql
-        Statements in DuckDB's dialect; the result of the last one is given. They cannot reach files or networks.
+        Statements in DuckDB's dialect; the result of the last one is given. They cannot reach files
+        or networks.
 
     Returns
     -------

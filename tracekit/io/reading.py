@@ -45,21 +45,23 @@ def read(
     Parameters
     ----------
     source
-        A path, ``-`` for standard input, the bytes of a trace, or an open binary file. Compression by gzip, zstd or xz
-        is seen through; so are tracekit's own Parquet and Arrow files, whose derived tables are made anew.
+        A path, ``-`` for standard input, the bytes of a trace, or an open binary file. Compression
+        by gzip, zstd or xz is seen through; so are tracekit's own Parquet and Arrow files, whose
+        derived tables are made anew.
     format
         Name of a format (see `tracekit.formats`); by default the first bytes tell, never the file name.
     progress
-        True for a bar on standard error (only on a terminal), or a function that is called with bytes read, bytes in
-        all (None for a pipe) and events so far.
+        True for a bar on standard error (only on a terminal), or a function that is called with
+        bytes read, bytes in all (None for a pipe) and events so far.
     cache
-        Take the tables from the user's cache when this content was read before, and keep them there otherwise. By
-        default only where ``TRACEKIT_CACHE=1`` is set. See ``tracekit cache``.
+        Take the tables from the user's cache when this content was read before, and keep them there
+        otherwise. By default only where ``TRACEKIT_CACHE=1`` is set. See ``tracekit cache``.
     machine
         What the script of ``tracekit recipes machine`` wrote: its path, or False for none. By default
         ``NAME.machine.toml`` beside the trace, where there is one; see `Trace.machine`.
     **options
-        What the source does not say itself: ``clock``, ``clock_hz``, ``pattern``, and what the format's card names.
+        What the source does not say itself: ``clock``, ``clock_hz``, ``pattern``, and what the
+        format's card names.
 
     Returns
     -------
@@ -69,8 +71,8 @@ def read(
     Raises
     ------
     ParseError
-        When nothing can be read: no such file, unknown format, damaged head. When the machine's file is wrong, old, or of
-        another machine; it names the line.
+        When nothing can be read: no such file, unknown format, damaged head. When the machine's
+        file is wrong, old, or of another machine; it names the line.
 
     Examples
     --------

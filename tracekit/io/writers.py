@@ -1,7 +1,8 @@
 """Tables as Arrow, and as files: Parquet, Arrow IPC, CSV.
 
-A writer takes a table a piece at a time and holds no more than a row group. What is known of the trace as a whole (how
-many records were lost, say) is only known at its end, so metadata is written last.
+A writer takes a table a piece at a time and holds no more than a row group. What is known of the
+trace as a whole (how many records were lost, say) is only known at its end, so metadata is written
+last.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plots: DataFrame in, matplotlib Figure out.
 
-The tables come from `tracekit.analysis`; a plot computes nothing but where its marks lie. Figures belong to no window:
-show them in a notebook, or save them with `figure.savefig("x.png")`. Every function has a section "How to read it", which
-`how_to_read` gives as text.
+The tables come from `tracekit.analysis`; a plot computes nothing but where its marks lie. Figures
+belong to no window: show them in a notebook, or save them with `figure.savefig("x.png")`. Every
+function has a section "How to read it", which `how_to_read` gives as text.
 """
 
 from tracekit.plot._style import how_to_read, style

@@ -108,7 +108,7 @@ def plain(text: str | None, limit: int = 60) -> str:
 
 
 def looks(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Give every label a colour and a dash pattern: the recorded trace dark, the identity replay grey and dashed."""
+    """Give every label a colour and a dash pattern: recorded dark, the identity replay grey and dashed."""
     out: dict[str, dict[str, Any]] = {}
     others = [label for label in labels if label not in (RECORDED, IDENTITY)]
     for i, label in enumerate(others):

@@ -42,7 +42,8 @@ def _colours(data: Mapping[str, pl.DataFrame]) -> dict[str | None, str]:
 def _draw_lane(
     ax: Axes, y: int, rows: pl.DataFrame, colours: Mapping[str | None, str], window_ns: int
 ) -> None:
-    # White edges tell neighbours of one colour apart, and would hide short slices: those get edges of their own colour.
+    # White edges tell neighbours of one colour apart, and would hide short slices: those get edges
+    # of their own colour.
     narrow = pl.col("dur_ns") < _SEEN * window_ns
     for part, edge in ((rows.filter(~narrow), s.PAPER), (rows.filter(narrow), "face")):
         spans = list(zip(part["at"].to_list(), part["dur_ns"].to_list(), strict=True))
@@ -83,13 +84,13 @@ def timeline(
     Returns
     -------
     matplotlib.figure.Figure
-        Not shown, not saved. At most 24 lanes and 4000 slices are drawn; the title says when something is left out.
+        Not shown, not saved. At most 24 lanes and 4000 slices are drawn; the title says when
+        something is left out.
 
-    How to read it
-    --------------
-    Each lane is one CPU, each box one slice: a task that ran without interruption. Colours are groups of tasks whose
-    names differ only in a number. White gaps are idle time. Lanes of the same CPU below one another are the same
-    moment in the recording and in its replays: look for boxes that got longer, shorter or changed places.
+    How to read it -------------- Each lane is one CPU, each box one slice: a task that ran without
+    interruption. Colours are groups of tasks whose names differ only in a number. White gaps are
+    idle time. Lanes of the same CPU below one another are the same moment in the recording and in
+    its replays: look for boxes that got longer, shorter or changed places.
     """
     data = {}
     for label, table in s.as_mapping(slices).items():

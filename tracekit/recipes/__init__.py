@@ -6,7 +6,7 @@
 >>> print(recipes.show("dtrace", os="freebsd").splitlines()[0])
 #!/usr/sbin/dtrace -s
 
-Each recipe says which figures need which events. The DTrace scripts print tracekit's own line protocol, which
+Each recipe says which metrics need which events. The DTrace scripts print tracekit's own line protocol, which
 ``dtrace-tkd`` reads exactly; the others produce what the named tool always produces.
 """
 

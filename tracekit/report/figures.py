@@ -40,8 +40,8 @@ def inline_svg(figure: Figure, key: str, label: str) -> Markup:
     Returns
     -------
     markupsafe.Markup
-        The `svg` element. Text of the figure is escaped. It refers to nothing outside of itself, its colours are
-        variables (`var(--ink)`), and the same figure gives the same text.
+        The `svg` element. Text of the figure is escaped. It refers to nothing outside of itself,
+        its colours are variables (`var(--ink)`), and the same figure gives the same text.
     """
     out = io.StringIO()
     with style():

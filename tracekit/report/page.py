@@ -40,7 +40,8 @@ _ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("switches", ("total",)),
     ("involuntary_switches", ("total",)),
 )
-#: Groups with a table that is open from the start; further ones are folded, and beyond the second number left out.
+#: Groups with a table that is open from the start; further ones are folded, and beyond the second
+#: number left out.
 _OPEN_GROUPS, _ALL_GROUPS = 3, 40
 _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
 

@@ -17,7 +17,7 @@ _MAX_SLICES = 24_000
 
 
 def window(slices: pl.DataFrame, span_ns: int, cpus: int) -> int:
-    """Return the length of a window that holds about 60 slices a CPU, rounded to 1, 2 or 5 times a power of ten."""
+    """Return the length of a window with about 60 slices a CPU: 1, 2 or 5 times a power of ten."""
     wanted = span_ns * 60 * max(cpus, 1) / max(slices.height, 1)
     sizes = (int(step * 10**power) for power in range(3, 12) for step in (1, 2, 5))
     return next((size for size in sizes if size >= min(wanted, span_ns)), span_ns)
@@ -34,10 +34,11 @@ def timeline_data(comparison: Comparison) -> dict[str, Any]:
     Returns
     -------
     dict
-        `name`; `groups` (names, most run time first); `tasks` (name and number of the group); `traces` (`name`, `start`: its
-        first record on its clock, ns; `ts`: starts since the start of what is shown, ns, each but the first as the difference to
-        the one before; `dur`, ns; `cpu`; `task`: number in `tasks`); `span`: how much is shown, ns; `view`: the
-        part that is shown first.
+        `name`; `groups` (names, most run time first); `tasks` (name and number of the group);
+        `traces` (`name`, `start`: its first record on its clock, ns; `ts`: starts since the start
+        of what is shown, ns, each but the first as the difference to the one before; `dur`, ns;
+        `cpu`; `task`: number in `tasks`); `span`: how much is shown, ns; `view`: the part that is
+        shown first.
     """
     traces = comparison.traces
     first = comparison.trace
