@@ -28,9 +28,11 @@ def causes(table: pl.DataFrame, name: str = "", quantile: float | None = None) -
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- Each bar is the share of the time that has this cause; dark bars
-    are the slow spans, light bars all of them. All bars of one colour sum to 100 %. A cause whose
-    dark bar is much longer than its light one is what makes slow spans slow.
+    How to read it
+    --------------
+    Each bar is the share of the time that has this cause; dark bars are the slow spans, light bars
+    all of them. All bars of one colour sum to 100 %. A cause whose dark bar is much longer than its
+    light one is what makes slow spans slow.
     """
     text = pl.concat_str(
         "cause",

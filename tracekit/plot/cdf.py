@@ -126,13 +126,14 @@ def cdf(
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- Go up from a time to the curve: that share of all samples took at
-    most this long. A curve further left and higher is faster. Dotted lines mark p50 (the median),
-    p95 and p99. All panels have the same time axis. The number of samples stands in each panel, in
-    the order of the legend. A step is a time that occurs often. Where a curve starts above 0 % at
-    the left edge, that share took no measurable time. A curve that ends below 100 % has samples
-    that were cut short: they had not ended when the trace did, or ended for another reason than the
-    one that is asked about.
+    How to read it
+    --------------
+    Go up from a time to the curve: that share of all samples took at most this long. A curve
+    further left and higher is faster. Dotted lines mark p50 (the median), p95 and p99. All panels
+    have the same time axis. The number of samples stands in each panel, in the order of the legend.
+    A step is a time that occurs often. Where a curve starts above 0 % at the left edge, that share
+    took no measurable time. A curve that ends below 100 % has samples that were cut short: they had
+    not ended when the trace did, or ended for another reason than the one that is asked about.
     """
     data = s.as_mapping(curves)
     chosen = list(groups) if groups is not None else _largest(data)

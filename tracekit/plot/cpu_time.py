@@ -33,9 +33,11 @@ def cpu_time(table: pl.DataFrame, name: str = "") -> Figure:
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- Each bar is the time of one CPU: with a task, in interrupts, idle.
-    Bars whose busy parts differ are an imbalance; idle time beside waiting tasks is in the table of
-    `tracekit where --show idle`.
+    How to read it
+    --------------
+    Each bar is the time of one CPU: with a task, in interrupts, idle. Bars whose busy parts differ
+    are an imbalance; idle time beside waiting tasks is in the table of `tracekit where --show
+    idle`.
     """
     with s.style():
         fig, (ax,) = s.new_figure(7.4, 1.2 + 0.34 * max(table.height, 2))

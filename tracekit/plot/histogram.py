@@ -68,11 +68,13 @@ def histogram(
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- Each bar spans a range of times that grows by the same factor; its
-    height is the share of all samples (or of their total time) in that range, and all bars of one
-    outline add up to 100 %. All panels have the same time axis. Two humps are two kinds of
-    behaviour, such as tasks that block early and tasks that use up their slice. A few long slices
-    can hold most of the time: compare the histogram by number with the one by time.
+    How to read it
+    --------------
+    Each bar spans a range of times that grows by the same factor; its height is the share of all
+    samples (or of their total time) in that range, and all bars of one outline add up to 100 %. All
+    panels have the same time axis. Two humps are two kinds of behaviour, such as tasks that block
+    early and tasks that use up their slice. A few long slices can hold most of the time: compare
+    the histogram by number with the one by time.
     """
     data = {label: table for label, table in s.as_mapping(bins).items() if table.height}
     column = "share" if weight == "n" else "time_share"

@@ -70,11 +70,13 @@ def queue_distribution(
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- Each bar is the share of time (or of switches) during which that
-    many tasks were running or waiting to run; the axis says where only those that wait are counted.
-    With running tasks counted, 0 is idle; on one CPU, every task beyond the first was waiting. On n
-    CPUs tasks wait for certain where the length of the whole system is greater than n, and may wait
-    below that when they stand in the wrong queue.
+    How to read it
+    --------------
+    Each bar is the share of time (or of switches) during which that many tasks were running or
+    waiting to run; the axis says where only those that wait are counted. With running tasks
+    counted, 0 is idle; on one CPU, every task beyond the first was waiting. On n CPUs tasks wait
+    for certain where the length of the whole system is greater than n, and may wait below that when
+    they stand in the wrong queue.
     """
     scope = (
         pl.col("scope") == "system" if cpu is None else (pl.col("scope") == "cpu") & (pl.col("cpu") == cpu)
@@ -121,10 +123,11 @@ def queue_over_time(lengths: pl.DataFrame | Mapping[str, pl.DataFrame], name: st
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- The line is the mean number of tasks running or waiting in each
-    short interval, the band reaches from the smallest to the largest number in it. A line that
-    stays above the number of CPUs is a machine that never catches up; bursts show as peaks of the
-    band.
+    How to read it
+    --------------
+    The line is the mean number of tasks running or waiting in each short interval, the band reaches
+    from the smallest to the largest number in it. A line that stays above the number of CPUs is a
+    machine that never catches up; bursts show as peaks of the band.
     """
     data = s.as_mapping(lengths)
     with s.style():

@@ -57,9 +57,11 @@ def response_curve(values: pl.DataFrame, statistic: str = "", name: str = "") ->
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- Each point is one cell of the grid: the predicted value, with its
-    90 % interval as a bar where one is known. The dashed line is the identity replay. A slope that
-    is smaller than the bars is not resolved.
+    How to read it
+    --------------
+    Each point is one cell of the grid: the predicted value, with its 90 % interval as a bar where
+    one is known. The dashed line is the identity replay. A slope that is smaller than the bars is
+    not resolved.
     """
     fixed = ("cell", "trace", "group", "unit", "identity", "value", "low", "high", "verdict")
     first, *others = [c for c in values.columns if c not in fixed] or ["cell"]
@@ -114,9 +116,10 @@ def tradeoff(front: pl.DataFrame, all_cells: pl.DataFrame, name: str = "") -> Fi
     matplotlib.figure.Figure
         Not shown, not saved.
 
-    How to read it -------------- Each grey point is a cell. The coloured ones are those for which
-    no other cell is better in both statistics: a choice between the two has to be made along their
-    line.
+    How to read it
+    --------------
+    Each grey point is a cell. The coloured ones are those for which no other cell is better in both
+    statistics: a choice between the two has to be made along their line.
     """
     a, b = front.columns[-2:]
     with s.style():

@@ -87,10 +87,12 @@ def timeline(
         Not shown, not saved. At most 24 lanes and 4000 slices are drawn; the title says when
         something is left out.
 
-    How to read it -------------- Each lane is one CPU, each box one slice: a task that ran without
-    interruption. Colours are groups of tasks whose names differ only in a number. White gaps are
-    idle time. Lanes of the same CPU below one another are the same moment in the recording and in
-    its replays: look for boxes that got longer, shorter or changed places.
+    How to read it
+    --------------
+    Each lane is one CPU, each box one slice: a task that ran without interruption. Colours are
+    groups of tasks whose names differ only in a number. White gaps are idle time. Lanes of the same
+    CPU below one another are the same moment in the recording and in its replays: look for boxes
+    that got longer, shorter or changed places.
     """
     data = {}
     for label, table in s.as_mapping(slices).items():
