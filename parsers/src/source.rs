@@ -6,14 +6,17 @@ use std::sync::Arc;
 /// How many bytes sniffing may look at.
 pub const HEAD: usize = 64 * 1024;
 
+/// A block of bytes that outlives who reads it.
+pub type Block = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// The bytes of one source, decompressed.
 pub enum Source {
     /// All bytes at once (a mapped file, a buffer).
-    Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
+    Bytes(Block),
     /// A stream (a pipe, a compressed file, a large text).
     Stream(Box<dyn Read + Send>),
     /// A folder: paths within it, and the files.
-    Files(Vec<(String, Arc<dyn AsRef<[u8]> + Send + Sync>)>),
+    Files(Vec<(String, Block)>),
 }
 
 /// The file whose first bytes tell what a folder holds.

@@ -52,7 +52,7 @@ fn derived(recording: &Path) -> (Out, Derived) {
     let (mut out, format) = read(&bytes, None);
     assert_eq!(format.expect("readable"), "perf-data");
     let mut deriver = Deriver::new(DeriveOptions::for_trace(&out.meta));
-    deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
+    deriver.push(&out.events, &out.strings, &mut out.diagnostics);
     let mut tables = deriver.finish(&mut out.diagnostics);
     tables.sort();
     (out, tables)

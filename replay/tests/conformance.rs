@@ -156,7 +156,7 @@ fn check_slices(info: &PolicyInfo, work: &Workload, cpus: usize, run: &Run) -> R
     describe(&mut out, info.name, cpus, 1000);
     emit(run, cpus, &[], 0, &mut out);
     let mut deriver = Deriver::new(DeriveOptions::for_trace(&out.meta));
-    deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
+    deriver.push(&out.events, &out.strings, &mut out.diagnostics);
     let tables = deriver.finish(&mut out.diagnostics);
     let slices = &tables.slices;
     for (t, p) in work.tasks.iter().enumerate() {

@@ -77,7 +77,7 @@ fn main() {
                 let mut deriver = Deriver::new(options);
                 slices = 0;
                 for batch in &batches {
-                    deriver.push(batch, &mut strings, &mut diagnostics);
+                    deriver.push(batch, &strings, &mut diagnostics);
                     slices += deriver.drain().slices.len();
                 }
                 slices += deriver.finish(&mut diagnostics).slices.len();

@@ -297,7 +297,7 @@ pub fn same_slices(
     use tracekit_schema::derive::{DeriveOptions, Deriver};
     use tracekit_schema::tables::flag;
     let mut deriver = Deriver::new(DeriveOptions::for_trace(&out.meta));
-    deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
+    deriver.push(&out.events, &out.strings, &mut out.diagnostics);
     let s = deriver.finish(&mut out.diagnostics).slices;
     let mut found = Vec::new();
     for i in 0..s.tid.values().len() {

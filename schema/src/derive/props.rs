@@ -263,7 +263,7 @@ proptest! {
         };
         for part in cuts.windows(2) {
             let some: Vec<u32> = (part[0] as u32..part[1] as u32).collect();
-            deriver.push(&t.events.take(&some), &mut t.strings, &mut diagnostics);
+            deriver.push(&t.events.take(&some), &t.strings, &mut diagnostics);
             let drained = deriver.drain();
             prop_assert!(drained.tasks.is_empty() && drained.cpus.is_empty());
             take(&drained);

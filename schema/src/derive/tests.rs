@@ -605,6 +605,6 @@ fn extreme_times_do_not_overflow() {
     t.switch(i64::MAX, i32::MIN, 1, State::Sleeping, -5);
     let mut diagnostics = Diagnostics::default();
     let mut deriver = Deriver::new(DeriveOptions::default());
-    deriver.push(&t.events, &mut t.strings, &mut diagnostics);
+    deriver.push(&t.events, &t.strings, &mut diagnostics);
     assert!(deriver.finish(&mut diagnostics).slices.len() >= 2);
 }

@@ -80,13 +80,13 @@ impl Derivation {
             let known = DeriveOptions::for_trace(&out.meta);
             Deriver::new(DeriveOptions { states: wanted.states, runqueue: wanted.runqueue, ..known })
         });
-        deriver.push(&out.events, &mut out.strings, &mut out.diagnostics);
+        deriver.push(&out.events, &out.strings, &mut out.diagnostics);
     }
 
     /// Reads some of the rows of the events.
     fn push_rows(&mut self, out: &mut Out, rows: Range<usize>) {
         let deriver = self.deriver.get_or_insert_with(|| Deriver::new(DeriveOptions::for_trace(&out.meta)));
-        deriver.push_rows(&out.events, rows, &mut out.strings, &mut out.diagnostics);
+        deriver.push_rows(&out.events, rows, &out.strings, &mut out.diagnostics);
     }
 
     /// Takes the rows that are finished.

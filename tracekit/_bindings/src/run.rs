@@ -24,6 +24,9 @@ type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
 /// What switches take, in the order of [`SwitchCosts::at`].
 type Times = [Option<i64>; SWITCH_KINDS];
 
+/// A group, and the attributes it gets.
+type GroupSettings = (String, Vec<(String, String)>);
+
 /// Threads, and the attributes they get.
 type Settings = (Vec<i64>, Vec<(String, String)>);
 
@@ -130,7 +133,7 @@ impl Programs {
         phase_ns: i64,
         overheads: bool,
         sets: Option<Vec<Settings>>,
-        groups: Option<Vec<(String, Vec<(String, String)>)>>,
+        groups: Option<Vec<GroupSettings>>,
         costs: Option<Vec<(String, String)>>,
         switch_costs: Option<(Times, Times)>,
         jitter_ns: i64,

@@ -159,7 +159,7 @@ impl Groups {
             _ => 1,
         };
         let shares = group.shares * times;
-        let share = if total > 0 { shares * load / total } else { shares };
+        let share = (shares * load).checked_div(total).unwrap_or(shares);
         share.clamp(MIN_SHARES, shares.max(MIN_SHARES))
     }
 }

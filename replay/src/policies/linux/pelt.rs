@@ -43,7 +43,7 @@ const fn decay_table() -> [u64; 32] {
         let mut bit = 0;
         while bit < 5 {
             if n >> bit & 1 == 1 {
-                product = product * roots[4 - bit] >> 62;
+                product = (product * roots[4 - bit]) >> 62;
             }
             bit += 1;
         }
@@ -113,7 +113,7 @@ impl Pelt {
         }
         self.into_period = delta;
         self.load_sum += since.load * share;
-        self.runnable_sum += since.runnable * share << 10;
+        self.runnable_sum += (since.runnable * share) << 10;
         self.util_sum += u64::from(since.running) * (share << 10);
         let divider = MAX - PERIOD + self.into_period;
         self.load = weight * self.load_sum / divider;
