@@ -103,7 +103,7 @@ def test_yields_and_drift_answer_their_knob() -> None:
     turned = calibrate(yielding, tk.replay(yielding, "cfs", scenario={"A": {"nice": 15}}))
     assert dict(turned.select("metric", "result").iter_rows())["yields"] == "fail"
     # The sooner X runs, the sooner its sleep is over.
-    ending = tk.simulate("Y: R50\nX: R10 S100 R1\nZ: S400 R1", "fifo")
+    ending = tk.simulate("Y: R50\nX: R10 S100 R1", "fifo")
     drift = calibrate(ending, tk.replay(ending, "srpt")).filter(metric="drift").row(0, named=True)
     assert drift["result"] == "fail"
     assert drift["error"] == pytest.approx(-50e6, rel=0.05)

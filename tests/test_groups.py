@@ -161,3 +161,10 @@ def test_calibrate_and_what_a_notebook_shows(trace: tk.Trace) -> None:
     assert "<svg" in shown
     assert "<script" not in shown
     assert "rr changes" in shown
+
+
+def test_the_command_line_offers_every_grouping() -> None:
+    from tracekit.analysis import grouping
+    from tracekit.cli import _options
+
+    assert grouping.BY == _options.BY

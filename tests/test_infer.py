@@ -1,4 +1,4 @@
-"""`tracekit.whatif.infer`: parameters of the scheduler learned from a trace; groups in replays; servers of the lab."""
+"""`tracekit.whatif.learn`: parameters of the scheduler learned from a trace; groups in replays; servers of the lab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import tracekit as tk
 from tracekit.errors import ReplayError
 from tracekit.whatif.groups import read_map
-from tracekit.whatif.infer import infer_parameters, lines
+from tracekit.whatif.learn import infer_parameters, lines
 from tracekit.whatif.scenario import group_settings, parse_set
 
 HOGS = "policy: {policy}\nhz: 1000\nA*6: R∞\nS*2: (R0.1 S3)*\nuntil: 600\n"

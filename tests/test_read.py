@@ -195,7 +195,7 @@ def test_what_is_no_trace_raises_a_parse_error(data: bytes, code: str, tmp_path:
 def test_errors_name_file_and_format(demo: Path, tmp_path: Path) -> None:
     with pytest.raises(tk.ParseError, match=r"nowhere\.dat: no such file"):
         tk.read(tmp_path / "nowhere.dat")
-    with pytest.raises(tk.ParseError, match="found a directory"):
+    with pytest.raises(tk.ParseError, match="found a folder"):
         tk.read(tmp_path)
     with pytest.raises(tk.ParseError, match="no format is called `nope`"):
         tk.read(demo, format="nope")

@@ -27,6 +27,8 @@ PLOTS = (".png", ".svg", ".pdf")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: `tracekit.analysis.grouping.BY`, which is not imported here to keep help quick.
+BY = ("group", "comm", "tid", "all", "process", "cgroup", "prio", "policy")
 BY_HELP = """How to group tasks: by name without the number at its end (spin07 -> spin), by name, by thread, or all
 together."""
 
@@ -398,8 +400,6 @@ def engine_options(function: F) -> F:
 
 def group_option(*more: str) -> Callable[[F], F]:
     """The option `--by` of commands that know more groupings than names and threads."""
-    from tracekit.analysis.grouping import BY
-
     return click.option(
         "--by",
         type=click.Choice([*BY, *more]),

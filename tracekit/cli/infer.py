@@ -26,14 +26,15 @@ Examples:
 def command(source: Input, policy: str | None, as_json: bool) -> int:
     """Learn the scheduler's parameters from a trace.
 
-    Replays TRACE with many values of each parameter and prints which explain best what was recorded, all values that do
-    about as well (the 90 % set), and how much no stock policy explains. Exit status 1 when nothing can be said.
+    Replays TRACE with many values of each parameter and prints which explain best what was
+    recorded, all values that do about as well (the 90 % set), and how much no stock policy
+    explains. Exit status 1 when nothing can be said.
     """
     from dataclasses import asdict
 
     from tracekit.cli._output import about, emit_json, paragraph
     from tracekit.cli._replaying import caution, progress_bar
-    from tracekit.whatif.infer import infer_parameters, lines
+    from tracekit.whatif.learn import infer_parameters, lines
 
     trace = source.read()
     caution(trace, source.quiet)

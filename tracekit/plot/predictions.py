@@ -64,7 +64,8 @@ def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
         ax.set_yticks(range(len(shown)), [_label(found[0]) for found in shown])
         ax.grid(visible=False, axis="y")
         _factor_axis(ax, low, high)
-        _legend(fig, labels, looks)
+        spans = any(row["low"] is not None for found in shown for row in found)
+        _legend(fig, labels, looks, ", 90 % interval" if spans else "")
         title = "Predicted against recorded" + (f", {s.plain(name)}" if name else "")
         fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
         return s.finish(fig)
@@ -115,12 +116,12 @@ def _factor_axis(ax: Axes, low: float, high: float) -> None:
     ax.set_xlabel("factor to the recorded value")
 
 
-def _legend(fig: Figure, labels: list[str], looks: dict[str, Any]) -> None:
+def _legend(fig: Figure, labels: list[str], looks: dict[str, Any], what: str) -> None:
     handles = [
         Line2D([], [], color=s.INK, linewidth=1.4),
         Line2D([], [], color=s.MUTED, marker="x", linestyle=""),
         *(Line2D([], [], color=looks[label]["color"], marker="o", linewidth=2.2) for label in labels),
     ]
-    names = ["recorded", "identity replay", *(f"{s.plain(label)}, 90 % interval" for label in labels)]
+    names = ["recorded", "identity replay", *(f"{s.plain(label)}{what}" for label in labels)]
     columns = max(1, min(len(names), 100 // (max(map(len, names)) + 8)))
     fig.legend(handles, names, loc="outside lower left", ncols=columns)

@@ -30,8 +30,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
               its shares, and a group counts as often as it has tasks that could run at once.",
     tie_break: "Equal deadlines: the task that was queued first; a queued task before the running one.",
     not_modelled: "The deadline server, core scheduling, bursts of quotas, topology other than CPUs that share one cache, capacities.",
-    sources: "Linux 6.6.9, 6.12.0, 6.12.19, 6.12.117, 7.3.4 kernel/sched/fair.c, core.c and features.h (6.18: the rules of 7.3 that came \
-              with 6.17 and 6.18 by their commits); Stoica and Abdel-Wahab, Earliest Eligible Virtual Deadline First, 1995; captures \
+    sources: "Linux 6.6.9, 6.12.0, 6.12.19, 6.12.117, 7.3.4 kernel/sched/fair.c, core.c and features.h (6.18: not read in its source; those rules \
+              of 7.3 that are believed to have come with 6.17 and 6.18); Stoica and Abdel-Wahab, Earliest Eligible Virtual Deadline First, 1995; captures \
               of a 6.12.95 kernel for two rules: an expiry found in a wakeup also asks for a reschedule, and SCHED_IDLE has no \
               slice protection (6.16, and stable kernels before).",
     params: &[
