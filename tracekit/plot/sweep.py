@@ -13,6 +13,8 @@ from tracekit.plot import _style as s
 from tracekit.units import format_ns
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+#: Cells of an axis that get a tick each.
+_MAX_TICKS = 12
 _VALUE = re.compile(r"([+-]?[\d.]+(?:e[+-]?\d+)?)(ns|us|ms|s)?")
 
 
@@ -30,10 +32,14 @@ def _place(ax: Axes, texts: list[str]) -> np.ndarray:
     found = _numbers(texts)
     if found is not None:
         places, times = found
-        if times:
-            ax.xaxis.set_major_formatter(lambda x, _: format_ns(x) if x else "0")
+        # A scale sets its own ticks, so it comes before them.
         if places.min() > 0 and places.max() / places.min() >= 20:
             ax.set_xscale("log")
+        if len(set(places)) <= _MAX_TICKS:
+            ax.set_xticks(sorted(set(places)))
+            ax.set_xticks([], minor=True)
+        if times:
+            ax.xaxis.set_major_formatter(lambda x, _: format_ns(x) if x else "0")
         return places
     names = list(dict.fromkeys(texts))
     ax.set_xticks(range(len(names)), names)
@@ -72,7 +78,7 @@ def response_curve(values: pl.DataFrame, statistic: str = "", name: str = "") ->
         places = dict(zip(values["cell"], _place(ax, values[first].cast(pl.String).to_list()), strict=True))
         parts = values.group_by(others, maintain_order=True) if others else [((), values)]
         for number, (key, part) in enumerate(parts):
-            _curve(ax, part, places, ", ".join(map(str, key)), number)
+            _curve(ax, part, places, ", ".join(f"{o}={k}" for o, k in zip(others, key, strict=True)), number)
         base = values["identity"].drop_nulls()
         if base.len() and base.n_unique() == 1:
             ax.axhline(
