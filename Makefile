@@ -15,7 +15,7 @@ OUT := out
 # How the core is built here; wheels and measurements use release.
 PROFILE ?= quick
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate studies differential fuzz docs wheel smoke clean release
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate bounds studies differential fuzz docs wheel smoke clean release
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,25 +85,33 @@ release: dev
 	cp target/release/lib_core.so $(CORE).tmp
 	mv $(CORE).tmp $(CORE)
 
-bench: release ## measure parsing against peers (absent ones are named), dispatches/s of every policy, and hooks
+bench: release ## measure parsing against peers (absent ones are named), whole commands, dispatches/s of every policy, and hooks
+	@mkdir -p $(OUT)
 	$(BIN)/python bench/parse.py
+	$(BIN)/python bench/commands.py --json $(OUT)/commands.json
 	$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json
 	$(BIN)/python bench/callbacks.py
 	cargo bench --quiet --package tracekit-replay --bench reconstruct
 
-validate: dev testdata ## predict every pair of the lab's captures; write docs/validation.md, the model errors and the switch costs
-	$(BIN)/python -m validation.switch_costs testdata/lab
-	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv -o docs/validation.md --fit tracekit/whatif/model_error.toml
-	$(BIN)/python -m validation.coverage testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv --sample $(or $(SAMPLE),1000) --rows out/validation-rows.parquet --fit tracekit/whatif/row_error.toml --page docs/validation.md
+# Captures on several CPUs but those that take a minute each: servers, and calls through pipes.
+SEVERAL := (.cpu/|-2cpu/)(mixed|pinned|slice|groups|nicefork|forkwait|w1-mixed|w1-fork|yield)
 
-differential: dev ## hold 200 random schedules of each policy against independent models
-	TRACEKIT_DIFFERENTIAL=200 $(BIN)/python -m pytest -n 2 -q tests/differential
+validate: dev testdata ## hold a sample of pairs against reality; write docs/validation.md, model errors and switch costs [SAMPLE=320 BUDGET=34]
+	$(BIN)/python -m validation.switch_costs testdata/lab
+	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv --several testdata/lab2 --several-pairs $(ARCHIVES)/lab2/pairs.tsv --sample $(or $(SAMPLE),320) --budget $(or $(BUDGET),34) --store $(OUT)/validation -o docs/validation.md --fit tracekit/whatif/model_error.toml --fit-rows tracekit/whatif/row_error.toml
+	$(BIN)/python -m validation.several testdata/lab2 --pairs $(ARCHIVES)/lab2/pairs.tsv --only '$(SEVERAL)' --controls -o docs/validation-several.md
+
+bounds: dev ## take records out of whole traces 1,000 times: the truth lies inside the bounds of what is left
+	TRACEKIT_BOUNDS=125 $(BIN)/python -m pytest -n 2 -q tests/analysis/test_bounds.py
+
+differential: dev ## hold 200 random schedules of each policy against independent models; writes docs/differential.json
+	$(BIN)/python -m tests.differential --count 200 -o docs/differential.json
 
 studies: dev ## run the five published studies and set their results beside the published ones
 	$(BIN)/tracekit study
 
-fuzz: | tools ## fuzz one format: make fuzz FORMAT=trace-dat [DURATION=600]
-	cargo run --quiet --profile checked --package tracekit-parsers --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
+fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; also events, policy, workload, all
+	cargo run --quiet --profile checked --package tracekit-replay --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 
 docs: dev ## write the generated pages and build the site into out/site, failing on broken links
 	$(BIN)/python docs/generate.py --run

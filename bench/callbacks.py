@@ -1,6 +1,9 @@
-"""What a hook of a policy of one's own costs: the same round robin in Rust, as a Python class, and compiled from C or by numba.
+"""What a hook of a policy of one's own costs.
 
-The CPU time of a run less that of the same run under the policy in Rust, over the number of hooks called. A C compiler or numba that is absent is named and left out.
+The same round robin in Rust, as a Python class, and compiled from C or by numba.
+
+The CPU time of a run less that of the same run under the policy in Rust, over the number of hooks
+called. A C compiler or numba that is absent is named and left out.
 """
 
 from __future__ import annotations

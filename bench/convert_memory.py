@@ -2,8 +2,8 @@
 
     python bench/convert_memory.py [--size 2GB] [--source capture.txt] [--kind parquet arrow csv]
 
-Prints one line a conversion: events, seconds, MB/s, peak resident set of the whole process. Exit status 1 when a peak is
-over the limit of 1 GiB.
+Prints one line a conversion: events, seconds, MB/s, peak resident set of the whole process. Exit
+status 1 when a peak is over the limit of 1 GiB.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Measured:
     peak_bytes: int
 
 
-# A process starts with the peak of the one that it was forked from, which may be a test runner that holds gigabytes:
-# so a small one stands between, and tells the status, the time and the peak of its only child.
+# A process starts with the peak of the one that it was forked from, which may be a test runner that
+# holds gigabytes: so a small one stands between, and tells the status, the time and the peak of its
+# only child.
 BETWEEN = """
 import os, sys, time
 began = time.monotonic()

@@ -1,8 +1,10 @@
 """How many decisions a second the replay engine makes, for every policy, over runnable tasks and CPUs.
 
-A dispatch is a decision what a CPU runs next. Workloads (`replay/examples/dispatch_bench.rs`): ``yields``, all tasks always runnable and a decision every 0.1 ms
-of each CPU; ``mixed``, wakeups and preemptions beside tasks that never sleep; ``hogs``, where decisions are the ends of slices, so that a policy with
-slices of many ticks that looks at each of them is measured by these. Time is CPU time of one thread, because on a busy machine the wall clock measures the others; elapsed time
+A dispatch is a decision what a CPU runs next. Workloads (`replay/examples/dispatch_bench.rs`):
+``yields``, all tasks always runnable and a decision every 0.1 ms of each CPU; ``mixed``, wakeups
+and preemptions beside tasks that never sleep; ``hogs``, where decisions are the ends of slices, so
+that a policy with slices of many ticks that looks at each of them is measured by these. Time is CPU
+time of one thread, because on a busy machine the wall clock measures the others; elapsed time
 stands in the JSON beside it.
 """
 
@@ -49,12 +51,18 @@ def measure(
 
 
 def rate(row: dict[str, Any]) -> str:
-    """Thousand dispatches a second; a dash where hardly any were made, as every task has a CPU or nobody gives one up."""
+    """Thousand dispatches a second; a dash where hardly any were made.
+
+    That is where every task has a CPU, or nobody gives one up.
+    """
     return f"{row['dispatches_per_s'] / 1000:.0f}" if row["dispatches"] >= FEW else "-"
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
-    """A table for each workload: a line per policy and number of CPUs, a column per number of tasks, thousands a second."""
+    """Print a table for each workload, in thousands a second.
+
+    A line per policy and number of CPUs, a column per number of tasks.
+    """
     tasks = sorted({row["tasks"] for row in rows})
     for work in dict.fromkeys(row["work"] for row in rows):
         print(

@@ -1,8 +1,9 @@
 """How fast the parsers are, beside the programs that wrote the captures.
 
-Every row lets the peer print a capture, and parses the capture (binary formats) or the text that the peer printed. Both are measured as CPU time of
-one thread, because on a busy machine the wall clock measures the others; the peer's output goes nowhere. A peer that is not
-installed, or a capture that is not there, is named and left out.
+Every row lets the peer print a capture, and parses the capture (binary formats) or the text that
+the peer printed. Both are measured as CPU time of one thread, because on a busy machine the wall
+clock measures the others; the peer's output goes nowhere. A peer that is not installed, or a
+capture that is not there, is named and left out.
 """
 
 from __future__ import annotations
@@ -45,14 +46,20 @@ def cpu_seconds(command: Sequence[str], stdout: int) -> tuple[float, bytes]:
 
 
 def ours(tool: Path, text: Path, fmt: str) -> tuple[float, int]:
-    """CPU seconds of one parse, and the events it makes: many runs less one, so that reading the file does not count."""
+    """CPU seconds of one parse, and the events it makes.
+
+    Many runs less one, so that reading the file does not count.
+    """
     one, _ = cpu_seconds([str(tool), str(text), fmt, "1"], subprocess.DEVNULL)
     many, printed = cpu_seconds([str(tool), str(text), fmt, str(RUNS + 1)], subprocess.PIPE)
     return (many - one) / RUNS, int(json.loads(printed)["events"])
 
 
 def measure(case: Case, tool: Path, rounds: int, scratch: Path) -> dict[str, object]:
-    """Peer and parser in turns; the best of each counts, so that both are spared by what else the machine does."""
+    """Peer and parser in turns; the best of each counts.
+
+    So both are spared by what else the machine does.
+    """
     text = case.capture
     if case.format in TEXTS:
         text = scratch / f"{case.name}.txt"

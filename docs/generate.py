@@ -1,11 +1,13 @@
 """Write the pages under docs/reference/ from the registries, so that they cannot disagree with the code.
 
-Run by ``make docs``; ``python docs/generate.py --check`` only tells whether a page is out of date (exit status 1).
+Run by ``make docs``; ``python docs/generate.py --check`` only tells whether a page is out of date
+(exit status 1).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -119,6 +121,27 @@ def formats_page() -> str:
     return "".join(parts)
 
 
+def differential() -> str:
+    """What `make differential` measured last: which schedules are equal to those of independent models."""
+    rows = json.loads((HERE / "differential.json").read_text())
+    held = {row["policy"].split(":")[0] for row in rows}
+    others = [f"`{p['name']}`" for p in _core.policies() if p["name"] not in held]
+    missing = f" No model stands for {', '.join(others)}." if others else ""
+    return (
+        "\n## Held against independent models\n\nModels that share nothing with tracekit, written from the source that"
+        " is named, run random workloads, on one CPU where no number is given. Whole schedules are compared to the"
+        " nanosecond. `make differential`"
+        f" measures this table; a few workloads of each row run with the tests.{missing}\n\n"
+        + table(
+            ("policy", "model written from", "workloads", "equal"),
+            [
+                (f"`{row['policy']}` ({row['name']})", row["source"], row["workloads"], row["equal"])
+                for row in rows
+            ],
+        )
+    )
+
+
 def policies_page() -> str:
     """Every policy with its idea, formula, parameters and sources."""
     policies = _core.policies()
@@ -143,6 +166,7 @@ def policies_page() -> str:
             rows = [(f"`{x['name']}`", x["unit"], x["default"], x["range"], x["doc"]) for x in p["params"]]
             parts.append("\n" + table(("parameter", "unit", "default", "range", "meaning"), rows))
         parts.append(f"\n**Sources.** {p['sources'].strip()}\n")
+    parts.append(differential())
     costs = [(f"`{c['name']}`", c["doc"]) for c in _core.costs()]
     parts.append(
         "\n## Costs\n\nWhat scheduling itself takes, apart from any policy: `--cost KEY=TIME`, the table `[cost]` of a scenario file, `costs=` in"

@@ -1,4 +1,4 @@
-"""Pages that are made from other things of the project: recipes, changelog, notebooks, the gallery of plots."""
+"""Pages made from other parts of the project: recipes, changelog, notebooks, gallery of plots."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def changelog_page() -> str:
 
 
 def notebooks() -> list[Path]:
-    """All notebooks, in order."""
-    return sorted((ROOT / "notebooks").glob("*.ipynb"))
+    """All notebooks, in order; those of the studies are last."""
+    folder = ROOT / "notebooks"
+    return [*sorted(folder.glob("*.ipynb")), *sorted((folder / "studies").glob("*.ipynb"))]
 
 
 def title_of(notebook: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""What many tests need: the shipped capture, the larger captures when they are there, and the command line."""
+"""What many tests need: the shipped capture, the larger captures when they are there, and the
+command line."""
 
 from __future__ import annotations
 

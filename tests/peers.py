@@ -30,8 +30,9 @@ def peer(*command: str | Path) -> list[str]:
 def compare(check: Callable[[list[str]], None], *command: str | Path) -> None:
     """Hold what a peer prints against `check`, which raises AssertionError where they differ.
 
-    trace-cmd 3.1.6 does not always print the same: on two captures of the corpus 5 and 8 of 1000 runs had no lines, or
-    others than the rest. So a difference counts when it is there each time.
+    trace-cmd 3.1.6 does not always print the same: on two captures of the corpus 5 and 8 of 1000
+    runs had no lines, or others than the rest. So a difference counts when it is there each
+    time.
     """
     for left in reversed(range(TRIES)):
         try:

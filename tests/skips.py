@@ -1,4 +1,5 @@
-"""Counts what was left out, and fails a run that must leave nothing out: where CI=true, a skip needs a reason of `ALLOWED`.
+"""Counts what was left out, and fails a run that must leave nothing out: where CI=true, a skip
+needs a reason of `ALLOWED`.
 
 Hooks of pytest; ``tests/conftest.py`` takes them up.
 """

@@ -185,7 +185,8 @@ def test_a_response_follows_its_policy(testdata: Path) -> None:
 
 
 def test_a_shift_below_clock_and_jitter_is_no_distance(trace: tk.Trace) -> None:
-    """Point masses of the demo's run delays move by 100 ns: 0.149 by plain Kolmogorov-Smirnov, and a failure."""
+    """Point masses of the demo's run delays move by 100 ns: 0.149 by plain Kolmogorov-Smirnov, and
+    a failure."""
     same = tk.replay(trace, tk.whatif.infer(trace.metadata, ["cfs"])[0])
     found = {r["metric"]: r for r in calibrate(trace, same).iter_rows(named=True)}
     assert found["run_delay_ks"]["result"] == "pass"

@@ -25,7 +25,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 def in_terminal(columns: int, *args: str | Path) -> list[str]:
-    """Lines of standard output of a command that runs in a terminal so wide; warnings and progress go elsewhere."""
+    """Lines of standard output of a command that runs in a terminal so wide; warnings and progress
+    go elsewhere."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -174,3 +175,12 @@ def test_json_and_csv_take_a_file_or_none(
         assert result.stdout.startswith("group")
         assert f"wrote {file}" in result.stderr
         assert (tmp_path / file).stat().st_size > 100
+
+
+def test_trust_is_shown_where_80_columns_must_do() -> None:
+    command = ("compare", DEMO, "--policy", "cfs:wakeup_preemption=off", "--runs", "3")
+    narrow, broad = in_terminal(80, *command), in_terminal(120, *command)
+    assert max(map(len, narrow)) <= 80
+    assert "? with care, ! do not use" in narrow
+    assert any(line.endswith(" ?") for line in narrow)
+    assert any(line.endswith(("trusted", "with care", "do not use")) for line in broad)

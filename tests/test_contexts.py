@@ -1,4 +1,5 @@
-"""Timer wakeups in traces without interrupt flags: recognised where the flags, hidden from the search, prove it."""
+"""Timer wakeups in traces without interrupt flags: recognised where the flags, hidden from the
+search, prove it."""
 
 from __future__ import annotations
 
@@ -44,9 +45,11 @@ def switch(ts: int, prev: str, state: str, following: str) -> str:
 
 
 def written(kind: str, wakes: int = 60) -> tk.Trace:
-    """Text of one CPU: `s` sleeps and wakes; `a` and `b` take turns and never sleep, or `m` hands work to `s`.
+    """Text of one CPU: `s` sleeps and wakes; `a` and `b` take turns and never sleep, or `m` hands
+    work to `s`.
 
-    `timer`: sleeps of 1 ms; `random`: sleeps of any length; `message`: `m` runs for 1 ms of its own and then wakes `s`.
+    `timer`: sleeps of 1 ms; `random`: sleeps of any length; `message`: `m` runs for 1 ms of its
+    own and then wakes `s`.
     """
     dice = random.Random(1)
     text, now, runner = "", 1_000_000_000, "a:1"

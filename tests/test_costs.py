@@ -1,4 +1,5 @@
-"""What scheduling costs: given by name, in Python, on the command line, in a file; and the experiment of the guide."""
+"""What scheduling costs: given by name, in Python, on the command line, in a file; and the
+experiment of the guide."""
 
 from __future__ import annotations
 

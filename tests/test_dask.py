@@ -1,4 +1,5 @@
-"""What the extra `dask` is for: converted traces as dask dataframes, and traces and policies on many workers."""
+"""What the extra `dask` is for: converted traces as dask dataframes, and traces and policies on
+many workers."""
 
 from __future__ import annotations
 

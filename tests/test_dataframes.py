@@ -1,4 +1,5 @@
-"""Every table as polars, pandas, pyarrow and DuckDB: equal values, and no copies where the libraries allow."""
+"""Every table as polars, pandas, pyarrow and DuckDB: equal values, and no copies where the
+libraries allow."""
 
 from __future__ import annotations
 

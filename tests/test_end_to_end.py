@@ -1,4 +1,5 @@
-"""Captures of many formats and machines through `info`, `slices`, `doctor` and `compare`: each ends, and its first line makes sense."""
+"""Captures of many formats and machines through `info`, `slices`, `doctor` and `compare`: each
+ends, and its first line makes sense."""
 
 from __future__ import annotations
 

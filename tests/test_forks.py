@@ -9,8 +9,9 @@ import pytest
 
 import tracekit as tk
 
-#: Records of one round, as the time in us from its start, the task, the flags and the record: the parent wakes another task, which
-#: preempts it 40 us later; then it forks, loses its CPU to the child at once, and sleeps soon after it has it back.
+#: Records of one round, as the time in us from its start, the task, the flags and the record: the
+#: parent wakes another task, which preempts it 40 us later; then it forks, loses its CPU to the
+#: child at once, and sleeps soon after it has it back.
 ROUND = (
     (1000, "par-10", "d..3.", "sched_waking: comm=log pid=20 prio=120 target_cpu=000"),
     (1002, "par-10", "dN.3.", "sched_wakeup: log:20 [120] CPU:000"),
@@ -50,6 +51,7 @@ def test_a_parent_that_was_preempted_behind_its_fork_had_left_the_kernel(program
     steps = programs.table.filter(pl.col("tid") == 10)
     kinds = steps["op"].cast(pl.String).to_list()
     behind = [kinds[i + 1 : i + 3] for i, kind in enumerate(kinds) if kind == "fork"]
-    # Some of the work is the kernel's, where nothing preempts; the rest is not, so that the child can preempt before the sleep.
+    # Some of the work is the kernel's, where nothing preempts; the rest is not, so that the child
+    # can preempt before the sleep.
     assert len(behind) == 12
     assert all(pair == ["run_kernel", "run"] for pair in behind), behind[:3]

@@ -1,4 +1,5 @@
-"""One run in several forms: identity replays of the same figures, or a warning that names what the poorer form lacks."""
+"""One run in several forms: identity replays of the same figures, or a warning that names what the
+poorer form lacks."""
 
 from __future__ import annotations
 

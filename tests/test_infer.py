@@ -1,4 +1,5 @@
-"""`tracekit.whatif.learn`: parameters of the scheduler learned from a trace; groups in replays; servers of the lab."""
+"""`tracekit.whatif.learn`: parameters of the scheduler learned from a trace; groups in replays;
+servers of the lab."""
 
 from __future__ import annotations
 
@@ -75,5 +76,8 @@ def test_a_group_setting_that_means_nothing_is_refused() -> None:
 def test_a_policy_without_groups_refuses_them_by_name() -> None:
     trace = tk.simulate("A: R5", policy="fifo")
     for text in ("group:web: weight=300", "A: group=web"):
-        with pytest.raises(ReplayError, match="cfs does not model groups; expected one of eevdf"):
-            tk.replay(trace, "cfs", scenario=[parse_set(text)])
+        for policy in ("o1", "cfs:form=2.6.32"):
+            with pytest.raises(
+                ReplayError, match=r"does not model groups; expected cfs \(form 6.1\) or eevdf"
+            ):
+                tk.replay(trace, policy, scenario=[parse_set(text)])

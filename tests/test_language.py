@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -15,8 +16,6 @@ import pytest
 from tracekit.cli import main
 
 ROOT = Path(__file__).parent.parent
-#: Written by a command from measurements, with tables of many columns.
-GENERATED = {"validation.md"}
 #: Longest line of prose.
 LONGEST = 110
 
@@ -55,7 +54,7 @@ def helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
 def documents() -> list[Path]:
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md"]
     for pattern in ("docs/*.md", "docs/guide/*.md", "docs/how-to/*.md", "tracekit/cli/topics/*.md"):
-        found += sorted(p for p in ROOT.glob(pattern) if p.name not in GENERATED)
+        found += sorted(ROOT.glob(pattern))
     assert len(found) > 25
     return found
 
@@ -78,23 +77,67 @@ def test_the_words_of_the_field_are_used(pattern: str) -> None:
         assert found is None, f"{where}: {found and found[0]!r}; use: {LEFT[pattern]}"
 
 
+def sources(*patterns: str) -> list[Path]:
+    """Files of the project; not what was built or copied beside them."""
+    beside = {"target", "testdata", "out", "build", "dist"}
+    found = {p for pattern in patterns for p in ROOT.glob(pattern)}
+    return sorted(
+        p
+        for p in found
+        if not beside.intersection(p.relative_to(ROOT).parts)
+        and not any(part.startswith(".") for part in p.relative_to(ROOT).parts)
+    )
+
+
+def prose(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Lines of Markdown that are neither code, nor a row of a table, nor a picture."""
+    fence = before = False
+    for number, line in enumerate(lines, 1):
+        fence ^= line.lstrip().startswith("```")
+        # An indented line is code behind an empty one, and behind other code.
+        code = line.startswith("    ") and before
+        before = code or not line.strip()
+        if not (fence or code or line.lstrip().startswith(("|", "![", "<", ">>>", "...", "==="))):
+            yield number, line
+
+
+def too_long(text: str) -> bool:
+    # A word that is longer, such as a link, cannot be broken.
+    return len(text) > max(LONGEST, max((len(word) for word in text.split()), default=0) + 2)
+
+
 def test_lines_of_documents_fit() -> None:
-    for path in documents():
-        fence = False
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            fence ^= line.startswith("```")
-            prose = not (fence or line.startswith(("|", "    ", "![", "<")))
-            # A word that is longer, such as a link, cannot be broken.
-            longest = max((len(word) for word in line.split()), default=0)
-            assert not prose or len(line) <= max(LONGEST, longest + 2), f"{path}:{number}"
+    found = sources("*.md", "docs/*.md", "docs/*/*.md", "fixtures/**/*.md", "tracekit/**/*.md", "bench/*.md")
+    assert len(found) > 50
+    for path in found:
+        for number, line in prose(path.read_text().splitlines()):
+            assert not too_long(line), f"{path}:{number}"
 
 
-@pytest.mark.parametrize("package", ["cli", "report", "plot"])
-def test_lines_of_comments_and_docstrings_fit(package: str) -> None:
-    for path in sorted((ROOT / "tracekit" / package).rglob("*.py")):
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-            comment = token.type == tokenize.COMMENT and "# type:" not in token.string
-            docstring = token.type == tokenize.STRING and token.string.lstrip("rf").startswith('"""')
-            if comment or docstring:
-                for line in token.string.splitlines():
-                    assert len(line) + token.start[1] * comment <= LONGEST, f"{path}: {line[:60]}"
+@pytest.mark.parametrize("folder", ["tracekit", "tests", "validation", "bench", "tools", "docs"])
+def test_lines_of_comments_and_docstrings_fit(folder: str) -> None:
+    found = sources(f"{folder}/**/*.py", f"{folder}/**/*.pyi")
+    assert found
+    for path in found:
+        text = path.read_text()
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and token.line.lstrip().startswith("#"):
+                assert not too_long(token.line.rstrip()), f"{path}:{token.start[0]}"
+        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, documented) and ast.get_docstring(node) is not None:
+                first, last = node.body[0].lineno, node.body[0].end_lineno
+                for number, line in prose(text.splitlines()[first - 1 : last]):
+                    assert not too_long(line), f"{path}:{first + number - 1}"
+
+
+@pytest.mark.parametrize("name", ["Cargo.toml", "pyproject.toml", "setup.cfg", "mkdocs.yml", "Makefile"])
+def test_lines_of_comments_in_settings_fit(name: str) -> None:
+    for number, line in enumerate((ROOT / name).read_text().splitlines(), 1):
+        assert not line.startswith("#") or not too_long(line), f"{name}:{number}"
+
+
+def test_a_line_that_is_too_long_is_found() -> None:
+    text = ["short", "a " * 60, "", "    " + "code " * 30, "```", "b " * 60, "```", "| " + "cell | " * 30]
+    assert [number for number, line in prose(text) if too_long(line)] == [2]
+    assert not too_long("- https://" + "x" * 120)

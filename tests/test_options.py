@@ -17,13 +17,15 @@ ROOT = Path(__file__).parents[1]
 
 #: What the reader of Perfetto files takes; it is written in Python.
 PERFETTO = ("offline", "perfetto_addr", "perfetto_bin")
+#: What the reader of workload texts takes; likewise.
+WORKLOAD = ("policy", "seed")
 
 
 def test_the_list_is_that_of_the_parsers() -> None:
     taken = {"clock", "clock_hz", "pattern"}
     for file in (ROOT / "parsers" / "src").rglob("*.rs"):
         taken |= set(re.findall(r'extra\s*\.(?:get|contains_key)\("([a-z_]+)"\)', file.read_text()))
-    assert taken == {o for o in OPTIONS if o not in PERFETTO}
+    assert taken == {o for o in OPTIONS if o not in (*PERFETTO, *WORKLOAD)}
 
 
 def test_a_slip_is_refused_with_the_nearest_name(demo: Path) -> None:

@@ -1,8 +1,9 @@
 """The sdist and the wheel: what is in them, and that they work where nothing else of this repository is.
 
-Nothing needs the network: the wheel is built without isolation from the unpacked sdist, on top of the crates that are
-compiled already (`CARGO_TARGET_DIR`), and the bare environment sees the packages of this one through a `.pth` file.
-`make smoke` does the same with packages from the index.
+Nothing needs the network: the wheel is built without isolation from the unpacked sdist, on top
+of the crates that are compiled already (`CARGO_TARGET_DIR`), and the bare environment sees the
+packages of this one through a `.pth` file. `make smoke` does the same with packages from the
+index.
 """
 
 from __future__ import annotations
@@ -77,7 +78,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     with tarfile.open(sdist) as archive:
         archive.extractall(work / "source", filter="data")
     (source,) = (work / "source").iterdir()
-    wheel = _build("build_wheel", source, work / "dist", CARGO_TARGET_DIR=str(ROOT / "target"))
+    # The profile of `make dev`, in which all but the crates of this repository are compiled already.
+    profile = os.environ.get("SETUPTOOLS_RUST_CARGO_PROFILE", "quick")
+    wheel = _build(
+        "build_wheel",
+        source,
+        work / "dist",
+        CARGO_TARGET_DIR=str(ROOT / "target"),
+        SETUPTOOLS_RUST_CARGO_PROFILE=profile,
+    )
     return Built(sdist, wheel, source)
 
 
@@ -87,7 +96,8 @@ def bare(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare") / "venv"
     venv.create(folder, with_pip=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    # Lines of a .pth file are searched last, and .pth files in there are not obeyed: an editable install does not count.
+    # Lines of a .pth file are searched last, and .pth files in there are not obeyed: an editable
+    # install does not count.
     (site / "packages.pth").write_text("\n".join(p for p in sys.path if p.endswith("-packages")))
     pip = [
         folder / "bin" / "python",

@@ -1,7 +1,8 @@
 """Binary captures against the programs that own the formats, and captures of one run against each other.
 
-The peers are asked for raw fields (`trace-cmd report -t -R`) and for text (`perf script --ns`); what they print is
-taken apart by regular expressions here, so nothing of the parsers' code is on both sides.
+The peers are asked for raw fields (`trace-cmd report -t -R`) and for text (`perf script --ns`);
+what they print is taken apart by regular expressions here, so nothing of the parsers' code is on
+both sides.
 """
 
 from __future__ import annotations
@@ -185,7 +186,8 @@ def test_every_perf_data_of_the_corpus_is_read_or_refused_with_a_reason(testdata
         else:
             outcomes[path.name] = ",".join(sorted(set(trace.diagnostics["code"])))
     assert all(re.search(r"expected .* found|perf before 2.6.35", s) for s in sentences), sentences
-    # The only files with anything about scheduling: a stream with switch records, and what fuzzers left of headers.
+    # The only files with anything about scheduling: a stream with switch records, and what fuzzers
+    # left of headers.
     read = {name for name, outcome in outcomes.items() if outcome not in ("no-scheduler-events", "damaged")}
     assert {name for name in read if not name.startswith(("poc-", "quipper_poc-"))} == {
         "quipper_perf.data.piped.intel_pt-4.14"

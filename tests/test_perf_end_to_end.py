@@ -1,4 +1,5 @@
-"""The most common Linux capture, a perf.data, through every command, beside what its workload measured of itself."""
+"""The most common Linux capture, a perf.data, through every command, beside what its workload
+measured of itself."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ struct tracekit_interface tracekit_policy = { .version = VERSION, .size = sizeof
 """
 
 
-#: A queue for each CPU. A task that wakes while its CPU is busy goes to an idle one, which is asked to look; a timer moves what waits
-#: beside an idle CPU.
+#: A queue for each CPU. A task that wakes while its CPU is busy goes to an idle one, which is asked
+#: to look; a timer moves what waits beside an idle CPU.
 BALANCER = r"""
 #include "tracekit_policy.h"
 #define N 64
@@ -214,8 +214,14 @@ class Losing(RoundRobin):
 
 
 class NoSlice(RoundRobin):
+    length = -5
+
     def running(self, task, cpu, switched):
-        self.machine.set_slice(cpu, -5)
+        self.machine.set_slice(cpu, self.length)
+
+
+class EmptySlice(NoSlice):
+    length = 0
 
 
 @pytest.mark.parametrize(
@@ -232,6 +238,7 @@ class NoSlice(RoundRobin):
             "at 2000000000 ns: task 1 (B) has been ready since 0.002000 s",
         ),
         (NoSlice, "A: R5\nB: R3", "a slice of -5 ns on CPU 0 for task 0 (A): expected more than 0"),
+        (EmptySlice, "A: R5\nB: R3", "a slice of 0 ns on CPU 0 for task 0 (A): expected more than 0"),
     ],
 )
 def test_what_no_schedule_can_be_is_named_with_time_and_task(policy, text, says):

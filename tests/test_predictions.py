@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.whatif.comparison import Comparison
+from tracekit.whatif.predictions import shows, to_halve
 from tracekit.whatif.row_error import METRIC_CLASSES, RowError
 from tracekit.whatif.trust import RULE_OF
 
@@ -108,6 +109,14 @@ def test_what_hardly_ran_is_not_in_this_trace(compared: Comparison) -> None:
     assert not rows["resolved"].any()
 
 
+@pytest.mark.parametrize(
+    ("bound", "predicted", "shown"),
+    [(True, 0.7e6, False), (True, 7e6, True), (False, 0.7e6, True), (None, 0.7e6, True)],
+)
+def test_a_lower_bound_shows_no_fall(bound: bool | None, predicted: float, shown: bool) -> None:
+    assert shows({"predicted_is_bound": bound, "predicted": predicted, "identity": 3e6}) is shown
+
+
 def test_a_class_that_was_never_measured_is_not_validated(trace: tk.Trace, compared: Comparison) -> None:
     assert compared.repeated is not None
     bare = replace(compared.repeated, errors={})
@@ -157,3 +166,14 @@ def test_without_repetitions_there_is_no_interval(trace: tk.Trace) -> None:
     assert found.table["low"].null_count() == found.table.height
     # What a picture would show with repetitions is in its "How to read it".
     assert ", 90 % interval<" not in found.to_html()
+
+
+def test_how_much_more_to_record_for_half_the_interval() -> None:
+    assert to_halve(10.0, 10.0, 2e9) == pytest.approx(6e9), "four times as long in all"
+    more = to_halve(10.0, 9.0, 1e9)
+    assert more is not None
+    # With that recording, the sampling part and the others make half of what it was.
+    left = 9.0**2 / (1 + more / 1e9) + (10.0**2 - 9.0**2)
+    assert left == pytest.approx(5.0**2)
+    assert to_halve(10.0, 8.0, 1e9) is None, "the others alone are 6"
+    assert to_halve(None, 1.0, 1e9) is None

@@ -1,6 +1,7 @@
 """The example of the README is what the command prints, line by line.
 
-Where the model errors were fitted anew (`make validate`), ``python tests/test_readme.py`` writes the new output into it.
+Where the model errors were fitted anew (`make validate`), ``python tests/test_readme.py`` writes
+the new output into it.
 """
 
 from __future__ import annotations

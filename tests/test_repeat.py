@@ -1,4 +1,5 @@
-"""Replays over several threads: the same results for any number, progress that adds up, and an end when asked."""
+"""Replays over several threads: the same results for any number, progress that adds up, and an end
+when asked."""
 
 from __future__ import annotations
 
@@ -25,15 +26,31 @@ def part(trace: tk.Trace) -> tk.Trace:
 
 
 def test_the_result_is_the_same_for_any_number_of_threads(part: tk.Trace) -> None:
-    ones, threes = (tk.compare(part, ["rr:quantum=10ms", "fifo"], runs=4, jobs=jobs).table for jobs in (1, 3))
-    assert ones.equals(threes)
-    assert ones.height > 100
+    # Each of them anew: comparisons of one trace share its identity replay.
+    fresh = [(part.with_metadata(part.metadata), jobs) for jobs in (1, 2, 3, 8)]
+    one, *others = (tk.compare(p, ["rr:quantum=10ms", "fifo"], runs=4, jobs=jobs).table for p, jobs in fresh)
+    assert one.height > 100
+    for other in others:
+        assert one.equals(other)
+
+
+def test_comparisons_of_a_trace_share_its_identity_replay(part: tk.Trace) -> None:
+    fresh = part.with_metadata(part.metadata)
+    seen: list[Done] = []
+    first = tk.compare(fresh, ["rr"], runs=3, progress=seen.append)  # type: ignore[arg-type]
+    assert seen[-1].runs == 6
+    second = tk.compare(fresh, ["fifo"], runs=3, progress=seen.append)  # type: ignore[arg-type]
+    assert seen[-1].runs == 3
+    assert second.identity is first.identity
+    alone = tk.compare(part.with_metadata(part.metadata), ["fifo"], runs=3)
+    assert second.table.equals(alone.table)
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_progress_adds_up_and_only_grows(part: tk.Trace, jobs: int) -> None:
     seen: list[Done] = []
-    tk.compare(part, ["rr"], runs=3, jobs=jobs, progress=seen.append)  # type: ignore[arg-type]
+    fresh = part.with_metadata(part.metadata)  # one of which nothing was computed yet
+    tk.compare(fresh, ["rr"], runs=3, jobs=jobs, progress=seen.append)  # type: ignore[arg-type]
     assert seen == sorted(seen)
     assert len({round(s * 6) for s in seen}) >= 6
     assert seen[-1] == 1
@@ -73,12 +90,14 @@ def test_a_policy_of_ones_own_has_one_thread(part: tk.Trace) -> None:
         programs,
         {"own": Asked(Fifo())},
         programs.shakes(1),
-        lambda run: run.slices,
+        "group",
         span_ns=1,
         jobs=4,
     )
     assert plain["own"].slices.height
-    assert repeated == {"own": []}
+    ((shake, metrics),) = repeated["own"]
+    assert shake == programs.shakes(1)[0]
+    assert metrics.filter(scope="all", metric="cpu_time")["value"].item() > 100_000_000
     assert threads == {"MainThread"}
 
 

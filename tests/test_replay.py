@@ -112,7 +112,7 @@ def test_every_source_from_linux_names_its_system(root: Path) -> None:
         read = tk.read(next(folder.glob("input*")), format=folder.parent.name, **given)
         assert read.metadata.get("os") == "linux", folder
         seen.add(folder.parent.name)
-    assert seen == {f["name"] for f in tk.formats()} - elsewhere - {"perfetto"}
+    assert seen == {f["name"] for f in tk.formats()} - elsewhere - {"perfetto", "workload"}
 
 
 def test_wakeup_preemption_shows_as_on_the_real_kernel(trace: tk.Trace, identity: tk.Replay) -> None:
@@ -253,3 +253,14 @@ def test_a_scenario_file_names_the_policy_and_the_tasks(demo: str, tmp_path: Pat
     file.write_text('policy = "rr:quantum=5ms"\n[[task]]\ncomm = "spin*"\nnice = 5\n')
     out = run("replay", demo, "--scenario", file).stdout
     assert "under rr:quantum=5ms" in out
+
+
+def test_a_replay_is_grouped_by_priority_as_the_recording_is(tmp_path: Path) -> None:
+    text = tmp_path / "a.wl"
+    text.write_text("policy: cfs\nuntil: 200\nA*2 nice=5: R∞\nB: (R3 S2)*\n")
+    told = json.loads(run("replay", text, "--policy", "rr:quantum=5ms", "--by", "prio", "--json", "-").stdout)
+    rows = next(v for v in told.values() if isinstance(v, list) and v and "group" in v[0])
+    of = {w: {r["group"] for r in rows if r["trace"] == w} for w in ("recorded", "replayed")}
+    assert of["recorded"] == of["replayed"] == {"prio 120", "prio 125"}
+    message = run("replay", text, "--policy", "cfs", "--by", "cgroup", status=2).output
+    assert "cannot group by cgroup" in message

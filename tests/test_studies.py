@@ -1,4 +1,5 @@
-"""The five studies at reduced size: they run, their error bars are not zero where chance is involved, and what holds still holds."""
+"""The five studies at reduced size: they run, their error bars are not zero where chance is
+involved, and what holds still holds."""
 
 from __future__ import annotations
 
@@ -46,13 +47,17 @@ def test_a_batch_job_hurts_under_dynamic_priorities_only(tables: dict[str, Table
         for how in ("batch alone", "60 % and batch, dynamic", "60 % and batch, fixed")
     ]
     assert batch == sorted(batch)
+    # Nothing else is in the way of a search on an idle machine.
+    assert value(table, "response, no load") == pytest.approx(40, rel=0.03)
 
 
 def test_only_the_list_of_processes_makes_forks_dearer(tables: dict[str, Table]) -> None:
     table = tables["freebsd-fork"]
-    assert value(table, "slope, list") == pytest.approx(50, rel=0.01)
-    assert value(table, "slope, bitmap") == pytest.approx(0, abs=0.01)
-    assert all(m.half_width for m in table.metrics if m.name.startswith("list, "))
+    assert value(table, "slope, list") == pytest.approx(50, rel=0.15)
+    for name in ("bitmap", "table"):
+        assert value(table, f"slope, {name}") == pytest.approx(0, abs=5)
+    # Every point has draws of its own: slopes have an error, too.
+    assert all(m.half_width and m.half_width > 0.01 for m in table.metrics)
 
 
 def test_run_queues_of_a_web_server_are_short_with_a_long_tail(tables: dict[str, Table]) -> None:
@@ -60,7 +65,7 @@ def test_run_queues_of_a_web_server_are_short_with_a_long_tail(tables: dict[str,
     assert value(table, "length at a switch, mean") == pytest.approx(2.5, rel=0.25)
     assert value(table, "longest") > 20
     assert value(table, "yield among 40, Linux over NT") == pytest.approx(1.9, rel=0.15)
-    assert value(table, "switches per recalculation") > 0
+    assert value(table, "switches per recalculation") == pytest.approx(200, rel=0.25)
 
 
 def test_a_table_marks_what_was_fitted_and_gives_error_bars() -> None:

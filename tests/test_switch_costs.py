@@ -41,7 +41,8 @@ def place(path: str) -> int:
 def test_switches_are_measured_from_the_account_to_the_record(tmp_path: Path) -> None:
     file = tmp_path / "trace.txt"
     file.write_text(SWITCHES)
-    # The switch to the idle task is no choice among tasks. Behind an interrupt its wakeup is the beginning as well.
+    # The switch to the idle task is no choice among tasks. Behind an interrupt its wakeup is the
+    # beginning as well.
     assert switch_costs.measure(tk.read(file).events) == {
         "fair fair stays": [6_000],
         "fair rt sleeps": [5_000],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tracekit as tk
 from tracekit._frames import typed
 from tracekit.filters import resolve_time
-from tracekit.trace import Trace
+from tracekit.trace import Trace, damages
 from tracekit.units import format_ns, parse_duration
 
 
@@ -205,3 +205,18 @@ def test_repr_of_a_trace_without_rows() -> None:
     assert "empty" in repr(empty)
     assert empty.start_ns is None
     assert empty.filter(comm="x", start=5).slices.height == 0
+
+
+def test_damages_name_every_cause_of_a_sum() -> None:
+    rows = [
+        ("error", "unparsed", 1, "line 7 is no record"),
+        ("error", "unparsed", 1, "line 9 is no record"),
+        ("error", "unparsed", 1, "the date is missing"),
+        ("error", "unparsed", 30, "further `unparsed` records, not listed one by one"),
+        ("info", "reordered", 5, "sorted"),
+    ]
+    columns = ["severity", "code", "count", "message"]
+    assert damages(pl.DataFrame(rows, schema=columns, orient="row")) == [
+        "unparsed x 2: line 7 is no record",
+        "unparsed x 31: the date is missing",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,10 @@ def test_a_row_is_held_against_its_own_tolerance() -> None:
     [
         ({}, 0.5, 0.0, 0.0, "trusted", ""),
         ({}, 1.5, 0.0, 0.0, "with care", "the identity replay is off by"),
-        ({}, 3.0, 0.0, 0.0, "do not use", "the identity replay is off by"),
+        # The interval of a class that was held against real captures holds the identity error.
+        ({}, 3.0, 0.0, 0.0, "with care", "the identity replay is off by"),
+        ({"low": None, "no_interval": "n = 3"}, 3.0, 0.0, 0.0, "do not use", "the identity replay is off by"),
+        ({"validated": 0}, 3.0, 0.0, 0.0, "do not use", "the identity replay is off by"),
         ({}, None, 0.0, 0.0, "do not use", "cannot be judged"),
         ({}, 0.5, 0.2, 0.0, "with care", "20.0 % of the wakeups have no cause"),
         ({}, 0.5, 0.6, 0.0, "do not use", "60.0 % of the wakeups have no cause"),
@@ -70,7 +74,8 @@ def test_trust_has_its_reasons(
 
 
 def test_false_discoveries_are_controlled() -> None:
-    """Of 200 rows without an effect and 50 with one: fewer than a tenth of what is found is false, on average."""
+    """Of 200 rows without an effect and 50 with one: fewer than a tenth of what is found is false,
+    on average."""
     rng = np.random.default_rng(1)
     false, single = [], []
     for _ in range(50):
@@ -97,6 +102,7 @@ def test_false_discoveries_are_controlled() -> None:
         ("cfs:form=6.1", "cfs:form=6.1", False, ("policy", "prio"), "class changed"),
         ("cfs:form=6.1", "cfs:form=6.1", False, ("nice",), "same scheduler"),
         ("cfs:form=6.1", "cfs:form=6.1", True, ("policy",), "CPUs changed"),
+        ("cfs:form=6.1", "cfs:form=6.1", False, ("cgroup",), "groups"),
     ],
 )
 def test_classes_of_change(
@@ -127,6 +133,52 @@ def test_the_model_error_is_fitted_by_class_and_covers_other_workloads() -> None
     assert row_error.width_of(made, *key, 0.9) == (made[key].base, 0), "no kernel work was measured"
     assert row_error.width_of(made, "groups", "share", 0.0) == (None, 0)
     assert row_error.row_errors(), "the package ships some"
+
+
+def test_several_cpus_are_a_class_of_their_own() -> None:
+    assert row_error.change_class("cfs", "cfs", several=True) == "several CPUs"
+    assert row_error.change_class("cfs", "rr", several=True) == "several CPUs"
+    assert row_error.change_class("cfs", "cfs", cpus=True, several=True) == "CPUs changed"
+
+
+def test_a_sampling_term_that_covers_too_much_is_scaled_down() -> None:
+    """Errors of 0.02 beside a sampling error of 0.1: whole, it would cover everything."""
+    draw = random.Random(3)
+
+    def cases(families: str, part: float) -> list[row_error.Case]:
+        size = part / 1.6448536
+        return [
+            row_error.Case(f, abs(draw.gauss(0, size)), np.hypot(0.001, 0.1), 0.0, 0.1)
+            for f in families
+            for _ in range(120)
+        ]
+
+    made = row_error.fit(
+        {("same scheduler", "counts"): cases("abc", 0.02), ("other kernel", "share"): cases("abc", 0.3)}
+    )
+    scale = row_error.sampling_scale(made, "counts")
+    assert scale == pytest.approx(0.2, abs=0.04)
+    fresh = cases("d", 0.02)
+    inside = [c.error <= np.hypot(0.001, scale * c.sampling) for c in fresh]
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.07)
+    assert np.mean([c.error <= c.measured for c in fresh]) == 1.0
+    # Where the whole does not cover, it stays whole, and the model error is what is missing.
+    assert row_error.sampling_scale(made, "share") == 1.0
+    assert made["other kernel", "share"].base == pytest.approx(0.28, abs=0.08)
+    assert row_error.sampling_scale(made, "run delay") == 1.0, "never measured"
+    text = row_error.to_toml(made, "here")
+    assert f"sampling = {scale:.4f}" in text
+    assert text.count("sampling") == 1
+
+
+def test_few_rows_with_kernel_work_share_the_entry_of_their_class() -> None:
+    light = [row_error.Case("ab"[i % 2], 0.05, 0.0, 0.0) for i in range(60)]
+    heavy = [row_error.Case("ab"[i % 2], 0.3, 0.0, 0.9) for i in range(4)]
+    key = ("other kernel", "mean slice")
+    made = row_error.fit(
+        {key: light + heavy, ("other kernel", "response"): [replace(c, error=0.9) for c in light]}
+    )
+    assert row_error.width_of(made, *key, 0.9) == (made[key].base, 64), "not the widest of other metrics"
 
 
 def test_every_metric_has_a_class(trace: tk.Trace) -> None:

@@ -1,7 +1,8 @@
 """Write the fixtures of binary CTF traces from nothing: fixtures/ctf/<case>/input.tar.
 
-Each is a trace of one schedule on two CPUs, laid out as LTTng or perf does it: packets with a context, events with compact and with extended
-headers, text in arrays. ``python tools/ctf_fixtures.py`` writes them all; the tests read them with babeltrace2 too.
+Each is a trace of one schedule on two CPUs, laid out as LTTng or perf does it: packets with a
+context, events with compact and with extended headers, text in arrays. ``python
+tools/ctf_fixtures.py`` writes them all; the tests read them with babeltrace2 too.
 """
 
 from __future__ import annotations
@@ -175,7 +176,10 @@ BASE = 5_000_000_000
 
 
 def streams(w: Writer, discarded: int = 0) -> dict[str, bytes]:
-    """The schedule: two packets on CPU 0, one on CPU 1. The lower 27 bits of the time overflow between the packets."""
+    """The schedule: two packets on CPU 0, one on CPU 1.
+
+    The lower 27 bits of the time overflow between the packets.
+    """
     second = BASE + (1 << 27) + 500
     first = [
         w.wakeup(BASE + 100, A, 0),

@@ -1,7 +1,8 @@
 """Write the fixtures under fixtures/perf-data from a capture of the lab (testdata/lab).
 
-The records are those of the capture; what is made is the container around them: a stream, compression, another byte
-order, rounds out of order, losses, perf's own switch records in place of tracepoints.
+The records are those of the capture; what is made is the container around them: a stream,
+compression, another byte order, rounds out of order, losses, perf's own switch records in place of
+tracepoints.
 
     python tools/perf_data_fixtures.py
 """
@@ -135,7 +136,10 @@ def packed(perf: Perf, number: int, piece: int) -> Perf:
 
 
 def two_cpus(perf: Perf) -> Perf:
-    """Give every second sample to CPU 1 and write each CPU's samples of a round in one piece, as perf does."""
+    """Give every second sample to CPU 1.
+
+    Each CPU's samples of a round are written in one piece, as perf does.
+    """
     samples = [r for r in perf.records if kind(r) == SAMPLE]
     records = [r for r in perf.records if kind(r) == COMM and time(r) == 0]
     halves: list[list[bytes]] = [[], []]

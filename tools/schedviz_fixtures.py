@@ -1,7 +1,9 @@
-"""Write the fixtures under fixtures/schedviz and fixtures/ftrace-pages from captures of the lab (testdata/lab).
+"""Write the fixtures under fixtures/schedviz and fixtures/ftrace-pages.
 
-The pages and records are those of the captures, in the containers of SchedViz: its archive, and the text of its eBPF
-script.
+They come from captures of the lab (testdata/lab).
+
+The pages and records are those of the captures, in the containers of SchedViz: its archive, and the
+text of its eBPF script.
 
     python tools/schedviz_fixtures.py
 """

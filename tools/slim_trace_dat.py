@@ -1,8 +1,10 @@
-"""Drop from a trace.dat (version 6) what its records do not need: other systems' event formats and kernel symbols.
+"""Drop from a trace.dat (version 6) what its records do not need.
 
-A capture carries the format text of every event of the kernel and its whole symbol table, several megabytes that
-say nothing about the records. This keeps the systems named on the command line and the symbol of the marker
-function, and copies the ring-buffer pages unchanged.
+Other systems' event formats and kernel symbols.
+
+A capture carries the format text of every event of the kernel and its whole symbol table, several
+megabytes that say nothing about the records. This keeps the systems named on the command line and
+the symbol of the marker function, and copies the ring-buffer pages unchanged.
 
     python tools/slim_trace_dat.py in.v6.dat out.v6.dat sched task
 """
@@ -57,7 +59,10 @@ def systems(cur: Cursor, keep: set[bytes]) -> bytes:
 
 
 def symbols(cur: Cursor) -> bytes:
-    """Return the symbol section with only the function that writes markers, and the next one, where it ends."""
+    """Return the symbol section with only the function that writes markers.
+
+    And the next one, where it ends.
+    """
     lines = cur.sized("I").splitlines(keepends=True)
     marks = [i for i, line in enumerate(lines) if line.split()[2:3] == [b"tracing_mark_write"]]
     kept = b"".join(lines[marks[0] : marks[0] + 2]) if marks else b""

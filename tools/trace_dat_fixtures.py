@@ -1,8 +1,9 @@
 """Write the fixtures under fixtures/trace-dat from two captures of the lab (testdata/lab).
 
-The records are those of the captures, unchanged; what is made is the container around them: another byte order,
-another size of long, a page taken out and marked as the kernel marks lost pages, an instance, a clock in ticks.
-Version 7 files are written by `trace-cmd convert`, so they are another program's work.
+The records are those of the captures, unchanged; what is made is the container around them: another
+byte order, another size of long, a page taken out and marked as the kernel marks lost pages, an
+instance, a clock in ticks. Version 7 files are written by `trace-cmd convert`, so they are another
+program's work.
 
     python tools/trace_dat_fixtures.py
 """
@@ -45,7 +46,10 @@ FIELD = re.compile(r"field:([^;]*);\s*offset:(\d+);\s*size:(\d+);")
 
 @dataclass
 class Dat:
-    """What a trace.dat holds, as far as fixtures need it. Texts and pages are little endian, long is 8 bytes."""
+    """What a trace.dat holds, as far as fixtures need it.
+
+    Texts and pages are little endian, long is 8 bytes.
+    """
 
     ftrace: list[bytes]
     systems: dict[bytes, list[bytes]]
@@ -234,7 +238,10 @@ def write_7(dat: Dat, cpu_ids: list[int]) -> bytes:
 
 
 def lost_page(dat: Dat) -> Dat:
-    """Take out the second page of CPU 0 and mark the third as the kernel does; count the loss in CPUSTAT too."""
+    """Take out the second page of CPU 0 and mark the third as the kernel does.
+
+    The loss is counted in CPUSTAT too.
+    """
     first, gone, after, *rest = dat.cpus[0]
     lost = records(gone)
     (commit,) = struct.unpack_from("<Q", after, 8)

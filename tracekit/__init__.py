@@ -4,8 +4,8 @@
 >>> trace = tk.read("boot.dat")  # doctest: +SKIP
 >>> tk.analysis.slices.summary(trace.slices, by="comm")  # doctest: +SKIP
 
-Everything that is public stands in ``tracekit.__all__``. Parts are loaded when they are first used, so that importing
-tracekit is quick.
+Everything that is public stands in ``tracekit.__all__``. Parts are loaded when they are first used,
+so that importing tracekit is quick.
 """
 
 from __future__ import annotations
@@ -26,11 +26,20 @@ if TYPE_CHECKING:
         ReplayError,
         TracekitError,
     )
-    from tracekit.io import convert, read, scan
+    from tracekit.io import convert, read, scan, survey
     from tracekit.perfetto import sql
     from tracekit.registry import costs, formats, policies
     from tracekit.trace import Trace
-    from tracekit.whatif import Comparison, Programs, Replay, calibrate, compare, replay, simulate
+    from tracekit.whatif import (
+        Comparison,
+        Programs,
+        Replay,
+        calibrate,
+        compare,
+        generate,
+        replay,
+        simulate,
+    )
     from tracekit.whatif.policy import CompiledPolicy, Policy
 
 __all__ = [
@@ -55,6 +64,7 @@ __all__ = [
     "costs",
     "explain",
     "formats",
+    "generate",
     "perfetto",
     "plot",
     "policies",
@@ -64,6 +74,7 @@ __all__ = [
     "scan",
     "simulate",
     "sql",
+    "survey",
     "whatif",
 ]
 
@@ -86,6 +97,7 @@ _HOMES = {
     "Replay": "whatif",
     "calibrate": "whatif",
     "compare": "whatif",
+    "generate": "whatif",
     "replay": "whatif",
     "ReplayError": "errors",
     "TracekitError": "errors",
@@ -98,6 +110,7 @@ _HOMES = {
     "policies": "registry",
     "read": "io",
     "scan": "io",
+    "survey": "io",
     "simulate": "whatif",
 }
 

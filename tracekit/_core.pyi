@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Final, Protocol, TypedDict, final, type_check_only
+from typing import Final, Protocol, TypeAlias, TypedDict, final, type_check_only
 
 __all__ = [
     "POLICY_VERSION",
     "TOLERANCES",
+    "Encoder",
     "Machine",
     "Programs",
     "Reader",
+    "Survey",
     "Table",
     "__version__",
     "calls",
@@ -21,17 +23,31 @@ __all__ = [
     "formats",
     "hooks",
     "metadata_keys",
+    "metrics",
     "parse_policy",
     "policies",
     "simulate",
     "simulate_with",
     "tables",
     "vocabularies",
+    "workload_facts",
 ]
 
 __version__: Final[str]
 TOLERANCES: Final[str]
 POLICY_VERSION: Final[int]
+
+#: Scope, group, metric, statistic, unit, value, samples, censored ones, whether the value is a lower bound.
+_MetricRow: TypeAlias = tuple[str, str | None, str, str, str, float | None, int | None, int, bool]
+
+#: Samples, censored ones, sum, mean, whether that is a lower bound, least, quantiles, largest,
+#: whether values were rounded.
+_Spread: TypeAlias = tuple[
+    int, int, int, float | None, bool, int | None, Sequence[int | None], int | None, bool
+]
+#: Scope, CPU, span, mean, quantiles, largest, shares of empty and guessed time, whether the mean is
+#: a lower bound.
+_QueueRow: TypeAlias = tuple[str, int | None, int, float, Sequence[int], int, tuple[float, float], bool]
 
 @type_check_only
 class FormatInfo(TypedDict):
@@ -120,9 +136,64 @@ class ArrowStream(Protocol):
 
 def derive(events: ArrowStream, metadata: Mapping[str, str]) -> dict[str, Table]: ...
 def constants() -> list[tuple[str, str]]: ...
-def simulate_with(text: str, policy: object) -> tuple[dict[str, str], dict[str, Table]]: ...
-def simulate(text: str, policy: str | None = None) -> tuple[dict[str, str], dict[str, Table]]: ...
+def simulate_with(
+    text: str, policy: object, seed: int | None = None
+) -> tuple[dict[str, str], dict[str, Table]]: ...
+def simulate(
+    text: str, policy: str | None = None, seed: int | None = None
+) -> tuple[dict[str, str], dict[str, Table]]: ...
+def workload_facts(text: str, policy: str | None = None) -> tuple[str, int, bool, bool]: ...
+def metrics(
+    slices: ArrowStream,
+    runqueue: ArrowStream,
+    states: ArrowStream | None = None,
+    end_ns: int | None = None,
+    by: str = "group",
+) -> list[_MetricRow]: ...
 def concat(name: str, tables: list[Table], metadata: Mapping[str, str]) -> Table: ...
+
+@final
+class Survey:
+    def __new__(
+        cls,
+        source: str | PathLike[str],
+        format: str | None = None,
+        options: Mapping[str, str] | None = None,
+        *,
+        head: int = 0,
+        hold: int | None = None,
+    ) -> Survey: ...
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    @property
+    def span(self) -> tuple[int, int] | None: ...
+    @property
+    def rows(self) -> tuple[int, int, int, int]: ...
+    @property
+    def kinds(self) -> list[tuple[str, int]]: ...
+    @property
+    def rounded(self) -> bool: ...
+    @property
+    def head(self) -> list[Table]: ...
+    @staticmethod
+    def fed(metadata: Mapping[str, str], *, head: int = 0, hold: int | None = None) -> Survey: ...
+    def push(self, events: ArrowStream) -> None: ...
+    def read(self) -> bool: ...
+    def table(self, name: str) -> Table: ...
+    def slices(
+        self, by: str, labels: Sequence[str | None] | None = None
+    ) -> list[tuple[str | None, tuple[int, int, int, int, int, int], _Spread]]: ...
+    def waits(
+        self, by: str, cause: str, labels: Sequence[str | None] | None = None
+    ) -> list[tuple[str | None, tuple[int | None, int], _Spread]]: ...
+    def responses(
+        self, by: str, labels: Sequence[str | None] | None = None
+    ) -> list[tuple[str | None, int, _Spread]]: ...
+    def queues(self, waiting: bool) -> list[_QueueRow] | None: ...
 
 @final
 class Table:
@@ -159,7 +230,16 @@ class Reader:
     def metadata(self) -> dict[str, str]: ...
     def read(self, rows: int = 65_536) -> Table | None: ...
     def table(self, name: str) -> Table: ...
+    def encode(self, encoder: Encoder, rows: int = 65_536) -> bool: ...
     def strings(self) -> Table: ...
+
+@final
+class Encoder:
+    def __new__(cls, table: str, group_rows: int) -> Encoder: ...
+    @property
+    def rows(self) -> int: ...
+    def ready(self) -> bytes: ...
+    def close(self, metadata: Mapping[str, str]) -> bytes: ...
 
 @final
 class Machine:
@@ -198,7 +278,25 @@ class Programs:
         system: str | None = None,
         endless: Sequence[int] | None = None,
         vary: str | None = None,
+        identity: str | None = None,
     ) -> Programs: ...
+    @staticmethod
+    def from_text(text: str, seed: int | None = None, hz: int | None = None) -> Programs: ...
+    def shortened(
+        self, faster: Sequence[tuple[int, int]], shorter: Sequence[tuple[int, int, int]]
+    ) -> tuple[Programs, int]: ...
+    def listing(
+        self,
+    ) -> tuple[
+        list[tuple[str, int, int | None, list[list[tuple[str, str]]], list[tuple[str, list[int]]]],],
+        list[list[tuple[str, list[int]]]],
+        list[int],
+        int,
+        int,
+        int | None,
+        list[tuple[str, str]],
+        list[int],
+    ]: ...
     @property
     def wakeups(self) -> list[tuple[str, int]]: ...
     def table(self) -> Table: ...
@@ -220,7 +318,9 @@ class Programs:
         jitter_ns: int = 0,
         seed: int = 0,
         progress: Callable[[float], object] | None = None,
-    ) -> tuple[dict[str, str], dict[str, Table]]: ...
+        tables: bool = True,
+        by: str | None = None,
+    ) -> tuple[dict[str, str], dict[str, Table], list[_MetricRow]]: ...
 
 def hooks() -> list[tuple[str, str, str, str]]: ...
 def calls() -> list[tuple[str, str, str]]: ...

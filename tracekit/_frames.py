@@ -33,8 +33,8 @@ _NUMBERS: Mapping[str, type[pl.DataType]] = {
 def table_schema(name: str) -> pl.Schema:
     """The polars schema of a table.
 
-    Words of a closed list (`kind`, `state`, `end_state`) are `Enum`, names are `Categorical`, and free text and the
-    strings of small tables are `String`.
+    Words of a closed list (`kind`, `state`, `end_state`) are `Enum`, names are `Categorical`, and
+    free text and the strings of small tables are `String`.
     """
     table = next(t for t in _core.tables() if t["name"] == name)
     words = _core.vocabularies()

@@ -22,6 +22,15 @@ class TracekitError(Exception):
     ----------
     status : int
         Exit status of a command that ends with it.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> try:
+    ...     tk.read("no-such-file.dat")
+    ... except tk.TracekitError as error:
+    ...     print(error.status)
+    2
     """
 
     status = 2
@@ -37,6 +46,12 @@ class Position:
         Byte offset in the decompressed source, `None` when unknown.
     line
         Line from 1, `None` for binary formats.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> tk.Position(line=7)
+    Position(offset=None, line=7)
     """
 
     offset: int | None = None
@@ -54,10 +69,19 @@ class ParseError(TracekitError, ValueError):
     format : str
         Format that was being read, ``unknown`` when none was recognised.
     code : str
-        ``unknown-format``, ``empty``, ``truncated``, ``damaged``, ``unsupported``, ``no-scheduler-events``, ``option`` or
-        ``io``.
+        ``unknown-format``, ``empty``, ``truncated``, ``damaged``, ``unsupported``,
+        ``no-scheduler-events``, ``option`` or ``io``.
     position : Position
         Where it went wrong.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> try:
+    ...     tk.read(b"neither a trace nor a workload")
+    ... except tk.ParseError as error:
+    ...     print(error.code)
+    unknown-format
     """
 
     def __init__(
@@ -78,16 +102,55 @@ class ParseError(TracekitError, ValueError):
 
 
 class ReplayError(TracekitError, ValueError):
-    """A replay that cannot be made: unknown policy or parameter, a value out of range, no workload in the trace."""
+    """A replay that cannot be made.
+
+    An unknown policy or parameter, a value out of range, no workload in the trace.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> try:
+    ...     tk.simulate("A: R5", policy="rr:quantum=1")
+    ... except tk.ReplayError as error:
+    ...     print("time with its unit" in str(error))
+    True
+    """
 
 
 class FilterError(TracekitError, ValueError):
-    """A filter that makes no sense: a time that is no time, a pattern that does not compile."""
+    """A filter that makes no sense: a time that is no time, a pattern that does not compile.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> try:
+    ...     tk.simulate("A: R5", "fifo").filter(start="soon")
+    ... except tk.FilterError as error:
+    ...     print(type(error).__name__)
+    FilterError
+    """
 
 
 class OutputError(TracekitError, ValueError):
-    """A file that cannot be written as asked: an ending that names no kind, a kind that wants a file."""
+    """A file that cannot be written as asked: an ending that names no kind, a kind that wants a file.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> try:
+    ...     tk.simulate("A: R5", "fifo").write("slices.xls", table="slices")
+    ... except tk.OutputError as error:
+    ...     print(error)
+    slices.xls: expected a name that ends in .parquet, .arrow or .csv
+    """
 
 
 class InternalError(TracekitError, RuntimeError):
-    """A bug of tracekit itself. Its text names the place; please report it."""
+    """A bug of tracekit itself. Its text names the place; please report it.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> issubclass(tk.InternalError, tk.TracekitError)
+    True
+    """

@@ -1,8 +1,9 @@
 """The machine beside a trace: what ``NAME.machine.toml`` says of kernel, CPUs, cgroups and tasks.
 
-A trace says who ran when. It does not say how fast the clock ticked, which CPUs share a cache, or which task may run where. The
-script that ``tracekit recipes machine`` prints writes these down while the machine is at hand. `tracekit.read` takes up the file
-beside the trace; replays take the tick rate and the affinities from it.
+A trace says who ran when. It does not say how fast the clock ticked, which CPUs share a cache, or
+which task may run where. The script that ``tracekit recipes machine`` prints writes these down
+while the machine is at hand. `tracekit.read` takes up the file beside the trace; replays take the
+tick rate and the affinities from it.
 
 The file is TOML, one line a thing::
 
@@ -24,7 +25,8 @@ The file is TOML, one line a thing::
       {path = "/", cpus = "0-7"},
     ]
     tasks = [
-      {tid = 1, pid = 1, comm = "init", policy = "other", nice = 0, cpus = "0-7", cgroup = "/", slice_ns = 2800000},
+      {tid = 1, pid = 1, comm = "init", policy = "other", nice = 0, cpus = "0-7", cgroup = "/",
+      slice_ns = 2800000},
     ]
 
 What the machine did not let be read is absent there and null here; `Machine.unread` says what and why.
@@ -49,8 +51,9 @@ __all__ = ["SCHEMA", "Machine", "parse_machine"]
 #: Version of the file that this module reads.
 SCHEMA = 1
 
-#: Weight of a cgroup and of a nice-0 task in the kernel, and the default of ``cpu.weight`` that means the same (kernel:
-#: include/linux/cgroup.h, CGROUP_WEIGHT_DFL; Documentation/admin-guide/cgroup-v2.rst, "cpu.weight").
+#: Weight of a cgroup and of a nice-0 task in the kernel, and the default of ``cpu.weight`` that
+#: means the same (kernel: include/linux/cgroup.h, CGROUP_WEIGHT_DFL;
+#: Documentation/admin-guide/cgroup-v2.rst, "cpu.weight").
 SHARES_DEFAULT, WEIGHT_DEFAULT = 1024, 100
 
 _CPUS = pl.List(pl.Int32)
@@ -141,19 +144,23 @@ class Machine:
     cgroup_version : int or None
         1 or 2.
     cpus : polars.DataFrame
-        One row per CPU: ``cpu`` (Int32), ``online`` (Boolean), ``package``, ``die``, ``core`` (Int32), ``siblings`` (list of
-        Int32: hardware threads of its core), ``llc`` (list of Int32: CPUs that share its last-level cache), ``llc_level``,
-        ``node`` (Int32: NUMA node), ``capacity`` (Int32, 1024 for the fastest), ``governor`` (String), ``max_khz`` (Int64),
-        ``domains`` (String: scheduling domains, smallest first). Null where the machine does not say.
+        One row per CPU: ``cpu`` (Int32), ``online`` (Boolean), ``package``, ``die``, ``core``
+        (Int32), ``siblings`` (list of Int32: hardware threads of its core), ``llc`` (list of Int32:
+        CPUs that share its last-level cache), ``llc_level``, ``node`` (Int32: NUMA node),
+        ``capacity`` (Int32, 1024 for the fastest), ``governor`` (String), ``max_khz`` (Int64),
+        ``domains`` (String: scheduling domains, smallest first). Null where the machine does not
+        say.
     cgroups : polars.DataFrame
-        One row per cgroup: ``path`` (String), ``shares`` (Int64, 1024 by default, in the kernel's unit under either version;
-        null where the group has no CPU controller: its tasks compete in the nearest group above that has one), ``weight``
-        (Int64, ``cpu.weight`` of version 2), ``quota_us`` (Int64, null for none), ``period_us`` (Int64), ``idle`` (Boolean),
-        ``cpus`` (list of Int32: CPUs it may use).
+        One row per cgroup: ``path`` (String), ``shares`` (Int64, 1024 by default, in the kernel's
+        unit under either version; null where the group has no CPU controller: its tasks compete in
+        the nearest group above that has one), ``weight`` (Int64, ``cpu.weight`` of version 2),
+        ``quota_us`` (Int64, null for none), ``period_us`` (Int64), ``idle`` (Boolean), ``cpus``
+        (list of Int32: CPUs it may use).
     tasks : polars.DataFrame
-        One row per thread: ``tid``, ``pid`` (Int64), ``comm`` (String), ``kernel`` (Boolean: a kernel thread), ``policy``
-        (String), ``nice``, ``rt_priority`` (Int32), ``cpus`` (list of Int32: its affinity), ``cgroup`` (String),
-        ``slice_ns`` (Int64), ``autogroup`` (String), ``autogroup_nice`` (Int32).
+        One row per thread: ``tid``, ``pid`` (Int64), ``comm`` (String), ``kernel`` (Boolean: a
+        kernel thread), ``policy`` (String), ``nice``, ``rt_priority`` (Int32), ``cpus`` (list of
+        Int32: its affinity), ``cgroup`` (String), ``slice_ns`` (Int64), ``autogroup`` (String),
+        ``autogroup_nice`` (Int32).
     """
 
     text: str
@@ -192,8 +199,8 @@ class Machine:
         Returns
         -------
         dict of int to tuple of int
-            The CPUs that a thread may use, by thread number, in order. Threads that may use every CPU that was online
-            are absent.
+            The CPUs that a thread may use, by thread number, in order. Threads that may use every
+            CPU that was online are absent.
         """
         online = set(self.cpus.filter(pl.col("online"))["cpu"].to_list())
         rows = self.tasks.select("tid", "cpus").drop_nulls().iter_rows()
@@ -228,8 +235,8 @@ def parse_machine(text: str, name: str = "machine.toml") -> Machine:
     Raises
     ------
     ParseError
-        When it is no TOML, of another version, or says what cannot be; with the line (``.position.line``) and code
-        ``machine``.
+        When it is no TOML, of another version, or says what cannot be; with the line
+        (``.position.line``) and code ``machine``.
 
     Examples
     --------

@@ -29,8 +29,15 @@ def formats() -> list[_core.FormatInfo]:
     Returns
     -------
     list of dict
-        Each with ``name``, ``title``, ``streams`` (can a pipe of any length be read?), ``produced_by``, ``kinds``,
-        ``provides``, ``resolution``, ``clock``, ``confidence`` and ``notes``.
+        Each with ``name``, ``title``, ``streams`` (can a pipe of any length be read?),
+        ``produced_by``, ``kinds``, ``provides``, ``resolution``, ``clock``, ``confidence`` and
+        ``notes``.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> [f["name"] for f in tk.formats() if f["name"].startswith("trace-")]
+    ['trace-dat']
     """
     return all_formats()
 
@@ -50,8 +57,8 @@ def fills(info: _core.FormatInfo) -> dict[str, bool]:
     Returns
     -------
     dict
-        For each of `waker`, `target CPU`, `priority`, `state`, `queue length`, `losses`: can it be provided? The format's
-        ``provides`` says under which condition.
+        For each of `waker`, `target CPU`, `priority`, `state`, `queue length`, `losses`: can it be
+        provided? The format's ``provides`` says under which condition.
     """
     return {what: what in info["provides"] for what in FILLS}
 
@@ -62,9 +69,16 @@ def policies() -> list[_core.PolicyInfo]:
     Returns
     -------
     list of dict
-        Each with ``name``, ``title``, ``idea``, ``formula``, ``tie_break``, ``not_modelled``, ``sources``, ``rt_above``
-        (do SCHED_FIFO and SCHED_RR tasks run in a class above?), ``aliases`` (other names) and ``params``, a list of dict with ``name``, ``unit``,
+        Each with ``name``, ``title``, ``idea``, ``formula``, ``tie_break``, ``not_modelled``,
+        ``sources``, ``rt_above`` (do SCHED_FIFO and SCHED_RR tasks run in a class above?),
+        ``aliases`` (other names) and ``params``, a list of dict with ``name``, ``unit``,
         ``default``, ``range`` and ``doc``.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> [(p["name"], p["default"]) for policy in tk.policies() if policy["name"] == "fifo" for p in policy["params"]]
+    [('queue', 'cpu')]
     """
     return _core.policies()
 
@@ -75,8 +89,14 @@ def costs() -> list[_core.WordInfo]:
     Returns
     -------
     list of dict
-        Each with ``name`` and ``doc``. A cost is given as ``name=time``, such as ``switch=3us``; that of a fork as a function of the
-        processes alive.
+        Each with ``name`` and ``doc``. A cost is given as ``name=time``, such as ``switch=3us``;
+        that of a fork as a function of the processes alive.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> next(cost["doc"] for cost in tk.costs() if cost["name"] == "wakeup")
+    'a wakeup made by a task'
     """
     return _core.costs()
 
@@ -113,8 +133,8 @@ def tables() -> list[_core.TableInfo]:
     Returns
     -------
     list of dict
-        Each with ``name``, ``doc`` and ``columns``, a list of dict with ``name``, ``type``, ``null`` (when it is null;
-        empty for never) and ``doc``.
+        Each with ``name``, ``doc`` and ``columns``, a list of dict with ``name``, ``type``,
+        ``null`` (when it is null; empty for never) and ``doc``.
     """
     return _core.tables()
 
@@ -125,8 +145,8 @@ def vocabularies() -> _core.Vocabularies:
     Returns
     -------
     dict
-        ``kinds`` and ``states``: lists of dict with ``name`` and ``doc``; ``irq_flags``, ``quality`` and ``flags``: lists
-        of dict with ``bit``, ``name`` and ``doc``.
+        ``kinds`` and ``states``: lists of dict with ``name`` and ``doc``; ``irq_flags``,
+        ``quality`` and ``flags``: lists of dict with ``bit``, ``name`` and ``doc``.
     """
     return _core.vocabularies()
 

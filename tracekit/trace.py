@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from tracekit.analysis.completion import Missing
     from tracekit.explain import Why
     from tracekit.io.writers import Converted
     from tracekit.machine import Machine
 
 __all__ = ["Trace"]
+
+T = TypeVar("T")
 
 
 class Trace:
@@ -43,6 +46,13 @@ class Trace:
         What is known of the trace as a whole, see ``tracekit._core.metadata_keys()``.
     name
         What to call the trace in output, usually its file name.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> trace = tk.read("fixtures/demo/slice-default.dat")
+    >>> trace.slices.filter(comm="spin00")["cpu"].unique().to_list()
+    [0]
     """
 
     def __init__(
@@ -57,6 +67,22 @@ class Trace:
         self._tables: dict[str, _core.Table | pl.DataFrame] = dict(tables)
         self._metadata = dict(metadata or {})
         self._name = name
+        self._known: dict[object, Any] = {}
+
+    def once(self, key: object, make: Callable[[], T]) -> T:
+        """What `make` gives, computed when it is first asked for and kept as long as the trace.
+
+        Parameters
+        ----------
+        key
+            What it is: equal keys, equal results.
+        make
+            Computes it.
+        """
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
 
     @property
     def name(self) -> str:
@@ -70,7 +96,9 @@ class Trace:
 
     @property
     def machine(self) -> Machine | None:
-        """What was written down of the machine: tick rate, topology, cgroups, affinities; None without a file.
+        """What was written down of the machine; None without a file.
+
+        Tick rate, topology, cgroups, affinities.
 
         `tracekit.read` takes it from ``NAME.machine.toml`` beside the trace, see
         ``tracekit recipes machine``.
@@ -127,6 +155,11 @@ class Trace:
     def tables(self) -> tuple[str, ...]:
         """Names of all tables that the trace holds; `program` is computed when it is asked for."""
         return TABLES
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows of each table."""
+        return {name: self._rows(name) for name in self.tables}
 
     def _rows(self, name: str) -> int:
         held = self._tables.get(name)
@@ -270,9 +303,11 @@ class Trace:
         tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
         options = json.loads(self._metadata.get("options", "{}"))
         options["filter"] = {**options.get("filter", {}), **chosen.described()}
+        # The part of a run is not what the whole workload does.
+        known = {k: v for k, v in self._metadata.items() if k not in ("workload", "workload.seed")}
         return Trace(
             chosen.prune(tables),
-            {**self._metadata, "options": json.dumps(options, sort_keys=True)},
+            {**known, "options": json.dumps(options, sort_keys=True)},
             self._name,
         )
 
@@ -390,7 +425,7 @@ class Trace:
 
     def __getstate__(self) -> dict[str, object]:
         """For pickle, and so for multiprocessing and dask: tables of the core go as DataFrames."""
-        return {**self.__dict__, "_tables": {name: self.table(name) for name in self._tables}}
+        return {**self.__dict__, "_tables": {name: self.table(name) for name in self._tables}, "_known": {}}
 
     def _facts(self) -> list[str]:
         meta = self._metadata
@@ -405,7 +440,7 @@ class Trace:
         if start is not None and end is not None and meta.get("clock.unit", "ns") != "ticks":
             facts.append(format_ns(end - start, 4))
         if "replay.policy" in meta:
-            facts.append(f"replayed under {meta['replay.policy']}")
+            facts.append(f"replayed under {meta['replay.policy'].partition(',')[0]}")
         chosen = json.loads(meta.get("options", "{}")).get("filter", {})
         if chosen:
             facts.append("filtered by " + ", ".join(chosen))
@@ -453,6 +488,35 @@ class Trace:
         records = int(stated) if stated.isdigit() else self._rows("events")
         return causes(self.diagnostics, self.slices, self.cpus, self.losses, records, span)
 
+    def missing(self) -> Missing:
+        """What the trace does not hold, as its markers of loss say.
+
+        See `tracekit.analysis.completion.missing`.
+        """
+        from tracekit.analysis.completion import missing
+
+        start, end = self.start_ns or 0, self.end_ns or 0
+        return missing(
+            self.losses, self.diagnostics, self.cpus, self.events, self._metadata, start, max(start, end)
+        )
+
+    def bounds(self, by: str = "group") -> pl.DataFrame:
+        """Bounds of every metric under any completion of what was lost; empty when nothing was.
+
+        Parameters
+        ----------
+        by
+            Grouping, see `tracekit.analysis.GROUPINGS`.
+
+        Returns
+        -------
+        polars.DataFrame
+            As `tracekit.analysis.bounds.table`.
+        """
+        from tracekit.analysis import bounds
+
+        return bounds.table(self.missing(), self.slices, self.states, self.runqueue, by)
+
     def warnings(self) -> list[str]:
         """What was lost or damaged, a line each; empty when nothing was."""
         return damages(self.diagnostics)
@@ -485,15 +549,24 @@ class Trace:
 
 
 def damages(diagnostics: pl.DataFrame) -> list[str]:
-    """What was lost or damaged, a line for each code.
+    """What was lost or damaged, a line for each cause.
 
     Parameters
     ----------
     diagnostics
         The table of a trace.
+
+    Returns
+    -------
+    list of str
+        Code, how often, and the message of the first place; messages of one code that differ in
+        more than numbers are causes of their own, so that the numbers of a code add up over its
+        lines.
     """
-    rows = diagnostics.filter(pl.col("severity") != "info")
-    found = rows.group_by("severity", "code", maintain_order=True).agg(
-        pl.col("count").sum(), pl.first("message")
-    )
-    return [f"{r['code']} x {format_count(r['count'])}: {r['message']}" for r in found.iter_rows(named=True)]
+    from tracekit.analysis.damage import by_cause
+
+    lines = []
+    for code, places, more in by_cause(diagnostics.filter(pl.col("severity") != "info")):
+        count = sum(int(p["count"]) for p in places) + more
+        lines.append(f"{code} x {format_count(count)}: {places[0]['message']}")
+    return lines

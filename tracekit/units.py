@@ -77,7 +77,9 @@ def format_count(n: int) -> str:
 
 
 def format_bound(value: float, unit: str) -> str:
-    """A bound of an interval with no more digits than it is worth; `unit` is ``ns``, or anything else for a number.
+    """A bound of an interval with no more digits than it is worth.
+
+    `unit` is ``ns``, or anything else for a number.
 
     Examples
     --------

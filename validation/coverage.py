@@ -1,22 +1,20 @@
-"""Hold every row of a sample of pairs against reality: ``python -m validation.coverage FOLDER --pairs PAIRS``.
+"""Hold every row of a sample of pairs against reality.
 
-`validation.run` judges one mean a pair. Here every row that `tracekit compare` would print for a pair (capture A, replayed
-under what changed in B) is held against the same row of capture B. The rows are stored; the model errors by class of
-metric and change are fitted to them, and the page gets its section on coverage. Every interval is judged with a model error
-that was fitted without the workload it is judged on.
+The aims judge one mean a pair. Here every row that `tracekit compare` would print for a pair
+(capture A, replayed under what changed in B) is held against the same row of capture B. The rows
+are stored; the model errors by class of metric and change are fitted to them, and the page gets its
+section on coverage. Every interval is judged with a model error that was fitted without the
+workload it is judged on.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
-import sys
-import time
+import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -26,11 +24,14 @@ from tracekit import analysis, registry
 from tracekit.analysis.compare import IDENTITY
 from tracekit.errors import TracekitError
 from tracekit.whatif import row_error
+from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.comparison import Comparison, known_of
+from tracekit.whatif.intervals import Shake, kernel_share
 from tracekit.whatif.predictions import Repeated
 from validation import lab, predict
+from validation.metrics import subject
 
-__all__ = ["fitted", "judged", "main", "pair_rows", "sample", "section", "shares"]
+__all__ = ["as_toml", "fitted", "judged", "pair_rows", "sample", "section", "shares"]
 
 KEYS = ["scope", "group", "metric", "statistic"]
 #: A prediction is close when it is off by no more than this.
@@ -75,61 +76,83 @@ def _metrics(trace: tk.Trace) -> pl.DataFrame:
 
 def pair_rows(
     a: lab.Capture, targets: Sequence[tuple[lab.Pair, lab.Capture]]
-) -> tuple[list[pl.DataFrame], list[str]]:
-    """Predict every row of each target from capture A.
+) -> tuple[list[pl.DataFrame], list[str], dict[str, Any]]:
+    """Predict every row of each target from capture A, and its main metric, from the same replays.
 
     Returns
     -------
     tuple
-        The table of `Comparison` of each target with `real` and `n_real`, `a`, `b`, `workload` and `pair_kind`; and why
-        others have none.
+        The table of `Comparison` of each target with `real` and `n_real`, `a`, `b`, `workload` and
+        `pair_kind`; why others have none; and what `validation.predict.job` gives.
     """
     known = [p["name"] for p in registry.policies()]
     trace = tk.read(a.file)
     programs = tk.Programs(trace)
     itself = lab.question(a, trace, known)
-    shaken = programs.shakes()
-
-    def runs(asked: lab.Question, costs: Any = None) -> tuple[tk.Trace, list[Any]]:
-        plain: list[tk.Trace] = []
-        found = []
-        for shake in shaken:
-            try:
-                run = predict._run(programs, asked, shake, costs)
-            except TracekitError:
-                if not plain:
-                    raise
-                continue
-            plain = plain or [run]
-            found.append((shake, _metrics(run)))
-        return plain[0], found
-
-    same, repeated = runs(itself)
+    job: dict[str, Any] = {"key": a.key, "asked": {a.key: asdict(itself)}, "targets": {}}
+    job["real"] = asdict(predict.figure(a.metric, trace, a))
+    same = _runs(programs, a, itself)
+    job["identity"] = asdict(same.outcome)
+    job["calibration"] = calibrate(trace, same.plain).to_dicts()
+    job["kernel_share"] = kernel_share(subject(a.metric, programs.table))
     context = known_of(programs, trace, "group", {}, {})
     frames, notes = [], []
     for pair, target in targets:
         asked = lab.question(target, trace, known)
+        job["asked"][pair.b] = asdict(asked)
         try:
-            plain, values = runs(asked, predict._switch_costs(programs, a, itself, asked))
+            costs = predict.switch_costs(programs, a, itself, asked)
+            found = same if asked == itself else _runs(programs, a, asked, costs)
         except TracekitError as error:
             notes.append(f"{pair.a} to {pair.b}: {error}")
+            job["targets"][pair.b] = asdict(predict.Outcome(None, why=str(error)))
             continue
-        changed = {key for (_, sets) in asked.sets for key, _ in sets} if asked.sets != itself.sets else set()
-        kind = row_error.change_class(itself.policy, asked.policy, attributes=changed)
-        found = replace(
+        job["targets"][pair.b] = asdict(found.outcome)
+        if pair.kind == "repeat":
+            continue
+        changed = {key for _, sets in asked.sets for key, _ in sets} if asked.sets != itself.sets else set()
+        other = asked.cpus is not None and asked.cpus != a.cpus
+        kind = row_error.change_class(itself.policy, asked.policy, other, changed, a.cpus > 1)
+        repeated = replace(
             context,
-            figures={IDENTITY: repeated, "B": values},
+            figures={IDENTITY: same.values, "B": found.values},
             changes={"B": kind},
             unmodelled={"B": asked.unmodelled},
         )
-        table = _judged(trace, same, plain, found)
+        table = _judged(trace, same.plain, found.plain, repeated)
         real = _metrics(tk.read(target.file)).select(*KEYS, real="value", n_real="n")
         frames.append(
             table.join(real, on=KEYS, how="left", nulls_equal=True).with_columns(
                 a=pl.lit(pair.a), b=pl.lit(pair.b), workload=pl.lit(a.workload), pair_kind=pl.lit(pair.kind)
             )
         )
-    return frames, notes
+    return frames, notes, job
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The repetitions of a question: the plain replay, the metrics of all, the main metric."""
+
+    plain: tk.Trace
+    values: list[tuple[Shake, pl.DataFrame]]
+    outcome: predict.Outcome
+
+
+def _runs(programs: tk.Programs, a: lab.Capture, asked: lab.Question, costs: Any = None) -> _Runs:
+    plain: tk.Trace | None = None
+    values, main = [], []
+    for shake in programs.shakes():
+        try:
+            run = predict.run(programs, asked, shake, costs)
+        except TracekitError:
+            if plain is None:
+                raise
+            continue
+        plain = plain or run
+        values.append((shake, _metrics(run)))
+        main.append((shake, predict.figure(a.metric, run, a)))
+    assert plain is not None, "no repetition"
+    return _Runs(plain, values, predict.together(main))
 
 
 def _judged(trace: tk.Trace, same: tk.Trace, plain: tk.Trace, found: Repeated) -> pl.DataFrame:
@@ -152,7 +175,8 @@ def fitted(rows: pl.DataFrame, without: str | None = None) -> dict[tuple[str, st
     cases: dict[tuple[str, str], list[row_error.Case]] = defaultdict(list)
     for r in _usable(rows).filter(pl.col("workload") != (without or "")).iter_rows(named=True):
         error = abs(math.log(r["real"] / r["predicted"]))
-        case = row_error.Case(r["workload"], error, r["measured_pct"] / 100, r["kernel_share"])
+        sampling = (r["sampling_pct"] or 0.0) / 100
+        case = row_error.Case(r["workload"], error, r["measured_pct"] / 100, r["kernel_share"], sampling)
         cases[r["change_class"], r["metric_class"]].append(case)
     return row_error.fit(cases)
 
@@ -163,21 +187,24 @@ def judged(rows: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        The rows that were predicted and are real, with `validated_out` (Boolean, the class was measured in other
-        workloads), `inside` (Boolean; null without an interval), `close` (Boolean, off by at most 10 %) and `mark`
-        (String, the trust that the row has with that interval).
+        The rows that were predicted and are real, with `validated_out` (Boolean, the class was
+        measured in other workloads), `inside` (Boolean; null without an interval), `close`
+        (Boolean, off by at most 10 %) and `mark` (String, the trust that the row has with that
+        interval).
     """
     tables = {w: fitted(rows, w) for w in rows["workload"].unique().to_list()}
     out = []
     for r in rows.filter(pl.col("real").is_not_null(), pl.col("predicted").is_not_null()).iter_rows(
         named=True
     ):
-        width, n = row_error.width_of(
-            tables[r["workload"]], r["change_class"], r["metric_class"], r["kernel_share"]
-        )
+        table = tables[r["workload"]]
+        key = r["change_class"], r["metric_class"], r["kernel_share"]
+        width, n = row_error.width_of(table, *key)
         inside = None
         if r["low"] is not None and width is not None and r["real"] > 0:
-            half = math.hypot(r["measured_pct"] / 100, width)
+            measured, sampling = r["measured_pct"] / 100, (r["sampling_pct"] or 0.0) / 100
+            own = math.sqrt(max(0.0, measured**2 - sampling**2))
+            half = math.hypot(own, row_error.sampling_scale(table, r["metric_class"]) * sampling, width)
             inside = abs(math.log(r["real"] / r["predicted"])) <= half
         close = abs(r["predicted"] - r["real"]) <= CLOSE * abs(r["real"])
         mark = r["trust"]
@@ -221,16 +248,22 @@ def _table(frame: pl.DataFrame, keys: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _absent(found: pl.DataFrame) -> str:
+    have = set(found["change_class"].to_list())
+    return ", ".join(c for c in row_error.CHANGES if c not in have) or "none"
+
+
 def section(found: pl.DataFrame, pairs: int, wanted: int, notes: Sequence[str]) -> str:
     """The section of the page."""
     named = {"change_class": "change", "metric_class": "metric", "mark": "trust"}
-    parts = [
-        MARK,
-        f"\nEvery row that `compare` prints, of {pairs} of {wanted} drawn pairs of one-CPU guests, against the same row of "
-        "the real\ncapture. The model error of each row is fitted to the *other* workloads. *Without interval*: the "
-        "sampling error could\nnot be known, or no other workload has the class. Rows with fewer than 20 samples in the "
-        "real capture are left out.\n\n",
-    ]
+    text = (
+        f"Every row that `compare` prints, of {pairs} pairs of guests, drawn by workload and kind in turn (there are "
+        f"{wanted} on one CPU), against the same row of the real capture. The model error of each row is fitted to "
+        "the *other* workloads. *Without interval*: the sampling error could not be known, or no other workload has "
+        "the class. Rows with fewer than 20 samples in the real capture are left out. "
+        f"Not validated, since no pair is of that kind: {_absent(found)}."
+    )
+    parts = [MARK, "\n", textwrap.fill(text, 100, break_on_hyphens=False), "\n\n"]
     for title, keys in (
         ("By class of metric", ["metric_class"]),
         ("By class of change", ["change_class"]),
@@ -244,64 +277,12 @@ def section(found: pl.DataFrame, pairs: int, wanted: int, notes: Sequence[str]) 
     return "".join(parts).rstrip() + "\n"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run."""
-    parser = argparse.ArgumentParser(prog="python -m validation.coverage", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the unpacked captures")
-    parser.add_argument("--pairs", type=Path, required=True, help="the table of pairs")
-    parser.add_argument(
-        "--sample", type=int, default=100_000, metavar="N", help="only N pairs, each kind in turn"
+def as_toml(rows: pl.DataFrame) -> str:
+    """The model errors by class as they ship, fitted to all rows."""
+    names = ", ".join(sorted(set(rows["workload"].to_list())))
+    source = (
+        "What rows of comparisons miss beyond what their own terms say, by class of change and of metric: conformal\n"
+        f"90 % quantiles over {rows.select('a', 'b').unique().height} real pairs of the lab's guests (workloads: {names}).\n"
+        "Written by `make validate`; see docs/definitions.md."
     )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--rows", type=Path, help="Parquet file of all rows: written, or read with --no-replay"
-    )
-    parser.add_argument("--no-replay", action="store_true", help="fit and judge the stored rows")
-    parser.add_argument("--fit", type=Path, metavar="FILE", help="write the model errors, as TOML")
-    parser.add_argument("--page", type=Path, help="page that gets the section on coverage")
-    given = parser.parse_args(argv)
-    captures = lab.captures(given.folder)
-    chosen = sample(lab.pairs(given.pairs), captures, given.sample, given.seed)
-    notes: list[str] = []
-    if given.no_replay:
-        rows = pl.read_parquet(given.rows)
-    else:
-        frames: list[pl.DataFrame] = []
-        by_a: dict[str, list[lab.Pair]] = defaultdict(list)
-        for pair in chosen:
-            by_a[pair.a].append(pair)
-        start = time.monotonic()
-        if given.rows is not None:
-            given.rows.parent.mkdir(parents=True, exist_ok=True)
-        for i, (a, pairs) in enumerate(by_a.items()):
-            try:
-                made, why = pair_rows(captures[a], [(p, captures[p.b]) for p in pairs])
-            except TracekitError as error:
-                made, why = [], [f"{a}: {error}"]
-            frames += made
-            notes += why
-            print(f"{i + 1} of {len(by_a)}, {time.monotonic() - start:.0f} s: {a}", file=sys.stderr)
-            if given.rows is not None and frames:
-                pl.concat(frames).write_parquet(given.rows)
-        rows = pl.concat(frames)
-    found = judged(rows)
-    done = rows.select("a", "b").unique().height
-    if given.fit is not None:
-        names = ", ".join(sorted(set(rows["workload"].to_list())))
-        source = (
-            "What rows of comparisons miss beyond what their own terms say, by class of change and of metric: conformal\n"
-            f"90 % quantiles over {done} real pairs of the lab's one-CPU guests (workloads: {names}).\n"
-            "Written by `make validate`; see docs/definitions.md."
-        )
-        given.fit.write_text(row_error.to_toml(fitted(rows), source))
-    text = section(found, done, len(chosen), notes)
-    if given.page is None:
-        print(text)
-    else:
-        before, _, _ = given.page.read_text().partition(MARK)
-        given.page.write_text(before.rstrip() + "\n" + text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return row_error.to_toml(fitted(rows), source)

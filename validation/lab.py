@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,8 +111,11 @@ class Capture:
 
     @property
     def affinity(self) -> tuple[tuple[str, str], ...]:
-        """CPUs to which its tasks bind themselves: regular expression of the name, and CPU."""
+        """CPUs to which its tasks are bound: regular expression of the name, and CPUs."""
         found = []
+        of_all = self.env.get("cpus", "")
+        if of_all and len(of_all.split(",")) < self.cpus:
+            found = [(pattern, of_all) for pattern, _ in _roles(self.workload, self.arguments)]
         for argument, name in (("hpin", r"^hog{:02}_"), ("ipin", r"^inter{:02}$")):
             cpus = self.arguments.get(argument, "")
             found += [(name.format(i), c) for i, c in enumerate(cpus.split(",")) if c.isdigit()]
@@ -132,7 +136,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Question:
-    """A replay: the fair policy, the class above it, attributes by threads, what cannot be said, groups, other CPUs."""
+    """A replay: the fair policy, the class above it, attributes by threads, and more.
+
+    What cannot be said, groups, other CPUs.
+    """
 
     policy: str
     rt: str | None
@@ -226,7 +233,17 @@ def _roles(workload: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]
             ]
 
 
-def _setup(text: str, known: str) -> tuple[list[str], list[str], list[str]]:
+def _tunable(name: str, value: str, policy: str, cpus: int) -> str:
+    """A tunable as a parameter.
+
+    A running kernel shows and takes times that are scaled by its CPUs, `cfs` takes them unscaled.
+    """
+    scaled = policy == "cfs" and name in ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns")
+    factor = 1 + int(math.log2(min(cpus, 8))) if scaled else 1
+    return f"{TUNABLES[name]}={int(value) // factor}ns"
+
+
+def _setup(text: str, known: str, cpus: int = 1) -> tuple[list[str], list[str], list[str]]:
     """Parameters of the policy and of the real-time class that a set-up means, and what nothing models."""
     fair: list[str] = []
     rt: list[str] = []
@@ -241,7 +258,7 @@ def _setup(text: str, known: str) -> tuple[list[str], list[str], list[str]]:
                 else:
                     unmodelled.append(f"feature {word}")
         elif verb == "tun" and words[0] in TUNABLES:
-            fair.append(f"{TUNABLES[words[0]]}={words[1]}ns")
+            fair.append(_tunable(words[0], words[1], known, cpus))
         elif words[:1] == ["sched_rr_timeslice_ms"]:
             rt.append(f"slice={words[1]}ms")
         elif words[:1] == ["sched_rt_runtime_us"]:
@@ -256,7 +273,10 @@ def _setup(text: str, known: str) -> tuple[list[str], list[str], list[str]]:
 def _groups(
     target: Capture,
 ) -> tuple[list[tuple[str, str]], tuple[tuple[str, tuple[tuple[str, str], ...]], ...]]:
-    """Who is in which group by the capture's own map, and the groups with their settings. Sessions are groups where autogroup is on."""
+    """Who is in which group by the capture's own map, and the groups with their settings.
+
+    Sessions are groups where autogroup is on.
+    """
     table = target.file.with_name(target.file.stem + ".groups.tsv")
     if not table.is_file() or (target.workload == "autogroup" and target.env.get("autogroup") != "1"):
         return [], ()
@@ -280,12 +300,12 @@ def question(target: Capture, trace: Trace, known: list[str]) -> Question:
     Returns
     -------
     Question
-        What to replay. The policy of every task that the workload gives one is stated: SCHED_BATCH, SCHED_IDLE and the
-        difference of FIFO and RR cannot be seen in a trace of scheduler events.
+        What to replay. The policy of every task that the workload gives one is stated: SCHED_BATCH,
+        SCHED_IDLE and the difference of FIFO and RR cannot be seen in a trace of scheduler events.
     """
     policy, _ = infer({"os": "linux", "kernel": target.env.get("kernel", "")}, known)
     name, _, form = policy.partition(":")
-    fair, rt, unmodelled = _setup(target.env.get("setup", ""), name)
+    fair, rt, unmodelled = _setup(target.env.get("setup", ""), name, target.cpus)
     tasks = trace.tasks.filter(~pl.col("is_idle")).select("tid", pl.col("comm").cast(pl.String))
     sets = []
     for pattern, spec in _roles(target.workload, target.arguments):
@@ -301,7 +321,7 @@ def question(target: Capture, trace: Trace, known: list[str]) -> Question:
         chosen = tuple(sorted(set(tasks.filter(pl.col("comm") == comm)["tid"])))
         if chosen:
             sets.append((chosen, (("group", group),)))
-    if members and not models_groups(name):
+    if members and not models_groups(policy):
         unmodelled.append(f"groups under {name}")
     parameters = [p for p in (form, *fair) if p]
     return Question(

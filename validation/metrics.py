@@ -1,7 +1,7 @@
-"""The main figure of each workload of the lab, from the tables of a trace or a replay alone.
+"""The main metric of each workload of the lab, from the tables of a trace or a replay alone.
 
-The same function measures capture A, capture B and the replay. What the workload itself logged is used to check
-these functions (`validation.run` prints that check), never to compute them.
+The same function measures capture A, capture B and the replay. What the workload itself logged is
+used to check these functions (`validation.run` prints that check), never to compute them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def mean_fork(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     if of.height == 0:
         raise Refused("the trace holds no fork events: a capture with sched_process_fork is needed")
     times = of["ts_ns"].to_list()[-1]
-    # Sleepers and hogs are made by the same task before the measured part; the last `n` forks are the measured ones.
+    # Sleepers and hogs are made by the same task before the measured part; the last `n` forks are
+    # the measured ones.
     wanted = int(arguments.get("n", 300))
     if len(times) < wanted:
         raise Refused(f"only {len(times)} of {wanted} forks happened in the time of the run")
@@ -160,8 +161,8 @@ def _arrivals(trace: Trace, wanted: int, lost: float = 0.02) -> tuple[list[int],
     missing = wanted - len(timed)
     if missing > max(2, wanted * lost):
         raise Refused(HIDDEN.format(what=f"{missing} of {wanted} arrivals cannot be seen"))
-    # Two arrivals closer together than one write takes wake the generator once: its longest stays, but for the last,
-    # at the end of which it exits.
+    # Two arrivals closer together than one write takes wake the generator once: its longest stays,
+    # but for the last, at the end of which it exits.
     times += [wake for wake, _ in sorted(timed[:-1], key=lambda s: -s[1])[:missing]]
     return sorted(times), missing
 
@@ -190,7 +191,8 @@ def _replies(trace: Trace) -> tuple[list[int], int]:
                 assumed += 1
             if seen or not stay.waker.startswith("B"):
                 continue
-            # Woken by B: the second half of a search. When B wakes it again, the first half of another followed.
+            # Woken by B: the second half of a search. When B wakes it again, the first half of
+            # another followed.
             if after is not None and after.waker.startswith("B"):
                 replies.append(_at(stay, stay.run / 2))
                 assumed += 1
@@ -199,8 +201,8 @@ def _replies(trace: Trace) -> tuple[list[int], int]:
     return sorted(replies), assumed
 
 
-#: A response so many times as long as the median is of a search that was mixed up with another; least share of searches
-#: that must be followed to their reply.
+#: A response so many times as long as the median is of a search that was mixed up with another;
+#: least share of searches that must be followed to their reply.
 FAR = 8
 FOLLOWED = 0.9
 
@@ -223,10 +225,10 @@ def _told(trace: Trace) -> list[int]:
 def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     """Mean time from the arrival of a search until its reply, ms.
 
-    A replay that knows the messages tells which reply belongs to which arrival; searches that it cannot tell apart are
-    left out and counted in the note. Else the figure is the sum of all
-    replies less the sum of all arrivals, over their number: which belongs to which does then not matter, but both must
-    be complete, and no reply may come before so many searches have arrived.
+    A replay that knows the messages tells which reply belongs to which arrival; searches that it
+    cannot tell apart are left out and counted in the note. Else the figure is the sum of all
+    replies less the sum of all arrivals, over their number: which belongs to which does then not
+    matter, but both must be complete, and no reply may come before so many searches have arrived.
     """
     wanted = int(arguments.get("n", 600))
     times = _told(trace)
@@ -266,7 +268,10 @@ def _busy_periods(stays: list[_Stay]) -> list[tuple[int, int]]:
 
 
 def _requests_done(stays: list[_Stay], n: int) -> list[int]:
-    """When `n` requests were done: one at the end of each of the workers' `stays`, the others evenly within the longest."""
+    """When `n` requests were done.
+
+    One at the end of each of the workers' `stays`, the others evenly within the longest.
+    """
     if not stays:
         return []
     each = [1] * len(stays)
@@ -280,9 +285,10 @@ def _requests_done(stays: list[_Stay], n: int) -> list[int]:
 def mean_request(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     """Mean time from the arrival of a request at the server until its worker has done it, us.
 
-    Which request a worker takes is not in the trace. As many are done as arrive between two moments at which the whole server
-    sleeps; within such a busy period a worker that is awake has done one when it falls asleep, and one more for each time that
-    its CPU time holds another. The mean is the sum of all ends less the sum of all arrivals, over their number.
+    Which request a worker takes is not in the trace. As many are done as arrive between two moments
+    at which the whole server sleeps; within such a busy period a worker that is awake has done one
+    when it falls asleep, and one more for each time that its CPU time holds another. The mean is
+    the sum of all ends less the sum of all arrivals, over their number.
     """
     wanted = int(arguments.get("n", 300))
     arrivals, missing = _arrivals(trace, wanted, 0.15)

@@ -15,29 +15,38 @@ HEAD = """\
 
 # Predictions against reality
 
-Every pair is a real capture A and a real capture B of the same workload. Capture A is replayed under what changed in B
-(policy, tunables, kernel) and the result is held against capture B. One-CPU guests on virtual time come first; captures of
-two CPUs and of a real machine, whose timing is disturbed by others, are listed apart. All figures come from the tables
-of the traces by one function for A, B and the replay; only the searches of callpipe are followed, in a replay that knows the
-hidden messages, from arrival to reply by these (those that it cannot tell apart, at most a tenth, are left out).
+Each pair is a real capture A and a real capture B of the same workload; of all pairs a sample is
+drawn, workloads and kinds in turn. Capture A is replayed under what changed in B (policy, tunables,
+kernel) and the result is held against capture B. One-CPU guests on virtual time come first;
+captures of two CPUs and of a real machine, whose timing is disturbed by others, are listed apart.
+All metrics come from the tables of the traces by one function for A, B and the replay; only the
+searches of callpipe are followed, in a replay that knows the unobserved messages, from arrival to
+reply by these (those that it cannot tell apart, at most a tenth, are left out).
 
-* *no change* is the predictor that says: B will be as A. A prediction is worth something where it is better than that.
+* *no change* is the predictor that says: B will be as A. A prediction is worth something where it
+  is better than that.
 * *real change* is B against A; *direction* is judged where it exceeds 10 %.
-* *not resolved*: the predicted change is smaller than the error of the identity replay of A, than what small changes of the
-  machine do to it, or than 0.5 %.
-* *refused*: the trace does not hold what the figure needs; *failed*: the replay itself came to no end.
-* Every prediction is repeated nine times, with runs and timers changed by what the machine's costs vary by, and with the tick at
-  other phases; the prediction is the median of those with the tick in its place. *Bistable*: the repetitions have two values.
-* What switches take in another kernel or scheduling class comes from the *other* workloads only (`validation/switch_costs.toml`).
-* The interval is the one that `tracekit compare` prints: prediction * exp(-+ w), w² = (1.645 s)² + b² + e² + c² + (d q)², with s the
-  standard deviation over the repetitions, b the bootstrap interval, e the error of the identity replay of A, c and d the model
-  error of this kind of change and q the share of kernel work. Here c and d are fitted to the *other* workloads only, so that
-  the share of pairs that lie in the interval is out of sample.
-* Shares of a table are of the pairs that were predicted; under *Aims*, refused and failed pairs count as misses.
+* *not resolved*: the predicted change is smaller than the error of the identity replay of A, than what
+  perturbations do to it, or than 0.5 %.
+* *refused*: the trace does not hold what the metric needs; *failed*: the replay itself came to no end.
+* Every prediction is repeated nine times, with runs and timers changed by what the machine's costs
+  vary by, and with the tick at other phases; the prediction is the median of those with the tick in
+  its place. *Bimodal*: the repetitions have two values.
+* What switches take in another kernel or scheduling class comes from the *other* workloads only
+  (`validation/switch_costs.toml`).
+* The interval is the one that `tracekit compare` prints: prediction * exp(-+ w), w² = (1.645 s)² +
+  b² + e² + c² + (d q)², with s the standard deviation over the repetitions, b the bootstrap
+  interval, e the error of the identity replay of A, c and d the model error of this kind of change
+  and q the share of kernel work. Here c and d are fitted to the *other* workloads only, so that the
+  share of pairs that lie in the interval is out of sample.
+* Shares of a table are of the pairs that were predicted; under *Aims*, refused and failed pairs
+  count as misses.
 
-The lab's own knowledge is used for the question only: which task a workload's argument gives which policy
-(`validation/lab.py`). The replay itself sees the events of capture A and the table of switches above, nothing else.
-Run it with `make validate`, or for some pairs only `python -m validation.run testdata/lab --pairs PAIRS --only REGEX`.
+The lab's own knowledge is used for the question only: which task a workload's argument gives which
+policy (`validation/lab.py`). The replay itself sees the events of capture A and the table of
+switches above, nothing else. Run it with `make validate`, or for some pairs only `python -m
+validation.run testdata/lab --pairs PAIRS --only REGEX`. A run that was stopped goes on where it was
+(`out/validation`).
 """
 
 
@@ -113,14 +122,14 @@ def _identities(items: Sequence[Mapping[str, Any]]) -> str:
         ]
 
     head = (
-        "capture", "figure", "recorded", "replayed", "error", "metrics of `calibrate` that fail",
-        "why the figure is off by more than 5 %, or the switches",
+        "capture", "metric", "recorded", "replayed", "error", "metrics of `calibrate` that fail",
+        "why the metric is off by more than 5 %, or the switches",
     )  # fmt: skip
     return _table(head, map(cells, items))
 
 
 def _note(r: Row) -> str:
-    two = "" if r.bistable is None else f"bistable: {_figure(r.bistable[0])} or {_figure(r.bistable[1])}"
+    two = "" if r.bistable is None else f"bimodal: {_figure(r.bistable[0])} or {_figure(r.bistable[1])}"
     return "; ".join(filter(None, (two, r.note))).replace("|", "\\|")
 
 
@@ -151,7 +160,7 @@ def _pairs(rows: Sequence[Row]) -> str:
         ]  # fmt: skip
 
     head = (
-        "A", "B", "figure", "real A", "real B", "identity of A", "predicted B", "90 % interval", "real change",
+        "A", "B", "metric", "real A", "real B", "identity of A", "predicted B", "90 % interval", "real change",
         "error", "error of no change", "verdict", "note",
     )  # fmt: skip
     return _table(head, map(cells, rows))
@@ -192,13 +201,13 @@ def write(
     rows
         All pairs.
     identities
-        A mapping for each capture: `key`, `metric`, `real`, `identity`, `main_error`, `results`, `why`, `exact`,
-        `cause` (of a miss).
+        A mapping for each capture: `key`, `metric`, `real`, `identity`, `main_error`, `results`,
+        `why`, `exact`, `cause` (of a miss).
     targets
         From `validation.summary.targets`.
     checks
-        How well the functions that measure agree with what the workload logged: figure, captures, median and largest
-        difference.
+        How well the functions that measure agree with what the workload logged: figure, captures,
+        median and largest difference.
     causes
         The known cause of a miss, or nothing.
     """
@@ -212,16 +221,16 @@ def write(
         HEAD,
         "\n## Aims\n\n" + _aims(targets),
         "\n## By kind of pair\n\n" + _grouped(exact, ("kind",), lambda r: (r.pair.kind,)),
-        "\nOnly pairs whose figure really changes by more than 10 %:\n\n"
+        "\nOnly pairs whose metric really changes by more than 10 %:\n\n"
         + _grouped(changing, ("kind",), lambda r: (r.pair.kind,)),
         "\n## By workload and kernel\n\n"
         + _grouped(exact, ("kind", "workload", "kernel"), lambda r: (r.pair.kind, r.workload, r.kernels)),
-        "\n## Model error\n\nWhat predictions miss beyond what their own terms tell, fitted with each workload left out; *in interval* "
-        "is for the workload that was left out, repeats of the same thing included. The first two lines ship with the package.\n\n"
-        + _model_errors(exact),
+        "\n## Model error\n\nWhat predictions miss beyond their own terms, fitted with each workload left out;\n"
+        "*in interval* is for the workload that was left out, repeats of the same thing included. The first\n"
+        "two lines ship with the package.\n\n" + _model_errors(exact),
         "\n## The floor\n\nTwo captures of the same thing; no prediction can be closer than that.\n\n"
         + _table(
-            ("A", "B", "figure", "A", "B", "difference"),
+            ("A", "B", "metric", "A", "B", "difference"),
             (
                 [
                     r.pair.a,
@@ -235,10 +244,10 @@ def write(
                 if r.pair.kind == "repeat"
             ),
         ),
-        "\n## Are the figures measured right?\n\nFrom the tables of the recordings, against what the workload itself "
+        "\n## Are the metrics measured right?\n\nFrom the tables of the recordings, against what the workload itself "
         "logged:\n\n"
         + _table(
-            ("figure", "captures", "median difference", "largest difference"),
+            ("metric", "captures", "median difference", "largest difference"),
             ([f"`{m}`", str(n), _pct(median, False), _pct(worst)] for m, n, median, worst in checks),
         ),
         "\n## Misses\n\n" + _misses(exact, causes),

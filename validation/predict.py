@@ -21,7 +21,7 @@ from validation.lab import Capture, Question, question
 from validation.metrics import Refused, measure, subject
 from validation.switch_costs import left_out
 
-__all__ = ["Outcome", "job"]
+__all__ = ["Outcome", "figure", "job", "run", "switch_costs", "together"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,13 @@ def _sampling(samples: Sequence[float]) -> float:
     return 0.0 if row["lo"] is None else float((row["hi"] - row["lo"]) / 2 / row["value"])
 
 
-def _figure(metric: str, trace: Trace, capture: Capture) -> Outcome:
+def figure(metric: str, trace: Trace, capture: Capture) -> Outcome:
+    """The main metric of a trace or a replay."""
     try:
-        figure = measure(metric, trace, capture.arguments)
+        got = measure(metric, trace, capture.arguments)
     except Refused as reason:
         return Outcome(None, why=str(reason), refused=True)
-    return Outcome(figure.value, (figure.value,), _sampling(figure.samples), figure.n, figure.note)
+    return Outcome(got.value, (got.value,), _sampling(got.samples), got.n, got.note)
 
 
 def _short(error: TracekitError) -> str:
@@ -75,9 +76,7 @@ def _short(error: TracekitError) -> str:
     )
 
 
-def _switch_costs(
-    programs: tk.Programs, capture: Capture, itself: Question, asked: Question
-) -> Change | None:
+def switch_costs(programs: tk.Programs, capture: Capture, itself: Question, asked: Question) -> Change | None:
     """What switches take in A's kernel and in B's, as far as other workloads show."""
     found = programs.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
     return change(
@@ -89,15 +88,16 @@ def _switch_costs(
     )
 
 
-def _run(programs: tk.Programs, asked: Question, shake: Shake, switch_costs: Change | None = None) -> Trace:
+def run(programs: tk.Programs, asked: Question, shake: Shake, costs: Change | None = None) -> Trace:
+    """Replay once as `asked`, shaken by `shake`; a `TracekitError` where the replay comes to no end."""
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
-    metadata, tables = programs._core.run(
+    metadata, tables, _ = programs._core.run(
         asked.policy,
         rt=asked.rt,
         sets=sets,
         groups=[(name, list(settings)) for name, settings in asked.groups],
         cpus=asked.cpus,
-        switch_costs=switch_costs,
+        switch_costs=costs,
         phase_ns=shake.phase_ns,
         jitter_ns=shake.jitter_ns,
         seed=shake.seed,
@@ -106,21 +106,28 @@ def _run(programs: tk.Programs, asked: Question, shake: Shake, switch_costs: Cha
 
 
 def _predict(
-    programs: tk.Programs, asked: Question, metric: str, capture: Capture, switch_costs: Change | None = None
+    programs: tk.Programs, asked: Question, metric: str, capture: Capture, costs: Change | None = None
 ) -> Outcome:
     """The figure in all repetitions."""
     found: list[tuple[Shake, Outcome]] = []
     shaken = programs.shakes()
     for shake in shaken:
         try:
-            replay = _run(programs, asked, shake, switch_costs)
+            replay = run(programs, asked, shake, costs)
         except TracekitError as error:
             if not found:
                 return Outcome(None, why=_short(error))
             continue
-        found.append((shake, _figure(metric, replay, capture)))
+        found.append((shake, figure(metric, replay, capture)))
         if found[0][1].value is None:
             return found[0][1]
+    return together(found)
+
+
+def together(found: Sequence[tuple[Shake, Outcome]]) -> Outcome:
+    """The figure over its repetitions: the median of those with the tick in its place."""
+    if found[0][1].value is None:
+        return found[0][1]
     known = [(s, o.value) for s, o in found if o.value is not None]
     values = [v for _, v in known]
     first = found[0][1]
@@ -141,8 +148,9 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``key``; ``real``, ``identity`` and ``targets`` (key to outcome) as dicts of `Outcome`; ``asked`` (key to
-        question); ``kernel_share`` of the tasks that the figure is about; ``calibration`` (rows of `tracekit.whatif.calibration.calibrate`).
+        ``key``; ``real``, ``identity`` and ``targets`` (key to outcome) as dicts of `Outcome`;
+        ``asked`` (key to question); ``kernel_share`` of the tasks that the figure is about;
+        ``calibration`` (rows of `tracekit.whatif.calibration.calibrate`).
     """
     known = [p["name"] for p in registry.policies()]
     metric = capture.metric
@@ -160,10 +168,10 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         return result | {"real": none, "identity": none, "targets": {t.key: none for t in targets}}
     programs = tk.Programs(trace)
     itself = question(capture, trace, known)
-    result["real"] = asdict(_figure(metric, trace, capture))
+    result["real"] = asdict(figure(metric, trace, capture))
     result["asked"][capture.key] = asdict(itself)
     try:
-        identity = _run(programs, itself, Shake(0, 0, 0))
+        identity = run(programs, itself, Shake(0, 0, 0))
     except TracekitError as error:
         result["identity"] = asdict(Outcome(None, why=_short(error)))
         result["targets"] = {t.key: asdict(Outcome(None, why=_short(error))) for t in targets}
@@ -177,6 +185,6 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         if asked == itself:
             result["targets"][target.key] = result["identity"]
         else:
-            switch_costs = _switch_costs(programs, capture, itself, asked)
-            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, switch_costs))
+            costs = switch_costs(programs, capture, itself, asked)
+            result["targets"][target.key] = asdict(_predict(programs, asked, metric, capture, costs))
     return result

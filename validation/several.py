@@ -1,7 +1,8 @@
 """Aims for several CPUs, groups and current kernels: ``python -m validation.several FOLDER --pairs TABLE``.
 
-One replay a capture and a question, without repetitions: every capture as itself, every pair as asked. The negative controls replay
-the same captures with balancing off, and with groups ignored: aims that hold there as well would say nothing.
+Every capture as itself, every pair as asked, each the median of a few replays with other jitter and
+tick phases. The negative controls replay the same captures with balancing off, and with groups
+ignored: aims that hold there as well would say nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import multiprocessing
 import re
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tracekit import registry
 from tracekit.errors import TracekitError
 from tracekit.trace import Trace
 from tracekit.whatif.calibration import calibrate
-from tracekit.whatif.intervals import Shake
+from tracekit.whatif.switch_costs import Change
 from validation import lab, predict
 from validation.metrics import Refused, measure
 
@@ -31,6 +32,10 @@ __all__ = ["Aim", "Result", "aims", "job"]
 
 #: Rules by which a control differs from the replay: a parameter of the policy, or the groups left out.
 CONTROLS = ("", "balance=off", "no groups")
+#: Misses with their causes, as part of the page.
+CAUSES = Path(__file__).with_name("several-causes.md")
+#: Replays of each question: the plain one and four with other jitter and tick phases.
+REPEATS = 5
 #: A real change below which a pair asks for nothing.
 CHANGE = 0.10
 #: Median spread of repeats by workload, a share of their mean (lab2/README.md, noise floor).
@@ -102,36 +107,54 @@ def _metric(trace: Trace, capture: lab.Capture) -> float | None:
         return None
 
 
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return statistics.median(known) if known else None
+
+
+def _replays(programs: tk.Programs, asked: lab.Question, costs: Change | None = None) -> list[Trace]:
+    """The replay as it is, and with small changes of the machine."""
+    shakes = programs.shakes()[:REPEATS]
+    return [predict.run(programs, asked, shake, costs) for shake in shakes]
+
+
+def _errors(trace: Trace, replays: Sequence[Trace]) -> dict[str, tuple[float | None, float | None]]:
+    rows = [{r["metric"]: r for r in calibrate(trace, x).to_dicts()} for x in replays]
+    errors = {
+        k: (rows[0][k]["recorded"], _middle(r[k]["replayed"] for r in rows))
+        for k in ("switches", "run_delay_p95")
+    }
+    errors["cpu_share"] = (0.0, _middle(r["cpu_share"]["error"] for r in rows))
+    errors["migrations"] = (float(_migrations(trace)), _middle(float(_migrations(x)) for x in replays))
+    return errors
+
+
 def job(task: tuple[lab.Capture, Sequence[lab.Capture], str]) -> Result:
     """Replay a capture as itself and as each target, under a control."""
     capture, targets, control = task
     about = (capture.key, capture.workload, capture.kernel, capture.cpus)
     known = [p["name"] for p in registry.policies()]
-    still = Shake(0, 0, 0)
     try:
         trace = tk.read(capture.file)
         programs = tk.Programs(trace)
         itself = lab.question(capture, trace, known)
-        replayed = predict._run(programs, _controlled(itself, control), still)
+        replays = _replays(programs, _controlled(itself, control))
     except TracekitError as error:
         return Result(
             *about, None, None, {}, dict.fromkeys((t.key for t in targets), None), str(error)[-120:]
         )
-    rows = {r["metric"]: r for r in calibrate(trace, replayed).to_dicts()}
-    errors = {k: (rows[k]["recorded"], rows[k]["replayed"]) for k in ("switches", "run_delay_p95")}
-    errors["cpu_share"] = (0.0, rows["cpu_share"]["error"])
-    errors["migrations"] = (float(_migrations(trace)), float(_migrations(replayed)))
+    errors = _errors(trace, replays)
     found: dict[str, float | None] = {}
     for target in targets:
         asked = lab.question(target, trace, known)
-        costs = predict._switch_costs(programs, capture, itself, asked) if asked != itself else None
+        costs = predict.switch_costs(programs, capture, itself, asked) if asked != itself else None
         try:
-            found[target.key] = _metric(
-                predict._run(programs, _controlled(asked, control), still, costs), capture
-            )
+            predicted = _replays(programs, _controlled(asked, control), costs)
+            found[target.key] = _middle(_metric(x, capture) for x in predicted)
         except TracekitError:
             found[target.key] = None
-    return Result(*about, _metric(trace, capture), _metric(replayed, capture), errors, found)
+    identity = _middle(_metric(x, capture) for x in replays)
+    return Result(*about, _metric(trace, capture), identity, errors, found)
 
 
 def _aim(text: str, wanted: float, cases: Sequence[bool]) -> Aim:
@@ -169,8 +192,49 @@ def _identity_aims(results: Sequence[Result]) -> list[Aim]:
     ]
 
 
-def aims(results: Sequence[Result], pairs: Sequence[lab.Pair]) -> tuple[list[Aim], dict[str, float]]:
-    """Hold the results against the aims.
+@dataclass(frozen=True)
+class Case:
+    """A pair whose main metric really changes: recorded as A and as B, and the replays of A as A and as B.
+
+    Attributes
+    ----------
+    a, b, kind, workload
+        The pair.
+    real_a, real_b, identity
+        Main metric.
+    predicted
+        Main metric of the prediction; `None` where it was refused.
+    """
+
+    a: str
+    b: str
+    kind: str
+    workload: str
+    real_a: float
+    real_b: float
+    identity: float | None
+    predicted: float | None
+
+    @property
+    def error(self) -> float:
+        """Of the prediction, relative; a refusal counts as a miss."""
+        return _off((self.real_b, self.predicted))
+
+    @property
+    def right(self) -> bool:
+        """Whether it changes in the direction in which it really does."""
+        if self.predicted is None or not self.identity:
+            return False
+        return (self.predicted / self.identity - 1) * (self.real_b / self.real_a - 1) > 0
+
+    @property
+    def bound(self) -> float:
+        """Relative error that is allowed."""
+        return max(0.15 if self.kind == "policy" else 0.20, 1.5 * SPREAD.get(self.workload, 0.0))
+
+
+def cases(results: Sequence[Result], pairs: Sequence[lab.Pair]) -> list[Case]:
+    """Pick the pairs that really change.
 
     Parameters
     ----------
@@ -181,59 +245,101 @@ def aims(results: Sequence[Result], pairs: Sequence[lab.Pair]) -> tuple[list[Aim
 
     Returns
     -------
-    tuple
-        The aims, and the median error by kind of pair.
+    list of Case
+        In the order of the table.
     """
-    found = _identity_aims(results)
     by_key = {r.key: r for r in results}
-    kinds: dict[str, list[tuple[float, bool, float]]] = {}
-    seen = set()
+    found, seen = [], set()
     for pair in pairs:
         a = by_key.get(pair.a)
-        if a is None or (pair.a, pair.b) in seen or pair.kind == "repeat":
+        if a is None or (pair.a, pair.b) in seen or pair.kind == "repeat" or pair.b not in a.targets:
             continue
         seen.add((pair.a, pair.b))
         b = by_key.get(pair.b)
         real = b.real if b is not None and b.real else pair.b_value
-        if not a.real or abs(real / a.real - 1) <= max(CHANGE, SPREAD.get(a.workload, 0.0)):
-            continue
-        value = a.targets.get(pair.b)
-        # A refusal counts as a miss.
-        right = value is not None and bool(a.identity) and (value / a.identity - 1) * (real / a.real - 1) > 0
-        kinds.setdefault(pair.kind, []).append(
-            (_off((real, value)), right, 1.5 * SPREAD.get(a.workload, 0.0))
-        )
+        if a.real and abs(real / a.real - 1) > max(CHANGE, SPREAD.get(a.workload, 0.0)):
+            found.append(
+                Case(pair.a, pair.b, pair.kind, a.workload, a.real, real, a.identity, a.targets[pair.b])
+            )
+    return found
+
+
+def aims(results: Sequence[Result], pairs: Sequence[lab.Pair]) -> tuple[list[Aim], dict[str, float]]:
+    """Hold the results against the aims.
+
+    Parameters
+    ----------
+    results
+        Of `job`.
+    pairs
+        The table of pairs.
+
+    Returns
+    -------
+    tuple
+        The aims, and the median error by kind of pair.
+    """
+    found = _identity_aims(results)
+    kinds: dict[str, list[Case]] = {}
+    for case in cases(results, pairs):
+        kinds.setdefault(case.kind, []).append(case)
     medians = {}
-    for kind, cases in sorted(kinds.items()):
-        medians[kind] = statistics.median(e for e, _, _ in cases)
+    for kind, of in sorted(kinds.items()):
+        medians[kind] = statistics.median(c.error for c in of)
         bound, wanted = (0.15, 0.80) if kind == "policy" else (0.20, 0.75)
         text = f"{kind} pairs: within {100 * bound:.0f} % or 1.5 times the spread"
-        found.append(_aim(text, wanted, [e <= max(bound, s) for e, _, s in cases]))
-        found.append(_aim(f"{kind} pairs: direction", 0.95, [right for _, right, _ in cases]))
+        found.append(_aim(text, wanted, [c.error <= c.bound for c in of]))
+        found.append(_aim(f"{kind} pairs: direction", 0.95, [c.right for c in of]))
     return found, medians
 
 
-def _page(tables: Mapping[str, tuple[list[Aim], dict[str, float]]], results: Sequence[Result]) -> str:
+def _percent(a: float | None, b: float | None) -> str:
+    """By how much `b` is off from `a`."""
+    return f"{100 * (b / a - 1):+.1f} %" if a and b is not None else "no figure"
+
+
+def _aims_table(tables: Mapping[str, tuple[list[Aim], dict[str, float]]]) -> list[str]:
     lines = [
-        "# Several CPUs, groups, current kernels: what was measured",
-        "",
-        "Written by `python -m validation.several`. One replay each, no repetitions. The controls are replays that leave out what the",
-        "aims are about: where an aim holds there as well, it says nothing.",
-        "",
         "| aim | wanted | " + " | ".join(c or "replay" for c in tables) + " | n |",
         "|---|---|" + "---|" * (len(tables) + 1),
     ]
-    for i, aim in enumerate(tables[""][0]):
-        cells = [f"{100 * t[0][i].found:.0f} %" if i < len(t[0]) else "" for t in tables.values()]
-        lines.append(f"| {aim.text} | {100 * aim.wanted:.0f} % | {' | '.join(cells)} | {aim.n} |")
-    lines += [
-        "",
-        "Median error of pairs that change: "
-        + ", ".join(f"{k} {100 * v:.1f} %" for k, v in tables[""][1].items())
-        + ".",
-    ]
-    lines += [
-        "",
+    of = [{aim.text: aim for aim in t[0]} for t in tables.values()]
+    for text, aim in of[0].items():
+        cells = [f"{100 * t[text].found:.0f} %" if text in t else "" for t in of]
+        lines.append(f"| {text} | {100 * aim.wanted:.0f} % | {' | '.join(cells)} | {aim.n} |")
+    medians = ", ".join(f"{k} {100 * v:.1f} %" for k, v in tables[""][1].items())
+    return [*lines, "", f"Median error of pairs that change: {medians}."]
+
+
+def _group_table(results: Sequence[Result], found: Sequence[Case]) -> list[str]:
+    """The main metric of identities by kernel and number of CPUs, and of pairs by kind and workload."""
+    lines = ["| captures | n | main metric within its bound | median error |", "|---|---|---|---|"]
+    kinds: dict[str, list[tuple[float, float]]] = {}
+    for r in results:
+        bound = max(0.10, 1.5 * SPREAD.get(r.workload, 0.0))
+        kinds.setdefault(r.key.split("/")[0], []).append((_off((r.real, r.identity)), bound))
+    for case in found:
+        kinds.setdefault(f"pairs: {case.kind}, {case.workload}", []).append((case.error, case.bound))
+    for kind, of in sorted(kinds.items()):
+        within = sum(e <= bound for e, bound in of) / len(of)
+        lines.append(
+            f"| {kind} | {len(of)} | {100 * within:.0f} % | {100 * statistics.median(e for e, _ in of):.1f} % |"
+        )
+    return lines
+
+
+def _pairs_table(found: Sequence[Case]) -> list[str]:
+    lines = ["| pair | kind | real change | predicted change | error of B | |", "|---|---|---|---|---|---|"]
+    for c in sorted(found, key=lambda c: (c.kind, c.a, c.b)):
+        real, predicted = _percent(c.real_a, c.real_b), _percent(c.identity, c.predicted)
+        verdict = "" if c.error <= c.bound else "missed"
+        error = _percent(c.real_b, c.predicted)
+        lines.append(f"| {c.a} -> {c.b} | {c.kind} | {real} | {predicted} | {error} | {verdict} |")
+    return lines
+
+
+def _captures_table(results: Sequence[Result]) -> list[str]:
+    lines = [
         "| capture | main metric | replayed | error | switches | CPU share, points | migrations |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -241,16 +347,37 @@ def _page(tables: Mapping[str, tuple[list[Aim], dict[str, float]]], results: Seq
         if not r.errors:
             lines.append(f"| {r.key} | refused: {r.why} | | | | | |")
             continue
-        error = (
-            f"{100 * (r.identity / r.real - 1):+.1f} %" if r.real and r.identity is not None else "no figure"
-        )
-        a, b = r.errors["switches"]
         moved = r.errors["migrations"]
         lines.append(
-            f"| {r.key} | {r.real or 0:.5g} | {r.identity or 0:.5g} | {error} | {100 * ((b or 0) / (a or 1) - 1):+.1f} % | "
-            f"{r.errors['cpu_share'][1]:.1f} | {moved[0]:.0f} -> {moved[1]:.0f} |"
+            f"| {r.key} | {r.real or 0:.5g} | {r.identity or 0:.5g} | {_percent(r.real, r.identity)} | "
+            f"{_percent(*r.errors['switches'])} | {r.errors['cpu_share'][1]:.1f} | {moved[0]:.0f} -> {moved[1]:.0f} |"
         )
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def _page(
+    tables: Mapping[str, tuple[list[Aim], dict[str, float]]],
+    results: Sequence[Result],
+    found: Sequence[Case],
+    left: str,
+) -> str:
+    head = [
+        "# Several CPUs, groups, current kernels: what was measured",
+        "",
+        f"Written by `python -m validation.several`. Medians of {REPEATS} replays with other jitter and tick phases. The",
+        "controls leave out what the aims are about: where an aim holds there as well, it says nothing.",
+        "",
+    ]
+    parts = [
+        _aims_table(tables),
+        ["## By kind", "", *_group_table(results, found)],
+        ["## Pairs that change", "", *_pairs_table(found)],
+        ["## Captures", "", *_captures_table(results)],
+    ]
+    if CAUSES.is_file():
+        parts.insert(2, [CAUSES.read_text().rstrip()])
+    text = "\n\n".join("\n".join(part) for part in parts)
+    return "\n".join(head) + "\n" + (left + "\n\n" if left else "") + text + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -259,6 +386,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the unpacked captures")
     parser.add_argument("--pairs", type=Path, required=True, help="the table of pairs")
     parser.add_argument("--only", default="", metavar="REGEX", help="only captures whose folder and name fit")
+    parser.add_argument(
+        "--sample", type=int, default=0, metavar="N", help="every so many captures that N remain; 0 takes all"
+    )
     parser.add_argument("--controls", action="store_true", help="replay the negative controls as well")
     parser.add_argument("-o", "--output", type=Path, help="page to write")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes")
@@ -268,6 +398,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     every = lab.captures(given.folder)
     pairs = lab.pairs(given.pairs)
+    left = ""
+    if 0 < given.sample < len(captures):
+        left = f"A sample of {given.sample} of {len(captures)} captures."
+        keys = list(captures)
+        chosen = {keys[i * len(keys) // given.sample] for i in range(given.sample)}
+        captures = {k: c for k, c in captures.items() if k in chosen}
     if not captures:
         print(f"validation: no capture below {given.folder} fits --only", file=sys.stderr)
         return 2
@@ -291,7 +427,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             results = list(pool.imap_unordered(job, tasks))
         tables[control] = aims(results, pairs)
         plain = plain or results
-    text = _page(tables, plain)
+    text = _page(tables, plain, cases(plain, pairs), left)
     if given.output is None:
         print(text)
     else:

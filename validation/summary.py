@@ -32,8 +32,8 @@ class Row:
     bistable
         The two values that the repetitions of the prediction have, where they have two and none between.
     change_kind, kernel_share, measured
-        What the model error goes by: kind of the change, share of kernel work, and measured terms of the interval; see
-        `tracekit.whatif.intervals`.
+        What the model error goes by: kind of the change, share of kernel work, and measured terms
+        of the interval; see `tracekit.whatif.intervals`.
     verdict
         ``resolved``, ``not resolved``, ``refused`` or ``failed``.
     note
@@ -113,8 +113,8 @@ def rows(
 ) -> list[Row]:
     """Join pairs with the results of `validation.predict.job`.
 
-    The interval is that of `tracekit.whatif.intervals.interval`. Its model error is fitted to the pairs of the *other*
-    workloads, so that the share of pairs that lie within is out of sample.
+    The interval is that of `tracekit.whatif.intervals.interval`. Its model error is fitted to the
+    pairs of the *other* workloads, so that the share of pairs that lie within is out of sample.
     """
     logged = {p.a: p.a_value for p in pairs} | {p.b: p.b_value for p in pairs}
     real = {k: d["real"]["value"] for k, d in done.items() if d["real"]["value"] is not None}
@@ -240,7 +240,10 @@ def _all(values: Sequence[bool]) -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class Aim:
-    """An aim of the project: what was wanted and found, of how many, and what predicting no change would reach."""
+    """An aim of the project.
+
+    What was wanted and found, of how many, and what predicting no change would reach.
+    """
 
     aim: str
     wanted: float
@@ -263,9 +266,9 @@ class Aim:
 def _identity_aims(identities: Sequence[Mapping[str, Any]], close: float) -> Iterable[Aim]:
     errors = [i["main_error"] for i in identities if i["main_error"] is not None]
     own = [e is not None and abs(e) <= close for e in (i["main_error"] for i in identities)]
-    yield Aim("identity: main figure within 5 %", 0.90, *_all(own))
+    yield Aim("identity: main metric within 5 %", 0.90, *_all(own))
     middle = statistics.median(map(abs, errors)) if errors else math.nan
-    yield Aim("identity: median error of the main figure", 0.02, middle, len(errors), most=True)
+    yield Aim("identity: median error of the main metric", 0.02, middle, len(errors), most=True)
     for metric, text in (
         ("switches", "switches within 5 %"),
         ("cpu_share", "CPU share within 2 points"),

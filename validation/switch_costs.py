@@ -1,7 +1,7 @@
 """Measure what switches take in the lab's kernels: ``python -m validation.switch_costs FOLDER``.
 
-Writes what ships with the package, and beside it what is known without each workload: a prediction of a workload uses what
-the others show.
+Writes what ships with the package, and beside it what is known without each workload: a prediction
+of a workload uses what the others show.
 """
 
 from __future__ import annotations

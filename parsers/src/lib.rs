@@ -4,6 +4,8 @@
 //! caller hands them a [`Source`]. A parser does not fail half-way: what it cannot read becomes a diagnostic; only a
 //! whole-file failure is a [`ParseError`], and that before any record.
 
+#![forbid(unsafe_code)]
+
 pub mod binary;
 pub mod error;
 pub mod formats;

@@ -161,6 +161,40 @@ pub const COST_KEYS: &[(&str, &str)] = &[
 ];
 
 impl Costs {
+    /// All that are not 0, as [`Self::set`] takes them, in an order in which none undoes another.
+    pub fn listed(&self) -> Vec<(&'static str, String)> {
+        let fields = [
+            ("switch", self.switch),
+            ("record", self.record),
+            ("irqs_off", self.irqs_off),
+            ("switch_cold", self.switch_cold),
+            ("timer_first", self.timer_first),
+            ("switch_block", self.switch_block),
+            ("lower_class", self.lower_class),
+            ("irq_entry", self.irq_entry),
+            ("tick", self.tick),
+            ("tick_wakeup", self.tick_wakeup),
+            ("interrupt", self.interrupt),
+            ("interrupt_last", self.interrupt_last),
+            ("interrupt_stay", self.interrupt_stay),
+            ("interrupt_cold", self.interrupt_cold),
+            ("idle_exit", self.idle_exit),
+            ("next_wakeup", self.next_wakeup),
+            ("wakeup", self.wakeup),
+            ("scan", self.scan),
+            ("recalc", self.recalc),
+            ("second", self.second),
+        ];
+        let times = fields.into_iter().filter(|(_, ns)| *ns > 0).map(|(key, ns)| (key, format!("{ns}ns")));
+        let fork = match self.fork {
+            ForkCost::AsRecorded => None,
+            ForkCost::List { base, each } => Some(format!("list:{base}ns/{each}ns")),
+            ForkCost::Bitmap { base } => Some(format!("bitmap:{base}ns")),
+            ForkCost::Table { base, each } => Some(format!("table:{base}ns/{each}ns")),
+        };
+        times.chain(fork.map(|fork| ("fork", fork))).collect()
+    }
+
     /// Sets one cost from text; the error says what would have been valid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         if key == "fork" {

@@ -6,11 +6,14 @@
 //! * [`engine`]: the discrete-event engine; [`cost`]: what scheduling itself costs;
 //! * [`policy`]: the trait of a policy, [`reasons`] why its hooks are called, [`machine`] what the engine offers it, [`classes`] how
 //!   policies stand above one another; [`queue`]: queues to build one from;
+//! * [`trial`]: whether what was inferred about messages does any harm;
 //! * [`cancel`]: how a caller stops long work;
 //! * [`policies`]: the policies; [`params`]: their parameters;
 //! * [`log`]: what happened; [`emit`]: the same as events of a trace.
 //!
 //! This crate sees no files, clocks, environment or Python, and no parser.
+
+#![forbid(unsafe_code)]
 
 pub mod calibrate;
 pub mod cancel;
@@ -18,6 +21,7 @@ pub mod classes;
 pub mod cost;
 pub mod emit;
 pub mod engine;
+pub mod history;
 mod infer;
 pub mod log;
 pub mod machine;
@@ -33,6 +37,7 @@ pub mod reconstruct;
 pub mod replay;
 pub mod switch_costs;
 pub mod task;
+pub mod trial;
 mod visit;
 pub mod workload;
 

@@ -47,6 +47,42 @@ impl<T> std::ops::IndexMut<TaskId> for TaskMap<T> {
     }
 }
 
+/// A set of small numbers, a bit each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bits(Vec<u64>);
+
+impl Bits {
+    /// None of the first `n` numbers.
+    pub fn none(n: usize) -> Self {
+        Bits(vec![0; n.div_ceil(64)])
+    }
+
+    /// Puts a number in, or takes it out.
+    #[inline]
+    pub fn set(&mut self, number: usize, on: bool) {
+        let bit = 1 << (number % 64);
+        let word = &mut self.0[number / 64];
+        *word = if on { *word | bit } else { *word & !bit };
+    }
+
+    /// The words, least numbers first.
+    pub fn words(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// The numbers in it, in order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(at, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+}
+
 const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -74,17 +110,23 @@ struct Ends {
 pub struct Lists {
     links: Vec<Link>,
     ends: Vec<Ends>,
+    occupied: Bits,
 }
 
 impl Lists {
     /// `n` empty lists.
     pub fn new(n: usize) -> Self {
-        Lists { links: Vec::new(), ends: vec![Ends { head: NIL, tail: NIL, len: 0 }; n] }
+        Lists { links: Vec::new(), ends: vec![Ends { head: NIL, tail: NIL, len: 0 }; n], occupied: Bits::none(n) }
     }
 
     /// Number of lists.
     pub fn lists(&self) -> usize {
         self.ends.len()
+    }
+
+    /// The lists that hold a task, in order; empty ones are not looked at.
+    pub fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
+        self.occupied.iter()
     }
 
     /// Number of tasks in `list`.
@@ -112,6 +154,7 @@ impl Lists {
         debug_assert_eq!(self.links[t.index()].list, NIL, "a task is in one list at most");
         self.links[t.index()].list = list as u32;
         self.ends[list].len += 1;
+        self.occupied.set(list, true);
     }
 
     /// Adds `t` at the tail.
@@ -167,6 +210,9 @@ impl Lists {
             next => self.links[next as usize].prev = prev,
         }
         self.ends[list].len -= 1;
+        if self.ends[list].len == 0 {
+            self.occupied.set(list, false);
+        }
         self.links[t.index()].list = NIL;
         true
     }

@@ -152,7 +152,8 @@ pub fn replay(
 pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Replayed, ReplayError> {
     let policy = PolicySpec::parse(&spec.policy)?;
     let mut stack = policy.stack()?;
-    if let Some(rt) = &spec.rt {
+    let stated = recon.stated.as_ref().and_then(|s| s.rt.as_deref());
+    if let Some(rt) = spec.rt.as_deref().or(stated) {
         stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
     }
     rerun_under(recon, spec, stack, policy.show(), progress)
@@ -207,7 +208,9 @@ pub fn rerun_under(
 fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
     let over = &recon.overheads;
     let hz = spec.hz.unwrap_or(over.hz).max(1);
-    let mut costs = if spec.overheads { over.costs() } else { Default::default() };
+    let stated = recon.stated.as_ref().map(|s| &s.machine);
+    let known = || stated.map_or_else(|| over.costs(), |machine| machine.costs);
+    let mut costs = if spec.overheads { known() } else { Default::default() };
     spec.costs.iter().try_for_each(|(key, value)| costs.set(key, value)).map_err(ReplayError::Set)?;
     Ok(Machine {
         cpus: spec.cpus.unwrap_or(recon.cpus.len()).max(1),
@@ -219,6 +222,7 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         paths: spec.paths.filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
         until: recon.until,
         at_least: recon.at_least,
+        timers: stated.map_or_else(Default::default, |machine| machine.timers),
         ..Machine::default()
     })
 }
@@ -241,6 +245,10 @@ fn report_shift(counts: &Counts, out: &mut Out) {
 
 /// What a reader of the replay must know of the reconstruction.
 fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
+    if recon.stated.is_some() {
+        // Nothing was inferred.
+        return;
+    }
     let total: u64 = recon.classes.iter().sum();
     let share =
         |i: usize| format!("{} {:.1} %", Class::NAMES[i], 100.0 * recon.classes[i] as f64 / total.max(1) as f64);

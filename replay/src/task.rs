@@ -126,6 +126,12 @@ impl CpuSet {
         Ok(CpuSet::of(&cpus))
     }
 
+    /// CPUs `64 * at` to `64 * at + 63`, a bit each.
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> u64 {
+        self.0.as_ref().map_or(!0, |words| words.get(at).copied().unwrap_or(0))
+    }
+
     /// True when the set leaves no choice out.
     pub fn is_all(&self) -> bool {
         self.0.is_none()

@@ -23,7 +23,7 @@ fn share(text: &str) -> f64 {
 
 #[test]
 fn cfs_shares_follow_the_weights_of_nice_values() {
-    for form in ["2.6.29", "2.6.32", "6.1"] {
+    for form in ["2.6.27", "2.6.29", "2.6.32", "6.1"] {
         for nice in -20..20i32 {
             let weight = WEIGHTS[(nice + 20) as usize];
             let got = share(&format!("policy: cfs:form={form}\nA nice={nice}: R∞\nB: R∞\nuntil: 60000"));

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ::arrow::array::{
+use arrow_array::types::{ArrowPrimitiveType, UInt32Type};
+use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
     StringArray, UInt16Array, UInt32Array, UInt64Array,
 };
-use ::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use ::arrow::datatypes::{ArrowPrimitiveType, DataType, Field, Schema, UInt32Type};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, Schema};
 
 use crate::strings::{StrId, Strings, TextId};
 use crate::table::{Col, ColumnDef, Table, Type, Visitor};
@@ -216,7 +217,7 @@ fn vocabulary(names: &[&str]) -> ArrayRef {
 mod tests {
     use super::*;
     use crate::Events;
-    use ::arrow::array::Array;
+    use arrow_array::Array;
 
     #[test]
     fn events_become_a_batch_with_nulls_where_nothing_was_set() {

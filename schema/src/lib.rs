@@ -7,8 +7,12 @@
 //! * [`tables`]: every derived table;
 //! * [`table`]: the macro and column store behind them, so that a column is described once, in code;
 //! * [`diag`]: what was skipped, repaired, inferred or lost;
+//! * [`parquet`]: tables as Parquet files;
 //! * [`out`]: what a parser or a replay fills;
-//! * [`derive`](mod@derive): the state machine from records to slices, states and run queues.
+//! * [`derive`](mod@derive): the state machine from records to slices, states and run queues;
+//! * [`metrics`]: the statistics that comparisons hold side by side.
+
+#![forbid(unsafe_code)]
 
 pub mod arrow;
 pub mod derive;
@@ -16,7 +20,9 @@ pub mod diag;
 pub mod events;
 pub mod kinds;
 pub mod meta;
+pub mod metrics;
 pub mod out;
+pub mod parquet;
 pub mod strings;
 pub mod table;
 pub mod tables;
@@ -27,4 +33,4 @@ pub use events::Events;
 pub use kinds::{Kind, State};
 pub use meta::Metadata;
 pub use out::Out;
-pub use strings::{StrId, Strings, TextId};
+pub use strings::{News, StrId, Strings, TextId};

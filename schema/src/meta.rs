@@ -35,6 +35,8 @@ pub const KEYS: &[(&str, &str)] = &[
     ("parse.unparsed", "lines or records that were not understood"),
     ("replay.policy", "policy of a replay, with all parameters"),
     ("replay.loop", "dependency, open or closed"),
+    ("workload", "the workload text whose run this is; replays run its programs"),
+    ("workload.seed", "seed of the times that the workload text draws"),
     ("replay.counts", "JSON of what the policy of a replay counted: recalculations, schedules, ..."),
     ("replay.costs", "costs that were given, in place of those measured in the trace"),
     ("machine", "text of the machine.toml beside the trace"),

@@ -27,6 +27,15 @@ pub struct Strings {
     long: std::collections::HashMap<Box<[u8]>, u32, BuildHasherDefault<Fnv>>,
 }
 
+/// Strings and texts on their way to a thread that follows.
+#[derive(Debug, Default)]
+pub struct News {
+    texts: Vec<u8>,
+    text_ends: Vec<usize>,
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
 impl Strings {
     /// An empty interner.
     pub fn new() -> Self {
@@ -70,6 +79,25 @@ impl Strings {
     pub fn forget_texts(&mut self) {
         self.texts.clear();
         self.text_ends.clear();
+    }
+
+    /// What a [`follow`](Self::follow)er that knows `known` strings lacks, and all texts, which are forgotten here.
+    pub fn news(&mut self, known: usize) -> News {
+        let from = known.checked_sub(1).map_or(0, |last| self.ends[last] as usize);
+        News {
+            texts: std::mem::take(&mut self.texts),
+            text_ends: std::mem::take(&mut self.text_ends),
+            bytes: self.bytes[from..].to_vec(),
+            ends: self.ends[known..].to_vec(),
+        }
+    }
+
+    /// Takes over what another interner has come to know, for who only looks up ids: nothing may be interned here.
+    pub fn follow(&mut self, news: News) {
+        self.texts = news.texts;
+        self.text_ends = news.text_ends;
+        self.bytes.extend_from_slice(&news.bytes);
+        self.ends.extend_from_slice(&news.ends);
     }
 
     /// The id of the text in `field` up to its first NUL: a kernel's `char comm[16]`, taken in one load.
@@ -248,6 +276,20 @@ mod tests {
         s.forget_texts();
         let c = s.keep(b"new");
         assert_eq!((c, s.get_text(c), s.text_bytes()), (a, &b"new"[..], 3));
+    }
+
+    #[test]
+    fn a_follower_knows_what_it_was_told() {
+        let (mut s, mut follower) = (Strings::new(), Strings::new());
+        for round in 0..3 {
+            let known = s.len();
+            let id = s.intern(format!("name {round}").as_bytes());
+            s.intern(b"the same");
+            let text = s.keep(b"a text");
+            follower.follow(s.news(known));
+            assert_eq!((follower.get(id), follower.get_text(text)), (s.get(id), &b"a text"[..]));
+            assert_eq!((follower.len(), s.text_bytes()), (s.len(), 0));
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from hypothesis import settings
 
-# The first call of each polars expression compiles it, and machines that test are busy: time says nothing here.
+# The first call of each polars expression compiles it, and machines that test are busy: time says
+# nothing here.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 

@@ -33,7 +33,8 @@ def test_tables_of_one_trace_agree(demo: tk.Trace) -> None:
     assert cut["nr_involuntary"] == tasks["nr_involuntary"].sum()
     queue = tk.analysis.runqueue.summary(demo.runqueue, demo.end_ns).row(0, named=True)
     waits = tk.analysis.latency.samples(demo.slices, demo.states)["run_delay_ns"].sum()
-    # Little's law: tasks running or waiting, integrated over time, is the sum of all run times and run delays.
+    # Little's law: tasks running or waiting, integrated over time, is the sum of all run times and
+    # run delays.
     assert queue["mean"] * queue["span_ns"] == pytest.approx(cut["run_ns"] + waits, rel=1e-3)
 
 

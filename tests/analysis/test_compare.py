@@ -5,12 +5,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracekit.analysis import compare
+import tracekit as tk
+from tracekit.analysis import compare, response
+from tracekit.whatif.headline import effect_of
 
 
 def figures(*rows: tuple[str, float | None]) -> pl.DataFrame:
     return pl.DataFrame(
-        [("group", group, "slice", "mean", "ns", value, 10, 0) for group, value in rows],
+        [("group", group, "slice", "mean", "ns", value, 10, 0, False) for group, value in rows],
         schema=compare._SCHEMA,
         orient="row",
     )
@@ -84,3 +86,19 @@ def test_distances_by_group(make_slices: Any) -> None:
     got = compare.distances(a, {"same": a, "other": b}, "dur_ns")
     assert got.select("label", "group", "ks").rows() == [("same", "x", 0.0), ("other", "x", 0.5)]
     assert compare.distances(a, {}, "dur_ns").columns == got.columns
+
+
+def test_a_mean_that_is_a_bound_is_marked(trace: tk.Trace) -> None:
+    part = trace.filter(end="300ms")
+    found = compare.metrics(part.slices, part.runqueue, part.states, part.end_ns)
+    known = dict(response.summary(part).select("group", "mean_is_bound").iter_rows())
+    assert set(known.values()) == {True, False}
+    rows = found.filter(scope="group", metric="response")
+    assert dict(rows.filter(statistic="mean").select("group", "is_bound").iter_rows()) == known
+    assert not rows.filter(statistic="p50")["is_bound"].any()
+    both = compare.compare({"recorded": found, "identity": found, "x": found})
+    bound = both.filter(scope="group", metric="response", statistic="mean").filter("recorded_is_bound")
+    assert bound["predicted_is_bound"].all()
+    assert bound.height
+    row = {**bound.row(0, named=True), "low": None, "high": None}
+    assert effect_of(row).recorded.startswith("\u2265 ")

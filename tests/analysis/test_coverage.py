@@ -74,7 +74,8 @@ def ours(x: Floats, tasks: NDArray[np.int64] | None) -> tuple[float, float] | No
 
 
 def lag_one(x: Floats, tasks: NDArray[np.int64] | None) -> tuple[float, float] | None:
-    """The estimator that looks at lag 1 only: Carlstein's block length, percentiles of circular-block resamples."""
+    """The estimator that looks at lag 1 only: Carlstein's block length, percentiles of
+    circular-block resamples."""
     n = len(x)
     y = x - x.mean()
     r = min(abs(float(y[:-1] @ y[1:]) / float(y @ y)), 0.99)
@@ -102,7 +103,8 @@ def measured(case: str, judge: Judge) -> tuple[float, float, float]:
 
 
 def holds(case: str, judge: Judge) -> bool:
-    """Whether intervals are right as often as they say, or refused; with few samples they may be wider than need be."""
+    """Whether intervals are right as often as they say, or refused; with few samples they may be
+    wider than need be."""
     given, covered, wrong = measured(case, judge)
     wanted = CASES[case][3]
     if wanted == "given":

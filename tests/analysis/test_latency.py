@@ -41,7 +41,8 @@ def test_waits_that_never_ended_are_censored(waits: pl.DataFrame, make_states: A
         {"ts_ns": 60, "dur_ns": 940, "state": "runnable", "tid": 2, "flags": OPEN_END},
         {"ts_ns": 0, "dur_ns": 1000, "state": "preempted", "tid": 3, "flags": OPEN_START | OPEN_END},
         {"ts_ns": 0, "dur_ns": 400, "state": "running", "tid": 4, "flags": OPEN_START},
-        # It is moved to another queue while it waits, and is still one wait; the source says R for a preempted task.
+        # It is moved to another queue while it waits, and is still one wait; the source says R for
+        # a preempted task.
         {"ts_ns": 400, "dur_ns": 100, "state": "runnable", "tid": 4},
         {"ts_ns": 500, "dur_ns": 500, "state": "runnable", "tid": 4, "flags": OPEN_END},
     )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -28,7 +29,9 @@ def two_cpus(make_runqueue: Any) -> pl.DataFrame:
 def test_distribution_by_hand(two_cpus: pl.DataFrame) -> None:
     got = {
         (scope, cpu, length): (time, share, more)
-        for scope, cpu, length, time, share, more in runqueue.distribution(two_cpus, end_ns=40).iter_rows()
+        for scope, cpu, length, time, share, more in runqueue.distribution(two_cpus, end_ns=40)
+        .drop("share_low", "share_high")
+        .iter_rows()
     }
     assert got[("cpu", 0, 0)] == (20, 0.5, 0.5)
     assert got[("cpu", 0, 1)] == (10, 0.25, 0.25)
@@ -151,3 +154,27 @@ def test_over_time_keeps_the_integral(make_runqueue: Any, rows: list[Any], bins:
     assert got["max"].max() == whole["max"]
     assert (got["min"] <= got["mean"] + 1e-9).all()
     assert (got["mean"] <= got["max"] + 1e-9).all()
+
+
+def test_intervals_of_shares_of_time_hold(make_runqueue: Any) -> None:
+    """Lengths that are drawn anew at each step: the share that they have in the long run lies in
+    nine of ten intervals."""
+    rng = np.random.default_rng(5)
+    p = np.array([0.5, 0.3, 0.2])
+    inside = []
+    for _ in range(100):
+        at = np.cumsum(rng.exponential(1_000, 401)).astype(np.int64)
+        lengths = rng.choice(3, size=400, p=p)
+        table = make_runqueue(
+            *((int(t), 0, int(n > 0), int(max(n - 1, 0))) for t, n in zip(at, lengths, strict=False))
+        )
+        got = runqueue.distribution(table, end_ns=int(at[-1])).filter(scope="system")
+        for n, low, high in got.select("length", "share_low", "share_high").drop_nulls().iter_rows():
+            inside.append(low <= p[n] <= high)
+    assert len(inside) > 250, "few are refused"
+    assert 0.85 <= np.mean(inside) <= 0.95
+
+
+def test_a_share_without_enough_time_has_no_interval(make_runqueue: Any) -> None:
+    got = runqueue.distribution(make_runqueue((0, 0, 1, 0), (10, 0, 0, 0)), end_ns=20)
+    assert got["share_low"].null_count() == got.height

@@ -39,7 +39,8 @@ def test_few_samples_have_no_interval(rows: pl.DataFrame) -> None:
 
 
 def test_totals_and_time_weighted_rows_are_those_of_the_queue() -> None:
-    """M/M/1 over 400 s: L = rho / (1 - rho), and a rate of services of 1 a ms; both truths lie in most intervals."""
+    """M/M/1 over 400 s: L = rho / (1 - rho), and a rate of services of 1 a ms; both truths lie in
+    most intervals."""
     hits = {"runqueue": 0, "switches": 0}
     given = 0
     for seed in range(30):

@@ -21,7 +21,8 @@ def frame(values: list[int], censored: list[bool] | None = None) -> pl.DataFrame
 
 
 def test_kaplan_meier_of_the_textbook() -> None:
-    # Remission times in weeks of 21 patients under 6-MP (Freireich 1963), as printed in survival-analysis textbooks.
+    # Remission times in weeks of 21 patients under 6-MP (Freireich 1963), as printed in
+    # survival-analysis textbooks.
     times = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
     ended = [1, 1, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]
     got = u.kaplan_meier(frame(times, [not e for e in ended]), "v")

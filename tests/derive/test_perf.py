@@ -1,7 +1,8 @@
 """Slices and run delays against `perf sched timehist` and `perf sched latency` on the same captures.
 
-perf's own rules differ from tracekit's in ways that `docs/definitions.md` lists; each is applied here to tracekit's rows,
-and nothing else is: what is left must be equal to the last digit that perf prints.
+perf's own rules differ from tracekit's in ways that `docs/definitions.md` lists; each is applied
+here to tracekit's rows, and nothing else is: what is left must be equal to the last digit that
+perf prints.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ def test_states_of_a_raw_report_are_those_of_the_plain_one(capture: str, layout:
     assert raw.equals(switches(file))
     if capture in WRONG_IN_PLAIN:
         return
-    # The plain report prints R for a task that was preempted, and has one letter for the two states of an ended task.
+    # The plain report prints R for a task that was preempted, and has one letter for the two states
+    # of an ended task.
     less = pl.col("state").replace({"preempted": "runnable", "zombie": "dead"})
     assert raw.with_columns(less).equals(plain.with_columns(less))
 

@@ -1,4 +1,5 @@
-"""Derived tables against the same figures computed line by line from `trace-cmd report`, which reads the file on its own."""
+"""Derived tables against the same figures computed line by line from `trace-cmd report`, which
+reads the file on its own."""
 
 from __future__ import annotations
 

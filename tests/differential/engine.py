@@ -1,6 +1,7 @@
 """A one-CPU scheduler simulator that shares nothing with tracekit, to hold whole schedules against.
 
-Time is int ns. A task runs and sleeps by its program; a model of a policy decides who runs. Slow, short, and only for tests.
+Time is int ns. A task runs and sleeps by its program; a model of a policy decides who runs.
+Slow, short, and only for tests.
 """
 
 from __future__ import annotations
@@ -32,6 +33,15 @@ class Task:
     loops: bool
     start: int = 0
     tickets: int | None = None
+    #: Threads of one process have its number.
+    process: int | None = None
+    #: Real time: the class and the priority; 0 for a task of another class.
+    policy: str = ""
+    priority: int = 0
+    #: A reservation: run time, relative deadline, period; period 0 for none.
+    runtime: int = 0
+    relative: int = 0
+    period: int = 0
     place: int = 0
     left: int = field(default=0)
     state: str = "new"
@@ -45,6 +55,8 @@ class Model:
 
     #: The model has work to do once a second.
     seconds = False
+    #: When `timers` is called next.
+    timer: int | None = None
 
     def __init__(self, tasks: Sequence[Task], hz: int) -> None:
         self.tasks = tasks
@@ -76,6 +88,10 @@ class Model:
         """A second has passed; must another task be picked?"""
         return False
 
+    def timers(self, now: int, current: Task | None) -> bool:
+        """The time of `timer` has come; must another task be picked?"""
+        return False
+
     def preempts(self, task: Task, current: Task, now: int) -> bool:
         """`task` has become ready; must it preempt?"""
         return False
@@ -88,20 +104,22 @@ class Model:
 def simulate(tasks: list[Task], model: Model, until: int, tick: int | None) -> list[Stay]:
     """Run tasks under a model.
 
-    Events of one instant have tracekit's order: the end of a run, the tick, the second, wakeups in order of tasks, the end of
-    a slice.
+    Events of one instant have tracekit's order: the end of a run, the tick, the second, wakeups
+    in order of tasks, timers of the model, the end of a slice.
     """
     now, began, since = 0, 0, 0
     current: Task | None = None
     slice_end: int | None = None
     next_tick, next_second = tick or 1 << 62, SECOND
-    wakes = [(t.start, t.number, "initial" if t.start == 0 else "wakeup") for t in tasks]
+    wakes = [(t.start, t.number, "initial") for t in tasks]
     heapq.heapify(wakes)
     out: list[Stay] = []
     while True:
         times = [until, next_tick, next_second if model.seconds else until]
         if wakes:
             times.append(wakes[0][0])
+        if model.timer is not None:
+            times.append(model.timer)
         if current is not None:
             times.append(since + current.left)
             if slice_end is not None:
@@ -139,6 +157,8 @@ def simulate(tasks: list[Task], model: Model, until: int, tick: int | None) -> l
             task.state = "ready"
             model.enqueue(task, why, now)
             need |= current is not None and model.preempts(task, current, now)
+        if model.timer == now:
+            need |= model.timers(now, current)
         if slice_end is not None and now >= slice_end and current is not None:
             need = need or model.expired(current, now)
             slice_end = None
@@ -170,6 +190,10 @@ def text_of(tasks: Sequence[Task], policy: str, until: int, hz: int) -> str:
         steps = " ".join(f"R{run}ns" + ("" if sleep is None else f" S{sleep}ns") for run, sleep in t.program)
         head = f"T{t.number} nice={t.nice}" + (f" tickets={t.tickets}" if t.tickets else "")
         head += f" start={t.start}ns" if t.start else ""
+        head += f" process={t.process}" if t.process is not None else ""
+        head += f" policy={t.policy}" if t.policy else ""
+        head += f" prio={t.priority}" if t.priority else ""
+        head += f" deadline={t.runtime}ns/{t.relative}ns/{t.period}ns" if t.period else ""
         lines.append(f"{head}: ({steps})*" if t.loops else f"{head}: {steps}")
     return "\n".join(lines)
 
@@ -197,7 +221,8 @@ def joined(stays: Sequence[Stay]) -> list[Stay]:
 
 
 def draw(rnd: random.Random, count: int, nices: Sequence[int], late: bool) -> list[Task]:
-    """Tasks at random: a third are hogs, the others run and sleep; odd times, so that no two events fall together."""
+    """Tasks at random: a third are hogs, the others run and sleep; odd times, so that no two events
+    fall together."""
     tasks = []
     for number in range(count):
         hog = rnd.random() < 0.35
@@ -225,6 +250,43 @@ def long_sleeps(rnd: random.Random, count: int, nices: Sequence[int], late: bool
     return tasks
 
 
+def threads(rnd: random.Random, count: int, nices: Sequence[int], late: bool) -> list[Task]:
+    """As `draw`, and the tasks are threads of two processes, which have one nice value each."""
+    tasks = draw(rnd, count, nices, late)
+    nice = [rnd.choice(nices) for _ in range(2)]
+    for task in tasks:
+        task.process = rnd.randint(1, 2)
+        task.nice = nice[task.process - 1]
+    return tasks
+
+
+def some_idle(rnd: random.Random, count: int, nices: Sequence[int], late: bool) -> list[Task]:
+    """As `draw`, and some tasks are of SCHED_IDLE."""
+    tasks = draw(rnd, count, nices, late)
+    for task in tasks:
+        task.policy = "idle" if rnd.random() < 0.25 else ""
+    return tasks
+
+
+def real_time(rnd: random.Random, count: int, nices: Sequence[int], late: bool) -> list[Task]:
+    """Tasks of SCHED_FIFO and SCHED_RR at few priorities, and one of another class that never sleeps."""
+    tasks = draw(rnd, count, nices, late)
+    for task in tasks:
+        task.policy, task.priority = rnd.choice(("fifo", "rr", "rr")), rnd.choice((1, 10, 10, 50))
+    tasks.append(Task(count, 0, [(1 << 60, None)], False))
+    return tasks
+
+
+def reserved(rnd: random.Random, count: int, nices: Sequence[int], late: bool) -> list[Task]:
+    """Tasks with reservations that leave the CPU a twentieth, and sleep and run as they like."""
+    tasks = draw(rnd, count, nices, late)
+    for task in tasks:
+        task.period = rnd.randint(5 * MS, 60 * MS) | 1
+        task.relative = task.period if rnd.random() < 0.6 else rnd.randint(task.period // 2, task.period)
+        task.runtime = int(task.period * rnd.uniform(0.2, 0.94) / count)
+    return tasks
+
+
 @dataclass(frozen=True)
 class Case:
     """A policy of tracekit, an independent model of it, and which workloads are drawn."""
@@ -240,8 +302,6 @@ class Case:
     until: int = 3 * SECOND
     most: int = 8
     late: bool = True
-    #: Least share of workloads whose schedules are equal; below 1 the reason stands with the case.
-    equal: float = 1.0
     draw: Callable[[random.Random, int, Sequence[int], bool], list[Task]] = draw
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from .engine import MS, Model, Task
@@ -26,7 +25,8 @@ class RoundRobin(Model):
 
 
 class Feedback(Model):
-    """Multi-level feedback with allotments of 10, 20 and 40 ms (Arpaci-Dusseau, Operating Systems: Three Easy Pieces, chapter 8)."""
+    """Multi-level feedback with allotments of 10, 20 and 40 ms (Arpaci-Dusseau, Operating Systems:
+    Three Easy Pieces, chapter 8)."""
 
     ALLOTMENTS = (10 * MS, 20 * MS, 40 * MS)
 
@@ -71,7 +71,8 @@ class Feedback(Model):
 
 
 class Goodness(Model):
-    """Linux's list of runnable tasks, searched for the greatest goodness (kernel/sched.c of 2.0, 2.2.1 and 2.4.17)."""
+    """Linux's list of runnable tasks, searched for the greatest goodness (kernel/sched.c of 2.0,
+    2.2.1 and 2.4.17)."""
 
     version = "2.0"
 
@@ -101,6 +102,21 @@ class Goodness(Model):
             if task.place < 0:
                 self.gone.add(task.number)
 
+    #: The process whose address space the CPU has.
+    active: Task | None = None
+    #: The walk begins with the task that ran (still_running).
+    prev_first = False
+
+    def _same_memory(self, task: Task, previous: Task | None) -> bool:
+        """p->mm == this_mm, that of the task that ran, whether it may go on or not."""
+        if task is previous:
+            return True
+        return task.process is not None and self.active is not None and task.process == self.active.process
+
+    def start(self, task: Task, now: int) -> int | None:
+        self.active = task
+        return None
+
     def goodness(self, task: Task, previous: Task | None) -> int:
         counter = self.counter[task.number]
         if counter == 0:
@@ -109,11 +125,12 @@ class Goodness(Model):
             return counter + (task is previous)
         if self.version == "2.2":
             return counter + self.priority[task.number] + (task is previous)
-        return counter + 20 - task.nice
+        return counter + 20 - task.nice + self._same_memory(task, previous)
 
     def _best(self, previous: Task | None) -> tuple[int, Task | None]:
         best: tuple[int, Task | None] = (-1000, None)
-        for task in self.list:
+        first = [previous] if self.prev_first and previous is not None else []
+        for task in [*first, *self.list]:
             if (found := self.goodness(task, previous)) > best[0]:
                 best = (found, task)
         return best
@@ -154,6 +171,12 @@ class Goodness24(Goodness):
     """As in 2.4.17."""
 
     version = "2.4"
+
+
+class Goodness243(Goodness24):
+    """As in 2.4.3."""
+
+    prev_first = True
 
 
 class O1(Model):
@@ -275,96 +298,9 @@ class O1(Model):
         return False
 
 
-class Bsd4(Model):
-    """FreeBSD's 4BSD scheduler (sys/kern/sched_4bsd.c): decayed CPU estimates, queues of four priorities."""
-
-    seconds = True
-    #: Statistics ticks of a slice, a tenth of a second of stathz=97.
-    SLICE = 9
-
-    def __init__(self, tasks: Sequence[Task], hz: int) -> None:
-        super().__init__(tasks, hz)
-        self.estimate = {t.number: 0 for t in tasks}
-        self.asleep = {t.number: 0 for t in tasks}
-        self.left = {t.number: self.SLICE for t in tasks}
-        self.has_run = {t.number: False for t in tasks}
-        self.priority = {t.number: self._priority(t) for t in tasks}
-        self.queues: list[list[Task]] = [[] for _ in range(64)]
-        self.load, self.passed, self.ended = 0.0, 0, False
-
-    def _priority(self, task: Task) -> int:
-        return max(160, min(223, 160 + self.estimate[task.number] // 8 + task.nice + 20))
-
-    def _decayed(self, estimate: int) -> int:
-        return int(2 * self.load * estimate / (2 * self.load + 1))
-
-    def enqueue(self, task: Task, why: str, now: int) -> None:
-        number = task.number
-        if why == "wakeup":
-            if self.asleep[number] > 1:
-                # updatepri(): one of the seconds was counted and decayed before.
-                for _ in range(self.asleep[number] - 2):
-                    self.estimate[number] = self._decayed(self.estimate[number])
-                self.priority[number] = self._priority(task)
-            self.asleep[number], self.left[number] = 0, self.SLICE
-        queue = self.queues[self.priority[number] // 4]
-        queue.insert(0 if why == "preempted" and not self.ended else len(queue), task)
-        self.ended = False
-
-    def preempts(self, task: Task, current: Task, now: int) -> bool:
-        return self.priority[task.number] < self.priority[current.number]
-
-    def pick(self, now: int, previous: Task | None) -> Task | None:
-        for queue in self.queues:
-            if queue:
-                self.has_run[queue[0].number] = True
-                return queue.pop(0)
-        return None
-
-    def stop(self, task: Task, why: str, now: int) -> None:
-        if why == "slept":
-            self.asleep[task.number], self.ended = 0, False
-
-    def tick(self, task: Task, now: int) -> bool:
-        number = task.number
-        self.estimate[number] = min(self.estimate[number] + 1, 8 * 36 + 7)
-        self.has_run[number] = True
-        if self.estimate[number] % 8 == 0:
-            self.priority[number] = self._priority(task)
-        self.left[number] -= 1
-        if self.left[number] <= 0:
-            self.left[number], self.ended = self.SLICE, True
-            return True
-        return False
-
-    def second(self, now: int, current: Task | None) -> bool:
-        self.passed += 1
-        runnable = [t for queue in self.queues for t in queue] + ([current] if current else [])
-        if self.passed % 5 == 0:
-            keep = math.exp(-5 / 60)
-            self.load = self.load * keep + len(runnable) * (1 - keep)
-        need = False
-        for task in self.tasks:
-            number = task.number
-            if task.state == "new" and task.start > now:
-                continue
-            awake = task in runnable or self.has_run[number]
-            self.has_run[number] = False
-            self.asleep[number] = 0 if awake else self.asleep[number] + 1
-            if self.asleep[number] > 1:
-                continue
-            before = self.priority[number]
-            self.estimate[number] = self._decayed(self.estimate[number])
-            self.priority[number] = self._priority(task)
-            if task is not current and task in runnable and self.priority[number] // 4 != before // 4:
-                self.queues[before // 4].remove(task)
-                self.queues[self.priority[number] // 4].append(task)
-                need |= current is not None and self.priority[number] < self.priority[current.number]
-        return need
-
-
 def _dispatch_row(level: int) -> tuple[int, int, int, int, int]:
-    """A row of the default TS dispatch table (ts_dptbl.c): quantum in ticks, level after it, after a sleep, longest wait, after that."""
+    """A row of the default TS dispatch table (ts_dptbl.c): quantum in ticks, level after it, after
+    a sleep, longest wait, after that."""
     quantum = 20 if level == 59 else (200, 160, 120, 80, 40, 40)[level // 10]
     after = 58 if level < 59 else 59
     for below, value in ((45, 55), (40, 54), (35, 53), (30, 52), (20, 51), (10, 50)):
@@ -477,7 +413,8 @@ class SolarisTs(Model):
 
 
 class Aix(Model):
-    """AIX 3.2 as its performance guide describes it: recent CPU use halved each second, half of it added to the priority."""
+    """AIX 3.2 as its performance guide describes it: recent CPU use halved each second, half of it
+    added to the priority."""
 
     seconds = True
 
@@ -528,105 +465,3 @@ class Aix(Model):
                 self.queues[before].remove(task)
                 self.queues.setdefault(self.value[task.number], []).append(task)
         return current is not None and self._best() < self.value[current.number]
-
-
-class Cfs(Model):
-    """CFS of Linux 6.1 for nice 0 (kernel/sched/fair.c), with plain division, without START_DEBIT."""
-
-    LATENCY, LEAST, WAKEUP = 6 * MS, 750_000, 1 * MS
-
-    def __init__(self, tasks: Sequence[Task], hz: int) -> None:
-        super().__init__(tasks, hz)
-        self.v = {t.number: 0 for t in tasks}
-        self.queue: list[Task] = []
-        self.order: dict[int, int] = {}
-        self.count, self.least, self.since, self.in_slice = 0, 0, 0, 0
-        self.current: Task | None = None
-        self.last: Task | None = None
-        self.next: Task | None = None
-        self.was: Task | None = None
-
-    def _leftmost(self) -> Task | None:
-        return min(self.queue, key=lambda t: (self.v[t.number], self.order[t.number]), default=None)
-
-    def _update_least(self) -> None:
-        runnable = [t for t in (self.current, self._leftmost()) if t is not None]
-        if runnable:
-            self.least = max(self.least, min(self.v[t.number] for t in runnable))
-
-    def _charge(self, now: int) -> None:
-        if self.current is None:
-            return
-        ran, self.since = now - self.since, now
-        if ran > 0:
-            self.v[self.current.number] += ran
-            self.in_slice += ran
-            self._update_least()
-
-    def _put(self, task: Task) -> None:
-        self.count += 1
-        self.order[task.number] = self.count
-        self.queue.append(task)
-        self._update_least()
-
-    def _runnable(self) -> int:
-        return len(self.queue) + (self.current is not None)
-
-    def enqueue(self, task: Task, why: str, now: int) -> None:
-        if why != "preempted":
-            self._charge(now)
-            fair = self.least - self.LATENCY // 2
-            self.v[task.number] = max(self.v[task.number], fair) if why == "wakeup" else self.least
-        self._put(task)
-
-    def preempts(self, task: Task, current: Task, now: int) -> bool:
-        if self.v[current.number] - self.v[task.number] <= self.WAKEUP:
-            return False
-        self.next = task
-        if self._runnable() >= 8:
-            self.last = current
-        return True
-
-    def tick(self, task: Task, now: int) -> bool:
-        self._charge(now)
-        count = self._runnable()
-        if count <= 1:
-            return False
-        ideal = max((self.LATENCY if count <= 8 else count * self.LEAST) // count, self.LEAST)
-        if self.in_slice > ideal:
-            self.last = self.next = None
-            return True
-        if self.in_slice < self.LEAST:
-            return False
-        leftmost = self._leftmost()
-        return leftmost is not None and self.v[task.number] - self.v[leftmost.number] > ideal
-
-    def stop(self, task: Task, why: str, now: int) -> None:
-        self._charge(now)
-        self.current = None
-        if why == "slept":
-            self.was = None
-            self.next = None if self.next is task else self.next
-            self.last = None if self.last is task else self.last
-            self._update_least()
-
-    def pick(self, now: int, previous: Task | None) -> Task | None:
-        leftmost = self._leftmost()
-        if leftmost is None:
-            return None
-        found = leftmost
-        for buddy in (self.next, self.last):
-            if buddy in self.queue and self.v[buddy.number] - self.v[leftmost.number] <= self.WAKEUP:  # type: ignore[union-attr]
-                found = buddy  # type: ignore[assignment]
-                break
-        self.next = None if self.next is found else self.next
-        self.last = None if self.last is found else self.last
-        self.queue.remove(found)
-        return found
-
-    def start(self, task: Task, now: int) -> int | None:
-        self.current, self.since = task, now
-        if task is not self.was:
-            self.in_slice = 0
-        self.was = task
-        return None

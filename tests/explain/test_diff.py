@@ -151,7 +151,8 @@ def test_unlike_captures_are_named(trace: tk.Trace) -> None:
 
 
 KNOWN = [
-    # capture A, capture B, group, metric, statistic, sign of the change: from the workloads' own measurements.
+    # capture A, capture B, group, metric, statistic, sign of the change: from the workloads' own
+    # measurements.
     ("lab/6.1/slice-default", "lab/6.12/slice-default", "spin", "slice", "mean", 1),
     ("lab/6.1/mixed-default", "lab/6.1/mixed-interfifo", "inter", "response", "p99", -1),
     ("lab/6.12/mixed-default", "lab/6.1/mixed-default", "inter", "response", "mean", -1),

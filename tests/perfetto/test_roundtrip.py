@@ -80,12 +80,14 @@ def _same_wakers(trace: tk.Trace, woken: pl.DataFrame) -> None:
     )
     both = ours.join(woken, on=["tid", "run"], how="left")
     assert both["wake"].null_count() == 0
-    # We count a new task as runnable from its wakeup on, Perfetto from its fork on, some microseconds earlier.
+    # We count a new task as runnable from its wakeup on, Perfetto from its fork on, some
+    # microseconds earlier.
     born = trace.tasks.filter(pl.col("start_ts_ns").is_not_null()).select("tid", "start_ts_ns")
     first = both.join(born, left_on=["tid", "wake"], right_on=["tid", "start_ts_ns"], how="semi")
     same = both.filter(pl.col("wake") == pl.col("wake_ts_ns"))
     assert len(same) + len(first) == len(both)
-    # A wakeup in an interrupt has no waker for us; Perfetto names the interrupted task and says `irq_context`.
+    # A wakeup in an interrupt has no waker for us; Perfetto names the interrupted task and says
+    # `irq_context`.
     named = both.filter(pl.col("by").is_not_null())
     assert len(named) > 20
     assert named["by"].to_list() == named["waker"].to_list()

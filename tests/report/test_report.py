@@ -368,6 +368,7 @@ def test_labels_of_the_comparison_itself_are_taken() -> None:
         ("6.12.95+deb12", {"cfs", "rr"}, "cfs", "cfs stands in"),
         ("2.6.32-754.el6", {"cfs"}, "cfs:form=2.6.32", "schedules with CFS"),
         ("2.6.29.4", {"cfs"}, "cfs:form=2.6.29", "schedules with CFS"),
+        ("2.6.27.48", {"cfs"}, "cfs:form=2.6.27", "schedules with CFS"),
         ("2.6.18-8.el5", {"cfs", "o1"}, "o1", r"O\(1\)"),
         ("2.4.37", {"goodness"}, "goodness:version=2.4", "goodness"),
         ("2.4.37", {"rr"}, "rr", "rr stands in"),
@@ -445,3 +446,14 @@ def test_the_timeline_holds_the_slices() -> None:
     assert [data["tasks"][i][0] for i in recorded["task"]] == rows["comm"].cast(pl.String).to_list()
     assert data["groups"] == ["spin", "waker"]
     assert 0 <= data["view"][0] < data["view"][1] <= data["span"]
+
+
+def test_the_interval_under_a_recorded_value_has_its_unit() -> None:
+    found = comparison(["a1", "b1"])
+    lines = [line for group in page._groups(found) for line in group.lines]
+    counts = [line for line in lines if line.label == "involuntary switches" and line.interval]
+    times = [line for line in lines if line.label.startswith("slice") and line.interval]
+    assert counts
+    assert times
+    assert not [line.interval for line in counts if re.search("[a-z]s", line.interval)]
+    assert all(re.search(" (ns|us|ms|s)$", line.interval) for line in times)

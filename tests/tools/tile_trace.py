@@ -2,8 +2,9 @@
 
     python tests/tools/tile_trace.py capture.txt -o long.txt --size 2GB
 
-Every copy is moved in time by the length of the capture, so that the result is one trace in time order. Names, numbers
-and all other text stay as they are: what a line says is real, only when it says so is not.
+Every copy is moved in time by the length of the capture, so that the result is one trace in time
+order. Names, numbers and all other text stay as they are: what a line says is real, only when it
+says so is not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Analyses: pure functions from the tables of a trace to DataFrames.
 
-Each module states its definitions as formulas, what it leaves out, and how its figures can mislead. Nothing here
-reads files or draws.
+Each module states its definitions as formulas, what it leaves out, and how its figures can mislead.
+Nothing here reads files or draws.
 
 Modules
 -------

@@ -19,7 +19,8 @@ ESTIMATED = 64
 #: Quantiles that tables give unless told otherwise.
 QUANTILES: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
 
-#: Ways to group tasks: `group` strips the number at the end of a name (`spin07` -> `spin`), `all` makes one group.
+#: Ways to group tasks: `group` strips the number at the end of a name (`spin07` -> `spin`), `all`
+#: makes one group.
 GROUPINGS = ("group", "comm", "tid", "all")
 
 #: States of a task that left its CPU and is ready to run.
@@ -59,16 +60,18 @@ def group_of(by: str) -> pl.Expr:
     Returns
     -------
     pl.Expr
-        Column `group` (String), of a table with `utid`, `tid` and `comm` in time order. A task that changes its name, as
-        most do when they start another program, has its last name throughout. For `comm` that name; for `group` the name without the number at its end and
-        the separators before that number (`spin07` -> `spin`, `kworker/0:1` -> `kworker`), the whole name when nothing
-        would be left; for `tid` `name:tid`; for `all` the word `all`. Null when the name is not known.
+        Column `group` (String), of a table with `utid`, `tid` and `comm` in time order. A task that
+        changes its name, as most do when they start another program, has its last name throughout.
+        For `comm` that name; for `group` the name without the number at its end and the separators
+        before that number (`spin07` -> `spin`, `kworker/0:1` -> `kworker`), the whole name when
+        nothing would be left; for `tid` `name:tid`; for `all` the word `all`. Null when the name is
+        not known.
     """
     comm = pl.col("comm").cast(pl.String).drop_nulls().last().over("utid")
     if by == "comm":
         out = comm
     elif by == "group":
-        short = comm.str.replace(r"(?:[-_/:.#]*\d+)+$", "")
+        short = comm.str.replace(r"(?:[-_/:.#]*[0-9]+)+$", "")
         out = pl.when(short == "").then(comm).otherwise(short)
     elif by == "tid":
         out = pl.concat_str(comm.fill_null("?"), pl.lit(":"), pl.col("tid").cast(pl.String))
@@ -92,12 +95,18 @@ def check_quantiles(qs: Sequence[float]) -> None:
 
 
 def enough_for(q: float, n: int) -> bool:
-    """Tell whether a sample of `n` has at least one value beyond its quantile `q`, so that it is not just the maximum."""
+    """Tell whether a sample of `n` has at least one value beyond its quantile `q`.
+
+    Otherwise the quantile is just the maximum.
+    """
     return n * (1 - q) >= 1 - 1e-9
 
 
 def rank_of(q: float, n: int) -> int:
-    """Return the 0-based rank of quantile `q` in a sorted sample of `n`: the smallest value x with F(x) >= q."""
+    """Return the 0-based rank of quantile `q` in a sorted sample of `n`.
+
+    It is the rank of the smallest value x with F(x) >= q.
+    """
     return max(0, math.ceil(n * q - 1e-9) - 1)
 
 
@@ -120,9 +129,10 @@ def describe(
     Returns
     -------
     pl.DataFrame
-        One row per group, by descending sum: the keys, `n` (UInt32, samples), `sum_ns` (Int64), `mean_ns` (Float64),
-        `min_ns` (Int64), one `pNN_ns` (Int64) a quantile, `max_ns` (Int64). A quantile is an observed value: the
-        smallest x with F(x) >= q. It is null when n (1 - q) < 1, where it would only repeat the maximum.
+        One row per group, by descending sum: the keys, `n` (UInt32, samples), `sum_ns` (Int64),
+        `mean_ns` (Float64), `min_ns` (Int64), one `pNN_ns` (Int64) a quantile, `max_ns` (Int64). A
+        quantile is an observed value: the smallest x with F(x) >= q. It is null when n (1 - q) < 1,
+        where it would only repeat the maximum.
     """
     check_quantiles(qs)
     sorted_values = pl.col(value).drop_nulls().sort()
@@ -158,10 +168,11 @@ def open_waits(states: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        One row per task that was ready to run and not running at the end, and of which it is known since when: `utid`,
-        `tid`, `comm` (String), `since_ns` and `until_ns` (Int64), `before` (String, state of the task before it became
-        ready; null when nothing was known of it), `state` (String, how it became ready), `doubtful` (Boolean, records
-        were lost within it). A wait during which the task moved to another queue is one wait.
+        One row per task that was ready to run and not running at the end, and of which it is known
+        since when: `utid`, `tid`, `comm` (String), `since_ns` and `until_ns` (Int64), `before`
+        (String, state of the task before it became ready; null when nothing was known of it),
+        `state` (String, how it became ready), `doubtful` (Boolean, records were lost within it). A
+        wait during which the task moved to another queue is one wait.
     """
     check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "comm", "state", "flags"))
     rows = states.select(

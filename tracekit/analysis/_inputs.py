@@ -24,8 +24,9 @@ def tables(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     Returns
     -------
     callable
-        The decorator. A polars LazyFrame is collected; a pandas or pyarrow table, or anything else with
-        ``__arrow_c_stream__`` or ``__dataframe__``, becomes a polars DataFrame without a copy where that is possible.
+        The decorator. A polars LazyFrame is collected; a pandas or pyarrow table, or anything else
+        with ``__arrow_c_stream__`` or ``__dataframe__``, becomes a polars DataFrame without a copy
+        where that is possible.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:

@@ -1,7 +1,7 @@
 """Who delays whom, over all tasks: waits, preemptions, and what they cost.
 
-One row a pair of victim and culprit, by group of tasks: how long the one waited while the other had its CPU, how often the
-other took the CPU from it, and how short the slices are that it cuts.
+One row a pair of victim and culprit, by group of tasks: how long the one waited while the other had
+its CPU, how often the other took the CPU from it, and how short the slices are that it cuts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ def preemptions(slices: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        By time: `ts_ns` (Int64, of the switch, trace clock), `cpu` (Int32), `utid` (UInt32, who had to leave), `slice_ns` (Int64, how long it
-        had run; null where its slice began before the trace), `culprit_utid` (UInt32, who entered; null for idle), `woken`
-        (Boolean: the one that entered had just been woken, not been waiting since it was preempted itself), `waker_utid` (UInt32, who had woken it;
-        null otherwise), `prio`, `culprit_prio` (Int32, on the source's scale; null when not recorded).
+        By time: `ts_ns` (Int64, of the switch, trace clock), `cpu` (Int32), `utid` (UInt32, who had
+        to leave), `slice_ns` (Int64, how long it had run; null where its slice began before the
+        trace), `culprit_utid` (UInt32, who entered; null for idle), `woken` (Boolean: the one that
+        entered had just been woken, not been waiting since it was preempted itself), `waker_utid`
+        (UInt32, who had woken it; null otherwise), `prio`, `culprit_prio` (Int32, on the source's
+        scale; null when not recorded).
 
     Notes
     -----
@@ -75,8 +77,8 @@ def preemptions(slices: pl.DataFrame) -> pl.DataFrame:
 def matrix(slices: pl.DataFrame, scene: Scene, names: pl.DataFrame, span_ns: int) -> pl.DataFrame:
     """Sum waits and preemptions by victim and culprit.
 
-    Definition: wait(v, k) = time that tasks of v were ready to run while a task of k had the CPU that they waited for.
-    Source: `decompose` of all waits, and `preemptions`.
+    Definition: wait(v, k) = time that tasks of v were ready to run while a task of k had the CPU
+    that they waited for. Source: `decompose` of all waits, and `preemptions`.
 
     Parameters
     ----------
@@ -92,16 +94,19 @@ def matrix(slices: pl.DataFrame, scene: Scene, names: pl.DataFrame, span_ns: int
     Returns
     -------
     pl.DataFrame
-        By descending wait: `victim`, `culprit` (String; also `irq NAME`, `softirq NAME`; `(no task)` for idle and unknown time), `wait_ns` (Int64), `share`
-        (Float64, of all waits of the victim), `n_waits` (UInt32, waits with such a part), `n_cuts` (UInt32, times that the culprit
-        took the CPU from the victim), `cuts_per_s` (Float64), `n_woken_cuts` (UInt32, those right after a wakeup of the culprit), `slice_cut_mean_ns` (Float64,
-        slices of the victim that the culprit cut; null without any), `slice_other_mean_ns` (Float64, its other slices that ended in
-        an involuntary switch; null without any).
+        By descending wait: `victim`, `culprit` (String; also `irq NAME`, `softirq NAME`;
+        `(no task)` for idle and unknown time), `wait_ns` (Int64), `share` (Float64, of all waits of
+        the victim), `n_waits` (UInt32, waits with such a part), `n_cuts` (UInt32, times that the
+        culprit took the CPU from the victim), `cuts_per_s` (Float64), `n_woken_cuts` (UInt32, those
+        right after a wakeup of the culprit), `slice_cut_mean_ns` (Float64, slices of the victim
+        that the culprit cut; null without any), `slice_other_mean_ns` (Float64, its other slices
+        that ended in an involuntary switch; null without any).
 
     Notes
     -----
-    How it can mislead: the task that has the CPU need not be the one to blame: it may be the scheduler's turn to choose,
-    and removing one culprit lets another take its place. Waits whose queue was not recorded count where the task ran next.
+    How it can mislead: the task that has the CPU need not be the one to blame: it may be the
+    scheduler's turn to choose, and removing one culprit lets another take its place. Waits whose
+    queue was not recorded count where the task ran next.
     """
     spans = spans_of_waits(scene.lines)
     pieces = labelled(decompose(spans, scene, 0), names)
@@ -159,8 +164,8 @@ def matrix(slices: pl.DataFrame, scene: Scene, names: pl.DataFrame, span_ns: int
 def wakers(slices: pl.DataFrame, names: pl.DataFrame, span_ns: int) -> pl.DataFrame:
     """Say who wakes whom, how often, and whose slices that cuts.
 
-    Definition: a wakeup is a slice with `wake_ts_ns`; it cuts a slice when its task takes the CPU from another one at once, by an involuntary
-    switch (`preemptions`).
+    Definition: a wakeup is a slice with `wake_ts_ns`; it cuts a slice when its task takes the CPU
+    from another one at once, by an involuntary switch (`preemptions`).
 
     Parameters
     ----------
@@ -174,9 +179,11 @@ def wakers(slices: pl.DataFrame, names: pl.DataFrame, span_ns: int) -> pl.DataFr
     Returns
     -------
     pl.DataFrame
-        By descending cuts: `waker` (String; `(interrupt)` in interrupt context, `(not recorded)` otherwise without a waker), `woken` (String), `n` (UInt32, wakeups), `per_s`
-        (Float64), `n_cuts` (UInt32, slices that they cut), `cut_of` (String, whose slices, most often first, at most three), `slice_cut_mean_ns` (Float64, how
-        long those slices had run; null without any).
+        By descending cuts: `waker` (String; `(interrupt)` in interrupt context, `(not recorded)`
+        otherwise without a waker), `woken` (String), `n` (UInt32, wakeups), `per_s` (Float64),
+        `n_cuts` (UInt32, slices that they cut), `cut_of` (String, whose slices, most often first,
+        at most three), `slice_cut_mean_ns` (Float64, how long those slices had run; null without
+        any).
     """
     c.check_columns(slices, "slices", ("utid", "wake_ts_ns", "waker_utid", "seq_in", "flags"))
     group = dict(names.select("utid", "group").iter_rows())

@@ -1,7 +1,8 @@
 """Finite automata over the records of a trace, whole columns at a time.
 
-The models follow the behaviour that the kernel's runtime verification describes for its scheduler monitors
-(Documentation/trace/rv: sssw, wip, opid, sco) as far as scheduler records show it; they are written anew from that description.
+The models follow the behaviour that the kernel's runtime verification describes for its scheduler
+monitors (Documentation/trace/rv: sssw, wip, opid, sco) as far as scheduler records show it; they
+are written anew from that description.
 """
 
 from __future__ import annotations

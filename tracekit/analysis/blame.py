@@ -1,7 +1,8 @@
 """Who delayed whom: the exact decomposition of responses, waits and windows.
 
-Every nanosecond of a span has one cause: the task ran; it waited while a named task, interrupt or nobody had the CPU; it
-was throttled; it slept, and then what its waker did meanwhile counts. The parts of a span sum to its length exactly.
+Every nanosecond of a span has one cause: the task ran; it waited while a named task, interrupt or
+nobody had the CPU; it was throttled; it slept, and then what its waker did meanwhile counts. The
+parts of a span sum to its length exactly.
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ def spans_of_responses(responses: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        `span` (UInt32), `utid` (UInt32), `start_ns`, `end_ns` (Int64, trace clock), `censored` (Boolean: went on when the
-        trace ended). Responses of which start or end is not known have no row.
+        `span` (UInt32), `utid` (UInt32), `start_ns`, `end_ns` (Int64, trace clock), `censored`
+        (Boolean: went on when the trace ended). Responses of which start or end is not known have
+        no row.
     """
     known = responses.filter(pl.col("response_ns").is_not_null() & (pl.col("status") != "doubtful"))
     return known.select(
@@ -195,8 +197,8 @@ def spans_of_window(
 def decompose(spans: pl.DataFrame, scene: Scene, depth: int = MAX_DEPTH) -> pl.DataFrame:
     """Cut spans into parts, each with its cause and its culprit.
 
-    Definition: the states of the span's task (and of its wakers, where it slept) laid over who had the CPU meanwhile.
-    For every span, sum of `dur_ns` = `end_ns` - `start_ns`, exactly.
+    Definition: the states of the span's task (and of its wakers, where it slept) laid over who had
+    the CPU meanwhile. For every span, sum of `dur_ns` = `end_ns` - `start_ns`, exactly.
 
     Parameters
     ----------
@@ -210,18 +212,21 @@ def decompose(spans: pl.DataFrame, scene: Scene, depth: int = MAX_DEPTH) -> pl.D
     Returns
     -------
     pl.DataFrame
-        One row per part, by span and time: `span` (UInt32), `depth` (UInt32, wakers between the span's task and this part),
-        `on_utid` (UInt32, the task whose state this is), `ts_ns`, `dur_ns` (Int64), `cause` (String, a key of `CAUSES`),
-        `culprit_utid` (UInt32: who had the CPU while it waited; who was running while it was awaited; null for the other
-        causes), `name` (String: of the interrupt or softirq; of what ended a sleep; null for the rest), `via`
-        (String, system call, lock or wait channel in which the span's task slept then; null when awake or not recorded), `cpu` (Int32; null asleep), `prio`
-        (Int32, of the culprit then, on the source's scale), `placed` (Boolean, false where the queue was not recorded and the CPU it ran on next stands
-        in).
+        One row per part, by span and time: `span` (UInt32), `depth` (UInt32, wakers between the
+        span's task and this part), `on_utid` (UInt32, the task whose state this is), `ts_ns`,
+        `dur_ns` (Int64), `cause` (String, a key of `CAUSES`), `culprit_utid` (UInt32: who had the
+        CPU while it waited; who was running while it was awaited; null for the other causes),
+        `name` (String: of the interrupt or softirq; of what ended a sleep; null for the rest),
+        `via` (String, system call, lock or wait channel in which the span's task slept then; null
+        when awake or not recorded), `cpu` (Int32; null asleep), `prio` (Int32, of the culprit then,
+        on the source's scale), `placed` (Boolean, false where the queue was not recorded and the
+        CPU it ran on next stands in).
 
     Notes
     -----
-    What is not attributed: locks inside a running task (spinning), caches, memory, frequency. Waiting behind a task
-    is not that task's fault by itself: whether the response would be better without it is what a replay can test.
+    What is not attributed: locks inside a running task (spinning), caches, memory, frequency.
+    Waiting behind a task is not that task's fault by itself: whether the response would be better
+    without it is what a replay can test.
     """
     c.check_columns(spans, "spans", ("span", "utid", "start_ns", "end_ns"))
     parts = follow(spans, scene.lines, depth)
@@ -357,8 +362,9 @@ def labelled(pieces: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        With `culprit` (String: group of the task; `irq NAME`, `softirq NAME`, `timer`, ...; null for `running`) and `on` (String: group of the
-        task that waited, where it is not the span's own; else null).
+        With `culprit` (String: group of the task; `irq NAME`, `softirq NAME`, `timer`, ...; null
+        for `running`) and `on` (String: group of the task that waited, where it is not the span's
+        own; else null).
     """
     culprits = names.select(pl.col("utid").alias("culprit_utid"), pl.col("group").alias("_culprit"))
     on = names.select(pl.col("utid").alias("on_utid"), pl.col("group").alias("_on"))
@@ -391,8 +397,8 @@ def tail_of(spans: pl.DataFrame, q: float | None) -> pl.Series:
     Returns
     -------
     pl.Series
-        Numbers of the spans whose length is at least that quantile of the complete ones; all of them where a sample of
-        that size has no such quantile.
+        Numbers of the spans whose length is at least that quantile of the complete ones; all of
+        them where a sample of that size has no such quantile.
     """
     lengths = (spans["end_ns"] - spans["start_ns"]).filter(~spans["censored"]).sort()
     if q is None or not c.enough_for(q, len(lengths)):
@@ -416,10 +422,12 @@ def table(spans: pl.DataFrame, pieces: pl.DataFrame, tail: pl.Series | None = No
     Returns
     -------
     pl.DataFrame
-        By descending share of the tail: `cause`, `culprit` (String; null for running), `on` (String, the task that waited, where it is
-        one that the span's own task slept for), `via` (String), `cpu` (String, CPUs on which, at most four), `prio` (String, range of the culprit's
-        priorities; null when not recorded), `total_ns` (Int64), `share` (Float64, of the time of all spans), `tail_share` (Float64, of the time of
-        the slow ones), `mean_ns` (Float64, per span), `n_spans` (UInt32, spans that have such a part), `n` (UInt32, parts).
+        By descending share of the tail: `cause`, `culprit` (String; null for running), `on`
+        (String, the task that waited, where it is one that the span's own task slept for), `via`
+        (String), `cpu` (String, CPUs on which, at most four), `prio` (String, range of the
+        culprit's priorities; null when not recorded), `total_ns` (Int64), `share` (Float64, of the
+        time of all spans), `tail_share` (Float64, of the time of the slow ones), `mean_ns`
+        (Float64, per span), `n_spans` (UInt32, spans that have such a part), `n` (UInt32, parts).
         The shares sum to 1.
     """
     slow = spans["span"] if tail is None else tail
@@ -478,9 +486,10 @@ def worst(spans: pl.DataFrame, pieces: pl.DataFrame, names: pl.DataFrame, top: i
     Returns
     -------
     pl.DataFrame
-        By descending length: `task` (String), `start_ts_ns`, `end_ts_ns` (Int64, trace clock), `span_ns` (Int64), `run_ns` (Int64, its own time on CPUs),
-        `cause`, `culprit` (String, the largest part that is not its own running), `part_ns` (Int64), `share` (Float64, of the span),
-        `censored` (Boolean).
+        By descending length: `task` (String), `start_ts_ns`, `end_ts_ns` (Int64, trace clock),
+        `span_ns` (Int64), `run_ns` (Int64, its own time on CPUs), `cause`, `culprit` (String, the
+        largest part that is not its own running), `part_ns` (Int64), `share` (Float64, of the
+        span), `censored` (Boolean).
     """
     longest = (
         spans.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"))

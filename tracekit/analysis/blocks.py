@@ -1,19 +1,20 @@
 """The sampling error of a statistic of dependent samples: block and cluster bootstrap, in closed form.
 
-A statistic is given by its *influence values*: one number a sample, in time order, whose sum is to first order the error
-of the statistic (for a mean of n samples, (x - mean) / n). Resampling whole blocks of consecutive samples, or whole tasks,
-then changes the statistic by the sum of the drawn blocks' influence, so that the variance over all possible resamples is
-known without drawing any: B / (B - 1) times the sum of the squared block sums. Drawing would only add noise.
+A statistic is given by its *influence values*: one number a sample, in time order, whose sum is to
+first order the error of the statistic (for a mean of n samples, (x - mean) / n). Resampling whole
+blocks of consecutive samples, or whole tasks, then changes the statistic by the sum of the drawn
+blocks' influence, so that the variance over all possible resamples is known without drawing any: B
+/ (B - 1) times the sum of the squared block sums. Drawing would only add noise.
 
 References
 ----------
-D. N. Politis and H. White, Automatic block-length selection for the dependent bootstrap, Econometric Reviews 23 (2004)
-53-70; A. Patton, D. N. Politis, H. White, correction, Econometric Reviews 28 (2009) 372-375.
-B. Efron and R. J. Tibshirani, An introduction to the bootstrap, Chapman and Hall 1993, chapters 8 and 21 (blocks,
-infinitesimal jackknife).
-P. Hall, On the removal of skewness by transformation, JRSS B 54 (1992) 221-228.
-E. Lazarus, D. J. Lewis, J. H. Stock, M. W. Watson, HAR inference: recommendations for practice, JBES 36 (2018) 541-559
-(cosine weights, the check for slow drift).
+D. N. Politis and H. White, Automatic block-length selection for the dependent bootstrap,
+Econometric Reviews 23 (2004) 53-70; A. Patton, D. N. Politis, H. White, correction, Econometric
+Reviews 28 (2009) 372-375. B. Efron and R. J. Tibshirani, An introduction to the bootstrap, Chapman
+and Hall 1993, chapters 8 and 21 (blocks, infinitesimal jackknife). P. Hall, On the removal of
+skewness by transformation, JRSS B 54 (1992) 221-228. E. Lazarus, D. J. Lewis, J. H. Stock, M. W.
+Watson, HAR inference: recommendations for practice, JBES 36 (2018) 541-559 (cosine weights, the
+check for slow drift).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 __all__ = [
     "MIN_BLOCKS",
@@ -39,22 +40,23 @@ Floats = NDArray[np.float64]
 
 #: Fewest samples for any interval.
 MIN_N = 20
-#: Fewest blocks. With 4 the 90 % quantile of t is 2.35: their small number is paid for in width. With 3 it is 2.92, and the
-#: skewness can no longer be told from chance.
+#: Fewest blocks. With 4 the 90 % quantile of t is 2.35: their small number is paid for in width.
+#: With 3 it is 2.92, and the skewness can no longer be told from chance.
 MIN_BLOCKS = 4
 #: Most blocks: more change the t quantile by less than 2 %.
 MAX_BLOCKS = 50
 #: Fewest tasks that are alike, for resampling whole tasks.
 MIN_TASKS = 8
-#: Correlated samples: a block is at least so many lengths of Politis and White, and with more than `MIN_BLOCKS` of them
-#: `SPARE` lengths, up to `ENOUGH` blocks. Theirs minimises the error of the variance; the coverage of an interval wants longer
-#: blocks. With 4 and 7 in place of 5 and 9 the coverage in tests/analysis/test_coverage.py is up to 3 points lower.
+#: Correlated samples: a block is at least so many lengths of Politis and White, and with more than
+#: `MIN_BLOCKS` of them `SPARE` lengths, up to `ENOUGH` blocks. Theirs minimises the error of the
+#: variance; the coverage of an interval wants longer blocks. With 4 and 7 in place of 5 and 9 the
+#: coverage in tests/analysis/test_coverage.py is up to 3 points lower.
 LENGTHS = 5
 SPARE = 9
 ENOUGH = 8
-#: Where fewer than `FULL` such blocks fit, they are made shorter, and the variance grows with the square of what they lack;
-#: where fewer than `LEAST` fit, there is no interval. With 4 or 6 in place of 5 the coverage of short series changes by
-#: up to 4 points.
+#: Where fewer than `FULL` such blocks fit, they are made shorter, and the variance grows with the
+#: square of what they lack; where fewer than `LEAST` fit, there is no interval. With 4 or 6 in
+#: place of 5 the coverage of short series changes by up to 4 points.
 FULL = 5.0
 LEAST = 1.5
 #: Samples a series is averaged to before its autocorrelation is looked at, to bound the time.
@@ -99,7 +101,10 @@ class StandardError:
         return None if self.value is None else self.value * quantile_of_t(confidence, self.df)
 
     def reach(self, confidence: float) -> tuple[float, float] | None:
-        """How far the interval of a level reaches below and above the statistic, skewness corrected (Hall 1992)."""
+        """How far the interval of a level reaches below and above the statistic.
+
+        Skewness is corrected (Hall 1992).
+        """
         if self.value is None:
             return None
         t = quantile_of_t(confidence, self.df)
@@ -114,13 +119,15 @@ class StandardError:
 
 def quantile_of_t(confidence: float, df: int) -> float:
     """Two-sided quantile of the t distribution."""
-    return float(stats.t.ppf((1 + confidence) / 2, df))
+    return float(special.stdtrit(df, (1 + confidence) / 2))
 
 
 def _autocovariance(x: Floats, lags: int) -> Floats:
     """Autocovariance at lags 0 to `lags` of a series of mean zero, by FFT."""
     n = len(x)
-    power = np.abs(np.fft.rfft(x, 2 * n)) ** 2
+    # Zeros behind the series keep its ends apart; a power of two is quick whatever the length.
+    padded = 1 << (n + lags).bit_length()
+    power = np.abs(np.fft.rfft(x, padded)) ** 2
     return np.asarray(np.fft.irfft(power)[: lags + 1] / n, dtype=np.float64)
 
 
@@ -165,9 +172,9 @@ def _length(x: Floats) -> tuple[float, bool]:
 def block_length(values: Floats) -> float:
     """Choose the block length of a circular block bootstrap from the autocorrelation up to its decay.
 
-    Definition: b = (2 G^2 / D)^(1/3) n^(1/3), G and D from a flat-top lag window that ends at twice the first lag after
-    which the correlations are within 2 sqrt(log10(n) / n) of zero (Politis and White 2004, corrected 2009). At
-    least 0, at most min(3 sqrt(n), n / 3).
+    Definition: b = (2 G^2 / D)^(1/3) n^(1/3), G and D from a flat-top lag window that ends at twice
+    the first lag after which the correlations are within 2 sqrt(log10(n) / n) of zero (Politis and
+    White 2004, corrected 2009). At least 0, at most min(3 sqrt(n), n / 3).
 
     Parameters
     ----------
@@ -231,7 +238,7 @@ def _drifts(x: Floats, blocks: int, se: float) -> bool:
     at = (np.arange(n) + 0.5) / n
     cosines = math.sqrt(2) * np.cos(np.pi * np.outer(np.arange(1, SLOW + 1), at)) @ x
     ratio = float((cosines**2).mean()) / (se * se)
-    return bool(ratio > stats.f.ppf(1 - SLOW_LEVEL, SLOW, blocks - 1))
+    return bool(ratio > special.fdtri(SLOW, blocks - 1, 1 - SLOW_LEVEL))
 
 
 def _alike(codes: NDArray[np.int64], tasks: int) -> bool:
@@ -266,11 +273,12 @@ def _of_tasks(x: Floats, codes: NDArray[np.int64], tasks: int) -> StandardError:
 def standard_error(influence: Floats, tasks: NDArray[np.int64] | None = None) -> StandardError:
     """Give the sampling error of a statistic from its influence values.
 
-    Whole tasks are resampled where eight or more have about as many samples each (within a factor of two of the median,
-    90 % of all samples) and do not rise and fall together; otherwise blocks of consecutive samples. A block is at least
-    as long as the correlation of the whole series, and as that within single tasks, asks for. Where these are correlated,
-    there are four to eight blocks, each five to nine times as long as Politis and White ask for; where fewer than five fit, the
-    variance grows with the square of what is lacking.
+    Whole tasks are resampled where eight or more have about as many samples each (within a factor
+    of two of the median, 90 % of all samples) and do not rise and fall together; otherwise blocks
+    of consecutive samples. A block is at least as long as the correlation of the whole series, and
+    as that within single tasks, asks for. Where these are correlated, there are four to eight
+    blocks, each five to nine times as long as Politis and White ask for; where fewer than five fit,
+    the variance grows with the square of what is lacking.
 
     Parameters
     ----------
@@ -282,8 +290,9 @@ def standard_error(influence: Floats, tasks: NDArray[np.int64] | None = None) ->
     Returns
     -------
     StandardError
-        Refused (a reason in place of a value) below 20 samples, where fewer than 1.5 blocks fit, and where the slowest movement of the
-        series is larger than its blocks show (F test of four cosines, 1 %).
+        Refused (a reason in place of a value) below 20 samples, where fewer than 1.5 blocks fit,
+        and where the slowest movement of the series is larger than its blocks show (F test of four
+        cosines, 1 %).
     """
     x = np.asarray(influence, dtype=np.float64)
     n = len(x)

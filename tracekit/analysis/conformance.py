@@ -12,9 +12,10 @@ from tracekit.analysis._overlay import ints
 from tracekit.analysis.automata import ONE_CPU, SLEEP_WAKEUP, Automaton
 from tracekit.analysis.blame import Scene, decompose, spans_of_waits
 
-#: Longest time for which a CPU may be idle beside a task in its queue, or a task of a better priority may wait behind a worse one: a
-#: quarter of the tick at 250 Hz. Sections that cannot be preempted and wakeups of idle CPUs stay far below; a missed
-#: wakeup or balance lasts until the next tick at least.
+#: Longest time for which a CPU may be idle beside a task in its queue, or a task of a better
+#: priority may wait behind a worse one: a quarter of the tick at 250 Hz. Sections that cannot be
+#: preempted and wakeups of idle CPUs stay far below; a missed wakeup or balance lasts until the
+#: next tick at least.
 LIMIT_NS = 1_000_000
 
 RULES = {
@@ -100,7 +101,8 @@ def _run(model: Automaton, acts: pl.DataFrame, event: pl.Expr) -> pl.DataFrame:
     rows = acts.with_columns(event.alias("_event")).filter(pl.col("_event").is_in(list(number)))
     codes = rows["_event"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
     (key,) = ints(rows, "tid")
-    # How far the nearest record of the task on another CPU is: clocks that disagree by as much explain a wrong order.
+    # How far the nearest record of the task on another CPU is: clocks that disagree by as much
+    # explain a wrong order.
     gaps = [
         pl.when(pl.col("cpu").shift(n).over("tid") != pl.col("cpu")).then(
             (pl.col("ts_ns") - pl.col("ts_ns").shift(n).over("tid")).abs()
@@ -175,6 +177,11 @@ def _of_cpus(events: pl.DataFrame) -> list[pl.DataFrame]:
     ]
 
 
+def _says_irqs_off(events: pl.DataFrame) -> bool:
+    """Whether some record says that interrupts were off: a replay states interrupt context alone."""
+    return bool(events.select((pl.col("irq_flags").cast(pl.UInt32) & 0b1 != 0).any()).item())
+
+
 def _of_context(events: pl.DataFrame) -> list[pl.DataFrame]:
     """Rules about interrupts and preemption, where the source records them."""
     flags = pl.col("irq_flags").cast(pl.UInt32)
@@ -184,6 +191,8 @@ def _of_context(events: pl.DataFrame) -> list[pl.DataFrame]:
     free = known.filter(
         (kind == "waking") & (flags & 0b1 == 0) & (flags // 256 == 0) & (flags & 0b1110000 == 0)
     )
+    if not _says_irqs_off(known):
+        free = free.clear()
     inside = known.filter((kind == "switch") & (flags & 0b1010000 != 0))
     return [
         _rows(
@@ -260,8 +269,8 @@ def violations(
 ) -> pl.DataFrame:
     """List where a schedule breaks a rule.
 
-    Definition: the rules of `RULES`; automata over the records of each task, comparisons of neighbouring records of each
-    CPU, and waits laid over who had the CPU.
+    Definition: the rules of `RULES`; automata over the records of each task, comparisons of
+    neighbouring records of each CPU, and waits laid over who had the CPU.
 
     Parameters
     ----------
@@ -270,8 +279,8 @@ def violations(
     scene
         From `tracekit.analysis.blame.scene`.
     rt_below
-        Priorities below this number are real time, on a scale on which lower is better (100 on Linux); None leaves
-        `priority-order` out.
+        Priorities below this number are real time, on a scale on which lower is better (100 on
+        Linux); None leaves `priority-order` out.
     clock_error_ns
         By how much the clocks of two CPUs may disagree.
     limit_ns
@@ -280,16 +289,18 @@ def violations(
     Returns
     -------
     pl.DataFrame
-        By time: `rule` (String, a key of `RULES`), `ts_ns`, `end_ns` (Int64, the window, trace clock), `cpu` (Int32; null when the source
-        has none), `tid` (Int64; null when no task is concerned), `text` (String), `explained_by` (String: `loss` where records were lost in the window, `clock` where the
-        clocks of two CPUs may disagree by as much; null where neither explains it).
+        By time: `rule` (String, a key of `RULES`), `ts_ns`, `end_ns` (Int64, the window, trace
+        clock), `cpu` (Int32; null when the source has none), `tid` (Int64; null when no task is
+        concerned), `text` (String), `explained_by` (String: `loss` where records were lost in the
+        window, `clock` where the clocks of two CPUs may disagree by as much; null where neither
+        explains it).
 
     Notes
     -----
-    What is not checked: locks, deadlines, the lag of EEVDF and quotas, of which scheduler records show too little; rules whose
-    records are missing (see `unchecked`).
-    How it can mislead: a broken rule says that the records contradict it. A recorder that lost a record without saying so looks the same as a kernel
-    that is wrong.
+    What is not checked: locks, deadlines, the lag of EEVDF and quotas, of which scheduler records
+    show too little; rules whose records are missing (see `unchecked`). How it can mislead: a broken
+    rule says that the records contradict it. A recorder that lost a record without saying so looks
+    the same as a kernel that is wrong.
     """
     needs = (
         "ts_ns",
@@ -369,6 +380,8 @@ def unchecked(events: pl.DataFrame, rt_below: int | None) -> Mapping[str, str]:
         missing["sleep-wakeup"] = "no wakeups were recorded"
     if events["irq_flags"].null_count() == events.height:
         missing |= dict.fromkeys(("wakeup-atomic", "switch-context"), "no interrupt flags were recorded")
+    elif not _says_irqs_off(events):
+        missing["wakeup-atomic"] = "no record says that interrupts were off"
     if "switch" not in kinds:
         missing |= dict.fromkeys(("one-cpu", "switch-chain"), "no switches were recorded")
     if rt_below is None:

@@ -1,8 +1,8 @@
 """What a sleeping task waited for: its wakers, backwards.
 
-A task that sleeps until another one wakes it waited for what the other did meanwhile. That one may have waited, too:
-for a CPU, or asleep for a third. Followed back, every sleep becomes the time of the tasks it waited for, down to an
-interrupt, a timer, or a wakeup that the trace does not explain.
+A task that sleeps until another one wakes it waited for what the other did meanwhile. That one may
+have waited, too: for a CPU, or asleep for a third. Followed back, every sleep becomes the time of
+the tasks it waited for, down to an interrupt, a timer, or a wakeup that the trace does not explain.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Timelines(NamedTuple):
     Attributes
     ----------
     states
-        One row per state, by task and time: `utid`, `start_ns`, `end_ns`, `cpu`, `placed`, `what` (`running`, `ready`,
-        `asleep`, `throttled`, `ended` or `unknown`), `role` (of a wait: `waiting`, `preempted` or `yielded`),
-        `waker_utid`, `waker`, `via`.
+        One row per state, by task and time: `utid`, `start_ns`, `end_ns`, `cpu`, `placed`, `what`
+        (`running`, `ready`, `asleep`, `throttled`, `ended` or `unknown`), `role` (of a wait:
+        `waiting`, `preempted` or `yielded`), `waker_utid`, `waker`, `via`.
     """
 
     states: pl.DataFrame
@@ -99,9 +99,10 @@ def _calls(events: pl.DataFrame) -> pl.DataFrame:
 def endings(states: pl.DataFrame, slices: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Say of every sleep what ended it.
 
-    Definition: the wakeup recorded at the sleep's end (`wake_ts_ns` of the next slice). In an interrupt the task that was
-    interrupted is not the waker: the interrupt is, by the last entry record of that CPU. Source: `states`,
-    `waker_utid` and flag `IRQ_WAKEUP` of `slices`, interrupt and system call records.
+    Definition: the wakeup recorded at the sleep's end (`wake_ts_ns` of the next slice). In an
+    interrupt the task that was interrupted is not the waker: the interrupt is, by the last entry
+    record of that CPU. Source: `states`, `waker_utid` and flag `IRQ_WAKEUP` of `slices`, interrupt
+    and system call records.
 
     Parameters
     ----------
@@ -111,15 +112,17 @@ def endings(states: pl.DataFrame, slices: pl.DataFrame, events: pl.DataFrame) ->
     Returns
     -------
     pl.DataFrame
-        One row per sleep, by task and time: `utid` (UInt32), `start_ns`, `end_ns` (Int64, trace clock), `state` (String),
-        `waker_utid` (UInt32; null when no task woke it), `waker` (String: `task`; `timer`; `irq NAME`; `softirq NAME`;
-        `interrupt` where the source does not record which; `not ended` at the end of the trace; `not recorded`),
-        `via` (String, what it slept in: the system call, lock or wait channel; null when not recorded).
+        One row per sleep, by task and time: `utid` (UInt32), `start_ns`, `end_ns` (Int64, trace
+        clock), `state` (String), `waker_utid` (UInt32; null when no task woke it), `waker` (String:
+        `task`; `timer`; `irq NAME`; `softirq NAME`; `interrupt` where the source does not record
+        which; `not ended` at the end of the trace; `not recorded`), `via` (String, what it slept
+        in: the system call, lock or wait channel; null when not recorded).
 
     Notes
     -----
-    How it can mislead: where a source does not record that a wakeup came from an interrupt, the interrupted task is
-    taken for the waker. `tracekit info` says whether interrupt flags were recorded.
+    How it can mislead: where a source does not record that a wakeup came from an interrupt, the
+    interrupted task is taken for the waker. `tracekit info` says whether interrupt flags were
+    recorded.
     """
     c.check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "state", "flags"))
     state = pl.col("state").cast(pl.String)
@@ -299,8 +302,8 @@ def _moved(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 def follow(spans: pl.DataFrame, lines: Timelines, depth: int = MAX_DEPTH) -> pl.DataFrame:
     """Cut spans into the states of their task, and sleeps into what the waker did meanwhile.
 
-    Definition: path(task, [a, b)) = its states in [a, b), where a sleep that a task W ended is replaced by path(W, the same
-    interval). Every nanosecond of a span is in exactly one part.
+    Definition: path(task, [a, b)) = its states in [a, b), where a sleep that a task W ended is
+    replaced by path(W, the same interval). Every nanosecond of a span is in exactly one part.
 
     Parameters
     ----------
@@ -314,14 +317,16 @@ def follow(spans: pl.DataFrame, lines: Timelines, depth: int = MAX_DEPTH) -> pl.
     Returns
     -------
     pl.DataFrame
-        By span and time: `span`, `depth` (UInt32, 0 for the task itself, 1 for its waker, ...), `on_utid` (UInt32, whose state
-        it is), `start_ns`, `end_ns` (Int64), `row` (Int64, row of `lines.states`; -1 where nothing is known of the task), `slept` (Int64, row of the sleep
-        of the span's own task in which this part lies; -1 outside of any).
+        By span and time: `span`, `depth` (UInt32, 0 for the task itself, 1 for its waker, ...),
+        `on_utid` (UInt32, whose state it is), `start_ns`, `end_ns` (Int64), `row` (Int64, row of
+        `lines.states`; -1 where nothing is known of the task), `slept` (Int64, row of the sleep of
+        the span's own task in which this part lies; -1 outside of any).
 
     Notes
     -----
-    How it can mislead: the waker may have done other things first, for which nobody waited; they count all the same.
-    The path is one explanation of the time, not the only one: `tracekit why --what-if` tests it.
+    How it can mislead: the waker may have done other things first, for which nobody waited; they
+    count all the same. The path is one explanation of the time, not the only one:
+    `tracekit why --what-if` tests it.
     """
     states = lines.states
     keys = ints(states, "utid", "start_ns", "end_ns")
@@ -363,8 +368,8 @@ def follow(spans: pl.DataFrame, lines: Timelines, depth: int = MAX_DEPTH) -> pl.
 def chains(responses: pl.DataFrame, lines: Timelines, names: pl.DataFrame, hops: int = 16) -> pl.DataFrame:
     """Say through which tasks the work of each response came.
 
-    Definition: the waker of the response, the waker of the response in which that one was when it made the wakeup, and
-    so on, to an interrupt or to what the trace does not explain.
+    Definition: the waker of the response, the waker of the response in which that one was when it
+    made the wakeup, and so on, to an interrupt or to what the trace does not explain.
 
     Parameters
     ----------
@@ -380,7 +385,8 @@ def chains(responses: pl.DataFrame, lines: Timelines, names: pl.DataFrame, hops:
     Returns
     -------
     pl.DataFrame
-        One row per response: `span` (UInt32), `chain` (String, latest first: `work <- disp <- gen <- timer`), `hops` (UInt32).
+        One row per response: `span` (UInt32), `chain` (String, latest first:
+        `work <- disp <- gen <- timer`), `hops` (UInt32).
     """
     sleeps = (
         lines.states.filter(pl.col("what") == "asleep")

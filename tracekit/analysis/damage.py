@@ -1,18 +1,20 @@
 """What was lost, damaged or inferred, by cause: how often, where, and how much of the trace it touches.
 
-The table `diagnostics` has a row for each of the first places and one for the rest. Here all places of one cause are one row.
+The table `diagnostics` has a row for each of the first places and one for the rest. Here all places
+of one cause are one row.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import polars as pl
 
 from tracekit.analysis import _common as c
 from tracekit.analysis.losses import coverage
 
-__all__ = ["causes"]
+__all__ = ["by_cause", "causes"]
 
 _LOSSES = ("lost-events", "overwritten", "truncated")
 _SCHEMA = {
@@ -39,10 +41,11 @@ def causes(
 ) -> pl.DataFrame:
     """Group the diagnostics of a trace by cause.
 
-    Definition: a cause is a code and a message, numbers in it aside. `record_share` = places / records read. `time_share` = time
-    touched / (span x CPUs). Time touched: of missing switches, slices whose end was inferred and time in which nobody knows
-    who ran, apart from losses and from what was before a CPU's first record; of losses, `analysis.losses.coverage`, for every CPU
-    where the source does not name one.
+    Definition: a cause is a code and a message, numbers in it aside. `record_share` = places /
+    records read. `time_share` = time touched / (span x CPUs). Time touched: of missing switches,
+    slices whose end was inferred and time in which nobody knows who ran, apart from losses and from
+    what was before a CPU's first record; of losses, `analysis.losses.coverage`, for every CPU where
+    the source does not name one.
 
     Parameters
     ----------
@@ -56,20 +59,44 @@ def causes(
     Returns
     -------
     pl.DataFrame
-        One row per cause, losses and errors first: `severity`, `code` (String), `count` (UInt64, places), `record_share`
-        (Float64; null when no record was read), `time_share` (Float64; null when the cause touches no known time),
-        `first_ts_ns`, `last_ts_ns` (Int64, trace clock; null when not known), `message` (String, of the first place), `advice`
-        (String; null when there is none).
+        One row per cause, losses and errors first: `severity`, `code` (String), `count` (UInt64,
+        places), `record_share` (Float64; null when no record was read), `time_share` (Float64; null
+        when the cause touches no known time), `first_ts_ns`, `last_ts_ns` (Int64, trace clock; null
+        when not known), `message` (String, of the first place), `advice` (String; null when there
+        is none).
 
     Notes
     -----
-    How it can mislead: metrics outside the time that a cause touches are not affected, but a missing switch also moves the
-    slices next to it. The last time is that of the last interval touched; where only places are known, and not all of them
-    were kept, it is null.
+    How it can mislead: metrics outside the time that a cause touches are not affected, but a
+    missing switch also moves the slices next to it. The last time is that of the last interval
+    touched; where only places are known, and not all of them were kept, it is null.
     """
     c.check_columns(diagnostics, "diagnostics", ("severity", "code", "count", "message", "ts_ns"))
     touched = _touched(slices, cpus, losses, span)
-    grouped: dict[tuple[str, str], list[dict[str, object]]] = {}
+    rows = []
+    for code, places, more in by_cause(diagnostics):
+        rows.append(_row(code, places, more, records, touched.get(code)))
+        touched.pop(code, None)
+    order = {"loss": 0, "error": 1, "info": 2}
+    rows.sort(key=lambda r: order.get(str(r["severity"]), 3))
+    return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+def by_cause(diagnostics: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]], int]]:
+    """Group diagnostics by code and message, numbers in it aside.
+
+    Parameters
+    ----------
+    diagnostics
+        The table of a trace.
+
+    Returns
+    -------
+    list of tuple
+        Code, the rows that were kept, and how many places were not kept one by one (they count for
+        the last cause of their code).
+    """
+    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
     rest: dict[str, int] = {}
     for row in diagnostics.iter_rows(named=True):
         if row["message"].startswith(_REST):
@@ -77,16 +104,8 @@ def causes(
         else:
             key = row["code"], re.sub(r"\d+|nobody|idle|thread", "#", row["message"]).replace("# #", "#")
             grouped.setdefault(key, []).append(row)
-    rows = []
-    for (code, _), places in grouped.items():
-        # What was not kept one by one belongs to the last cause of its code.
-        last = [k for k in grouped if k[0] == code][-1][1] == _
-        more = rest.pop(code, 0) if last else 0
-        rows.append(_row(code, places, more, records, touched.get(code)))
-        touched.pop(code, None)
-    order = {"loss": 0, "error": 1, "info": 2}
-    rows.sort(key=lambda r: order.get(str(r["severity"]), 3))
-    return pl.DataFrame(rows, schema=_SCHEMA)
+    last = {code: (code, text) for code, text in grouped}
+    return [(k[0], places, rest.get(k[0], 0) if last[k[0]] == k else 0) for k, places in grouped.items()]
 
 
 def _row(

@@ -1,7 +1,7 @@
 """What differs between two captures, or two sets of captures, and whether it is more than chance.
 
-One row a group of tasks, metric and statistic: the values, the relative change with its interval, and a verdict that accounts for
-how many rows were looked at.
+One row a group of tasks, metric and statistic: the values, the relative change with its interval,
+and a verdict that accounts for how many rows were looked at.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
+from tracekit.analysis.uncertainty import false_discovery
 from tracekit.analysis.windows import METRICS, RATES, Sample, quantile_of, spread, weights
 
 Floats = NDArray[np.float64]
@@ -26,10 +27,11 @@ FALSE_DISCOVERIES = 0.05
 #: Changes smaller than this are not worth a word.
 MIN_EFFECT = 0.05
 STATISTICS = ("mean", "p50", "p95", "p99")
-#: How much captures of the same thing differ, as a relative standard deviation, where there is one capture a side: middle
-#: of a distribution, and its tail. One capture cannot tell. Repeats of 24 workloads on 1, 2 and 4 CPUs spread by a
-#: median of 5 % in means and 12 % in p95; without this term 8 % of the rows of repeats
-#: on several CPUs are called changed, with it 4 %; on one CPU none either way.
+#: How much captures of the same thing differ, as a relative standard deviation, where there is one
+#: capture a side: middle of a distribution, and its tail. One capture cannot tell. Repeats of 24
+#: workloads on 1, 2 and 4 CPUs spread by a median of 5 % in means and 12 % in p95; without this
+#: term 8 % of the rows of repeats on several CPUs are called changed, with it 4 %; on one CPU none
+#: either way.
 REPEAT_SPREAD = 0.05
 TAIL_FACTOR = 2.0
 VERDICTS = ("changed", "unchanged", "cannot tell")
@@ -62,8 +64,8 @@ SCHEMA = pl.Schema(
 def adjusted(p: Sequence[float | None]) -> list[float | None]:
     """P-values corrected for their number.
 
-    Definition: q_(i) = min over j >= i of p_(j) m / j, p sorted ascending, m the number of tests: calling rows with q <= 0.05
-    changed makes at most 5 % of such calls false, on average.
+    Definition: q_(i) = min over j >= i of p_(j) m / j, p sorted ascending, m the number of tests:
+    calling rows with q <= 0.05 changed makes at most 5 % of such calls false, on average.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def adjusted(p: Sequence[float | None]) -> list[float | None]:
     known = [i for i, x in enumerate(p) if x is not None]
     out: list[float | None] = [None] * len(p)
     if known:
-        corrected = stats.false_discovery_control([float(p[i] or 0.0) for i in known])
+        corrected = false_discovery([float(p[i] or 0.0) for i in known])
         for i, q in zip(known, corrected, strict=True):
             out[i] = float(q)
     return out
@@ -98,10 +100,12 @@ def compare(
 ) -> pl.DataFrame:
     """Compare two captures or two sets of captures, metric by metric.
 
-    Definition: change = b / a - 1, a and b the statistic (of a set: the geometric mean of its captures). One capture a side:
-    the variance of log b / a is that of windows of time drawn anew in each (`tracekit.analysis.windows`) plus 2 `repeat_spread`^2. Several: from capture to
-    capture, pooled over both sides. Interval and p-value from Student's t. A row is `changed` when q <= 0.05 and |change| >= `min_effect`,
-    `unchanged` when the whole interval lies within `min_effect` of 0, else it `cannot tell`.
+    Definition: change = b / a - 1, a and b the statistic (of a set: the geometric mean of its
+    captures). One capture a side: the variance of log b / a is that of windows of time drawn anew
+    in each (`tracekit.analysis.windows`) plus 2 `repeat_spread`^2. Several: from capture to
+    capture, pooled over both sides. Interval and p-value from Student's t. A row is `changed` when
+    q <= 0.05 and |change| >= `min_effect`, `unchanged` when the whole interval lies within
+    `min_effect` of 0, else it `cannot tell`.
 
     Parameters
     ----------
@@ -114,21 +118,26 @@ def compare(
     statistics
         ``mean`` and quantiles; rates have their mean only.
     repeat_spread
-        Relative standard deviation between captures of the same thing, used with one capture a side; doubled for quantiles
-        above 0.9.
+        Relative standard deviation between captures of the same thing, used with one capture a
+        side; doubled for quantiles above 0.9.
 
     Returns
     -------
     pl.DataFrame
-        Changed rows first, by size of the change: `group`, `metric`, `statistic`, `unit` (String: ns, share or 1/s), `a`, `b` (Float64, in that unit; null where
-        a side has no such statistic), `change`, `lo`, `hi` (Float64, relative; null with `reason`), `n_a`, `n_b` (Int64, samples), `n_captures_a`, `n_captures_b` (Int64), `ks` (Float64, largest distance of
-        the distribution functions), `ks_p` (Float64, share of random exchanges of windows that give a distance as large; given once a metric, beside the mean; null for sets and rates), `p`, `q` (Float64, q corrected
-        for the number of rows), `verdict` (String, one of `VERDICTS`), `reason` (String, why it cannot tell; else null).
+        Changed rows first, by size of the change: `group`, `metric`, `statistic`, `unit` (String:
+        ns, share or 1/s), `a`, `b` (Float64, in that unit; null where a side has no such
+        statistic), `change`, `lo`, `hi` (Float64, relative; null with `reason`), `n_a`, `n_b`
+        (Int64, samples), `n_captures_a`, `n_captures_b` (Int64), `ks` (Float64, largest distance of
+        the distribution functions), `ks_p` (Float64, share of random exchanges of windows that give
+        a distance as large; given once a metric, beside the mean; null for sets and rates), `p`,
+        `q` (Float64, q corrected for the number of rows), `verdict` (String, one of `VERDICTS`),
+        `reason` (String, why it cannot tell; else null).
 
     Notes
     -----
-    How it can mislead: one capture a side knows nothing of how captures of the same thing differ (boot, tick phase, placement): a change that it finds
-    is one of these two captures. Give several captures a side to know more.
+    How it can mislead: one capture a side knows nothing of how captures of the same thing differ
+    (boot, tick phase, placement): a change that it finds is one of these two captures. Give several
+    captures a side to know more.
     """
     rows = []
     for metric, (unit, _) in METRICS.items():
@@ -201,8 +210,8 @@ def _middle(values: Sequence[float]) -> float | None:
 
 
 def _result(effect: float, se: float, df: float, confidence: float) -> dict[str, float | None]:
-    t = float(stats.t.ppf((1 + confidence) / 2, df))
-    p = float(2 * stats.t.sf(abs(effect) / se, df)) if se > 0 else (1.0 if effect == 0 else 0.0)
+    t = float(special.stdtrit(df, (1 + confidence) / 2))
+    p = float(2 * special.stdtr(df, -abs(effect) / se)) if se > 0 else (1.0 if effect == 0 else 0.0)
     low, middle, high = np.expm1([effect - t * se, effect, effect + t * se])
     return {"change": float(middle), "lo": float(low), "hi": float(high), "p": p}
 
@@ -243,7 +252,10 @@ def _within(
 
 
 def _distance(a: Sample, b: Sample, draws: int = 400) -> dict[str, float | str | None]:
-    """Distance of Kolmogorov and Smirnov, and how often windows that change sides at random give one as large."""
+    """Distance of Kolmogorov and Smirnov, with its p-value.
+
+    It says how often windows that change sides at random give a distance as large.
+    """
     grid = np.union1d(a.grid, b.grid)
     counts = np.concatenate([a.counts(grid), b.counts(grid)])
     counts = counts[counts[:, -1] > 0]
@@ -262,8 +274,8 @@ def _distance(a: Sample, b: Sample, draws: int = 400) -> dict[str, float | str |
 def shift(a: Sample, b: Sample, confidence: float = CONFIDENCE, draws: int = 400) -> pl.DataFrame:
     """The change of every quantile, with a band.
 
-    Definition: shift(q) = Q_b(q) - Q_a(q) (Doksum), and the band from windows of time drawn anew in both. The band holds for each quantile by
-    itself, not for all at once.
+    Definition: shift(q) = Q_b(q) - Q_a(q) (Doksum), and the band from windows of time drawn anew in
+    both. The band holds for each quantile by itself, not for all at once.
 
     Parameters
     ----------
@@ -277,12 +289,14 @@ def shift(a: Sample, b: Sample, confidence: float = CONFIDENCE, draws: int = 400
     Returns
     -------
     pl.DataFrame
-        One row per quantile from 0.05 to 0.95, and 0.99 where both have enough samples: `quantile`, `a`, `b`, `shift`, `lo`, `hi` (Float64, in the unit of the metric; bounds are null where a
+        One row per quantile from 0.05 to 0.95, and 0.99 where both have enough samples: `quantile`,
+        `a`, `b`, `shift`, `lo`, `hi` (Float64, in the unit of the metric; bounds are null where a
         sample is too small).
 
     References
     ----------
-    K. Doksum, Empirical probability plots and statistical inference for nonlinear models, Annals of Statistics 2 (1974) 267-277.
+    K. Doksum, Empirical probability plots and statistical inference for nonlinear models, Annals of
+    Statistics 2 (1974) 267-277.
     """
     rows = []
     w = [weights(s.windows, draws, seed) for seed, s in enumerate((a, b))]

@@ -1,4 +1,7 @@
-"""Groups of tasks beyond their names: processes, control groups, priorities, policies, and names that are not related."""
+"""Groups of tasks beyond their names.
+
+Processes, control groups, priorities, policies, and names that are not related.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ def labels(tasks: pl.DataFrame, by: By, machine: pl.DataFrame | None = None) -> 
     tasks
         The `tasks` table.
     by
-        ``process``: name of the process's first thread and its number; ``prio``: the priority, or its range where it changed;
-        ``cgroup``, ``policy``: what the machine beside the trace says. Without one, ``policy`` is the scheduling class, which
-        the priority tells on Linux.
+        ``process``: name of the process's first thread and its number; ``prio``: the priority, or
+        its range where it changed; ``cgroup``, ``policy``: what the machine beside the trace says.
+        Without one, ``policy`` is the scheduling class, which the priority tells on Linux.
     machine
         Table of tasks with `tid`, `cgroup` and `policy` (`Machine.tasks`).
 
@@ -82,8 +85,9 @@ def labels(tasks: pl.DataFrame, by: By, machine: pl.DataFrame | None = None) -> 
 def unrelated(tasks: pl.DataFrame) -> pl.DataFrame:
     """Find processes that have one name and nothing to do with each other.
 
-    Definition: processes are related when one forked the other, or both descend from one process, as far as the trace
-    records forks. Tasks of the same full name in unrelated processes belong to groups of their own.
+    Definition: processes are related when one forked the other, or both descend from one process,
+    as far as the trace records forks. Tasks of the same full name in unrelated processes belong to
+    groups of their own.
 
     Parameters
     ----------
@@ -93,8 +97,9 @@ def unrelated(tasks: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        `utid` (UInt32) and `label` (String, ``python:24666``: the name and the process) of the tasks concerned; empty when
-        all processes of one name are related, or the source records no process numbers.
+        `utid` (UInt32) and `label` (String, ``python:24666``: the name and the process) of the
+        tasks concerned; empty when all processes of one name are related, or the source records no
+        process numbers.
 
     Notes
     -----

@@ -1,7 +1,7 @@
 """Influence values: what each sample contributes to the error of a statistic. See `tracekit.analysis.blocks`.
 
-Censored samples count as Kaplan and Meier let them. All functions take samples in time order and return one number a
-sample, in the same order.
+Censored samples count as Kaplan and Meier let them. All functions take samples in time order and
+return one number a sample, in the same order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -47,7 +46,7 @@ class Curve:
 
 
 def curve(values: Floats, censored: Flags) -> Curve:
-    """Estimate the distribution function after Kaplan and Meier (`scipy.stats.ecdf`)."""
+    """Estimate the distribution function after Kaplan and Meier, as `scipy.stats.ecdf` does."""
     at, places = np.unique(values, return_inverse=True)
     events = np.bincount(places, weights=~censored, minlength=len(at)).astype(np.int64)
     everyone = np.bincount(places, minlength=len(at))
@@ -59,8 +58,7 @@ def curve(values: Floats, censored: Flags) -> Curve:
     elif censored.all():
         cdf = np.zeros(len(at))
     else:
-        data = stats.CensoredData(uncensored=values[~censored], right=values[censored])
-        cdf = np.asarray(stats.ecdf(data).cdf.evaluate(at), dtype=np.float64)
+        cdf = np.asarray(1.0 - np.cumprod((at_risk - events) / at_risk), dtype=np.float64)
     return Curve(at, cdf, events, at_risk)
 
 
@@ -80,8 +78,8 @@ def of_mean(values: Floats, censored: Flags, found: Curve) -> Floats:
 def of_cdf(values: Floats, censored: Flags, found: Curve, at: float, below: bool = False) -> Floats:
     """Influence on F(at), or on F just below.
 
-    Definition: (I(x <= at) - F) / n; with censored samples (1 - F) times the sum of dM / Y up to `at`, which gives
-    Greenwood's variance when samples are independent.
+    Definition: (I(x <= at) - F) / n; with censored samples (1 - F) times the sum of dM / Y up to
+    `at`, which gives Greenwood's variance when samples are independent.
     """
     up_to = found.at < at if below else found.at <= at
     if not censored.any():

@@ -1,11 +1,13 @@
 """Run delay: how long a task was ready to run before it ran.
 
-Run delay = from runnable until running. By what made the task runnable it is a *wakeup latency* (a wakeup ended its
-sleep), a *preemption wait* (another task took its CPU), a *yield wait* (it gave up its CPU and stayed runnable), or the
-wait before the *first* slice seen of a task, which is new or slept since before the trace.
+Run delay = from runnable until running. By what made the task runnable it is a *wakeup latency* (a
+wakeup ended its sleep), a *preemption wait* (another task took its CPU), a *yield wait* (it gave up
+its CPU and stayed runnable), or the wait before the *first* slice seen of a task, which is new or
+slept since before the trace.
 
-What "runnable" means depends on the source: on Linux the `sched_waking` record when it was captured (the moment the
-waker decided), else `sched_wakeup` (the task is on a queue); on systems with enqueue records, the enqueue.
+What "runnable" means depends on the source: on Linux the `sched_waking` record when it was captured
+(the moment the waker decided), else `sched_wakeup` (the task is on a queue); on systems with
+enqueue records, the enqueue.
 """
 
 from __future__ import annotations
@@ -66,25 +68,26 @@ def _waiting_at_end(states: pl.DataFrame) -> pl.DataFrame:
 def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.DataFrame:
     """List every wait for a CPU.
 
-    Definition: delay(s) = start of slice s - the time its task became runnable. Source: `run_delay_ns` of `slices`; with
-    `states`, also the waits that had not ended when the trace did.
+    Definition: delay(s) = start of slice s - the time its task became runnable. Source:
+    `run_delay_ns` of `slices`; with `states`, also the waits that had not ended when the trace did.
 
     Parameters
     ----------
     slices
         The `slices` table.
     states
-        The `states` table. Without it, tasks that waited in vain until the end of the trace are not seen at all: the
-        ones that were worst off.
+        The `states` table. Without it, tasks that waited in vain until the end of the trace are not
+        seen at all: the ones that were worst off.
 
     Returns
     -------
     pl.DataFrame
-        One row per wait, by `ts_ns`: `ts_ns` (Int64, when the task ran; end of the trace for a censored wait), `utid`
-        (UInt32), `tid` (Int64), `comm` (String; null when not known), `cause` (String: `wakeup`, `preemption`, `yield`,
-        `first`: before the first slice seen of the task; null when the source does not tell), `run_delay_ns` (Int64), `censored` (Boolean, true when the wait had
-        not ended), `doubtful` (Boolean, true when records were lost within it or a clock had to be corrected).
-        Slices of which the delay is not known have no row.
+        One row per wait, by `ts_ns`: `ts_ns` (Int64, when the task ran; end of the trace for a
+        censored wait), `utid` (UInt32), `tid` (Int64), `comm` (String; null when not known),
+        `cause` (String: `wakeup`, `preemption`, `yield`, `first`: before the first slice seen of
+        the task; null when the source does not tell), `run_delay_ns` (Int64), `censored` (Boolean,
+        true when the wait had not ended), `doubtful` (Boolean, true when records were lost within
+        it or a clock had to be corrected). Slices of which the delay is not known have no row.
     """
     c.check_columns(slices, "slices", _NEEDS)
     end = pl.col("end_state").cast(pl.String)
@@ -136,8 +139,9 @@ def summary(
 ) -> pl.DataFrame:
     """Summarise run delays by group of tasks.
 
-    Definition: quantile q = the smallest t with F(t) >= q; F is the empirical distribution function, or Kaplan and
-    Meier's when waits were still going on at the end of the trace. Source: `samples`.
+    Definition: quantile q = the smallest t with F(t) >= q; F is the empirical distribution
+    function, or Kaplan and Meier's when waits were still going on at the end of the trace. Source:
+    `samples`.
 
     Parameters
     ----------
@@ -155,14 +159,16 @@ def summary(
     Returns
     -------
     pl.DataFrame
-        One row per group, by descending total: `group` (String), `cause` (String, as asked for), the columns of
-        `tracekit.analysis.uncertainty.describe_censored`, `max_at_ns` (Int64, when the longest complete wait ended;
-        null when there is none), `n_doubtful` (UInt32, of the samples).
+        One row per group, by descending total: `group` (String), `cause` (String, as asked for),
+        the columns of `tracekit.analysis.uncertainty.describe_censored`, `max_at_ns` (Int64, when
+        the longest complete wait ended; null when there is none), `n_doubtful` (UInt32, of the
+        samples).
 
     Notes
     -----
-    How it can mislead: sums and means over all causes mix a waker that must be quick with a spinner that can wait. A
-    delay of 0 is rare on real systems: the switch itself takes time, which is part of the delay.
+    How it can mislead: sums and means over all causes mix a waker that must be quick with a spinner
+    that can wait. A delay of 0 is rare on real systems: the switch itself takes time, which is part
+    of the delay.
 
     Examples
     --------
@@ -205,8 +211,8 @@ def cdf(
 
     Notes
     -----
-    How it can mislead: every wait counts the same; a task that waits once for a second and then never again is one
-    point of the curve.
+    How it can mislead: every wait counts the same; a task that waits once for a second and then
+    never again is one point of the curve.
     """
     return kaplan_meier(_selected(samples(slices, states), cause, by), "run_delay_ns", ["group"])
 

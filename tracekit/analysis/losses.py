@@ -1,7 +1,8 @@
 """How much of a trace is missing.
 
-Where records were lost nobody knows who ran. Analyses leave out what touches a loss (`n_doubtful`) instead of guessing,
-so counts and sums are lower bounds there; this module says how large the hole is.
+Where records were lost nobody knows who ran. Analyses leave out what touches a loss (`n_doubtful`)
+instead of guessing, so counts and sums are lower bounds there; this module says how large the hole
+is.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tracekit.analysis import _common as c
 def coverage(losses: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Give the share of the trace in which records were lost.
 
-    Definition: lost time of a CPU = the union of its intervals of loss within the trace; an interval that begins before
-    the trace or ends after it is cut there. Source: the `losses` table.
+    Definition: lost time of a CPU = the union of its intervals of loss within the trace; an
+    interval that begins before the trace or ends after it is cut there. Source: the `losses` table.
 
     Parameters
     ----------
@@ -27,14 +28,15 @@ def coverage(losses: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        One row per CPU with losses: `cpu` (Int32; null for losses of which the source does not tell the CPU, which may
-        concern all), `n_losses` (UInt32), `records` (Int64, records lost; null when one of the numbers is not known),
-        `lost_ns` (Int64), `share` (Float64, of the time from `start_ns` to `end_ns`; null when that is 0).
+        One row per CPU with losses: `cpu` (Int32; null for losses of which the source does not tell
+        the CPU, which may concern all), `n_losses` (UInt32), `records` (Int64, records lost; null
+        when one of the numbers is not known), `lost_ns` (Int64), `share` (Float64, of the time from
+        `start_ns` to `end_ns`; null when that is 0).
 
     Notes
     -----
-    How it can mislead: a ring buffer loses records when there are many, so the hole is where the system was busiest. A
-    share of a few per cent of the time can hold most of the switches.
+    How it can mislead: a ring buffer loses records when there are many, so the hole is where the
+    system was busiest. A share of a few per cent of the time can hold most of the switches.
     """
     c.check_columns(losses, "losses", ("cpu", "ts_from_ns", "ts_to_ns", "count"))
     lo = pl.col("ts_from_ns").fill_null(start_ns).clip(start_ns, end_ns)

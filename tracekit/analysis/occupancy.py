@@ -30,7 +30,10 @@ _HANDLER = pl.Schema(
 
 
 def _paired(events: pl.DataFrame, who: str, begins: pl.Expr, ends: pl.Expr, name: pl.Expr) -> pl.DataFrame:
-    """Intervals from a begin to the next record of its class on its CPU, where that is an end that can be its own."""
+    """Intervals from a begin to the next record of its class on its CPU.
+
+    Only where that is an end that can be its own.
+    """
     number = pl.col("value").cast(pl.Int64)
     rows = (
         events.filter(begins | ends)
@@ -53,9 +56,10 @@ def _paired(events: pl.DataFrame, who: str, begins: pl.Expr, ends: pl.Expr, name
 def interrupts(events: pl.DataFrame) -> pl.DataFrame:
     """List the interrupt and softirq handlers whose beginning and end were both recorded.
 
-    Definition: from an entry record to the next record of the same class on the same CPU, when that is an exit of
-    the same number. Source: `irq_entry` / `irq_exit`, `softirq_entry` / `softirq_exit`, and records of other names that
-    end in `_entry` and `_exit` (the vectors of x86). `vcpu_preempt`: from the record until the next one of that CPU.
+    Definition: from an entry record to the next record of the same class on the same CPU, when that
+    is an exit of the same number. Source: `irq_entry` / `irq_exit`, `softirq_entry` /
+    `softirq_exit`, and records of other names that end in `_entry` and `_exit` (the vectors of
+    x86). `vcpu_preempt`: from the record until the next one of that CPU.
 
     Parameters
     ----------
@@ -65,13 +69,14 @@ def interrupts(events: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        By CPU and time: `start_ns`, `end_ns` (Int64, trace clock), `cpu` (Int32), `who` (String, `hardirq`, `softirq` or
-        `stolen`), `name` (String, of the handler; null when not recorded).
+        By CPU and time: `start_ns`, `end_ns` (Int64, trace clock), `cpu` (Int32), `who` (String,
+        `hardirq`, `softirq` or `stolen`), `name` (String, of the handler; null when not recorded).
 
     Notes
     -----
-    What is not attributed: a handler whose exit was not recorded has no row, and its time stays with the task that it
-    interrupted. `stolen` is an upper bound: the virtual CPU ran again before its next record.
+    What is not attributed: a handler whose exit was not recorded has no row, and its time stays
+    with the task that it interrupted. `stolen` is an upper bound: the virtual CPU ran again before
+    its next record.
     """
     c.check_columns(events, "events", ("ts_ns", "cpu", "kind", "name", "value"))
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
@@ -133,8 +138,9 @@ def occupancy(
 ) -> pl.DataFrame:
     """Say who had each CPU, and when.
 
-    Definition: at each moment of a CPU the innermost of hypervisor, interrupt, softirq, task, idle. Source: `interrupts`,
-    then `slices`, then `runqueue` rows that say that nothing runs; the rest is `unknown`.
+    Definition: at each moment of a CPU the innermost of hypervisor, interrupt, softirq, task, idle.
+    Source: `interrupts`, then `slices`, then `runqueue` rows that say that nothing runs; the rest
+    is `unknown`.
 
     Parameters
     ----------
@@ -146,14 +152,15 @@ def occupancy(
     Returns
     -------
     pl.DataFrame
-        By CPU and time, without gap or overlap: `cpu` (Int32), `start_ns`, `end_ns` (Int64, trace clock), `who` (String,
-        one of `WHO`), `utid` (UInt32, the task that has the CPU, also under an interrupt; null when none does), `prio` (Int32, of that task, on the source's scale; null
+        By CPU and time, without gap or overlap: `cpu` (Int32), `start_ns`, `end_ns` (Int64, trace
+        clock), `who` (String, one of `WHO`), `utid` (UInt32, the task that has the CPU, also under
+        an interrupt; null when none does), `prio` (Int32, of that task, on the source's scale; null
         when not recorded), `name` (String, of the interrupt or softirq; null for the rest).
 
     Notes
     -----
-    How it can mislead: what a switch costs belongs to the task that enters. An idle CPU that a hypervisor took away
-    looks idle.
+    How it can mislead: what a switch costs belongs to the task that enters. An idle CPU that a
+    hypervisor took away looks idle.
     """
     c.check_columns(slices, "slices", ("ts_ns", "dur_ns", "cpu", "utid", "prio"))
     c.check_columns(runqueue, "runqueue", ("ts_ns", "cpu", "nr_running", "flags"))

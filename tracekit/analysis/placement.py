@@ -1,4 +1,7 @@
-"""Where tasks run, and whose time it is: migrations, idle CPUs beside waiting tasks, interrupts, periods, lives of processes."""
+"""Where tasks run, and whose time it is.
+
+Migrations, idle CPUs beside waiting tasks, interrupts, periods, lifetimes of processes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import special
 
 from tracekit.analysis import _common as c
 from tracekit.analysis.blame import Scene, decompose, spans_of_waits
@@ -22,27 +25,31 @@ def migrations(
 ) -> pl.DataFrame:
     """List every change of CPU, why, and how far.
 
-    Definition: a slice on another CPU than the task's last slice. Reason: `wakeup` when the task was woken in between, `exec` within 1 ms of its exec record, `affinity` when a per-CPU stopper thread (`migration/N`) of the old CPU ran
-    right before the move of a task that was running, else `balance`.
+    Definition: a slice on another CPU than the task's last slice. Reason: `wakeup` when the task
+    was woken in between, `exec` within 1 ms of its exec record, `affinity` when a per-CPU stopper
+    thread (`migration/N`) of the old CPU ran right before the move of a task that was running, else
+    `balance`.
 
     Parameters
     ----------
     slices, events
         Tables of the trace.
     topology
-        One row per CPU: `cpu`, and any of `core`, `cache`, `node`, `package` (Int64: equal numbers share it). Without it
-        distances are not known.
+        One row per CPU: `cpu`, and any of `core`, `cache`, `node`, `package` (Int64: equal numbers
+        share it). Without it distances are not known.
 
     Returns
     -------
     pl.DataFrame
-        By time: `ts_ns` (Int64, when it ran there, trace clock), `utid` (UInt32), `from_cpu`, `to_cpu` (Int32), `reason` (String, one of `REASONS`),
-        `distance` (String: `thread` same core, `core` same cache, `cache` same node, `node` same package, `far`; null without topology), `sleep_ns` (Int64, how long it had
-        slept; null when it did not).
+        By time: `ts_ns` (Int64, when it ran there, trace clock), `utid` (UInt32), `from_cpu`,
+        `to_cpu` (Int32), `reason` (String, one of `REASONS`), `distance` (String: `thread` same
+        core, `core` same cache, `cache` same node, `node` same package, `far`; null without
+        topology), `sleep_ns` (Int64, how long it had slept; null when it did not).
 
     Notes
     -----
-    How it can mislead: a task that was moved twice before it ran again counts once. `balance` is what is left when no record names another reason.
+    How it can mislead: a task that was moved twice before it ran again counts once. `balance` is
+    what is left when no record names another reason.
     """
     c.check_columns(slices, "slices", ("ts_ns", "cpu", "prev_cpu", "utid", "wake_ts_ns", "sleep_ns"))
     kind = pl.col("kind").cast(pl.String)
@@ -120,12 +127,14 @@ def idle_while_waiting(scene: Scene, tasks: pl.DataFrame, least_ns: int = 0) -> 
     Returns
     -------
     pl.DataFrame
-        By descending length: `ts_ns`, `dur_ns` (Int64), `idle_cpu` (Int32), `cpu` (Int32, whose queue it waited in), `tid` (Int64), `comm` (String), `own` (Boolean:
-        the idle CPU is the one it waited for).
+        By descending length: `ts_ns`, `dur_ns` (Int64), `idle_cpu` (Int32), `cpu` (Int32, whose
+        queue it waited in), `tid` (Int64), `comm` (String), `own` (Boolean: the idle CPU is the one
+        it waited for).
 
     Notes
     -----
-    How it can mislead: affinities and quotas are not looked at: a task that may not run on the idle CPU, or not at all, is listed, too.
+    How it can mislead: affinities and quotas are not looked at: a task that may not run on the idle
+    CPU, or not at all, is listed, too.
     """
     from tracekit.analysis._overlay import ints, overlay
 
@@ -168,7 +177,8 @@ def idle_while_waiting(scene: Scene, tasks: pl.DataFrame, least_ns: int = 0) -> 
 def imbalance(scene: Scene, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Say how each CPU's time was used, and how uneven that is.
 
-    Definition: busy share of a CPU = time with a task over the time of the trace; imbalance = largest busy share - mean.
+    Definition: busy share of a CPU = time with a task over the time of the trace; imbalance =
+    largest busy share - mean.
 
     Parameters
     ----------
@@ -180,12 +190,14 @@ def imbalance(scene: Scene, start_ns: int, end_ns: int) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        By CPU: `cpu` (Int32), `busy_share`, `idle_share`, `hardirq_share`, `softirq_share`, `stolen_share`, `unknown_share` (Float64, of the trace; they sum to 1),
-        `imbalance` (Float64, busy share less the mean over CPUs).
+        By CPU: `cpu` (Int32), `busy_share`, `idle_share`, `hardirq_share`, `softirq_share`,
+        `stolen_share`, `unknown_share` (Float64, of the trace; they sum to 1), `imbalance`
+        (Float64, busy share less the mean over CPUs).
 
     Notes
     -----
-    How it can mislead: interrupts count only where entry and exit were recorded; else they are in the task's time.
+    How it can mislead: interrupts count only where entry and exit were recorded; else they are in
+    the task's time.
     """
     span = max(end_ns - start_ns, 1)
     wide = (
@@ -225,8 +237,9 @@ def handlers(scene: Scene, names: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        By descending time: `cpu` (Int32), `who` (String: `hardirq`, `softirq`, `stolen`), `name` (String; null when not recorded), `victim` (String, group of the task; `(idle)` on an idle CPU),
-        `total_ns` (Int64), `n` (UInt32, parts), `mean_ns` (Float64).
+        By descending time: `cpu` (Int32), `who` (String: `hardirq`, `softirq`, `stolen`), `name`
+        (String; null when not recorded), `victim` (String, group of the task; `(idle)` on an idle
+        CPU), `total_ns` (Int64), `n` (UInt32, parts), `mean_ns` (Float64).
 
     Notes
     -----
@@ -250,10 +263,13 @@ def handlers(scene: Scene, names: pl.DataFrame) -> pl.DataFrame:
 
 
 def inversions(scene: Scene, slices: pl.DataFrame, names: pl.DataFrame, rt_below: int = 100) -> pl.DataFrame:
-    """List candidates of priority inversion: a better task slept for one that itself waited behind a middling one.
+    """List candidates of priority inversion.
 
-    Definition: a sleep of task H that task L ended, with prio(L) worse than prio(H), during which L was ready to run while a task M
-    with prio between them (or equal to L's) had its CPU. Source: wakers followed one step, `prio` of `slices`.
+    A better task slept for one that itself waited behind a middling one.
+
+    Definition: a sleep of task H that task L ended, with prio(L) worse than prio(H), during which L
+    was ready to run while a task M with prio between them (or equal to L's) had its CPU. Source:
+    wakers followed one step, `prio` of `slices`.
 
     Parameters
     ----------
@@ -269,12 +285,14 @@ def inversions(scene: Scene, slices: pl.DataFrame, names: pl.DataFrame, rt_below
     Returns
     -------
     pl.DataFrame
-        By descending time: `ts_ns`, `dur_ns` (Int64, the part in which M ran), `high`, `low`, `middle` (String, groups), `high_prio`, `low_prio`, `middle_prio` (Int32, on
-        the source's scale), `via` (String, in what H slept; null when not recorded).
+        By descending time: `ts_ns`, `dur_ns` (Int64, the part in which M ran), `high`, `low`,
+        `middle` (String, groups), `high_prio`, `low_prio`, `middle_prio` (Int32, on the source's
+        scale), `via` (String, in what H slept; null when not recorded).
 
     Notes
     -----
-    How it can mislead: a wakeup is no lock. Without lock records H may have waited for work that L had not even begun.
+    How it can mislead: a wakeup is no lock. Without lock records H may have waited for work that L
+    had not even begun.
     """
     best = slices.group_by("utid").agg(pl.col("prio").min().alias("prio")).drop_nulls()
     prio = dict(best.select(pl.col("utid").cast(pl.UInt32), "prio").iter_rows())
@@ -322,8 +340,9 @@ def periodic(
 ) -> pl.DataFrame:
     """Find tasks that are woken at a steady period, with their jitter and misses.
 
-    Definition: period = median distance of wakeups; release jitter = quantiles of (start of the slice - wakeup); a miss is a distance of more than 1.5 periods. A task is
-    periodic when the middle half of its distances lies within `regular` of the median.
+    Definition: period = median distance of wakeups; release jitter = quantiles of (start of the
+    slice - wakeup); a miss is a distance of more than 1.5 periods. A task is periodic when the
+    middle half of its distances lies within `regular` of the median.
 
     Parameters
     ----------
@@ -339,12 +358,16 @@ def periodic(
     Returns
     -------
     pl.DataFrame
-        By group and task: `group` (String), `utid` (UInt32), `n` (UInt32, wakeups), `period_ns` (Float64), `period_iqr_ns` (Float64), `jitter_p50_ns`, `jitter_p95_ns`,
-        `jitter_max_ns` (Int64, run delay behind the wakeup), `n_missed` (UInt32, distances beyond 1.5 periods), `longest_gap_ns` (Int64, between two wakeups), `longest_gap_at_ns` (Int64, when it ended, trace clock).
+        By group and task: `group` (String), `utid` (UInt32), `n` (UInt32, wakeups), `period_ns`
+        (Float64), `period_iqr_ns` (Float64), `jitter_p50_ns`, `jitter_p95_ns`, `jitter_max_ns`
+        (Int64, run delay behind the wakeup), `n_missed` (UInt32, distances beyond 1.5 periods),
+        `longest_gap_ns` (Int64, between two wakeups), `longest_gap_at_ns` (Int64, when it ended,
+        trace clock).
 
     Notes
     -----
-    How it can mislead: a relative timer (sleep for 1 ms when done) gives a period that contains the run; its misses are not missed deadlines.
+    How it can mislead: a relative timer (sleep for 1 ms when done) gives a period that contains the
+    run; its misses are not missed deadlines.
     """
     woken = (
         slices.filter(pl.col("wake_ts_ns").is_not_null())
@@ -375,7 +398,8 @@ def periodic(
 def lives(tasks: pl.DataFrame, slices: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Give the life of each process that was made in the trace: fork to first run, exec, exit, reaped.
 
-    Definition: fork = `start_ts_ns`; first run = its first slice; exit = `end_ts_ns`; reaped = the `free` record of its thread.
+    Definition: fork = `start_ts_ns`; first run = its first slice; exit = `end_ts_ns`; reaped = the
+    `free` record of its thread.
 
     Parameters
     ----------
@@ -385,8 +409,10 @@ def lives(tasks: pl.DataFrame, slices: pl.DataFrame, events: pl.DataFrame) -> pl
     Returns
     -------
     pl.DataFrame
-        By fork: `utid` (UInt32), `tid` (Int64), `comm` (String), `fork_ts_ns` (Int64), `first_run_ns`, `exec_ns`, `exit_ns`, `reaped_ns` (Int64, since the fork; null when not seen), `run_ns` (Int64),
-        `alive` (UInt32, tasks made in the trace that had not ended at that moment, itself included).
+        By fork: `utid` (UInt32), `tid` (Int64), `comm` (String), `fork_ts_ns` (Int64),
+        `first_run_ns`, `exec_ns`, `exit_ns`, `reaped_ns` (Int64, since the fork; null when not
+        seen), `run_ns` (Int64), `alive` (UInt32, tasks made in the trace that had not ended at that
+        moment, itself included).
     """
     kind = pl.col("kind").cast(pl.String)
     first = slices.group_by("utid").agg(pl.col("ts_ns").min().alias("_first"))
@@ -436,7 +462,8 @@ def cost_of_life(found: pl.DataFrame, column: str = "first_run_ns", classes: int
     Returns
     -------
     pl.DataFrame
-        By `alive`: `alive_from`, `alive_to` (UInt32), `n` (UInt32), `mean_ns`, `lo_ns`, `hi_ns` (Float64; bounds null below five lives).
+        By `alive`: `alive_from`, `alive_to` (UInt32), `n` (UInt32), `mean_ns`, `lo_ns`, `hi_ns`
+        (Float64; bounds null below five lives).
     """
     rows = found.filter(pl.col(column).is_not_null()).sort("alive")
     if not rows.height:
@@ -461,7 +488,7 @@ def cost_of_life(found: pl.DataFrame, column: str = "first_run_ns", classes: int
         pl.col(column).mean().alias("mean_ns"),
         (pl.col(column).std() / pl.len().sqrt()).alias("_se"),
     )
-    t = pl.Series([float(stats.t.ppf(0.975, max(n - 1, 1))) for n in table["n"]], dtype=pl.Float64)
+    t = pl.Series([float(special.stdtrit(max(n - 1, 1), 0.975)) for n in table["n"]], dtype=pl.Float64)
     half = pl.when(pl.col("n") >= 5).then(pl.col("_se") * t)
     return table.with_columns(
         (pl.col("mean_ns") - half).alias("lo_ns"), (pl.col("mean_ns") + half).alias("hi_ns")

@@ -1,7 +1,7 @@
 """Histograms that a tool printed (DTrace aggregations), as the plots take them.
 
-The table `histograms` of a trace holds the buckets as they were printed, of whatever the script counted. These
-functions give them the columns of `slices.histogram` and `runqueue.distribution`.
+The table `histograms` of a trace holds the buckets as they were printed, of whatever the script
+counted. These functions give them the columns of `slices.histogram` and `runqueue.distribution`.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
     Returns
     -------
     pl.DataFrame
-        One row per group and bucket, by lower bound, without empty buckets at either end: `group` (String, the key;
-        null for a single histogram), `lo_ns` (Int64, included; 0 where the bucket has no lower bound), `hi_ns` (Int64,
-        excluded; as wide as the bucket before where it has no upper bound), `n` (UInt32), `share` (Float64, of the
-        group's n), `time_ns` (Int64) and `time_share` (Float64), both null: counts do not tell sums.
+        One row per group and bucket, by lower bound, without empty buckets at either end: `group`
+        (String, the key; null for a single histogram), `lo_ns` (Int64, included; 0 where the bucket
+        has no lower bound), `hi_ns` (Int64, excluded; as wide as the bucket before where it has no
+        upper bound), `n` (UInt32), `share` (Float64, of the group's n), `time_ns` (Int64) and
+        `time_share` (Float64), both null: counts do not tell sums.
 
     Notes
     -----
-    How it can mislead: buckets of `quantize` double from one to the next, so half of their width is uncertainty. The width
-    of an open bucket is a guess for drawing. Negative values, which no time has, are left out.
+    How it can mislead: buckets of `quantize` double from one to the next, so half of their width is
+    uncertainty. The width of an open bucket is a guess for drawing. Negative values, which no time
+    has, are left out.
     """
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
@@ -74,28 +76,32 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
 def lengths(histograms: pl.DataFrame, title: str | None = None) -> pl.DataFrame:
     """Give printed histograms of queue lengths the columns of `runqueue.distribution`.
 
-    Definition: share(L) = count(L) / sum of counts; exceedance(L) = the sum of share(l) over l > L. The rows of scope
-    `system` add up the samples of all CPUs: the length of the queue of one CPU, drawn at random.
-    Source: the table `histograms`, with a number in the key for the CPU (`CPU 5`, `5`).
+    Definition: share(L) = count(L) / sum of counts; exceedance(L) = the sum of share(l) over l > L.
+    The rows of scope `system` add up the samples of all CPUs: the length of the queue of one CPU,
+    drawn at random. Source: the table `histograms`, with a number in the key for the CPU (`CPU 5`,
+    `5`).
 
     Parameters
     ----------
     histograms
-        The `histograms` table of a script that samples queue lengths in steps of one (DTraceToolkit's `dispqlen.d`).
+        The `histograms` table of a script that samples queue lengths in steps of one
+        (DTraceToolkit's `dispqlen.d`).
     title
         Only histograms of this title.
 
     Returns
     -------
     pl.DataFrame
-        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `system`), `cpu` (Int32; null for
-        `system`), `length` (Int32), `n` (UInt32, samples), `share` (Float64), `exceedance` (Float64). Buckets without a
-        lower bound are left out; those without an upper one count with their lower bound.
+        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `system`), `cpu`
+        (Int32; null for `system`), `length` (Int32), `n` (UInt32, samples), `share` (Float64),
+        `exceedance` (Float64). Buckets without a lower bound are left out; those without an upper
+        one count with their lower bound.
 
     Notes
     -----
-    How it can mislead: these are samples, at the script's rate, not time. Unlike in `runqueue.distribution`, `system` is
-    not the length of all queues together, which a script that looks at one CPU at a time cannot know.
+    How it can mislead: these are samples, at the script's rate, not time. Unlike in
+    `runqueue.distribution`, `system` is not the length of all queues together, which a script that
+    looks at one CPU at a time cannot know.
     """
     df = _chosen(histograms, title).filter(pl.col("lo").is_not_null() & (pl.col("count") > 0))
     wide = df.filter(pl.col("hi") - pl.col("lo") != 1)

@@ -1,7 +1,8 @@
 """Response time: from a wakeup until the task next blocks or exits.
 
-A response is everything the task did about one wakeup: all its slices, and all its waits before and between them. For
-a task that sleeps until there is work, it is the time from the work's arrival until it is done.
+A response is everything the task did about one wakeup: all its slices, and all its waits before and
+between them. For a task that sleeps until there is work, it is the time from the work's arrival
+until it is done.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def _goes_on() -> pl.Expr:
 
 
 def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Return tasks that were woken and had not run when the trace ended, as censored responses without a slice."""
+    """Return tasks that were woken and had not run when the trace ended.
+
+    They are censored responses without a slice.
+    """
     # Nothing is known of a wait once records were lost in it.
     so_far = pl.when("doubtful").then(0).otherwise(end_ns - pl.col("since_ns")).alias("response_ns")
     # A wait that began when the task left a CPU belongs to the response of that slice.
@@ -67,9 +71,10 @@ def samples(
 ) -> pl.DataFrame:
     """List every response.
 
-    Definition: response = end of the last slice - wakeup, over the slices of a task from a wakeup to the first one
-    after which the task is not ready to run (it blocked, stopped or exited). An involuntary switch or a yield does not
-    end a response. Source: `wake_ts_ns`, `end_state` and `involuntary` of `slices`.
+    Definition: response = end of the last slice - wakeup, over the slices of a task from a wakeup
+    to the first one after which the task is not ready to run (it blocked, stopped or exited). An
+    involuntary switch or a yield does not end a response. Source: `wake_ts_ns`, `end_state` and
+    `involuntary` of `slices`.
 
     Parameters
     ----------
@@ -83,22 +88,26 @@ def samples(
     Returns
     -------
     pl.DataFrame
-        One row per response, by task and time: `utid` (UInt32), `tid` (Int64), `comm` (String; null when not known),
-        `wake_ts_ns` (Int64; null when not known), `end_ts_ns` (Int64; null when not known), `response_ns` (Int64, so
-        far for a censored one; null when start or end is not known), `run_ns` (Int64, time on CPUs), `wait_ns` (Int64,
-        response - run; null with `response_ns`), `nr_slices` (UInt32), `nr_involuntary` (UInt32), `end_state` (String;
-        null when open or not told), `status` (String), `censored` (Boolean, status is `censored` or `doubtful`).
+        One row per response, by task and time: `utid` (UInt32), `tid` (Int64), `comm` (String; null
+        when not known), `wake_ts_ns` (Int64; null when not known), `end_ts_ns` (Int64; null when
+        not known), `response_ns` (Int64, so far for a censored one; null when start or end is not
+        known), `run_ns` (Int64, time on CPUs), `wait_ns` (Int64, response - run; null with
+        `response_ns`), `nr_slices` (UInt32), `nr_involuntary` (UInt32), `end_state` (String; null
+        when open or not told), `status` (String), `censored` (Boolean, status is `censored` or
+        `doubtful`).
 
-        `status` is `complete`; `censored` (was going on when the trace, or the window that it was filtered to, ended); `start_unknown` (no wakeup seen: it
-        began before the trace or wakeups were not recorded); `end_unknown` (the source does not say why the task left,
-        or contradicts itself); `doubtful` (records were lost within it: it lasted at least until then, and counts as
-        censored there. Leaving it out would favour short responses, which a loss hits less often).
+        `status` is `complete`; `censored` (was going on when the trace, or the window that it was
+        filtered to, ended); `start_unknown` (no wakeup seen: it began before the trace or wakeups
+        were not recorded); `end_unknown` (the source does not say why the task left, or contradicts
+        itself); `doubtful` (records were lost within it: it lasted at least until then, and counts
+        as censored there. Leaving it out would favour short responses, which a loss hits less
+        often).
 
     Notes
     -----
-    How it can mislead: a response is what one *task* does about one wakeup, not what a user waits for: a request that
-    passes through five tasks is five responses. A task that finds its next work waiting when it is done does not
-    block, and two pieces of work become one response.
+    How it can mislead: a response is what one *task* does about one wakeup, not what a user waits
+    for: a request that passes through five tasks is five responses. A task that finds its next work
+    waiting when it is done does not block, and two pieces of work become one response.
     """
     c.check_columns(slices, "slices", _NEEDS)
     ends = slices.select((pl.col("ts_ns") + pl.col("dur_ns")).max()).item()
@@ -178,8 +187,8 @@ def summary(
 ) -> pl.DataFrame:
     """Summarise response times by group of tasks.
 
-    Definition: quantile q = the smallest t with F(t) >= q, F after Kaplan and Meier over complete and censored
-    responses. Source: `samples`.
+    Definition: quantile q = the smallest t with F(t) >= q, F after Kaplan and Meier over complete
+    and censored responses. Source: `samples`.
 
     Parameters
     ----------
@@ -194,12 +203,13 @@ def summary(
     -------
     pl.DataFrame
         One row per group, by descending total: `group` (String), the columns of
-        `tracekit.analysis.uncertainty.describe_censored`, `n_excluded` (UInt32, responses without known start or end). A group of which nothing is known has no row.
+        `tracekit.analysis.uncertainty.describe_censored`, `n_excluded` (UInt32, responses without
+        known start or end). A group of which nothing is known has no row.
 
     Notes
     -----
-    How it can mislead: tasks that never block (a spinner) have one response, their whole life. The mean of a group
-    with censored responses is a lower bound where `mean_is_bound` says so.
+    How it can mislead: tasks that never block (a spinner) have one response, their whole life. The
+    mean of a group with censored responses is a lower bound where `mean_is_bound` says so.
 
     Examples
     --------

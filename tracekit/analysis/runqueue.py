@@ -1,11 +1,12 @@
 """Run-queue length: how many tasks are runnable, weighted by time or seen at each switch.
 
-The length of a CPU's queue counts the task that runs on it (0 or 1; idle does not count) and the tasks that are
-runnable and wait for it. `count="waiting"` leaves the running task out.
+The length of a CPU's queue counts the task that runs on it (0 or 1; idle does not count) and the
+tasks that are runnable and wait for it. `count="waiting"` leaves the running task out.
 
-The `runqueue` table is a step function: each row holds until the next row of the same CPU. Rows without a CPU count
-tasks that are runnable on a CPU that the source does not tell: they belong to some queue, so a per-CPU figure is a
-lower bound as long as `unplaced` is not zero. The system's length includes them.
+The `runqueue` table is a step function: each row holds until the next row of the same CPU. Rows
+without a CPU count tasks that are runnable on a CPU that the source does not tell: they belong to
+some queue, so a per-CPU figure is a lower bound as long as `unplaced` is not zero. The system's
+length includes them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import numpy as np
 import polars as pl
 
 from tracekit.analysis import _common as c
+from tracekit.analysis import blocks, influence
 from tracekit.analysis._inputs import tables
+from tracekit.analysis._time import edges_of, integral
+from tracekit.analysis.uncertainty import LEVEL, shares_around
 
 Count = Literal["all", "waiting"]
 
@@ -43,8 +47,8 @@ def _stop(runqueue: pl.DataFrame, end_ns: int | None) -> int:
 def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
     """Give the length of every CPU's queue, of the unplaced tasks and of the whole system as intervals.
 
-    Definition: L_cpu(t) = tasks running on the CPU or runnable on its queue at t; L_system(t) = the sum of all L_cpu(t)
-    and of the unplaced tasks. Source: rows of `runqueue`.
+    Definition: L_cpu(t) = tasks running on the CPU or runnable on its queue at t; L_system(t) = the
+    sum of all L_cpu(t) and of the unplaced tasks. Source: rows of `runqueue`.
 
     Parameters
     ----------
@@ -58,15 +62,17 @@ def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all
     Returns
     -------
     pl.DataFrame
-        By scope, CPU and time, without intervals of length 0 and without those in which nobody knows what ran on
-        the CPU (for the system: on one of its CPUs), as after a loss: `scope` (String: `cpu`, `unplaced`, `system`), `cpu`
-        (Int32; null unless scope is `cpu`), `ts_ns` (Int64), `dur_ns` (Int64), `length` (Int32), `estimated` (Boolean,
-        true where the CPU of a counted task is a guess).
+        By scope, CPU and time, without intervals of length 0 and without those in which nobody
+        knows what ran on the CPU (for the system: on one of its CPUs), as after a loss: `scope`
+        (String: `cpu`, `unplaced`, `system`), `cpu` (Int32; null unless scope is `cpu`), `ts_ns`
+        (Int64), `dur_ns` (Int64), `length` (Int32), `estimated` (Boolean, true where the CPU of a
+        counted task is a guess).
 
     Notes
     -----
-    How it can mislead: a CPU counts from its first row on; before that nothing is known of it. On Linux a task is put
-    on a queue by the target CPU of its wakeup, and moves between queues that no record tells are not seen.
+    How it can mislead: a CPU counts from its first row on; before that nothing is known of it. On
+    Linux a task is put on a queue by the target CPU of its wakeup, and moves between queues that no
+    record tells are not seen.
     """
     return _steps(runqueue, end_ns, count).filter(~pl.col("unknown")).drop("unknown")
 
@@ -129,7 +135,8 @@ def _lasting(rows: pl.DataFrame, stop: int) -> pl.DataFrame:
 def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
     """Give the time-weighted distribution of run-queue lengths.
 
-    Definition: P(L = n) = time with L(t) = n / time observed; exceedance P(L > n) = 1 - P(L <= n). Source: `steps`.
+    Definition: P(L = n) = time with L(t) = n / time observed; exceedance P(L > n) = 1 - P(L <= n).
+    Source: `steps`.
 
     Parameters
     ----------
@@ -143,14 +150,18 @@ def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count
     Returns
     -------
     pl.DataFrame
-        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `unplaced`, `system`), `cpu` (Int32; null
-        unless scope is `cpu`), `length` (Int32), `time_ns` (Int64), `share` (Float64), `exceedance` (Float64, P(L >
-        length)).
+        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `unplaced`,
+        `system`), `cpu` (Int32; null unless scope is `cpu`), `length` (Int32), `time_ns` (Int64),
+        `share` (Float64), `exceedance` (Float64, P(L > length)), `share_low`, `share_high`
+        (Float64, 90 % interval of the share, resampled by blocks of time
+        (`tracekit.analysis.blocks`), on the logit scale; null where the trace is too short for
+        one).
 
     Notes
     -----
-    How it can mislead: the share of *time* that a queue is long is not the share of wakeups that meet a long queue;
-    `at_switch` counts by event. As long as `unplaced` has lengths above 0, those of single CPUs are lower bounds.
+    How it can mislead: the share of *time* that a queue is long is not the share of wakeups that
+    meet a long queue; `at_switch` counts by event. As long as `unplaced` has lengths above 0, those
+    of single CPUs are lower bounds.
 
     Examples
     --------
@@ -159,7 +170,34 @@ def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count
     >>> tk.analysis.runqueue.distribution(trace).filter(scope="system")["length"].max()
     20
     """
-    return _shares(steps(runqueue, end_ns, count))
+    intervals = steps(runqueue, end_ns, count)
+    found = _shares(intervals)
+    parts = intervals.partition_by("scope", "cpu", as_dict=True, maintain_order=True)
+    ends: list[tuple[float | None, float | None]] = []
+    for key, rows in found.group_by("scope", "cpu", maintain_order=True):
+        ends += _around(parts[key], rows)
+    low, high = (
+        pl.Series(n, [e[i] for e in ends], pl.Float64) for i, n in ((0, "share_low"), (1, "share_high"))
+    )
+    return found.with_columns(low, high)
+
+
+def _around(intervals: pl.DataFrame, shares: pl.DataFrame) -> list[tuple[float | None, float | None]]:
+    """Intervals of the shares of time of one queue; none where it has fewer steps than a sample must have."""
+    if intervals.height < blocks.MIN_N:
+        return [(None, None)] * shares.height
+    rows = intervals.sort("ts_ns")
+    begin = rows["ts_ns"].to_numpy()
+    begin, dur = begin - begin[0], rows["dur_ns"].to_numpy().astype(np.float64)
+    edges = edges_of(0, int(begin[-1] + dur[-1]), rows.height)
+    known = integral(begin, dur, np.ones_like(dur), edges)
+    length = rows["length"].to_numpy()
+    out: list[tuple[float | None, float | None]] = []
+    for at, share in shares.select("length", "share").iter_rows():
+        inside = integral(begin, dur, (length == at).astype(np.float64), edges)
+        half = blocks.standard_error(influence.of_ratio(inside, known)).half_width(LEVEL)
+        out.append(shares_around(share, half) if half is not None and 0 < share < 1 else (None, None))
+    return out
 
 
 def _shares(intervals: pl.DataFrame) -> pl.DataFrame:
@@ -180,8 +218,8 @@ def _shares(intervals: pl.DataFrame) -> pl.DataFrame:
 def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all") -> pl.DataFrame:
     """Summarise run-queue lengths: mean, quantiles and maximum over time.
 
-    Definition: mean = integral of L(t) / time observed; quantile q = the smallest n with P(L <= n) >= q; the row
-    `unplaced` is the number of runnable tasks whose CPU is not known. Source: `steps`.
+    Definition: mean = integral of L(t) / time observed; quantile q = the smallest n with P(L <= n) >=
+    q; the row `unplaced` is the number of runnable tasks whose CPU is not known. Source: `steps`.
 
     Parameters
     ----------
@@ -191,15 +229,16 @@ def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "a
     Returns
     -------
     pl.DataFrame
-        One row for the system, one per CPU, one for unplaced tasks when there are any: `scope`, `cpu` as in
-        `distribution`; `span_ns` (Int64, time observed), `mean` (Float64), `p50`, `p95`, `p99`, `max` (Int32),
-        `empty_share` (Float64, share of time with length 0), `estimated_share` (Float64, share of time in which the CPU
-        of a counted task is a guess), `mean_is_bound` (Boolean, true for CPUs when unplaced tasks exist).
+        One row for the system, one per CPU, one for unplaced tasks when there are any: `scope`,
+        `cpu` as in `distribution`; `span_ns` (Int64, time observed), `mean` (Float64), `p50`,
+        `p95`, `p99`, `max` (Int32), `empty_share` (Float64, share of time with length 0),
+        `estimated_share` (Float64, share of time in which the CPU of a counted task is a guess),
+        `mean_is_bound` (Boolean, true for CPUs when unplaced tasks exist).
 
     Notes
     -----
-    How it can mislead: a mean of 1 may be one task that always runs or ten that come together for a tenth of the
-    time; look at the distribution.
+    How it can mislead: a mean of 1 may be one task that always runs or ten that come together for a
+    tenth of the time; look at the distribution.
 
     Examples
     --------
@@ -246,8 +285,8 @@ def over_time(
 ) -> pl.DataFrame:
     """Give the length of the system's queue over time, in equal intervals.
 
-    Definition: mean = integral of L_system(t) over the interval / its length; max = the largest L_system(t) in it.
-    Source: `steps`.
+    Definition: mean = integral of L_system(t) over the interval / its length; max = the largest
+    L_system(t) in it. Source: `steps`.
 
     Parameters
     ----------
@@ -263,13 +302,13 @@ def over_time(
     Returns
     -------
     pl.DataFrame
-        One row per interval: `ts_ns` (Int64, its start), `dur_ns` (Int64), `mean` (Float64), `min` and `max` (Int32).
-        Fewer than `bins` rows when the trace lasts fewer ns.
+        One row per interval: `ts_ns` (Int64, its start), `dur_ns` (Int64), `mean` (Float64), `min`
+        and `max` (Int32). Fewer than `bins` rows when the trace lasts fewer ns.
 
     Notes
     -----
-    How it can mislead: the mean of an interval hides peaks shorter than it; look at `max`. Where records were lost, a
-    CPU of which nothing is known counts as empty.
+    How it can mislead: the mean of an interval hides peaks shorter than it; look at `max`. Where
+    records were lost, a CPU of which nothing is known counts as empty.
     """
     rows = _steps(runqueue, end_ns, count).filter(pl.col("scope") == "system")
     schema = {"ts_ns": pl.Int64, "dur_ns": pl.Int64, "mean": pl.Float64, "min": pl.Int32, "max": pl.Int32}
@@ -303,10 +342,11 @@ def over_time(
 def at_switch(runqueue: pl.DataFrame, events: pl.DataFrame, count: Count = "all") -> pl.DataFrame:
     """Give the distribution of the queue length that the scheduler sees when it switches.
 
-    Definition: P(L = n) = switches with L = n / switches, where L is the length right after the switch: a task that
-    went to sleep has left, the chosen one counts. This is the number of tasks that a scheduler with a single list, as
-    Linux 2.0, looks at to make that choice. `system` counts the queues of all CPUs and the unplaced tasks.
-    Source: records of kind `switch` in `events`, and `runqueue`.
+    Definition: P(L = n) = switches with L = n / switches, where L is the length right after the
+    switch: a task that went to sleep has left, the chosen one counts. This is the number of tasks
+    that a scheduler with a single list, as Linux 2.0, looks at to make that choice. `system` counts
+    the queues of all CPUs and the unplaced tasks. Source: records of kind `switch` in `events`, and
+    `runqueue`.
 
     Parameters
     ----------
@@ -320,20 +360,22 @@ def at_switch(runqueue: pl.DataFrame, events: pl.DataFrame, count: Count = "all"
     Returns
     -------
     pl.DataFrame
-        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `system`), `cpu` (Int32; null for
-        `system`), `length` (Int32), `n` (UInt32, switches), `share` (Float64), `exceedance` (Float64, P(L > length)).
-        Switches before the first row of a queue are left out.
+        One row per scope, CPU and length that occurs: `scope` (String: `cpu`, `system`), `cpu`
+        (Int32; null for `system`), `length` (Int32), `n` (UInt32, switches), `share` (Float64),
+        `exceedance` (Float64, P(L > length)). Switches before the first row of a queue are left
+        out.
 
     Notes
     -----
-    How it can mislead: busy moments have more switches, so these lengths are larger than the time-weighted ones. A
-    switch to idle counts with length 0.
+    How it can mislead: busy moments have more switches, so these lengths are larger than the
+    time-weighted ones. A switch to idle counts with length 0.
     """
     c.check_columns(events, "events", ("ts_ns", "cpu", "kind"))
     switches = events.filter(pl.col("kind").cast(pl.String) == "switch").select(
         "ts_ns", pl.col("cpu").cast(pl.Int32)
     )
-    # The whole step function, also where a row holds for no time: the row in force is the last one at that instant.
+    # The whole step function, also where a row holds for no time: the row in force is the last one
+    # at that instant.
     rows = runqueue.select(
         "ts_ns",
         pl.col("cpu").cast(pl.Int32),

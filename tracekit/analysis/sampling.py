@@ -1,7 +1,10 @@
-"""The sampling error of every row of `tracekit.analysis.compare.metrics`: an interval, or the reason why there is none.
+"""The sampling error of every row of `tracekit.analysis.compare.metrics`.
 
-Each row is resampled as what it is: means and quantiles by their samples, totals and time-weighted figures by equal
-intervals of time, ratios by both of their parts. See `tracekit.analysis.blocks` for how.
+It is an interval, or the reason why there is none.
+
+Each row is resampled as what it is: means and quantiles by their samples, totals and time-weighted
+figures by equal intervals of time, ratios by both of their parts. See `tracekit.analysis.blocks`
+for how.
 """
 
 from __future__ import annotations
@@ -15,14 +18,12 @@ from numpy.typing import NDArray
 
 from tracekit.analysis import _common as c
 from tracekit.analysis import blocks, influence, latency, response, runqueue, slices, uncertainty
+from tracekit.analysis._time import edges_of, integral
 
 __all__ = ["KEYS", "sampling"]
 
 #: Columns that name a row, as in `tracekit.analysis.compare.metrics`.
 KEYS = ("scope", "group", "metric", "statistic")
-#: Equal intervals of time that totals and time-weighted statistics are resampled by: enough to see a correlation of a
-#: hundredth of the trace, few enough to be quick. Half or twice as many change the intervals of the demo by less than 20 %.
-BINS = 512
 #: Quantiles that `metrics` gives.
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 #: A maximum has no bootstrap: it is the value of one sample (Efron and Tibshirani 1993, section 7.4).
@@ -57,9 +58,10 @@ def sampling(
 ) -> pl.DataFrame:
     """Give the sampling interval of every row of `tracekit.analysis.compare.metrics`.
 
-    Definitions: means and quantiles as `tracekit.analysis.uncertainty.interval`, over all samples of the row in time
-    order and with their tasks. Run time per involuntary switch: the ratio of two sums over slices. Totals (time on
-    CPUs, switches) and the run queue: sums over 512 equal intervals of the trace.
+    Definitions: means and quantiles as `tracekit.analysis.uncertainty.interval`, over all samples
+    of the row in time order and with their tasks. Run time per involuntary switch: the ratio of two
+    sums over slices. Totals (time on CPUs, switches) and the run queue: sums over 512 equal
+    intervals of the trace.
 
     Parameters
     ----------
@@ -71,10 +73,11 @@ def sampling(
     Returns
     -------
     pl.DataFrame
-        One row per scope, group, metric and statistic: these four (String), `value` (Float64, the statistic, as in
-        `metrics`), `n` (UInt32, samples; intervals of time for totals and the run queue), `low` and `high` (Float64;
-        null where `reason` says why), `n_effective` (Float64), `resampled` (String: `tasks`, `blocks`), `units` (UInt32)
-        as in `uncertainty.interval`, `reason` (String; null where there is an interval).
+        One row per scope, group, metric and statistic: these four (String), `value` (Float64, the
+        statistic, as in `metrics`), `n` (UInt32, samples; intervals of time for totals and the run
+        queue), `low` and `high` (Float64; null where `reason` says why), `n_effective` (Float64),
+        `resampled` (String: `tasks`, `blocks`), `units` (UInt32) as in `uncertainty.interval`,
+        `reason` (String; null where there is an interval).
 
     Raises
     ------
@@ -83,13 +86,15 @@ def sampling(
 
     Notes
     -----
-    How it can mislead: an interval says how the row would vary if the same workload ran on for as long again, not how
-    far a prediction is off.
+    How it can mislead: an interval says how the row would vary if the same workload ran on for as
+    long again, not how far a prediction is off.
     """
     uncertainty.check_confidence(confidence)
     rows: list[Row] = []
+    waits = latency.samples(slice_table, states)
+    responses = response.samples(slice_table, states, end_ns)
     for scope, key in (("group", by), ("all", "all")):
-        for sample in _samples(slice_table, states, end_ns, key):
+        for sample in _samples(slice_table, waits, responses, key):
             rows += _of_samples(scope, *sample, confidence)
         rows += _of_slices(scope, slice_table.with_columns(c.group_of(key)), end_ns, confidence)
     rows += _of_queue(runqueue_table, end_ns, confidence)
@@ -100,11 +105,10 @@ Sample = tuple[str, str, pl.DataFrame]
 
 
 def _samples(
-    slice_table: pl.DataFrame, states: pl.DataFrame | None, end_ns: int | None, key: str
+    slice_table: pl.DataFrame, waits: pl.DataFrame, responses: pl.DataFrame, key: str
 ) -> Iterator[Sample]:
     """Metric, column and samples in time order."""
-    waits = latency.samples(slice_table, states).with_columns(c.group_of(key))
-    responses = response.samples(slice_table, states, end_ns).with_columns(c.group_of(key))
+    waits, responses = (table.with_columns(c.group_of(key)) for table in (waits, responses))
     lengths = slices.closed(slice_table.with_columns(c.group_of(key))).sort("ts_ns")
     yield "slice", "dur_ns", lengths.with_columns(pl.lit(False).alias("censored"))
     yield "run_delay", "run_delay_ns", waits
@@ -161,7 +165,7 @@ def _of_slices(scope: str, table: pl.DataFrame, end_ns: int | None, confidence: 
         return []
     start = int(rows["ts_ns"].to_numpy()[0])
     stop = max(int(rows["_end"].to_numpy().max()), end_ns or 0)
-    edges = _edges(start, stop, rows.height)
+    edges = edges_of(start, stop, rows.height)
     out: list[Row] = []
     for group, part in _parts(rows):
         begin, end = part["ts_ns"].to_numpy(), part["_end"].to_numpy()
@@ -178,11 +182,6 @@ def _of_slices(scope: str, table: pl.DataFrame, end_ns: int | None, confidence: 
             out.append(_row(scope, group, metric, _total(n, value, series, confidence)))
         out.append(_row(scope, group, "slice_per_involuntary", _ratio(part, dur, forced, confidence)))
     return out
-
-
-def _edges(start: int, stop: int, n: int) -> Ints:
-    bins = int(np.clip(n // 4, 64, BINS))
-    return np.unique(np.linspace(start, max(stop, start + bins), bins + 1).astype(np.int64))
 
 
 def _busy(begin: Ints, end: Ints, edges: Ints) -> NDArray[np.float64]:
@@ -222,24 +221,18 @@ def _of_queue(table: pl.DataFrame, end_ns: int | None, confidence: float) -> lis
         return []
     begin = rows["ts_ns"].to_numpy()
     dur, length = (rows[k].to_numpy().astype(np.float64) for k in ("dur_ns", "length"))
-    edges = _edges(int(begin[0]), int(begin[-1] + dur[-1]), rows.height)
-    known = _integral(begin, dur, np.ones_like(length), edges)
+    edges = edges_of(int(begin[0]), int(begin[-1] + dur[-1]), rows.height)
+    known = integral(begin, dur, np.ones_like(length), edges)
     found = [_of_time("mean", rows.height, length, begin, dur, edges, known, confidence)]
     at, places = np.unique(length, return_inverse=True)
     cdf = np.cumsum(np.bincount(places, weights=dur)) / dur.sum()
     for name, q in _QUANTILES.items():
         found.append(_queue_quantile(name, q, at, cdf, (begin, dur, length), edges, known, confidence))
+    if rows.height < blocks.MIN_N:
+        few = f"n = {rows.height} is below {blocks.MIN_N}"
+        found = [_refused(f["statistic"], rows.height, f["value"], few) for f in found]
     found.append(_refused("max", rows.height, float(length.max()), _NO_MAXIMUM))
     return [_row("system", None, "runqueue", f) for f in found]
-
-
-def _integral(
-    begin: Ints, dur: NDArray[np.float64], height: NDArray[np.float64], edges: Ints
-) -> NDArray[np.float64]:
-    """Integral of a step function with gaps over each interval of time."""
-    points = np.stack([begin, begin + dur], axis=1).ravel()
-    areas = np.cumsum(np.stack([np.zeros_like(dur), height * dur], axis=1).ravel())
-    return np.diff(np.interp(edges, points, areas))
 
 
 def _of_time(
@@ -254,7 +247,7 @@ def _of_time(
 ) -> dict[str, Any]:
     """A time-weighted mean: a ratio of two integrals."""
     value = float(height @ dur / dur.sum())
-    error = blocks.standard_error(influence.of_ratio(_integral(begin, dur, height, edges), known))
+    error = blocks.standard_error(influence.of_ratio(integral(begin, dur, height, edges), known))
     return _around(name, n, value, error, confidence)
 
 
@@ -273,7 +266,7 @@ def _queue_quantile(
     value = float(at[np.searchsorted(cdf, q - 1e-12)])
     reach = 0.0
     for inside in (length < value, length <= value):
-        share = _integral(begin, dur, inside.astype(np.float64), edges)
+        share = integral(begin, dur, inside.astype(np.float64), edges)
         error = blocks.standard_error(influence.of_ratio(share, known))
         half = error.half_width(confidence)
         if half is None:

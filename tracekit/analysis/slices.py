@@ -1,9 +1,10 @@
 """Slices: how long tasks stayed on a CPU, and why they left it.
 
-A slice is one uninterrupted stay of a task on a CPU. All functions take the `slices` table of a trace and return a new
-DataFrame. Slices that began before the trace or end after it have no known length, and neither have those within which
-records were lost: they are left out of lengths and counted, never stretched or cut. `survival` uses those that are
-only open at the end by the method of Kaplan and Meier.
+A slice is one uninterrupted stay of a task on a CPU. All functions take the `slices` table of a
+trace and return a new DataFrame. Slices that began before the trace or end after it have no known
+length, and neither have those within which records were lost: they are left out of lengths and
+counted, never stretched or cut. `survival` uses those that are only open at the end by the method
+of Kaplan and Meier.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def closed(slices: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        The same columns, without slices that are open at either end of the trace, cross a loss of records, or have an
-        inferred end.
+        The same columns, without slices that are open at either end of the trace, cross a loss of
+        records, or have an inferred end.
     """
     c.check_columns(slices, "slices", ("flags",))
     return slices.filter(~c.has(c.OPEN_START | c.OPEN_END | c.CROSSES_LOSS | c.INFERRED_END))
@@ -86,8 +87,8 @@ def histogram(
 ) -> pl.DataFrame:
     """Count slices by length in logarithmic bins.
 
-    Definition: n(k) = |{s : lo_k <= d(s) < hi_k}| over slices of known length; time(k) = the sum of their d(s).
-    Source: each `dur_ns`, between two switches of one CPU.
+    Definition: n(k) = |{s : lo_k <= d(s) < hi_k}| over slices of known length; time(k) = the sum of
+    their d(s). Source: each `dur_ns`, between two switches of one CPU.
 
     Parameters
     ----------
@@ -105,16 +106,16 @@ def histogram(
     Returns
     -------
     pl.DataFrame
-        One row per group and bin, empty bins between the smallest and the largest value included: `group` (String,
-        null for tasks without a name), `lo_ns` (Int64, included), `hi_ns` (Int64, excluded), `n` (UInt32), `share`
-        (Float64, of the group's n), `time_ns` (Int64, sum of values in the bin), `time_share` (Float64, of the group's
-        time; null when that is 0).
+        One row per group and bin, empty bins between the smallest and the largest value included:
+        `group` (String, null for tasks without a name), `lo_ns` (Int64, included), `hi_ns` (Int64,
+        excluded), `n` (UInt32), `share` (Float64, of the group's n), `time_ns` (Int64, sum of
+        values in the bin), `time_share` (Float64, of the group's time; null when that is 0).
 
     Notes
     -----
-    How it can mislead: one long slice counts as much as one short slice although it holds the CPU a thousand times
-    longer; compare `share` with `time_share`. In a short trace the longest slices are the ones most likely to be open
-    at its end, and so to be missing here.
+    How it can mislead: one long slice counts as much as one short slice although it holds the CPU a
+    thousand times longer; compare `share` with `time_share`. In a short trace the longest slices
+    are the ones most likely to be open at its end, and so to be missing here.
 
     Examples
     --------
@@ -169,10 +170,11 @@ def histogram(
 def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUANTILES) -> pl.DataFrame:
     """Summarise slices by group of tasks: counts, how they ended, mean, quantiles.
 
-    Definitions: plain mean = sum of d(s) / n over slices of known length. Mean slice per involuntary switch = run time
-    / involuntary switches, over all slices of the group (time of open slices included, because it was spent): what a
-    program finds out about itself from `getrusage`, CPU time / `ru_nivcsw`. Quantile q = the smallest d with F(d) >= q.
-    Source: `dur_ns`, `involuntary` and `flags` of `slices`.
+    Definitions: plain mean = sum of d(s) / n over slices of known length. Mean slice per
+    involuntary switch = run time / involuntary switches, over all slices of the group (time of open
+    slices included, because it was spent): what a program finds out about itself from `getrusage`,
+    CPU time / `ru_nivcsw`. Quantile q = the smallest d with F(d) >= q. Source: `dur_ns`,
+    `involuntary` and `flags` of `slices`.
 
     Parameters
     ----------
@@ -186,19 +188,20 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
     Returns
     -------
     pl.DataFrame
-        One row per group, by descending run time: `group` (String, null for tasks without a name), `nr_tasks`
-        (UInt32), `n` (UInt32, slices of known length), `n_open` (UInt32, slices cut by an end of the trace), `n_doubtful`
-        (UInt32, slices across a loss or with an inferred end), `run_ns` (Int64, time on CPUs, open slices
-        included), `nr_involuntary` (UInt32), `nr_voluntary` (UInt32), `involuntary_share` (Float64, of all switches
-        out; null when none is known), `mean_per_involuntary_ns` (Float64, run time / involuntary switches; null
-        when there was none), `mean_ns` (Float64, plain mean; null when n = 0), `min_ns`, the quantiles `pNN_ns` and
-        `max_ns` (Int64; null when n = 0, a quantile also when n (1 - q) < 1).
+        One row per group, by descending run time: `group` (String, null for tasks without a name),
+        `nr_tasks` (UInt32), `n` (UInt32, slices of known length), `n_open` (UInt32, slices cut by
+        an end of the trace), `n_doubtful` (UInt32, slices across a loss or with an inferred end),
+        `run_ns` (Int64, time on CPUs, open slices included), `nr_involuntary` (UInt32),
+        `nr_voluntary` (UInt32), `involuntary_share` (Float64, of all switches out; null when none
+        is known), `mean_per_involuntary_ns` (Float64, run time / involuntary switches; null when
+        there was none), `mean_ns` (Float64, plain mean; null when n = 0), `min_ns`, the quantiles
+        `pNN_ns` and `max_ns` (Int64; null when n = 0, a quantile also when n (1 - q) < 1).
 
     Notes
     -----
-    How it can mislead: the two means answer different questions. A task that is often preempted for 20 us by a waker
-    has many short slices and no less CPU time. On sources that do not tell yields from preemptions, yields count as
-    involuntary.
+    How it can mislead: the two means answer different questions. A task that is often preempted for
+    20 us by a waker has many short slices and no less CPU time. On sources that do not tell yields
+    from preemptions, yields count as involuntary.
 
     Examples
     --------
@@ -241,8 +244,8 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
 def endings(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
     """Split slices by how they ended: the state in which the task left its CPU.
 
-    Definition: n(g, e) = slices of group g that ended in state e. Source: `end_state` and `involuntary`, from the
-    previous task's state in a switch record.
+    Definition: n(g, e) = slices of group g that ended in state e. Source: `end_state` and
+    `involuntary`, from the previous task's state in a switch record.
 
     Parameters
     ----------
@@ -252,14 +255,15 @@ def endings(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        One row per group and ending, most frequent first: `group` (String), `involuntary` (Boolean; null when the
-        source does not say or the slice is open), `end_state` (String; null likewise), `n` (UInt32), `share`
-        (Float64, of the group's slices), `run_ns` (Int64, time in these slices), `mean_ns` (Float64, their mean).
+        One row per group and ending, most frequent first: `group` (String), `involuntary` (Boolean;
+        null when the source does not say or the slice is open), `end_state` (String; null
+        likewise), `n` (UInt32), `share` (Float64, of the group's slices), `run_ns` (Int64, time in
+        these slices), `mean_ns` (Float64, their mean).
 
     Notes
     -----
-    How it can mislead: a task that was preempted on its way to sleep counts as involuntary. Mean lengths of rows
-    with `involuntary` null include slices cut by the ends of the trace.
+    How it can mislead: a task that was preempted on its way to sleep counts as involuntary. Mean
+    lengths of rows with `involuntary` null include slices cut by the ends of the trace.
     """
     df = _prepared(slices, by).with_columns(pl.col("end_state").cast(pl.String))
     out = df.group_by("group", "involuntary", "end_state").agg(
@@ -279,9 +283,9 @@ def endings(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
 def cdf(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
     """Give the distribution function of slice lengths, slices open at the end included as censored.
 
-    Definition: Kaplan-Meier, F(t) = 1 - prod over lengths t_i <= t of (1 - d_i / r_i), with d_i slices that ended at
-    length t_i and r_i slices at least that long. Slices open at the start are left out: how long they had already
-    run is not known. Source: `dur_ns` and `flags`.
+    Definition: Kaplan-Meier, F(t) = 1 - prod over lengths t_i <= t of (1 - d_i / r_i), with d_i
+    slices that ended at length t_i and r_i slices at least that long. Slices open at the start are
+    left out: how long they had already run is not known. Source: `dur_ns` and `flags`.
 
     Parameters
     ----------
@@ -304,10 +308,10 @@ def cdf(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
 def quantum(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
     """Give the distribution function of the time until a task is made to leave its CPU.
 
-    Definition: Kaplan-Meier as in `cdf`, where only an involuntary switch is an event; a task that blocks, yields or
-    exits of its own will leaves the risk set (it would have run on for a time that is not known). So this is the
-    length that the scheduler would let a slice have, not the length that the task used.
-    Source: `dur_ns`, `involuntary` and `flags`.
+    Definition: Kaplan-Meier as in `cdf`, where only an involuntary switch is an event; a task that
+    blocks, yields or exits of its own will leaves the risk set (it would have run on for a time
+    that is not known). So this is the length that the scheduler would let a slice have, not the
+    length that the task used. Source: `dur_ns`, `involuntary` and `flags`.
 
     Parameters
     ----------
@@ -317,8 +321,8 @@ def quantum(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        As `tracekit.analysis.uncertainty.kaplan_meier`, with `group`. It ends below 1 when the longest slices were
-        voluntary.
+        As `tracekit.analysis.uncertainty.kaplan_meier`, with `group`. It ends below 1 when the
+        longest slices were voluntary.
 
     Notes
     -----

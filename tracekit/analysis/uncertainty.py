@@ -1,8 +1,8 @@
 """How far a metric can be trusted: censored samples, confidence intervals, distance between distributions.
 
-Scheduler samples follow one another: the delay of one wakeup depends on the last. So intervals come from a bootstrap of
-whole tasks or of blocks of time (`tracekit.analysis.blocks`), and there is none where the samples are too few, or depend
-on one another too far.
+Scheduler samples follow one another: the delay of one wakeup depends on the last. So intervals come
+from a bootstrap of whole tasks or of blocks of time (`tracekit.analysis.blocks`), and there is none
+where the samples are too few, or depend on one another too far.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from tracekit.analysis import _common as c
 from tracekit.analysis import blocks, influence
@@ -55,9 +55,9 @@ def kaplan_meier(
 ) -> pl.DataFrame:
     """Estimate distribution functions from samples of which some are only known to be larger.
 
-    Definition: F(t) = 1 - prod over t_i <= t of (1 - d_i / r_i), where d_i samples ended at t_i and r_i had lasted at
-    least t_i; a sample censored at t_i still counts in r_i. Without censored samples this is the empirical
-    distribution function (`scipy.stats.ecdf`).
+    Definition: F(t) = 1 - prod over t_i <= t of (1 - d_i / r_i), where d_i samples ended at t_i and
+    r_i had lasted at least t_i; a sample censored at t_i still counts in r_i. Without censored
+    samples this is the empirical distribution function (`scipy.stats.ecdf`).
 
     Parameters
     ----------
@@ -75,10 +75,11 @@ def kaplan_meier(
     Returns
     -------
     pl.DataFrame
-        One row per group and distinct value, ascending: the keys, `value_ns` (Int64), `n_at_risk` (UInt32, samples that
-        lasted at least this long), `n_events` (UInt32, samples that ended here), `n_censored` (UInt32), `cdf`
-        (Float64, F at this value; below 1 at the last row when the largest sample is censored), `cdf_low` and
-        `cdf_high` (Float64, pointwise band after Greenwood on the log-log scale; null where F is 0 or 1).
+        One row per group and distinct value, ascending: the keys, `value_ns` (Int64), `n_at_risk`
+        (UInt32, samples that lasted at least this long), `n_events` (UInt32, samples that ended
+        here), `n_censored` (UInt32), `cdf` (Float64, F at this value; below 1 at the last row when
+        the largest sample is censored), `cdf_low` and `cdf_high` (Float64, pointwise band after
+        Greenwood on the log-log scale; null where F is 0 or 1).
 
     Raises
     ------
@@ -87,8 +88,9 @@ def kaplan_meier(
 
     Notes
     -----
-    How it can mislead: the band takes samples for independent. Where the delay of one wakeup depends on the last, it is
-    too narrow; `interval` gives a quantile of the curve an interval that does not assume so.
+    How it can mislead: the band takes samples for independent. Where the delay of one wakeup
+    depends on the last, it is too narrow; `interval` gives a quantile of the curve an interval that
+    does not assume so.
 
     References
     ----------
@@ -145,8 +147,11 @@ def _curve_table(values: NDArray[np.int64], censored: NDArray[np.bool_], confide
 
 
 def _greenwood(found: influence.Curve, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Pointwise band of F: Greenwood's variance of log(-log(1 - F)), as `scipy.stats.ecdf` has it for complete samples."""
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    """Pointwise band of F, from Greenwood's variance of log(-log(1 - F)).
+
+    It is that of `scipy.stats.ecdf` for complete samples.
+    """
+    z = float(special.ndtri((1 + confidence) / 2))
     left = 1.0 - found.cdf
     with np.errstate(divide="ignore", invalid="ignore"):
         risk = found.at_risk.astype(np.float64)
@@ -166,9 +171,9 @@ def describe_censored(
 ) -> pl.DataFrame:
     """Describe samples of which some are censored, by group.
 
-    Definition: quantile q = the smallest t with F(t) >= q, F after Kaplan and Meier. Mean = sum / n of the complete
-    samples when none is censored, else the restricted mean, the integral of 1 - F up to the largest sample: a
-    lower bound when that sample is censored.
+    Definition: quantile q = the smallest t with F(t) >= q, F after Kaplan and Meier. Mean = sum / n
+    of the complete samples when none is censored, else the restricted mean, the integral of 1 - F
+    up to the largest sample: a lower bound when that sample is censored.
 
     Parameters
     ----------
@@ -186,11 +191,12 @@ def describe_censored(
     Returns
     -------
     pl.DataFrame
-        One row per group, by descending sum: the keys, `n` (UInt32, samples, censored ones included), `n_censored`
-        (UInt32), `sum_ns` (Int64, of all samples as far as seen), `mean_ns` (Float64), `mean_is_bound` (Boolean,
-        true when the mean is a lower bound), `min_ns` (Int64), one `pNN_ns` a quantile (Int64; null when n (1 - q) < 1
-        or when so many samples are censored that F does not reach q), `max_ns` (Int64, largest complete sample;
-        null when all are censored).
+        One row per group, by descending sum: the keys, `n` (UInt32, samples, censored ones
+        included), `n_censored` (UInt32), `sum_ns` (Int64, of all samples as far as seen), `mean_ns`
+        (Float64), `mean_is_bound` (Boolean, true when the mean is a lower bound), `min_ns` (Int64),
+        one `pNN_ns` a quantile (Int64; null when n (1 - q) < 1 or when so many samples are censored
+        that F does not reach q), `max_ns` (Int64, largest complete sample; null when all are
+        censored).
     """
     c.check_quantiles(qs)
     if not keys:
@@ -269,7 +275,10 @@ def given(name: str, n: int, value: float, lo: float, hi: float, error: blocks.S
 def around(
     name: str, n: int, value: float, error: blocks.StandardError, confidence: float, positive: bool
 ) -> Found:
-    """Make the row of `interval` of a statistic with a standard error; `positive` where no sample is negative."""
+    """Make the row of `interval` of a statistic with a standard error.
+
+    `positive` where no sample is negative.
+    """
     reach = error.reach(confidence)
     if reach is None:
         return _no(name, n, value, error.reason or "", n_effective=error.n_effective)
@@ -291,6 +300,20 @@ def of_mean(
     return around("mean", len(x), value, error, confidence, bool((x >= 0).all()))
 
 
+def false_discovery(p: Sequence[float]) -> list[float]:
+    """Adjust p-values for their number, after Benjamini and Hochberg.
+
+    The same as `scipy.stats.false_discovery_control`.
+    """
+    values = np.asarray(p, dtype=np.float64)
+    order = np.argsort(values)[::-1]
+    # The largest first: no value may be adjusted to more than a larger one.
+    scaled = values[order] * len(values) / np.arange(len(values), 0, -1)
+    adjusted = np.empty(len(values))
+    adjusted[order] = np.minimum.accumulate(np.minimum(scaled, 1.0))
+    return [float(v) for v in adjusted]
+
+
 def shares_around(q: float, half: float) -> tuple[float, float]:
     """Interval of a share of half-width `half`, on the logit scale, where its bounds stay between 0 and 1."""
     reach = half / (q * (1 - q))
@@ -309,7 +332,10 @@ def of_quantile(
     confidence: float,
     found: influence.Curve | None = None,
 ) -> Found:
-    """Make the row of `interval` of quantile `q`; `found` is the curve of the samples, where it is known already."""
+    """Make the row of `interval` of quantile `q`.
+
+    `found` is the curve of the samples, where it is known already.
+    """
     name, n = _name(q), len(x)
     if n < MIN_N:
         known = influence.curve(x, censored).quantile(q) if n and c.enough_for(q, n) else None
@@ -362,11 +388,12 @@ def interval(
 ) -> pl.DataFrame:
     """Give a confidence interval of a mean or a quantile by a bootstrap of blocks or of tasks.
 
-    Definition: for a mean m with standard error s (`tracekit.analysis.blocks.standard_error`), m -+ t s with t the
-    quantile of Student's distribution with (blocks - 1) or (tasks - 1) degrees of freedom, corrected for the skewness of
-    their sums (Hall 1992). For quantile q the same for the share of samples at or below the estimate, on the logit
-    scale, and from there to values (Woodruff's inversion). With censored samples: the restricted mean, and the curve of
-    Kaplan and Meier.
+    Definition: for a mean m with standard error s (`tracekit.analysis.blocks.standard_error`), m -+
+    t s with t the quantile of Student's distribution with (blocks - 1) or (tasks - 1) degrees of
+    freedom, corrected for the skewness of their sums (Hall 1992). For quantile q the same for the
+    share of samples at or below the estimate, on the logit scale, and from there to values
+    (Woodruff's inversion). With censored samples: the restricted mean, and the curve of Kaplan and
+    Meier.
 
     Parameters
     ----------
@@ -377,30 +404,32 @@ def interval(
     confidence
         Level of the interval, between 0 and 1.
     tasks
-        Task of each sample, as integers. Samples of several tasks follow one another in turns, so that their dependence
-        cannot be seen without it.
+        Task of each sample, as integers. Samples of several tasks follow one another in turns, so
+        that their dependence cannot be seen without it.
     censored
         True for samples that last longer than seen.
 
     Returns
     -------
     pl.DataFrame
-        One row: `statistic` (String, `mean` or `p95`), `n` (UInt32), `value` (Float64; null when n = 0, for a quantile
-        when n (1 - q) < 1), `lo` and `hi` (Float64; null when `reason` says why), `n_effective` (Float64, independent
-        samples that would leave the same error; null when not known), `resampled` (String: `blocks` or `tasks`), `units`
-        (UInt32, how many of these), `reason` (String; null when there is an interval).
+        One row: `statistic` (String, `mean` or `p95`), `n` (UInt32), `value` (Float64; null when n
+        = 0, for a quantile when n (1 - q) < 1), `lo` and `hi` (Float64; null when `reason` says
+        why), `n_effective` (Float64, independent samples that would leave the same error; null when
+        not known), `resampled` (String: `blocks` or `tasks`), `units` (UInt32, how many of these),
+        `reason` (String; null when there is an interval).
 
     Raises
     ------
     ValueError
-        For a level or a quantile that does not lie between 0 and 1, samples that are not finite, or columns of different
-        lengths.
+        For a level or a quantile that does not lie between 0 and 1, samples that are not finite, or
+        columns of different lengths.
 
     Notes
     -----
-    How it can mislead: it says how the metric would vary if the same workload ran on for as long again. It knows nothing
-    of a workload that changes, of a second boot, or of records that were lost. A drift that is slower than the trace and
-    smaller than the noise of single samples cannot be seen.
+    How it can mislead: it says how the metric would vary if the same workload ran on for as long
+    again. It knows nothing of a workload that changes, of a second boot, or of records that were
+    lost. A drift that is slower than the trace and smaller than the noise of single samples cannot
+    be seen.
     """
     q = _checked(statistic)
     check_confidence(confidence)
@@ -492,16 +521,17 @@ def ks_distance(
 ) -> float | None:
     """Give the distance of Kolmogorov and Smirnov between two samples (`scipy.stats.ks_2samp`).
 
-    Definition: D = max over t of |F_a(t) - F_b(t)|; with a resolution r only what is left after either sample was moved
-    by up to r: D = max over t of F_a(t) - F_b(t + r), or of F_b(t) - F_a(t + r). No p-value is given: it would take
-    samples for independent.
+    Definition: D = max over t of |F_a(t) - F_b(t)|; with a resolution r only what is left after
+    either sample was moved by up to r: D = max over t of F_a(t) - F_b(t + r), or of F_b(t) - F_a(t +
+    r). No p-value is given: it would take samples for independent.
 
     Parameters
     ----------
     a, b
         Samples in any order; nulls are left out.
     resolution
-        Difference of two values that means nothing: that of the clock, or of what is compared. 0 for exact values.
+        Difference of two values that means nothing: that of the clock, or of what is compared. 0
+        for exact values.
 
     Returns
     -------
@@ -518,6 +548,9 @@ def ks_distance(
     x, y = (np.asarray(s.drop_nulls() if isinstance(s, pl.Series) else s, dtype=np.float64) for s in (a, b))
     if not len(x) or not len(y):
         return None
+    # Imported where it is needed: it takes longer than most commands.
+    from scipy import stats
+
     # One-sided: how far one curve, moved to the right by the resolution, still lies above the other.
     ends = (
         stats.ks_2samp(left + resolution, right, alternative="greater", method="asymp").statistic
@@ -549,8 +582,8 @@ def ks_by(
     Returns
     -------
     pl.DataFrame
-        One row per group found in either: the keys, `n_a` and `n_b` (UInt32), `ks` (Float64, 0 to 1; null when the
-        group is missing from one of them).
+        One row per group found in either: the keys, `n_a` and `n_b` (UInt32), `ks` (Float64, 0 to
+        1; null when the group is missing from one of them).
     """
     keys = list(keys)
     left = {k: part[value].drop_nulls() for k, part in a.group_by(keys, maintain_order=True)}

@@ -1,7 +1,8 @@
 """Metrics of a capture with the spread between stretches of its time.
 
-Neighbouring scheduler samples are alike, so samples are not drawn one by one: the capture is cut into windows of equal
-length, and whole windows are drawn (a cluster bootstrap over time). What happens within a window stays together.
+Neighbouring scheduler samples are alike, so samples are not drawn one by one: the capture is cut
+into windows of equal length, and whole windows are drawn (a cluster bootstrap over time). What
+happens within a window stays together.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tracekit.analysis._overlay import ints, overlay
 
 Floats = NDArray[np.float64]
 
-#: Windows that a capture is cut into. Few enough that a window is longer than what correlates, enough for a spread.
+#: Windows that a capture is cut into. Few enough that a window is longer than what correlates,
+#: enough for a spread.
 WINDOWS = 20
 #: Fewest windows with samples, fewest samples, and fewest samples beyond a quantile, for an interval.
 MIN_WINDOWS = 8
@@ -216,8 +218,9 @@ def samples(
 ) -> dict[str, Sample]:
     """The samples of a metric, by group of tasks.
 
-    Definition: as in `tracekit.analysis.slices`, `latency` and `response`; intervals that had not ended or are doubtful are left
-    out and counted. Rates: time on CPUs, slices or wakeups of each window over its length (and CPUs).
+    Definition: as in `tracekit.analysis.slices`, `latency` and `response`; intervals that had not
+    ended or are doubtful are left out and counted. Rates: time on CPUs, slices or wakeups of each
+    window over its length (and CPUs).
 
     Parameters
     ----------

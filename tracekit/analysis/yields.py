@@ -9,8 +9,8 @@ from tracekit.analysis._inputs import tables
 
 __all__ = ["likely"]
 
-#: Least time for which a tick of Linux lets a task of the fair class run: the smallest of the defaults that kernels had
-#: (sysctl_sched_min_granularity 0.75 ms, sched_base_slice 0.70 ms).
+#: Least time for which a tick of Linux lets a task of the fair class run: the smallest of the
+#: defaults that kernels had (sysctl_sched_min_granularity 0.75 ms, sched_base_slice 0.70 ms).
 LEAST_NS = 700_000
 #: Ends of slices after which the task stayed ready.
 _STAYED = ("preempted", "runnable")
@@ -20,9 +20,9 @@ _STAYED = ("preempted", "runnable")
 def likely(slices: pl.DataFrame, events: pl.DataFrame, by: str = "group") -> pl.DataFrame:
     """Count involuntary switches that look like yields.
 
-    Definition: a task left its CPU and stayed ready, after less than 0.7 ms, and nobody woke on that CPU meanwhile. The tick
-    does not preempt so early, and no wakeup did: the task most likely called `sched_yield`, which `sched_switch` records
-    like a preemption.
+    Definition: a task left its CPU and stayed ready, after less than 0.7 ms, and nobody woke on
+    that CPU meanwhile. The tick does not preempt so early, and no wakeup did: the task most likely
+    called `sched_yield`, which `sched_switch` records like a preemption.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ def likely(slices: pl.DataFrame, events: pl.DataFrame, by: str = "group") -> pl.
     Returns
     -------
     pl.DataFrame
-        One row per group, by descending `n_likely`: `group` (String), `n_likely`, `nr_involuntary` (UInt32). Empty when the
-        trace has no wakeups with their CPU: then nothing can be said.
+        One row per group, by descending `n_likely`: `group` (String), `n_likely`, `nr_involuntary`
+        (UInt32). Empty when the trace has no wakeups with their CPU: then nothing can be said.
 
     Notes
     -----

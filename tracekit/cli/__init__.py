@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -30,6 +31,7 @@ from tracekit.cli import (
     doctor,
     export,
     formats,
+    generate,
     help,
     infer,
     info,
@@ -80,6 +82,9 @@ class Program(click.Group):
 
         if not standalone_mode:
             return run()
+        # Python has none where the shell closed them (`>&-`): what would go there goes nowhere.
+        sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+        sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
         debug = "--debug" in (sys.argv[1:] if args is None else args)
         with _terminable():
             try:
@@ -119,6 +124,30 @@ def _is_closed_pipe(error: BaseException) -> bool:
     return error.errno == errno.EPIPE or (error.errno is None and f"(os error {errno.EPIPE})" in str(error))
 
 
+def _is_unmapped(error: BaseException) -> bool:
+    """Whether a library could not be loaded for want of memory: most loaders say so in their text only.
+
+    Where memory is limited and even the exception could not be made, Python says that none was set.
+    """
+    text = str(error)
+    if isinstance(error, SystemError):
+        return "exception" in text and _is_limited()
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, ImportError) and (
+        "failed to map segment" in text or "cannot allocate" in text.lower()
+    )
+
+
+def _is_limited() -> bool:
+    """Whether `ulimit -v` bounds the memory of this process."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
 def _fail(error: Exception) -> NoReturn:
     """End with the status and the line that `error` deserves."""
     if isinstance(error, click.Abort):
@@ -137,10 +166,11 @@ def _fail(error: Exception) -> NoReturn:
     elif isinstance(error, TracekitError):
         text = str(error)
         status = error.status
-    elif isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    elif isinstance(error, MemoryError):
+    elif isinstance(error, MemoryError) or _is_unmapped(error):
         text = "out of memory; `tracekit convert` needs little of it"
+    elif isinstance(error, OSError) and error.strerror:
+        # What has no name was written to standard output: files have theirs.
+        text = f"{error.filename or 'standard output'}: {error.strerror}"
     else:
         text = f"internal error, {type(error).__name__}: {error}; --debug shows where"
         status = 70
@@ -191,6 +221,7 @@ for _module in (
     info,
     convert,
     export,
+    generate,
     slices,
     runqueue,
     latency,

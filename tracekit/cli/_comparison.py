@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli._output import paragraph, table
+from tracekit.cli._table import terminal_width
 
 if TYPE_CHECKING:
     import polars as pl
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 #: Share of failing metrics from which a trace counts as one that cannot be replayed well.
 MANY_FAIL = 1 / 3
+_KEYS = ("scope", "group", "metric", "statistic")
+#: Columns of a terminal from which on trust has a column of its own, and its marks in a narrower one.
+_WITH_TRUST = 92
+_MARKS = {"with care": " ?", "do not use": " !"}
 VALUES = ("recorded", "predicted", "change", "identity")
 
 
@@ -28,6 +33,7 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
     verbose
         Print what was inferred about the recorded run, too.
     """
+    from tracekit.explain import what_holds
     from tracekit.whatif.headline import findings
 
     failed, judged = _calibrated(comparison)
@@ -36,12 +42,14 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
             f"This trace cannot be replayed well: {len(failed)} of {judged} metrics of the identity replay fail. "
             "Take what follows as a rough guess; `tracekit doctor` says what the capture lacks."
         )
+    for sentence in what_holds(comparison.trace.missing(), comparison.bounds)[:1]:
+        paragraph(f"{sentence} `tracekit info` lists the bounds of the others.")
     for number, finding in enumerate(findings(comparison)):
         if number:
             print()
         paragraph(finding.sentence)
         print()
-        _table(rows.filter(rows["policy"] == finding.policy).to_dicts())
+        _table(rows.filter(rows["policy"] == finding.policy).to_dicts(), _bounds(comparison))
     print()
     _basis(comparison, failed, judged)
     if verbose:
@@ -53,9 +61,18 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
             print_basis(comparison.identity)
 
 
-def _table(rows: list[dict[str, Any]]) -> None:
+def _bounds(comparison: Comparison) -> dict[tuple[Any, ...], str]:
+    """Bounds of the recorded metrics, whatever was lost."""
+    from tracekit.explain import bound
+
+    return {tuple(r[k] for k in _KEYS): bound(r) for r in comparison.bounds.iter_rows(named=True)}
+
+
+def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> None:
     from tracekit.whatif.headline import effect_of
 
+    width = terminal_width()
+    narrow = width is not None and width < _WITH_TRUST
     shown = []
     for row in rows:
         effect = effect_of(row)
@@ -65,15 +82,23 @@ def _table(rows: list[dict[str, Any]]) -> None:
                 "group": effect.group,
                 "metric": effect.metric,
                 "recorded": effect.recorded,
+                "whatever was lost": bounds.get(tuple(row[k] for k in _KEYS)),
                 "predicted": effect.predicted,
                 "90 % interval": effect.span or None,
-                "change": effect.change + (" (bimodal)" if two else ""),
+                "change": effect.change
+                + (" (bimodal)" if two else "")
+                + (_MARKS.get(row.get("trust") or "", "") if narrow else ""),
+                "trust": None if narrow else row.get("trust"),
                 "identity": effect.identity,
                 "calibration": row["calibration"],
             }
         )
-    columns = ["metric", "recorded", "predicted", "90 % interval", "change"]
-    table(shown, columns, more=["identity", "calibration"], section="group", right=VALUES)
+    columns = ["metric", "recorded", "predicted", "90 % interval", "change", "trust"]
+    table(
+        shown, columns, more=["whatever was lost", "identity", "calibration"], section="group", right=VALUES
+    )
+    if narrow and any(row.get("trust") in _MARKS for row in rows):
+        print(f"{', '.join(f'{mark.strip()} {word}' for word, mark in _MARKS.items())}")
 
 
 def _calibrated(comparison: Comparison) -> tuple[list[str], int]:
@@ -85,6 +110,7 @@ def _calibrated(comparison: Comparison) -> tuple[list[str], int]:
 
 def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
     from tracekit.whatif.comparison import inferred
+    from tracekit.whatif.headline import to_record
 
     identity = comparison.identity_policy.partition(":")[0]
     paragraph(f"identity replay of {comparison.trace.name} under {identity}: {comparison.why}")
@@ -93,5 +119,7 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
     for row in inferred(comparison.identity):
         if row["name"] == "unexplained messages":
             paragraph(f"with care: {row['how']}")
+    if record := to_record(comparison):
+        paragraph(record)
     if comparison.repeated is None:
         paragraph("each replay ran once: no intervals, and a small change may be chance")

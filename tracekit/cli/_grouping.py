@@ -10,7 +10,7 @@ import polars as pl
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["grouped"]
+__all__ = ["grouped", "grouped_alike", "labelled"]
 
 
 def grouped(trace: Trace, by: str) -> tuple[Trace, str]:
@@ -29,20 +29,66 @@ def grouped(trace: Trace, by: str) -> tuple[Trace, str]:
         The trace itself and `by` where analyses know the grouping; else a trace whose names are
         groups, and ``comm``.
     """
-    from tracekit.analysis import group_of, grouping
-
     if by in ("tid", "all"):
         return trace, by
     if by == "cpu":
         cpu = pl.concat_str(pl.lit("CPU "), pl.col("cpu").cast(pl.String))
         slices = trace.slices.with_columns(cpu.alias("comm"), pl.col("cpu").cast(pl.UInt32).alias("utid"))
         return _with(trace, {"slices": slices}), "comm"
+    found = _labels(trace, by)
+    return (trace, by) if found is None else (_renamed(trace, found), "comm")
+
+
+def grouped_alike(trace: Trace, run: Trace, by: str) -> tuple[Trace, Trace, str]:
+    """A trace and its replay with tasks named after their groups in the trace, and the grouping to use.
+
+    Parameters
+    ----------
+    trace, run
+        What was recorded, and a replay of it: threads have the same numbers.
+    by
+        As in `grouped`, without ``cpu``.
+    """
+    named, how = grouped(trace, by)
+    if named is trace:
+        return trace, run, how
+    label = pl.col("comm").cast(pl.String).alias("label")
+    found = named.tasks.select("tid", label).drop_nulls().unique("tid", keep="last")
+    tables = {}
+    for name in ("slices", "states", "tasks"):
+        joined = run.table(name).join(found, on="tid", how="left", maintain_order="left")
+        comm = pl.coalesce("label", pl.col("comm").cast(pl.String)).alias("comm")
+        tables[name] = joined.with_columns(comm).drop("label")
+    return named, _with(run, tables), how
+
+
+def labelled(trace: Trace, by: str) -> tuple[str, list[str | None] | None]:
+    """The grouping that a survey is to use, and names for the groups of its tasks.
+
+    The names are given by `utid`, where there are any.
+
+    Parameters
+    ----------
+    trace, by
+        As in `grouped`, without ``cpu``.
+    """
+    found = None if by in ("tid", "all") else _labels(trace, by)
+    if found is None or not found.height:
+        return by, None
+    names: dict[int, str | None] = dict(found.select("utid", "label").iter_rows())
+    return "comm", [names.get(utid) for utid in range(max(names) + 1)]
+
+
+def _labels(trace: Trace, by: str) -> pl.DataFrame | None:
+    """Group of each task (`utid`, `label`); None where analyses find the groups themselves."""
+    from tracekit.analysis import group_of, grouping
+
     if by in ("group", "comm"):
         found = grouping.unrelated(trace.tasks)
         if not found.height:
-            return trace, by
+            return None
         named = trace.tasks.select("utid", group_of(by).alias("name")).join(found, on="utid", how="left")
-        return _renamed(trace, named.select("utid", pl.coalesce("label", "name").alias("label"))), "comm"
+        return named.select("utid", pl.coalesce("label", "name").alias("label"))
     machine = trace.machine
     try:
         found = grouping.labels(
@@ -50,7 +96,7 @@ def grouped(trace: Trace, by: str) -> tuple[Trace, str]:
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return _renamed(trace, found.with_columns(pl.col("label").fill_null("(not recorded)"))), "comm"
+    return found.with_columns(pl.col("label").fill_null("(not recorded)"))
 
 
 def _renamed(trace: Trace, found: pl.DataFrame) -> Trace:

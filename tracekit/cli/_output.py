@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
+    from tracekit.io.one_pass import Survey
     from tracekit.trace import Trace
 
 __all__ = [
@@ -112,6 +114,27 @@ def about(trace: Trace) -> dict[str, Any]:
     }
 
 
+def survey_facts(trace: Survey) -> dict[str, Any]:
+    """What JSON says of statistics that were taken in one pass.
+
+    Says on standard error where they are not exact.
+    """
+    from tracekit.io.one_pass import ROUNDING
+
+    if trace.lossy:
+        print(
+            "note: bounds under losses are given for a part of a trace this large: choose it with --from and --to",
+            file=sys.stderr,
+        )
+    if not trace.rounded:
+        return {}
+    print(
+        f"note: more samples than are held: quantiles are off by at most {100 * ROUNDING:.3f} %",
+        file=sys.stderr,
+    )
+    return {"largest_error_of_quantiles": ROUNDING}
+
+
 def emit_json(value: Any) -> bool:
     """Write JSON, indented, without NaN, to where `--json` says.
 
@@ -172,7 +195,10 @@ def _plain(value: Any) -> Any:
 
 def save_plot(figure: Figure, file: str, how_to_read: str = "") -> None:
     """Write a picture, and on a terminal how to read it."""
-    figure.savefig(file, bbox_inches="tight", dpi=150)
+    from tracekit.export.files import replacing
+
+    with replacing(file) as unfinished:
+        figure.savefig(unfinished, bbox_inches="tight", dpi=150, format=Path(file).suffix[1:] or "png")
     print(f"wrote {printable(file)}", file=sys.stderr)
     if how_to_read and sys.stderr.isatty():
         print(f"How to read it: {how_to_read}", file=sys.stderr)

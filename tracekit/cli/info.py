@@ -43,9 +43,11 @@ def command(source: Input, top: int, verbose: bool, as_json: bool) -> None:
     Where it comes from, what was skipped or inferred, its records by kind, its CPUs, its busiest tasks.
     """
     from tracekit.cli._output import emit_json
+    from tracekit.io.one_pass import HEAD_EVENTS
 
     # Warnings are part of the output here, with all details.
-    trace = source.narrow(_read(source))
+    known = source.survey(head=HEAD_EVENTS)
+    trace = source.narrow(_read(source)) if known is None else known
     if as_json:
         emit_json(_facts(trace, top))
     else:
@@ -61,8 +63,23 @@ def _read(source: Input) -> Trace:
 def _kinds(trace: Trace) -> list[dict[str, Any]]:
     import polars as pl
 
+    from tracekit.io.one_pass import Survey
+
+    if isinstance(trace, Survey):
+        return trace.kinds.to_dicts()
     counted = trace.events.group_by(pl.col("kind").cast(pl.String)).len("count")
     return counted.sort("count", "kind", descending=[True, False]).to_dicts()
+
+
+def _not_recorded(trace: Trace) -> str | None:
+    """What the trace does not say of its wakeups; of a large trace, by its first events."""
+    from tracekit.io.one_pass import HEAD_EVENTS, Survey
+    from tracekit.whatif.contexts import recognise
+
+    if not isinstance(trace, Survey):
+        return recognise(trace).sentence()
+    said = recognise(trace.head).sentence()
+    return said and f"{said} (counted in the first {format_count(HEAD_EVENTS)} records)"
 
 
 def _tasks(trace: Trace, top: int) -> list[dict[str, Any]]:
@@ -74,16 +91,16 @@ def _tasks(trace: Trace, top: int) -> list[dict[str, Any]]:
 
 def _facts(trace: Trace, top: int) -> dict[str, Any]:
     from tracekit.cli._output import about
-    from tracekit.whatif.contexts import recognise
 
     return {
         **about(trace),
         "machine": None if trace.machine is None else _machine(trace.machine),
         "causes": trace.causes().to_dicts(),
-        "not_recorded": recognise(trace).sentence(),
+        "not_recorded": _not_recorded(trace),
         "diagnostics": trace.diagnostics.to_dicts(),
         "losses": trace.losses.to_dicts(),
-        "rows": {name: trace.table(name).height for name in trace.tables},
+        "what_holds": _what_holds(trace),
+        "rows": trace.counts,
         "kinds": _kinds(trace),
         "cpus": trace.cpus.to_dicts(),
         "tasks": _tasks(trace, top),
@@ -136,7 +153,6 @@ def _shown(value: Any) -> Any:
 def _print_causes(trace: Trace) -> None:
     """What was lost, damaged, inferred or not recorded, by cause."""
     from tracekit.cli._output import paragraph
-    from tracekit.whatif.contexts import recognise
 
     causes = trace.causes().to_dicts()
     if causes:
@@ -150,11 +166,36 @@ def _print_causes(trace: Trace) -> None:
             paragraph(f"      {extent}")
         if cause["advice"]:
             paragraph(f"      {cause['advice']}")
-    if said := recognise(trace).sentence():
+    if said := _not_recorded(trace):
         print()
         paragraph("Not recorded:")
         paragraph(f"  {said}")
     print()
+
+
+def _what_holds(trace: Trace) -> list[str]:
+    """What can still be trusted where records were lost."""
+    from tracekit.explain import what_holds
+    from tracekit.io.one_pass import Survey
+
+    if isinstance(trace, Survey):
+        part = (
+            "bounds under losses are given for a part of a trace this large: choose it with --from and --to"
+        )
+        return [part] if trace.lossy else []
+    missing = trace.missing()
+    return [] if missing.whole or not trace.slices.height else what_holds(missing, trace.bounds("all"))
+
+
+def _print_what_holds(trace: Trace) -> None:
+    """The same as text."""
+    from tracekit.cli._output import paragraph
+
+    if sentences := _what_holds(trace):
+        paragraph("What can still be trusted, of all tasks together:")
+        for sentence in sentences:
+            paragraph(f"  {sentence}")
+        print()
 
 
 def _extent(cause: dict[str, Any]) -> str:
@@ -212,8 +253,9 @@ def _print(trace: Trace, top: int, verbose: bool) -> None:
     from tracekit.cli._output import paragraph, table
 
     for line in repr(trace).splitlines()[:1]:
-        paragraph(line.strip("<>"))
+        paragraph(f"Trace {line.strip('<>').partition(' ')[2]}")
     _print_causes(trace)
+    _print_what_holds(trace)
     if verbose:
         rows = sorted((k, v) for k, v in trace.metadata.items() if k != "machine")
     else:
@@ -225,8 +267,8 @@ def _print(trace: Trace, top: int, verbose: bool) -> None:
     if trace.losses.height:
         print(f"\n{format_count(trace.losses.height)} losses:")
         table(trace.losses.head(top or 10).to_dicts(), trace.losses.columns)
-    if trace.events.height:
-        print(f"\n{format_count(trace.events.height)} records:")
+    if trace.counts["events"]:
+        print(f"\n{format_count(trace.counts['events'])} records:")
         table(_kinds(trace), ["kind", "count"])
     if trace.cpus.height:
         print("\nCPUs:")

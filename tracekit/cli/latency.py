@@ -65,10 +65,27 @@ def command(
     runnable. Without records of wakeups in the trace, only waits after preemptions are known.
     """
     from tracekit.analysis import latency
-    from tracekit.cli._grouping import grouped
-    from tracekit.cli._output import emit, save_plot
+    from tracekit.cli._grouping import grouped, labelled
+    from tracekit.cli._loss import LATENCY, WAKEUP, bounds_of, print_bounds
+    from tracekit.cli._output import emit, save_plot, survey_facts
 
     of = cast(Literal["any", "wakeup", "preemption", "yield", "first"], cause)
+    if (
+        known := source.survey(show == "summary" and plot is None and not fail_if and by != "cpu")
+    ) is not None:
+        grouping, labels = labelled(known, by)
+        frame = known.latency_summary(grouping, cause, labels)
+        emit(
+            frame,
+            known,
+            show=show,
+            as_json=as_json,
+            as_csv=as_csv,
+            top=top,
+            columns=COLUMNS.get(show),
+            extra=survey_facts(known),
+        )
+        return 0
     trace, by = grouped(source.read(), by)
     if plot is not None:
         from tracekit.plot import cdf, how_to_read
@@ -84,6 +101,8 @@ def command(
             frame = latency.samples(trace.slices, trace.states)
             frame = frame if cause == "any" else frame.filter(frame["cause"] == cause)
     judged = gate(fail_if, trace, by)
+    picks = {"any": LATENCY, "wakeup": WAKEUP}.get(cause, ())
+    limits = bounds_of(trace, by, picks) if show == "summary" and picks else []
     emit(
         frame,
         trace,
@@ -92,6 +111,7 @@ def command(
         as_csv=as_csv,
         top=top,
         columns=COLUMNS.get(show),
-        extra=extra_of(judged),
+        extra={**extra_of(judged), **({"bounds": limits} if limits else {})},
     )
+    print_bounds(trace, limits, picks, frame["group"].to_list()[:top] if limits else ())
     return ended(judged)

@@ -9,8 +9,8 @@ import click
 
 from tracekit.cli._options import (
     Input,
-    by_option,
     columns_option,
+    group_option,
     input_options,
     output_options,
     output_place,
@@ -67,7 +67,7 @@ Examples:
     help="Write what each task does, one row per step: .parquet, .arrow or .csv.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
-@by_option
+@group_option()
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @columns_option
 @output_options()
@@ -99,6 +99,7 @@ def command(
     adds how far to trust it.
     """
     import tracekit as tk
+    from tracekit.cli._grouping import grouped_alike
     from tracekit.cli._output import emit, on_standard_output, paragraph
     from tracekit.io.writers import output_kind
     from tracekit.registry import check_policy
@@ -133,7 +134,7 @@ def command(
         run.write(program, table="program")
         print(f"wrote {program}", file=sys.stderr)
     basis = {"wakeups": run.wakeups, "inferred": run.inferred.to_dicts()}
-    frame = figures(trace, run, by)
+    frame = figures(*grouped_alike(trace, run, by))
     emit(frame, run, show="replay", as_json=as_json, as_csv=as_csv, top=top, extra=basis, columns=COLUMNS)
     if not on_standard_output():
         print()

@@ -60,9 +60,25 @@ def command(
     between, and all its waits before and between them, are part of the response.
     """
     from tracekit.analysis import response
-    from tracekit.cli._grouping import grouped
-    from tracekit.cli._output import emit, save_plot
+    from tracekit.cli._grouping import grouped, labelled
+    from tracekit.cli._loss import RESPONSE, bounds_of, print_bounds
+    from tracekit.cli._output import emit, save_plot, survey_facts
 
+    if (
+        known := source.survey(show == "summary" and plot is None and not fail_if and by != "cpu")
+    ) is not None:
+        frame = known.response_summary(*labelled(known, by))
+        emit(
+            frame,
+            known,
+            show=show,
+            as_json=as_json,
+            as_csv=as_csv,
+            top=top,
+            columns=COLUMNS.get(show),
+            extra=survey_facts(known),
+        )
+        return 0
     trace, by = grouped(source.read(), by)
     tables = trace.slices, trace.states, trace.end_ns
     if plot is not None:
@@ -78,6 +94,7 @@ def command(
         case _:
             frame = response.samples(*tables)
     judged = gate(fail_if, trace, by)
+    limits = bounds_of(trace, by, RESPONSE) if show == "summary" else []
     emit(
         frame,
         trace,
@@ -86,6 +103,7 @@ def command(
         as_csv=as_csv,
         top=top,
         columns=COLUMNS.get(show),
-        extra=extra_of(judged),
+        extra={**extra_of(judged), **({"bounds": limits} if limits else {})},
     )
+    print_bounds(trace, limits, RESPONSE, frame["group"].to_list()[:top] if limits else ())
     return ended(judged)

@@ -53,9 +53,23 @@ def command(
     share").
     """
     from tracekit.analysis import runqueue
-    from tracekit.cli._output import emit, save_plot
+    from tracekit.cli._loss import QUEUE, bounds_of, print_bounds
+    from tracekit.cli._output import emit, save_plot, survey_facts
 
     count: Literal["all", "waiting"] = "waiting" if waiting else "all"
+    if (known := source.survey(show == "summary" and plot is None)) is not None and known.queues_known:
+        frame = known.runqueue_summary(count)
+        emit(
+            frame,
+            known,
+            show=show,
+            as_json=as_json,
+            as_csv=as_csv,
+            top=top,
+            columns=COLUMNS.get(show),
+            extra=survey_facts(known),
+        )
+        return
     trace = source.read()
     end = trace.end_ns
     if plot is not None:
@@ -80,7 +94,18 @@ def command(
             frame = runqueue.at_switch(trace.runqueue, trace.events, count)
         case _:
             frame = runqueue.steps(trace.runqueue, end, count)
-    emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=COLUMNS.get(show))
+    limits = bounds_of(trace, "group", QUEUE) if show == "summary" and not waiting else []
+    emit(
+        frame,
+        trace,
+        show=show,
+        as_json=as_json,
+        as_csv=as_csv,
+        top=top,
+        columns=COLUMNS.get(show),
+        extra={"bounds": limits} if limits else None,
+    )
+    print_bounds(trace, limits, QUEUE)
 
 
 def _system(shares: pl.DataFrame) -> pl.DataFrame:

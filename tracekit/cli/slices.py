@@ -67,9 +67,25 @@ def command(
     task that was ready to go on. "mean per involuntary" is run time / involuntary switches.
     """
     from tracekit.analysis import slices
-    from tracekit.cli._grouping import grouped
-    from tracekit.cli._output import emit, on_standard_output, save_plot
+    from tracekit.cli._grouping import grouped, labelled
+    from tracekit.cli._loss import SLICES, bounds_of, print_bounds
+    from tracekit.cli._output import emit, on_standard_output, save_plot, survey_facts
 
+    if (
+        known := source.survey(show == "summary" and plot is None and not fail_if and by != "cpu")
+    ) is not None:
+        frame = known.slice_summary(*labelled(known, by))
+        emit(
+            frame,
+            known,
+            show=show,
+            as_json=as_json,
+            as_csv=as_csv,
+            top=top,
+            columns=COLUMNS.get(show),
+            extra=survey_facts(known),
+        )
+        return 0
     trace, by = grouped(source.read(), by)
     if plot is not None:
         import polars as pl
@@ -100,6 +116,7 @@ def command(
         case _:
             frame = trace.slices
     judged = gate(fail_if, trace, by)
+    limits = bounds_of(trace, by, SLICES) if show == "summary" else []
     if show == "histogram":
         frame = with_bars(frame)
     emit(
@@ -110,8 +127,9 @@ def command(
         as_csv=as_csv,
         top=top,
         columns=COLUMNS.get(show),
-        extra=extra_of(judged),
+        extra={**extra_of(judged), **({"bounds": limits} if limits else {})},
     )
+    print_bounds(trace, limits, SLICES, frame["group"].to_list()[:top] if limits else ())
     if show == "summary" and not on_standard_output():
         _say_yields(trace, by)
     return ended(judged)

@@ -74,7 +74,7 @@ Examples:
     "what_if",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Replay without each of the N largest causes, and say what the response gains.",
+    help="Replay with each of the N largest causes absent, faster or moved, and say what is gained.",
 )
 @click.option(
     "--runs",
@@ -202,7 +202,7 @@ def _tested(rows: pl.DataFrame) -> None:
     from tracekit.units import format_ns
 
     print()
-    paragraph("replayed without each cause:")
+    paragraph("replayed with each cause changed:")
     shown = [
         {
             **{k: row[k] for k in ("culprit", "variant", "attributed_ns", "gain_ns", "verdict")},

@@ -14,6 +14,8 @@ where
     Where tasks ran, and whose the CPUs' time was.
 check
     Whether the schedule keeps its promises.
+loss
+    What still holds of a trace that lost records.
 """
 
 from tracekit.explain.check import Checked, check
@@ -21,6 +23,7 @@ from tracekit.explain.diff import Difference, diff
 from tracekit.explain.gate import Condition, GateError, Judged, judge, judge_pair, judge_rows
 from tracekit.explain.gate import parse as parse_condition
 from tracekit.explain.gate import status as gate_status
+from tracekit.explain.loss import bound, what_holds
 from tracekit.explain.tested import VARIANTS, counterfactuals
 from tracekit.explain.where import WHERE, where
 from tracekit.explain.why import SPANS, Why, matrix, why
@@ -35,6 +38,7 @@ __all__ = [
     "GateError",
     "Judged",
     "Why",
+    "bound",
     "check",
     "counterfactuals",
     "diff",
@@ -44,6 +48,7 @@ __all__ = [
     "judge_rows",
     "matrix",
     "parse_condition",
+    "what_holds",
     "where",
     "why",
 ]

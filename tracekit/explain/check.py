@@ -15,8 +15,9 @@ __all__ = ["Checked", "check"]
 
 #: Priorities below it are real time on Linux.
 _RT_BELOW = 100
-#: What the clocks of two CPUs may disagree by where the source does not say that they are in step: perf's and ftrace's local clocks
-#: drift by up to a jiffy in theory; contradictions below this are not held against the schedule.
+#: What the clocks of two CPUs may disagree by where the source does not say that they are in step:
+#: perf's and ftrace's local clocks drift by up to a jiffy in theory; contradictions below this are
+#: not held against the schedule.
 _UNSYNCHRONISED_NS = 10_000
 
 
@@ -55,8 +56,9 @@ class Checked:
         Returns
         -------
         polars.DataFrame
-            `rule`, `result` (String: `kept`, `broken`, `explained`, `not checked`), `n` (UInt32, violations), `n_loss`, `n_clock` (UInt32, of them explained so), `first_ts_ns` (Int64; null
-            without any), `says` (String, the rule, or why it is not checked).
+            `rule`, `result` (String: `kept`, `broken`, `explained`, `not checked`), `n` (UInt32,
+            violations), `n_loss`, `n_clock` (UInt32, of them explained so), `first_ts_ns` (Int64;
+            null without any), `says` (String, the rule, or why it is not checked).
         """
         rows = []
         for rule, says in conformance.RULES.items():

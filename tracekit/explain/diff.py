@@ -233,7 +233,8 @@ def diff(
     min_effect
         Smallest relative change that counts.
     repeat_spread
-        How much captures of the same thing differ, as a relative standard deviation, where a side has one capture only.
+        How much captures of the same thing differ, as a relative standard deviation, where a side
+        has one capture only.
 
     Returns
     -------

@@ -10,9 +10,9 @@
     limit     = time | number [ "%" ] | number "*" "baseline" | "baseline"
     time      = number ( "ns" | "us" | "ms" | "s" )
 
-``waker: wakeup latency p95 > 1ms`` fails when the whole interval of the p95 lies above 1 ms, passes when all of it lies at or
-below, and else cannot tell. ``db: response p99 > 1.10 * baseline`` does the same with the ratio to the baseline.
-Without a group, all tasks together.
+``waker: wakeup latency p95 > 1ms`` fails when the whole interval of the p95 lies above 1 ms, passes
+when all of it lies at or below, and else cannot tell. ``db: response p99 > 1.10 * baseline`` does
+the same with the ratio to the baseline. Without a group, all tasks together.
 """
 
 from __future__ import annotations

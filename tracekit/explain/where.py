@@ -31,7 +31,8 @@ def topology(trace: Trace) -> pl.DataFrame | None:
     if machine is None or not machine.cpus.height:
         return None
     cpus = machine.cpus
-    # Numbers of cores are of their package; hardware threads and caches are known by the first CPU that shares them.
+    # Numbers of cores are of their package; hardware threads and caches are known by the first CPU
+    # that shares them.
     return cpus.select(
         "cpu",
         pl.col("siblings").list.min().alias("core"),
@@ -49,15 +50,18 @@ def where(trace: Trace, show: str = "cpus", by: str = "group") -> pl.DataFrame:
     trace
         The whole trace.
     show
-        ``cpus``, ``migrations``, ``idle``, ``waits``, ``handlers``, ``inversions``, ``periods``, ``lives`` or ``cost``.
+        ``cpus``, ``migrations``, ``idle``, ``waits``, ``handlers``, ``inversions``, ``periods``,
+        ``lives`` or ``cost``.
     by
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
 
     Returns
     -------
     polars.DataFrame
-        See `tracekit.analysis.placement`: `imbalance`; `migrations`, summed by group, reason and distance (`group`, `reason`, `distance`, `n`, `per_s`, `sleep_mean_ns`);
-        `idle_while_waiting`; the longest waits (see `tracekit.analysis.blame.worst`); `handlers`; `inversions`; `periodic`; `lives`; `cost_of_life`.
+        See `tracekit.analysis.placement`: `imbalance`; `migrations`, summed by group, reason and
+        distance (`group`, `reason`, `distance`, `n`, `per_s`, `sleep_mean_ns`);
+        `idle_while_waiting`; the longest waits (see `tracekit.analysis.blame.worst`); `handlers`;
+        `inversions`; `periodic`; `lives`; `cost_of_life`.
 
     Raises
     ------

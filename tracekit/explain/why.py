@@ -15,6 +15,7 @@ from tracekit.analysis.critical_path import MAX_DEPTH, chains
 from tracekit.errors import FilterError
 from tracekit.filters import CommPattern, Selection, Time
 from tracekit.units import format_ns
+from tracekit.whatif.source import AnyTrace, as_trace
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -79,7 +80,8 @@ class Why:
         Returns
         -------
         polars.DataFrame
-            By descending number: `chain` (String, latest first), `n` (UInt32, spans), `share` (Float64), `mean_ns` (Float64, their mean length).
+            By descending number: `chain` (String, latest first), `n` (UInt32, spans), `share`
+            (Float64), `mean_ns` (Float64, their mean length).
         """
         found = chains(self.spans, self.scene.lines, self.names)
         length = (pl.col("end_ns") - pl.col("start_ns")).mean().alias("mean_ns")
@@ -99,7 +101,8 @@ class Why:
         Returns
         -------
         polars.DataFrame
-            By descending share of the slow spans: `culprit` (String), `how` (String, causes joined), `total_ns` (Int64), `share`, `tail_share` (Float64).
+            By descending share of the slow spans: `culprit` (String), `how` (String, causes
+            joined), `total_ns` (Int64), `share`, `tail_share` (Float64).
         """
         rows = self.table.filter((pl.col("cause") != "running") & pl.col("culprit").is_not_null())
         return (
@@ -126,7 +129,7 @@ class Why:
 
 
 def why(
-    trace: Trace,
+    trace: AnyTrace,
     *,
     comm: CommPattern | Iterable[CommPattern] | None = None,
     pid: int | Iterable[int] | None = None,
@@ -143,17 +146,19 @@ def why(
     Parameters
     ----------
     trace
-        The whole trace: culprits are found among all its tasks.
+        The whole trace, its path, or a workload text (`tracekit.whatif.source.as_trace`): culprits
+        are found among all its tasks.
     comm, pid, tid
         Whose time, as in `Trace.filter`; every task by default.
     start, end
         Only spans that begin in this window; for `what="window"`, the window itself. As in `Trace.filter`.
     what
-        ``responses``: from each wakeup until the task next blocks or exits. ``waits``: from runnable until running.
-        ``window``: all of each task's time, sleeps included, followed back through their wakers.
+        ``responses``: from each wakeup until the task next blocks or exits. ``waits``: from
+        runnable until running. ``window``: all of each task's time, sleeps included, followed back
+        through their wakers.
     quantile
-        Which spans are the slow ones that the sentence speaks of; by default the highest of 0.99, 0.95 and 0.9 that at
-        least five spans exceed, else all spans.
+        Which spans are the slow ones that the sentence speaks of; by default the highest of 0.99,
+        0.95 and 0.9 that at least five spans exceed, else all spans.
     by
         How to group culprits, see `tracekit.analysis.GROUPINGS`.
     depth
@@ -178,6 +183,7 @@ def why(
     """
     if what not in SPANS:
         raise ValueError(f"unknown kind of span {what!r}: expected one of {', '.join(SPANS)}")
+    trace = as_trace(trace)
     chosen = Selection.make(trace, comm=comm, pid=pid, tid=tid, cpu=None, start=start, end=end)
     first, last = trace.start_ns, trace.end_ns
     if first is None or last is None:

@@ -1,4 +1,7 @@
-"""Writes traces in other tools' formats: Chrome JSON and LISA's Parquet; for Perfetto see `tracekit.perfetto`."""
+"""Writes traces in other tools' formats: Chrome JSON and LISA's Parquet.
+
+For Perfetto see `tracekit.perfetto`.
+"""
 
 from tracekit.export.chrome import write_chrome_json
 from tracekit.export.lisa import LisaExport, write_lisa

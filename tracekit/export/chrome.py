@@ -1,8 +1,9 @@
 """Writes traces as Chrome JSON, which chrome://tracing, Speedscope and many viewers open.
 
-Each machine is a process, each CPU a thread of it, each slice a complete event; run queues are counters, markers are
-instants. The format counts microseconds; three decimals keep the nanoseconds. Wakeups have no place in it: the run delay
-of a slice stands in its arguments. `tracekit.perfetto.write_perfetto` keeps more in a fiftieth of the size.
+Each machine is a process, each CPU a thread of it, each slice a complete event; run queues are
+counters, markers are instants. The format counts microseconds; three decimals keep the nanoseconds.
+Wakeups have no place in it: the run delay of a slice stands in its arguments.
+`tracekit.perfetto.write_perfetto` keeps more in a fiftieth of the size.
 """
 
 from __future__ import annotations

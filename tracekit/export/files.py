@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 import sys
 from collections.abc import Iterator
@@ -14,14 +16,17 @@ from tracekit.errors import OutputError
 
 #: Names of what is open already: there is nothing to replace.
 OPEN = ("/dev/fd/", "/dev/std", "/proc/")
+#: A disk, a quota or a limit that takes no more: errors without the name of the file.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path` that takes its name when the block ends well.
 
-    When the block raises, the temporary file is removed and what stood at `path` stays. A symbolic link stays, too: the
-    file that it names is replaced. Devices and pipes (``/dev/null``, ``/dev/stdout``) are written to.
+    When the block raises, the temporary file is removed and what stood at `path` stays. A symbolic
+    link stays, too: the file that it names is replaced. Devices and pipes (``/dev/null``,
+    ``/dev/stdout``) are written to.
 
     Parameters
     ----------
@@ -36,7 +41,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises
     ------
     OutputError
-        When the file cannot be made.
+        When the file cannot be made, or the disk takes no more.
     """
     if os.fspath(path) == "-":
         yield sys.stdout.buffer
@@ -55,9 +60,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with _opened(temporary, "xb", path) as file:
             yield file
         temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.filename is None and (number := _number(error)) in FULL:
+            raise OutputError(f"{os.fspath(path)}: {os.strerror(number)}") from error
+        raise
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _number(error: OSError) -> int:
+    """Number of an error; libraries that are not Python's have it in their text only."""
+    told = re.search(r"(?:os error|errno) (\d+)", str(error))
+    return error.errno or (int(told[1]) if told else 0)
 
 
 def _opened(place: Path, mode: str, path: str | os.PathLike[str]) -> BinaryIO:

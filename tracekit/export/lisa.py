@@ -1,9 +1,10 @@
 """Writes traces as LISA's Parquet: one file per Linux event, with the event's own field names.
 
-LISA's `trace-dump parquet` makes such folders out of trace.dat files, with ``meta.json`` beside the Parquet files. Here
-they come from any format. Columns are ``common_ts`` (uint64, ns), ``common_cpu`` (uint32), ``common_pid`` (int32, the
-running thread) and the fields of the Linux event; what the source did not say is null. States are
-numbers as Linux 4.14 and later has them. Times stay as recorded, so two records can have one time.
+LISA's `trace-dump parquet` makes such folders out of trace.dat files, with ``meta.json`` beside the
+Parquet files. Here they come from any format. Columns are ``common_ts`` (uint64, ns),
+``common_cpu`` (uint32), ``common_pid`` (int32, the running thread) and the fields of the Linux
+event; what the source did not say is null. States are numbers as Linux 4.14 and later has them.
+Times stay as recorded, so two records can have one time.
 """
 
 from __future__ import annotations

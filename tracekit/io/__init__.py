@@ -1,4 +1,7 @@
-"""Reading and writing traces: any format of `tracekit formats`, and tracekit's own Parquet and Arrow files."""
+"""Reading and writing traces.
+
+Any format of `tracekit formats`, and tracekit's own Parquet and Arrow files.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from typing import TYPE_CHECKING
 from tracekit._lazy import lazy
 
 if TYPE_CHECKING:
+    from tracekit.io.one_pass import survey
     from tracekit.io.reading import convert, read, scan
 
-__all__ = ["convert", "read", "scan"]
+__all__ = ["convert", "read", "scan", "survey"]
 
-__getattr__ = lazy(__name__, dict.fromkeys(__all__, "reading"))
+__getattr__ = lazy(__name__, dict.fromkeys(__all__, "reading") | {"survey": "one_pass"})

@@ -211,7 +211,7 @@ class Cache:
         return sum(_size(place) for place in self._places())
 
     def trim(self) -> None:
-        """Remove what was not used for the longest time until the limit holds, and what dead processes left."""
+        """Remove what was not used for longest until the limit holds, and what dead processes left."""
         with self._lock():
             for left in self.folder.glob(".*.tmp"):
                 with contextlib.suppress(OSError):

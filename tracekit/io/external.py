@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import _core
@@ -53,6 +54,18 @@ def _read_perfetto(source: str | bytes, name: str, known: Texts, options: Texts,
     return read_perfetto(source, name, EngineOptions.from_text(options), report, known)
 
 
+def _recognises_workload(source: str | bytes) -> bool:
+    from tracekit.io.workload import recognises
+
+    return recognises(source)
+
+
+def _read_workload(source: str | bytes, name: str, known: Texts, options: Texts, report: Rows) -> Trace:
+    from tracekit.io.workload import read_workload
+
+    return read_workload(source, name, known, options, report)
+
+
 FOREIGN: tuple[Foreign, ...] = (
     Foreign(
         {
@@ -74,6 +87,23 @@ FOREIGN: tuple[Foreign, ...] = (
         _recognises_perfetto,
         _read_perfetto,
     ),
+    Foreign(
+        {
+            "name": "workload",
+            "title": "workload text: what tasks do, written down",
+            "streams": False,
+            "produced_by": "hand; tracekit generate TRACE --as workload",
+            "kinds": "switch, waking, wakeup, wakeup_new, migrate, fork, exec, exit, enqueue",
+            "provides": "waker, target CPU, priority, state",
+            "resolution": "1 ns",
+            "clock": "of the run, from 0",
+            "confidence": "exact",
+            "notes": "Run under the policy that it names, and what it expects is checked. Replays run its programs and "
+            "reconstruct nothing. -O seed=N draws its times anew, -O policy=POLICY runs it under another policy.",
+        },
+        _recognises_workload,
+        _read_workload,
+    ),
 )
 
 
@@ -86,7 +116,8 @@ def foreign_format(source: str | bytes, format: str | None) -> Foreign | None:
     """The format of this module that is asked for, or that the bytes speak for."""
     if format is not None:
         return next((f for f in FOREIGN if f.info["name"] == format), None)
-    if source == "-":
+    # What can be read only once is not looked at: its first bytes would be gone.
+    if isinstance(source, str) and not Path(source).is_file():
         return None
     return next((f for f in FOREIGN if f.recognises(source)), None)
 

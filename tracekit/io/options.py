@@ -24,6 +24,8 @@ OPTIONS = {
     "perfetto_bin": "Perfetto files: path of a trace processor",
     "kernel": "kernel that the trace is from, for its task states",
     "os": "system that the trace is from",
+    "policy": "workload texts: policy in place of the one that the text names",
+    "seed": "workload texts: seed of the times that are drawn",
     "pattern": "regular expression for free-form output",
 }
 

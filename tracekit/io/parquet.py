@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from tracekit._frames import TABLES, table_schema, to_frame, typed
 from tracekit.errors import ParseError
 from tracekit.trace import Trace
 
-__all__ = ["read_stored", "scan_stored"]
+__all__ = ["batches_of", "holds_events", "read_stored", "scan_stored"]
+
+#: Events that are held at a time.
+BATCH_ROWS = 1 << 16
 
 #: Footer entries that are tables, not facts.
 _ROWS = ("losses", "diagnostics")
@@ -57,6 +60,60 @@ def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
         tables |= derived
         tables["diagnostics"] = known.unique(maintain_order=True)
     return Trace(tables, stored, name)
+
+
+def batches_of(path: str, kind: str) -> tuple[dict[str, str], dict[str, pl.DataFrame], Iterator[pa.Table]]:
+    """The events of a file that `convert` or `Trace.write` wrote, a batch at a time.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        ``parquet`` or ``arrow``.
+
+    Returns
+    -------
+    tuple
+        Metadata, the tables ``losses`` and ``diagnostics`` as far as the file has them, and the batches.
+
+    Raises
+    ------
+    ParseError
+        When it is damaged, or a file of another table.
+    """
+    try:
+        table, stored = _metadata(_schema_metadata(path, kind), path, kind)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, kind, error) from error
+    if table != "events":
+        raise ParseError(f"{path}: expected events, found the table {table!r}", kind, "unsupported")
+    footer = {k: _rows(k, stored.pop(k)) for k in _ROWS if k in stored}
+    return stored, footer, _pieces(path, kind)
+
+
+def holds_events(path: str, kind: str) -> bool:
+    """Whether a file of tracekit's own holds events; of a damaged one reading says what is wrong."""
+    try:
+        found = _schema_metadata(path, kind) or {}
+    except (OSError, pa.ArrowException):
+        return False
+    return found.get(b"tracekit.table") == b"events"
+
+
+def _pieces(path: str, kind: str) -> Iterator[pa.Table]:
+    import pyarrow.parquet as pq
+
+    try:
+        if kind == "parquet":
+            batches = pq.ParquetFile(path).iter_batches(BATCH_ROWS)
+        else:
+            opened: Any = pa.ipc.open_file(pa.memory_map(path))
+            batches = (opened.get_batch(i) for i in range(opened.num_record_batches))
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, kind, error) from error
 
 
 def scan_stored(path: str, kind: str) -> pl.LazyFrame:

@@ -1,4 +1,7 @@
-"""Reading and writing traces: any format of `tracekit formats`, and tracekit's own Parquet and Arrow files."""
+"""Reading traces, and tracekit's own Parquet and Arrow files.
+
+Any format of `tracekit formats` is read.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from tracekit.errors import OutputError, ParseError
 from tracekit.io.external import foreign_format, read_foreign
 from tracekit.io.machine import Beside, beside, check, machine_metadata
 from tracekit.io.options import checked
+from tracekit.io.pipeline import meanwhile
 from tracekit.io.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
@@ -47,7 +51,8 @@ def read(
     source
         A path, ``-`` for standard input, the bytes of a trace, or an open binary file. Compression
         by gzip, zstd or xz is seen through; so are tracekit's own Parquet and Arrow files, whose
-        derived tables are made anew.
+        derived tables are made anew. A workload text, as a file or as a string of several lines, is
+        run under the policy that it names, and read like a recording of that run.
     format
         Name of a format (see `tracekit.formats`); by default the first bytes tell, never the file name.
     progress
@@ -99,7 +104,7 @@ def _read_any(
     cache: bool | None,
 ) -> Trace:
     """Read from a file of tracekit's own, from the cache, or from the source."""
-    own = _own_file(source) if format is None else None
+    own = own_file(source) if format is None else None
     if own is not None:
         from tracekit.io.parquet import read_stored
 
@@ -130,7 +135,7 @@ def _read_cached(
     # The content is the same; its name and place may be others.
     size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
     known = {k: v for k, v in trace.metadata.items() if k != "source.files"}
-    return trace.with_metadata(known | _provenance(source, size, settings))
+    return trace.with_metadata(known | provenance(source, size, settings))
 
 
 def _read(
@@ -141,12 +146,12 @@ def _read(
     if foreign is not None:
         with reporter(progress, f"reading {name}") as report:
             size = Path(source).stat().st_size if isinstance(source, str) and source != "-" else None
-            known = _provenance(source, size, settings)
+            known = provenance(source, size, settings)
             return read_foreign(foreign, source, name, known, settings, lambda rows: report(0, size, rows))
     reader = _core.Reader(source, format, settings)
     with reporter(progress, f"reading {name}") as report:
         batches = list(_batches(reader, report))
-    metadata = reader.metadata | _provenance(source, reader.size, settings)
+    metadata = reader.metadata | provenance(source, reader.size, settings)
     tables: dict[str, _core.Table | pl.DataFrame] = {"events": _core.concat("events", batches, metadata)}
     tables |= {name: reader.table(name) for name in TABLES if name != "events"}
     return Trace(tables, metadata, name)
@@ -168,11 +173,19 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
     -------
     polars.LazyFrame
         The columns of ``events``.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import tracekit as tk
+    >>> events = tk.scan("fixtures/demo/slice-default.dat")
+    >>> events.filter(pl.col("kind") == "fork").select(pl.len()).collect().item()
+    18
     """
     from polars.io.plugins import register_io_source
 
     path = os.fspath(source)
-    own = _own_file(path) if format is None else None
+    own = own_file(path) if format is None else None
     if own is not None:
         from tracekit.io.parquet import scan_stored
 
@@ -232,6 +245,15 @@ def convert(
     -------
     Converted
         Rows and bytes written, and the metadata and diagnostics of the source.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tracekit as tk
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = tk.convert("fixtures/demo/slice-default.dat", f"{folder}/slices.parquet", table="slices")
+    >>> done.table
+    'slices'
     """
     from tracekit.io.writers import LARGE, convert_reader, output_kind, sha256, takes_keys
 
@@ -239,20 +261,22 @@ def convert(
     if table not in (*TABLES, *COMPUTED):
         raise OutputError(f"no table is called {table!r}: use one of {', '.join((*TABLES, *COMPUTED))}")
     source, name = _settle(source)
-    whole = (format is None and _own_file(source) is not None) or foreign_format(source, format) is not None
+    whole = (format is None and own_file(source) is not None) or foreign_format(source, format) is not None
     if table not in LARGE or whole:
         whole_trace = read(source, format, progress=progress, cache=None, machine=machine, **options)
         return whole_trace.write(target, table=table, to=to)
     settings = checked(options)
     reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind))
-    hashed = sha256(source) if reader.size is not None and not isinstance(source, bytes) else None
-    provenance = _provenance(source, reader.size, settings, hashed)
+    stored = reader.size is not None and not isinstance(source, bytes)
+    hashed = meanwhile(lambda: sha256(source) if stored and not isinstance(source, bytes) else None)
     found = beside(source, machine)
+
+    def complete(known: dict[str, str]) -> dict[str, str]:
+        return machine_metadata(known | provenance(source, reader.size, settings, hashed()), found)
+
     with reporter(progress, f"converting {name}") as report:
         # Kernel and CPUs of the trace are known at its end; before that, nothing is in place.
-        return convert_reader(
-            reader, target, kind, table, lambda known: machine_metadata(known | provenance, found), report
-        )
+        return convert_reader(reader, target, kind, table, complete, report)
 
 
 def _batches(reader: _core.Reader, report: Report, rows: int = BATCH_ROWS) -> Iterator[_core.Table]:
@@ -266,6 +290,9 @@ def _settle(source: Source) -> tuple[str | bytes, str]:
     """The source as the core takes it, and what to call it."""
     if isinstance(source, bytes):
         return source, "bytes"
+    if isinstance(source, str) and "\n" in source:
+        # No path holds a line break: this is a workload.
+        return source.encode(), "workload"
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         return path, "standard input" if path == "-" else Path(path).name
@@ -275,7 +302,7 @@ def _settle(source: Source) -> tuple[str | bytes, str]:
     return data, Path(str(getattr(source, "name", "stream"))).name
 
 
-def _own_file(source: str | bytes) -> str | None:
+def own_file(source: str | bytes) -> str | None:
     """``parquet`` or ``arrow`` for a file of that kind."""
     if isinstance(source, bytes):
         head = source[:8]
@@ -292,7 +319,7 @@ def _own_file(source: str | bytes) -> str | None:
     return "arrow" if head.startswith(b"ARROW1") else None
 
 
-def _provenance(
+def provenance(
     source: str | bytes, size: int | None, options: Mapping[str, str], hashed: str | None = None
 ) -> dict[str, str]:
     """Metadata that the core does not know."""

@@ -7,6 +7,7 @@ last.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from tracekit._frames import to_frame
 from tracekit.errors import OutputError
 from tracekit.export.files import replacing
 from tracekit.harmless import for_csv
+from tracekit.io.pipeline import Behind
 from tracekit.io.progress import Report
 from tracekit.trace import Trace
 
@@ -43,6 +45,9 @@ __all__ = [
 ROW_GROUP = 1 << 20
 #: Rows that are handled at a time.
 BATCH_ROWS = 1 << 16
+
+#: Batches that wait for the writer: a row group, so that reading goes on while one is written.
+BEHIND = ROW_GROUP // BATCH_ROWS
 
 #: Tables that grow with the trace; the others fit into memory whatever the trace.
 LARGE = ("events", "slices", "states", "runqueue")
@@ -95,7 +100,8 @@ class Writer(Protocol):
 class ParquetWriter:
     """Parquet: zstd, a million rows a row group, statistics and a page index.
 
-    Times and sequence numbers are delta-encoded, everything else goes through dictionaries.
+    Times and sequence numbers are delta-encoded, everything else goes through dictionaries. For
+    tables in memory; what is read goes through `_core.Encoder`.
     """
 
     keys: ClassVar[bool] = False
@@ -176,9 +182,11 @@ class ArrowWriter:
 
     def discard(self) -> None:
         """Remove the temporary file."""
-        if self._writer is not None:
-            self._writer.close()
-        self._rows.unlink(missing_ok=True)
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            self._rows.unlink(missing_ok=True)
 
     def _note_names(self, piece: pa.Table) -> None:
         for field in piece.schema:
@@ -213,7 +221,10 @@ class ArrowWriter:
 
 
 class CsvWriter:
-    """CSV with a header, safe for spreadsheets (`tracekit.harmless`); nulls are empty. Metadata has no place in it."""
+    """CSV with a header, safe for spreadsheets (`tracekit.harmless`).
+
+    Nulls are empty. Metadata has no place in it.
+    """
 
     keys: ClassVar[bool] = False
 
@@ -307,29 +318,78 @@ def convert_reader(
     Converted
         What was written.
     """
-    rows = 0
     with replacing(target) as file:
-        writer = _WRITERS[kind](file)
-        try:
+        write = _encode if kind == "parquet" else _pieces
+        rows, metadata, diagnostics = write(reader, file, kind, table, complete, report)
+        size = file.tell() if os.fspath(target) != "-" else 0
+    return Converted(os.fspath(target), table, rows, size, metadata, diagnostics)
+
+
+def _encode(
+    reader: _core.Reader,
+    file: BinaryIO,
+    kind: str,
+    table: str,
+    complete: Callable[[dict[str, str]], dict[str, str]],
+    report: Report,
+) -> tuple[int, dict[str, str], pl.DataFrame]:
+    """Parquet: rows never come to Python, only the bytes of the file."""
+    encoder = _core.Encoder(table, ROW_GROUP)
+    while reader.encode(encoder, BATCH_ROWS):
+        report(reader.position, reader.size, reader.rows)
+        if ready := encoder.ready():
+            file.write(ready)
+    metadata, diagnostics = _known(reader, table, complete)
+    # What readers of Arrow take the types of columns from.
+    schema = _received(reader.table(table)).schema.remove_metadata().serialize()
+    stored = base64.b64encode(schema).decode()
+    file.write(encoder.close({**metadata, "ARROW:schema": stored}))
+    return encoder.rows, metadata, diagnostics
+
+
+def _pieces(
+    reader: _core.Reader,
+    file: BinaryIO,
+    kind: str,
+    table: str,
+    complete: Callable[[dict[str, str]], dict[str, str]],
+    report: Report,
+) -> tuple[int, dict[str, str], pl.DataFrame]:
+    rows = 0
+    writer = _WRITERS[kind](file)
+    try:
+        with Behind(writer.write, BEHIND) as behind:
             while (events := reader.read(BATCH_ROWS)) is not None:
                 report(reader.position, reader.size, reader.rows)
                 piece = events if table == "events" else reader.table(table)
                 if len(piece):
                     rows += len(piece)
-                    writer.write(pa.table(piece))
+                    behind.give(_received(piece))
             # The rest, and the columns of a table without rows.
             last = reader.table(table)
             rows += len(last)
-            writer.write(pa.table(last))
-            losses, diagnostics = (to_frame(reader.table(t)) for t in ("losses", "diagnostics"))
-            metadata = _footer(complete(reader.metadata), table, losses, diagnostics)
-            strings = pa.table(reader.strings()).column(0).combine_chunks() if writer.keys else None
-            writer.close(metadata, strings)
-        finally:
-            if isinstance(writer, ArrowWriter):
-                writer.discard()
-        size = file.tell() if os.fspath(target) != "-" else 0
-    return Converted(os.fspath(target), table, rows, size, metadata, diagnostics)
+            behind.give(_received(last))
+        metadata, diagnostics = _known(reader, table, complete)
+        strings = _received(reader.strings()).column(0).combine_chunks() if writer.keys else None
+        writer.close(metadata, strings)
+    finally:
+        if isinstance(writer, ArrowWriter):
+            writer.discard()
+    return rows, metadata, diagnostics
+
+
+def _known(
+    reader: _core.Reader, table: str, complete: Callable[[dict[str, str]], dict[str, str]]
+) -> tuple[dict[str, str], pl.DataFrame]:
+    """The metadata of the file and the diagnostics, when all is read."""
+    losses, diagnostics = (to_frame(reader.table(t)) for t in ("losses", "diagnostics"))
+    return _footer(complete(reader.metadata), table, losses, diagnostics), diagnostics
+
+
+def _received(table: _core.Table) -> pa.Table:
+    """A table of the core; `pyarrow.table` would import pandas to see whether it is a DataFrame."""
+    received: pa.Table = pa.RecordBatchReader.from_stream(table).read_all()
+    return received
 
 
 def write_frame(
@@ -404,7 +464,10 @@ def _columns(table: str) -> dict[str, str]:
 
 
 def described(table: str, column: str) -> dict[str, str] | None:
-    """Unit and description of a column, as metadata of its Arrow field; None for one that the schema does not know."""
+    """Unit and description of a column, as metadata of its Arrow field.
+
+    None for one that the schema does not know.
+    """
     doc = _columns(table).get(column)
     if doc is None:
         return None

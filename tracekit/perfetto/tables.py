@@ -1,7 +1,8 @@
 """Events from the trace processor's `sched` and `thread_state` tables.
 
-For traces and servers without the records themselves.  A switch is made of two rows of `sched` that follow each
-other on a CPU, a wakeup of a `Runnable` interval and the thread that ended the sleep before it.
+For traces and servers without the records themselves. A switch is made of two rows of `sched` that
+follow each other on a CPU, a wakeup of a `Runnable` interval and the thread that ended the sleep
+before it.
 """
 
 from __future__ import annotations

@@ -291,8 +291,8 @@ class WasmEngine:
 
     def _start(self) -> None:
         self._functions = self._host()
-        # wasmtime keeps what a store may call in a table of its own until the store is gone: named by a weak reference,
-        # the engine and its memory go when nobody holds the engine.
+        # wasmtime keeps what a store may call in a table of its own until the store is gone: named
+        # by a weak reference, the engine and its memory go when nobody holds the engine.
         weak = weakref.ref(self)
 
         def function(name: str) -> Callable[..., Any]:

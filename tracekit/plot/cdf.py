@@ -21,15 +21,16 @@ MIN_SAMPLES = 20
 
 
 def _points(
-    curve: pl.DataFrame, left: float, right: float
+    curve: pl.DataFrame, left: float, right: float, column: str = "cdf"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the corners of a step curve between `left` and `right`, thinned to what can be seen."""
     x = curve["value_ns"].to_numpy().astype(np.float64)
-    y = curve["cdf"].to_numpy()
+    # The band has no width where the curve is at 0 or 1.
+    y = curve[column].fill_null(curve["cdf"]).to_numpy()
     if len(x) > s.MAX_POINTS:
-        column = np.floor(np.log10(np.maximum(x, left) / left) / max(np.log10(right / left), 1e-9) * 600)
+        place = np.floor(np.log10(np.maximum(x, left) / left) / max(np.log10(right / left), 1e-9) * 600)
         row = np.floor(y * 600)
-        keep = np.append((np.diff(column) != 0) | (np.diff(row) != 0), True)
+        keep = np.append((np.diff(place) != 0) | (np.diff(row) != 0), True)
         keep[0] = True
         x, y = x[keep], y[keep]
     # What lies left of the axis (waits of 0 ns) shows as the level at which the curve starts.
@@ -62,6 +63,18 @@ def _count(curve: pl.DataFrame, cut: str) -> str:
     return f"{n:,}" + (f" ({censored:,} {cut})" if censored else "")
 
 
+def _band(ax: Axes, curve: pl.DataFrame, colour: str, tail: bool, ends: tuple[float, float]) -> None:
+    """Shade the 90 % band of a curve."""
+    x, low = _points(curve, *ends, "cdf_low")
+    other, high = _points(curve, *ends, "cdf_high")
+    # Each end was thinned by itself.
+    at = np.union1d(x, other)
+    low, high = (y[np.searchsorted(p, at, side="right") - 1] for p, y in ((x, low), (other, high)))
+    if tail:
+        low, high = np.maximum(1 - high, 1e-12), np.maximum(1 - low, 1e-12)
+    ax.fill_between(at, low, high, step="post", color=colour, alpha=0.18, linewidth=0)
+
+
 def _panel(
     ax: Axes,
     curves: Mapping[str, pl.DataFrame],
@@ -82,6 +95,8 @@ def _panel(
             lowest = min(lowest, 0.7 / _samples(curve)[0])
             y = np.where(1 - y > 1e-12, 1 - y, np.nan)
         ax.step(x, y, where="post", **looks[label])
+        if {"cdf_low", "cdf_high"} <= set(curve.columns):
+            _band(ax, curve, looks[label]["color"], tail, ends)
     for share in MARKS:
         ax.axhline(1 - share if tail else share, color=s.GRID, linewidth=1.1, linestyle=s.DASHES[2], zorder=1)
     s.time_axis(ax, left, right, xlabel)
@@ -129,11 +144,13 @@ def cdf(
     How to read it
     --------------
     Go up from a time to the curve: that share of all samples took at most this long. A curve
-    further left and higher is faster. Dotted lines mark p50 (the median), p95 and p99. All panels
-    have the same time axis. The number of samples stands in each panel, in the order of the legend.
-    A step is a time that occurs often. Where a curve starts above 0 % at the left edge, that share
-    took no measurable time. A curve that ends below 100 % has samples that were cut short: they had
-    not ended when the trace did, or ended for another reason than the one that is asked about.
+    further left and higher is faster. The shade around a curve is its 90 % band (Greenwood),
+    which takes samples for independent: where one wait depends on the last it is too narrow.
+    Dotted lines mark p50 (the median), p95 and p99. All panels have the same time axis. The
+    number of samples stands in each panel, in the order of the legend. A step is a time that
+    occurs often. Where a curve starts above 0 % at the left edge, that share took no measurable
+    time. A curve that ends below 100 % has samples that were cut short: they had not ended when
+    the trace did, or ended for another reason than the one that is asked about.
     """
     data = s.as_mapping(curves)
     chosen = list(groups) if groups is not None else _largest(data)

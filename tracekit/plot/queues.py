@@ -27,6 +27,12 @@ def _bars(ax: Axes, data: Mapping[str, pl.DataFrame]) -> None:
             width=width * 0.94,
             color=looks[label]["color"],
         )
+        if "share_low" in table.columns:
+            known = table.filter(pl.col("share_low").is_not_null())
+            middle = known["length"].to_numpy() + (i - (len(data) - 1) / 2) * width
+            share = known["share"].to_numpy()
+            reach = [share - known["share_low"].to_numpy(), known["share_high"].to_numpy() - share]
+            ax.errorbar(middle, share, np.maximum(reach, 0), fmt="none", ecolor=s.INK, elinewidth=0.9)
 
 
 def _outlines(ax: Axes, data: Mapping[str, pl.DataFrame], longest: int) -> None:
@@ -73,7 +79,8 @@ def queue_distribution(
     How to read it
     --------------
     Each bar is the share of time (or of switches) during which that many tasks were running or
-    waiting to run; the axis says where only those that wait are counted. With running tasks
+    waiting to run; the line over a bar is its 90 % interval, as another stretch of time as long
+    would show it. The axis says where only those that wait are counted. With running tasks
     counted, 0 is idle; on one CPU, every task beyond the first was waiting. On n CPUs tasks wait
     for certain where the length of the whole system is greater than n, and may wait below that when
     they stand in the wrong queue.

@@ -18,13 +18,14 @@ from matplotlib.figure import Figure
 
 from tracekit import __version__, analysis, plot
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
+from tracekit.explain import bound, what_holds
 from tracekit.report.figures import inline_svg
 from tracekit.report.hover import axes_of, rows_of
 from tracekit.report.timeline import timeline_data, window
 from tracekit.units import format_bound, format_count, format_ns
 from tracekit.whatif.calibration import METRICS as CALIBRATION
 from tracekit.whatif.comparison import MIN_SAMPLES, Comparison, inferred
-from tracekit.whatif.headline import Effect, Finding, effect_of, findings
+from tracekit.whatif.headline import Effect, Finding, effect_of, findings, to_record
 from tracekit.words import NAMES, group_name, metric_name, percent, value
 
 __all__ = ["render"]
@@ -76,6 +77,7 @@ class Line:
     label: str
     recorded: str
     interval: str
+    lost: str
     n: str
     identity: str
     error: str
@@ -126,6 +128,7 @@ def _lines(
         for r in comparison.table.filter(where).iter_rows(named=True)
     }
     bounds = _bounds(comparison, group) if scope == "group" else {}
+    lost = {(r["metric"], r["statistic"]): r for r in comparison.bounds.filter(where).iter_rows(named=True)}
     out = []
     for key in picks:
         row = rows.get(key)
@@ -139,7 +142,8 @@ def _lines(
             Line(
                 metric_name(*key),
                 value(row["recorded"], row["unit"]),
-                bounds.get(key, ""),
+                " to ".join(value(end, row["unit"]) for end in bounds.get(key, ())),
+                f"whatever was lost: {bound(lost[key])}" if key in lost else "",
                 "" if row["n_recorded"] is None else format_count(row["n_recorded"]),
                 value(identity, row["unit"]),
                 percent(error),
@@ -151,10 +155,10 @@ def _lines(
     return tuple(out)
 
 
-def _bounds(comparison: Comparison, group: str | None) -> dict[tuple[str, str], str]:
+def _bounds(comparison: Comparison, group: str | None) -> dict[tuple[str, str], tuple[float, float]]:
     rows = comparison.intervals.filter(pl.col("group").eq_missing(pl.lit(group, dtype=pl.String)))
     return {
-        (r["metric"], r["statistic"]): f"{format_ns(r['lo'])} to {format_ns(r['hi'])}"
+        (r["metric"], r["statistic"]): (r["lo"], r["hi"])
         for r in rows.iter_rows(named=True)
         if r["lo"] is not None
     }
@@ -303,8 +307,7 @@ def _holes(comparison: Comparison) -> list[str]:
     responses = analysis.response.samples(trace.slices, trace.states, trace.end_ns)
     touched = responses.filter(pl.col("status") == "doubtful").height
     out.append(
-        f"left out because they touch a loss: {format_count(doubtful)} slices and {format_count(touched)} responses; "
-        "numbers of switches and times on CPUs are lower bounds"
+        f"left out because they touch a loss: {format_count(doubtful)} slices and {format_count(touched)} responses"
     )
     return out
 
@@ -430,6 +433,7 @@ def render(comparison: Comparison) -> str:
         lost=[r for r in worst if r["severity"] != "info"],
         noted=[r for r in worst if r["severity"] == "info"],
         holes=_holes(comparison),
+        holds=what_holds(comparison.trace.missing(), comparison.bounds),
         facts=_facts(comparison),
         labels=list(comparison.replays),
         policies=data["policies"],
@@ -439,6 +443,7 @@ def render(comparison: Comparison) -> str:
         why=comparison.why,
         short=_short(comparison),
         findings=[finding.sentence for finding in found],
+        to_record=to_record(comparison),
         cards=_cards(found),
         recorded_as=_recorded_as(comparison),
         overview=_overview(comparison),

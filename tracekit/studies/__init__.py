@@ -1,7 +1,10 @@
-"""The five documents that tracekit grew out of, each as one experiment: what was published beside what replays give.
+"""The five documents that tracekit grew out of, each as one experiment.
 
-Each study writes workloads as text, runs them under the policy of its system, and sets its published metrics beside the
-results. A metric that was used to set the workload up is marked *fitted*: it shows nothing.
+What was published stands beside what replays give.
+
+Each study writes workloads as text, runs them under the policy of its system, and sets its
+published metrics beside the results. A metric that was used to set the workload up is marked
+*fitted*: it shows nothing.
 """
 
 from __future__ import annotations
@@ -97,8 +100,9 @@ class Table:
         Returns
         -------
         polars.DataFrame
-            `metric`, `unit` (String), `published_low`, `published_high`, `value`, `half_width` (Float64; of the 95 % interval,
-            null for one repetition), `n` (UInt32, repetitions), `ratio` (Float64, ours over published), `fitted` (Boolean), `note`.
+            `metric`, `unit` (String), `published_low`, `published_high`, `value`, `half_width`
+            (Float64; of the 95 % interval, null for one repetition), `n` (UInt32, repetitions),
+            `ratio` (Float64, ours over published), `fitted` (Boolean), `note`.
         """
         rows = [
             {
@@ -135,7 +139,8 @@ class Study:
     source
         Which document.
     run
-        Runs it: share of the full size (1 is all), repetitions, and a function that is told the share that is done.
+        Runs it: share of the full size (1 is all), repetitions, and a function that is told the
+        share that is done.
     """
 
     name: str

@@ -11,9 +11,9 @@ import polars as pl
 from tracekit.studies import Study, Table, mean_of
 from tracekit.whatif.run import simulate
 
-#: The document's machine: two CPUs follow from the CPU time that it prints; HZ and four wakers are fitted. Its kernel is 2.6.27, before
-#: LAST_BUDDY.
-POLICY, CPUS, HZ, WAKERS, HOGS = "cfs:form=2.6.29,last_buddy=off", 2, 1000, 4, 16
+#: The document's machine: two CPUs follow from the CPU time that it prints; HZ and four wakers are
+#: fitted. Its kernel is 2.6.27, before LAST_BUDDY.
+POLICY, CPUS, HZ, WAKERS, HOGS = "cfs:form=2.6.27", 2, 1000, 4, 16
 #: What a context switch costs, us. The change of throughput is proportional to it.
 SWITCH_US = 5
 
@@ -25,7 +25,8 @@ class Result:
     Attributes
     ----------
     printed
-        Its mean slice, ms: CPU time over involuntary switches of each hog, each cut to whole milliseconds, then averaged.
+        Its mean slice, ms: CPU time over involuntary switches of each hog, each cut to whole
+        milliseconds, then averaged.
     true
         The same without cutting.
     per_interval, per_second
@@ -49,7 +50,8 @@ def workload(seed: int, seconds: int, fair_sleepers: bool) -> str:
             f"seed: {seed}",
             f"costs: switch={SWITCH_US}us tick=3us interrupt=2us",
             f"H*{HOGS}: R∞",
-            # usleep(1000) with the kernel's default slack, begun anywhere in a millisecond; 20 us of work, give or take a tenth.
+            # usleep(1000) with the kernel's default slack, begun anywhere in a millisecond; 20 us
+            # of work, give or take a tenth.
             f"W*{WAKERS} start=~uniform(0,1): (S1~50us R~normal(0.02,0.002))*",
             f"until: {round(seconds * 1200)}",
         ]
@@ -57,7 +59,10 @@ def workload(seed: int, seconds: int, fair_sleepers: bool) -> str:
 
 
 def measure(text: str, seconds: int) -> Result:
-    """Run it, and do what the document's program does: each hog reads its counters when it first runs after each alarm."""
+    """Run it, and do what the document's program does.
+
+    Each hog reads its counters when it first runs after each alarm.
+    """
     slices = simulate(text).slices.with_columns(pl.col("comm").cast(pl.String))
     hogs = slices.filter(pl.col("comm").str.starts_with("H")).sort("ts_ns")
     of = {

@@ -8,8 +8,9 @@ from typing import Any
 from tracekit.studies import Metric, Study, Table, mean_of
 from tracekit.whatif.run import simulate
 
-#: CPU time of the parent before the fork, until it waits, and after; of the child before and after its exec, ms. They add up to the
-#: 8.9 ms that an iteration takes alone; how they are split does not matter (83.3 s under three other splits).
+#: CPU time of the parent before the fork, until it waits, and after; of the child before and after
+#: its exec, ms. They add up to the 8.9 ms that an iteration takes alone; how they are split does
+#: not matter (83.3 s under three other splits).
 FORK = ((2.0, 0.3, 1.6), (1.5, 3.5))
 #: The same for vfork: the 6.4 ms of user and system time that the document prints for it.
 VFORK = ((1.4, 0.1, 1.2), (0.4, 3.3))
@@ -25,7 +26,10 @@ def workload(
     forks: int = 1000,
     costs: tuple[tuple[float, float, float], tuple[float, float]] = FORK,
 ) -> str:
-    """The experiment as text: `forks` times fork or vfork (`how` is F or V), exec and wait; the hog has nice 19."""
+    """The experiment as text: `forks` times fork or vfork, exec and wait.
+
+    `how` is F or V; the hog has nice 19.
+    """
     (before, between, after), (start, rest) = costs
     lines = [f"policy: {policy}", "hz: 100", "until: 600000", f"seed: {seed}"]
     if hog:

@@ -9,14 +9,26 @@ from tracekit._lazy import lazy
 if TYPE_CHECKING:
     from tracekit.whatif.check import calibrate
     from tracekit.whatif.comparison import Comparison, compare
+    from tracekit.whatif.generating import generate
     from tracekit.whatif.identity import infer
     from tracekit.whatif.run import Programs, Replay, replay, simulate
 
-__all__ = ["Comparison", "Programs", "Replay", "calibrate", "compare", "infer", "replay", "simulate"]
+__all__ = [
+    "Comparison",
+    "Programs",
+    "Replay",
+    "calibrate",
+    "compare",
+    "generate",
+    "infer",
+    "replay",
+    "simulate",
+]
 
 _HOMES = {
     "Comparison": "comparison",
     "Programs": "run",
+    "generate": "generating",
     "Replay": "run",
     "calibrate": "check",
     "compare": "comparison",

@@ -1,8 +1,9 @@
 """How far a replay under the policy of the recording is from the recording itself.
 
-A replay that cannot repeat what was recorded has nothing to say about another policy. `calibrate` sets the two side by
-side, metric by metric, and judges by the tolerances of ``replay/tolerances.toml``, which were fixed before anything was
-measured. Pure functions of the tables of both.
+A replay that cannot repeat what was recorded has nothing to say about another policy. `calibrate`
+sets the two side by side, metric by metric, and judges by the tolerances of
+``replay/tolerances.toml``, which were fixed before anything was measured. Pure functions of the
+tables of both.
 """
 
 from __future__ import annotations
@@ -294,7 +295,10 @@ def _judge(metric: str, pair: _Pair, rule: Mapping[str, float], tick_ns: float) 
 
 
 def _resolution(recorded: Trace, replayed: Trace) -> float:
-    """Smallest difference of two times that means something, ns: that of the clock, and of what the machine's costs vary by."""
+    """Smallest difference of two times that means something, ns.
+
+    It is that of the clock, and of what the machine's costs vary by.
+    """
     text = recorded.metadata.get("clock.resolution_ns", "1")
     told = getattr(replayed, "inferred", None)
     found = [] if told is None else told.filter(name="jitter")["value"].drop_nulls().to_list()
@@ -305,8 +309,9 @@ def _resolution(recorded: Trace, replayed: Trace) -> float:
 def _until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Slices of both, up to the moment at which the recorded run was stopped.
 
-    Endless tasks end in the recording because somebody ended them; that, and what followed (their exits, and a parent that
-    waits for each), is no part of their programs, so that no replay can repeat it.
+    Endless tasks end in the recording because somebody ended them; that, and what followed (their
+    exits, and a parent that waits for each), is no part of their programs, so that no replay can
+    repeat it.
     """
     told = getattr(replayed, "inferred", None)
     stop = None if told is None else told.filter(name="recorded run stopped")["value"]
@@ -323,8 +328,10 @@ def calibrate(
 ) -> pl.DataFrame:
     """Judge a replay against the recording that it was made from.
 
-    Definitions: see `METRICS`. Where tasks are taken for endless, stays count that ended before the recorded run was stopped. A metric passes when its error is within any allowance of its rule; it is not measured
-    when there are fewer samples than the rule wants, or when the trace does not hold what it takes.
+    Definitions: see `METRICS`. Where tasks are taken for endless, stays count that ended before the
+    recorded run was stopped. A metric passes when its error is within any allowance of its rule; it
+    is not measured when there are fewer samples than the rule wants, or when the trace does not
+    hold what it takes.
 
     Parameters
     ----------
@@ -338,15 +345,17 @@ def calibrate(
     Returns
     -------
     pl.DataFrame
-        One row per metric, in the order of `METRICS`: `metric`, `unit` (String: `ns`, `1`, `points`), `recorded`,
-        `replayed` (Float64; null for a metric that compares the two by itself), `error` (Float64, replayed - recorded,
-        or the distance), `error_pct` (Float64, of recorded), `allowed` (String), `n_recorded`, `n_replayed` (UInt32),
-        `result` (String: `pass`, `fail`, `not measured`).
+        One row per metric, in the order of `METRICS`: `metric`, `unit` (String: `ns`, `1`,
+        `points`), `recorded`, `replayed` (Float64; null for a metric that compares the two by
+        itself), `error` (Float64, replayed - recorded, or the distance), `error_pct` (Float64, of
+        recorded), `allowed` (String), `n_recorded`, `n_replayed` (UInt32), `result` (String:
+        `pass`, `fail`, `not measured`).
 
     Notes
     -----
-    How it can mislead: schedules that drift apart by a moment place other tasks at the same time and are still as good
-    a prediction of slices and delays; look at the distributions before the placement.
+    How it can mislead: schedules that drift apart by a moment place other tasks at the same time
+    and are still as good a prediction of slices and delays; look at the distributions before the
+    placement.
     """
     rules = tolerances() if rules is None else rules
     start = recorded.start_ns or 0

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import polars as pl
 
 from tracekit import registry
-from tracekit.trace import Trace
 from tracekit.whatif.calibration import calibrate as judge
 from tracekit.whatif.identity import infer
 from tracekit.whatif.run import AnyPolicy, replay
+from tracekit.whatif.source import AnyTrace, as_trace
 
 __all__ = ["calibrate"]
 
 
 def calibrate(
-    trace: Trace,
+    trace: AnyTrace,
     policy: str | AnyPolicy | None = None,
     *,
     rt: str | None = None,
@@ -27,7 +27,7 @@ def calibrate(
     Parameters
     ----------
     trace
-        A recorded trace.
+        A recorded trace, its path, or a workload text; see `tracekit.whatif.source.as_trace`.
     policy
         The policy it was captured under; by default what its kernel uses.
     rt, progress
@@ -36,8 +36,8 @@ def calibrate(
     Returns
     -------
     polars.DataFrame
-        As `tracekit.whatif.calibration.calibrate`: one row per metric, with `result` (String: ``pass``, ``fail``,
-        ``not measured``).
+        As `tracekit.whatif.calibration.calibrate`: one row per metric, with `result` (String:
+        ``pass``, ``fail``, ``not measured``).
 
     Raises
     ------
@@ -51,6 +51,7 @@ def calibrate(
     >>> found.filter(metric="switches")["result"].item()
     'pass'
     """
+    trace = as_trace(trace)
     if policy is None:
         policy, _ = infer(trace.metadata, [p["name"] for p in registry.policies()])
     return judge(trace, replay(trace, policy, rt=rt, progress=progress))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
-from tracekit.whatif.repeat import Asked, run_all
-from tracekit.whatif.row_error import change_class
+from tracekit.whatif.repeat import Asked, default_jobs, run_all
+from tracekit.whatif.row_error import change_class, no_error
 from tracekit.whatif.run import Programs, Scenario
 from tracekit.whatif.scenario import overrides_of
+from tracekit.whatif.source import AnyTrace, as_trace
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated
 
 __all__ = ["Comparison", "compare"]
@@ -47,10 +49,10 @@ MIN_SAMPLES = 20
 
 
 class Comparison:
-    """A recorded trace beside its identity replay and other replays.
+    r"""A recorded trace beside its identity replay and other replays.
 
-    Made by `tracekit.compare`; can also be made from traces directly, for example to set a real capture under another
-    policy beside a prediction.
+    Made by `tracekit.compare`; can also be made from traces directly, for example to set a real
+    capture under another policy beside a prediction.
 
     Parameters
     ----------
@@ -66,6 +68,14 @@ class Comparison:
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     repeated
         The replays repeated with small changes of the machine; without it there are no intervals.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> text = "policy: rr:quantum=2ms\nuntil: 100\nA: (R3 S2)*\nH: R∞"
+    >>> found = tk.Comparison(tk.read(text), tk.replay(text, "rr:quantum=2ms"), {"mine": tk.replay(text, "fifo")})
+    >>> list(found.traces)
+    ['recorded', 'identity replay', 'mine']
     """
 
     def __init__(
@@ -106,10 +116,7 @@ class Comparison:
     @cached_property
     def figures(self) -> dict[str, pl.DataFrame]:
         """Label to result of `tracekit.analysis.compare.metrics`."""
-        return {
-            label: analysis.compare.metrics(t.slices, t.runqueue, t.states, t.end_ns, self.by)
-            for label, t in self.traces.items()
-        }
+        return {label: metrics_of(t, self.by) for label, t in self.traces.items()}
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -119,8 +126,8 @@ class Comparison:
         -------
         pl.DataFrame
             The result of `tracekit.analysis.compare.compare` with the columns of
-            `tracekit.whatif.predictions.with_intervals`: the 90 % interval, why there is none, what it is made of, and
-            how far the row can be trusted.
+            `tracekit.whatif.predictions.with_intervals`: the 90 % interval, why there is none, what
+            it is made of, and how far the row can be trusted.
         """
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         repeated = self.repeated
@@ -130,28 +137,44 @@ class Comparison:
 
     @cached_property
     def sampling(self) -> dict[str, pl.DataFrame]:
-        """Label to the sampling error of every row: `tracekit.analysis.sampling.sampling`; not of the identity replay."""
-        return {
-            label: analysis.sampling.sampling(t.slices, t.runqueue, t.states, t.end_ns, self.by)
-            for label, t in self.traces.items()
-            if label != IDENTITY
-        }
+        """Label to the sampling error of every row; not of the identity replay.
+
+        See `tracekit.analysis.sampling.sampling`.
+        """
+        traces = {label: t for label, t in self.traces.items() if label != IDENTITY}
+        with ThreadPoolExecutor(default_jobs()) as pool:
+            found = pool.map(lambda t: sampling_of(t, self.by), traces.values())
+            return dict(zip(traces, found, strict=True))
+
+    @cached_property
+    def bounds(self) -> pl.DataFrame:
+        """Bounds of the recorded metrics under any completion of what was lost.
+
+        See `tracekit.analysis.bounds.table`.
+        """
+        return self.trace.bounds(self.by)
 
     @property
     def predictable(self) -> dict[str, float]:
-        """How much of the trace can be predicted: share of the main rows that are trusted, taken with care, not to be used.
+        """How much of the trace can be predicted.
+
+        Share of the main rows that are trusted, taken with care, not to be used.
 
         Returns
         -------
         dict
-            ``trusted``, ``with care``, ``do not use``: shares of the rows of `summary`; empty without repetitions.
+            ``trusted``, ``with care``, ``do not use``: shares of the rows of `summary`; empty
+            without repetitions.
         """
         marks = self.summary["trust"].drop_nulls()
         return {mark: marks.to_list().count(mark) / marks.len() for mark in MARKS} if marks.len() else {}
 
     @cached_property
     def fidelity(self) -> pl.DataFrame:
-        """How well the identity replay repeats the recording: the result of `tracekit.whatif.calibration.calibrate`."""
+        """How well the identity replay repeats the recording.
+
+        The result of `tracekit.whatif.calibration.calibrate`.
+        """
         return calibrate(self.trace, self.identity)
 
     @cached_property
@@ -161,10 +184,10 @@ class Comparison:
         Returns
         -------
         pl.DataFrame
-            One row per scope, group, metric and statistic: those columns and `unit`, `recorded`, `identity` (Float64),
-            `n_recorded` (UInt32), `error_pct` (Float64, identity - recorded in % of recorded; null when either is null
-            or recorded is 0), `calibration` (String: `pass`, `fail`, `not measured`: that error against the tolerance of
-            its metric).
+            One row per scope, group, metric and statistic: those columns and `unit`, `recorded`,
+            `identity` (Float64), `n_recorded` (UInt32), `error_pct` (Float64, identity - recorded
+            in % of recorded; null when either is null or recorded is 0), `calibration` (String:
+            `pass`, `fail`, `not measured`: that error against the tolerance of its metric).
         """
         base, ident = self.figures[RECORDED], self.figures[IDENTITY]
         keys = ["scope", "group", "metric", "statistic", "unit"]
@@ -192,8 +215,9 @@ class Comparison:
         Returns
         -------
         pl.DataFrame
-            One row per metric, label and group: `metric` (String: `slice`, `run_delay`, `response`), and the columns of
-            `tracekit.analysis.compare.distances`. Only complete samples count.
+            One row per metric, label and group: `metric` (String: `slice`, `run_delay`,
+            `response`), and the columns of `tracekit.analysis.compare.distances`. Only complete
+            samples count.
         """
         frames = []
         for metric, value in (
@@ -233,14 +257,14 @@ class Comparison:
 
     @property
     def summary(self) -> pl.DataFrame:
-        """The main figures of the main groups.
+        """The main metrics of the main groups.
 
         Returns
         -------
         pl.DataFrame
-            Rows of `table`: the run queue of the system, and the headline metrics of `main_groups` with at least 20
-            recorded or predicted samples. Figures that are 0 or unknown everywhere, and counts
-            below 20, are left out.
+            Rows of `table`: the run queue of the system, and the headline metrics of `main_groups`
+            with at least 20 recorded or predicted samples. Figures that are 0 or unknown
+            everywhere, and counts below 20, are left out.
         """
         order = {key: i for i, key in enumerate([("runqueue", "mean"), *HEADLINES])}
         groups = {group: i for i, group in enumerate(self.main_groups)}
@@ -297,10 +321,13 @@ class Comparison:
         Returns
         -------
         dict
-            `trace` (see `describe`), `diagnostics`, `losses`, `identity` (policy, reason, loop), `policies` (label, policy,
-            loop), `wakeups` (share of each class of wakeup, when the replay tells), `inferred` (likewise), `repetitions` (how
-            often each replay was repeated), `summary`, `comparison` (`table`), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted distribution by label) and
-            `predictable` (shares of trust), `definitions`. Numbers that are not known are None, never NaN.
+            `trace` (see `describe`), `diagnostics`, `losses`, `bounds` (of the recorded metrics,
+            whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
+            `wakeups` (share of each class of wakeup, when the replay tells), `inferred` (likewise),
+            `repetitions` (how often each replay was repeated), `summary`, `comparison` (`table`),
+            `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
+            distribution by label) and `predictable` (shares of trust), `definitions`. Numbers that
+            are not known are None, never NaN.
         """
         queue = {
             label: analysis.runqueue.distribution(t.runqueue, t.end_ns).to_dicts()
@@ -311,6 +338,7 @@ class Comparison:
             "trace": self.describe(),
             "diagnostics": self.trace.diagnostics.to_dicts(),
             "losses": self.trace.losses.to_dicts(),
+            "bounds": self.bounds.to_dicts(),
             "identity": {**_replayed(self.identity), "reason": self.why or None},
             "policies": [{"label": label, **_replayed(t)} for label, t in self.replays.items()],
             "wakeups": wakeup_classes(self.identity),
@@ -333,7 +361,8 @@ class Comparison:
         Parameters
         ----------
         path
-            File to write; an existing file is replaced only when all is written. Without it nothing is written.
+            File to write; an existing file is replaced only when all is written. Without it nothing
+            is written.
 
         Returns
         -------
@@ -352,7 +381,8 @@ class Comparison:
         Parameters
         ----------
         path
-            File to write; an existing file is replaced only when all is written. Without it nothing is written.
+            File to write; an existing file is replaced only when all is written. Without it nothing
+            is written.
 
         Returns
         -------
@@ -381,6 +411,22 @@ class Comparison:
         )
 
 
+def metrics_of(trace: Trace, by: str) -> pl.DataFrame:
+    """Return the result of `tracekit.analysis.compare.metrics`, computed once for each trace."""
+    return trace.once(
+        ("metrics", by),
+        lambda: analysis.compare.metrics(trace.slices, trace.runqueue, trace.states, trace.end_ns, by),
+    )
+
+
+def sampling_of(trace: Trace, by: str) -> pl.DataFrame:
+    """Return the result of `tracekit.analysis.sampling.sampling`, computed once for each trace."""
+    return trace.once(
+        ("sampling", by),
+        lambda: analysis.sampling.sampling(trace.slices, trace.runqueue, trace.states, trace.end_ns, by),
+    )
+
+
 def _complete(trace: Trace, metric: str) -> pl.DataFrame:
     """Return the samples of a metric of which start and end are known, in time order."""
     if metric == "slice":
@@ -404,7 +450,10 @@ def _replayed(trace: Trace) -> dict[str, Any]:
 
 
 def inferred(replay: Trace) -> list[dict[str, Any]]:
-    """Return what a replay inferred of the recorded run, as `tracekit.Replay.inferred`; empty for a trace that is no replay."""
+    """Return what a replay inferred of the recorded run, as `tracekit.Replay.inferred`.
+
+    Empty for a trace that is no replay.
+    """
     found = getattr(replay, "inferred", None)
     return [] if found is None else list(found.to_dicts())
 
@@ -426,7 +475,7 @@ def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:
 
 
 def compare(
-    trace: Trace,
+    trace: AnyTrace,
     policies: str | Iterable[str] | Mapping[str, str],
     *,
     identity: str | None = None,
@@ -447,38 +496,51 @@ def compare(
 ) -> Comparison:
     """Set a trace beside its replays under several policies.
 
-    Every change is held against the *identity replay*: the same trace replayed under the policy it was captured
-    under. What that gets wrong, every prediction may get wrong as well; it is one part of the 90 % interval.
+    Every change is held against the *identity replay*: the same trace replayed under the policy it
+    was captured under. What that gets wrong, every prediction may get wrong as well; it is one part
+    of the 90 % interval.
 
     Parameters
     ----------
     trace
-        A recorded trace.
+        A recorded trace, its path, or a workload text; see `tracekit.whatif.source.as_trace`. What
+        a text does is stated and not inferred: its identity replay repeats it, and the interval
+        holds what other draws and small perturbations change, without a model error.
     policies
         A policy, or several; as a mapping, label to policy.
     identity
-        Policy that the trace was captured under; by default inferred from its metadata. It is replayed as the trace was
-        recorded: `cpus`, `costs` and `scenario` do not touch it.
+        Policy that the trace was captured under; by default inferred from its metadata. It is
+        replayed as the trace was recorded: `cpus`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
     loop, rt, cpus, hz, endless, overheads, switch_costs, costs, scenario
         As in `replay`.
     runs
-        How often each replay is repeated with small changes of the machine, for the interval of each prediction
-        (`tracekit.whatif.intervals`); 1 does without.
+        How often each replay is repeated with small changes of the machine, for the interval of
+        each prediction (`tracekit.whatif.intervals`); 1 does without.
     jobs
         How many threads; by default one for each CPU, at most 8. The result is the same for any number.
     force
-        Compare also where nothing models what is asked for, or what the recorded kernel had switched on: every row is then
-        marked `do not use`, with the reason.
+        Compare also where nothing models what is asked for, or what the recorded kernel had
+        switched on: every row is then marked `do not use`, with the reason.
     progress
-        Called with the share that is done, a `tracekit.whatif.repeat.Done`; from several threads, one at a time.
+        Called with the share that is done, a `tracekit.whatif.repeat.Done`; from several threads,
+        one at a time.
 
     Returns
     -------
     Comparison
         Tables, and a report as JSON and HTML.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> found = tk.compare("fixtures/demo/slice-default.dat", "cfs:wakeup_preemption=off", runs=1)
+    >>> row = found.summary.filter(metric="slice_per_involuntary", group="spin")
+    >>> round(row["recorded"].item() / 1e6, 1), round(row["predicted"].item() / 1e6, 1)
+    (0.9, 3.9)
     """
+    trace = as_trace(trace)
     if isinstance(policies, str):
         policies = [policies]
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
@@ -488,32 +550,51 @@ def compare(
     labelled, unmodelled = _modelled(trace, identity, labelled, force)
     for policy in labelled.values():
         _core.parse_policy(policy)
-    programs = Programs(trace, loop, hz, endless)
+    read = ("programs", loop, hz, tuple(endless))
+    programs = trace.once(read, lambda: Programs(trace, loop, hz, endless))
     shaken = programs.shakes(max(runs, 1))
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
     changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
-    # The identity replay is of what was recorded.
+    # The identity replay is of what was recorded, so that every comparison of the trace shares it.
     asked = {IDENTITY: Asked(identity, both | {"switch_costs": False})}
     asked |= {label: Asked(policy, both | changes) for label, policy in labelled.items()}
+    key = ("identity", *read, identity, rt, overheads, len(shaken), by)
+    known: dict[str, Any] = trace.once(key, dict)
+    # Another thread may be running it, too; both find the same.
+    shared = dict(known)
+    if shared:
+        del asked[IDENTITY]
     plain, repeated = run_all(
         programs,
         asked,
         shaken,
-        lambda run: analysis.compare.metrics(run.slices, run.runqueue, run.states, run.end_ns, by),
+        by,
         span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
         jobs=jobs,
         progress=progress,
     )
-    same = plain.pop(IDENTITY)
+    if not shared:
+        shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}
+        known.update(shared)
+    same = shared["replay"]
+    repeated = {IDENTITY: shared["repeated"], **repeated}
+    for label, run in {IDENTITY: same, **plain}.items():
+        run.once(("metrics", by), partial(_first, repeated[label]))
     if len(shaken) == 1:
         return Comparison(trace, same, plain, why, by)
     attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {
-        label: change_class(same.policy, run.policy, other_cpus, attributes) for label, run in plain.items()
+        label: change_class(same.policy, run.policy, other_cpus, attributes, trace.cpus.height > 1)
+        for label, run in plain.items()
     }
     found = known_of(programs, trace, by, repeated, classes)
     return Comparison(trace, same, plain, why, by, replace(found, unmodelled=unmodelled))
+
+
+def _first(repeated: Sequence[tuple[Shake, pl.DataFrame]]) -> pl.DataFrame:
+    """The statistics of the plain replay."""
+    return repeated[0][1]
 
 
 def _modelled(
@@ -561,10 +642,12 @@ def known_of(
         repeated,
         changes,
         _kernel_shares(programs, by),
-        unexplained=_unexplained(programs, by),
+        unexplained={} if programs.stated else _unexplained(programs, by),
+        errors=no_error() if programs.stated else None,
         lost=float(lost["lost_ns"].sum()) / span,
         tick_ns=1e9 / (inferred_of.get("ticks a second") or 250),
         resolution_ns=max(clock, inferred_of.get("jitter") or 0.0, MIN_JITTER_NS),
+        span_ns=float((trace.end_ns or 0) - (trace.start_ns or 0)),
     )
 
 

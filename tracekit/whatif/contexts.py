@@ -1,15 +1,19 @@
 """Wakeups that a timer made, in traces that do not say where a wakeup was made.
 
-Text such as that of ``perf script`` has no interrupt flags: a timer's wakeup looks as if whoever ran had made it. A replay that
-believes so ties the sleeper to a task that knows nothing of it. `recognise` finds the tasks that a timer wakes by two signs,
-each held against what a task that wakes another would show:
+Text such as that of ``perf script`` has no interrupt flags: a timer's wakeup looks as if whoever
+ran had made it. A replay that believes so ties the sleeper to a task that knows nothing of it.
+`recognise` finds the tasks that a timer wakes by two signs, each held against what a task that
+wakes another would show:
 
-* the *sleep* is fixed: its lengths scatter little, and at least `RATIO` times less than the CPU time that the supposed waker had
-  used since it woke itself (a task that wakes another does so at a point of its own program);
-* the *waker is whoever runs*: sleeps differ, but each task is the waker as often as it had that CPU while the sleeper slept
-  (chi-squared test), and the CPU time it had used scatters `RATIO` times more than the sleep.
+* the *sleep* is fixed: its lengths scatter little, and at least `RATIO` times less than the CPU
+  time that the supposed waker had used since it woke itself (a task that wakes another does so at a
+  point of its own program);
+* the *waker is whoever runs*: sleeps differ, but each task is the waker as often as it had that CPU
+  while the sleeper slept (chi-squared test), and the CPU time it had used scatters `RATIO` times
+  more than the sleep.
 
-Measured on captures with interrupt flags, read once with and once without them: see ``tests/test_contexts.py``.
+Measured on captures with interrupt flags, read once with and once without them: see
+``tests/test_contexts.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from scipy.stats import chi2
+from scipy import special
 
 from tracekit._irq import HARDIRQ
 
@@ -33,16 +37,16 @@ __all__ = ["Contexts", "recognise"]
 
 #: Fewest wakeups of a task from which anything is concluded: quartiles and the chi-squared test need some.
 LEAST = 20
-#: How many times more the supposed waker's own CPU time must scatter than the sleep. Between 2 and 6 the captures of the tests give
-#: the same answer.
+#: How many times more the supposed waker's own CPU time must scatter than the sleep. Between 2 and
+#: 6 the captures of the tests give the same answer.
 RATIO = 4.0
-#: A sleep is fixed when the distance of its quartiles is at most this share of its median: timer slack (50 us unless asked
-#: otherwise, prctl(2)) is that much of 500 us.
+#: A sleep is fixed when the distance of its quartiles is at most this share of its median: timer
+#: slack (50 us unless asked otherwise, prctl(2)) is that much of 500 us.
 FIXED = 0.1
 #: The waker is whoever runs unless the test says otherwise at this level.
 LEVEL = 0.01
-#: Classes with a smaller expectation than this are put together (the usual rule for the chi-squared test), and so are all
-#: wakers beyond the most frequent.
+#: Classes with a smaller expectation than this are put together (the usual rule for the chi-squared
+#: test), and so are all wakers beyond the most frequent.
 EXPECTED, WAKERS = 5.0, 16
 
 #: Records that say who woke whom, in the order in which one is chosen.
@@ -60,8 +64,9 @@ class Contexts:
     wakeups : int
         Wakeups credited to a running task.
     timers : polars.DataFrame
-        Tasks that were recognised: ``tid`` (Int64), ``comm`` (String), ``n`` (UInt32, wakeups), ``sleep_ns`` (Float64, median),
-        ``sign`` (String: ``fixed sleep`` or ``waker is whoever runs``). Empty when `stated`.
+        Tasks that were recognised: ``tid`` (Int64), ``comm`` (String), ``n`` (UInt32, wakeups),
+        ``sleep_ns`` (Float64, median), ``sign`` (String: ``fixed sleep`` or ``waker is whoever
+        runs``). Empty when `stated`.
     linux : bool
         The trace is from Linux, where other formats state it.
     """
@@ -162,8 +167,9 @@ def _spread(values: NDArray[np.float64]) -> float:
 def _wakes(trace: Trace, credited: pl.DataFrame) -> pl.DataFrame:
     """One row per wakeup out of a sleep that a running task is credited with.
 
-    ``tid``, ``comm``, ``wake_ts_ns``, ``cpu`` and ``waker`` (the thread that ran there), ``sleep_ns``, ``own_ns``: CPU time that
-    the waker had used since it last woke itself, or since the trace began.
+    ``tid``, ``comm``, ``wake_ts_ns``, ``cpu`` and ``waker`` (the thread that ran there),
+    ``sleep_ns``, ``own_ns``: CPU time that the waker had used since it last woke itself, or since
+    the trace began.
     """
     slices = trace.slices
     slept = slices.filter(pl.col("sleep_ns").is_not_null() & (pl.col("sleep_ns") > 0))
@@ -223,7 +229,10 @@ class _Runs:
 
 
 def _whoever_runs(group: pl.DataFrame, runs: _Runs) -> bool:
-    """Whether the wakers of a task are those who had the CPU, as often as they had it while the task slept."""
+    """Whether the wakers of a task are those who had the CPU.
+
+    As often as they had it while the task slept.
+    """
     observed: dict[int, float] = {}
     expected: dict[int, float] = {}
     for (cpu,), part in group.group_by("cpu", maintain_order=True):
@@ -251,7 +260,10 @@ def _most(values: Iterable[int], number: int) -> list[tuple[int, int]]:
 
 
 def _agrees(observed: dict[int, float], expected: dict[int, float]) -> bool:
-    """Chi-squared test with small classes put together; False when fewer than three classes are left to tell by."""
+    """Chi-squared test with small classes put together.
+
+    False when fewer than three classes are left.
+    """
     large = [k for k, v in expected.items() if v >= EXPECTED and k != -1]
     rest = [k for k in {*observed, *expected} if k not in large]
     classes = [(observed.get(k, 0.0), expected[k]) for k in large]
@@ -264,4 +276,4 @@ def _agrees(observed: dict[int, float], expected: dict[int, float]) -> bool:
     if len(classes) < 3:
         return False
     distance = sum((o - e) ** 2 / e for o, e in classes)
-    return float(chi2.sf(distance, len(classes) - 1)) > LEVEL
+    return float(special.chdtrc(len(classes) - 1, distance)) > LEVEL

@@ -1,4 +1,7 @@
-"""What a trace is good for: can it be replayed, how well, what is missing, what to give, what to record next time."""
+"""What a trace is good for.
+
+Can it be replayed, how well, what is missing, what to give, what to record next time.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.errors import ReplayError
+from tracekit.explain.loss import what_holds
 from tracekit.units import format_count, format_ns
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.contexts import Contexts, recognise
@@ -115,8 +119,9 @@ def fitness(trace: Trace, identity: str | None = None, seconds: float = TRIAL_SE
     Returns
     -------
     Fitness
-        The verdict. ``well``: no metric of the calibration fails. ``with care``: the run time per involuntary switch
-        passes, and others fail. ``badly``: it fails, or no record says who woke whom. ``unknown``: it could not be measured, or the trial took too long.
+        The verdict. ``well``: no metric of the calibration fails. ``with care``: the run time per
+        involuntary switch passes, and others fail. ``badly``: it fails, or no record says who woke
+        whom. ``unknown``: it could not be measured, or the trial took too long.
     """
     kinds = _kinds(trace)
     contexts = recognise(trace)
@@ -154,7 +159,8 @@ def _trial(
         return "no", str(done), None
     verdict, said = _verdict(done, policy.partition(",")[0], which)
     if not kinds & {"waking", "wakeup", "enqueue"}:
-        # The order in which tasks woke is repeated, whatever the policy: that passes without meaning anything.
+        # The order in which tasks woke is repeated, whatever the policy: that passes without
+        # meaning anything.
         return (
             "badly",
             f"no record says who woke whom (sched_waking, sched_wakeup), so that every sleep ends as recorded; {said}",
@@ -179,7 +185,8 @@ def _tried(trace: Trace, policy: str, seconds: float) -> pl.DataFrame | ReplayEr
             except ReplayError as error:
                 result.append(error)
 
-    # A thread of its own, since reconstruction does not report progress; it ends with the process at the latest.
+    # A thread of its own, since reconstruction does not report progress; it ends with the process
+    # at the latest.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
@@ -228,6 +235,11 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
     ]
     if not slices.height:
         return checks
+    missing = trace.missing()
+    if not missing.whole:
+        held = missing.refused is None and trace.bounds("all")["lower"].count() > 0
+        found = "; ".join(what_holds(missing, trace.bounds("all"))[:1])
+        checks.append(Check("what holds", held, found, "`tracekit info` lists the bounds of every metric"))
     checks += [
         Check("CPUs", placed, f"{trace.cpus.height}", "print the CPU column: perf script -F +cpu"),
         Check(
@@ -291,7 +303,10 @@ def _give(trace: Trace, kinds: set[str], identity: str | None) -> list[tuple[str
         give.append(("--identity POLICY", why))
     if meta.get("os", "linux") == "linux":
         if machine is None:
-            why = "HZ, topology, cgroups and affinities: run the script of `tracekit recipes machine` on the machine"
+            why = (
+                "HZ, topology, cgroups, sessions that share CPU time (autogroup) and affinities: run the script of "
+                "`tracekit recipes machine` on the machine"
+            )
             give.append((f"{trace.name}.machine.toml", why))
         elif machine.unread:
             give.append(("machine.toml with all of it", "; ".join(machine.unread)))

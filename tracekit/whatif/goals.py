@@ -1,8 +1,9 @@
 """Statistics by name, and what is wanted of them: ``response.p95(db) < 5ms``, ``cpu(batch) > -5%``.
 
-A *statistic* is ``METRIC.STATISTIC(GROUP)``: a metric and statistic of `tracekit.analysis.compare.metrics`, and a glob
-for groups of tasks (``(system)`` for the run queue, nothing for all tasks together). A *goal* compares one with a value
-(``< 5ms``), or its change from the identity replay with a percentage (``> -5%``).
+A *statistic* is ``METRIC.STATISTIC(GROUP)``: a metric and statistic of
+`tracekit.analysis.compare.metrics`, and a glob for groups of tasks (``(system)`` for the run queue,
+nothing for all tasks together). A *goal* compares one with a value (``< 5ms``), or its change from
+the identity replay with a percentage (``> -5%``).
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Goal:
         return f"{self.statistic} {'<' if self.below else '>'} {self.bound:g}{unit}"
 
     def slack(self, row: Mapping[str, Any]) -> float | None:
-        """How far a row is on the right side, relative to the identity replay; negative where it misses the goal.
+        """How far a row is on the right side, relative to the identity replay.
+
+        Negative where it misses the goal.
 
         None where the row has no value.
         """
@@ -107,8 +110,8 @@ def parse_statistic(text: str) -> Statistic:
     Parameters
     ----------
     text
-        Such as ``response.p95(db)``, ``cpu(batch*)``, ``runqueue.mean``. ``cpu``, ``latency`` and ``preemptions`` stand for
-        ``cpu_time``, ``wakeup_latency`` and ``involuntary_switches``.
+        Such as ``response.p95(db)``, ``cpu(batch*)``, ``runqueue.mean``. ``cpu``, ``latency`` and
+        ``preemptions`` stand for ``cpu_time``, ``wakeup_latency`` and ``involuntary_switches``.
 
     Returns
     -------
@@ -151,8 +154,8 @@ def parse_goal(text: str) -> Goal:
     Parameters
     ----------
     text
-        ``STATISTIC < VALUE`` or ``STATISTIC > VALUE``. The value is a time with a unit, a number, or a percentage: a bound on
-        the change from the identity replay.
+        ``STATISTIC < VALUE`` or ``STATISTIC > VALUE``. The value is a time with a unit, a number,
+        or a percentage: a bound on the change from the identity replay.
 
     Returns
     -------

@@ -42,8 +42,8 @@ class Cell:
     sets
         ``--set`` texts, likewise.
     axes
-        What varies in the grid, and its value here, as text: ``wakeup_granularity``, ``batch*: nice``; ``policy`` where
-        several policies were named.
+        What varies in the grid, and its value here, as text: ``wakeup_granularity``, ``batch*:
+        nice``; ``policy`` where several policies were named.
     """
 
     policy: str

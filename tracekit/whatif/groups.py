@@ -1,8 +1,11 @@
-"""Groups of tasks that share CPU time as one: cgroups and autogroups, from the machine beside a trace, a map file, or ``--set``.
+"""Groups of tasks that share CPU time as one: cgroups and autogroups.
 
-A group has a weight against its siblings (``cpu.weight``, 100 by default), a quota of CPU time per period (``cpu.max``), and may count as
-SCHED_IDLE (``cpu.idle``). Names are paths: ``web/db`` lies within ``web``. `eevdf` schedules by them; other policies look at
-tasks alone, and refuse what is asked of groups.
+From the machine beside a trace, a map file, or ``--set``.
+
+A group has a weight against its siblings (``cpu.weight``, 100 by default), a quota of CPU time per
+period (``cpu.max``), and may count as SCHED_IDLE (``cpu.idle``). Names are paths: ``web/db`` lies
+within ``web``. `eevdf`, and `cfs` as in 6.1, schedule by them; other policies look at tasks alone,
+and refuse what is asked of groups.
 """
 
 from __future__ import annotations
@@ -29,12 +32,18 @@ _COLUMNS = ("pid", "comm", "group", "cpu_weight", "cpu_max")
 
 
 #: Policies that schedule by groups.
-_WITH_GROUPS = ("eevdf",)
+_WITH_GROUPS = ("cfs", "eevdf")
+#: Forms of cfs that do not.
+_WITHOUT = ("2.6.27", "2.6.29", "2.6.32")
 
 
 def models_groups(policy: object) -> bool:
     """Whether `policy`, as a replay takes it, schedules by groups."""
-    return isinstance(policy, str) and policy.partition(":")[0] in _WITH_GROUPS
+    if not isinstance(policy, str):
+        return False
+    name, _, parameters = policy.partition(":")
+    form = dict(p.partition("=")[::2] for p in parameters.split(",")).get("form")
+    return name in _WITH_GROUPS and form not in _WITHOUT
 
 
 def asked_of_groups(policy: object, overrides: Sequence[Override]) -> list[Group]:
@@ -60,9 +69,7 @@ def asked_of_groups(policy: object, overrides: Sequence[Override]) -> list[Group
     asked = [o for o in overrides if o.key == "group" or any(key == "group" for key, _ in o.settings)]
     if asked and not models_groups(policy):
         name = policy.partition(":")[0] if isinstance(policy, str) else "this policy"
-        raise ReplayError(
-            f"{asked[0]}: {name} does not model groups; expected one of {', '.join(_WITH_GROUPS)}"
-        )
+        raise ReplayError(f"{asked[0]}: {name} does not model groups; expected cfs (form 6.1) or eevdf")
     return group_settings(asked)
 
 
@@ -81,9 +88,13 @@ def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, st
     Returns
     -------
     tuple
-        Threads with their group, as `tracekit.whatif.scenario.resolve` gives attributes, and the groups with their settings. A group
-        without the CPU controller is left out: its tasks compete in the nearest group above that has it. Tasks in the root
-        group are in their session's autogroup, where the machine has these.
+        Threads with their group, as `tracekit.whatif.scenario.resolve` gives attributes, and the
+        groups with their settings. A group without the CPU controller is left out: its tasks
+        compete in the nearest group above that has it. Tasks in the root group are in their
+        session's autogroup, where the machine has these. A task that the machine does not list is
+        in the group of its process, or else of the task that forked it, as the kernel places it.
+        One that called setsid since, or that was moved, is then in the wrong group: no record says
+        so.
     """
     machine = trace.machine
     if machine is None:
@@ -99,17 +110,41 @@ def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, st
             settings = [("weight", str(weight)), ("quota", _quota(quota, period))]
             groups.append((path.strip("/"), settings + ([("idle", "on")] if idle else [])))
     names: dict[int, set[str]] = {}
-    for tid, comm in trace.tasks.select("tid", pl.col("comm").cast(pl.String)).iter_rows():
+    process: dict[int, int | None] = {}
+    for tid, pid, comm in trace.tasks.select("tid", "pid", pl.col("comm").cast(pl.String)).iter_rows():
         names.setdefault(tid, set()).add(comm or "")
-    members = []
+        process[tid] = pid
+    stated: dict[int, str] = {}
     for tid, comm, path, session in machine.tasks.select("tid", "comm", "cgroup", "autogroup").iter_rows():
         found = path or "/"
         while found not in known and found not in ("/", ""):
             found = found.rpartition("/")[0]
-        group = found.strip("/") or (session or "").strip("/")
-        if group and tid in names and (comm is None or any(same_name(comm, n) for n in names[tid])):
+        if tid not in names or comm is None or any(same_name(comm, n) for n in names[tid]):
+            stated[tid] = found.strip("/") or (session or "").strip("/")
+    parents = _parents(trace)
+    members = []
+    for tid in names:
+        group, seen = None, set()
+        at: int | None = tid
+        while group is None and at is not None and at not in seen:
+            seen.add(at)
+            leader = process.get(at)
+            group = stated.get(at, None if leader is None else stated.get(leader))
+            at = parents.get(at)
+        if group:
             members.append(([tid], [("group", group)]))
     return members, groups
+
+
+def _parents(trace: Trace) -> dict[int, int]:
+    """Who forked each task, where the trace shows it."""
+    forks = (
+        trace.events.lazy()
+        .filter(pl.col("kind").cast(pl.String) == "fork")
+        .select("tid", "ctx_tid")
+        .drop_nulls()
+    )
+    return dict(forks.collect().iter_rows())
 
 
 def read_map(path: str | Path) -> tuple[list[Override], list[Group]]:
@@ -118,8 +153,9 @@ def read_map(path: str | Path) -> tuple[list[Override], list[Group]]:
     Parameters
     ----------
     path
-        A text file of tab-separated columns with a header: ``pid``, ``comm``, ``group``, ``cpu_weight``, ``cpu_max`` (as the
-        kernel writes it: ``max 100000`` or ``50000 100000``, in us).
+        A text file of tab-separated columns with a header: ``pid``, ``comm``, ``group``,
+        ``cpu_weight``, ``cpu_max`` (as the kernel writes it: ``max 100000`` or ``50000 100000``, in
+        us).
 
     Returns
     -------

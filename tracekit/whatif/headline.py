@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracekit.units import format_ns
 from tracekit.words import group_name, metric_name, percent, span, value
 
 if TYPE_CHECKING:
     from tracekit.whatif.comparison import Comparison
 
-__all__ = ["Effect", "Finding", "effect_of", "findings"]
+__all__ = ["Effect", "Finding", "effect_of", "findings", "to_record"]
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,18 @@ def effect_of(row: Mapping[str, Any]) -> Effect:
     return Effect(
         group_name(row),
         metric_name(row["metric"], row["statistic"]),
-        value(row["recorded"], unit),
+        _least(value(row["recorded"], unit), row.get("recorded_is_bound")),
         value(row["identity"], unit),
-        value(row["predicted"], unit),
+        _least(value(row["predicted"], unit), row.get("predicted_is_bound")),
         span(row["low"], row["high"], unit),
         percent(row["change_pct"]) if known else row["verdict"],
         row,
     )
+
+
+def _least(text: str, bound: bool | None) -> str:
+    """A value, marked where it is a lower bound."""
+    return f"\u2265 {text}" if bound and text != "-" else text
 
 
 def findings(comparison: Comparison) -> list[Finding]:
@@ -103,8 +109,8 @@ def findings(comparison: Comparison) -> list[Finding]:
     Returns
     -------
     list of Finding
-        One a policy. A change counts when its verdict is ``resolved``; `largest` has up to three, by the logarithm of the
-        factor between identity replay and prediction.
+        One a policy. A change counts when its verdict is ``resolved``; `largest` has up to three,
+        by the logarithm of the factor between identity replay and prediction.
     """
     out = []
     rows = comparison.summary.to_dicts()
@@ -118,3 +124,19 @@ def findings(comparison: Comparison) -> list[Finding]:
             largest.setdefault(group_name(row), effect_of(row))
         out.append(Finding(label, len(resolved), len(own), tuple(largest.values())[:3]))
     return out
+
+
+def to_record(comparison: Comparison) -> str | None:
+    """Say how much longer to record for intervals of half the width.
+
+    None where no main metric has an interval.
+    """
+    rows = comparison.summary.filter(comparison.summary["low"].is_not_null()).to_dicts()
+    if not rows:
+        return None
+    more = sorted(row["halve_ns"] for row in rows if row["halve_ns"] is not None)
+    many = f"{len(more)} of {len(rows)} intervals"
+    if not more:
+        return "no longer recording halves an interval: the replay's own errors make them"
+    rest = "; the replay's own errors make the others" if len(more) < len(rows) else ""
+    return f"to halve {many}, record the same for {format_ns(more[-1])} more{rest}"

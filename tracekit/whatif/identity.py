@@ -17,7 +17,8 @@ _LINUX = (
     ((6, 6), "EEVDF", "eevdf:version=6.6"),
     ((2, 6, 33), "CFS", "cfs:form=6.1"),
     ((2, 6, 30), "CFS", "cfs:form=2.6.32"),
-    ((2, 6, 23), "CFS", "cfs:form=2.6.29"),
+    ((2, 6, 28), "CFS", "cfs:form=2.6.29"),
+    ((2, 6, 23), "CFS", "cfs:form=2.6.27"),
     ((2, 5), "the O(1) scheduler", "o1"),
     ((2, 3), "a list searched for the best goodness", "goodness:version=2.4"),
     ((2, 1), "a list searched for the best goodness", "goodness:version=2.2"),
@@ -39,16 +40,18 @@ def infer(metadata: Mapping[str, str], known: Collection[str]) -> tuple[str, str
     Parameters
     ----------
     metadata
-        Metadata of the trace: `replay.policy`, `os` and `kernel` are looked at.
+        Metadata of the trace: `workload`, `replay.policy`, `os` and `kernel` are looked at.
     known
         Names of the policies that can be replayed.
 
     Returns
     -------
     tuple of str
-        The policy, and a sentence that says why. Only the fair class is meant: tasks with a real-time priority in the
-        trace keep it under every policy.
+        The policy, and a sentence that says why. Only the fair class is meant: tasks with a
+        real-time priority in the trace keep it under every policy.
     """
+    if "workload" in metadata and "replay.policy" in metadata:
+        return metadata["replay.policy"], "the workload text names it"
     if "replay.policy" in metadata:
         policy = metadata["replay.policy"]
         return policy, f"the trace is itself a replay under {policy}"

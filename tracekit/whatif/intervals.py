@@ -1,9 +1,12 @@
-"""How far a predicted figure can be off: one interval, used by `tracekit.compare` and by the validation alike.
+"""How far a predicted metric can be off.
 
-A prediction is repeated with small changes (*shaken*): every run and timer sleep is changed by what the machine's own
-costs vary by, and some repetitions move the phase of the clock tick. What then differs, what the identity replay gets
-wrong, what a sample of this size leaves open, and what predictions of this kind were found to miss beyond that
-together make the interval. See docs/definitions.md.
+One interval, used by `tracekit.compare` and by the validation alike.
+
+A prediction is repeated with small changes (*shaken*): every run and timer sleep is changed by what
+the machine's own costs vary by, and some repetitions move the phase of the clock tick. What then
+differs, what the identity replay gets wrong, what a sample of this size leaves open, and what
+predictions of this kind were found to miss beyond that together make the interval. See
+docs/definitions.md.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from functools import cache
 from importlib import resources
 
 import polars as pl
-from scipy.stats import norm
+from scipy import special
 
 __all__ = [
     "KINDS",
@@ -43,7 +46,7 @@ __all__ = [
 ]
 
 #: Half-width of a 90 % interval of a normal distribution, in standard deviations.
-Z90 = float(norm.ppf(0.95))
+Z90 = float(special.ndtri(0.95))
 #: Repetitions of a prediction, the plain one included.
 RUNS = 9
 #: Least jitter, ns: no model of a machine is exact to less.
@@ -56,7 +59,10 @@ KINDS = ("same scheduler", "other scheduler")
 
 @dataclass(frozen=True)
 class Shake:
-    """How one repetition differs from the plain replay: changes of runs and timers, and the phase of the tick."""
+    """How one repetition differs from the plain replay.
+
+    Changes of runs and timers, and the phase of the tick.
+    """
 
     seed: int
     jitter_ns: int
@@ -112,8 +118,9 @@ def centre(values: Sequence[float], shaken: Sequence[Shake]) -> float:
 def modes(values: Sequence[float]) -> tuple[float, float] | None:
     """Tell whether a figure has two values and none between.
 
-    Definition: the values are cut at their largest gap. The schedule is bistable when each side has a quarter of them and
-    at least two, the gap is one and a half times as wide as the wider side, and 5 % of the median.
+    Definition: the values are cut at their largest gap. The schedule is bistable when each side has
+    a quarter of them and at least two, the gap is one and a half times as wide as the wider side,
+    and 5 % of the median.
 
     Parameters
     ----------
@@ -149,10 +156,10 @@ _KERNEL_PART = 2_000_000
 def kernel_share(program: pl.DataFrame) -> float:
     """Give the share of tasks' demand that is next to steps which the kernel does for them.
 
-    What a fork, an exec, an exit or a yield costs differs between kernels and policies, and no schedule tells by how much.
-    The work between two sleeps or such steps counts, up to 2 ms of it, when one of them is at its end or its start; an endless
-    task has none.
-    What a task does before its first sleep is its start-up and left out, where more follows.
+    What a fork, an exec, an exit or a yield costs differs between kernels and policies, and no
+    schedule tells by how much. The work between two sleeps or such steps counts, up to 2 ms of it,
+    when one of them is at its end or its start; an endless task has none. What a task does before
+    its first sleep is its start-up and left out, where more follows.
 
     Parameters
     ----------
@@ -202,7 +209,10 @@ class ModelError:
     n: int
 
     def width(self, measured: float, share: float) -> float:
-        """Relative half-width of the interval of a figure, from its measured terms and its share of kernel work."""
+        """Relative half-width of the interval of a metric.
+
+        From its measured terms and its share of kernel work.
+        """
         return math.hypot(measured, self.base, self.kernel * share)
 
 
@@ -221,7 +231,8 @@ def model_error() -> dict[str, ModelError]:
 def kind_of_change(identity: str, policy: str) -> str:
     """Tell the kind of a change from the policies' spelling.
 
-    Another name, or another ``form`` or ``version``, is another scheduler; other parameters or attributes of tasks are not.
+    Another name, or another ``form`` or ``version``, is another scheduler; other parameters or
+    attributes of tasks are not.
 
     Parameters
     ----------
@@ -283,9 +294,11 @@ def interval(
 ) -> Interval | None:
     """Give the 90 % interval of a prediction.
 
-    Definition: predicted * exp(-+ w), w^2 = (1.645 s)^2 + b^2 + e^2 + c^2 + (d q)^2, all relative: s the
-    standard deviation of the logarithm over the repetitions (where they have two values, 1.645 s reaches both); b the half-width of the 90 % bootstrap interval; e =
-    |log(identity / recorded)|; c and d the `base` and `kernel` of the model error for this kind of change; q the share of kernel work.
+    Definition: predicted * exp(-+ w), w^2 = (1.645 s)^2 + b^2 + e^2 + c^2 + (d q)^2, all relative:
+    s the standard deviation of the logarithm over the repetitions (where they have two values,
+    1.645 s reaches both); b the half-width of the 90 % bootstrap interval;
+    e = |log(identity / recorded)|; c and d the `base` and `kernel` of the model error for this kind
+    of change; q the share of kernel work.
 
     Parameters
     ----------
@@ -327,8 +340,8 @@ class Perturbed:
     median
         Median of the perturbed repetitions with the tick in its place; None without any.
     moved
-        The median is further from the plain replay than the repetitions spread, and than 0.5 %: the plain replay has a
-        phase that they break.
+        The median is further from the plain replay than the repetitions spread, and than 0.5 %: the
+        plain replay has a phase that they break.
     """
 
     median: float | None
@@ -338,8 +351,8 @@ class Perturbed:
 def perturbed(plain: float | None, runs: Sequence[tuple[bool, float]]) -> Perturbed:
     """Say whether a metric depends on the phase of its tasks.
 
-    Definition: |median - plain| > max(1.645 s, 0.005 |plain|), s the standard deviation of the perturbed repetitions with
-    the tick in its place.
+    Definition: |median - plain| > max(1.645 s, 0.005 |plain|), s the standard deviation of the
+    perturbed repetitions with the tick in its place.
 
     Parameters
     ----------
@@ -360,9 +373,9 @@ def measured(
 ) -> float | None:
     """Give what the trace itself says of the error of a prediction, as a relative half-width.
 
-    Definition: w^2 = s'^2 + e^2, with s' the larger of 1.645 standard deviations of the logarithm over the repetitions, of
-    the way to either of two outcomes, and of that to the median of the perturbed repetitions where it is phase-sensitive;
-    e = |log(identity / recorded)|.
+    Definition: w^2 = s'^2 + e^2, with s' the larger of 1.645 standard deviations of the logarithm
+    over the repetitions, of the way to either of two outcomes, and of that to the median of the
+    perturbed repetitions where it is phase-sensitive; e = |log(identity / recorded)|.
 
     Parameters
     ----------
@@ -389,15 +402,19 @@ def measured(
 
 
 def quantile(scores: Iterable[tuple[float, str]], level: float = 0.9) -> float:
-    """Give the quantile that split-conformal prediction takes, over families of pairs that all count the same.
+    """Give the quantile that split-conformal prediction takes.
 
-    Definition: the smallest score up to which the weights of the scores reach `level` of all weights, one more pair of mean
-    weight counted; a pair weighs 1 / pairs of its family. With one family this is the ceil((n + 1) level)-th smallest.
+    It is taken over families of pairs that all count the same.
+
+    Definition: the smallest score up to which the weights of the scores reach `level` of all
+    weights, one more pair of mean weight counted; a pair weighs 1 / pairs of its family. With one
+    family this is the ceil((n + 1) level)-th smallest.
 
     Parameters
     ----------
     scores
-        Score and family (workload) of each real pair; where they do not reach the level, the largest is taken.
+        Score and family (workload) of each real pair; where they do not reach the level, the
+        largest is taken.
     level
         Share that is to be covered.
 
@@ -425,7 +442,10 @@ MIN_PAIRS = 10
 
 @dataclass(frozen=True)
 class Case:
-    """A real pair, for the fit: its family, |log(real / predicted)|, `Interval.measured`, share of kernel work."""
+    """A real pair, for the fit.
+
+    Its family, |log(real / predicted)|, `Interval.measured`, share of kernel work.
+    """
 
     family: str
     error: float
@@ -436,8 +456,9 @@ class Case:
 def fit(kind: str, cases: Sequence[Case]) -> ModelError:
     """Fit the model error of a kind of change to real pairs.
 
-    Each term is the conformal quantile (90 %) of what the terms before it leave of the errors: `base` over pairs with less
-    than half kernel work, `kernel`, per share, over the others. A term with fewer than `MIN_PAIRS` pairs is 0.
+    Each term is the conformal quantile (90 %) of what the terms before it leave of the errors:
+    `base` over pairs with less than half kernel work, `kernel`, per share, over the others. A term
+    with fewer than `MIN_PAIRS` pairs is 0.
 
     Parameters
     ----------
@@ -463,8 +484,9 @@ def resolved(
 ) -> bool:
     """Tell whether an effect is larger than what is known of its error.
 
-    Definition: |predicted - identity| > max(|identity - recorded|, 0.005 |identity|, 1.645 sqrt(s_p^2 + s_i^2)), the last in
-    units of the figure: s_p and s_i the standard deviations over the repetitions of the prediction and of the identity replay.
+    Definition: |predicted - identity| > max(|identity - recorded|, 0.005 |identity|, 1.645
+    sqrt(s_p^2 + s_i^2)), the last in units of the figure: s_p and s_i the standard deviations over
+    the repetitions of the prediction and of the identity replay.
 
     Parameters
     ----------

@@ -1,8 +1,11 @@
-"""Parameters of the scheduler, learned from a trace: which of the known values explains best what was recorded.
+"""Parameters of the scheduler, learned from a trace.
 
-Each candidate replays the trace. Its likelihood is that of the recorded slices and wakeup latencies under the distribution that the replay
-has, by group of tasks and in half-octave bins. How much a likelihood varies without cause is measured: the best candidate is
-replayed again with small perturbations. Candidates within what that explains form the 90 % set.
+Which of the known values explains best what was recorded.
+
+Each candidate replays the trace. Its likelihood is that of the recorded slices and wakeup latencies
+under the distribution that the replay has, by group of tasks and in half-octave bins. How much a
+likelihood varies without cause is measured: the best candidate is replayed again with small
+perturbations. Candidates within what that explains form the 90 % set.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ _FAMILIES = {
 }
 #: Factors on a parameter's default: third-octaves from a quarter to sixteen times.
 _FACTORS = tuple(2 ** (k / 3) for k in range(-6, 13))
-#: Parameters by policy: their default on one CPU in ns, which the kernel scales by 1 + log2 of at most 8 CPUs.
+#: Parameters by policy: their default on one CPU in ns, which the kernel scales by 1 + log2 of at
+#: most 8 CPUs.
 _SCALED = {
     "cfs": {"min_granularity": 750_000, "wakeup_granularity": 1_000_000},
     "eevdf": {"base_slice": 700_000},
@@ -204,8 +208,8 @@ def infer_parameters(
     trace
         A recorded trace with switches and wakeups.
     family
-        A policy such as ``eevdf:version=6.12`` when it is known; by default what the kernel's version says, and all families
-        where the trace does not name its kernel.
+        A policy such as ``eevdf:version=6.12`` when it is known; by default what the kernel's
+        version says, and all families where the trace does not name its kernel.
     progress
         Called with the share that is done.
 

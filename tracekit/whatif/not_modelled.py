@@ -69,8 +69,9 @@ def split(policy: str) -> tuple[str, tuple[str, ...]]:
     Returns
     -------
     tuple
-        The policy without those parameters, and what each of them is. A parameter that is set to ``off`` asks for nothing and
-        is only taken out. Misspelt parameters stay, for the parser to refuse.
+        The policy without those parameters, and what each of them is. A parameter that is set to
+        ``off`` asks for nothing and is only taken out. Misspelt parameters stay, for the parser to
+        refuse.
     """
     name, colon, rest = policy.partition(":")
     if not colon:
@@ -88,7 +89,9 @@ def split(policy: str) -> tuple[str, tuple[str, ...]]:
 
 
 def unmodelled_features(features: Mapping[str, bool], policy: str) -> tuple[str, ...]:
-    """Name the features that were on in the recorded kernel and that the policy of its identity replay does not model.
+    """Name the features of the recorded kernel that its identity replay does not model.
+
+    Only features that were on.
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
 """Policies of one's own: a Python class, or compiled code behind a C interface.
 
-Both are passed to `tracekit.replay` in place of a policy string. Beside what it does itself, a hook of a Python class costs about 0.15 us more than one in Rust;
-a compiled hook (numba, C) costs the same as one in Rust, as far as 15 ns can be told (measured by ``python bench/callbacks.py``, which ``make bench`` runs).
+Both are passed to `tracekit.replay` in place of a policy string. Beside what it does itself, a hook
+of a Python class costs about 0.15 us more than one in Rust; a compiled hook (numba, C) costs the
+same as one in Rust, as far as 15 ns can be told (measured by ``python bench/callbacks.py``, which
+``make bench`` runs).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ __all__ = ["ABI_VERSION", "HOOKS", "HOOK_TABLE", "CompiledPolicy", "LoadedPolicy
 #: Version of the interface of compiled policies.
 ABI_VERSION: int = _core.POLICY_VERSION
 
-#: Every hook: name, what the compiled form takes and gives, when it is called. One table makes the Rust, Python and C faces.
+#: Every hook: name, what the compiled form takes and gives, when it is called. One table makes the
+#: Rust, Python and C faces.
 HOOK_TABLE = tuple(_core.hooks())
 
 #: Names of the hooks, in the order of the struct of a compiled policy. Each is
@@ -32,13 +35,14 @@ HOOKS = tuple(row[0] for row in HOOK_TABLE)
 
 
 class Policy:
-    """Base of policies written in Python: define the hooks that the scheduler has.
+    r"""Base of policies written in Python: define the hooks that the scheduler has.
 
-    Needed are ``enqueue(task, cpu, why)``, ``dequeue(task, cpu)`` and ``dispatch(cpu)``, which returns the task to run next or
-    `None` and takes it out of the queue. Tasks are numbers from 0. ``why`` is ``initial``, ``fork``, ``wakeup``, ``preempted``,
-    ``yielded``, ``migrated`` or ``switched_to``. Optional:
+    Needed are ``enqueue(task, cpu, why)``, ``dequeue(task, cpu)`` and ``dispatch(cpu)``, which
+    returns the task to run next or `None` and takes it out of the queue. Tasks are numbers from 0.
+    ``why`` is ``initial``, ``fork``, ``wakeup``, ``preempted``, ``yielded``, ``migrated`` or
+    ``switched_to``. Optional:
 
-    ======================================  =====================================================================
+    ======================================  ==========================================================
     ``init()``                              the replay begins
     ``init_task(task, parent)``             a task comes into being; ``parent`` is a task or `None`
     ``fork_return(task, child)``            it returns from making ``child``, which has been queued
@@ -49,8 +53,10 @@ class Policy:
     ``select_cpu(task, why)``               the CPU for a task (``wakeup``, ``fork``, ``exec``)
     ``runnable(task, cpu)``                 it becomes runnable; ``enqueue`` follows
     ``wakeup_preempt(task, cpu, curr, why)``  a task was queued where ``curr`` runs
-    ``running(task, cpu, switched)``        it starts to run; ``self.machine.set_slice(cpu, ns)`` belongs here
-    ``stopping(task, cpu, why)``            it stops: ``preempted``, ``yielded``, ``slept``, ``exited``, ``switched_from``
+    ``running(task, cpu, switched)``        it starts to run; ``self.machine.set_slice(cpu, ns)``
+                                            belongs here
+    ``stopping(task, cpu, why)``            it stops: ``preempted``, ``yielded``, ``slept``,
+                                            ``exited``, ``switched_from``
     ``quiescent(task, cpu, why)``           it is no longer runnable
     ``tick(task, cpu)``                     a clock tick while it runs
     ``slice_expired(task, cpu)``            its slice is over (default: a reschedule)
@@ -58,20 +64,24 @@ class Policy:
     ``update_1hz()``                        once a second
     ``yield_(task, cpu)``                   it yields
     ``set_params(task)``                    its nice value or priority changed
-    ======================================  =====================================================================
+    ======================================  ==========================================================
 
-    ``self.machine`` states time and state while a hook runs (``now_ns``, ``tick_ns``, ``nr_cpus``, ``curr(cpu)``, ``nice(task)``,
-    ``cpu_of(task)``, ...) and takes requests: ``resched(cpu)``, ``set_slice(cpu, ns)``, ``timer_at(at_ns, token)``, ``migrate(task, cpu)``.
+    ``self.machine`` states time and state while a hook runs (``now_ns``, ``tick_ns``, ``nr_cpus``,
+    ``curr(cpu)``, ``nice(task)``, ``cpu_of(task)``, ...) and takes requests: ``resched(cpu)``,
+    ``set_slice(cpu, ns)``, ``timer_at(at_ns, token)``, ``migrate(task, cpu)``.
 
     Real-time tasks of a capture run above the policy, as they do on Linux.
 
-    A hook that raises, or returns what makes no sense, ends the replay with a `ReplayError` that names the hook; what was raised is its
-    cause. So do a method whose name is nearly that of a hook, a slice that is not above 0, and a task that is ready for a second on a
-    CPU that is idle: the policy has lost it. A task that waits for a second or more beside others is a diagnostic (``starvation``).
+    A hook that raises, or returns what makes no sense, ends the replay with a `ReplayError` that
+    names the hook; what was raised is its cause. So do a method whose name is nearly that of a
+    hook, a slice that is not above 0, and a task that is ready for a second on a CPU that is idle:
+    the policy has lost it. A task that waits for a second or more beside others is a diagnostic
+    (``starvation``).
 
     Examples
     --------
-    >>> class Lifo(Policy):
+    >>> import tracekit as tk
+    >>> class Lifo(tk.Policy):
     ...     def __init__(self):
     ...         self.stack = []
     ...
@@ -83,6 +93,8 @@ class Policy:
     ...
     ...     def dispatch(self, cpu):
     ...         return self.stack.pop() if self.stack else None
+    >>> tk.simulate("A: R5\nB: R3", Lifo()).slices["comm"].to_list()
+    ['B', 'A']
     """
 
     machine: Machine
@@ -162,18 +174,18 @@ def _address(hook: str, function: Any) -> int:
 
 
 class CompiledPolicy:
-    """A policy of compiled functions.
+    r"""A policy of compiled functions.
 
     Parameters
     ----------
     state
-        What every hook gets as its first argument: an object with the buffer interface (a numpy array), an address, or
-        `None`. It is kept alive with the policy.
+        What every hook gets as its first argument: an object with the buffer interface (a numpy
+        array), an address, or `None`. It is kept alive with the policy.
     name
         Name in metadata and messages.
     **hooks
-        Functions by the names of `HOOKS`: numba ``cfunc`` objects, ctypes functions, or addresses. ``enqueue``, ``dequeue`` and
-        ``dispatch`` are needed.
+        Functions by the names of `HOOKS`: numba ``cfunc`` objects, ctypes functions, or addresses.
+        ``enqueue``, ``dequeue`` and ``dispatch`` are needed.
 
     Raises
     ------
@@ -182,10 +194,32 @@ class CompiledPolicy:
 
     Notes
     -----
-    All hooks have the signature ``int64 hook(void *state, int64 now_ns, int64 cpu, int64 task, int64 arg)``; `HOOK_TABLE` states what
-    ``arg`` is and what the result means, hook by hook. While a hook runs, the field ``machine`` of the struct points to functions that
-    answer questions and take requests: reschedule any CPU, set slices and timers, read affinity, move queued tasks. `c_header` gives
-    both structs as C.
+    All hooks have the signature ``int64 hook(void *state, int64 now_ns, int64 cpu, int64 task,
+    int64 arg)``; `HOOK_TABLE` states what ``arg`` is and what the result means, hook by hook. While
+    a hook runs, the field ``machine`` of the struct points to functions that answer questions and
+    take requests: reschedule any CPU, set slices and timers, read affinity, move queued tasks.
+    `c_header` gives both structs as C.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> import tracekit as tk
+    >>> hook = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 4)
+    >>> queue = []
+    >>> @hook
+    ... def enqueue(state, now_ns, cpu, task, arg):
+    ...     queue.append(task)
+    ...     return 0
+    >>> @hook
+    ... def dequeue(state, now_ns, cpu, task, arg):
+    ...     queue.remove(task)
+    ...     return 0
+    >>> @hook
+    ... def dispatch(state, now_ns, cpu, task, arg):
+    ...     return queue.pop(0) if queue else -1
+    >>> mine = tk.CompiledPolicy(enqueue=enqueue, dequeue=dequeue, dispatch=dispatch)
+    >>> tk.simulate("A: R5\nB: R3", mine).slices["dur_ns"].to_list()
+    [5000000, 3000000]
     """
 
     def __init__(

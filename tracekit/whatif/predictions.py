@@ -1,4 +1,7 @@
-"""What the repetitions, the samples, the identity replay and real captures say of each row of a comparison."""
+"""What is known of each row of a comparison.
+
+From the repetitions, the samples, the identity replay and real captures.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from tracekit.analysis.sampling import KEYS
 from tracekit.whatif import intervals, trust
 from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.intervals import Shake
-from tracekit.whatif.row_error import Table, metric_class, row_errors, width_of
+from tracekit.whatif.row_error import Table, metric_class, row_errors, sampling_scale, width_of
 
-__all__ = ["ADDED", "DEFAULT_TICK_NS", "Repeated", "judged_alone", "with_intervals"]
+__all__ = ["ADDED", "DEFAULT_TICK_NS", "Repeated", "judged_alone", "to_halve", "with_intervals"]
 
 Key = tuple[str, str | None, str, str]
 
@@ -27,14 +30,15 @@ class Repeated:
     Attributes
     ----------
     figures
-        Label to the repetitions that came to an end, the plain replay first: its perturbation, and the result of
-        `tracekit.analysis.compare.metrics`.
+        Label to the repetitions that came to an end, the plain replay first: its perturbation, and
+        the result of `tracekit.analysis.compare.metrics`.
     changes
         Label to the class of change, see `tracekit.whatif.row_error.change_class`.
     shares
         Share of kernel work by scope and group; of all tasks under ``("all", None)``.
     sampling
-        Label to the result of `tracekit.analysis.sampling.sampling`, of the recording and of each plain replay.
+        Label to the result of `tracekit.analysis.sampling.sampling`, of the recording and of each
+        plain replay.
     unexplained
         Share of wakeups without a cause, by scope and group.
     lost
@@ -45,6 +49,8 @@ class Repeated:
         Length of a clock tick, and the smallest difference that clock and perturbation resolve.
     errors
         Model errors by class; by default those that ship with the package.
+    span_ns
+        Length of the recording.
     """
 
     figures: Mapping[str, Sequence[tuple[Shake, pl.DataFrame]]]
@@ -57,6 +63,7 @@ class Repeated:
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
+    span_ns: float = 0.0
 
 
 #: Length of a tick where nothing says: Linux's default of 250 a second (kernel/Kconfig.hz).
@@ -69,6 +76,7 @@ ADDED: dict[str, Any] = {
     "half_width_pct": pl.Float64,
     "measured_pct": pl.Float64,
     "sampling_pct": pl.Float64,
+    "halve_ns": pl.Float64,
     "n_effective": pl.Float64,
     "bistable_low": pl.Float64,
     "bistable_high": pl.Float64,
@@ -130,10 +138,10 @@ def with_intervals(
 ) -> pl.DataFrame:
     """Put an interval and a judgement beside each prediction.
 
-    Definitions: docs/definitions.md, "Predictions". The plain replays are the prediction and the identity; the repetitions
-    give the spread. A change is resolved when it is larger than the error of the identity replay, 0.5 %, the clock and the
-    noise of the repetitions, and when its p-value, adjusted for all rows of the policy (Benjamini and Hochberg), is at
-    most 0.1.
+    Definitions: docs/definitions.md, "Predictions". The plain replays are the prediction and the
+    identity; the repetitions give the spread. A change is resolved when it is larger than the error
+    of the identity replay, 0.5 %, the clock and the noise of the repetitions, and when its p-value,
+    adjusted for all rows of the policy (Benjamini and Hochberg), is at most 0.1.
 
     Parameters
     ----------
@@ -149,17 +157,22 @@ def with_intervals(
     Returns
     -------
     pl.DataFrame
-        `table` with `low`, `high` (Float64, the 90 % interval), `no_interval` (String, why there is none), `half_width_pct`,
-        `measured_pct`, `sampling_pct` (Float64, %: the interval, its part without the model error, the part of the sample
-        size, the larger one of recording and prediction), `n_effective` (Float64, of the smaller sample), `bistable_low` and
-        `bistable_high` (Float64, the two values of a schedule with two outcomes, else null), `phase_sensitive` (Boolean,
-        true when perturbations move identity or prediction by more than they spread), `identity_perturbed`,
-        `predicted_perturbed` (Float64, medians of the perturbed repetitions), `change_class`, `metric_class` (String),
-        `validated` (UInt32, rows of real pairs of this class; 0: not validated), `kernel_share` (Float64), `q_value`
-        (Float64, adjusted p-value of the change), `calibration` (String: `pass`, `fail`, `not measured`, of this very row),
-        `trust` (String: `trusted`, `with care`, `do not use`) and `trust_why` (String).
+        `table` with `low`, `high` (Float64, the 90 % interval), `no_interval` (String, why there is
+        none), `half_width_pct`, `measured_pct`, `sampling_pct` (Float64, %: the interval, its part
+        without the model error, the part of the sample size, the larger one of recording and
+        prediction), `halve_ns` (Float64, how much more to record for half the interval, see
+        `to_halve`; null where no recording halves it), `n_effective` (Float64, of the smaller
+        sample), `bistable_low` and `bistable_high` (Float64, the two values of a schedule with two
+        outcomes, else null), `phase_sensitive` (Boolean, true when perturbations move identity or
+        prediction by more than they spread), `identity_perturbed`, `predicted_perturbed` (Float64,
+        medians of the perturbed repetitions), `change_class`, `metric_class` (String), `validated`
+        (UInt32, rows of real pairs of this class; 0: not validated), `kernel_share` (Float64),
+        `q_value` (Float64, adjusted p-value of the change), `calibration` (String: `pass`, `fail`,
+        `not measured`, of this very row), `trust` (String: `trusted`, `with care`, `do not use`)
+        and `trust_why` (String).
 
-        `verdict` can also be `not in this trace`: fewer than 20 samples were recorded of what the row is about.
+        `verdict` can also be `not in this trace`: fewer than 20 samples were recorded of what the
+        row is about.
     """
     if repeated is None:
         return judged_alone(table)
@@ -191,7 +204,10 @@ def _deciding(table: pl.DataFrame) -> dict[tuple[str, str | None], int]:
 
 
 def _in_trace(row: dict[str, Any], ran: Mapping[tuple[str, str | None], int]) -> dict[str, Any]:
-    """Refuse a row of which the trace holds too little: waits by their own number, the others by switches and CPU time."""
+    """Refuse a row of which the trace holds too little.
+
+    Waits by their own number, the others by switches and CPU time.
+    """
     waits = row["metric"] in ("run_delay", "wakeup_latency", "response")
     n = (row["n_recorded"] or 0) if waits else ran.get((row["scope"], row["group"]), 0)
     if n < trust.DECIDING and row["predicted"] is not None:
@@ -201,7 +217,10 @@ def _in_trace(row: dict[str, Any], ran: Mapping[tuple[str, str | None], int]) ->
 
 
 def judged_alone(table: pl.DataFrame) -> pl.DataFrame:
-    """Give a table without repetitions the columns of `with_intervals`: the calibration of each row, nothing of intervals."""
+    """Give a table without repetitions the columns of `with_intervals`.
+
+    The calibration of each row, nothing of intervals.
+    """
     rules = tolerances()
     calibration = [
         trust.calibrated(row, rules, DEFAULT_TICK_NS, intervals.MIN_JITTER_NS)[0]
@@ -245,14 +264,46 @@ def _row(
         return out | {"no_interval": "not measured in the recording"}
     clear = intervals.resolved(predicted, identity, recorded, values, same)
     step = resolution_ns if row["unit"] == "ns" else 0
-    out["resolved"] = clear and abs(predicted - identity) > step
+    out["resolved"] = clear and abs(predicted - identity) > step and shows(row)
     out["n_effective"] = min(
         (x.n_effective for x in (of_recorded, of_predicted) if x.n_effective), default=None
     )
     if not kind:
         return out | {"no_interval": of_recorded.reason}
     measured = intervals.measured(predicted, values, parts[1], recorded, identity)
-    return _with_width(out, measured, of_recorded, of_predicted, model, len(values))
+    scale = sampling_scale(errors, kind)
+    made = _with_width(out, measured, of_recorded, of_predicted, (model, scale), len(values))
+    return made | {"halve_ns": to_halve(made["half_width_pct"], made["sampling_pct"], repeated.span_ns)}
+
+
+def shows(row: Mapping[str, Any]) -> bool:
+    """Whether the values of a row can show its change: a lower bound shows a rise, never a fall."""
+    return not (row["predicted_is_bound"] and row["predicted"] < row["identity"])
+
+
+def to_halve(half_width_pct: float | None, sampling_pct: float | None, span_ns: float) -> float | None:
+    """Give how much longer a recording must be for half the interval.
+
+    Definition: w² = s² + r², s the sampling part, which falls with the square root of the recorded
+    time, and r all others, which don't: (w / 2)² = s² T / (T + x) + r².
+
+    Parameters
+    ----------
+    half_width_pct, sampling_pct
+        w and s, in any unit.
+    span_ns
+        T.
+
+    Returns
+    -------
+    float or None
+        x, ns; None where there is no interval, or no recording halves it since r is over w / 2.
+    """
+    if half_width_pct is None or sampling_pct is None or span_ns <= 0:
+        return None
+    rest = half_width_pct**2 - sampling_pct**2
+    room = half_width_pct**2 / 4 - rest
+    return span_ns * (sampling_pct**2 / room - 1) if room > 0 else None
 
 
 def _with_width(
@@ -260,10 +311,11 @@ def _with_width(
     measured: float | None,
     of_recorded: _Sampled,
     of_predicted: _Sampled,
-    model: float | None,
+    fitted: tuple[float | None, float],
     repetitions: int,
 ) -> dict[str, Any]:
-    """The interval of a row, or why there is none."""
+    """The interval of a row, or why there is none; `fitted`: model error, and scale of the sampling error."""
+    model, scale = fitted
     reasons = [
         ("it is zero somewhere" if measured is None else None),
         ("the replay was not repeated" if repetitions < 2 else None),
@@ -277,7 +329,7 @@ def _with_width(
     if reason is not None:
         return out | {"no_interval": reason}
     # Both samples are of the same demand, so that their errors are no two independent ones.
-    sampling = max(of_recorded.width or 0.0, of_predicted.width or 0.0)
+    sampling = scale * max(of_recorded.width or 0.0, of_predicted.width or 0.0)
     known = math.hypot(measured or 0.0, sampling)
     width = math.hypot(known, model or 0.0)
     out |= {"sampling_pct": 100 * sampling, "measured_pct": 100 * known, "half_width_pct": 100 * width}

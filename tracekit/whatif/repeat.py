@@ -105,7 +105,7 @@ def run_all(
     programs: Programs,
     asked: Mapping[str, Asked],
     shaken: Sequence[Shake],
-    measure: Callable[[Replay], pl.DataFrame],
+    by: str,
     *,
     span_ns: int,
     jobs: int | None = None,
@@ -121,8 +121,8 @@ def run_all(
         Label to policy.
     shaken
         The perturbations, see `Programs.shakes`; the first is the plain replay.
-    measure
-        What to keep of each run.
+    by
+        Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     span_ns
         Length of the recorded trace, for `progress`.
     jobs
@@ -133,8 +133,8 @@ def run_all(
     Returns
     -------
     tuple
-        Label to plain replay, and label to the perturbations that came to an end with what was kept of them (empty where
-        there is only the plain replay).
+        Label to plain replay, and label to the perturbations that came to an end, the plain one
+        first, each with the result of `tracekit.analysis.compare.metrics`.
 
     Raises
     ------
@@ -146,18 +146,20 @@ def run_all(
 
     def one(number: int) -> tuple[Replay | None, pl.DataFrame | None, ReplayError | None]:
         label, shake = work[number]
+        told = meter.of_run(number)
+        # Only the plain replay is looked at; of the others the statistics are enough.
+        tables = number % len(shaken) == 0
+        policy, options = asked[label].policy, asked[label].options
         try:
-            run = programs.run(
-                asked[label].policy, shake=shake, progress=meter.of_run(number), **asked[label].options
-            )
+            kept, run = programs.measure(policy, by, tables=tables, shake=shake, progress=told, **options)
         except ReplayError as error:
             meter.ended(number)
             return None, None, error
-        kept = measure(run) if len(shaken) > 1 else None
         meter.ended(number)
-        return (run if number % len(shaken) == 0 else None), kept, None
+        return run, kept, None
 
-    # The hooks of a policy of one's own may be Python: nothing is gained, and its state is not for two threads.
+    # The hooks of a policy of one's own may be Python: nothing is gained, and its state is not for
+    # two threads.
     alone = any(not isinstance(a.policy, str) for a in asked.values())
     threads = 1 if alone else min(jobs or default_jobs(), len(work))
     plain: dict[str, Replay] = {}

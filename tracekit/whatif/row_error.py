@@ -1,7 +1,10 @@
-"""What predictions miss beyond what their own terms say, by class of metric and of change, as found on real captures.
+"""What predictions miss beyond what their own terms say.
 
-The table ``row_error.toml`` is written by `make validate` from every row of every pair of the lab that it predicted. A class
-of which no pair was measured has no entry: a row of it takes the widest entry of its kind of change, and says so.
+By class of metric and of change, as found on real captures.
+
+The table ``row_error.toml`` is written by `make validate` from every row of every pair of the lab
+that it predicted. A class of which no pair was measured has no entry: a row of it takes the widest
+entry of its kind of change, and says so.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ __all__ = [
     "change_class",
     "fit",
     "metric_class",
+    "no_error",
     "row_errors",
+    "sampling_scale",
     "to_toml",
     "width_of",
 ]
@@ -34,11 +39,20 @@ METRIC_CLASSES = (
     *("run queue",),
 )
 #: Classes of changes, the one that decides first: with more CPUs nothing else is validated either.
-CHANGES = ("CPUs changed", "groups", "class changed", "other kernel", "other scheduler", "same scheduler")
-#: Fewest rows that an entry is fitted to. A 90 % quantile of fewer is their maximum (split-conformal: n >= 9), and 30 rows
-#: keep its standard error below 6 percentage points.
+CHANGES = (
+    "CPUs changed",
+    "groups",
+    "several CPUs",
+    "class changed",
+    "other kernel",
+    "other scheduler",
+    "same scheduler",
+)
+#: Fewest rows that an entry is fitted to. A 90 % quantile of fewer is their maximum
+#: (split-conformal: n >= 9), and 30 rows keep its standard error below 6 percentage points.
 MIN_ROWS = 30
-#: Share of kernel work from which a row counts as kernel work: forks, execs, exits and yields cost what no schedule says.
+#: Share of kernel work from which a row counts as kernel work: forks, execs, exits and yields cost
+#: what no schedule says.
 HEAVY = 0.5
 
 
@@ -53,7 +67,9 @@ def metric_class(metric: str, statistic: str) -> str:
     return {"cpu_time": "share", "runqueue": "run queue"}.get(metric, metric.replace("_", " "))
 
 
-def change_class(identity: str, policy: str, cpus: bool = False, attributes: Iterable[str] = ()) -> str:
+def change_class(
+    identity: str, policy: str, cpus: bool = False, attributes: Iterable[str] = (), several: bool = False
+) -> str:
     """Give the class of a change.
 
     Parameters
@@ -64,6 +80,9 @@ def change_class(identity: str, policy: str, cpus: bool = False, attributes: Ite
         The number of CPUs is another one.
     attributes
         Attributes of tasks that are changed.
+    several
+        The trace is of more than one CPU: where tasks are put is predicted, too, so pairs on one
+        CPU say little of it.
 
     Returns
     -------
@@ -82,6 +101,8 @@ def change_class(identity: str, policy: str, cpus: bool = False, attributes: Ite
         return "CPUs changed"
     if names & {"cgroup", "group", "cpus"}:
         return "groups"
+    if several:
+        return "several CPUs"
     if names & {"policy", "class"}:
         return "class changed"
     if one == two:
@@ -98,9 +119,14 @@ class RowError:
     change, metric
         The classes.
     base, heavy
-        Relative half-width at 90 %, of rows with little and with much kernel work; None where too few rows were measured.
+        Relative half-width at 90 %, of rows with little and with much kernel work; None where too
+        few rows were measured.
     rows, workloads
         What it rests on.
+    sampling
+        How much of the sampling error another run of the same programs shows, 0 to 1; one for a
+        class of metrics. A capture of the same programs repeats much of their demand, so that it
+        can differ by less than another sample would.
     """
 
     change: str
@@ -109,6 +135,7 @@ class RowError:
     heavy: float | None
     rows: int
     workloads: int
+    sampling: float = 1.0
 
     def of(self, share: float) -> float | None:
         """The half-width for a share of kernel work."""
@@ -125,10 +152,19 @@ def row_errors() -> dict[tuple[str, str], RowError]:
     found = {}
     for change, metrics in tomllib.loads(text).get("change", {}).items():
         for metric, t in metrics.items():
-            found[change, metric] = RowError(
-                change, metric, t.get("base"), t.get("heavy"), t["rows"], t["workloads"]
-            )
+            known = t.get("base"), t.get("heavy"), t["rows"], t["workloads"], t.get("sampling", 1.0)
+            found[change, metric] = RowError(change, metric, *known)
     return found
+
+
+@cache
+def no_error() -> dict[tuple[str, str], RowError]:
+    """Give the table for workload texts, whose programs are stated.
+
+    No model error, and no real capture behind it.
+    """
+    keys = [(change, metric) for change in CHANGES for metric in METRIC_CLASSES]
+    return {key: RowError(*key, 0.0, 0.0, 0, 0) for key in keys}
 
 
 def width_of(table: Table, change: str, metric: str, share: float) -> tuple[float | None, int]:
@@ -137,8 +173,8 @@ def width_of(table: Table, change: str, metric: str, share: float) -> tuple[floa
     Returns
     -------
     tuple
-        The relative half-width, and the rows behind it; 0 rows for a class that was never measured, which takes the widest
-        entry of the same change, else of the same metric, else None.
+        The relative half-width, and the rows behind it; 0 rows for a class that was never measured,
+        which takes the widest entry of the same change, else of the same metric, else None.
     """
     own = table.get((change, metric))
     exact = None if own is None else own.of(share)
@@ -154,39 +190,68 @@ def width_of(table: Table, change: str, metric: str, share: float) -> tuple[floa
     return None, 0
 
 
+def sampling_scale(table: Table, metric: str) -> float:
+    """Give what the sampling error of a class of metrics is multiplied by; 1 where it was never measured."""
+    return max((e.sampling for (_, m), e in table.items() if m == metric), default=1.0)
+
+
 @dataclass(frozen=True)
 class Case:
-    """A row of a real pair: its workload, |log(real / predicted)|, the measured half-width, the share of kernel work."""
+    """A row of a real pair.
+
+    Workload, |log(real / predicted)|, half-width measured, share of kernel work, its sampling part.
+    """
 
     family: str
     error: float
     measured: float
     share: float
+    sampling: float = 0.0
 
 
-def _term(cases: Sequence[Case]) -> float | None:
-    if len(cases) < MIN_ROWS:
-        return None
-    return quantile([(math.sqrt(max(0.0, c.error**2 - c.measured**2)), c.family) for c in cases])
+def _scale(cases: Sequence[Case]) -> float:
+    """The share of the sampling error, at most all of it, with which the measured terms cover 90 %."""
+    wanted = []
+    for c in cases:
+        beyond = math.sqrt(max(0.0, c.error**2 - (c.measured**2 - c.sampling**2)))
+        # What has no sampling error and misses is not mended by any share of it.
+        wanted.append((beyond / c.sampling if c.sampling > 0 else math.inf if beyond > 0 else 0.0, c.family))
+    return min(1.0, quantile(wanted)) if len(cases) >= MIN_ROWS else 1.0
+
+
+def _term(cases: Sequence[Case], scale: float) -> float:
+    """What the measured terms leave of the errors."""
+    left = [c.error**2 - (c.measured**2 - c.sampling**2) - (scale * c.sampling) ** 2 for c in cases]
+    return quantile([(math.sqrt(max(0.0, x)), c.family) for x, c in zip(left, cases, strict=True)])
 
 
 def fit(cases: Mapping[tuple[str, str], Sequence[Case]]) -> dict[tuple[str, str], RowError]:
     """Fit the model errors: the conformal 90 % quantile of what the measured terms leave of the errors.
 
-    Each workload counts the same, however many rows it has.
+    Where the measured terms of a class of metrics cover more than 90 % over all changes, its
+    sampling term is scaled down to the share that covers them. Rows with little and with much
+    kernel work have a term each where both are measured in `MIN_ROWS` rows, else one together. Each
+    workload counts the same, however many rows it has.
 
     Parameters
     ----------
     cases
         Class of change and of metric to rows.
     """
+    scales = {m: _scale([c for (_, k), rows in cases.items() if k == m for c in rows]) for _, m in cases}
     found = {}
     for (change, metric), rows in sorted(cases.items()):
+        if len(rows) < MIN_ROWS:
+            continue
+        scale = scales[metric]
         light, heavy = ([c for c in rows if (c.share >= HEAVY) == want] for want in (False, True))
+        if min(len(light), len(heavy)) >= MIN_ROWS:
+            terms: tuple[float | None, float | None] = (_term(light, scale), _term(heavy, scale))
+        else:
+            one = _term(rows, scale)
+            terms = (one if light else None), (one if heavy else None)
         families = len({c.family for c in rows})
-        entry = RowError(change, metric, _term(light), _term(heavy), len(rows), families)
-        if entry.base is not None or entry.heavy is not None:
-            found[change, metric] = entry
+        found[change, metric] = RowError(change, metric, *terms, len(rows), families, scale)
     return found
 
 
@@ -196,5 +261,6 @@ def to_toml(table: Table, source: str) -> str:
     for (change, metric), e in sorted(table.items()):
         lines += ["", f'[change."{change}"."{metric}"]']
         lines += [f"{k} = {v:.4f}" for k, v in (("base", e.base), ("heavy", e.heavy)) if v is not None]
+        lines += [f"sampling = {e.sampling:.4f}"] if e.sampling < 1 else []
         lines += [f"rows = {e.rows}", f"workloads = {e.workloads}"]
     return "\n".join(lines) + "\n"

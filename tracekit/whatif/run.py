@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -11,18 +12,26 @@ import polars as pl
 
 from tracekit import _core
 from tracekit._frames import to_frame
+from tracekit.analysis.compare import as_metrics
 from tracekit.errors import ReplayError
+from tracekit.export.layouts.programs import Listing, Task
+from tracekit.io.workload import resolve as resolve_values
+from tracekit.io.workload import run as run_text
 from tracekit.trace import Trace
-from tracekit.whatif.contexts import recognise
+from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
 from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import RUNS, Shake, shakes
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.whatif.scenario import Override, affinities, overrides_of, resolve
 from tracekit.whatif.scenario import Scenario as ScenarioFile
+from tracekit.whatif.source import AnyTrace, as_trace, stated_text
 from tracekit.whatif.switch_costs import Change, change, shipped
 
 __all__ = ["Programs", "Replay", "replay", "simulate"]
+
+#: Most redrawn programs of a workload text that are kept for the next policy.
+MAX_REDRAWN = 64
 
 #: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.whatif.scenario` reads them.
 Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | Sequence[Override]
@@ -35,7 +44,15 @@ AnyPolicy = Policy | CompiledPolicy | LoadedPolicy
 
 
 class Replay(Trace):
-    """A trace that was not recorded but computed; all that works on a trace works on it."""
+    r"""A trace that was not recorded but computed; all that works on a trace works on it.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> run = tk.simulate("policy: goodness:version=2.0\nhz: 100\nA: R500\nB: R500")
+    >>> run.policy.partition(",")[0], run.counts["recalcs"] > 0
+    ('goodness:version=2.0', True)
+    """
 
     def __init__(
         self,
@@ -53,20 +70,33 @@ class Replay(Trace):
         return self.metadata["replay.policy"]
 
     @property
+    def counts(self) -> dict[str, int]:
+        """What the policy counted, by name.
+
+        Recalculations, tasks looked at, boosts, changes of level, and so on.
+        """
+        found: dict[str, int] = json.loads(self.metadata.get("replay.counts", "{}"))
+        return found
+
+    @property
     def wakeups(self) -> list[dict[str, Any]]:
         """What the wakeups of the recorded trace rest on.
 
         Returns
         -------
         list of dict
-            ``class`` (``dependency``: made by a task at a point of its program; ``timer``, ``tick``, ``io``;
-            ``external``: not explained by the trace), ``n`` and ``share``. Empty for workloads written as text.
+            ``class`` (``dependency``: made by a task at a point of its program; ``timer``,
+            ``tick``, ``io``; ``external``: not explained by the trace), ``n`` and ``share``. Empty
+            for workloads written as text.
         """
         return [] if self._programs is None else [dict(w) for w in self._programs.wakeups]
 
     @property
     def inferred(self) -> pl.DataFrame:
-        """What was inferred about the recorded run; see `Programs.inferred`. Empty for workloads written as text."""
+        """What was inferred about the recorded run; see `Programs.inferred`.
+
+        Empty for workloads written as text.
+        """
         return _inferred([]) if self._programs is None else self._programs.inferred
 
     def _compute_program(self) -> pl.DataFrame:
@@ -101,32 +131,83 @@ def _named(trace: Trace, patterns: Sequence[str]) -> list[int]:
 class Programs:
     """What the tasks of a trace did, apart from when the scheduler let them.
 
-    Reconstructed once, to be run under any number of policies.
+    Reconstructed once, to be run under any number of policies. Of a workload text they are what it
+    states: nothing is reconstructed, and repetitions draw its random times anew.
 
     Parameters
     ----------
     trace
-        A recorded trace with switches and wakeups.
+        A recorded trace with switches and wakeups, its path, or a workload text; see
+        `tracekit.whatif.source.as_trace`.
     loop
-        What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their wakers; ``open`` keeps the
-        recorded time of every wakeup; ``closed`` keeps the recorded length of every sleep.
+        What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their
+        wakers; ``open`` keeps the recorded time of every wakeup; ``closed`` keeps the recorded
+        length of every sleep.
     hz
-        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`), else as found in the trace.
+        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`),
+        else as found in the trace.
     endless
-        Names of tasks that would have gone on for ever, such as ``spin*``: their recorded end is that of the recording. Without it
-        a recorded exit is an exit, unless the trace shows that the task's parent killed it.
+        Names of tasks that would have gone on for ever, such as ``spin*``: their recorded end is
+        that of the recording. Without it a recorded exit is an exit, unless the trace shows that
+        the task's parent killed it.
 
     Raises
     ------
     ReplayError
-        No task has a name of `endless`.
+        No task has a name of `endless`. A workload text is given together with another `loop` or
+        with `endless`: it says itself why sleeps end and which tasks do.
+
+    Examples
+    --------
+    >>> import tracekit as tk
+    >>> programs = tk.Programs("fixtures/demo/slice-default.dat")
+    >>> runs = [programs.run(policy) for policy in ("cfs", "rr:quantum=10ms")]
+    >>> programs.tasks["end"].value_counts().filter(end="endless")["count"].item()
+    16
     """
 
     def __init__(
-        self, trace: Trace, loop: str = "dependency", hz: int | None = None, endless: Sequence[str] = ()
+        self, trace: AnyTrace, loop: str = "dependency", hz: int | None = None, endless: Sequence[str] = ()
     ) -> None:
-        self._trace = trace
+        self.trace = trace = as_trace(trace)
         self._asked = loop, hz, tuple(endless)
+        self._less: tuple[list[tuple[int, int]], list[tuple[int, int, int]]] | None = None
+        self._text = stated_text(trace)
+        if self._text is not None:
+            self._state(*self._text)
+        else:
+            self._reconstruct(loop, hz, endless)
+        total = sum(n for _, n in self._core.wakeups)
+        self.wakeups = [
+            {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
+        ]
+
+    def _state(self, text: str, seed: int | None) -> None:
+        """Take the programs from a workload text."""
+        loop, hz, endless = self._asked
+        if loop != "dependency" or endless:
+            what = "endless tasks" if endless else f"loop {loop!r}"
+            raise ReplayError(f"{what}: for recorded traces; a workload text says itself why sleeps end")
+        self.contexts = Contexts(True, 0, pl.DataFrame(schema={"tid": pl.Int64, "n": pl.UInt32}))
+        self._core = _core.Programs.from_text(text, seed, hz)
+        _, own, self._drawn, _ = _core.workload_facts(text, "fifo")
+        self._seed = own if seed is None else seed
+        self._redrawn: dict[int, _core.Programs] = {}
+
+    def _of(self, shake: Shake | None) -> _core.Programs:
+        """The programs of one repetition: of a workload text with random times, other draws."""
+        if shake is None or shake.seed == 0 or self._text is None or not self._drawn:
+            return self._core
+        seed = self._seed + shake.seed
+        if seed not in self._redrawn:
+            if len(self._redrawn) >= MAX_REDRAWN:
+                self._redrawn = {}
+            self._redrawn[seed] = _core.Programs.from_text(self._text[0], seed, self._asked[1])
+        return self._redrawn.get(seed) or _core.Programs.from_text(self._text[0], seed, self._asked[1])
+
+    def _reconstruct(self, loop: str, hz: int | None, endless: Sequence[str]) -> None:
+        """Take the programs from the records of a trace."""
+        trace = self.trace
         machine = trace.machine
         if hz is None and machine is not None:
             hz = machine.hz
@@ -140,15 +221,77 @@ class Programs:
             exact_timers=system != "linux",
             system=system,
             endless=_named(trace, endless),
+            identity=infer(trace.metadata, [p["name"] for p in _core.policies()])[0],
         )
-        total = sum(n for _, n in self._core.wakeups)
-        self.wakeups = [
-            {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
-        ]
 
-    def __reduce__(self) -> tuple[type[Programs], tuple[Trace, str, int | None, tuple[str, ...]]]:
+    def listing_under(self, policy: str | None = None) -> Listing:
+        """The programs as plain lists, with the machine.
+
+        Workload texts and other tools' files are written from these.
+
+        Parameters
+        ----------
+        policy
+            The policy that the listing names; by default the one that the trace was captured under.
+
+        Returns
+        -------
+        Listing
+            What `tracekit.export.layouts.write_program` takes.
+        """
+        tasks, requests, units, hz, cpus, end, costs, phases = self._core.listing()
+        own, _ = infer(self.trace.metadata, [p["name"] for p in _core.policies()])
+        named = [Task(*task) for task in tasks]
+        return Listing(named, requests, units, hz, cpus, end, policy or own, costs, phases)
+
+    @property
+    def stated(self) -> bool:
+        """They are those of a workload text."""
+        return self._text is not None
+
+    def __reduce__(self) -> tuple[Callable[..., Programs], tuple[Any, ...]]:
         """For pickle: the trace and what was asked for, from which the programs are reconstructed alike."""
-        return Programs, (self._trace, *self._asked)
+        if self._less is not None:
+            return _shortened_again, ((self.trace, *self._asked), self._less)
+        return Programs, (self.trace, *self._asked)
+
+    def shortened(
+        self, faster: Sequence[tuple[int, int]] = (), shorter: Sequence[tuple[int, int, int]] = ()
+    ) -> Programs:
+        """The same programs with less work in them.
+
+        Parameters
+        ----------
+        faster
+            Threads, and how many 1/1000 of its work each keeps: ``[(17, 500)]`` makes thread 17
+            twice as fast. Work without an end stays.
+        shorter
+            Thread, trace time, ns: what the thread was doing then takes so much less, as far as
+            there is that much in one stretch of work.
+
+        Returns
+        -------
+        Programs
+            To be run as these are.
+
+        Raises
+        ------
+        ReplayError
+            The programs are those of a workload text, which states its work, or were shortened before.
+        """
+        if self.stated or self._less is not None:
+            what = (
+                "a workload text states its work" if self.stated else "these programs are shortened already"
+            )
+            raise ReplayError(f"{what}: expected programs that were reconstructed from records")
+        # Not `copy`, which would reconstruct.
+        less = object.__new__(Programs)
+        less.__dict__.update(self.__dict__)
+        less._less = (list(faster), list(shorter))
+        less._core, _ = self._core.shortened(*less._less)
+        for name in ("table", "inferred", "tasks"):
+            less.__dict__.pop(name, None)
+        return less
 
     def __len__(self) -> int:
         """Number of tasks."""
@@ -166,9 +309,11 @@ class Programs:
         Returns
         -------
         polars.DataFrame
-            ``name`` (what switches, ticks and interrupts cost, the tick's rate and phase, timer slack, which tasks have no
-            end, when the recorded run was stopped, messages that woke nobody), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s``
-            or ``1``), ``n`` (UInt64, samples; null where it is no estimate), ``how`` (what it rests on).
+            ``name`` (what switches, ticks and interrupts cost, the tick's rate and phase, timer
+            slack, which tasks have no end, when the recorded run was stopped, messages that woke
+            nobody), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s`` or
+            ``1``), ``n`` (UInt64, samples; null where it is no estimate), ``how`` (what it rests
+            on).
         """
         rows = list(self._core.inferred())
         if self.contexts.timers.height:
@@ -192,10 +337,11 @@ class Programs:
         Returns
         -------
         polars.DataFrame
-            ``task`` (UInt32, as in `table`), ``tid`` (Int64), ``comm`` (String), ``end`` (``ends``: the replay waits for
-            it; ``endless``: it never sleeps and was stopped; ``loops``: it slept on timers until stopped; ``stopped``:
-            any other without an end of its own), ``slack_ns`` and ``sleep_ns`` (Int64: slack of its timers, and their
-            length where it is always the same; null for tasks without).
+            ``task`` (UInt32, as in `table`), ``tid`` (Int64), ``comm`` (String), ``end`` (``ends``:
+            the replay waits for it; ``endless``: it never sleeps and was stopped; ``loops``: it
+            slept on timers until stopped; ``stopped``: any other without an end of its own),
+            ``slack_ns`` and ``sleep_ns`` (Int64: slack of its timers, and their length where it is
+            always the same; null for tasks without).
         """
         types = {
             "task": pl.UInt32,
@@ -225,14 +371,16 @@ class Programs:
         return shakes(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
 
     def _switch_costs(self, policy: str) -> Change | None:
-        """What switches take in the recorded kernel and under `policy`."""
-        identity, _ = infer(self._trace.metadata, [p["name"] for p in _core.policies()])
+        """What switches take in the recorded kernel and under `policy`; a workload text states it."""
+        if self.stated:
+            return None
+        identity, _ = infer(self.trace.metadata, [p["name"] for p in _core.policies()])
         if identity.partition(":")[0] not in ("cfs", "eevdf"):
             return None
         found = self.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
         return change(
             _core.parse_policy(identity),
-            self._trace.metadata.get("kernel", ""),
+            self.trace.metadata.get("kernel", ""),
             _core.parse_policy(policy),
             found[0] if found else None,
             shipped(),
@@ -266,12 +414,66 @@ class Programs:
         Replay
             Under that policy.
         """
+        options = self._options(policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake)
+        metadata, tables, _ = self._of(shake).run(policy, progress=progress, **options)
+        return self._replay(metadata, tables)
+
+    def measure(
+        self,
+        policy: str | AnyPolicy,
+        by: str,
+        *,
+        tables: bool = False,
+        rt: str | None = None,
+        cpus: int | None = None,
+        phase_ns: int = 0,
+        overheads: bool = True,
+        switch_costs: bool = True,
+        costs: Mapping[str, str] | None = None,
+        scenario: Scenario | None = None,
+        shake: Shake | None = None,
+        progress: Callable[[float], object] | None = None,
+    ) -> tuple[pl.DataFrame, Replay | None]:
+        """Run the programs under a policy for its statistics.
+
+        Parameters
+        ----------
+        policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake, progress
+            As in `run`.
+        by
+            Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
+        tables
+            Make the tables of the run as well, which takes several times as long as its statistics.
+
+        Returns
+        -------
+        tuple
+            The result of `tracekit.analysis.compare.metrics`, and the run; None without `tables`.
+        """
+        options = self._options(policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake)
+        core = self._of(shake)
+        metadata, made, rows = core.run(policy, progress=progress, tables=tables, by=by, **options)
+        return as_metrics(rows), self._replay(metadata, made) if tables else None
+
+    def _options(
+        self,
+        policy: str | AnyPolicy,
+        rt: str | None,
+        cpus: int | None,
+        phase_ns: int,
+        overheads: bool,
+        switch_costs: bool,
+        costs: Mapping[str, str] | None,
+        scenario: Scenario | None,
+        shake: Shake | None,
+    ) -> dict[str, Any]:
+        """What the core is told of a run."""
         # What the caller sets wins over what the machine says.
-        sets = affinities(self._trace) if cpus is None else []
+        sets = affinities(self.trace) if cpus is None else []
         overrides = overrides_of(scenario) if scenario else []
-        members, groups = from_machine(self._trace) if models_groups(policy) else ([], [])
+        members, groups = from_machine(self.trace) if models_groups(policy) else ([], [])
         sets += members
-        sets += resolve(overrides, self._trace)
+        sets += resolve(overrides, self.trace)
         groups += asked_of_groups(policy, overrides)
         given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
         given |= costs or {}
@@ -280,27 +482,33 @@ class Programs:
             if shake
             else {"phase_ns": phase_ns}
         )
-        metadata, tables = self._core.run(
-            policy,
-            rt=rt,
-            cpus=cpus,
-            overheads=overheads,
-            sets=sets,
-            groups=groups,
-            switch_costs=self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None,
-            costs=list(given.items()),
-            progress=progress,
+        shift = self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None
+        return {
+            "rt": rt,
+            "cpus": cpus,
+            "overheads": overheads,
+            "sets": sets,
+            "groups": groups,
+            "switch_costs": shift,
+            "costs": list(given.items()),
             **changed,
-        )
-        known = self._trace.metadata
+        }
+
+    def _replay(self, metadata: dict[str, str], tables: Mapping[str, _core.Table]) -> Replay:
+        known = self.trace.metadata
         metadata |= {key: known[key] for key in _INHERITED if key in known}
         if known.get("os") == "linux":
             metadata["os"] = "linux"
-        return Replay(tables, metadata, self._trace.name, self)
+        return Replay(tables, metadata, self.trace.name, self)
+
+
+def _shortened_again(asked: tuple[Any, ...], less: tuple[Any, Any]) -> Programs:
+    """Unpickle programs that were shortened."""
+    return Programs(*asked).shortened(*less)
 
 
 def replay(
-    trace: Trace,
+    trace: AnyTrace,
     policy: str | AnyPolicy = "cfs",
     *,
     loop: str = "dependency",
@@ -320,20 +528,24 @@ def replay(
     Parameters
     ----------
     trace
-        A recorded trace with switches and wakeups.
+        A recorded trace with switches and wakeups, its path, or a workload text; see
+        `tracekit.whatif.source.as_trace`.
     policy
-        ``name`` or ``name:param=value,param=value``, times with their unit, see `tracekit.policies`; or a policy of one's
-        own, see `tracekit.Policy` and `tracekit.CompiledPolicy`.
+        ``name`` or ``name:param=value,param=value``, times with their unit, see
+        `tracekit.policies`; or a policy of one's own, see `tracekit.Policy` and
+        `tracekit.CompiledPolicy`.
     loop
-        What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their wakers; ``open`` keeps the
-        recorded time of every wakeup; ``closed`` keeps the recorded length of every sleep.
+        What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their
+        wakers; ``open`` keeps the recorded time of every wakeup; ``closed`` keeps the recorded
+        length of every sleep.
     rt
         The real-time class above the policy, with parameters: ``rt:slice=20ms``.
     cpus
-        Number of CPUs; by default as recorded. With another number, affinities that the machine beside the trace states are
-        left out: they name CPUs of the recorded machine.
+        Number of CPUs; by default as recorded. With another number, affinities that the machine
+        beside the trace states are left out: they name CPUs of the recorded machine.
     hz
-        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`), else as found in the trace.
+        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`),
+        else as found in the trace.
     endless
         Names of tasks that would have gone on for ever, such as ``spin*``; see `Programs`.
     phase_ns
@@ -341,14 +553,16 @@ def replay(
     overheads
         Let switches, ticks and interrupts cost what they were measured to cost in the trace.
     switch_costs
-        Let switches take more or less than recorded where another kernel, or a task in another scheduling class, chooses the next
-        task: by what they were found to take elsewhere (`tracekit.whatif.switch_costs`). Not without `overheads`.
+        Let switches take more or less than recorded where another kernel, or a task in another
+        scheduling class, chooses the next task: by what they were found to take elsewhere
+        (`tracekit.whatif.switch_costs`). Not without `overheads`.
     costs
-        Costs in place of those measured, or of 0 where there is no measure: ``{"switch": "3us", "fork": "list:2us/50ns"}``; see
-        `tracekit.costs` for all.
+        Costs in place of those measured, or of 0 where there is no measure: ``{"switch": "3us",
+        "fork": "list:2us/50ns"}``; see `tracekit.costs` for all.
     scenario
-        Attributes for tasks: ``{"spin*": {"nice": 5}}`` (selectors as in `tracekit.whatif.scenario.parse_set`), or what
-        `tracekit.whatif.scenario.load` read from a file.
+        Attributes for tasks: ``{"spin*": {"nice": 5}}`` (selectors as in
+        `tracekit.whatif.scenario.parse_set`), or what `tracekit.whatif.scenario.load` read from a
+        file.
     progress
         Called with the share that is done.
 
@@ -382,26 +596,32 @@ def replay(
     )
 
 
-def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
+def simulate(workload: str, policy: str | AnyPolicy | None = None, *, seed: int | None = None) -> Replay:
     r"""Run a workload that is written down instead of recorded.
 
     Parameters
     ----------
     workload
-        Text: a policy, a machine, and a line for each task with its steps. Times are in ms: ``A: R5 S10`` runs for
-        5 ms and sleeps for 10; ``(R1 S3)*`` does so for ever. The fixtures under ``fixtures/policies`` hold many.
+        Text: a policy, a machine, and a line for each task with its steps. Times are in ms: ``A: R5
+        S10`` runs for 5 ms and sleeps for 10; ``(R1 S3)*`` does so for ever. The guide "Workloads
+        as text" has the whole language.
     policy
-        Policy instead of the one in the text, such as ``rr:quantum=10ms``, or a policy of one's own (`tracekit.whatif.policy`).
+        Policy instead of the one in the text, such as ``rr:quantum=10ms``, or a policy of one's own
+        (`tracekit.whatif.policy`).
+    seed
+        Of the times that the text draws, in place of its own.
 
     Returns
     -------
     Replay
-        With all tables; its time starts at 0.
+        With all tables; its time starts at 0. Given to `tracekit.compare` or `tracekit.replay`, the
+        workload's own programs run, and nothing is reconstructed.
 
     Raises
     ------
     ReplayError
-        When the text or the policy is not understood.
+        When the text or the policy is not understood, or a run under the text's own policy is not
+        what it expects.
 
     Examples
     --------
@@ -410,8 +630,5 @@ def simulate(workload: str, policy: str | AnyPolicy | None = None) -> Replay:
     >>> run.slices["dur_ns"].to_list()
     [2000000, 2000000, 2000000, 1000000, 1000000]
     """
-    if policy is None or isinstance(policy, str):
-        metadata, tables = _core.simulate(workload, policy)
-    else:
-        metadata, tables = _core.simulate_with(workload, policy)
+    metadata, tables = run_text(resolve_values(workload), policy, seed=seed)
     return Replay(tables, metadata, "workload")

@@ -1,4 +1,6 @@
-"""Scenarios: attributes for some tasks of a replay and what scheduling costs, from ``--set`` texts or a TOML file.
+"""Scenarios: attributes for some tasks of a replay, and what scheduling costs.
+
+From ``--set`` texts or a TOML file.
 
 A scenario file::
 
@@ -17,12 +19,14 @@ A scenario file::
     policy = "rr"
     prio = 48
 
-The same as ``--set`` texts: ``A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries win. The attributes are
-those of the replay engine: policy, nice, prio, upri, class, slice, deadline, tickets, foreground, process, kernel, cpus, group.
-``group:web: weight=300, quota=50ms/100ms, idle=on`` sets those of a group.
+The same as ``--set`` texts: ``A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries
+win. The attributes are those of the replay engine: policy, nice, prio, upri, class, slice,
+deadline, tickets, foreground, process, kernel, cpus, group. ``group:web: weight=300,
+quota=50ms/100ms, idle=on`` sets those of a group.
 
-A task that is made in the trace begins with the policy, nice value, priority and slice that its parent has at that moment, as
-a fork hands them on. It has its own from where it was seen to set them, or else from when it first runs.
+A task that is made in the trace begins with the policy, nice value, priority and slice that its
+parent has at that moment, as a fork hands them on. It has its own from where it was seen to set
+them, or else from when it first runs.
 """
 
 from __future__ import annotations
@@ -62,7 +66,8 @@ class Override:
     Attributes
     ----------
     key
-        ``comm`` (glob), ``comm_regex``, ``tid``, ``pid`` or ``*`` (every task); ``group`` for a group, not its tasks.
+        ``comm`` (glob), ``comm_regex``, ``tid``, ``pid`` or ``*`` (every task); ``group`` for a
+        group, not its tasks.
     value
         What to look for.
     settings
@@ -126,8 +131,9 @@ def parse_set(text: str) -> Override:
     Parameters
     ----------
     text
-        ``SELECTOR: key=value,...``. The selector is ``comm=GLOB`` (or just the glob), ``comm~REGEX`` (or ``/REGEX/``), ``tid=N``,
-        ``pid=N``, ``*``, or ``group:NAME`` for weight, quota and idle of a group.
+        ``SELECTOR: key=value,...``. The selector is ``comm=GLOB`` (or just the glob),
+        ``comm~REGEX`` (or ``/REGEX/``), ``tid=N``, ``pid=N``, ``*``, or ``group:NAME`` for weight,
+        quota and idle of a group.
 
     Returns
     -------
@@ -341,8 +347,9 @@ def affinities(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
     Returns
     -------
     list of (list of int, list of (str, str))
-        As `resolve` gives them. Threads that may use every CPU are left out; so is a thread that has another name in the
-        trace than in the machine's file, since a thread number is used again.
+        As `resolve` gives them. Threads that may use every CPU are left out; so is a thread that
+        has another name in the trace than in the machine's file, since a thread number is used
+        again.
     """
     machine = trace.machine
     if machine is None:

@@ -1,8 +1,11 @@
-"""What would have to change to meet a goal: a search over tunables, classes, nice values, slices and affinities.
+"""What would have to change to meet a goal.
 
-The search is greedy with a beam: from the best sets of changes found so far, every further single change is tried with one
-replay each, until the goals hold or `DEPTH` changes were made. The candidates that remain are replayed again with
-repetitions, and only these are proposed, each with its interval and with what it costs others.
+A search over tunables, classes, nice values, slices and affinities.
+
+The search is greedy with a beam: from the best sets of changes found so far, every further single
+change is tried with one replay each, until the goals hold or `DEPTH` changes were made. The
+candidates that remain are replayed again with repetitions, and only these are proposed, each with
+its interval and with what it costs others.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from tracekit.whatif.sweep import Options, Pool, Runner
 
 __all__ = ["Proposal", "Solution", "moves", "solve"]
 
-#: Changes of one proposal, sets of changes that are followed side by side, proposals that are replayed with repetitions.
+#: Changes of one proposal, sets of changes that are followed side by side, proposals that are
+#: replayed with repetitions.
 DEPTH, BEAM, CONFIRMED = 4, 3, 8
 #: Groups that a change is tried on: those with most time on CPUs, and those that the goals name.
 MAX_GROUPS = 8
@@ -44,8 +48,9 @@ NICE, PRIORITIES = (-20, -10, 5, 10, 19), (10, 30, 50, 70, 90)
 SLICES_MS = (0.1, 1, 10, 100)
 #: Threads that are named one by one, where no name names them all.
 MAX_TIDS = 16
-#: Least share of the recorded samples that a time needs: a task that hardly ran has few waits, not short ones. In the shipped
-#: capture wakers starved by FIFO spinners have 5 %, and those that only wait longer 27 %.
+#: Least share of the recorded samples that a time needs: a task that hardly ran has few waits, not
+#: short ones. In the shipped capture wakers starved by FIFO spinners have 5 %, and those that only
+#: wait longer 27 %.
 LEAST_SAMPLES = 0.1
 #: Parameters that are the kernel's version rather than a setting of it.
 NO_TUNABLES = ("form", "version", "arithmetic", "exit_requeue", "scaling", "kernel")
@@ -60,11 +65,12 @@ class Proposal:
     cell
         The policy and the changes of tasks.
     goals
-        For each goal: `goal` (times in ns), `text` (as it was asked), and by group `value`, `low`, `high` (the 90 % interval), `identity`, `holds` (``yes`` where the whole
-        interval meets it, ``perhaps`` where the value does, else ``no``).
+        For each goal: `goal` (times in ns), `text` (as it was asked), and by group `value`, `low`,
+        `high` (the 90 % interval), `identity`, `holds` (``yes`` where the whole interval meets it,
+        ``perhaps`` where the value does, else ``no``).
     others
-        What changes by more than the replay gets wrong elsewhere: `group`, `metric`, `statistic`, `identity`, `value`,
-        `change_pct`, the largest first.
+        What changes by more than the replay gets wrong elsewhere: `group`, `metric`, `statistic`,
+        `identity`, `value`, `change_pct`, the largest first.
     """
 
     cell: Cell
@@ -90,7 +96,8 @@ class Solution:
     Attributes
     ----------
     proposals
-        Those that meet the goals and that no other beats in goal, interval and cost at once; the best first. Empty where none does.
+        Those that meet the goals and that no other beats in goal, interval and cost at once; the
+        best first. Empty where none does.
     best
         The one that comes nearest where none meets them; else the first proposal.
     tried
@@ -129,8 +136,9 @@ def moves(trace: Trace, identity: str, goals: Sequence[Goal], by: str = "group")
     Returns
     -------
     list of tuple
-        Kind and text: ``tunable`` with ``key=value`` of the policy, ``set`` with a text as ``--set`` takes it; of several texts,
-        joined by newlines, each is part of the change (staggered priorities).
+        Kind and text: ``tunable`` with ``key=value`` of the policy, ``set`` with a text as
+        ``--set`` takes it; of several texts, joined by newlines, each is part of the change
+        (staggered priorities).
     """
     found = [("tunable", text) for text in _tunables(identity)]
     groups = _groups(trace, goals, by)
@@ -280,7 +288,8 @@ def solve(
     trace
         File of a trace.
     goal
-        What is wanted, such as ``response.p95(db) < 5ms``; see `tracekit.whatif.goals.parse_goal`. Of several all are.
+        What is wanted, such as ``response.p95(db) < 5ms``; see `tracekit.whatif.goals.parse_goal`.
+        Of several all are.
     keep
         What must not be lost, such as ``cpu(batch) > -5%``.
     depth
@@ -297,8 +306,8 @@ def solve(
     Returns
     -------
     Solution
-        Proposals that hold; where there are none, the best that was found. A row that the comparison marks ``do not use``, or a
-        change that is not modelled, is never proposed.
+        Proposals that hold; where there are none, the best that was found. A row that the
+        comparison marks ``do not use``, or a change that is not modelled, is never proposed.
 
     Raises
     ------

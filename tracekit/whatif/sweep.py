@@ -1,7 +1,8 @@
 """Sweeps: a grid of policies and attributes replayed on one machine or many, resumable cell by cell.
 
-Each finished cell is a Parquet file of its own beside the result until all are done, so that a sweep that was killed goes
-on where it stopped. Traces travel to workers as paths of Parquet files, results come back as rows.
+Each finished cell is a Parquet file of its own beside the result until all are done, so that a
+sweep that was killed goes on where it stopped. Traces travel to workers as paths of Parquet files,
+results come back as rows.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from tracekit.whatif.scenario import parse_set
 
 __all__ = ["Options", "Pool", "Runner", "Sweep", "sweep"]
 
-#: Share of the cells that a rung of successive halving keeps, one in so many (Jamieson and Talwalkar 2016: 3 or 4), and how
-#: often each cell is replayed on each rung.
+#: Share of the cells that a rung of successive halving keeps, one in so many (Jamieson and
+#: Talwalkar 2016: 3 or 4), and how often each cell is replayed on each rung.
 HALVING = 3
 RUNGS = (1, 3, 9)
 #: A cell whose worker dies so often is reported as failed: it may be what kills them.
@@ -86,10 +87,11 @@ class Sweep:
     Attributes
     ----------
     table
-        One row per cell, trace and row of a comparison: `cell` (UInt32, place in the grid), `key` (String, what
-        identifies the cell), `trace` (String), `sets` (String, the changes of tasks), `runs` (UInt32, repetitions), `error`
-        (String; why the cell has no result, else null), a String column for each axis of the grid, named ``axis:`` and
-        its name, and the columns of `tracekit.Comparison.table`.
+        One row per cell, trace and row of a comparison: `cell` (UInt32, place in the grid), `key`
+        (String, what identifies the cell), `trace` (String), `sets` (String, the changes of tasks),
+        `runs` (UInt32, repetitions), `error` (String; why the cell has no result, else null), a
+        String column for each axis of the grid, named ``axis:`` and its name, and the columns of
+        `tracekit.Comparison.table`.
     axes
         Names of the axes.
     """
@@ -120,8 +122,8 @@ class Sweep:
         Returns
         -------
         polars.DataFrame
-            `cell`, `trace`, `group` (String), a column for each axis (String), `unit`, `identity`, `value`, `low`, `high`
-            (Float64; the 90 % interval where there is one), `verdict`.
+            `cell`, `trace`, `group` (String), a column for each axis (String), `unit`, `identity`,
+            `value`, `low`, `high` (Float64; the 90 % interval where there is one), `verdict`.
 
         Raises
         ------
@@ -153,8 +155,8 @@ class Sweep:
         Returns
         -------
         polars.DataFrame
-            `trace` and `group` where there are several, the first axis (String, in order), and a Float64 column for each
-            combination of the other axes, or `value`.
+            `trace` and `group` where there are several, the first axis (String, in order), and a
+            Float64 column for each combination of the other axes, or `value`.
         """
         found = self.values(statistic)
         lead = [c for c in ("trace", "group") if found[c].n_unique() > 1]
@@ -181,8 +183,8 @@ class Sweep:
         Returns
         -------
         polars.DataFrame
-            `cell`, the axes, and a Float64 column for each statistic, named as it is written; sorted by the first. Of several
-            groups or traces the worst counts.
+            `cell`, the axes, and a Float64 column for each statistic, named as it is written;
+            sorted by the first. Of several groups or traces the worst counts.
 
         Raises
         ------
@@ -306,7 +308,9 @@ def _jobs(
 
 
 class Pool:
-    """Where cells run: processes of this machine, made anew when one of them dies, or an executor that was given.
+    """Where cells run.
+
+    Processes of this machine, made anew when one of them dies, or an executor that was given.
 
     Parameters
     ----------
@@ -342,7 +346,10 @@ class Pool:
         return self._own
 
     def run(self, jobs: Iterable[_Job], keep: Callable[[str, bytes], object]) -> None:
-        """Run jobs and keep what each gives, in any order; those that a dying worker took along are run again."""
+        """Run jobs and keep what each gives, in any order.
+
+        Those that a dying worker took along are run again.
+        """
         tries: dict[_Job, int] = dict.fromkeys(jobs, 0)
         while tries:
             for job in tries:
@@ -416,7 +423,10 @@ class Runner:
     def run(
         self, asked: Sequence[Cell], runs: int, progress: Callable[[int, int], object] | None = None
     ) -> dict[tuple[str, Cell], pl.DataFrame]:
-        """Rows of each cell, by name of the trace and cell; those that were found before are not run again."""
+        """Rows of each cell, by name of the trace and cell.
+
+        Those that were found before are not run again.
+        """
         wanted = {
             (name, cell): (_key(identity, cell, runs, self.options), path)
             for identity, path, name in self._sources
@@ -461,15 +471,18 @@ def sweep(
     traces
         Files of traces, of any format.
     policies
-        Policies, whose values can be ranges and lists: ``cfs:wakeup_granularity=0..4ms/9``; see `tracekit.whatif.grid`.
+        Policies, whose values can be ranges and lists: ``cfs:wakeup_granularity=0..4ms/9``; see
+        `tracekit.whatif.grid`.
     sets
         Changes of tasks, likewise: ``batch*: nice=0..19/5``.
     output
-        Parquet file for the result. Finished cells are kept beside it, in a folder named ``OUTPUT.cells``, until all are done:
-        a sweep that was stopped goes on there, and cells of an earlier result are taken from it.
+        Parquet file for the result. Finished cells are kept beside it, in a folder named
+        ``OUTPUT.cells``, until all are done: a sweep that was stopped goes on there, and cells of
+        an earlier result are taken from it.
     search
-        ``grid`` (every cell), ``random:N`` (N cells drawn with `seed`), or ``halving:STATISTIC``: every cell once, the best third
-        three times, the best third of those nine times; less is better (``halving:-STATISTIC`` where more is).
+        ``grid`` (every cell), ``random:N`` (N cells drawn with `seed`), or ``halving:STATISTIC``:
+        every cell once, the best third three times, the best third of those nine times; less is
+        better (``halving:-STATISTIC`` where more is).
     seed
         For ``random``.
     runs
@@ -477,8 +490,8 @@ def sweep(
     jobs
         Processes on this machine; by default one for each CPU.
     executor
-        Where to run instead: any `concurrent.futures.Executor`, such as ``distributed.Client(...).get_executor()``. Its workers must
-        see the folder of `output`.
+        Where to run instead: any `concurrent.futures.Executor`, such as
+        ``distributed.Client(...).get_executor()``. Its workers must see the folder of `output`.
     options
         How each cell is replayed.
     progress

@@ -1,8 +1,10 @@
-"""What the kernel's paths through a switch take, by kernel and scheduling class: for replays under another kernel or class.
+"""What the kernel's paths through a switch take, by kernel and scheduling class.
 
-A trace shows what its own switches take. What they take in another kernel, or between tasks of another class, it does not show.
-`switch_costs.toml` holds what was measured elsewhere; a replay takes the *difference* of two entries of it, scaled to the
-machine of the trace.
+For replays under another kernel or class.
+
+A trace shows what its own switches take. What they take in another kernel, or between tasks of
+another class, it does not show. `switch_costs.toml` holds what was measured elsewhere; a replay
+takes the *difference* of two entries of it, scaled to the machine of the trace.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from tracekit._irq import HARDIRQ
 
 __all__ = ["SWITCH_KINDS", "Change", "PathCosts", "change", "entry_of", "measure", "read", "shipped"]
 
-#: SwitchCosts through a switch: class of the task that leaves, of the one that comes, and why the first leaves: it stays ready, it
-#: sleeps or ends, or an interrupt has woken the one that comes.
+#: SwitchCosts through a switch: class of the task that leaves, of the one that comes, and why the
+#: first leaves: it stays ready, it sleeps or ends, or an interrupt has woken the one that comes.
 SWITCH_KINDS = tuple(
     f"{leaves} {comes} {why}"
     for leaves in ("fair", "rt")
@@ -30,14 +32,16 @@ SWITCH_KINDS = tuple(
 )
 #: Longest time from a wakeup to the switch that it causes at once, ns.
 _AT_ONCE = 200_000
-#: First kernel of each scheduler that was measured, and the entry that stands for it; oldest first. None: was not measured.
+#: First kernel of each scheduler that was measured, and the entry that stands for it; oldest first.
+#: None: was not measured.
 _ENTRIES: tuple[tuple[tuple[int, int], str | None], ...] = (
     ((5, 0), "5.10"),
     ((5, 15), "6.1"),
     ((6, 6), None),
     ((6, 12), "6.12"),
 )
-#: Entries of policies that stand for a kernel, where the trace is of another: the newest kernel with that scheduler.
+#: Entries of policies that stand for a kernel, where the trace is of another: the newest kernel
+#: with that scheduler.
 _OF_POLICY = {("cfs", "form=6.1"): "6.1", ("eevdf", "version=6.12"): "6.12"}
 
 #: Times of `SWITCH_KINDS` in the recorded and in the replayed kernel, ns.
@@ -53,8 +57,9 @@ class PathCosts:
     boundary
         The charge boundary that replays infer there, ns: the measure of how fast the machine is.
     switch
-        Entries of `SWITCH_KINDS`, as far as they were seen, ns: from the record of the account of the task that leaves to the record of
-        the switch; of ``woken``, from the record that the interrupt wakes the task.
+        Entries of `SWITCH_KINDS`, as far as they were seen, ns: from the record of the account of
+        the task that leaves to the record of the switch; of ``woken``, from the record that the
+        interrupt wakes the task.
     """
 
     boundary: int
@@ -67,7 +72,8 @@ def read(text: str) -> dict[str, PathCosts]:
     Parameters
     ----------
     text
-        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of `SWITCH_KINDS`.
+        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of
+        `SWITCH_KINDS`.
 
     Returns
     -------
@@ -90,8 +96,8 @@ def measure(events: pl.DataFrame) -> dict[str, list[int]]:
     Parameters
     ----------
     events
-        Events of a trace with `sched_stat_runtime` and `sched_stat_wait`: only switches that have both right before them, or
-        behind a wakeup in an interrupt, tell.
+        Events of a trace with `sched_stat_runtime` and `sched_stat_wait`: only switches that have
+        both right before them, or behind a wakeup in an interrupt, tell.
 
     Returns
     -------
@@ -135,9 +141,13 @@ def _by_path(switches: pl.LazyFrame) -> dict[str, list[int]]:
 
 
 def _woken(events: pl.DataFrame) -> pl.LazyFrame:
-    """Measure what lies between a wakeup in an interrupt and the switch to the woken task, where that comes at once."""
+    """Measure the time from a wakeup in an interrupt to the switch to the woken task.
+
+    Only where that comes at once.
+    """
     kinds = pl.col("kind").cast(pl.String)
-    # The kernel's own records in between do not count: the last of the others before the switch are the wakeup's.
+    # The kernel's own records in between do not count: the last of the others before the switch are
+    # the wakeup's.
     return (
         events.lazy()
         .filter(~kinds.str.starts_with("stat_"))
@@ -191,15 +201,16 @@ def change(
     kernel
         Version of the recorded kernel.
     boundary
-        The charge boundary that was inferred from the trace, ns; without it nothing tells how fast the machine is.
+        The charge boundary that was inferred from the trace, ns; without it nothing tells how fast
+        the machine is.
     known
         What was measured, by kernel.
 
     Returns
     -------
     tuple of list, or None
-        Two lists in the order of `SWITCH_KINDS`, ns, `None` where nothing is known. `None` where one of the two kernels was not
-        measured, or the policy is not Linux's.
+        Two lists in the order of `SWITCH_KINDS`, ns, `None` where nothing is known. `None` where
+        one of the two kernels was not measured, or the policy is not Linux's.
     """
     recorded = known.get(entry_of(kernel) or "")
     same = _scheduler(identity) == _scheduler(policy)

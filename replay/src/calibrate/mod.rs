@@ -1,10 +1,9 @@
 //! What the machine costs and when it ticks, as this trace measures it: an optional stage behind [`calibrate`].
 //!
-//! [`samples`] says what is measured, [`watch`] takes the samples from what each CPU does, [`ways`] compares sleeps and bursts of
+//! [`history`](crate::history) says what is measured, [`watch`] takes the samples from what each CPU does, [`ways`] compares sleeps and bursts of
 //! equal length, [`tick`] finds the clock. "What does a switch cost" is answered here.
 
 pub mod limits;
-pub mod samples;
 pub mod tick;
 pub(crate) mod watch;
 pub(crate) mod ways;
@@ -12,11 +11,10 @@ pub(crate) mod ways;
 use std::collections::BTreeMap;
 
 use crate::cost::Costs;
-use crate::reconstruct::history::{History, LifeId, Off, What};
+use crate::history::{History, LifeId, Off, Sample, What};
 use crate::task::Ns;
 
 pub use limits::Limits;
-pub use samples::Sample;
 pub use tick::TickSource;
 
 /// An estimate and how many samples it rests on.
@@ -201,6 +199,9 @@ fn stand_in(found: &mut Overheads) {
         if missing.n == 0 {
             missing.ns = like.ns;
         }
+    }
+    if found.interrupt_cold.n == 0 && found.limits.cold {
+        found.interrupt_cold.ns = found.interrupt.ns * found.limits.cold_share / 100;
     }
     if found.tick.n == 0 {
         found.tick.ns = found.tick_resched.ns + found.tick_resched.ns / 2;

@@ -1,7 +1,7 @@
 //! When the clock ticks: how often a second, and at which time on each CPU.
 
 use super::Overheads;
-use crate::reconstruct::history::History;
+use crate::history::History;
 use crate::task::Ns;
 
 /// Tick rates that systems use, slowest first.

@@ -1,9 +1,8 @@
 //! What one CPU does from switch to switch, as far as costs and causes are concerned: ticks, interrupts, wakeups, charges.
 
 use super::limits::Limits;
-use super::Sample;
 use crate::cost::LONG_STAY;
-use crate::reconstruct::history::{LifeId, Off};
+use crate::history::{LifeId, Off, Sample};
 use crate::task::Ns;
 
 /// One CPU since its last switch.

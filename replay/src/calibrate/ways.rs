@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{Estimate, Overheads, ENOUGH};
-use crate::reconstruct::history::{By, History, Life, LifeId, Off, Way, What};
+use crate::history::{By, History, Life, LifeId, Off, Way, What};
 use crate::task::{Ns, NEVER};
 
 /// Sleeps and bursts that differ by no more have the same length.

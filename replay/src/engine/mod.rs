@@ -29,7 +29,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::cost::LONG_STAY;
 use crate::log::Log;
-use crate::machine::{CpuState, Kernel};
+use crate::machine::{CpuState, IdleCpus, Kernel};
 use crate::program::{Start, Workload};
 use crate::queue::Lists;
 use crate::switch_costs::SwitchCostChange;
@@ -193,6 +193,7 @@ impl Engine {
             preempt_kernel: machine.preempt_kernel,
             costs: machine.costs,
             cpus: (0..machine.cpus).map(cpu).collect(),
+            idle: IdleCpus::all(machine.cpus),
             tasks,
             live: 0,
             work,

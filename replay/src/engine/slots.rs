@@ -32,49 +32,60 @@ pub struct Slots {
     cpus: usize,
     /// Number of leaves, a power of two.
     leaves: usize,
-    times: Vec<Ns>,
-    /// `win[1]` is the slot of the earliest; children of `i` are `2i` and `2i + 1`.
-    win: Vec<u32>,
+    /// `win[1]` is the earliest of all; children of `i` are `2i` and `2i + 1`, the slots themselves begin at `leaves`.
+    win: Vec<Entry>,
+}
+
+/// A time and its slot: the order of entries is the order of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    at: Ns,
+    slot: u32,
 }
 
 impl Slots {
     /// All slots empty.
     pub fn new(cpus: usize) -> Self {
         let leaves = (5 * cpus + 3).next_power_of_two();
-        let mut win = vec![0u32; 2 * leaves];
+        let mut win = vec![Entry { at: NEVER, slot: 0 }; 2 * leaves];
         for (i, w) in win[leaves..].iter_mut().enumerate() {
-            *w = i as u32;
+            w.slot = i as u32;
         }
         for i in (1..leaves).rev() {
             win[i] = win[2 * i];
         }
-        Slots { cpus, leaves, times: vec![NEVER; leaves], win }
+        Slots { cpus, leaves, win }
+    }
+
+    #[inline]
+    fn at(&self, slot: usize) -> Ns {
+        self.win[self.leaves + slot].at
     }
 
     #[inline]
     fn set(&mut self, slot: usize, at: Ns) {
-        if self.times[slot] == at {
+        let mut i = self.leaves + slot;
+        if self.win[i].at == at {
             return;
         }
-        self.times[slot] = at;
-        let mut i = (self.leaves + slot) / 2;
-        while i > 0 {
-            let (l, r) = (self.win[2 * i], self.win[2 * i + 1]);
-            let winner = if self.times[r as usize] < self.times[l as usize] { r } else { l };
-            // Another slot wins here as before: nothing changes above.
-            if self.win[i] == winner && winner != slot as u32 {
+        let mut winner = Entry { at, slot: slot as u32 };
+        self.win[i] = winner;
+        while i > 1 {
+            winner = winner.min(self.win[i ^ 1]);
+            i /= 2;
+            // The same wins here as before: nothing changes above.
+            if self.win[i] == winner {
                 return;
             }
             self.win[i] = winner;
-            i /= 2;
         }
     }
 
     /// The earliest event.
     #[inline]
     pub fn next(&self) -> (Ns, Due) {
-        let slot = self.win[1] as usize;
-        (self.times[slot], self.due(slot))
+        let Entry { at, slot } = self.win[1];
+        (at, self.due(slot as usize))
     }
 
     fn due(&self, slot: usize) -> Due {
@@ -94,7 +105,7 @@ impl Slots {
     /// End of the current run step on `cpu`.
     #[inline]
     pub fn segment_end(&self, cpu: Cpu) -> Ns {
-        self.times[cpu]
+        self.at(cpu)
     }
     /// Sets the end of the current run step on `cpu`.
     #[inline]
@@ -104,7 +115,7 @@ impl Slots {
     /// The next tick of `cpu`.
     #[inline]
     pub fn tick(&self, cpu: Cpu) -> Ns {
-        self.times[self.cpus + cpu]
+        self.at(self.cpus + cpu)
     }
     /// Sets the next tick of `cpu`.
     #[inline]
@@ -118,7 +129,7 @@ impl Slots {
     /// The next timer interrupt of `cpu`.
     #[inline]
     pub fn timer(&self, cpu: Cpu) -> Ns {
-        self.times[2 * self.cpus + 1 + cpu]
+        self.at(2 * self.cpus + 1 + cpu)
     }
     /// Sets the next timer interrupt of `cpu`.
     #[inline]

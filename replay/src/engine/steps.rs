@@ -208,9 +208,10 @@ impl Engine {
         c.curr = None;
         c.leaving = Some((t, why));
         c.blocked_at = now;
-        c.nr -= 1;
         c.keep_clock = false;
+        self.k.count(cpu, -1);
         self.k.tasks[t.index()].since = now;
+        let c = &self.k.cpus[cpu];
         if c.need_resched {
             let at = now.max(c.busy_until);
             self.k.slots.set_resched(cpu, at);

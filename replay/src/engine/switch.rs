@@ -105,8 +105,8 @@ impl Engine {
             let from = self.k.tasks[t.index()].cpu;
             self.k.log.migrate(now, t, from, cpu);
             self.k.tasks[t.index()].cpu = cpu;
-            self.k.cpus[from].nr -= 1;
-            self.k.cpus[cpu].nr += 1;
+            self.k.count(from, -1);
+            self.k.count(cpu, 1);
         }
         let switched = prev != Some(t);
         let on = self.k.work.tasks[t.index()].on.filter(|_| now == 0);
@@ -178,6 +178,7 @@ impl Engine {
         }
         c.idle = true;
         c.idle_since = self.k.now;
+        self.k.count(cpu, 0);
         let more = self.more_to_leave(cpu, true);
         let c = &mut self.k.cpus[cpu];
         c.busy_until = self.k.now + self.k.costs.record + more;

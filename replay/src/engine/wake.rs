@@ -164,8 +164,8 @@ impl Engine {
         let to = if self.k.allowed(t, to) { to } else { self.k.idle_or_last(t) };
         self.k.log.migrate(self.k.now, t, cpu, to);
         self.k.tasks[t.index()].cpu = to;
-        self.k.cpus[cpu].nr -= 1;
-        self.k.cpus[to].nr += 1;
+        self.k.count(cpu, -1);
+        self.k.count(to, 1);
         self.k.cpus[to].clock = self.k.now;
         let class = self.class(t);
         self.stack.layers[class].1.enqueue(&mut self.k, to, t, Enqueue::Migrated);
@@ -190,8 +190,8 @@ impl Engine {
         let task = &mut self.k.tasks[t.index()];
         task.state = TaskState::Runnable;
         task.since = now;
+        self.k.count(cpu, 1);
         let c = &mut self.k.cpus[cpu];
-        c.nr += 1;
         // Clocks do not go back.
         c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.newborn) } else { now };
         let class = self.class(t);

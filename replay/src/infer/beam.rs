@@ -1,10 +1,10 @@
 //! Several walks side by side: where a guess could have been another, both are followed until one of them contradicts what shows.
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 use super::flow::{Event, Known};
+use super::routes::Mix;
 use super::walk::{Offer, Walk};
 use crate::task::Ns;
 
@@ -77,8 +77,9 @@ fn keep(mut walks: Vec<Walk>, width: usize) -> Vec<Walk> {
 
 /// What the rest of a walk depends on.
 fn state(walk: &Walk) -> u64 {
-    let mut hash = DefaultHasher::new();
-    let token = |t: usize, hash: &mut DefaultHasher| {
+    let mut hash = Mix::default();
+    walk.known.budget.look(walk.size());
+    let token = |t: usize, hash: &mut Mix| {
         if let Some(t) = walk.tokens.get(t) {
             (&t.past, &t.callers, t.done).hash(hash);
         }

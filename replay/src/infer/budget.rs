@@ -13,13 +13,14 @@ pub(super) const LOOKS: usize = 256;
 pub(super) struct Budget {
     left: Cell<usize>,
     spent: Cell<usize>,
+    looks: Cell<usize>,
     cancel: Cancel,
 }
 
 impl Budget {
     /// So many steps; none once `cancel` is set.
     pub fn new(steps: usize, cancel: Cancel) -> Self {
-        Budget { left: Cell::new(steps), spent: Cell::new(0), cancel }
+        Budget { left: Cell::new(steps), spent: Cell::new(0), looks: Cell::new(0), cancel }
     }
 
     /// Takes `steps`; false when there are not as many left. Whoever gets that stops.
@@ -34,6 +35,15 @@ impl Budget {
                 self.left.set(0);
                 false
             }
+        }
+    }
+
+    /// Looks at `n` things, which count together.
+    pub fn look(&self, n: usize) {
+        let looks = self.looks.get() + n;
+        self.looks.set(looks % LOOKS);
+        if looks >= LOOKS {
+            self.spend(looks / LOOKS);
         }
     }
 

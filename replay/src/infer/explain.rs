@@ -5,7 +5,7 @@ use super::log::Said;
 use super::routes::Past;
 use super::segments::{End, Segment};
 use super::walk::{Hold, Item, Part, Walk, LEAST, MIXED, MOST};
-use crate::reconstruct::history::LifeId;
+use crate::history::LifeId;
 use crate::task::Ns;
 
 /// Log-likelihood of a message left behind by a reader that fell asleep.
@@ -165,34 +165,6 @@ impl Walk<'_> {
                 None => self.queues[s].push_back(item),
             }
         }
-    }
-
-    /// A reader with an empty queue: a message that is thought to wait elsewhere may have come here.
-    pub(super) fn fetch(&mut self, queue: usize) -> Option<Item> {
-        let stations = self.known.net.stations.len();
-        let own = queue >= stations;
-        self.known.budget.spend(self.queues.iter().map(|q| 1 + q.len()).sum::<usize>() / LOOKS);
-        let reader = own.then(|| self.known.members[queue - stations]);
-        let to = reader.map_or(queue, |r| self.station(r));
-        let mut best: Option<(f64, usize, usize)> = None;
-        for s in (0..stations).filter(|s| *s != queue) {
-            for (i, item) in self.queues[s].iter().enumerate() {
-                let Some(from) = item.from else { continue };
-                let fits = self.known.net.stations[from].targets.contains_key(&to)
-                    && own == self.known.net.stations[to].answers.contains(&from)
-                    && (!own || self.tokens[item.token].callers.last().copied() == reader);
-                let share = self.share(from, item.token, to) / self.share(from, item.token, s).max(1e-6);
-                if fits && share > 0.02 && best.is_none_or(|b| share > b.0) {
-                    best = Some((share, s, i));
-                }
-            }
-        }
-        let (_, s, i) = best?;
-        let item = self.queues[s].remove(i)?;
-        self.log.push(Said::Went(item.message, (!own).then_some(to)));
-        let past = self.tokens[item.token].past.clone();
-        self.learn(past, to);
-        Some(item)
     }
 
     fn parts(&self, hold: Hold, g: Segment, targets: &[(usize, Ns)], last: Option<usize>) -> Vec<Part> {

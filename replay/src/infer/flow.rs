@@ -20,10 +20,10 @@ use super::budget::Budget;
 use super::log::Said;
 use super::network::Network;
 use super::routes::Routes;
-use super::segments::{Asleep, Begin, End, Segment};
+use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
-use crate::reconstruct::history::{History, LifeId};
+use crate::history::{History, LifeId};
 use crate::task::Ns;
 
 /// Services of which both ends show that tell how long they take.
@@ -171,7 +171,6 @@ pub(super) struct Known<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Begin(usize),
-    Late(usize),
     End(usize),
     Sleep(LifeId, bool),
     Wake(LifeId, bool),
@@ -200,9 +199,6 @@ impl<'a> Known<'a> {
         let mut events: Vec<(Ns, u8, Event)> = Vec::with_capacity(2 * (self.segments.len() + sleeps.len()));
         for (i, g) in self.segments.iter().enumerate() {
             events.push((g.from, 1, Event::Begin(i)));
-            if let Some((from, _)) = g.late.filter(|_| g.begin == Begin::Message) {
-                events.push((from, 1, Event::Late(i)));
-            }
             events.push((g.to, if g.from < g.to { 0 } else { 2 }, Event::End(i)));
         }
         for s in sleeps {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::flow::{Mark, Message};
 use super::routes::Past;
-use crate::reconstruct::history::LifeId;
+use crate::history::LifeId;
 use crate::task::Ns;
 
 /// One finding, or a correction of an earlier one.

@@ -3,9 +3,9 @@
 //! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever wrote it woke nobody: the trace holds no
 //! record of either. So one stretch of work may hold several services, and a task may depend on others in ways that do
 //! not show. `network` learns from the wakeups that do show who serves whom, `segments` cuts the work of each task at
-//! what shows, `walk` follows the messages through it, `explain` says what a piece of work holds, `routes` knows where
-//! messages go, `debts` settles what was read before it can be seen to be written. Where a guess could have been another, `beam` follows both until one of them contradicts what shows
-//! (`log` is what they share), and `flow` is the outcome.
+//! what shows, `walk` and `sends` follow the messages through it, `explain` says what a piece of work holds, `routes` knows where
+//! messages go, `debts` settles what was read before it can be seen to be written. Where a guess could have been another, `beam` follows
+//! both until one of them contradicts what shows (`log` is what they share), and `flow` is the outcome.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is a hard bound. The outcome is used
 //! where nearly everything is explained; else the group keeps its recorded causes and is named: a replay under another order of events would serve messages that
@@ -20,19 +20,20 @@ mod log;
 mod network;
 mod routes;
 mod segments;
-mod track;
+mod sends;
+pub(crate) mod track;
 mod walk;
 
 use std::collections::HashMap;
 
 use crate::cancel::Cancel;
+use crate::history::{By, History, LifeId, What};
 use crate::program::Workload;
-use crate::reconstruct::history::{By, History, LifeId, What};
 use crate::task::Ns;
 use budget::{Budget, LOOKS};
 use flow::{Flow, Mark};
 use network::Network;
-use track::Track;
+pub(crate) use track::Track;
 
 /// Walks over the trace that try a network; the routes and service times of one are those that the next knows.
 const PASSES: usize = 5;
@@ -43,7 +44,7 @@ const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
 /// Steps of the search, in all groups together: things that show, times guesses followed side by side. It moves no result but that of
 /// a group that needs more: fewer guesses are then followed there, and at last none. 36,000 events of 13 tasks with 6,000
 /// messages take 4.5 million.
-pub(crate) const BUDGET: usize = 12_000_000;
+pub(crate) const BUDGET: usize = 6_000_000;
 /// Share of messages left unexplained by one guess beyond which several do not help.
 const HOPELESS: f64 = 0.1;
 /// Fewest hidden messages, and least share of all, that make a difference.
@@ -65,6 +66,8 @@ pub enum Outcome {
     Unexplained,
     /// The search came to the end of its budget: each wakeup keeps its recorded cause.
     TooLarge,
+    /// Explained, but the recorded run is replayed less well with it than without: each wakeup keeps its recorded cause.
+    Worse,
 }
 
 /// A group of tasks that send each other messages.
@@ -118,11 +121,14 @@ impl Hidden {
                 sum(&explained, |g| g.messages)
             ));
         }
-        let kept = of(&[Outcome::Unexplained, Outcome::TooLarge]);
+        let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
         if !kept.is_empty() {
             let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();
             let more = if kept.len() > NAMED { format!(" and {} more", kept.len() - NAMED) } else { String::new() };
             let why = match kept.iter().filter(|g| g.outcome == Outcome::TooLarge).count() {
+                _ if kept.iter().all(|g| g.outcome == Outcome::Worse) => {
+                    "the recorded run is replayed less well with their explanation than without".into()
+                }
                 0 => format!("{} stay unexplained", sum(&kept, |g| g.unexplained)),
                 n if n == kept.len() => "the search for them came to its bound".into(),
                 _ => format!("{} stay unexplained or the search came to its bound", sum(&kept, |g| g.unexplained)),
@@ -239,6 +245,25 @@ fn size(net: &Network, history: &History) -> usize {
 }
 
 impl Messages {
+    /// Takes back what explains a group: its wakeups keep their recorded causes.
+    pub(crate) fn forget(&mut self, history: &History, group: usize) {
+        let Some(group) = self.found.groups.get_mut(group) else { return };
+        group.outcome = Outcome::Worse;
+        self.found.resolved = false;
+        for &life in &group.tasks {
+            let i = life as usize;
+            self.acts[i].clear();
+            (self.inside[i], self.serves[i]) = (false, None);
+        }
+        let inside = &self.inside;
+        let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
+        self.of_wake.retain(|wake, _| kept(*wake));
+        self.woken_at.retain(|wake, _| kept(*wake));
+        if !inside.contains(&true) {
+            *self = Messages { found: std::mem::take(&mut self.found), ..Messages::none(history) };
+        }
+    }
+
     /// Adds what is found about the tasks of `net`.
     fn add(&mut self, net: Network, search: &Search) {
         let tasks = net.members();

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::Budget;
 use super::track::Track;
-use crate::reconstruct::history::{By, History, Life, LifeId, Off, What};
+use crate::history::{By, History, Life, LifeId, Off, What};
 use crate::task::Ns;
 
 /// Wakeups by tasks that a server needs.

@@ -2,7 +2,7 @@
 
 use super::network::Network;
 use super::track::Track;
-use crate::reconstruct::history::{By, First, History, LifeId, Off, What};
+use crate::history::{By, First, History, LifeId, Off, What};
 use crate::task::Ns;
 
 /// How a segment begins.
@@ -41,8 +41,6 @@ pub(super) struct Segment {
     pub end: End,
     pub from: Ns,
     pub to: Ns,
-    /// When it goes on, and at which CPU time, where it was preempted so early that it may have read after that only.
-    pub late: Option<(Ns, Ns)>,
     /// CPU time of the task at both ends.
     pub start: Ns,
     pub stop: Ns,
@@ -65,7 +63,6 @@ struct Open {
     begin: Begin,
     own: bool,
     passes: bool,
-    late: Option<(Ns, Ns)>,
     /// The message before it, where it begins with one.
     behind: Option<Ns>,
 }
@@ -84,11 +81,6 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// Time and CPU time at which the task goes on, where it leaves its CPU soon after `start`.
-    fn late(&self, start: Ns) -> Option<(Ns, Ns)> {
-        self.track.last_pause_within(start, self.net.short).map(|pos| (self.track.time(pos), pos))
-    }
-
     fn close(&mut self, to: Ns, end: End) {
         let Some(open) = self.open.take() else { return };
         let stop = self.track.pos(to);
@@ -100,7 +92,7 @@ impl Cutter<'_> {
             _ => false,
         };
         if works {
-            let Open { from, start, begin, own, passes, late, .. } = open;
+            let Open { from, start, begin, own, passes, .. } = open;
             let (life, from, start) = (self.life, from.min(to), start.min(stop));
             self.found.push(Segment {
                 life,
@@ -111,7 +103,6 @@ impl Cutter<'_> {
                 end,
                 from,
                 to,
-                late: late.filter(|l| l.0 < to),
                 start,
                 stop,
             });
@@ -141,8 +132,7 @@ impl Cutter<'_> {
         // Where the message preempts its sender, the sender reads after that.
         let start = self.track.pause_within(pos, self.net.short).unwrap_or(pos + self.tail.max(1));
         let from = self.track.time(start);
-        let late = self.late(start);
-        self.open = Some(Open { from, start, begin, own: calls, passes: false, late, behind: Some(pos) });
+        self.open = Some(Open { from, start, begin, own: calls, passes: false, behind: Some(pos) });
     }
 
     /// A sleep that began at `at` and that `by` ended; how the next segment begins, where one begins.
@@ -182,8 +172,7 @@ pub(super) fn segments(history: &History, tracks: &[Track], net: &Network, tail:
                 What::On { .. } => {
                     if let Some((begin, own)) = woken.take() {
                         let start = track.pos(act.at);
-                        let late = cut.late(start);
-                        cut.open = Some(Open { from: act.at, start, late, begin, own, passes: false, behind: None });
+                        cut.open = Some(Open { from: act.at, start, begin, own, passes: false, behind: None });
                     }
                 }
                 What::Post { wake } => cut.post(act.at, wake),

@@ -1,11 +1,11 @@
 //! When a task was on a CPU: from time to CPU time and back.
 
-use crate::reconstruct::history::{Life, What};
+use crate::history::{Life, What};
 use crate::task::Ns;
 
 /// The stays of one task.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Track {
+pub(crate) struct Track {
     /// Begin, end, CPU time before.
     stays: Vec<(Ns, Ns, Ns)>,
 }
@@ -54,11 +54,5 @@ impl Track {
     pub fn pause_within(&self, pos: Ns, within: Ns) -> Option<Ns> {
         let i = self.stays.partition_point(|s| s.2 <= pos);
         self.stays.get(i).map(|s| s.2).filter(|p| *p <= pos + within)
-    }
-
-    /// The same for the last time within that.
-    pub fn last_pause_within(&self, pos: Ns, within: Ns) -> Option<Ns> {
-        let i = self.stays.partition_point(|s| s.2 <= pos + within);
-        i.checked_sub(1).map(|i| self.stays[i].2).filter(|p| *p > pos)
     }
 }

@@ -2,27 +2,23 @@
 
 use std::collections::VecDeque;
 
-use super::budget::LOOKS;
 use super::flow::{Booked, Event, Known, Mark, Message};
 use super::log::{Log, Said, Shared};
 use super::routes::{Past, Routes};
 use super::segments::{Begin, End, Segment};
-use crate::reconstruct::history::LifeId;
+use crate::history::LifeId;
 use crate::task::Ns;
 
 /// Most services in one segment.
 pub(super) const MOST: usize = 256;
 /// Shortest mean service against the usual one.
 pub(super) const LEAST: f64 = 0.2;
-/// Least share of a usual service after which a message may have been written.
-const EARLY: f64 = 0.4;
 /// A service that takes longer than this share of a usual one was likely two.
 const LONG: f64 = 1.6;
 /// Least share of a usual service that a service takes, mostly.
-const HALF: f64 = 0.5;
-/// Log-likelihood that another has written more than shows, and that another of the pool has gone on before it took as long as is usual.
+pub(super) const HALF: f64 = 0.5;
+/// Log-likelihood that another has written more than shows.
 const MORE: f64 = -1.0;
-const AHEAD: f64 = -1.5;
 /// Guesses tried beside the likeliest, and how much less likely they may be.
 const OTHERS: usize = 3;
 const FAR: f64 = 8.0;
@@ -30,6 +26,9 @@ const FAR: f64 = 8.0;
 const OWED: f64 = -3.0;
 /// Log-likelihood that two requests were mixed up.
 pub(super) const MIXED: f64 = -2.5;
+
+/// Looks that a share of a route takes.
+const ROUTE: usize = 16;
 
 /// A request on its way.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +107,7 @@ pub(super) struct Walk<'a> {
     /// Per task of the network.
     pub(super) hold: Vec<Option<Hold>>,
     last: Vec<usize>,
-    marks: Vec<usize>,
+    pub(super) marks: Vec<usize>,
     messages: u32,
     requests: u32,
     /// Members of each station that sleep until a message for the pool comes, and tasks that sleep until one of their own does.
@@ -116,7 +115,7 @@ pub(super) struct Walk<'a> {
     pub(super) asleep_own: Vec<bool>,
     depth: usize,
     /// When the service began whose message is being sent.
-    hold_began: Ns,
+    pub(super) hold_began: Ns,
     /// Debts that nobody at work can pay any more.
     pub(super) forgotten: Vec<(usize, Debt)>,
     /// When a reader of each station last fell asleep.
@@ -164,8 +163,7 @@ impl<'a> Walk<'a> {
     /// Goes on by one event.
     pub fn step(&mut self, at: Ns, event: Event) {
         match event {
-            Event::Begin(i) => self.begin(i, false),
-            Event::Late(i) => self.begin(i, true),
+            Event::Begin(i) => self.begin(i),
             Event::End(i) => self.end(i),
             Event::Sleep(life, reply) => self.sleeps(life, reply, at, true),
             Event::Wake(life, reply) => self.sleeps(life, reply, at, false),
@@ -244,24 +242,8 @@ impl<'a> Walk<'a> {
         self.tokens.len() - 1
     }
 
-    fn begin(&mut self, i: usize, late: bool) {
-        let known = self.known;
-        let mut g = known.segments[i];
-        let slot = self.slot(g.life);
-        if late {
-            if self.hold[slot].is_some_and(|h| h.segment == i) {
-                return;
-            }
-            (g.from, g.start) = g.late.unwrap_or((g.from, g.start));
-        } else if g.late.is_some() && g.begin == Begin::Message {
-            let queue = if g.own { self.own_queue(g.life) } else { self.station(g.life) };
-            if self.queues[queue].is_empty() {
-                // It was preempted before it came to read, if nobody at work has written yet.
-                if self.senders(g.life, queue, g.from).1.is_empty() {
-                    return;
-                }
-            }
-        }
+    fn begin(&mut self, i: usize) {
+        let g = self.known.segments[i];
         let token = match g.begin {
             Begin::Message => {
                 let queue = if g.own { self.own_queue(g.life) } else { self.station(g.life) };
@@ -291,14 +273,14 @@ impl<'a> Walk<'a> {
     }
 
     /// `life` reads from `queue`. Where that is empty, somebody must have written already.
-    fn read(&mut self, life: LifeId, queue: usize, at: Ns) -> usize {
+    pub(super) fn read(&mut self, life: LifeId, queue: usize, at: Ns) -> usize {
         if self.queues[queue].is_empty() && self.depth < 8 {
             self.depth += 1;
             self.pull(life, queue, at);
             self.depth -= 1;
         }
         let own = queue >= self.known.net.stations.len();
-        let item = self.queues[queue].pop_front().or_else(|| self.fetch(queue));
+        let item = self.queues[queue].pop_front();
         let (token, message) = match item {
             Some(item) => (item.token, item.message),
             None => {
@@ -322,105 +304,24 @@ impl<'a> Walk<'a> {
         token
     }
 
-    /// Ends the service of a task that must have written to `queue` before `at`.
-    fn pull(&mut self, reader: LifeId, queue: usize, at: Ns) -> bool {
-        let (to, found, scores) = self.senders(reader, queue, at);
-        let best = self.choose(&scores).map(|i| found[i]);
-        if let Some(life) = best {
-            self.split(life, at, Some(to));
-        }
-        best.is_some()
-    }
-
-    /// Station of `reader`; tasks at work that may have written to `queue` before `at`, and how likely each is.
-    fn senders(&self, reader: LifeId, queue: usize, at: Ns) -> (usize, Vec<LifeId>, Vec<f64>) {
-        let stations = self.known.net.stations.len();
-        let to = if queue < stations { queue } else { self.station(reader) };
-        let mut found: Vec<LifeId> = Vec::new();
-        let mut scores: Vec<f64> = Vec::new();
-        self.known.budget.spend(self.hold.len() / LOOKS);
-        for (slot, hold) in self.hold.iter().enumerate() {
-            let (Some(hold), life) = (hold, self.known.members[slot]) else { continue };
-            let s = self.station(life);
-            let g = &self.known.segments[hold.segment];
-            let pos = self.known.tracks[life as usize].pos(at);
-            let ran = (pos - hold.start) as f64 / self.known.usual[s].mean;
-            let goes_on = g.stop - pos > self.known.net.short;
-            let fits = life != reader
-                && self.known.net.stations[s].targets.contains_key(&to)
-                && (queue < stations) != self.known.net.stations[to].answers.contains(&s)
-                && (queue < stations || self.tokens[hold.token].callers.last() == Some(&reader))
-                && ran >= EARLY
-                && (goes_on || matches!(g.end, End::Sleep(_)));
-            let score = self.share(s, hold.token, to) * ran.min(1.5);
-            if fits && score > 0.1 {
-                found.push(life);
-                scores.push((score / 1.5).ln());
-            }
-        }
-        (to, found, scores)
-    }
-
-    /// A service of `life`, which is at work, ended before `at`; its message went to `to`, or where it likely went.
-    fn split(&mut self, life: LifeId, at: Ns, to: Option<usize>) {
-        let slot = self.slot(life);
-        let Some(hold) = self.hold[slot].take() else { return };
-        let (s, g) = (self.station(life), self.known.segments[hold.segment]);
-        let known = self.known;
-        let track = &known.tracks[life as usize];
-        let stop = (hold.start + self.known.usual[s].mean as Ns).min(track.pos(at));
-        let when = track.time(stop).min(at);
-        self.book(s, stop - hold.start, 1);
-        let token = &self.tokens[hold.token];
-        let to = to.or_else(|| self.likely(s, &token.past, &token.callers, &|_| true).1);
-        if let Some(to) = to {
-            self.hold_began = track.time(hold.start);
-            self.send(life, hold.token, to, when, None);
-        }
-        if g.stop - stop > self.known.net.short {
-            let calls = to.is_some_and(|to| self.known.net.stations[s].calls.contains(&to));
-            let token = self.read(life, if calls { self.own_queue(life) } else { s }, when);
-            let slot = self.slot(life);
-            self.hold[slot] = Some(Hold { token, start: stop, segment: hold.segment });
-        }
-    }
-
-    /// Others of the pool of `life` that have been at work for more than `much` of a usual service, while messages waited, have gone on
-    /// with the next.
-    fn advance(&mut self, life: LifeId, at: Ns, much: f64) {
-        let s = self.station(life);
-        let net = self.known.net;
-        for &other in net.stations[s].members.iter().filter(|m| **m != life) {
-            for _ in 0..MOST {
-                let Some(hold) = self.hold[self.slot(other)] else { break };
-                let pos = self.known.tracks[other as usize].pos(at);
-                let g = self.known.segments[hold.segment];
-                let ran = (pos - hold.start) as f64 / self.known.usual[s].mean;
-                let early = self.queues[s].front().is_none_or(|q| q.at >= at);
-                let ends = g.stop - pos <= self.known.net.short && matches!(g.end, End::Post(_));
-                if early || ends || ran < HALF {
-                    break;
-                }
-                let scores = if ran < much { [0.0, AHEAD] } else { [AHEAD, 0.0] };
-                if self.choose(&scores) == Some(0) {
-                    break;
-                }
-                self.split(other, at, None);
-            }
-        }
-    }
-
     /// Share of requests like `token` that go on from station `s` to `to`.
     pub(super) fn share(&self, s: usize, token: usize, to: usize) -> f64 {
         self.share_of(s, &self.tokens[token].past, to)
     }
 
     pub(super) fn share_of(&self, s: usize, past: &Past, to: usize) -> f64 {
+        self.known.budget.look(ROUTE);
         let routes = if self.known.first_pass { &self.live } else { &self.known.routes };
         routes.share(past, to, self.known.net.stations[s].targets.len())
     }
 
-    fn book(&mut self, s: usize, ran: Ns, services: usize) {
+    /// What a copy of this, or a comparison with another, looks at.
+    pub(super) fn size(&self) -> usize {
+        let waiting: usize = self.queues.iter().map(|q| 4 + 16 * q.len()).sum();
+        waiting + 16 * self.hold.len()
+    }
+
+    pub(super) fn book(&mut self, s: usize, ran: Ns, services: usize) {
         let (ran, k, mean) = (ran as f64, services as f64, self.known.usual[s].mean);
         let u = &mut self.booked[s];
         u.sum += ran;
@@ -516,88 +417,5 @@ impl<'a> Walk<'a> {
             self.tokens[token].done = true;
         }
         self.clear_out(s, g.to);
-    }
-
-    /// `token` goes from `life` to station `to`; with `wake` where that shows.
-    fn send(&mut self, life: LifeId, token: usize, to: usize, at: Ns, wake: Option<u32>) {
-        let s = self.station(life);
-        let own = self.known.net.stations[to].answers.contains(&s);
-        let reader = wake.map(|w| self.known.history.wakee[w as usize]);
-        if let Some(reader) = reader {
-            self.right_one(s, token, to, own.then_some(reader));
-            let past = self.tokens[token].past.clone();
-            self.learn(past, to);
-        }
-        let reader = reader.or_else(|| self.tokens[token].callers.last().copied());
-        let queue = match (own, reader) {
-            (true, Some(reader)) => self.own_queue(reader),
-            (true, None) => self.own_queue(self.known.net.stations[to].members[0]),
-            _ => to,
-        };
-        if self.known.net.stations[s].calls.contains(&to) {
-            self.tokens[token].callers.push(life);
-        }
-        let message = self.message(Message {
-            station: (!own).then_some(to),
-            taken: false,
-            request: Some(self.tokens[token].request),
-        });
-        match wake {
-            Some(wake) => {
-                self.log.push(Said::Wake(wake, message));
-            }
-            None => {
-                self.hidden += 1;
-                self.mark(life, at, Mark::Send(message));
-            }
-        }
-        let from = wake.is_none().then_some(s);
-        let began = self.hold_began;
-        while let Some(debt) = self.debts[queue].pop_front() {
-            if began >= debt.at {
-                // The service began after that was read.
-                self.forgotten.push((queue, debt));
-                continue;
-            }
-            if wake.is_none() {
-                self.log.push(Said::Earlier(life, self.marks[self.slot(life)] - 1, debt.at));
-            }
-            self.pay(debt, token, message);
-            return;
-        }
-        self.queues[queue].push_back(Item { token, message, at, from });
-    }
-
-    /// A visible message tells which request it is about: where that is not the one thought of, the two were mixed up.
-    fn right_one(&mut self, s: usize, token: usize, to: usize, answers: Option<LifeId>) {
-        let fits = |t: &Token| answers.is_none_or(|r| t.callers.last() == Some(&r));
-        let other = if fits(&self.tokens[token]) {
-            if self.share(s, token, to) > 0.05 {
-                return;
-            }
-            let mut next = self.queues[s].iter().map(|q| q.token);
-            next.find(|t| {
-                let mut past = self.tokens[*t].past.clone();
-                past.visit(s);
-                fits(&self.tokens[*t]) && self.share_of(s, &past, to) > 0.5
-            })
-        } else {
-            let live = |t: &usize| !self.tokens[*t].done && fits(&self.tokens[*t]);
-            self.known.budget.spend(self.tokens.len().min(4096) / LOOKS);
-            (0..self.tokens.len()).rev().take(4096).find(live)
-        };
-        let Some(other) = other else { return };
-        if self.queues[s].iter().any(|q| q.token == other) {
-            self.change_places(s, token, other);
-        } else {
-            self.tokens.swap(token, other);
-        }
-    }
-
-    /// Two requests of which `served` has been read and `waits` has not were mixed up.
-    fn change_places(&mut self, s: usize, served: usize, waits: usize) {
-        self.tokens.swap(served, waits);
-        self.tokens[served].visit(s);
-        self.tokens[waits].past = self.tokens[waits].before.clone();
     }
 }

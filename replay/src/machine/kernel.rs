@@ -1,6 +1,7 @@
 //! What policies may ask and request: time, CPUs, tasks, slices, timers.
 
 use super::cpu::CpuState;
+use super::idle::IdleCpus;
 use crate::cost::Costs;
 use crate::engine::slots::Slots;
 use crate::log::Log;
@@ -15,6 +16,7 @@ pub struct Kernel {
     pub(crate) preempt_kernel: bool,
     pub(crate) costs: Costs,
     pub(crate) cpus: Vec<CpuState>,
+    pub(crate) idle: IdleCpus,
     pub(crate) tasks: Vec<Task>,
     pub(crate) live: usize,
     pub(crate) work: Workload,
@@ -95,6 +97,12 @@ impl Kernel {
         self.cpus[cpu].idle && self.cpus[cpu].nr == 0
     }
 
+    /// In [`enqueue`](crate::policy::Policy::enqueue): `cpu` is idle, and the task that is queued is the only one there.
+    #[inline]
+    pub fn was_idle(&self, cpu: Cpu) -> bool {
+        self.cpus[cpu].idle && self.cpus[cpu].nr <= 1
+    }
+
     /// Runnable and running tasks of all classes on `cpu`.
     #[inline]
     pub fn nr_runnable(&self, cpu: Cpu) -> usize {
@@ -151,12 +159,33 @@ impl Kernel {
             return 0;
         }
         let n = self.cpus.len();
-        let from_last = (0..n).map(|i| (last + i) % n);
-        from_last
-            .clone()
-            .find(|&c| self.is_idle(c) && self.allowed(t, c))
-            .or_else(|| from_last.clone().find(|&c| self.allowed(t, c)))
-            .unwrap_or(last)
+        let mut from_last = (0..n).map(|i| (last + i) % n);
+        self.next_idle(t, last).or_else(|| from_last.find(|&c| self.allowed(t, c))).unwrap_or(last)
+    }
+
+    /// The first idle CPU that `t` may use, from `from` on; after the last CPU comes the first. What it costs does not grow with the
+    /// number of busy CPUs.
+    pub fn next_idle(&self, t: TaskId, from: Cpu) -> Option<Cpu> {
+        let found = self.idle.next(from, &self.task(t).attrs.affinity);
+        debug_assert_eq!(
+            found,
+            (0..self.cpus.len()).map(|i| (from + i) % self.cpus.len()).find(|&c| self.is_idle(c) && self.allowed(t, c))
+        );
+        found
+    }
+
+    /// The idle CPUs, in order of their numbers.
+    pub fn idle_cpus(&self) -> impl Iterator<Item = Cpu> + '_ {
+        self.idle.iter()
+    }
+
+    /// Adds `by` to the tasks of `cpu`.
+    #[inline]
+    pub(crate) fn count(&mut self, cpu: Cpu, by: i32) {
+        let c = &mut self.cpus[cpu];
+        c.nr = c.nr.wrapping_add_signed(by);
+        let idle = c.idle && c.nr == 0;
+        self.idle.set(cpu, idle);
     }
 
     /// The CPU with the fewest runnable tasks that `t` may use; the task's own CPU wins ties, then the lowest number.
@@ -241,8 +270,8 @@ impl Kernel {
         }
         self.log.migrate(self.now, t, from, cpu);
         self.tasks[t.index()].cpu = cpu;
-        self.cpus[from].nr -= 1;
-        self.cpus[cpu].nr += 1;
+        self.count(from, -1);
+        self.count(cpu, 1);
         if self.cpus[cpu].idle {
             self.resched(cpu);
         }
@@ -253,8 +282,8 @@ impl Kernel {
     pub fn set_throttled(&mut self, t: TaskId, throttled: bool) {
         let task = &mut self.tasks[t.index()];
         if std::mem::replace(&mut task.throttled, throttled) != throttled {
-            let c = &mut self.cpus[task.cpu];
-            c.nr = if throttled { c.nr - 1 } else { c.nr + 1 };
+            let cpu = task.cpu;
+            self.count(cpu, if throttled { -1 } else { 1 });
         }
     }
 

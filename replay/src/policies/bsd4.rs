@@ -13,13 +13,19 @@ pub const INFO: PolicyInfo = PolicyInfo {
     idea: "Each thread has an estimate of its recent CPU use, which statistics clock ticks raise and a decay each second lowers the slower the higher the \
            load is. The estimate and the nice value make the priority. Threads of one queue take turns.",
     formula: "W = 8 * CPUs. priority = clamp(160 + estcpu / W + nice + 20, 160, 223); smaller is better. Statistics tick (128 Hz): estcpu + 1, at most 37 W - 1. \
-              Each second: estcpu = 2L * estcpu / (2L + 1), L = load average, sampled every 5 s; threads asleep for more than a second are skipped \
-              and decay when they wake. Queue = priority / 4. A wakeup preempts when its priority number is smaller. Slice: stathz / 10 statistics ticks. \
+              Each second: estcpu = 2L * estcpu / (2L + 1), L = load average in 1/2048, sampled every 5 s; threads asleep for more than a second are \
+              skipped and decay when they wake; a thread that ran or was chosen since the last second does not count as asleep. The kernel thread that does \
+              this displaces the running thread, which goes to the tail, and the best is chosen. \
+              Queue = priority / 4. A wakeup preempts when its priority number is smaller; after a sleep of more than a second the new priority counts \
+              from when the thread runs. Slice: stathz / 10 statistics ticks. \
               Fork: the child has its parent's estimate; exit: the parent's grows by the child's.",
-    tie_break: "Within a queue in order of arrival; a thread that was preempted goes to the head, one whose slice is over to the tail.",
-    not_modelled: "Kernel priorities while in the kernel, but for a wakeup from a device, which preempts user threads when kernel_sleep_pri is on; the per-CPU queues of \
+    tie_break: "Within a queue in order of arrival. A thread that leaves the CPU goes to the tail, whether its slice is over or a better thread \
+                woke; one that an interrupt thread displaced (a wakeup by a device) goes to the head. Threads whose queue changes at a second \
+                are moved in order of their numbers.",
+    not_modelled: "Kernel priorities while in the kernel, but for a wakeup from a device, which preempts user threads when kernel_sleep_pri is on (other sleeps are \
+                   those that ask for no priority, as select, poll and umtx); the random second by which samples of the load differ; the per-CPU queues of \
                    bound threads, and the preference for the second in a queue when it ran here last (all CPUs choose from one set of queues); interrupt threads.",
-    sources: "FreeBSD sys/kern/sched_4bsd.c (2024); the priority layout of FreeBSD 5 to 7.",
+    sources: "FreeBSD sys/kern/sched_4bsd.c and kern_synch.c (2024); the priority layout of FreeBSD 5 to 7.",
     params: &[
         Param {
             name: "stathz",
@@ -42,11 +48,12 @@ pub const INFO: PolicyInfo = PolicyInfo {
             stathz: p.int("stathz"),
             kernel_sleep_pri: p.on("kernel_sleep_pri"),
             weight: 8,
-            load: 0.0,
+            load: 0,
             seconds: 0,
             next_stat: Vec::new(),
             of: TaskMap::new(),
             ready: Levels::new(QUEUES),
+            moved: Vec::new(),
         }))
     },
 };
@@ -61,12 +68,14 @@ struct Thread {
     estcpu: i64,
     slept: i64,
     slice: i64,
+    /// What counts on the queues, and what it becomes when the thread is back in user mode.
     pri: i64,
-    /// It ran since the last second.
+    user_pri: i64,
+    /// It was chosen since the last second.
     ran: bool,
     /// Woken by a device: beats user threads this once.
     kernel: bool,
-    to_tail: bool,
+    to_head: bool,
     asleep: bool,
 }
 
@@ -75,12 +84,19 @@ pub struct Bsd4 {
     stathz: i64,
     kernel_sleep_pri: bool,
     weight: i64,
-    load: f64,
+    /// The load average in 1/2048.
+    load: i64,
     seconds: i64,
     next_stat: Vec<Ns>,
     of: TaskMap<Thread>,
     ready: Levels,
+    /// Threads whose queue changed at this second: the displaced thread was queued before them.
+    moved: Vec<TaskId>,
 }
+
+/// Fixed-point 1 (FSCALE), and exp(-1/12) in it: what is left of the load average after 5 s.
+const ONE: i64 = 2048;
+const LOAD_KEPT: i64 = 1884;
 
 impl Bsd4 {
     fn limit(&self) -> i64 {
@@ -96,7 +112,14 @@ impl Bsd4 {
     }
 
     fn decay(&self, estcpu: i64) -> i64 {
-        (2.0 * self.load * estcpu as f64 / (2.0 * self.load + 1.0)) as i64
+        let factor = 2 * self.load;
+        factor * estcpu / (factor + ONE)
+    }
+
+    fn set_pri(&mut self, t: TaskId) {
+        let pri = self.priority(&self.of[t]);
+        let th = &mut self.of[t];
+        (th.pri, th.user_pri) = (pri, pri);
     }
 
     fn queue(th: &Thread) -> usize {
@@ -110,17 +133,28 @@ impl Bsd4 {
         let limit = self.limit();
         let weight = self.weight;
         let th = &mut self.of[t];
-        th.ran = true;
         th.estcpu = (th.estcpu + 1).min(limit);
         th.slice -= 1;
         let th = *th;
         if th.estcpu % weight == 0 {
-            self.of[t].pri = self.priority(&th);
+            self.set_pri(t);
         }
         if th.slice <= 0 {
             self.of[t].slice = self.full();
-            self.of[t].to_tail = true;
+            self.of[t].to_head = false;
             k.resched(cpu);
+        }
+    }
+
+    /// Those that the clock of seconds moved to `queue` stand behind `t`, which it displaced, and those with lower numbers.
+    fn queue_behind(&mut self, t: TaskId, queue: usize) {
+        let moved = std::mem::take(&mut self.moved);
+        let own = moved.contains(&t);
+        for m in moved {
+            if m != t && (!own || m > t) && self.ready.level_of(m) == Some(queue) {
+                self.ready.remove(m);
+                self.ready.push_back(queue, m);
+            }
         }
     }
 }
@@ -140,7 +174,8 @@ impl Policy for Bsd4 {
         let slice = if birth.is_some() { 1 } else { self.full() };
         let estcpu = birth.map_or(0, |b| self.of[b.parent].estcpu);
         let th = Thread { nice, estcpu, slice, ..Thread::default() };
-        *self.of.ensure(t) = Thread { pri: self.priority(&th), ..th };
+        *self.of.ensure(t) = th;
+        self.set_pri(t);
     }
 
     fn exit_task(&mut self, k: &mut Kernel, t: TaskId) {
@@ -157,16 +192,19 @@ impl Policy for Bsd4 {
     fn enqueue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Enqueue) {
         if let Enqueue::Wakeup(wake) = why {
             let mut th = self.of[t];
-            // The clock of seconds has decayed it once already, and counts the second that has begun.
-            for _ in 2..th.slept {
-                if th.estcpu == 0 {
-                    break;
-                }
-                th.estcpu = self.decay(th.estcpu);
-            }
             // After short sleeps the priority stays what it was when it was last computed.
             if th.slept > 1 {
-                th.pri = self.priority(&th);
+                if th.slept > 10 * self.load {
+                    th.estcpu = 0;
+                }
+                // The clock of seconds has decayed it once already, and counts the second that has begun.
+                for _ in 2..th.slept {
+                    if th.estcpu == 0 {
+                        break;
+                    }
+                    th.estcpu = self.decay(th.estcpu);
+                }
+                th.user_pri = self.priority(&th);
             }
             th.slept = 0;
             th.asleep = false;
@@ -175,17 +213,22 @@ impl Policy for Bsd4 {
             self.of[t] = th;
         }
         let th = &mut self.of[t];
-        let tail = std::mem::take(&mut th.to_tail);
+        let head = std::mem::take(&mut th.to_head);
         let queue = Self::queue(th);
-        if why == Enqueue::Preempted && !tail {
+        if why == Enqueue::Preempted && head {
             self.ready.push_front(queue, t);
         } else {
             self.ready.push_back(queue, t);
+        }
+        if why == Enqueue::Preempted {
+            self.queue_behind(t, queue);
         }
     }
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, _why: Enqueue) {
         if self.of[t].kernel || self.of[t].pri < self.of[curr].pri {
+            // An interrupt thread displaces at once; all else sends the thread away as it returns to user mode.
+            self.of[curr].to_head = self.of[t].kernel;
             k.resched(cpu);
         }
     }
@@ -199,7 +242,8 @@ impl Policy for Bsd4 {
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
-        self.of[t].kernel = false;
+        let th = &mut self.of[t];
+        (th.kernel, th.ran, th.pri) = (false, true, th.user_pri);
         let period = 1_000_000_000 / self.stathz;
         let now = k.now();
         self.next_stat[cpu] = now - now.rem_euclid(period) + period;
@@ -214,8 +258,8 @@ impl Policy for Bsd4 {
 
     fn quiescent(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Stop) {
         if why == Stop::Slept {
-            self.of[t].asleep = true;
-            self.of[t].to_tail = false;
+            let th = &mut self.of[t];
+            (th.asleep, th.slept, th.to_head) = (true, 0, false);
         }
     }
 
@@ -223,35 +267,46 @@ impl Policy for Bsd4 {
         self.seconds += 1;
         if self.seconds % 5 == 0 {
             let runnable: usize = (0..k.nr_cpus()).map(|c| k.nr_runnable(c)).sum();
-            let keep = (-5.0f64 / 60.0).exp();
-            self.load = self.load * keep + runnable as f64 * (1.0 - keep);
+            self.load = (LOAD_KEPT * self.load + runnable as i64 * ONE * (ONE - LOAD_KEPT)) >> 11;
         }
         let all: Vec<TaskId> = k.live_tasks().collect();
         k.scanned(0, all.len());
+        self.moved.clear();
         for t in all {
-            let mut th = self.of[t];
+            let runs = k.curr(k.task(t).cpu) == Some(t);
+            let th = &mut self.of[t];
             th.slept = if th.asleep && !th.ran { th.slept + 1 } else { 0 };
-            th.ran = false;
-            if th.slept <= 1 {
-                th.estcpu = self.decay(th.estcpu);
-                let before = Self::queue(&th);
-                th.pri = self.priority(&th);
-                if Self::queue(&th) != before && self.ready.remove(t) {
-                    self.ready.push_back(Self::queue(&th), t);
-                    let cpu = k.task(t).cpu;
-                    if k.curr(cpu).is_some_and(|c| th.pri < self.of[c].pri) {
-                        k.resched(cpu);
-                    }
+            th.ran &= runs;
+            if th.slept > 1 {
+                continue;
+            }
+            let before = Self::queue(th);
+            self.of[t].estcpu = self.decay(self.of[t].estcpu);
+            self.set_pri(t);
+            let queue = Self::queue(&self.of[t]);
+            if queue != before {
+                self.moved.push(t);
+                if self.ready.remove(t) {
+                    self.ready.push_back(queue, t);
                 }
             }
-            self.of[t] = th;
+        }
+        // The kernel thread that did this ran on an idle CPU, or displaced what ran.
+        let cpu = 0;
+        let idle = (0..k.nr_cpus()).any(|c| k.is_idle(c));
+        match k.curr(cpu).filter(|&t| !idle && k.is_mine(t)) {
+            Some(t) => {
+                self.of[t].to_head = false;
+                k.resched(cpu);
+            }
+            None => self.moved.clear(),
         }
     }
 
     fn set_params(&mut self, k: &mut Kernel, t: TaskId, _old: &Attrs) {
         let queued = self.ready.remove(t);
         self.of[t].nice = i64::from(k.task(t).attrs.nice);
-        self.of[t].pri = self.priority(&self.of[t]);
+        self.set_pri(t);
         if queued {
             self.ready.push_back(Self::queue(&self.of[t]), t);
         }

@@ -14,10 +14,12 @@ pub const INFO: PolicyInfo = PolicyInfo {
            runs. A task that used up its budget is throttled until its next period, so it cannot hurt the others. Tasks without a reservation share what is left.",
     formula: "Wakeup at t: if d < t or q * D > (d - t) * Q: d = t + D, q = Q; else both are kept (D < P and d >= t: q = Q / D * (d - t)). \
               Running: q falls with CPU time; at 0 throttled until d - D + P, then d += P, q += Q until q > 0, and d = t + D, q = Q when d is past. \
+              CPU time is accounted at ticks and switches, as Linux does without HRTICK_DL, so a budget may be overdrawn by less than a tick. \
+              D < P: a task that wakes behind its deadline waits for the next period. Products are taken in units of 1024 ns, Q / D in 1 / 2^20. \
               A yield gives up the rest of the budget. Admission: sum of Q / P <= 0.95 * CPUs.",
-    tie_break: "Equal deadlines: in order of arrival. Tasks without a reservation: real-time priorities first, then round robin with `background`.",
+    tie_break: "Equal deadlines: in order of arrival; a preempted task keeps its place. Tasks without a reservation: real-time priorities first, then round robin with `background`.",
     not_modelled: "GRUB reclaiming; the inactive bandwidth of sleepers until their zero-lag time; a fair class below (use `background`, or give every task a reservation).",
-    sources: "Linux 6.12 kernel/sched/deadline.c; Abeni and Buttazzo, Integrating multimedia applications in hard real-time systems, 1998.",
+    sources: "Linux 6.12.117 kernel/sched/deadline.c; Abeni and Buttazzo, Integrating multimedia applications in hard real-time systems, 1998.",
     params: &[
         Param {
             name: "admission",
@@ -25,6 +27,13 @@ pub const INFO: PolicyInfo = PolicyInfo {
             default: "on",
             range: None,
             doc: "Refuse reservations that sum to more than 95 % of the CPUs.",
+        },
+        Param {
+            name: "hrtick",
+            unit: Unit::Switch,
+            default: "off",
+            range: None,
+            doc: "A timer ends a budget to the nanosecond (HRTICK_DL); off: the tick that finds it used up.",
         },
         Param {
             name: "background",
@@ -38,11 +47,13 @@ pub const INFO: PolicyInfo = PolicyInfo {
     build: |p| {
         Ok(Box::new(Deadline {
             admission: p.on("admission"),
+            hrtick: p.on("hrtick"),
             background: p.int("background"),
             of: TaskMap::new(),
             ready: Ordered::new(),
             rest: Levels::new(100),
             began: Vec::new(),
+            arrivals: 0,
             bandwidth: 0,
             throttles: 0,
         }))
@@ -57,6 +68,8 @@ struct Server {
     /// Absolute deadline.
     deadline: Ns,
     throttled: bool,
+    /// Its place among equal deadlines.
+    arrival: u64,
     /// It waits for its budget and would run.
     waiting: bool,
     /// Tells a timer that was overtaken from the right one.
@@ -68,11 +81,13 @@ struct Server {
 /// State of the policy.
 pub struct Deadline {
     admission: bool,
+    hrtick: bool,
     background: Ns,
     of: TaskMap<Server>,
-    ready: Ordered<Ns>,
+    ready: Ordered<(Ns, u64)>,
     rest: Levels,
     began: Vec<Ns>,
+    arrivals: u64,
     /// Sum of runtime / period in parts per million.
     bandwidth: i64,
     throttles: i64,
@@ -96,16 +111,47 @@ impl Deadline {
     }
 
     /// The rule for a wakeup: a new deadline where the old one would give more than the reserved bandwidth.
-    fn refresh(&mut self, now: Ns, t: TaskId) {
+    fn refresh(&mut self, k: &mut Kernel, t: TaskId) {
+        let now = k.now();
         let s = &mut self.of[t];
         let Some(r) = s.reserved else { return };
-        let wide = |a: Ns, b: Ns| i128::from(a) * i128::from(b);
-        if s.deadline >= now && r.deadline < r.period && wide(s.left, r.deadline) > wide(s.deadline - now, r.runtime) {
-            s.left = (wide(r.runtime, s.deadline - now) / i128::from(r.deadline)) as Ns;
-        } else if s.deadline < now || wide(s.left, r.deadline) > wide(s.deadline - now, r.runtime) {
+        let constrained = r.deadline < r.period && s.deadline >= 0;
+        if constrained && s.deadline < now && now < s.deadline - r.deadline + r.period {
+            s.left = s.left.min(0);
+            return self.throttle(k, t);
+        }
+        let product = |a: Ns, b: Ns| i128::from(a >> 10) * i128::from(b >> 10);
+        let past = s.deadline < now;
+        if !past && product(r.deadline, s.left) <= product(s.deadline - now, r.runtime) {
+            return;
+        }
+        if constrained && !past {
+            let density = (i128::from(r.runtime) << 20) / i128::from(r.deadline);
+            s.left = ((density * i128::from(s.deadline - now)) >> 20) as Ns;
+        } else {
             s.deadline = now + r.deadline;
             s.left = r.runtime;
         }
+    }
+
+    /// Queues `t` behind all with the same deadline.
+    fn arrive(&mut self, t: TaskId) {
+        self.arrivals += 1;
+        self.of[t].arrival = self.arrivals;
+        self.ready.insert((self.of[t].deadline, self.arrivals), t);
+    }
+
+    /// Takes what the running task has used since the last time from its budget; true where that is used up.
+    fn charge(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) -> bool {
+        let now = k.clock(cpu);
+        let used = now - std::mem::replace(&mut self.began[cpu], now);
+        let s = &mut self.of[t];
+        s.left -= used;
+        if s.left > 0 || s.throttled {
+            return false;
+        }
+        self.throttle(k, t);
+        true
     }
 
     fn throttle(&mut self, k: &mut Kernel, t: TaskId) {
@@ -115,6 +161,12 @@ impl Deadline {
         s.round += 1;
         self.throttles += 1;
         let at = s.deadline - r.deadline + r.period;
+        if (at - k.now()) / 1000 < 0 {
+            // The next period has begun already.
+            self.arrivals += 1;
+            s.arrival = self.arrivals;
+            return self.replenish(k.now(), t);
+        }
         let token = u64::from(s.round) << 32 | u64::from(t.0);
         k.timer_at(at, token);
     }
@@ -147,7 +199,7 @@ impl Deadline {
 
 impl Policy for Deadline {
     fn wants_ticks(&self) -> bool {
-        false
+        !self.hrtick
     }
 
     fn init(&mut self, k: &mut Kernel) {
@@ -182,13 +234,15 @@ impl Policy for Deadline {
             return;
         }
         if !matches!(why, Enqueue::Preempted | Enqueue::Yielded | Enqueue::Migrated) && !self.of[t].throttled {
-            self.refresh(k.now(), t);
+            self.refresh(k, t);
         }
         let s = &mut self.of[t];
         if s.throttled {
             s.waiting = true;
+        } else if why == Enqueue::Preempted {
+            self.ready.insert((s.deadline, s.arrival), t);
         } else {
-            self.ready.insert(s.deadline, t);
+            self.arrive(t);
         }
     }
 
@@ -213,20 +267,27 @@ impl Policy for Deadline {
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
         self.began[cpu] = k.clock(cpu);
         let s = &self.of[t];
-        k.set_slice(cpu, if s.reserved.is_some() { s.left } else { self.background });
+        match s.reserved {
+            Some(_) if self.hrtick => k.set_slice(cpu, s.left),
+            Some(_) => {}
+            None => k.set_slice(cpu, self.background),
+        }
     }
 
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
-        let used = k.clock(cpu) - self.began[cpu];
-        if self.of[t].reserved.is_none() {
+        if self.of[t].reserved.is_none() || why == Stop::Exited {
             return;
         }
-        self.of[t].left -= used;
-        if why == Stop::Yielded {
-            self.of[t].left = self.of[t].left.min(0);
-        }
-        if self.of[t].left <= 0 && !self.of[t].throttled && why != Stop::Exited {
+        let used_up = self.charge(k, cpu, t);
+        if why == Stop::Yielded && !used_up && !self.of[t].throttled {
+            self.of[t].left = 0;
             self.throttle(k, t);
+        }
+    }
+
+    fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        if self.of[t].reserved.is_some() && self.charge(k, cpu, t) {
+            k.resched(cpu);
         }
     }
 
@@ -251,7 +312,7 @@ impl Policy for Deadline {
         if !std::mem::take(&mut self.of[t].waiting) {
             return;
         }
-        self.ready.insert(self.of[t].deadline, t);
+        self.arrive(t);
         let home = k.task(t).cpu;
         let idle = (0..k.nr_cpus()).find(|&c| k.curr(c).is_none() && k.allowed(t, c));
         let cpu = idle.unwrap_or(home);

@@ -76,10 +76,15 @@ impl Queues {
         let own = self.list(cpu);
         let fits = |lists: &Lists, list: usize| lists.iter(list).find(|&t| k.allowed(t, cpu));
         let found = fits(&self.lists, own).or_else(|| {
-            let mut others: Vec<usize> =
-                (0..self.lists.lists()).filter(|&l| l != own && !self.lists.is_empty(l)).collect();
-            others.sort_by_key(|&l| (std::cmp::Reverse(self.lists.len(l)), l));
-            others.into_iter().find_map(|l| fits(&self.lists, l))
+            let mut best = None;
+            for list in self.lists.occupied().filter(|&list| list != own) {
+                let len = self.lists.len(list);
+                // Of equally long ones the first.
+                if best.is_none_or(|(most, _)| len > most) {
+                    best = fits(&self.lists, list).map(|t| (len, t)).or(best);
+                }
+            }
+            best.map(|(_, t)| t)
         })?;
         self.lists.remove(found);
         Some(found)

@@ -3,7 +3,7 @@
 use super::PolicyInfo;
 use crate::params::{Param, Unit};
 use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop};
-use crate::queue::{Levels, TaskMap};
+use crate::queue::{Bits, Levels, TaskMap};
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
 
 /// Documentation and constructor.
@@ -21,14 +21,14 @@ pub const INFO: PolicyInfo = PolicyInfo {
     not_modelled: "Priority inheritance, the fair server of Linux 6.12 and later, runtime sharing between CPUs. Push and pull between \
                    CPUs is reduced to: a wakeup goes to the CPU that runs the least important task when its own \
                    CPU runs something as good; a CPU about to run something worse pulls the best waiting task.",
-    sources: "Linux 6.12 kernel/sched/rt.c, include/linux/sched/rt.h; POSIX.1 on SCHED_FIFO and SCHED_RR.",
+    sources: "Linux 6.1.192 kernel/sched/rt.c, include/linux/sched/rt.h (6.12 has no throttling, but a fair server); POSIX.1 on SCHED_FIFO and SCHED_RR.",
     params: &[
         Param {
             name: "slice",
             unit: Unit::Time,
             default: "100ms",
             range: Some(("1us", "100s")),
-            doc: "Slice of SCHED_RR (`sched_rr_timeslice_ms`), in whole ticks.",
+            doc: "Slice of SCHED_RR (`sched_rr_timeslice_ms`), rounded up to whole ticks.",
         },
         Param {
             name: "runtime",
@@ -58,6 +58,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             throttle: p.on("throttle") && p.int("runtime") < p.int("period"),
             slice_ticks: 1,
             cpus: Vec::new(),
+            waiting: Bits::default(),
             tasks: TaskMap::new(),
         }))
     },
@@ -71,6 +72,8 @@ pub struct Rt {
     throttle: bool,
     slice_ticks: i64,
     cpus: Vec<RtCpu>,
+    /// CPUs on whose queue a task of the class waits.
+    waiting: Bits,
     tasks: TaskMap<RtTask>,
 }
 
@@ -120,6 +123,18 @@ impl Rt {
         }
     }
 
+    /// The queue of `cpu` has changed.
+    fn note(&mut self, cpu: Cpu) {
+        self.waiting.set(cpu, !self.cpus[cpu].queue.is_empty());
+    }
+
+    /// Takes `t` off the queue of `cpu`; false when it is not there.
+    fn remove(&mut self, cpu: Cpu, t: TaskId) -> bool {
+        let was = self.cpus[cpu].queue.remove(t);
+        self.note(cpu);
+        was
+    }
+
     fn curr_level(&self, k: &Kernel, cpu: Cpu, t: TaskId) -> Option<usize> {
         let curr = k.curr(cpu)?;
         k.same_class(curr, t).then(|| level(&k.task(curr).attrs))
@@ -129,7 +144,8 @@ impl Rt {
 impl Policy for Rt {
     fn init(&mut self, k: &mut Kernel) {
         self.cpus = vec![RtCpu { queue: Levels::new(100), ..RtCpu::default() }; k.nr_cpus()];
-        self.slice_ticks = ((self.slice + k.tick_ns() / 2) / k.tick_ns()).max(1);
+        self.waiting = Bits::none(k.nr_cpus());
+        self.slice_ticks = self.slice.div_euclid(k.tick_ns()) + i64::from(self.slice % k.tick_ns() > 0);
     }
 
     fn init_task(&mut self, _k: &mut Kernel, t: TaskId, _birth: Option<Birth>) {
@@ -155,6 +171,7 @@ impl Policy for Rt {
             Enqueue::Preempted if !rotate => c.queue.push_front(at, t),
             _ => c.queue.push_back(at, t),
         }
+        self.waiting.set(cpu, true);
         if self.throttle && !c.timing && at != SHARED {
             c.timing = true;
             k.timer_at(k.now() + self.period, cpu as u64);
@@ -168,30 +185,32 @@ impl Policy for Rt {
     }
 
     fn dequeue(&mut self, _k: &mut Kernel, cpu: Cpu, t: TaskId, _why: Dequeue) {
-        self.cpus[cpu].queue.remove(t);
+        self.remove(cpu, t);
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
         if self.cpus[cpu].throttled {
             let t = self.cpus[cpu].queue.level_front(SHARED)?;
-            self.cpus[cpu].queue.remove(t);
+            self.remove(cpu, t);
             return Some(t);
         }
         let own = self.cpus[cpu].queue.best();
-        if self.cpus.len() > 1 {
-            let better = |c: &Cpu| self.cpus[*c].queue.best().is_some_and(|b| own.is_none_or(|own| b < own));
-            let mut others: Vec<Cpu> = (0..self.cpus.len()).filter(|&c| c != cpu).filter(better).collect();
-            others.sort_by_key(|&c| (self.cpus[c].queue.best(), c));
-            for other in others {
-                let best = self.cpus[other].queue.best();
-                let found = best.and_then(|b| self.cpus[other].queue.iter(b).find(|&t| k.allowed(t, cpu)));
-                if let Some(t) = found {
-                    self.cpus[other].queue.remove(t);
-                    return Some(t);
-                }
+        let mut found: Option<(usize, Cpu, TaskId)> = None;
+        for other in self.waiting.iter().filter(|&other| other != cpu) {
+            let queue = &self.cpus[other].queue;
+            let Some(best) = queue.best().filter(|&best| own.is_none_or(|own| best < own)) else { continue };
+            // Of equal levels the first CPU.
+            if found.is_none_or(|(least, ..)| best < least) {
+                found = queue.iter(best).find(|&t| k.allowed(t, cpu)).map(|t| (best, other, t)).or(found);
             }
         }
-        self.cpus[cpu].queue.pop_front()
+        if let Some((_, other, t)) = found {
+            self.remove(other, t);
+            return Some(t);
+        }
+        let own = self.cpus[cpu].queue.pop_front();
+        self.note(cpu);
+        own
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId, _switched: bool) {
@@ -221,10 +240,8 @@ impl Policy for Rt {
 
     fn timer(&mut self, k: &mut Kernel, token: u64) {
         let cpu = token as Cpu;
-        if let Some(t) = k.curr(cpu).filter(|&t| k.is_mine(t)) {
-            k.update_clock(cpu);
-            self.charge(k, cpu, t);
-        }
+        // What runs is charged at ticks and switches, not here.
+        let running = k.curr(cpu).is_some_and(|t| k.is_mine(t) && level(&k.task(t).attrs) != SHARED);
         let c = &mut self.cpus[cpu];
         c.used -= c.used.min(self.runtime);
         if c.throttled && c.used < self.runtime {
@@ -233,7 +250,7 @@ impl Policy for Rt {
                 k.resched(cpu);
             }
         }
-        let busy = c.used > 0 || !c.queue.is_empty();
+        let busy = c.used > 0 || running || c.queue.best().is_some_and(|b| b != SHARED);
         c.timing = busy;
         if busy {
             k.timer_at(k.now() + self.period, token);
@@ -245,12 +262,13 @@ impl Policy for Rt {
         if from == to {
             return;
         }
-        if self.cpus[cpu].queue.remove(t) {
+        if self.remove(cpu, t) {
             if to < from {
                 self.cpus[cpu].queue.push_back(to, t);
             } else {
                 self.cpus[cpu].queue.push_front(to, t);
             }
+            self.waiting.set(cpu, true);
             if k.curr(cpu).is_some_and(|c| k.same_class(c, t) && to < level(&k.task(c).attrs)) {
                 k.resched(cpu);
             }

@@ -12,12 +12,13 @@ pub const INFO: PolicyInfo = PolicyInfo {
     title: "scx_simple of sched_ext: one global queue by virtual time",
     idea: "All tasks wait in one queue, ordered by the virtual time that they have used. A task that finds an idle CPU goes there directly. \
            Nobody preempts at a wakeup; a slice of 20 ms ends at a tick.",
-    formula: "vtime += used * 100 / weight (weight 100 at nice 0) when it stops; queue key = max(vtime, vtime_now - slice), where vtime_now \
-              is the largest vtime that a task had when it began to run. fifo=on: in order of arrival. \
-              A yield gives up the rest of the slice and is charged for it.",
+    formula: "vtime += used * 100 / weight (weight 100 at nice 0) when it stops; queue key = vtime = max(vtime, vtime_now - slice), where vtime_now \
+              is the largest vtime that a task had when it began to run. At the end of a slice the next task is taken before the previous one is \
+              queued, so of two tasks neither runs twice; where none waits the task goes on with a new slice, and the old one is not charged. \
+              fifo=on: in order of arrival. A yield gives up the rest of the slice and is charged for it.",
     tie_break: "Equal keys: the task that was queued first.",
     not_modelled: "The choice of an idle CPU by cache distance; BPF's own cost.",
-    sources: "Linux 6.12 tools/sched_ext/scx_simple.bpf.c and kernel/sched/ext.c.",
+    sources: "Linux 6.12.117 tools/sched_ext/scx_simple.bpf.c and kernel/sched/ext.c.",
     params: &[
         Param {
             name: "slice",
@@ -43,6 +44,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             global: Ordered::new(),
             local: Lists::default(),
             vtime_now: 0,
+            prev: Vec::new(),
         }))
     },
 };
@@ -63,6 +65,8 @@ pub struct ScxSimple {
     global: Ordered<Ns>,
     local: Lists,
     vtime_now: Ns,
+    /// The task that used up its slice on each CPU, and when: it goes on where no other waits.
+    prev: Vec<Option<(TaskId, Ns)>>,
 }
 
 /// Linux weights on the scale of cgroups: 1 to 10000, 100 at nice 0.
@@ -77,11 +81,42 @@ impl ScxSimple {
         s.left = (s.left - (now - s.began)).max(0);
         s.began = now;
     }
+
+    /// Charges what `t` used of its slice (`simple_stopping`).
+    fn stop(&mut self, t: TaskId) {
+        let s = &mut self.of[t];
+        s.vtime += (self.slice - s.left) * 100 / s.weight;
+    }
+
+    /// Queues `t` for all CPUs with a slice (`simple_enqueue`).
+    fn share(&mut self, t: TaskId) {
+        let s = &mut self.of[t];
+        s.left = self.slice;
+        if self.fifo {
+            return self.global.insert(0, t);
+        }
+        s.vtime = s.vtime.max(self.vtime_now - self.slice);
+        self.global.insert(s.vtime, t);
+    }
+
+    /// What left another way than by a choice of its CPU is queued.
+    fn share_left_over(&mut self, now: Ns) {
+        for cpu in 0..self.prev.len() {
+            if let Some((t, at)) = self.prev[cpu] {
+                if at != now {
+                    self.prev[cpu] = None;
+                    self.stop(t);
+                    self.share(t);
+                }
+            }
+        }
+    }
 }
 
 impl Policy for ScxSimple {
     fn init(&mut self, k: &mut Kernel) {
         self.local = Lists::new(k.nr_cpus());
+        self.prev = vec![None; k.nr_cpus()];
     }
 
     fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<Birth>) {
@@ -97,25 +132,37 @@ impl Policy for ScxSimple {
         if why == Enqueue::Preempted && self.of[t].left > 0 {
             return self.local.push_front(cpu, t);
         }
-        self.of[t].left = self.slice;
-        if matches!(why, Enqueue::Wakeup(_)) && k.is_idle(cpu) {
+        if matches!(why, Enqueue::Preempted | Enqueue::Yielded) {
+            self.prev[cpu] = Some((t, k.now()));
+            return;
+        }
+        let new = matches!(why, Enqueue::Wakeup(_) | Enqueue::Fork | Enqueue::Initial);
+        if new && k.was_idle(cpu) {
+            self.of[t].left = self.slice;
             return self.local.push_back(cpu, t);
         }
-        let key = if self.fifo { 0 } else { self.of[t].vtime.max(self.vtime_now - self.slice) };
-        self.global.insert(key, t);
+        self.share(t);
     }
 
     fn dequeue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, _why: Dequeue) {
+        self.prev.iter_mut().filter(|p| p.is_some_and(|p| p.0 == t)).for_each(|p| *p = None);
         if !self.local.remove(t) {
             self.global.remove(t);
         }
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        if let Some(t) = self.local.pop_front(cpu) {
-            return Some(t);
+        self.share_left_over(k.now());
+        let next = self.local.pop_front(cpu).or_else(|| Some(self.global.pop_fitting(|t| k.allowed(t, cpu))?.1));
+        let Some((prev, _)) = self.prev[cpu].take() else { return next };
+        // The next task is taken before the previous one is put back.
+        if next.is_some() || !k.allowed(prev, cpu) {
+            self.stop(prev);
+            self.share(prev);
+            return next;
         }
-        Some(self.global.pop_fitting(|t| k.allowed(t, cpu))?.1)
+        self.of[prev].left = self.slice;
+        Some(prev)
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
@@ -124,10 +171,12 @@ impl Policy for ScxSimple {
         self.vtime_now = self.vtime_now.max(s.vtime);
     }
 
-    fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _why: Stop) {
+    fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
         self.charge(k, cpu, t);
-        let s = &mut self.of[t];
-        s.vtime += (self.slice - s.left) * 100 / s.weight;
+        // At the end of a slice the choice says whether it stops.
+        if !matches!(why, Stop::Preempted | Stop::Yielded) || self.of[t].left > 0 {
+            self.stop(t);
+        }
     }
 
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {

@@ -1,6 +1,6 @@
 //! Tasks that are bound to a CPU, as far as the trace shows it: the kernel's own threads of a CPU.
 
-use super::history::{Life, What};
+use crate::history::{Life, What};
 
 /// Kernel threads of which Linux makes one for each CPU and which may run on no other, by the name before `/NUMBER`.
 /// Source: the users of `smpboot_register_percpu_thread` and `kthread_create_on_cpu` in Linux 6.12. Workers of a CPU's own pool are

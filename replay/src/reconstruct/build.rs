@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::history::{Act, By, First, History, Life, LifeId, Off, What};
 use super::served::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
-use super::{Class, Evidence, LoopMode, Note, Options, Recon};
+use super::{Class, Evidence, LoopMode, Note, Options, Reading, Recon};
 use crate::calibrate::Overheads;
-use crate::infer::{infer, Messages};
+use crate::history::{Act, By, First, History, Life, LifeId, Off, What};
+use crate::infer::Messages;
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId};
 
@@ -100,23 +100,17 @@ impl Draft {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(history: &'a History, over: &'a Overheads, options: &'a Options) -> Self {
-        let stop = super::verdict::stop_time(history, &options.endless, over.limits);
-        let verdicts = super::verdict::judge(history, &options.endless, over.limits, stop);
-        let messages = match options.mode {
-            LoopMode::Dependency => {
-                infer(history, &|life| verdicts[life as usize].endless, over.wakeup_tail.ns, &options.cancel)
-            }
-            _ => Messages::none(history),
-        };
+    pub(super) fn new(reading: &'a Reading) -> Self {
+        let Reading { history, overheads: over, options, .. } = reading;
+        let messages = reading.messages.clone();
         Builder {
             sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
-            verdicts,
+            verdicts: reading.verdicts.clone(),
             jobs: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
             messages,
             sem_of_message: HashMap::new(),
             job_of_wake: HashMap::new(),
-            stop,
+            stop: reading.stop,
             sem_of_wake: vec![None; history.wakee.len()],
             sem_of_exit: vec![None; history.lives.len()],
             reaps: HashMap::new(),
@@ -177,6 +171,7 @@ impl<'a> Builder<'a> {
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
             hidden: self.messages.found,
+            stated: None,
         }
     }
 
@@ -210,8 +205,10 @@ impl<'a> Builder<'a> {
             self.first_sleep(life, &mut d);
         }
         let mut slept: Option<(Ns, bool)> = None;
+        // A child begins with its fork, so that none is left out.
+        let forks = life.acts.iter().rposition(|a| matches!(a.what, What::Fork { .. })).map_or(0, |last| last + 1);
         for (i, act) in life.acts.iter().enumerate() {
-            if verdict.endless && act.at >= self.stop.min(super::ending::end_of_last_burst(life)) {
+            if verdict.endless && i >= forks && act.at >= self.stop.min(super::ending::end_of_last_burst(life)) {
                 break;
             }
             let decision = if let What::Off(off) = act.what { self.over.decided(act.at, off) } else { act.at };
@@ -260,6 +257,8 @@ impl<'a> Builder<'a> {
         let (at, over) = (act.at, self.over);
         match act.what {
             What::On { .. } => {
+                // Nothing woke it since it left without a record of how: it had stayed ready.
+                *slept = None;
                 d.running = true;
                 let after = if at == 0 { 0 } else { over.switch - over.record.ns };
                 d.run_from = at + after;
@@ -386,7 +385,12 @@ impl<'a> Builder<'a> {
                 d.flush(at);
                 *slept = Some((decision, deep));
             }
-            Off::Ended | Off::Preempted { .. } | Off::Unknown => {}
+            // It was gone by the next record of its CPU: asleep, unless it runs again without a wakeup.
+            Off::Unknown => {
+                d.flush(at);
+                *slept = Some((at, false));
+            }
+            Off::Ended | Off::Preempted { .. } => {}
         }
     }
 

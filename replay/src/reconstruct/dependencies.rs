@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::build::Builder;
-use super::history::{Act, By, Life, LifeId, Off, What};
 use super::LoopMode;
+use crate::history::{Act, By, Life, LifeId, Off, What};
 use crate::task::{Ns, NEVER};
 
 impl Builder<'_> {

@@ -1,8 +1,8 @@
 //! How programs end: by an exit, never, or where the trace was cut off.
 
 use super::build::{Builder, Draft, Verdict};
-use super::history::{Life, Off, What};
 use super::{Evidence, Note};
+use crate::history::{Life, Off, What};
 use crate::program::Step;
 use crate::task::{Ns, Sleep, TaskId, NEVER};
 

@@ -59,6 +59,9 @@ fn list(mut names: Vec<&str>) -> String {
 impl Recon {
     /// Everything inferred about the run as a whole.
     pub fn inferred(&self) -> Vec<Inferred> {
+        if self.stated.is_some() {
+            return self.clock();
+        }
         let mut rows = self.costs();
         rows.extend(self.clock());
         rows.extend(self.ends());
@@ -141,7 +144,8 @@ impl Recon {
             TickSource::Stated => "stated by the trace or the caller",
             TickSource::Unknown => "assumed: the trace does not tell",
         };
-        let phase_known = matches!(over.tick_source, TickSource::Seen | TickSource::Preemptions);
+        let phase_known =
+            self.stated.is_some() || matches!(over.tick_source, TickSource::Seen | TickSource::Preemptions);
         let mut rows = vec![Inferred {
             name: "ticks a second",
             value: Some(over.hz as f64),
@@ -150,7 +154,9 @@ impl Recon {
             how: how.into(),
         }];
         for (cpu, phase) in over.phase.iter().enumerate().take(if phase_known { 8 } else { 1 }) {
-            let how = if phase_known {
+            let how = if self.stated.is_some() {
+                format!("first tick of CPU {cpu}, as the text states")
+            } else if phase_known {
                 format!("first tick of CPU {cpu} after the first record")
             } else {
                 "not known".into()
@@ -263,10 +269,8 @@ fn instead(name: &str) -> &'static str {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
         "charge boundary" | "switch" | "jitter" | "clock of a new task" => "nothing",
-        "the same after a long stay"
-        | "switch to a lower class"
-        | "sleep whose timer is next"
-        | "interrupts after a switch" => "nothing",
+        "switch to a lower class" | "sleep whose timer is next" | "interrupts after a switch" => "nothing",
+        "the same after a long stay" => "a twentieth of a wakeup in an interrupt",
         "tick with a timer behind it" => "a tick that reschedules",
         "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",
         _ => "the cost most like it",

@@ -1,7 +1,7 @@
 //! From events to programs: what each task did, free of when the recorded scheduler let it.
 //!
 //! The state machine of [`tracekit_schema::derive`] reads the records; `timeline` is its sink and notes what each task did
-//! ([`history`]). [`calibrate`](crate::calibrate) measures what switches, ticks and interrupts cost; `sleep` and `verdict` judge timers
+//! ([`history`](crate::history)). [`calibrate`](crate::calibrate) measures what switches, ticks and interrupts cost; `sleep` and `verdict` judge timers
 //! and tasks as wholes; `build` makes the programs.
 //!
 //! * **Demand** is time on a CPU less what the machine took: the switch, ticks, interrupts, all at their measured length. The
@@ -12,11 +12,11 @@
 //! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one that sleeps on timers
 //!   until then. Both are told by what they did, never by name.
 
+mod altered;
 mod bound;
 mod build;
 mod dependencies;
 mod ending;
-pub mod history;
 mod inferred;
 mod served;
 mod sleep;
@@ -28,7 +28,9 @@ mod verdict;
 mod wakeups;
 
 pub use crate::calibrate::Overheads;
+use crate::infer::{infer, Messages};
 pub use crate::infer::{Group, Hidden, Outcome};
+pub use altered::Less;
 pub use build::Verdict;
 pub use inferred::{Inferred, Judged};
 
@@ -37,6 +39,7 @@ use tracekit_schema::{DeriveOptions, Events, Strings};
 
 use crate::calibrate::{calibrate, Limits};
 use crate::cancel::Cancel;
+use crate::engine::Machine;
 use crate::program::Workload;
 use crate::task::{CpuSet, Ns, TaskId};
 
@@ -111,13 +114,15 @@ pub enum Evidence {
     Looped,
     /// Follows from other records: the message that it is about woke nobody.
     Hidden,
+    /// A workload text states it.
+    Stated,
     /// No record tells.
     None,
 }
 
 impl Evidence {
     /// Names for tables, in order.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         "recorded",
         "task",
         "hardirq",
@@ -129,6 +134,7 @@ impl Evidence {
         "endless",
         "looped",
         "hidden",
+        "stated",
         "none",
     ];
 }
@@ -225,11 +231,22 @@ pub struct Recon {
     pub mismatches: u64,
     /// Messages that no wakeup shows.
     pub hidden: Hidden,
+    /// What a workload text says of its machine; nothing for a trace.
+    pub stated: Option<Box<Stated>>,
+}
+
+/// The machine of a workload that is written down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stated {
+    /// The machine, with its costs.
+    pub machine: Machine,
+    /// Its real-time class, where it has parameters of its own.
+    pub rt: Option<String>,
 }
 
 impl Recon {
     /// Binds the kernel's own threads of a CPU to it.
-    fn bind(&mut self, history: &history::History) {
+    fn bind(&mut self, history: &crate::history::History) {
         if self.cpus.len() < 2 {
             return;
         }
@@ -243,25 +260,62 @@ impl Recon {
     }
 }
 
+/// A trace that has been read: what became of each task, what the machine costs, and which messages no wakeup shows.
+pub struct Reading {
+    pub(crate) history: crate::history::History,
+    pub(crate) overheads: Overheads,
+    pub(crate) messages: Messages,
+    options: Options,
+    verdicts: Vec<Verdict>,
+    stop: Ns,
+    comms: Vec<String>,
+}
+
+impl Reading {
+    /// Reads `events`, which are in time order.
+    pub fn of(events: &Events, strings: &Strings, options: &Options) -> Self {
+        let known = DeriveOptions { idle: options.idle, ..DeriveOptions::default() };
+        let read = |limits| timeline::read(events, strings, &known, limits, &options.cancel);
+        let limits = options.limits.unwrap_or_default();
+        let mut history = read(limits);
+        let mut overheads = calibrate(&mut history, options.hz, limits);
+        if let Some(limits) = limits.corrected(&overheads) {
+            history = read(limits);
+            overheads = calibrate(&mut history, options.hz, limits);
+        }
+        Self::with(history, overheads, strings, options)
+    }
+
+    /// What follows from the timelines and the costs.
+    fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
+        let stop = verdict::stop_time(&history, &options.endless, overheads.limits);
+        let verdicts = verdict::judge(&history, &options.endless, overheads.limits, stop);
+        let messages = match options.mode {
+            LoopMode::Dependency => {
+                let endless = |life: crate::history::LifeId| verdicts[life as usize].endless;
+                infer(&history, &endless, overheads.wakeup_tail.ns, &options.cancel)
+            }
+            _ => Messages::none(&history),
+        };
+        let comms = history.lives.iter().map(|l| strings.text(l.comm).into_owned()).collect();
+        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms }
+    }
+
+    /// The programs.
+    pub fn programs(&self) -> Recon {
+        if self.options.cancel.is_set() {
+            return Recon::default();
+        }
+        let mut recon = build::Builder::new(self).build();
+        for (program, comm) in recon.work.tasks.iter_mut().zip(&self.comms) {
+            program.comm.clone_from(comm);
+        }
+        recon.bind(&self.history);
+        recon
+    }
+}
+
 /// Reconstructs the programs of all tasks in `events`, which are in time order.
 pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Recon {
-    let known = DeriveOptions { idle: options.idle, ..DeriveOptions::default() };
-    let read = |limits| timeline::read(events, strings, &known, limits, &options.cancel);
-    let limits = options.limits.unwrap_or_default();
-    let mut history = read(limits);
-    let mut overheads = calibrate(&mut history, options.hz, limits);
-    if let Some(limits) = limits.corrected(&overheads) {
-        history = read(limits);
-        overheads = calibrate(&mut history, options.hz, limits);
-    }
-    if options.cancel.is_set() {
-        return Recon::default();
-    }
-    let comms: Vec<String> = history.lives.iter().map(|l| strings.text(l.comm).into_owned()).collect();
-    let mut recon = build::Builder::new(&history, &overheads, options).build();
-    for (program, comm) in recon.work.tasks.iter_mut().zip(comms) {
-        program.comm = comm;
-    }
-    recon.bind(&history);
-    recon
+    Reading::of(events, strings, options).programs()
 }

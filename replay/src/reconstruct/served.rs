@@ -1,8 +1,8 @@
 //! Programs of tasks whose messages are known: work that belongs to a message becomes a job, done by whoever takes it.
 
 use super::build::{Builder, Draft};
-use super::history::{By, Life, LifeId};
 use super::{Class, Evidence, Note};
+use crate::history::{By, Life, LifeId};
 use crate::infer::Act as Message;
 use crate::program::{JobId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};

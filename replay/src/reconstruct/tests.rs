@@ -3,10 +3,10 @@
 use tracekit_schema::events::irq;
 use tracekit_schema::{DeriveOptions, Events, Kind, State, Strings};
 
-use super::history::{By, History, What};
-use super::{build, timeline, Options, Recon};
+use super::{timeline, Options, Reading, Recon};
 use crate::calibrate::{Estimate, Limits, Overheads};
 use crate::cancel::Cancel;
+use crate::history::{By, History, What};
 use crate::program::Step;
 
 /// Records of CPU 0.
@@ -43,8 +43,7 @@ impl Records {
     }
 
     fn programs(&self, over: &Overheads) -> Recon {
-        let (history, options) = (self.history(), Options::default());
-        build::Builder::new(&history, over, &options).build()
+        Reading::with(self.history(), over.clone(), &self.strings, &Options::default()).programs()
     }
 }
 
@@ -102,4 +101,39 @@ fn a_priority_that_only_the_switch_tells_adds_no_work() {
     };
     assert_eq!(ran(120), (Some(40_000), false));
     assert_eq!(ran(89), (Some(40_000), true));
+}
+
+/// What the program of task 7 does: `r` runs, `w` waits, `s` sleeps, `E` runs without end.
+fn doings(recon: &Recon) -> String {
+    let program = recon.work.tasks.iter().find(|p| p.tid == 7).expect("it was seen");
+    let letter = |s: &Step| match s {
+        Step::Run { ns } if *ns == crate::task::NEVER => 'E',
+        Step::Run { .. } => 'r',
+        Step::Wait { .. } => 'w',
+        Step::Pause { .. } => 's',
+        _ => '-',
+    };
+    program.steps.iter().map(letter).collect()
+}
+
+#[test]
+fn a_task_whose_leaving_was_not_recorded_sleeps_until_it_is_woken() {
+    let records = |woken: bool| {
+        let mut records = Records::new();
+        records.waking(1_000, 5, 7, 0);
+        records.switch(10_000, (5, 120, SLEEPS), 7);
+        records.charge(50_000, 7, 40_000);
+        // The switch from 7 to 9 is missing.
+        records.switch(60_000, (9, 120, SLEEPS), 0);
+        if woken {
+            records.waking(90_000, 0, 7, irq::HARDIRQ);
+        }
+        records.switch(100_000, (0, 120, State::Runnable), 7);
+        records.charge(150_000, 7, 50_000);
+        records.switch(160_000, (9, 120, SLEEPS), 0);
+        records.switch(900_000, (0, 120, State::Runnable), 9);
+        doings(&records.programs(&Overheads::default()))
+    };
+    assert_eq!(records(true), "wrsrw");
+    assert_eq!(records(false), "wrrw");
 }

@@ -10,12 +10,12 @@ use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Events, Kind, State, StrId, Strings};
 
-use super::history::{Act, By, First, History, Life, LifeId, Off, Way, What};
 use super::wakeups::Cause;
 use crate::calibrate::watch::Watch;
 use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
+use crate::history::{Act, By, First, History, Life, LifeId, Off, Way, What};
 use crate::task::Ns;
 
 /// What is known of a task besides its life.

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::build::Verdict;
-use super::history::{Act, By, First, History, Life, LifeId, Off, What};
 use crate::calibrate::Limits;
+use crate::history::{Act, By, First, History, Life, LifeId, Off, What};
 use crate::task::Ns;
 
 /// True for a time in the last part of `span`.
@@ -41,8 +41,11 @@ fn last_burst(life: &Life) -> (Ns, usize) {
     (start, preempted)
 }
 
-/// True when the last burst of a life fills much of the trace and it lost its CPU in it again and again.
-fn never_leaves(life: &Life, span: Ns, limits: Limits) -> bool {
+/// Preemptions in the last burst from which a life shows by itself that it never leaves its CPU.
+const OFTEN: usize = 3;
+
+/// True when the last burst of a life fills much of the trace and it lost its CPU in it at least `least` times.
+fn never_leaves(life: &Life, span: Ns, limits: Limits, least: usize) -> bool {
     let (start, preempted) = last_burst(life);
     let end = exit_begun(life).unwrap_or(span);
     let late = is_late(end, span, limits);
@@ -50,7 +53,7 @@ fn never_leaves(life: &Life, span: Ns, limits: Limits) -> bool {
     let yields = life.acts.iter().any(|a| a.at > start && a.what == What::Off(Off::Yielded));
     let runs = life.acts.iter().any(|a| matches!(a.what, What::On { .. }));
     let asleep = matches!(life.acts.last().map(|a| a.what), Some(What::Off(Off::Slept { .. })) | None);
-    late && long && preempted >= 3 && runs && !yields && !asleep
+    late && long && preempted >= least && runs && !yields && !asleep
 }
 
 /// The task that the end of a life woke: whoever waited for it.
@@ -75,7 +78,7 @@ fn ran_within(life: &Life, from: Ns, to: Ns) -> bool {
 /// killed; `said` are threads of which the caller says so. A recorded exit is an exit, unless whoever reaped one of these tasks
 /// ran between the last preemption but one and its exit, and nothing was made any more: then the recorded run was being stopped.
 fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
-    let stays: Vec<bool> = history.lives.iter().map(|l| never_leaves(l, history.span, limits)).collect();
+    let stays: Vec<bool> = history.lives.iter().map(|l| never_leaves(l, history.span, limits, OFTEN)).collect();
     let candidates = || history.lives.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(l, _)| l);
     let reapers: BTreeSet<LifeId> = candidates().filter_map(|l| reaper(history, l)).collect();
     let forks = history.lives.iter().filter(|l| l.first == First::Forked).filter_map(|l| l.acts.first());
@@ -93,7 +96,14 @@ fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
         let group: Vec<&Life> = candidates().filter(|l| reaper(history, l) == Some(*reaper_of)).collect();
         let signs = group.iter().filter(|l| found[l.id as usize]).count();
         if 2 * signs > group.len() {
-            group.iter().for_each(|l| found[l.id as usize] = true);
+            // So does one whose weight gave it too few slices to show anything by itself, unless it went before them.
+            let first = group.iter().filter(|l| found[l.id as usize]).filter_map(|l| exit_begun(l)).min();
+            let rare = |l: &&Life| {
+                let after = exit_begun(l) >= first && first.is_some();
+                after && never_leaves(l, history.span, limits, 1) && reaper(history, l) == Some(*reaper_of)
+            };
+            let rare: Vec<&Life> = history.lives.iter().filter(rare).collect();
+            group.iter().chain(&rare).for_each(|l| found[l.id as usize] = true);
         }
     }
     history.lives.iter().zip(found).map(|(life, found)| found || said.contains(&life.tid)).collect()

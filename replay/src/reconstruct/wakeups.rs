@@ -4,10 +4,9 @@ use tracekit_schema::derive::sink::{Effect, Transition};
 use tracekit_schema::events::irq;
 use tracekit_schema::Kind;
 
-use super::history::{Act, By, First, LifeId, What};
 use super::timeline::Timeline;
 use crate::calibrate::watch::InIrq;
-use crate::calibrate::Sample;
+use crate::history::{Act, By, First, LifeId, Sample, What};
 use crate::program::Fork;
 use crate::task::Ns;
 

@@ -24,6 +24,11 @@ impl Draws {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
+    /// A whole number below `n`, which is not 0. The bias is below n / 2^64.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
     /// Standard normal (Box and Muller 1958).
     fn normal(&mut self) -> f64 {
         let (a, b) = (self.unit(), self.unit());

@@ -23,6 +23,7 @@
 //! | `unit: T` | what plain numbers count |
 //! | `until: T` | the end |
 //! | `seed: N` | for times that are drawn; default 1 |
+//! | `values NAME: T T ...` | recorded times, which `R~NAME` draws from and `arrivals=NAME` takes in order |
 //! | `expect: A[0,11) B[11,22) ...` | timeline of CPU 0, exact; `...` at the end: only so far. `expect@1:` is CPU 1 |
 //! | `tolerance: T` | how far each bound of the timeline may be off |
 //! | `run: A=75 B=25±1` | CPU time of tasks |
@@ -34,7 +35,9 @@
 //! | `count: recalcs=4` | what the policy counted |
 //!
 //! A task line is `NAME attribute=value ... : steps`; `NAME*16` makes 16 tasks `NAME0` to `NAME15`. Attributes are those
-//! of [`crate::task::ATTR_KEYS`], `start=T`, and `start=fork` for a task that another makes.
+//! of [`crate::task::ATTR_KEYS`], `start=T`, and `start=fork` for a task that another makes. `Q*100 arrivals=~exp(5): ...` makes
+//! 100 tasks that come one after another: with gaps that are drawn (a Poisson process), with the recorded gaps `values` in order
+//! (`arrivals=NAME`), or evenly (`arrivals=5`).
 //!
 //! A false expectation fails wherever a text is run under its own policy.
 //!
@@ -53,19 +56,26 @@
 //! | `Q` | begin to exit |
 //! | `Z` | exit |
 //! | `N(nice=5)` | change own attributes |
+//! | `A(web)` | receive a request from the queue `web`, and do what it asks for; `Server*4: (A(web))*` is a pool of four |
+//! | `C(web: R2 D5)` | call: put a request with these steps into the queue, and wait until it is done |
+//! | `M(web: R2)` | the same without waiting |
 //! | `(R1 S30)*` `(R1 S30)*5` | for ever; five times |
 //!
 //! A time can be drawn: `R~exp(5)` (mean), `R~uniform(1,3)`, `R~normal(5,1)`, `R~lognormal(5,2)` (mean and standard deviation), and
-//! likewise behind `K`, `S`, `D` and `E`, and in `start=~uniform(0,9)`. Each task, and each round of a loop, has draws of its own;
+//! likewise behind `K`, `S`, `D` and `E`, and in `start=~uniform(0,9)`; `R~NAME` draws from recorded times. Each task, and each round of a loop, has draws of its own;
 //! a loop for ever repeats after [`ROUNDS`] rounds. The same `seed` gives the same draws.
 //!
 //! A step `F(C)` in a counted loop makes a task of its own each time: `C`, then `C.1`, `C.2` and so on, with the same steps.
 
 mod check;
 mod draw;
+mod exchange;
+mod listing;
 mod parse;
+mod stated;
 
 pub use check::{timeline, Span};
+pub use listing::{listing, Listed, ListedAttrs, ListedStep};
 pub use parse::{ParseError, ROUNDS};
 
 use tracekit_schema::Out;
@@ -89,11 +99,20 @@ pub struct Scenario {
     pub work: Workload,
     /// What must come out.
     pub(crate) expect: Vec<check::Expect>,
+    /// The seed of the times that are drawn.
+    pub seed: u64,
+    /// Some times are drawn.
+    pub drawn: bool,
 }
 
 /// Reads a scenario. `policy` replaces the one in the text, and is needed where the text has none.
 pub fn parse(text: &str, policy: Option<&str>) -> Result<Scenario, ParseError> {
-    parse::scenario(text, policy)
+    parse::scenario(text, policy, None)
+}
+
+/// The same with this seed, whatever the text says.
+pub fn parse_seeded(text: &str, policy: Option<&str>, seed: Option<u64>) -> Result<Scenario, ParseError> {
+    parse::scenario(text, policy, seed)
 }
 
 impl Scenario {
@@ -140,10 +159,20 @@ impl Scenario {
 
 /// Runs a workload text and gives its events, as a replay does. `progress` is as for [`Engine::run`].
 pub fn run_text(text: &str, policy: Option<&str>, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Out, String> {
-    let scenario = parse(text, policy).map_err(|e| e.to_string())?;
+    run_seeded(text, policy, None, progress)
+}
+
+/// The same with this seed, whatever the text says.
+pub fn run_seeded(
+    text: &str,
+    policy: Option<&str>,
+    seed: Option<u64>,
+    progress: &mut dyn FnMut(Ns) -> bool,
+) -> Result<Out, String> {
+    let scenario = parse_seeded(text, policy, seed).map_err(|e| e.to_string())?;
     let run = scenario.stack().and_then(|stack| scenario.run_under(stack, progress)).map_err(|e| e.to_string())?;
-    // What a text expects, it expects of its own policy.
-    if policy.is_none() {
+    // What a text expects, it expects of its own policy, and of its own draws.
+    if policy.is_none() && (seed.is_none() || !scenario.drawn) {
         let wrong = scenario.check(&run);
         if !wrong.is_empty() {
             return Err(format!("the run is not what the text expects: {}", wrong.join("; ")));
@@ -157,9 +186,10 @@ pub fn run_text_under(
     text: &str,
     stack: Stack,
     policy: &str,
+    seed: Option<u64>,
     progress: &mut dyn FnMut(Ns) -> bool,
 ) -> Result<Out, String> {
-    let scenario = parse(text, Some("fifo")).map_err(|e| e.to_string())?;
+    let scenario = parse_seeded(text, Some("fifo"), seed).map_err(|e| e.to_string())?;
     let run = scenario.run_under(stack, progress).map_err(|e| e.to_string())?;
     Ok(scenario.events(&run, policy))
 }

@@ -8,7 +8,7 @@ use super::Scenario;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
-use crate::program::{Fork, Group, Pause, Program, SemId, Start, Step, Workload};
+use crate::program::{Fork, Group, Pause, Program, QueueId, SemId, Start, Step, Workload};
 use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
 
 /// A text that is no workload.
@@ -26,33 +26,47 @@ const MAX_STEPS: usize = 1_000_000;
 /// Rounds after which a loop for ever repeats the times that it has drawn.
 pub const ROUNDS: usize = 1000;
 
-struct Builder {
+pub(super) struct Builder {
     unit: Ns,
     machine: Machine,
     policy: Option<String>,
     rt: Option<String>,
-    draws: Draws,
-    work: Workload,
+    pub(super) draws: Draws,
+    /// The seed that the caller asks for, whatever the text says.
+    seed: Option<u64>,
+    /// The seed in force, and whether anything was drawn.
+    seeded: u64,
+    drawn: bool,
+    pub(super) work: Workload,
     names: BTreeMap<String, usize>,
     sems: BTreeMap<String, SemId>,
+    pub(super) queues: BTreeMap<String, QueueId>,
+    /// Recorded times by name, in order.
+    pub(super) values: BTreeMap<String, Vec<Ns>>,
     /// Steps of each task as text.
     bodies: Vec<String>,
     /// Forks whose child is named later: task, step, name.
-    forks: Vec<(usize, usize, String)>,
+    pub(super) forks: Vec<(usize, usize, String)>,
     expect: Vec<Expect>,
     tolerance: Ns,
 }
 
-pub(super) fn scenario(text: &str, policy: Option<&str>) -> Result<Scenario, ParseError> {
+pub(super) fn scenario(text: &str, policy: Option<&str>, seed: Option<u64>) -> Result<Scenario, ParseError> {
+    let seeded = seed.unwrap_or(1);
     let mut b = Builder {
         unit: 1_000_000,
         machine: Machine { hz: 1000, ..Machine::default() },
         policy: None,
         rt: None,
-        draws: Draws::new(1),
+        draws: Draws::new(seeded),
+        seed,
+        seeded,
+        drawn: false,
         work: Workload::default(),
         names: BTreeMap::new(),
         sems: BTreeMap::new(),
+        queues: BTreeMap::new(),
+        values: BTreeMap::new(),
         bodies: Vec::new(),
         forks: Vec::new(),
         expect: Vec::new(),
@@ -87,7 +101,10 @@ impl Builder {
                     params::duration(body).filter(|u| *u > 0).ok_or_else(|| format!("unit {body}: expected a time"))?
             }
             "until" => self.machine.until = self.time(body)?,
-            "seed" => self.draws = Draws::new(number(body, 0, i64::MAX)? as u64),
+            "seed" => {
+                self.seeded = self.seed.unwrap_or(number(body, 0, i64::MAX)? as u64);
+                self.draws = Draws::new(self.seeded);
+            }
             "phase" => {
                 self.machine.tick_phase = body.split(',').map(|p| self.time(p.trim())).collect::<Result<_, _>>()?
             }
@@ -107,6 +124,7 @@ impl Builder {
             }
             "costs" => self.costs(body)?,
             _ if head.starts_with("group ") => self.declare_group(head["group ".len()..].trim(), body)?,
+            _ if head.starts_with("values ") => self.declare_values(head["values ".len()..].trim(), body)?,
             "tolerance" => self.tolerance = self.time(body)?,
             _ => {
                 let expect = Expect::parse(head, body, self.unit, self.tolerance, &self.names)?;
@@ -116,7 +134,7 @@ impl Builder {
         Ok(())
     }
 
-    fn time(&self, text: &str) -> Result<Ns, String> {
+    pub(super) fn time(&self, text: &str) -> Result<Ns, String> {
         if matches!(text, "∞" | "inf") {
             return Ok(NEVER);
         }
@@ -126,12 +144,14 @@ impl Builder {
             .ok_or_else(|| format!("`{text}`: expected a time such as 5, 2.5 or 300us"))
     }
 
-    /// A time, or one that is drawn: `5`, `~exp(5)`.
-    fn time_or_draw(&mut self, text: &str) -> Result<Ns, String> {
-        match text.strip_prefix('~') {
-            Some(text) => Ok(Distribution::parse(text, |t| self.time(t))?.draw(&mut self.draws)),
-            None => self.time(text),
+    /// A time, or one that is drawn: `5`, `~exp(5)`, `~NAME` from recorded times.
+    pub(super) fn time_or_draw(&mut self, text: &str) -> Result<Ns, String> {
+        let Some(text) = text.strip_prefix('~') else { return self.time(text) };
+        self.drawn = true;
+        if let Some(values) = self.values.get(text) {
+            return Ok(values[self.draws.below(values.len())]);
         }
+        Ok(Distribution::parse(text, |t| self.time(t))?.draw(&mut self.draws))
     }
 
     /// `group web: weight=300 quota=5ms/10ms`.
@@ -166,15 +186,17 @@ impl Builder {
             None => (name, None),
         };
         let mut attrs = Attrs::default();
-        let mut start = Some("0");
+        let (mut start, mut arrivals) = (Some("0"), None);
         for word in words {
             let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: expected attribute=value"))?;
             match (key, value) {
                 ("start", "fork") => start = None,
                 ("start", at) => start = Some(at),
+                ("arrivals", gaps) => arrivals = Some(gaps),
                 _ => attrs.set(key, value)?,
             }
         }
+        let starts = arrivals.map(|gaps| self.arrivals(gaps, count.unwrap_or(1) as usize)).transpose()?;
         for i in 0..count.unwrap_or(1) {
             let comm = if count.is_some() { format!("{name}{i}") } else { name.to_owned() };
             let t = self.work.tasks.len();
@@ -183,9 +205,10 @@ impl Builder {
             }
             let mut program = Program::new(comm, t as i64 + 1, Vec::new());
             program.first = attrs.clone();
-            let start = match start {
-                Some(at) => Start::At(self.time_or_draw(at)?),
-                None => Start::Forked,
+            let start = match (start, &starts) {
+                (Some(_), Some(starts)) => Start::At(starts[i as usize]),
+                (Some(at), None) => Start::At(self.time_or_draw(at)?),
+                (None, _) => Start::Forked,
             };
             program.start = start;
             self.work.tasks.push(program);
@@ -194,7 +217,10 @@ impl Builder {
             if !rest.is_empty() {
                 return Err(format!("`{rest}`: a closing parenthesis without an opening one"));
             }
-            let asleep = matches!(self.work.tasks[t].steps.first(), Some(Step::Pause { .. } | Step::Wait { .. }));
+            let asleep = matches!(
+                self.work.tasks[t].steps.first(),
+                Some(Step::Pause { .. } | Step::Wait { .. } | Step::Serve { .. })
+            );
             if let (Start::At(at), true) = (start, asleep) {
                 self.work.tasks[t].start = Start::Asleep(at);
             }
@@ -203,7 +229,7 @@ impl Builder {
     }
 
     /// Reads steps up to the end or a closing parenthesis, and returns what follows.
-    fn steps<'a>(&mut self, t: usize, mut text: &'a str, depth: usize) -> Result<&'a str, String> {
+    pub(super) fn steps<'a>(&mut self, t: usize, mut text: &'a str, depth: usize) -> Result<&'a str, String> {
         loop {
             text = text.trim_start();
             if text.is_empty() {
@@ -266,6 +292,10 @@ impl Builder {
     }
 
     fn step(&mut self, t: usize, word: &str) -> Result<(), String> {
+        if let Some(whole) = self.exchange(t, word)? {
+            self.work.tasks[t].steps.extend(whole);
+            return Ok(());
+        }
         let inner = |prefix: &str| {
             word.strip_prefix(prefix).and_then(|w| w.strip_prefix('(')).and_then(|w| w.strip_suffix(')'))
         };
@@ -362,7 +392,7 @@ impl Builder {
             }
         }
         self.work.check()?;
-        let policy = policy.or(self.policy.as_deref()).ok_or("no `policy:` line")?;
+        let policy = policy.or(self.policy.as_deref()).ok_or("no `policy:` line; add one such as `policy: cfs`")?;
         let rt = self.rt.as_deref().map(PolicySpec::parse).transpose().map_err(|e| e.0)?;
         Ok(Scenario {
             policy: PolicySpec::parse(policy).map_err(|e| e.0)?,
@@ -370,19 +400,22 @@ impl Builder {
             machine: self.machine,
             work: self.work,
             expect: self.expect,
+            seed: self.seeded,
+            drawn: self.drawn,
         })
     }
 }
 
-/// End of the word at the start of `text`; parentheses that belong to the word are part of it.
+/// End of the word at the start of `text`; parentheses that belong to the word are part of it, with all that they hold.
 fn word_end(text: &str) -> usize {
-    let mut inside = false;
+    let mut depth = 0;
     for (i, c) in text.char_indices() {
         match c {
-            '(' => inside = true,
-            ')' if inside => return i + 1,
-            ')' => return i,
-            c if c.is_whitespace() && !inside => return i,
+            '(' => depth += 1,
+            ')' if depth == 1 => return i + 1,
+            ')' if depth == 0 => return i,
+            ')' => depth -= 1,
+            c if c.is_whitespace() && depth == 0 => return i,
             _ => {}
         }
     }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use ::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, PrimitiveArray, RecordBatch, StringArray,
-};
-use ::arrow::compute::cast;
-use ::arrow::datatypes::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, DictionaryArray, PrimitiveArray, RecordBatch, StringArray};
+use arrow_cast::cast;
 
 use super::data_type;
 use crate::strings::{StrId, Strings, TextId};
@@ -147,7 +146,7 @@ trait FilterCasts {
     fn filter_casts(self, from: &ArrayRef) -> Result<ArrayRef, ()>;
 }
 
-impl FilterCasts for Result<ArrayRef, ::arrow::error::ArrowError> {
+impl FilterCasts for Result<ArrayRef, arrow_schema::ArrowError> {
     fn filter_casts(self, from: &ArrayRef) -> Result<ArrayRef, ()> {
         self.ok().filter(|to| to.logical_null_count() == from.logical_null_count()).ok_or(())
     }
@@ -206,8 +205,8 @@ mod tests {
     use super::*;
     use crate::arrow::{batch, schema, Names};
     use crate::{Events, Metadata};
-    use ::arrow::array::{Int64Array, StringArray};
-    use ::arrow::datatypes::{DataType, Field, Schema};
+    use arrow_array::{Int64Array, StringArray};
+    use arrow_schema::{DataType, Field, Schema};
 
     fn sample(strings: &mut Strings) -> Events {
         let mut events = Events::default();

@@ -10,11 +10,13 @@ use pyo3::types::PyDict;
 use tracekit_schema::arrow::{batch, schema, Names};
 use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver};
 use tracekit_schema::diag::Diagnostics;
+use tracekit_schema::metrics::Grouping;
 use tracekit_schema::table::Table as _;
 use tracekit_schema::tables::DiagnosticTable;
 use tracekit_schema::{Code, Metadata, Out, Strings};
 
 use crate::errors::{detached, interruptible};
+use crate::metrics::{of_derived, MetricRow};
 use crate::table::Table;
 
 /// Which derived tables are wanted.
@@ -89,6 +91,14 @@ impl Derivation {
         deriver.push_rows(&out.events, rows, &out.strings, &mut out.diagnostics);
     }
 
+    /// Takes the rows that are finished, in the order in which they ended.
+    pub fn take(&mut self) -> Derived {
+        match &mut self.deriver {
+            Some(deriver) => deriver.drain(),
+            None => std::mem::take(&mut self.tables),
+        }
+    }
+
     /// Takes the rows that are finished.
     pub fn drain(&mut self) {
         if let Some(deriver) = &mut self.deriver {
@@ -99,13 +109,20 @@ impl Derivation {
 
     /// Ends the derivation.
     pub fn finish(&mut self, out: &mut Out) {
-        if let Some(deriver) = self.deriver.take() {
-            self.tables = deriver.finish(&mut out.diagnostics);
-            own_up(out);
+        if self.deriver.is_some() {
+            self.end(out);
             self.settle();
         } else if !out.slices.is_empty() {
             // Tools that state slices leave no events to derive anything from.
             self.tables.tasks = tasks_of(&out.slices);
+        }
+    }
+
+    /// Ends the state machine; rows stay in the order in which they ended.
+    fn end(&mut self, out: &mut Out) {
+        if let Some(deriver) = self.deriver.take() {
+            self.tables = deriver.finish(&mut out.diagnostics);
+            own_up(out);
         }
     }
 
@@ -146,15 +163,7 @@ pub fn derive<'py>(
 pub fn tables_of<'py>(py: Python<'py>, mut derivation: Derivation, out: &mut Out) -> PyResult<Bound<'py, PyDict>> {
     let made = detached(py, || {
         derivation.finish(out);
-        let derived = &derivation.tables;
-        [
-            export(&derived.slices, out),
-            export(&derived.states, out),
-            export(&derived.runqueue, out),
-            export(&derived.tasks, out),
-            export(&derived.cpus, out),
-            export_diagnostics(&out.diagnostics, &out.meta),
-        ]
+        exported(&derivation.tables, out)
     })?;
     let tables = PyDict::new(py);
     for table in made {
@@ -163,13 +172,37 @@ pub fn tables_of<'py>(py: Python<'py>, mut derivation: Derivation, out: &mut Out
     Ok(tables)
 }
 
+/// The tables for Python.
+fn exported(derived: &Derived, out: &Out) -> [Table; 6] {
+    [
+        export(&derived.slices, out),
+        export(&derived.states, out),
+        export(&derived.runqueue, out),
+        export(&derived.tasks, out),
+        export(&derived.cpus, out),
+        export_diagnostics(&out.diagnostics, &out.meta),
+    ]
+}
+
 /// Rows that are derived between two looks at whether to go on.
 const STRETCH: usize = 1 << 17;
 
-/// All tables of records that are in memory: those of a run.
-pub fn tables_with_events<'py>(py: Python<'py>, mut out: Out) -> PyResult<Bound<'py, PyDict>> {
+/// What a caller wants of a run.
+pub struct Asked {
+    /// The tables.
+    pub tables: bool,
+    /// The statistics that comparisons hold side by side, by this grouping.
+    pub metrics: Option<Grouping>,
+}
+
+/// All tables of records that are in memory, those of a run, and its statistics: what was asked for of either.
+pub fn tables_with_events<'py>(
+    py: Python<'py>,
+    mut out: Out,
+    asked: &Asked,
+) -> PyResult<(Bound<'py, PyDict>, Vec<MetricRow>)> {
     let mut derivation = Derivation::new(Wanted::new(None)?);
-    let events = interruptible(py, |cancel| {
+    let (events, rows, made) = interruptible(py, |cancel| {
         let rows = out.events.len();
         for from in (0..rows.max(1)).step_by(STRETCH) {
             if cancel.is_set() {
@@ -177,11 +210,20 @@ pub fn tables_with_events<'py>(py: Python<'py>, mut out: Out) -> PyResult<Bound<
             }
             derivation.push_rows(&mut out, from..rows.min(from + STRETCH));
         }
-        export(&out.events, &out)
+        let events = asked.tables.then(|| export(&out.events, &out));
+        derivation.end(&mut out);
+        let metrics = asked.metrics.map(|by| of_derived(&derivation.tables, &out, by)).unwrap_or_default();
+        let made = asked.tables.then(|| {
+            derivation.settle();
+            exported(&derivation.tables, &out)
+        });
+        (events, metrics, made)
     })?;
-    let tables = tables_of(py, derivation, &mut out)?;
-    tables.set_item(events.name(), events)?;
-    Ok(tables)
+    let tables = PyDict::new(py);
+    for table in made.into_iter().flatten().chain(events) {
+        tables.set_item(table.name(), table)?;
+    }
+    Ok((tables, rows))
 }
 
 fn export<T: tracekit_schema::table::Table>(rows: &T, out: &Out) -> Table {

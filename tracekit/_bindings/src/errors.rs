@@ -36,6 +36,13 @@ fn raised<'py>(py: Python<'py>, class: &str, args: impl PyCallArgs<'py>) -> PyEr
 /// A panic that was caught, as words.
 pub struct Bug(String);
 
+impl Bug {
+    /// A panic of a thread of which only the place is known.
+    pub fn new(place: &str) -> Self {
+        Bug(place.to_owned())
+    }
+}
+
 thread_local! {
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use tracekit_parsers::{ParseError, Source};
 
+use crate::mapping::Mapping;
+
 /// An opened source and what progress bars need to know of it.
 pub struct Opened {
     /// The bytes, unwrapped.
@@ -19,6 +21,8 @@ pub struct Opened {
     pub size: Option<u64>,
     /// Bytes read as stored; none where the parser's own count is the one to show.
     pub counter: Option<Arc<AtomicU64>>,
+    /// The file, where it is one, to see whether it becomes shorter while it is read.
+    pub file: Option<File>,
 }
 
 /// Opens `path`; `-` is standard input.
@@ -39,9 +43,11 @@ pub fn open(path: &Path) -> Result<Opened, ParseError> {
     }
     let text = is_text(&mut file).map_err(|e| failed(&e))?;
     if text || is_wrapped(&mut file).map_err(|e| failed(&e))? {
-        return stream(file, Some(meta.len())).map_err(|e| failed(&e));
+        let same = file.try_clone().ok();
+        let opened = stream(file, Some(meta.len())).map_err(|e| failed(&e))?;
+        return Ok(Opened { file: same, ..opened });
     }
-    mapped(&file, meta.len()).map_err(|e| failed(&e))
+    mapped(file, meta.len()).map_err(|e| failed(&e))
 }
 
 /// A source of bytes in memory.
@@ -107,10 +113,10 @@ fn folder(path: &Path) -> io::Result<Opened> {
         let file = File::open(&path)?;
         let len = file.metadata()?.len();
         size += len;
-        let Source::Bytes(bytes) = mapped(&file, len)?.source else { continue };
+        let Source::Bytes(bytes) = mapped(file, len)?.source else { continue };
         files.push((name, bytes));
     }
-    Ok(Opened { source: Source::Files(files), size: Some(size), counter: None })
+    Ok(Opened { source: Source::Files(files), size: Some(size), counter: None, file: None })
 }
 
 fn failed(error: &io::Error) -> ParseError {
@@ -125,20 +131,21 @@ fn stream(read: impl Read + Send + 'static, size: Option<u64>) -> io::Result<Ope
     let counter = Arc::new(AtomicU64::new(0));
     let counted = Counted { inner: read, count: Arc::clone(&counter) };
     let source = Source::Stream(Box::new(counted)).unwrapped()?;
-    Ok(Opened { source, size, counter: Some(counter) })
+    Ok(Opened { source, size, counter: Some(counter), file: None })
 }
 
 /// Maps a binary file, which its parser reads at any place. Text is read as a stream instead, so that what was read
 /// does not stay in memory.
-fn mapped(file: &File, size: u64) -> io::Result<Opened> {
-    if size == 0 {
-        return Ok(Opened { source: Source::from_bytes(Vec::new()), size: Some(0), counter: None });
-    }
-    // SAFETY: the map is private and only read. A file that shrinks while it is read ends the process by SIGBUS, as
-    // with every tool that maps its input; that is the price for random access without a copy.
-    #[allow(unsafe_code)]
-    let map = unsafe { memmap2::Mmap::map(file)? };
-    Ok(Opened { source: Source::Bytes(Arc::new(map)), size: Some(size), counter: None })
+fn mapped(mut file: File, size: u64) -> io::Result<Opened> {
+    let source = match if size == 0 { None } else { Mapping::new(&file)? } {
+        Some(map) => Source::Bytes(Arc::new(map)),
+        None => {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Source::from_bytes(bytes)
+        }
+    };
+    Ok(Opened { source, size: Some(size), counter: None, file: Some(file) })
 }
 
 /// True when the first bytes hold no NUL: text formats have none, binary formats have some in their header.

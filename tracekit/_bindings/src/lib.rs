@@ -7,12 +7,16 @@
 use pyo3::prelude::*;
 
 mod derive;
+mod encoder;
 mod errors;
 mod files;
+mod mapping;
+mod metrics;
 mod policy;
 mod reader;
 mod registry;
 mod run;
+mod survey;
 mod table;
 
 /// The extension module.
@@ -21,14 +25,18 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::note_panics();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add("TOLERANCES", tracekit_replay::TOLERANCES)?;
+    m.add_class::<encoder::Encoder>()?;
     m.add_class::<reader::Reader>()?;
     m.add_class::<run::Programs>()?;
+    m.add_class::<survey::Survey>()?;
     m.add_class::<table::Table>()?;
     m.add_class::<policy::Machine>()?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
+    m.add_function(wrap_pyfunction!(metrics::metrics, m)?)?;
     m.add_function(wrap_pyfunction!(run::constants, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate_with, m)?)?;
+    m.add_function(wrap_pyfunction!(run::workload_facts, m)?)?;
     m.add("POLICY_VERSION", policy::VERSION)?;
     m.add_function(wrap_pyfunction!(policy::hooks, m)?)?;
     m.add_function(wrap_pyfunction!(policy::calls, m)?)?;

@@ -1,22 +1,24 @@
 //! Reading a trace: bytes in, tables out, a batch of events at a time.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use tracekit_parsers::{Format, Options, ParseError, Parser};
+use tracekit_parsers::{Options, ParseError, Parser};
 use tracekit_schema::arrow::Names;
 use tracekit_schema::table::Table as _;
-use tracekit_schema::{Code, Diagnostic, Events, Out};
+use tracekit_schema::{Code, Diagnostic, Events, Metadata, Out};
 
 use crate::derive::{export_diagnostics, Derivation, Wanted};
+use crate::encoder::{lost, Encoder, Rows};
 use crate::errors::{detached, parse_error};
 use crate::files::{self, Opened};
 use crate::table::Table;
@@ -37,23 +39,36 @@ pub struct Reader {
     inner: Mutex<Inner>,
 }
 
-struct Inner {
-    format: &'static Format,
+pub(crate) struct Inner {
+    format: &'static str,
     parser: Box<dyn Parser>,
-    out: Out,
-    derivation: Derivation,
-    opened: Progress,
+    pub(crate) out: Out,
+    pub(crate) derivation: Derivation,
+    pub(crate) opened: Progress,
     keys: bool,
-    rows: u64,
+    pub(crate) rows: u64,
     /// The parser has no more.
     done: bool,
     /// All has been handed out.
     ended: bool,
 }
 
-struct Progress {
-    size: Option<u64>,
+pub(crate) struct Progress {
+    file: Option<File>,
+    pub(crate) size: Option<u64>,
     counter: Option<Arc<std::sync::atomic::AtomicU64>>,
+}
+
+impl Progress {
+    /// Says so when the file has fewer bytes than when it was opened: what was read of it last may be zeros.
+    fn shorter(&self) -> Option<ParseError> {
+        let (file, before) = (self.file.as_ref()?, self.size?);
+        let now = file.metadata().ok()?.len();
+        (now < before).then(|| {
+            let message = format!("the file had {before} bytes when it was opened and has {now} now");
+            ParseError::new("unknown", "io", message)
+        })
+    }
 }
 
 #[pymethods]
@@ -86,7 +101,7 @@ impl Reader {
     /// Name of the format.
     #[getter]
     fn format(&mut self) -> &'static str {
-        self.inner().format.name
+        self.inner().format
     }
 
     /// Size of the source as stored, none for pipes.
@@ -98,11 +113,7 @@ impl Reader {
     /// Bytes of it read so far.
     #[getter]
     fn position(&mut self) -> u64 {
-        let inner = self.inner();
-        match &inner.opened.counter {
-            Some(counter) => counter.load(Ordering::Relaxed),
-            None => inner.parser.consumed(),
-        }
+        self.inner().position()
     }
 
     /// Events handed out so far.
@@ -138,6 +149,20 @@ impl Reader {
         detached(py, || inner.table(name))
     }
 
+    /// Reads about so many events, and gives what comes of them to the encoder of a table; false at the end, when all rows
+    /// have been given.
+    #[pyo3(signature = (encoder, rows=65_536))]
+    fn encode(&mut self, py: Python<'_>, mut encoder: PyRefMut<'_, Encoder>, rows: usize) -> PyResult<bool> {
+        let inner = self.inner();
+        let to = &mut *encoder;
+        let table = to.table().to_owned();
+        if table != "events" && !inner.derivation.streams(&table) {
+            return Err(PyValueError::new_err(format!("`{table}` was not asked for alone when the trace was opened")));
+        }
+        let given = detached(py, || inner.encode(to, &table, rows.max(1)))?.map_err(|e| parse_error(py, &e, None))?;
+        given.ok_or_else(|| lost(py))
+    }
+
     /// The strings that the keys of a `keys` reader stand for: a table of one column, `string`.
     fn strings(&mut self, py: Python<'_>) -> Table {
         let inner = self.inner();
@@ -157,14 +182,27 @@ impl Reader {
     }
 }
 
-enum Input {
+/// A source that holds nothing.
+struct Nothing;
+
+impl Parser for Nothing {
+    fn fill(&mut self, _: &mut Out, _: usize) -> Result<bool, ParseError> {
+        Ok(false)
+    }
+
+    fn consumed(&self) -> u64 {
+        0
+    }
+}
+
+pub(crate) enum Input {
     Path(PathBuf),
     Bytes(Vec<u8>),
 }
 
 impl Input {
     /// What errors call it.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Input::Path(path) if path.as_os_str() == "-" => "standard input".to_owned(),
             Input::Path(path) => path.display().to_string(),
@@ -174,7 +212,7 @@ impl Input {
 }
 
 /// Options by name; those that every format shares have a place of their own.
-fn parser_options(mut given: BTreeMap<String, String>) -> Result<Options, ParseError> {
+pub(crate) fn parser_options(mut given: BTreeMap<String, String>) -> Result<Options, ParseError> {
     let clock_hz = given.remove("clock_hz").map(|text| {
         let wrong = || format!("option clock_hz: expected a whole number, found `{text}`");
         text.parse().map_err(|_| ParseError::new("unknown", "option", wrong()))
@@ -188,14 +226,22 @@ fn parser_options(mut given: BTreeMap<String, String>) -> Result<Options, ParseE
 }
 
 impl Inner {
-    fn open(
+    /// Bytes of the source read so far.
+    pub(crate) fn position(&self) -> u64 {
+        match &self.opened.counter {
+            Some(counter) => counter.load(Ordering::Relaxed),
+            None => self.parser.consumed(),
+        }
+    }
+
+    pub(crate) fn open(
         input: Input,
         format: Option<&str>,
         options: &Options,
         wanted: Wanted,
         keys: bool,
     ) -> Result<Self, ParseError> {
-        let Opened { source, size, counter } = match input {
+        let Opened { source, size, counter, file } = match input {
             Input::Path(path) => files::open(&path)?,
             Input::Bytes(data) => files::bytes(data)?,
         };
@@ -203,11 +249,11 @@ impl Inner {
         let (format, parser) = tracekit_parsers::open(source, format, options, &mut out)?;
         let derivation = Derivation::new(wanted);
         Ok(Inner {
-            format,
+            format: format.name,
             parser,
             out,
             derivation,
-            opened: Progress { size, counter },
+            opened: Progress { file, size, counter },
             keys,
             rows: 0,
             done: false,
@@ -215,7 +261,73 @@ impl Inner {
         })
     }
 
+    /// Of events that come from elsewhere, with what is known of their trace.
+    pub(crate) fn fed(meta: Metadata) -> PyResult<Self> {
+        Ok(Inner {
+            format: "tracekit",
+            parser: Box::new(Nothing),
+            out: Out { meta, ..Out::default() },
+            derivation: Derivation::new(Wanted::new(None)?),
+            opened: Progress { file: None, size: None, counter: None },
+            keys: false,
+            rows: 0,
+            done: false,
+            ended: false,
+        })
+    }
+
+    /// Derives from the events that are there.
+    pub(crate) fn digest(&mut self) {
+        self.derivation.push(&mut self.out);
+        self.rows += self.out.events.len() as u64;
+    }
+
     fn read(&mut self, rows: usize) -> Result<Option<Table>, ParseError> {
+        if !self.next(rows)? {
+            return Ok(None);
+        }
+        let table = self.export(&self.out.events);
+        self.out.clear_events();
+        Ok(Some(table))
+    }
+
+    /// Reads the next events and gives rows to an encoder: false at the end, none when its thread is lost.
+    fn encode(&mut self, to: &mut Encoder, table: &str, rows: usize) -> Result<Option<bool>, ParseError> {
+        let more = self.next(rows)?;
+        let (emptied, known) = to.state();
+        if !self.ended {
+            self.derivation.drain();
+        }
+        self.stated_slices();
+        let derived = &mut self.derivation.tables;
+        let rows = match table {
+            "events" => {
+                let room = match emptied {
+                    Some(Rows::Events(events)) => *events,
+                    _ => self.out.events.like(),
+                };
+                Rows::Events(Box::new(std::mem::replace(&mut self.out.events, room)))
+            }
+            "slices" => Rows::Slices(Box::new(std::mem::take(&mut derived.slices))),
+            "states" => Rows::States(Box::new(std::mem::take(&mut derived.states))),
+            _ => Rows::RunQueue(Box::new(std::mem::take(&mut derived.runqueue))),
+        };
+        let news = self.out.strings.news(known);
+        let known = self.out.strings.len();
+        self.out.clear_events();
+        Ok(to.give(rows, news, known).then_some(more))
+    }
+
+    /// Tools that state slices leave no events to derive them from.
+    fn stated_slices(&mut self) {
+        let derived = &mut self.derivation.tables;
+        if derived.slices.is_empty() && self.ended {
+            std::mem::swap(&mut derived.slices, &mut self.out.slices);
+        }
+    }
+
+    /// Reads the next events and derives from them; false at the end, when all tables are complete.
+    pub(crate) fn next(&mut self, rows: usize) -> Result<bool, ParseError> {
         while !self.done && self.out.events.len() < rows && self.out.strings.text_bytes() < TEXT_BYTES {
             let wanted = (rows - self.out.events.len()).min(STEP_ROWS);
             match self.parser.fill(&mut self.out, wanted) {
@@ -223,19 +335,19 @@ impl Inner {
                 Err(error) if self.rows == 0 && self.out.events.is_empty() => return Err(error),
                 Err(error) => self.stop(&error),
             }
+            if let Some(error) = self.opened.shorter() {
+                self.stop(&error);
+            }
         }
         if self.out.events.is_empty() {
             if !self.ended {
                 self.ended = true;
                 self.derivation.finish(&mut self.out);
             }
-            return Ok(None);
+            return Ok(false);
         }
-        self.derivation.push(&mut self.out);
-        let table = self.export(&self.out.events);
-        self.rows += self.out.events.len() as u64;
-        self.out.clear_events();
-        Ok(Some(table))
+        self.digest();
+        Ok(true)
     }
 
     /// A source that fails half-way (a damaged wrapper, a bad disk) keeps what it gave before.
@@ -248,7 +360,7 @@ impl Inner {
         self.out.diag(row);
     }
 
-    fn export<T: tracekit_schema::table::Table>(&self, rows: &T) -> Table {
+    pub(crate) fn export<T: tracekit_schema::table::Table>(&self, rows: &T) -> Table {
         use tracekit_schema::arrow::{batch, keys_schema, schema};
         let large = matches!(T::DEF.name, "events" | "slices" | "states" | "runqueue");
         let (schema, names) = if self.keys && large {
@@ -261,15 +373,12 @@ impl Inner {
         Table::new(T::DEF.name, schema, vec![batch])
     }
 
-    fn table(&mut self, name: &str) -> Table {
+    pub(crate) fn table(&mut self, name: &str) -> Table {
         if !self.ended {
             self.derivation.drain();
         }
+        self.stated_slices();
         let derived = &mut self.derivation.tables;
-        // Tools that state slices leave no events to derive them from.
-        if derived.slices.is_empty() && self.ended {
-            std::mem::swap(&mut derived.slices, &mut self.out.slices);
-        }
         macro_rules! taken {
             ($table:expr) => {{
                 let rows = std::mem::take(&mut $table);

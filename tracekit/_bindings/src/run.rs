@@ -7,19 +7,25 @@ use pyo3::types::{PyDict, PyString};
 
 use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
 use tracekit_replay::engine::Stack;
-use tracekit_replay::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
+use tracekit_replay::reconstruct::{reconstruct, Class, Less, LoopMode, Options, Recon};
 use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
-use tracekit_replay::workload::{run_text, run_text_under};
+use tracekit_replay::task::NEVER;
+use tracekit_replay::trial::reconstruct_tried;
+use tracekit_replay::workload::{self, run_seeded, run_text_under, ListedAttrs, ListedStep};
 use tracekit_schema::{DeriveOptions, Events, Metadata, Out, Strings};
 
-use crate::derive::{export_alone, tables_with_events};
+use crate::derive::{export_alone, tables_with_events, Asked};
 use crate::errors::{detached, interruptible, replay_error, replay_error_from};
+use crate::metrics::{grouping, MetricRow};
 use crate::policy::{self, Raised};
 use crate::table::{append, pieces, Table};
 
 /// Metadata and tables by name.
 type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
+
+/// Metadata, tables by name, statistics.
+type Ran<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>, Vec<MetricRow>);
 
 /// What switches take, in the order of [`SwitchCosts::at`].
 type Times = [Option<i64>; SWITCH_KINDS];
@@ -32,6 +38,12 @@ type Settings = (Vec<i64>, Vec<(String, String)>);
 
 /// Name, value, unit, samples, what it rests on.
 type InferredRow = (&'static str, Option<f64>, &'static str, Option<u64>, String);
+
+/// Name, thread, start, attributes, steps.
+type ListedTask = (String, i64, Option<i64>, Vec<ListedAttrs>, Vec<ListedStep>);
+
+/// Tasks, requests, semaphores, ticks a second, CPUs, end, costs, tick phases.
+type Listing = (Vec<ListedTask>, Vec<Vec<ListedStep>>, Vec<u32>, i64, usize, Option<i64>, ListedAttrs, Vec<i64>);
 
 /// Task, thread, name, end, slack, sleep.
 type JudgedRow = (u32, i64, String, &'static str, Option<i64>, Option<i64>);
@@ -50,10 +62,11 @@ impl Programs {
     /// second, as found in the trace when not given; `exact_timers` says that the recorded system's timers have no slack;
     /// `system` is the recorded one, by which idle threads are recognised; `endless` are
     /// threads that would have gone on. `vary` names a constant of the reading to double, or a rule to leave out
-    /// (`constants` lists them).
+    /// (`constants` lists them). `identity` is the policy that was recorded: explanations of hidden messages with which it is replayed
+    /// less well than without are left out.
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None))]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None))]
     fn new(
         py: Python<'_>,
         events: &Bound<'_, PyAny>,
@@ -63,6 +76,7 @@ impl Programs {
         system: Option<&str>,
         endless: Option<Vec<i64>>,
         vary: Option<&str>,
+        identity: Option<String>,
     ) -> PyResult<Self> {
         let mode =
             LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
@@ -85,9 +99,37 @@ impl Programs {
         let idle = DeriveOptions::for_trace(&meta).idle;
         let recon = interruptible(py, |cancel| {
             let cancel = cancel.clone();
-            reconstruct(&rows, &strings, &Options { mode, hz, exact_timers, idle, endless, limits, cancel })
+            let options = Options { mode, hz, exact_timers, idle, endless, limits, cancel };
+            match identity {
+                Some(policy) => reconstruct_tried(
+                    &rows,
+                    &strings,
+                    &options,
+                    &ReplaySpec { policy, mode, hz, ..ReplaySpec::default() },
+                ),
+                None => reconstruct(&rows, &strings, &options),
+            }
         })?;
         Ok(Programs { recon, mode, hz })
+    }
+
+    /// The programs that a workload text states; `seed` replaces its own, `hz` its clock ticks a second.
+    #[staticmethod]
+    #[pyo3(signature = (text, seed=None, hz=None))]
+    fn from_text(py: Python<'_>, text: &str, seed: Option<u64>, hz: Option<i64>) -> PyResult<Self> {
+        let scenario =
+            workload::parse_seeded(text, Some("fifo"), seed).map_err(|e| replay_error(py, &e.to_string()))?;
+        Ok(Programs { recon: scenario.programs(), mode: LoopMode::Dependency, hz })
+    }
+
+    /// The same programs with less work: of `faster` threads the given 1/1000 of all of it, of those in `shorter` (thread, trace
+    /// time, ns) what they did then. And the time that was taken out in all.
+    fn shortened(&self, faster: Vec<(i64, u32)>, shorter: Vec<(i64, i64, i64)>) -> (Self, i64) {
+        let mut recon = self.recon.clone();
+        let faster = faster.into_iter().map(|(tid, permille)| Less::Faster { tid, permille });
+        let shorter = shorter.into_iter().map(|(tid, at, ns)| Less::Shorter { tid, at, ns });
+        let taken = recon.shorten(&faster.chain(shorter).collect::<Vec<_>>());
+        (Programs { recon, mode: self.mode, hz: self.hz }, taken)
     }
 
     /// How many wakeups of each class there are: what moves them when the schedule changes.
@@ -114,6 +156,19 @@ impl Programs {
         self.recon.judged().into_iter().map(|j| (j.task, j.tid, j.comm, j.end, j.slack, j.sleep)).collect()
     }
 
+    /// The programs as plain lists: name, thread, start (none for a forked task), attributes (at the start, then those that
+    /// steps set), and steps with their numbers; then the steps of each request; then the initial units of each semaphore,
+    /// the ticks a second, the number of CPUs, the end in ns (none where there is none), costs and the phases of the tick.
+    fn listing(&self) -> Listing {
+        let (cpus, over) = (self.recon.cpus.len(), &self.recon.overheads);
+        let (tasks, jobs) = workload::listing(&self.recon.work, cpus);
+        let tasks = tasks.into_iter().map(|t| (t.comm, t.tid, t.start, t.attrs, t.steps)).collect();
+        let end = Some(self.recon.stop).filter(|ns| *ns < NEVER);
+        let stated = self.recon.stated.as_ref().map(|s| s.machine.costs);
+        let costs = stated.unwrap_or_else(|| over.costs()).listed();
+        (tasks, jobs, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone())
+    }
+
     /// Number of tasks.
     fn __len__(&self) -> usize {
         self.recon.work.tasks.len()
@@ -121,8 +176,9 @@ impl Programs {
 
     /// Runs the programs. `policy` is a string, or an object as in `tracekit.whatif.policy`. `sets` are attributes for tasks: threads, and pairs
     /// of key and value; `groups` are names of groups, and pairs as well. `costs` are pairs of key and value as well, in place of measured ones. `switch_costs` are what switches take in the recorded and in the
-    /// replayed kernel. `progress` is called with the share that is done. Gives metadata and tables.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, groups=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None))]
+    /// replayed kernel. `progress` is called with the share that is done. `tables` asks for the tables, `by` for the statistics of
+    /// `tracekit.analysis.compare.metrics` by that grouping. Gives metadata, tables and statistics.
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, groups=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=true, by=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -139,7 +195,10 @@ impl Programs {
         jitter_ns: i64,
         seed: u64,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<Tables<'py>> {
+        tables: bool,
+        by: Option<&str>,
+    ) -> PyResult<Ran<'py>> {
+        let asked = Asked { tables, metrics: by.map(grouping).transpose()? };
         let sets = sets
             .unwrap_or_default()
             .into_iter()
@@ -163,7 +222,7 @@ impl Programs {
             ..ReplaySpec::default()
         };
         if !policy.is_instance_of::<PyString>() {
-            return self.run_object(py, policy, &spec);
+            return self.run_object(py, policy, &spec, &asked);
         }
         let mut raised: Option<PyErr> = None;
         let mut reports = 0u32;
@@ -181,8 +240,21 @@ impl Programs {
             return Err(error);
         }
         let out = run.map_err(|e| replay_error(py, &e.to_string()))?.out;
-        Ok((out.meta.0.clone(), tables_with_events(py, out)?))
+        ran(py, out, &asked)
     }
+}
+
+/// What was asked for of a run.
+fn ran<'py>(py: Python<'py>, out: Out, asked: &Asked) -> PyResult<Ran<'py>> {
+    let metadata = out.meta.0.clone();
+    let (tables, metrics) = tables_with_events(py, out, asked)?;
+    Ok((metadata, tables, metrics))
+}
+
+/// Metadata and tables of a run.
+fn whole<'py>(py: Python<'py>, out: Out) -> PyResult<Tables<'py>> {
+    let (metadata, tables, _) = ran(py, out, &Asked { tables: true, metrics: None })?;
+    Ok((metadata, tables))
 }
 
 /// The constants of the reading with one of them doubled, or without one rule.
@@ -201,12 +273,18 @@ pub fn constants() -> Vec<(&'static str, &'static str)> {
 
 impl Programs {
     /// The same under a policy that is an object. Holds the GIL, since its hooks may be Python.
-    fn run_object<'py>(&self, py: Python<'py>, policy: &Bound<'py, PyAny>, spec: &ReplaySpec) -> PyResult<Tables<'py>> {
+    fn run_object<'py>(
+        &self,
+        py: Python<'py>,
+        policy: &Bound<'py, PyAny>,
+        spec: &ReplaySpec,
+        asked: &Asked,
+    ) -> PyResult<Ran<'py>> {
         let out = under_object(py, policy, |stack, name, go_on| {
             let run = rerun_under(&self.recon, spec, stack, name, &mut |_| go_on());
             run.map(|run| run.out).map_err(|e| e.to_string())
         })?;
-        Ok((out.meta.0.clone(), tables_with_events(py, out)?))
+        ran(py, out, asked)
     }
 }
 
@@ -245,18 +323,36 @@ fn under_object(
     })
 }
 
-/// Runs a workload that is written as text; `policy` replaces the one in the text. Gives metadata and tables.
+/// Runs a workload that is written as text; `policy` replaces the one in the text, `seed` its seed. Gives metadata and tables.
 #[pyfunction]
-#[pyo3(signature = (text, policy=None))]
-pub fn simulate<'py>(py: Python<'py>, text: &str, policy: Option<&str>) -> PyResult<Tables<'py>> {
-    let run = interruptible(py, |cancel| run_text(text, policy, &mut |_| !cancel.is_set()))?;
+#[pyo3(signature = (text, policy=None, seed=None))]
+pub fn simulate<'py>(py: Python<'py>, text: &str, policy: Option<&str>, seed: Option<u64>) -> PyResult<Tables<'py>> {
+    let run = interruptible(py, |cancel| run_seeded(text, policy, seed, &mut |_| !cancel.is_set()))?;
     let out = run.map_err(|e| replay_error(py, &e))?;
-    Ok((out.meta.0.clone(), tables_with_events(py, out)?))
+    whole(py, out)
 }
 
 /// The same under a policy that is an object: see `tracekit.whatif.policy`. Holds the GIL, since its hooks may be Python.
 #[pyfunction]
-pub fn simulate_with<'py>(py: Python<'py>, text: &str, policy: &Bound<'py, PyAny>) -> PyResult<Tables<'py>> {
-    let out = under_object(py, policy, |stack, name, go_on| run_text_under(text, stack, &name, &mut |_| go_on()))?;
-    Ok((out.meta.0.clone(), tables_with_events(py, out)?))
+#[pyo3(signature = (text, policy, seed=None))]
+pub fn simulate_with<'py>(
+    py: Python<'py>,
+    text: &str,
+    policy: &Bound<'py, PyAny>,
+    seed: Option<u64>,
+) -> PyResult<Tables<'py>> {
+    let run = |stack, name: String, go_on: &mut dyn FnMut() -> bool| {
+        run_text_under(text, stack, &name, seed, &mut |_| go_on())
+    };
+    let out = under_object(py, policy, run)?;
+    whole(py, out)
+}
+
+/// What a workload text says of itself: its policy (or `policy`, where it has none), seed, whether times are drawn, and whether
+/// it expects anything.
+#[pyfunction]
+#[pyo3(signature = (text, policy=None))]
+pub fn workload_facts(py: Python<'_>, text: &str, policy: Option<&str>) -> PyResult<(String, u64, bool, bool)> {
+    let scenario = workload::parse(text, policy).map_err(|e| replay_error(py, &e.to_string()))?;
+    Ok((scenario.policy.show(), scenario.seed, scenario.drawn, scenario.expects()))
 }

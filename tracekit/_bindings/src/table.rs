@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchIterator};
-use arrow::datatypes::SchemaRef;
-use arrow::ffi::FFI_ArrowSchema;
-use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::SchemaRef;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -136,6 +136,6 @@ fn load_error(error: &LoadError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-fn arrow_error(error: arrow::error::ArrowError) -> PyErr {
+fn arrow_error(error: arrow_schema::ArrowError) -> PyErr {
     PyValueError::new_err(format!("Arrow: {error}"))
 }

@@ -106,6 +106,11 @@ impl Attr {
         self.flag(26)
     }
 
+    /// Does it begin when the recorded program is executed, at the same moment as perf's own records?
+    pub fn enable_on_exec(&self) -> bool {
+        self.flag(12)
+    }
+
     fn lay_out(&self) -> Layout {
         let has = |bit: u64| self.sample_type & bit != 0;
         let mut at = HEADER;

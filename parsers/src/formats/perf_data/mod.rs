@@ -10,9 +10,11 @@
 //! * Order: the recorder writes its per-CPU buffers in rounds. What was written before a round's end is final one round
 //!   later, so two rounds are held and sorted by (time, place in file). Without round marks the whole file is one round.
 //! * Kept: every sample of a tracepoint; lost-record counts; task names, forks, exits and context switches that perf
-//!   itself records, where no tracepoint says the same. Records with time 0 describe what was there before the recording;
-//!   they are `comm` rows with quality bit `SYNTHESIZED` at the time of the first record with a time of its own. Dropped: samples' addresses and call chains, mappings,
-//!   samples of events other than tracepoints (counted in a diagnostic).
+//!   itself records, where no tracepoint says the same. Records with time 0 describe what was there before the recording,
+//!   and so do perf's own records of tasks before the first sample of a tracepoint: perf turns those on first, and on a loaded machine
+//!   it was seen to get the CPU again only 0.7 s later. Names from then are `comm` rows with quality bit `SYNTHESIZED` at the time of
+//!   the recording's first record; forks and exits from then only tell whose task it is. Dropped: samples' addresses and call chains,
+//!   mappings, samples of events other than tracepoints (counted in a diagnostic).
 //! * `ctx_tid` is the tracepoint's own `common_pid`, not the sample's thread, which reads -1 for an exiting task.
 //!   Processes (`pid`, `next_pid`) come from task records and samples, so they are null for tasks that none names.
 //! * Departures tolerated: killed recordings (no data size, no features: without formats all records are `other`), cut

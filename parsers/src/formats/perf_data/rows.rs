@@ -52,8 +52,10 @@ pub struct Rows {
     pub torn: bool,
     skipped: u64,
     any_switch: bool,
-    /// Names that perf made up when it started, which have no time of their own: process, thread, name.
+    /// Names from before the recording: process, thread, name.
     initial: Vec<(i64, i64, Option<StrId>)>,
+    /// Tracepoints are recorded, and none has come yet: what tasks did so far was before the recording.
+    before: bool,
     /// Switches come as samples and as records: who left and who came in the last sample of each CPU.
     beside: Option<HashMap<Option<i32>, Beside>>,
     /// Switch records that stated what a sample had stated.
@@ -83,6 +85,7 @@ impl Rows {
             skipped: 0,
             any_switch: false,
             initial: Vec::new(),
+            before: false,
             beside: None,
             repeated: 0,
             stage: Stage::default(),
@@ -103,6 +106,7 @@ impl Rows {
                 _ => {}
             }
             names.extend(self.decoder.name(number).map(str::to_owned));
+            self.before = self.seq == 0 && !attr.enable_on_exec();
         }
         if attrs.all.iter().any(super::attr::Attr::context_switch) {
             self.beside = self.told.switch.then(HashMap::new);
@@ -163,6 +167,7 @@ impl Rows {
             self.skipped += 1;
             return;
         }
+        self.before = false;
         if !self.initial.is_empty() {
             self.begin(ts, out);
         }
@@ -259,7 +264,7 @@ impl Rows {
                 let task = self.tasks.entry(tid);
                 task.set_pid(pid);
                 task.set_comm(parent.comm());
-                if !self.told.fork && ts != 0 {
+                if !self.told.fork && ts != 0 && !self.before {
                     self.row(Kind::Fork, ts, record, out)
                         .tid(tid)
                         .pid(pid)
@@ -271,7 +276,7 @@ impl Rows {
             }
             kind::EXIT => {
                 let (pid, Some(tid)) = (word(8), word(16)) else { return };
-                if !self.told.exit && ts != 0 {
+                if !self.told.exit && ts != 0 && !self.before {
                     let comm = self.tasks.get(tid).comm();
                     self.row(Kind::Exit, ts, record, out)
                         .tid(tid)
@@ -305,7 +310,7 @@ impl Rows {
         self.stage.len()
     }
 
-    /// The names known at the start, as rows of time `ts`: that of the first record with a time of its own.
+    /// The names known at the start, as rows of time `ts`: that of the first record of the recording.
     #[cold]
     fn begin(&mut self, ts: i64, out: &mut Out) {
         for (pid, tid, name) in std::mem::take(&mut self.initial) {
@@ -335,7 +340,7 @@ impl Rows {
         let task = self.tasks.entry(tid);
         task.set_pid(Some(pid));
         task.set_comm(name);
-        if ts == 0 {
+        if ts == 0 || self.before {
             self.flush(out);
             self.initial.push((pid, tid, name));
             return;

@@ -24,7 +24,7 @@ pub struct Stream {
     records: Records,
     attrs: Attrs,
     rows: Rows,
-    /// Records of this round and the one before, the older ones sorted.
+    /// Records of this round and the one before, in the order of the file.
     waiting: Vec<Waiting>,
     /// Records whose order is final, and how many of them are done.
     ready: Vec<Waiting>,
@@ -238,15 +238,26 @@ impl Stream {
         self.waiting.push((time, record.place));
     }
 
-    /// Moves what is final from `waiting` to `ready`.
+    /// Moves what is final from `waiting` to `ready`, in order.
+    ///
+    /// ```text
+    ///   waiting:  3 1 9 4 2 8 7      limit 4: the end of the last round but one
+    ///             ready: 3 1 4 2  |  waiting: 9 8 7
+    ///             ready: 1 2 3 4     only these are put in order; the others may still move
+    /// ```
     fn flush(&mut self) {
-        self.waiting.sort_by_key(|w| w.0);
-        let n = self.waiting.partition_point(|w| w.0 <= self.limit);
-        // The two lists change places, so that only what must still wait is copied.
-        std::mem::swap(&mut self.waiting, &mut self.ready);
-        self.waiting.clear();
-        self.waiting.extend_from_slice(&self.ready[n..]);
-        self.ready.truncate(n);
+        let limit = self.limit;
+        self.ready.clear();
+        let ready = &mut self.ready;
+        // Keeps the order of the file, so that records of one time stay as they stand there.
+        self.waiting.retain(|w| {
+            let last = w.0 > limit;
+            if !last {
+                ready.push(*w);
+            }
+            last
+        });
+        self.ready.sort_by_key(|w| w.0);
     }
 }
 

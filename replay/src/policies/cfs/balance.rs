@@ -29,7 +29,7 @@ impl Cfs {
             return prev;
         }
         // 2.6.29 looks for an idle CPU only beside a single running task.
-        let look = self.tun.form != Form::V29 || self.rqs[target].nr <= 1;
+        let look = self.tun.form > Form::V29 || self.rqs[target].nr <= 1;
         let found = look.then(|| (1..n).map(|i| (target + i) % n).find(free)).flatten();
         match found {
             Some(c) => c,
@@ -41,7 +41,7 @@ impl Cfs {
     /// Does the waker's CPU pull the task away from its last one?
     fn pulls(&self, k: &Kernel, t: TaskId, prev: Cpu, this: Cpu, sync: bool) -> bool {
         let w = self.tasks[t].weight.w;
-        if self.tun.form != Form::V29 {
+        if self.tun.form > Form::V29 {
             if k.is_idle(this) || sync && self.rqs[this].nr == 1 {
                 return !k.is_idle(prev);
             }
@@ -52,7 +52,7 @@ impl Cfs {
         let waker = self.rqs[this].curr.filter(|_| sync).map_or(0, |c| self.tasks[c].weight.w);
         let here = self.rqs[this].load.saturating_sub(waker);
         let there = self.rqs[prev].load;
-        if self.tun.form == Form::V29 {
+        if self.tun.form <= Form::V29 {
             100 * (here + w) <= 112 * there
         } else {
             100 * (here + w) < 108 * there + u64::from(sync)
@@ -85,8 +85,8 @@ impl Cfs {
             return None;
         }
         if let Some(bal) = &mut self.bal {
-            let rqs = &self.rqs;
-            let pull = bal.newidle(k, cpu, |t, _| rqs.iter().any(|rq| rq.tree.contains(t)))?;
+            let (rqs, tasks) = (&self.rqs, &self.tasks);
+            let pull = bal.newidle(k, cpu, |t, _| rqs[tasks[t].q].tree.contains(t))?;
             self.pull(k, &pull);
             return self.pick(cpu);
         }
@@ -94,25 +94,6 @@ impl Cfs {
         let t = self.movable(k, from, cpu, true)?;
         self.take(k, from, cpu, t);
         Some(t)
-    }
-
-    /// 6.1: counts `t`, which becomes runnable on `cpu`, in its load.
-    pub(super) fn count(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
-        if let Some(bal) = &mut self.bal {
-            bal.task_arrives(k.now(), cpu, t);
-            bal.enqueue(k.now(), cpu, t);
-            bal.count(k.now(), cpu, true);
-        }
-    }
-
-    /// 6.1: `t` is no longer runnable, or leaves its CPU.
-    pub(super) fn uncount(&mut self, k: &Kernel, t: TaskId) {
-        let cpu = self.tasks[t].cpu;
-        if let Some(bal) = &mut self.bal {
-            bal.task_departs(k.now(), t);
-            bal.count(k.now(), cpu, false);
-            bal.dequeue(k.now(), t);
-        }
     }
 
     /// Moves what the balancer found.
@@ -123,7 +104,7 @@ impl Cfs {
         }
         for &t in &pull.tasks {
             // Another CPU may have taken it at the same tick.
-            if !self.rqs[pull.from].tree.contains(t) {
+            if k.task(t).cpu != pull.from || !self.rqs[self.tasks[t].q].tree.contains(t) {
                 continue;
             }
             self.take(k, pull.from, pull.to, t);
@@ -136,34 +117,40 @@ impl Cfs {
     /// The task that ran on `cpu`, and is back in the queue, goes where the balancer said.
     pub(super) fn push_running(&mut self, k: &mut Kernel, cpu: Cpu) {
         let Some(to) = self.push[cpu].take() else { return };
-        let ran = |t: TaskId| self.tasks[t].last_ran == k.now() && k.allowed(t, to);
-        let found = self.rqs[cpu].tree.iter().map(|e| e.1).filter(|&t| ran(t)).min();
+        let ran = |t: &TaskId| self.tasks[*t].last_ran == k.now() && k.allowed(*t, to);
+        let queued = |t: &TaskId| self.rqs[self.tasks[*t].q].tree.contains(*t);
+        let tasks = self.bal.as_ref().map(|b| b.tasks_of(cpu)).unwrap_or_default();
+        let found = tasks.into_iter().filter(|t| ran(t) && queued(t)).min();
         if let Some(t) = found {
             self.take(k, cpu, to, t);
         }
     }
 
-    /// Moves a waiting task between queues.
+    /// Moves a waiting task between CPUs.
     fn take(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
         k.update_clock(from);
-        self.update_curr(k, from);
-        self.rqs[from].tree.remove(t);
-        self.uncount(k, t);
-        self.forget(from, t);
+        if let Some(bal) = &mut self.bal {
+            bal.moves(t);
+        }
+        let q = self.tasks[t].q;
+        self.update_curr(k, q);
+        let ahead = self.tasks[t].vruntime - self.rqs[q].min_vruntime;
+        self.take_out(k, from, t, false);
+        // Its virtual time was relative to the queue as it was before it left.
+        self.tasks[t].vruntime = self.rqs[q].min_vruntime + ahead;
         k.migrate(t, to);
         k.update_clock(to);
-        self.update_curr(k, to);
-        self.rebase(to, t);
-        self.count(k, to, t);
-        self.add(to, t);
-        self.update_min(to);
+        self.put_in(k, to, t, Enqueue::Migrated);
     }
 
     /// At ticks: wakes an idle CPU to take waiting work, and now and then evens out busy ones.
     pub(super) fn balance(&mut self, k: &mut Kernel, cpu: Cpu) {
         if let Some(bal) = &mut self.bal {
-            let rqs = &self.rqs;
-            let pulls = bal.tick(k, cpu, |t, _| rqs.iter().any(|rq| rq.tree.contains(t) && rq.next != Some(t)));
+            let (rqs, tasks) = (&self.rqs, &self.tasks);
+            let pulls = bal.tick(k, cpu, |t, _| {
+                let rq = &rqs[tasks[t].q];
+                rq.tree.contains(t) && rq.next != Some(t)
+            });
             for pull in pulls {
                 self.pull(k, &pull);
             }

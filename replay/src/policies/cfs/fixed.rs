@@ -1,18 +1,10 @@
 //! The kernel's fixed-point arithmetic with weights, bit for bit.
 
-use crate::policies::weights;
+use crate::policies::weights::{self, scale, INVERSE};
 use crate::task::{Attrs, SchedPolicy};
 
 /// Weight of nice 0.
 pub const NICE_0: u64 = weights::NICE_0 as u64;
-
-/// 2^32 divided by the weights, as the kernel's table has it.
-const INVERSE: [u32; 40] = [
-    48388, 59856, 76040, 92818, 118348, 147320, 184698, 229616, 287308, 360437, 449829, 563644, 704093, 875809,
-    1099582, 1376151, 1717300, 2157191, 2708050, 3363326, 4194304, 5237765, 6557202, 8165337, 10153587, 12820798,
-    15790321, 19976592, 24970740, 31350126, 39045157, 49367440, 61356676, 76695844, 95443717, 119304647, 148102320,
-    186737708, 238609294, 286331153,
-];
 
 /// A weight and its inverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +22,11 @@ impl Default for Weight {
 }
 
 impl Weight {
+    /// Of a group's share.
+    pub fn of_share(w: u64) -> Self {
+        Weight { w, inv: u64::from(u32::MAX) / w.max(1) }
+    }
+
     /// Of a task.
     pub fn of(attrs: &Attrs) -> Self {
         if attrs.policy == SchedPolicy::Idle {
@@ -56,14 +53,6 @@ pub fn share(delta: i64, w: u64, total: u64) -> i64 {
         return delta;
     }
     scale(delta, w * (u64::from(u32::MAX) / total).max(1))
-}
-
-/// `delta * factor >> 32`, with the factor cut to 32 bits first.
-#[inline]
-fn scale(delta: i64, factor: u64) -> i64 {
-    let cut = 32u32.saturating_sub(factor.leading_zeros());
-    let product = (delta as i128) * i128::from(factor >> cut);
-    (product >> (32 - cut)) as i64
 }
 
 /// The same for 2.6.29 and 2.6.32: rounded, with the inverse of a total computed differently.

@@ -1,8 +1,12 @@
-//! Linux CFS in three forms: 2.6.29, 2.6.32 and 6.1.
+//! Linux CFS in four forms: 2.6.27, 2.6.29, 2.6.32 and 6.1.
+//!
+//! In 6.1 a group is an entity on each CPU, with a queue of its own below it: choosing goes down from the queue of the CPU, and
+//! queueing goes up.
 
 mod balance;
 mod fixed;
 mod info;
+mod levels;
 mod rules;
 
 pub use info::INFO;
@@ -17,6 +21,8 @@ use fixed::Weight;
 /// Which kernel's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
+    /// 2.6.27: as 2.6.29, before LAST_BUDDY.
+    V27,
     /// 2.6.29.
     V29,
     /// 2.6.32.
@@ -56,7 +62,7 @@ struct Tunables {
 impl Tunables {
     fn read(p: &Params) -> Self {
         Tunables {
-            form: [Form::V29, Form::V32, Form::V61][p.int("form") as usize],
+            form: [Form::V27, Form::V29, Form::V32, Form::V61][p.int("form") as usize],
             latency: p.int("latency"),
             min_gran: p.int("min_granularity"),
             idle_min_gran: p.int("idle_min_granularity"),
@@ -80,23 +86,22 @@ impl Tunables {
         }
     }
 
-    /// Scales the times to the number of CPUs, as the kernel does at boot.
+    /// Scales the times to the number of CPUs, as the kernel does at boot (update_sysctl; the least slice of idle tasks stays).
     fn scale(&mut self, cpus: usize) {
-        let counted = if self.form == Form::V29 { cpus } else { cpus.min(8) };
+        let counted = if self.form <= Form::V29 { cpus } else { cpus.min(8) };
         let factor = match self.scaling {
             1 => 1 + i64::from(counted.max(1).ilog2()),
             2 => counted as i64,
             _ => 1,
         };
-        let cap = |t: Ns| if self.form == Form::V29 { t.min(200_000_000) } else { t };
+        let cap = |t: Ns| if self.form <= Form::V29 { t.min(200_000_000) } else { t };
         (self.latency, self.min_gran) = (cap(self.latency * factor), cap(self.min_gran * factor));
-        self.idle_min_gran *= factor;
         self.wakeup_gran *= factor;
         self.nr_latency = (self.latency + self.min_gran - 1) / self.min_gran.max(1);
     }
 }
 
-/// A task in the books of CFS.
+/// A task, or a group's share of a CPU, in the books of CFS.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entity {
     weight: Weight,
@@ -107,8 +112,10 @@ struct Entity {
     prev_sum: Ns,
     on_rq: bool,
     idle_policy: bool,
-    /// CPU whose `min_vruntime` the virtual time refers to.
-    cpu: Cpu,
+    /// Queue whose `min_vruntime` the virtual time refers to.
+    q: usize,
+    /// When it was last put back: at that instant it may go on as if it had never left.
+    put_at: Ns,
     /// When it last stopped running (cache hot soon after).
     last_ran: Ns,
     /// 2.6.32: mean CPU time between wakeups it makes, and CPU time at the last one.
@@ -117,14 +124,16 @@ struct Entity {
     start_sum: Ns,
 }
 
-/// Run queue of a CPU.
+/// Run queue of a CPU, or of a group on a CPU.
 #[derive(Clone, Debug, Default)]
 struct Rq {
-    /// Tasks that wait, by virtual time; the running one is not among them.
+    /// What waits, by virtual time; what runs is not among it.
     tree: Ordered<i64>,
     curr: Option<TaskId>,
     min_vruntime: i64,
-    /// Weight and number of all runnable tasks, the running one included.
+    /// The group's share of the CPU that it belongs to.
+    owner: Option<TaskId>,
+    /// Weight and number of all that is runnable on it, what runs included.
     load: u64,
     nr: i64,
     exec_start: Ns,
@@ -139,6 +148,12 @@ pub struct Cfs {
     tun: Tunables,
     rqs: Vec<Rq>,
     tasks: TaskMap<Entity>,
+    /// Runnable tasks of each CPU, in whatever group.
+    runnable: Vec<i64>,
+    groups: linux::Groups,
+    quota: linux::Quota,
+    /// What runs on this CPU has used up its group's run time: the CPU is to choose anew.
+    out_of_quota: Option<Cpu>,
     /// 6.1: loads and balancing as in the kernel; the older forms balance as `balance.rs` says.
     bal: Option<linux::Balancer>,
     /// CPUs that are to hand their running task to another.
@@ -149,64 +164,65 @@ impl Cfs {
     fn new(p: &Params) -> Self {
         let tun = Tunables::read(p);
         let bal = (tun.form == Form::V61)
-            .then(|| linux::Balancer::new(linux::Form::Cfs, tun.migration_cost, p.on("balance")));
-        Cfs { tun, rqs: Vec::new(), tasks: TaskMap::new(), bal, push: Vec::new() }
-    }
-
-    fn add(&mut self, cpu: Cpu, t: TaskId) {
-        let e = &mut self.tasks[t];
-        e.on_rq = true;
-        e.cpu = cpu;
-        let rq = &mut self.rqs[cpu];
-        rq.load += e.weight.w;
-        rq.nr += 1;
-        rq.tree.insert(e.vruntime, t);
-    }
-
-    /// `t`, which is not in the tree any more, leaves the books of `cpu`.
-    fn forget(&mut self, cpu: Cpu, t: TaskId) {
-        let e = &mut self.tasks[t];
-        e.on_rq = false;
-        let rq = &mut self.rqs[cpu];
-        rq.load -= e.weight.w;
-        rq.nr -= 1;
-        self.clear_buddies(cpu, t);
-        if self.rqs[cpu].curr == Some(t) {
-            self.rqs[cpu].curr = None;
+            .then(|| linux::Balancer::new(linux::Form::Cfs, tun.migration_cost, p.on("balance")))
+            .map(|b| b.with_cache(p.on("shared_cache")));
+        Cfs {
+            tun,
+            rqs: Vec::new(),
+            tasks: TaskMap::new(),
+            runnable: Vec::new(),
+            groups: linux::Groups::default(),
+            quota: linux::Quota::default(),
+            out_of_quota: None,
+            bal,
+            push: Vec::new(),
         }
-        self.update_min(cpu);
     }
 
-    /// Virtual time is relative to a queue: moves that of `t` from its last one to that of `cpu`.
-    fn rebase(&mut self, cpu: Cpu, t: TaskId) {
-        let e = &mut self.tasks[t];
-        if e.cpu != cpu {
-            e.vruntime += self.rqs[cpu].min_vruntime - self.rqs[e.cpu].min_vruntime;
-            e.cpu = cpu;
-        }
+    fn set_weight(&mut self, k: &Kernel, t: TaskId) {
+        let attrs = &k.task(t).attrs;
+        self.tasks[t].weight = Weight::of(attrs);
+        self.tasks[t].idle_policy = attrs.policy == SchedPolicy::Idle;
     }
 }
 
 impl Policy for Cfs {
     fn init(&mut self, k: &mut Kernel) {
         self.tun.scale(k.nr_cpus());
-        self.rqs = vec![Rq::default(); k.nr_cpus()];
+        self.groups = linux::Groups::new(k);
+        if self.tun.form < Form::V61 && !self.groups.is_empty() {
+            return k.fail("groups are modelled for form=6.1 only");
+        }
+        self.rqs = vec![Rq::default(); self.groups.nr_queues()];
+        self.runnable = vec![0; k.nr_cpus()];
         self.push = vec![None; k.nr_cpus()];
+        self.quota = linux::Quota::new(k, &self.groups);
         if let Some(bal) = &mut self.bal {
             bal.init(k);
+            self.groups.register(bal);
+        }
+        for q in 0..self.rqs.len() {
+            let Some(owner) = self.groups.owner(q) else { continue };
+            self.rqs[q].owner = Some(owner);
+            *self.tasks.ensure(owner) = Entity {
+                q: self.groups.home(owner, self.groups.cpu_of(q)),
+                idle_policy: self.groups.is_idle(owner),
+                put_at: Ns::MIN,
+                ..Entity::default()
+            };
         }
     }
 
     fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<Birth>) {
-        let attrs = &k.task(t).attrs;
+        self.groups.join(k, t);
         *self.tasks.ensure(t) = Entity {
-            weight: Weight::of(attrs),
-            idle_policy: attrs.policy == SchedPolicy::Idle,
-            cpu: k.task(t).cpu,
+            q: self.groups.home(t, k.task(t).cpu),
             avg_wakeup: self.tun.wakeup_gran,
             last_ran: Ns::MIN / 2,
+            put_at: Ns::MIN,
             ..Entity::default()
         };
+        self.set_weight(k, t);
         let e = &self.tasks[t];
         if let Some(bal) = &mut self.bal {
             bal.init_entity(k.now(), t, e.weight.w, e.idle_policy, true);
@@ -228,103 +244,88 @@ impl Policy for Cfs {
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         match why {
-            Enqueue::Preempted | Enqueue::Yielded => {
-                self.rqs[cpu].tree.insert(self.tasks[t].vruntime, t);
-                return;
-            }
-            Enqueue::Initial => self.tasks[t].vruntime = self.rqs[cpu].min_vruntime,
-            Enqueue::Fork => {
-                self.update_curr(k, cpu);
-                self.place_new(k, cpu, t);
-            }
-            Enqueue::Wakeup(_) => {
-                self.rebase(cpu, t);
-                self.update_curr(k, cpu);
-                self.place_woken(cpu, t);
-                let e = &mut self.tasks[t];
-                e.start_sum = e.sum;
-            }
-            Enqueue::Migrated => {
-                self.update_curr(k, cpu);
-                self.rebase(cpu, t);
-            }
-            Enqueue::SwitchedTo => {
-                self.update_curr(k, cpu);
-                self.rebase(cpu, t);
-                let floor = self.rqs[cpu].min_vruntime;
-                let e = &mut self.tasks[t];
-                e.vruntime = e.vruntime.max(floor);
-            }
+            Enqueue::Preempted | Enqueue::Yielded => self.rqs[self.tasks[t].q].tree.insert(self.tasks[t].vruntime, t),
+            _ => self.put_in(k, cpu, t, why),
         }
-        self.count(k, cpu, t);
-        self.add(cpu, t);
-        self.update_min(cpu);
     }
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
-        self.check_preempt(k, cpu, curr, t, why);
+        if !self.quota.parked(t) {
+            self.check_preempt(k, cpu, curr, t, why);
+        }
     }
 
     fn dequeue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _why: Dequeue) {
-        self.update_curr(k, cpu);
-        self.rqs[cpu].tree.remove(t);
-        self.uncount(k, t);
-        self.forget(cpu, t);
+        if !self.quota.unpark(k, t) {
+            self.take_out(k, cpu, t, false);
+        }
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
         self.push_running(k, cpu);
+        self.enforce_quota(k, cpu);
         let t = match self.pick(cpu) {
             Some(t) => t,
             None => self.pull_idle(k, cpu)?,
         };
-        self.rqs[cpu].tree.remove(t);
+        let mut at = Some(t);
+        while let Some(e) = at {
+            self.rqs[self.tasks[e].q].tree.remove(e);
+            at = self.above(e);
+        }
         Some(t)
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, switched: bool) {
-        let e = &mut self.tasks[t];
-        if !e.on_rq {
+        if !self.tasks[t].on_rq {
             // It comes from another class without passing through a queue.
-            e.cpu = cpu;
-            e.on_rq = true;
-            e.vruntime = e.vruntime.max(self.rqs[cpu].min_vruntime);
-            self.rqs[cpu].load += e.weight.w;
-            self.rqs[cpu].nr += 1;
-            self.count(k, cpu, t);
+            self.put_in(k, cpu, t, Enqueue::SwitchedTo);
+            self.rqs[self.tasks[t].q].tree.remove(t);
         }
         if let Some(bal) = &mut self.bal {
             bal.set_running(k.now(), t, true);
             bal.task_runs(k.now(), cpu, t, true);
         }
-        let rq = &mut self.rqs[cpu];
-        rq.curr = Some(t);
-        rq.exec_start = k.clock(cpu);
-        // Since group scheduling, choosing the same task again changes nothing.
-        if switched || self.tun.form < Form::V61 {
-            let e = &mut self.tasks[t];
-            e.prev_sum = e.sum;
-            self.clear_buddies(cpu, t);
+        let clock = k.clock(cpu);
+        let mut at = Some(t);
+        while let Some(e) = at {
+            let q = self.tasks[e].q;
+            let rq = &mut self.rqs[q];
+            rq.tree.remove(e);
+            rq.curr = Some(e);
+            rq.exec_start = clock;
+            // Since group scheduling, choosing what ran until now again changes nothing.
+            let anew = if e == t { switched } else { self.tasks[e].put_at != k.now() };
+            if anew || self.tun.form < Form::V61 {
+                let e = &mut self.tasks[e];
+                e.prev_sum = e.sum;
+                self.clear_buddies(at.unwrap_or(t));
+            }
+            if let (Some(bal), true) = (&mut self.bal, e != t) {
+                bal.set_running(k.now(), e, true);
+            }
+            at = self.above(e);
         }
     }
 
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
-        self.update_curr(k, cpu);
+        self.charge_chain(k, t);
         self.tasks[t].last_ran = k.now();
         if let Some(bal) = &mut self.bal {
             bal.set_running(k.now(), t, false);
             bal.task_runs(k.now(), cpu, t, false);
         }
+        let group = self.above(t);
         match why {
-            Stop::Preempted | Stop::Yielded => self.rqs[cpu].curr = None,
+            Stop::Preempted | Stop::Yielded => self.rqs[self.tasks[t].q].curr = None,
             Stop::Slept | Stop::Exited | Stop::SwitchedFrom => {
                 if why == Stop::Slept {
                     self.note_sleep(t);
                 }
-                self.uncount(k, t);
-                self.forget(cpu, t);
+                self.take_out(k, cpu, t, why != Stop::SwitchedFrom);
             }
         }
+        self.put_groups_back(k, group);
     }
 
     fn exiting(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
@@ -333,27 +334,39 @@ impl Policy for Cfs {
         }
         // sched_move_task: dequeued relative to the old minimum, queued again relative to the new one.
         k.update_clock(cpu);
-        self.update_curr(k, cpu);
-        let before = self.rqs[cpu].min_vruntime;
-        if let Some((left, _)) = self.rqs[cpu].tree.first() {
-            self.rqs[cpu].min_vruntime = before.max(left);
+        let q = self.tasks[t].q;
+        self.update_curr(k, q);
+        let before = self.rqs[q].min_vruntime;
+        if let Some((left, _)) = self.rqs[q].tree.first() {
+            self.rqs[q].min_vruntime = before.max(left);
         }
-        let jump = self.rqs[cpu].min_vruntime - before;
+        let jump = self.rqs[q].min_vruntime - before;
         let e = &mut self.tasks[t];
         e.vruntime += jump;
         e.prev_sum = e.sum;
-        self.clear_buddies(cpu, t);
+        self.clear_buddies(t);
         k.resched(cpu);
     }
 
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        self.update_curr(k, cpu);
-        if self.rqs[cpu].nr > 1 {
-            self.check_tick(k, cpu, t);
+        let mut at = Some(t);
+        while let Some(e) = at {
+            let q = self.tasks[e].q;
+            self.update_curr(k, q);
+            self.refresh_share(k, e);
+            if self.rqs[q].nr > 1 {
+                self.check_tick(k, cpu, e);
+            }
+            at = self.above(e);
         }
+        self.resched_out_of_quota(k);
         if k.nr_cpus() > 1 {
             self.balance(k, cpu);
         }
+    }
+
+    fn timer(&mut self, k: &mut Kernel, token: u64) {
+        self.refill(k, token as usize);
     }
 
     fn yield_(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
@@ -362,34 +375,32 @@ impl Policy for Cfs {
 
     fn set_params(&mut self, k: &mut Kernel, t: TaskId, old: &Attrs) {
         let cpu = k.task(t).cpu;
-        let new = Weight::of(&k.task(t).attrs);
-        let (was, on_rq) = (self.tasks[t].weight, self.tasks[t].on_rq);
+        let Entity { weight: was, on_rq, q, .. } = self.tasks[t];
         if on_rq {
-            self.update_curr(k, cpu);
-            let rq = &mut self.rqs[cpu];
+            self.update_curr(k, q);
+        }
+        self.set_weight(k, t);
+        let Entity { weight: new, idle_policy, .. } = self.tasks[t];
+        if on_rq {
+            let rq = &mut self.rqs[q];
             rq.load = rq.load - was.w + new.w;
         }
-        self.tasks[t].weight = new;
-        self.tasks[t].idle_policy = k.task(t).attrs.policy == SchedPolicy::Idle;
         if let Some(bal) = &mut self.bal {
             bal.reweigh(k.now(), t, new.w);
-            bal.set_idle_policy(t, self.tasks[t].idle_policy);
+            bal.set_idle_policy(t, idle_policy);
         }
         if k.curr(cpu) == Some(t) {
             self.tasks[t].prev_sum = self.tasks[t].sum;
             if k.task(t).attrs.nice > old.nice {
                 k.resched(cpu);
             }
-        } else if on_rq {
-            if let Some(curr) = self.rqs[cpu].curr {
-                self.check_preempt(k, cpu, curr, t, Enqueue::SwitchedTo);
-            }
+        } else if let (true, Some(curr)) = (on_rq, k.curr(cpu).filter(|&c| k.is_mine(c))) {
+            self.check_preempt(k, cpu, curr, t, Enqueue::SwitchedTo);
         }
     }
 
     fn enable(&mut self, k: &mut Kernel, t: TaskId) {
-        self.tasks[t].weight = Weight::of(&k.task(t).attrs);
-        self.tasks[t].idle_policy = k.task(t).attrs.policy == SchedPolicy::Idle;
+        self.set_weight(k, t);
     }
 
     fn inspect(&self, _k: &Kernel, t: TaskId, key: &str) -> Option<f64> {
@@ -397,7 +408,7 @@ impl Policy for Cfs {
         match key {
             "vruntime" => Some(e.vruntime as f64),
             "sum" => Some(e.sum as f64),
-            "min_vruntime" => Some(self.rqs[e.cpu].min_vruntime as f64),
+            "min_vruntime" => Some(self.rqs[e.q].min_vruntime as f64),
             _ => None,
         }
     }

@@ -18,25 +18,28 @@ impl Cfs {
         }
     }
 
-    /// Charges the running task up to now.
-    pub(super) fn update_curr(&mut self, k: &Kernel, cpu: Cpu) {
-        let Some(t) = self.rqs[cpu].curr else { return };
-        let now = k.clock(cpu);
-        let delta = now - self.rqs[cpu].exec_start;
+    /// Charges what runs on queue `q` up to now.
+    pub(super) fn update_curr(&mut self, k: &Kernel, q: usize) {
+        let Some(t) = self.rqs[q].curr else { return };
+        let now = k.clock(self.groups.cpu_of(q));
+        let delta = now - self.rqs[q].exec_start;
         if delta <= 0 {
             return;
         }
-        self.rqs[cpu].exec_start = now;
+        self.rqs[q].exec_start = now;
         let v = self.fair(delta, self.tasks[t].weight);
         let e = &mut self.tasks[t];
         e.sum += delta;
         e.vruntime += v;
-        self.update_min(cpu);
+        self.update_min(q);
+        if self.use_quota(q, delta) {
+            self.out_of_quota = Some(self.groups.cpu_of(q));
+        }
     }
 
-    /// The queue's minimum follows the smaller of the running and the leftmost task, and never goes back.
-    pub(super) fn update_min(&mut self, cpu: Cpu) {
-        let rq = &self.rqs[cpu];
+    /// The queue's minimum follows the smaller of what runs and the leftmost that waits, and never goes back.
+    pub(super) fn update_min(&mut self, q: usize) {
+        let rq = &self.rqs[q];
         let left = rq.tree.first().map(|f| f.0);
         let curr = rq.curr.filter(|&t| self.tasks[t].on_rq).map(|t| self.tasks[t].vruntime);
         let low = match (curr, left) {
@@ -44,34 +47,42 @@ impl Cfs {
             (Some(v), None) | (None, Some(v)) => v,
             (None, None) => return,
         };
-        let rq = &mut self.rqs[cpu];
+        let rq = &mut self.rqs[q];
         rq.min_vruntime = rq.min_vruntime.max(low);
     }
 
-    /// The time that `t` is to run within a period.
-    fn slice(&self, cpu: Cpu, t: TaskId) -> Ns {
-        let (rq, e, tun) = (&self.rqs[cpu], &self.tasks[t], &self.tun);
-        let absent = i64::from(!e.on_rq);
-        let nr = rq.nr + absent;
-        let period = if nr <= tun.nr_latency { tun.latency } else { tun.min_gran * nr };
-        let total = rq.load + absent as u64 * e.weight.w;
-        let slice = match (tun.fixed_point, tun.form) {
-            (false, _) => (i128::from(period) * i128::from(e.weight.w) / i128::from(total.max(1))) as Ns,
-            (true, Form::V61) => fixed::share(period, e.weight.w, total),
-            (true, _) => fixed::old::share(period, e.weight.w, total),
-        };
+    /// The time that `e` is to run within a period: its part of its group's part of the period of all tasks of the CPU.
+    fn slice(&self, e: TaskId) -> Ns {
+        let tun = &self.tun;
+        let entity = &self.tasks[e];
+        let nr = self.runnable[self.groups.cpu_of(entity.q)] + i64::from(!entity.on_rq);
+        let mut slice = if nr <= tun.nr_latency { tun.latency } else { tun.min_gran * nr };
+        let mut at = Some(e);
+        while let Some(e) = at {
+            let entity = &self.tasks[e];
+            let total = self.rqs[entity.q].load + u64::from(!entity.on_rq) * entity.weight.w;
+            slice = match (tun.fixed_point, tun.form) {
+                (false, _) => (i128::from(slice) * i128::from(entity.weight.w) / i128::from(total.max(1))) as Ns,
+                (true, Form::V61) => fixed::share(slice, entity.weight.w, total),
+                (true, _) => fixed::old::share(slice, entity.weight.w, total),
+            };
+            at = self.above(e);
+        }
         if tun.form < Form::V61 || !tun.base_slice {
             return slice;
         }
-        slice.max(if e.idle_policy { tun.idle_min_gran } else { tun.min_gran })
+        slice.max(if entity.idle_policy { tun.idle_min_gran } else { tun.min_gran })
     }
 
-    /// Where a new task starts, and whether it goes before its parent.
-    pub(super) fn place_new(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        let slice = if self.tun.start_debit { self.slice(cpu, t) } else { 0 };
+    /// Where a new task starts on queue `q`, and whether it goes before its parent. 6.1 places it in the terms of its parent's queue.
+    pub(super) fn place_new(&mut self, k: &mut Kernel, q: usize, t: TaskId) {
+        let at = self.queue_of_fork(k, q, t);
+        self.update_curr(k, at);
+        self.tasks[t].q = at;
+        let slice = if self.tun.start_debit { self.slice(t) } else { 0 };
         let debit = self.fair(slice, self.tasks[t].weight);
-        let mut v = self.rqs[cpu].min_vruntime + debit;
-        let curr = self.rqs[cpu].curr;
+        let mut v = self.rqs[at].min_vruntime + debit;
+        let curr = self.rqs[at].curr;
         if let (Form::V61, Some(c)) = (self.tun.form, curr) {
             v = v.max(self.tasks[c].vruntime);
         }
@@ -81,16 +92,15 @@ impl Cfs {
             if here && theirs < v {
                 self.tasks[c].vruntime = v;
                 v = theirs;
-                k.resched(cpu);
+                k.resched(self.groups.cpu_of(at));
             }
         }
-        let e = &mut self.tasks[t];
-        e.vruntime = v;
-        e.cpu = cpu;
+        self.tasks[t].vruntime = v;
+        self.rebase(q, t);
     }
 
-    /// A task that slept gets credit for it, up to a bound.
-    pub(super) fn place_woken(&mut self, cpu: Cpu, t: TaskId) {
+    /// What slept gets credit for it, up to a bound.
+    pub(super) fn place_woken(&mut self, t: TaskId) {
         let (e, tun) = (&self.tasks[t], &self.tun);
         let mut credit = 0;
         if tun.fair_sleepers {
@@ -102,26 +112,26 @@ impl Cfs {
                 credit /= 2;
             }
         }
-        let floor = self.rqs[cpu].min_vruntime - credit;
+        let floor = self.rqs[e.q].min_vruntime - credit;
         let e = &mut self.tasks[t];
         e.vruntime = e.vruntime.max(floor);
     }
 
-    /// At a tick: has the running task had its share?
+    /// At a tick: has what runs had its share?
     pub(super) fn check_tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        let ideal = self.slice(cpu, t);
+        let ideal = self.slice(t);
         let e = &self.tasks[t];
         let ran = e.sum - e.prev_sum;
         if ran > ideal {
             k.resched(cpu);
-            self.clear_buddies(cpu, t);
+            self.clear_buddies(t);
             return;
         }
         let tun = &self.tun;
-        if tun.form == Form::V29 || ran < tun.min_gran || (tun.form == Form::V32 && !tun.wakeup_preemption) {
+        if tun.form <= Form::V29 || ran < tun.min_gran || (tun.form == Form::V32 && !tun.wakeup_preemption) {
             return;
         }
-        if let Some((left, _)) = self.rqs[cpu].tree.first() {
+        if let Some((left, _)) = self.rqs[e.q].tree.first() {
             if e.vruntime - left > ideal {
                 k.resched(cpu);
             }
@@ -129,10 +139,10 @@ impl Cfs {
     }
 
     /// How far `curr` must be ahead of `t` in virtual time to be preempted by it.
-    fn granularity(&self, cpu: Cpu, curr: TaskId, t: TaskId) -> i64 {
+    fn granularity(&self, curr: TaskId, t: TaskId) -> i64 {
         let gran = self.tun.wakeup_gran;
         match self.tun.form {
-            Form::V29 => {
+            Form::V27 | Form::V29 => {
                 let w = self.tasks[curr].weight;
                 if w.w > fixed::NICE_0 {
                     self.fair(gran, w)
@@ -143,7 +153,7 @@ impl Cfs {
             Form::V32 => {
                 let (c, e) = (&self.tasks[curr], &self.tasks[t]);
                 let gran = if self.tun.adaptive_gran {
-                    let expected = 2 * e.avg_wakeup * self.rqs[cpu].nr;
+                    let expected = 2 * e.avg_wakeup * self.rqs[c.q].nr;
                     (expected - (c.sum - c.prev_sum)).clamp(0, gran)
                 } else {
                     gran
@@ -155,32 +165,35 @@ impl Cfs {
     }
 
     /// True when `a` is so far ahead of `b` that it would be unfair to run `a` first.
-    fn unfair(&self, cpu: Cpu, a: TaskId, b: TaskId) -> bool {
+    fn unfair(&self, a: TaskId, b: TaskId) -> bool {
         let ahead = self.tasks[a].vruntime - self.tasks[b].vruntime;
-        ahead > 0 && ahead > self.granularity(cpu, a, b)
+        ahead > 0 && ahead > self.granularity(a, b)
     }
 
     /// `t` was queued while `curr` runs.
     pub(super) fn check_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
-        self.update_curr(k, cpu);
+        let (ce, te) = self.matching(curr, t);
+        self.update_curr(k, self.tasks[ce].q);
         let tun = &self.tun;
         let new = matches!(why, Enqueue::Fork);
-        let crowded = self.rqs[cpu].nr >= tun.nr_latency;
+        let own = self.tasks[curr].q;
+        let crowded = self.rqs[own].nr >= tun.nr_latency;
         let mut marked = false;
-        if tun.form == Form::V29 {
+        if tun.form <= Form::V29 {
             if tun.last_buddy && !self.tasks[curr].idle_policy {
-                self.rqs[cpu].last = Some(curr);
+                self.rqs[own].last = Some(curr);
             }
-            self.set_next(cpu, t);
+            self.set_next(t);
         } else if self.tun.next_buddy && crowded && !new {
-            self.set_next(cpu, t);
+            self.set_next(t);
             marked = true;
         }
+        self.resched_out_of_quota(k);
         if k.need_resched(cpu) {
             return;
         }
         let normal = matches!(k.task(t).attrs.policy, SchedPolicy::Other | SchedPolicy::Fifo | SchedPolicy::Rr);
-        let idle_curr = self.tasks[curr].idle_policy && !self.tasks[t].idle_policy;
+        let mut idle_curr = self.tasks[curr].idle_policy && !self.tasks[t].idle_policy;
         if self.tun.form < Form::V61 && !normal {
             return;
         }
@@ -188,12 +201,16 @@ impl Cfs {
         if !may {
             return;
         }
+        // Of groups that count as SCHED_IDLE the same holds.
+        let (idle, woken_idle) = (self.tasks[ce].idle_policy, self.tasks[te].idle_policy);
+        idle_curr |= idle && !woken_idle;
         if !idle_curr {
-            if !self.unfair(cpu, curr, t) {
+            let kept = self.tun.form == Form::V61 && idle != woken_idle;
+            if kept || !self.unfair(ce, te) {
                 return;
             }
             if self.tun.form == Form::V61 && !marked {
-                self.set_next(cpu, t);
+                self.set_next(te);
             }
         }
         if self.tun.form == Form::V61 {
@@ -201,35 +218,66 @@ impl Cfs {
         } else {
             k.resched(cpu);
         }
-        if self.tun.form > Form::V29 && self.tun.last_buddy && crowded && !self.tasks[curr].idle_policy {
-            self.rqs[cpu].last = Some(curr);
+        let task = ce == curr && !self.tasks[curr].idle_policy;
+        if self.tun.form > Form::V29 && self.tun.last_buddy && crowded && task {
+            self.set_last(curr);
         }
     }
 
-    fn set_next(&mut self, cpu: Cpu, t: TaskId) {
-        if !self.tasks[t].idle_policy {
-            self.rqs[cpu].next = Some(t);
+    /// `e`, and the groups above it, are preferred next.
+    pub(super) fn set_next(&mut self, e: TaskId) {
+        let mut at = Some(e).filter(|&e| !self.tasks[e].idle_policy);
+        while let Some(e) = at {
+            self.rqs[self.tasks[e].q].next = Some(e);
+            at = self.above(e).filter(|&e| self.tasks[e].on_rq && !self.tasks[e].idle_policy);
         }
     }
 
-    pub(super) fn clear_buddies(&mut self, cpu: Cpu, t: TaskId) {
-        let rq = &mut self.rqs[cpu];
-        for buddy in [&mut rq.next, &mut rq.last, &mut rq.skip] {
-            if *buddy == Some(t) {
+    fn set_last(&mut self, e: TaskId) {
+        let mut at = Some(e);
+        while let Some(e) = at {
+            self.rqs[self.tasks[e].q].last = Some(e);
+            at = self.above(e).filter(|&e| self.tasks[e].on_rq && !self.tasks[e].idle_policy);
+        }
+    }
+
+    /// `e` is no longer preferred or passed over, nor are the groups above it that were so for its sake.
+    pub(super) fn clear_buddies(&mut self, e: TaskId) {
+        let buddies: [fn(&mut super::Rq) -> &mut Option<TaskId>; 3] =
+            [|rq| &mut rq.next, |rq| &mut rq.last, |rq| &mut rq.skip];
+        for of in buddies {
+            let mut at = Some(e);
+            while let Some(e) = at {
+                let buddy = of(&mut self.rqs[self.tasks[e].q]);
+                if *buddy != Some(e) {
+                    break;
+                }
                 *buddy = None;
+                at = self.above(e);
             }
         }
     }
 
-    /// The task to run next; it stays in the tree.
+    /// The task to run next; it and the groups above it stay in their trees.
     pub(super) fn pick(&mut self, cpu: Cpu) -> Option<TaskId> {
-        let rq = &self.rqs[cpu];
+        let mut q = cpu;
+        loop {
+            let e = self.pick_on(q)?;
+            match self.groups.of_entity(e) {
+                Some((g, cpu)) => q = self.groups.queue(g, cpu),
+                None => return Some(e),
+            }
+        }
+    }
+
+    fn pick_on(&self, q: usize) -> Option<TaskId> {
+        let rq = &self.rqs[q];
         let (_, left) = rq.tree.first()?;
-        let good = |buddy: Option<TaskId>| buddy.filter(|&b| rq.tree.contains(b) && !self.unfair(cpu, b, left));
+        let good = |buddy: Option<TaskId>| buddy.filter(|&b| rq.tree.contains(b) && !self.unfair(b, left));
         let mut chosen = left;
         if rq.skip == Some(left) {
             let second = rq.tree.second().map(|s| s.1);
-            chosen = second.filter(|&s| !self.unfair(cpu, s, left)).unwrap_or(left);
+            chosen = second.filter(|&s| !self.unfair(s, left)).unwrap_or(left);
         }
         let (next, last) = (good(rq.next), good(rq.last));
         let buddy = if self.tun.form == Form::V32 { last.or(next) } else { next.or(last) };
@@ -237,17 +285,22 @@ impl Cfs {
     }
 
     pub(super) fn do_yield(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        if self.rqs[cpu].nr == 1 {
+        if self.runnable[cpu] == 1 {
             return;
         }
-        self.update_curr(k, cpu);
-        self.clear_buddies(cpu, t);
+        let q = self.tasks[t].q;
+        self.update_curr(k, q);
+        self.clear_buddies(t);
         if self.tun.form == Form::V61 {
-            self.rqs[cpu].skip = Some(t);
+            let mut at = Some(t);
+            while let Some(e) = at {
+                self.rqs[self.tasks[e].q].skip = Some(e);
+                at = self.above(e);
+            }
             return;
         }
         if self.tun.compat_yield || k.task(t).attrs.policy == SchedPolicy::Batch {
-            let right = self.rqs[cpu].tree.iter().map(|e| e.0).max();
+            let right = self.rqs[q].tree.iter().map(|e| e.0).max();
             if let Some(right) = right.filter(|&r| r >= self.tasks[t].vruntime) {
                 self.tasks[t].vruntime = right + 1;
             }

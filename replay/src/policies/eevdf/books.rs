@@ -1,6 +1,6 @@
 //! The books of one queue: charging, placing, picking.
 
-use super::{fair, Eevdf, Version, SLICE_MAX, SLICE_MIN};
+use super::{Eevdf, Version, SLICE_MAX, SLICE_MIN};
 use crate::policies::weights;
 use crate::policy::Kernel;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
@@ -17,7 +17,7 @@ impl Eevdf {
             return false;
         }
         e.exec_start += delta;
-        let step = fair(delta, e.weight);
+        let step = e.fair(delta);
         e.v += step;
         rq.sum_wv += i128::from(e.weight) * i128::from(step);
         let expired = e.v >= e.deadline;
@@ -25,7 +25,7 @@ impl Eevdf {
             if !e.custom_slice {
                 e.slice = self.base;
             }
-            e.deadline = e.v + fair(e.slice, e.weight);
+            e.deadline = e.v + e.fair(e.slice);
         }
         let e = *e;
         rq.raise_min(Some(e.v));
@@ -78,7 +78,7 @@ impl Eevdf {
         if !e.custom_slice {
             e.slice = self.base;
         }
-        let mut vslice = fair(e.slice, e.weight);
+        let mut vslice = e.fair(e.slice);
         let mut lag = 0;
         if self.f.place_lag && rq.nr > 0 && e.vlag != 0 {
             let load = i128::from(rq.sum_w.max(1));
@@ -107,7 +107,7 @@ impl Eevdf {
             Version::V73 => self.most_slice(q).max(e.slice) + self.tick,
             _ => (2 * e.slice).max(self.tick),
         };
-        let limit = fair(slice, e.weight);
+        let limit = e.fair(slice);
         (self.rq[q].mean() - e.v).clamp(-limit, limit)
     }
 
@@ -174,7 +174,7 @@ impl Eevdf {
                     e.v + 1
                 }
             } else {
-                e.v + fair(slice, e.weight)
+                e.v + e.fair(slice)
             });
         }
         self.e[t].protected = until;
@@ -201,7 +201,7 @@ impl Eevdf {
         let slice = self.least_slice(q);
         let e = self.e[t];
         let from = if self.f.version == Version::V73 { e.v.min(self.rq[q].mean()) } else { e.v };
-        self.e[t].protected = e.protected.min(from + fair(slice, e.weight));
+        self.e[t].protected = e.protected.min(from + e.fair(slice));
     }
 
     /// The entity to run next on `q`; `curr` is the running one, where it may go on.
@@ -238,7 +238,7 @@ impl Eevdf {
     pub(super) fn set_attrs(&mut self, t: TaskId, attrs: &Attrs) {
         let e = self.e.ensure(t);
         e.own_weight = weights::of(attrs);
-        e.weight = e.own_weight << 10;
+        e.weigh(e.own_weight << 10);
         e.idle = attrs.policy == SchedPolicy::Idle;
         match attrs.slice {
             Some(s) if s > 0 => {
@@ -262,7 +262,7 @@ impl Eevdf {
         let scale = |x: Ns| (i128::from(x) * i128::from(old.weight) / i128::from(weight)) as Ns;
         if !old.on_rq {
             let e = &mut self.e[t];
-            e.weight = weight;
+            e.weigh(weight);
             e.vlag = scale(e.vlag);
             if e.rel_deadline {
                 e.deadline = scale(e.deadline);
@@ -274,7 +274,7 @@ impl Eevdf {
         let queued = self.rq[q].tree.remove(t);
         self.rq[q].sub(&old);
         let e = &mut self.e[t];
-        e.weight = weight;
+        e.weigh(weight);
         e.v = mean - scale(mean - old.v);
         e.deadline = if self.f.version == Version::V73 {
             mean + scale(old.deadline - mean)

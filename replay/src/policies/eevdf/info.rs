@@ -29,7 +29,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
               Groups: an entity a CPU, of weight shares * load here / load everywhere; 7.3: all tasks on one queue, each with the product of \
               its shares, and a group counts as often as it has tasks that could run at once.",
     tie_break: "Equal deadlines: the task that was queued first; a queued task before the running one.",
-    not_modelled: "The deadline server, core scheduling, bursts of quotas, topology other than CPUs that share one cache, capacities.",
+    not_modelled: "The deadline server, core scheduling, bursts of quotas, topology other than CPUs that all share one cache or share none, capacities.",
     sources: "Linux 6.6.9, 6.12.0, 6.12.19, 6.12.117, 7.3.4 kernel/sched/fair.c, core.c and features.h (6.18: not read in its source; those rules \
               of 7.3 that are believed to have come with 6.17 and 6.18); Stoica and Abdel-Wahab, Earliest Eligible Virtual Deadline First, 1995; captures \
               of a 6.12.95 kernel for two rules: an expiry found in a wakeup also asks for a reschedule, and SCHED_IDLE has no \
@@ -88,6 +88,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             range: Some(("0ns", "1s")),
             doc: "A task that ran so short a while ago is cache-hot: other CPUs take it only when balancing has failed.",
         },
+        switch("shared_cache", "on", "The CPUs share a cache, in which wakeups look for an idle one; off: each CPU has its own."),
         switch("balance", "on", "CPUs balance their loads and wakeups look for idle CPUs; off, as a negative control: tasks stay where they are."),
     ],
     rt_above: true,
@@ -119,7 +120,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             forfeit: auto("yield", Version::V618, 2),
         };
         let form = if version == Version::V73 { Form::Flat } else { Form::Eevdf };
-        let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance"));
+        let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance")).with_cache(p.on("shared_cache"));
         Ok(Box::new(Eevdf::new(features, base, balancer)))
     },
 };

@@ -17,13 +17,15 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub fn contains(&self, e: TaskId) -> bool {
-        self.of[..self.n].contains(&e)
+    /// The task first.
+    pub fn all(&self) -> &[TaskId] {
+        &self.of[..self.n]
     }
 }
 
 impl Iterator for Chain {
     type Item = TaskId;
+    #[inline]
     fn next(&mut self) -> Option<TaskId> {
         let e = self.of[..self.n].get(self.at).copied();
         self.at += 1;
@@ -33,6 +35,7 @@ impl Iterator for Chain {
 
 impl Eevdf {
     /// `t` and what stands for it on the queues above.
+    #[inline]
     pub(super) fn chain(&self, t: TaskId) -> Chain {
         let mut chain = Chain { of: [t; DEPTH], n: 1, at: 0 };
         let mut q = self.e[t].q;
@@ -53,32 +56,13 @@ impl Eevdf {
 
     /// Counts `t` in the loads of its queue and of the groups above it.
     fn count_in(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        let mut at = t;
-        loop {
-            let q = self.groups.home(at, cpu);
-            self.bal.enqueue(now, q, at);
-            let Some(owner) = self.groups.owner(q) else { break };
-            if self.bal.is_queued(owner) {
-                break;
-            }
-            at = owner;
-        }
-        self.bal.count(now, self.groups.home(t, cpu), true);
+        self.groups.count_in(&mut self.bal, now, cpu, t);
         self.refresh_weights(now, cpu, t);
     }
 
     /// Takes it out of them again.
     fn count_out(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        let mut at = t;
-        loop {
-            let q = self.groups.home(at, cpu);
-            self.bal.dequeue(now, at);
-            let Some(owner) = self.groups.owner(q) else { break };
-            if self.bal.weights(q, owner).0 > 0 {
-                break;
-            }
-            at = owner;
-        }
+        self.groups.count_out(&mut self.bal, now, cpu, t);
         self.refresh_weights(now, cpu, t);
     }
 
@@ -138,7 +122,7 @@ impl Eevdf {
     /// `t` becomes runnable on `cpu`.
     pub(super) fn put_in(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, initial: bool) {
         let now = k.now();
-        if self.park(k, cpu, t) {
+        if self.quota.park(k, &self.groups, cpu, t) {
             return;
         }
         self.bal.task_arrives(now, cpu, t);
@@ -231,7 +215,7 @@ impl Eevdf {
 
     /// `t`, which is runnable, leaves the books of `cpu`.
     pub(super) fn take_out(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, sleeps: bool) {
-        if self.unpark(k, t) {
+        if self.quota.unpark(k, t) {
             return;
         }
         let now = k.now();
@@ -316,36 +300,39 @@ impl Eevdf {
     pub(super) fn pick_task(&mut self, k: &mut Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
         let prev = prev.filter(|&p| self.e[p].on_rq && self.cpu_of(self.e[p].q) == cpu);
         let chain = prev.map(|p| self.chain(p));
-        for e in chain.into_iter().flatten() {
+        let before = chain.as_ref().map_or(&[][..], Chain::all);
+        for &e in before {
             let q = self.e[e].q;
             self.rq[q].tree.remove(e);
         }
         let picked = loop {
-            match self.descend(k, cpu, chain) {
+            match self.descend(k, cpu, before) {
                 Some(Ok(t)) => break Some(t),
                 Some(Err(())) => {}
                 None => break None,
             }
         };
+        if picked.is_some() && picked == prev {
+            return picked;
+        }
         let next = picked.map(|t| self.chain(t));
-        for e in chain.into_iter().flatten() {
+        let next = next.as_ref().map_or(&[][..], Chain::all);
+        for &e in before {
             let q = self.e[e].q;
-            if !next.is_some_and(|n| n.contains(e)) && self.e[e].on_rq && !self.rq[q].tree.contains(e) {
+            if !next.contains(&e) && self.e[e].on_rq && !self.rq[q].tree.contains(e) {
                 self.put_in_tree(q, e);
             }
         }
         let t = picked?;
-        if picked != prev {
-            self.set_next(t, chain);
-        }
+        self.set_next(t, before);
         Some(t)
     }
 
     /// One way down from the queue of `cpu`; an error where something that sleeps had to be taken out first.
-    fn descend(&mut self, k: &Kernel, cpu: Cpu, prev: Option<Chain>) -> Option<Result<TaskId, ()>> {
+    fn descend(&mut self, k: &Kernel, cpu: Cpu, prev: &[TaskId]) -> Option<Result<TaskId, ()>> {
         let mut q = cpu;
         loop {
-            let curr = prev.and_then(|mut p| p.find(|&e| self.e[e].q == q && self.e[e].on_rq));
+            let curr = prev.iter().copied().find(|&e| self.e[e].q == q && self.e[e].on_rq);
             let e = self.pick(q, curr, true)?;
             if self.e[e].delayed {
                 self.finish_delayed(k, e);
@@ -359,20 +346,63 @@ impl Eevdf {
     }
 
     /// `t` and the groups above it are out of their trees, as far as they were not before.
-    pub(super) fn set_next(&mut self, t: TaskId, before: Option<Chain>) {
+    pub(super) fn set_next(&mut self, t: TaskId, before: &[TaskId]) {
         if self.flat() && !self.groups.is_empty() {
             self.rq[self.e[t].q].tree.remove(t);
             let weight = self.flat_weight(t);
             self.reweigh(t, weight);
         }
         for e in self.chain(t) {
-            if before.is_some_and(|b| b.contains(e)) {
+            if before.contains(&e) {
                 continue;
             }
             let q = self.e[e].q;
             self.rq[q].tree.remove(e);
             self.rq[q].clear_buddy(e);
             self.protect(e);
+        }
+    }
+
+    /// What runs on queue `q` has used `ran`; true when a group above has no run time left.
+    pub(super) fn use_quota(&mut self, q: usize, ran: Ns) -> bool {
+        if !self.quota.any() {
+            return false;
+        }
+        if !self.flat() {
+            return self.groups.group_of_queue(q).is_some_and(|g| self.quota.spend(g, q, ran));
+        }
+        let cpu = self.cpu_of(q);
+        let Some(curr) = self.rq[q].curr else { return false };
+        let mut short = false;
+        for q in self.groups.queues_above(curr, cpu) {
+            short |= self.groups.group_of_queue(q).is_some_and(|g| self.quota.spend(g, q, ran));
+        }
+        short
+    }
+
+    /// `cpu` chooses: groups without run time leave its queues.
+    pub(super) fn enforce_quota(&mut self, k: &mut Kernel, cpu: Cpu) {
+        for q in self.quota.due(k, &self.groups, cpu) {
+            let mut within = self.bal.tasks_of(cpu);
+            within.retain(|&t| self.groups.is_below(t, cpu, q));
+            // Those whose sleep is not yet in the books go with them.
+            for &t in &within {
+                self.take_out(k, cpu, t, false);
+            }
+            self.quota.throttle(k, q, within);
+        }
+    }
+
+    /// A period of group `g` begins.
+    pub(super) fn refill(&mut self, k: &mut Kernel, g: u64) {
+        for (cpu, tasks) in self.quota.refill(k, &self.groups, g as usize) {
+            k.update_clock(cpu);
+            for t in tasks {
+                self.put_in(k, cpu, t, false);
+            }
+            if k.curr(cpu).is_none() && k.nr_runnable(cpu) > 0 {
+                k.resched(cpu);
+            }
         }
     }
 }

@@ -6,18 +6,16 @@
 mod books;
 mod info;
 mod levels;
-mod quota;
 mod rq;
 mod tree;
 
 pub use info::INFO;
 
-use super::linux::{Balancer, Groups, Pull};
+use super::linux::{Balancer, Groups, Pull, Quota};
 use super::weights;
 use crate::policy::{Dequeue, Enqueue, Kernel, Policy, Select, Stop};
 use crate::queue::TaskMap;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
-use quota::Quota;
 use rq::Rq;
 
 /// Whose rules apply.
@@ -54,6 +52,8 @@ struct Entity {
     /// Weight by its own attributes (1024 is nice 0), and 1024 times the weight that counts on its queue.
     own_weight: i64,
     weight: i64,
+    /// 2^32 over the weight.
+    inverse: u64,
     v: Ns,
     deadline: Ns,
     slice: Ns,
@@ -104,11 +104,20 @@ const SLICE_MAX: Ns = 100_000_000;
 /// The shortest time that hrtick is set for.
 const HRTICK_MIN: Ns = 10_000;
 
-/// `delta` of CPU time as virtual time at 1024 times a weight.
-fn fair(delta: Ns, weight: i64) -> Ns {
-    match delta.checked_mul(weights::NICE_0 << 10) {
-        Some(product) => product / weight,
-        None => (i128::from(delta) * i128::from(weights::NICE_0 << 10) / i128::from(weight)) as Ns,
+impl Entity {
+    /// Gives it another weight.
+    fn weigh(&mut self, weight: i64) {
+        self.weight = weight;
+        self.inverse = weights::inverse(weight >> 10);
+    }
+
+    /// `delta` of CPU time in its virtual time, as `calc_delta_fair` rounds it.
+    #[inline]
+    fn fair(&self, delta: Ns) -> Ns {
+        if self.weight == weights::NICE_0 << 10 {
+            return delta;
+        }
+        weights::scale(delta, weights::NICE_0 as u64 * self.inverse)
     }
 }
 
@@ -160,6 +169,7 @@ impl Eevdf {
     /// Moves `t`, which is queued, to another CPU.
     fn transfer(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
         k.update_clock(from);
+        self.bal.moves(t);
         self.take_out(k, from, t, false);
         k.migrate(t, to);
         k.update_clock(to);
@@ -169,10 +179,10 @@ impl Eevdf {
         }
     }
 
-    /// HRTICK: the running task is to leave when its deadline comes.
-    fn start_hrtick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        if !self.f.hrtick || self.rq[cpu].nr <= 1 {
-            return;
+    /// HRTICK: the running task is to leave when its deadline comes; false when it is alone.
+    fn start_hrtick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) -> bool {
+        if self.rq[cpu].nr <= 1 {
+            return false;
         }
         let e = &self.e[t];
         // Rounded up: the deadline has come when the timer fires.
@@ -180,6 +190,19 @@ impl Eevdf {
         let left = ((product + unit - 1).div_euclid(unit) as Ns).max(HRTICK_MIN);
         self.hrtick_at[cpu] = k.now() + left;
         k.set_slice(cpu, left);
+        true
+    }
+
+    /// HRTICK when a task comes on: up to 6.18 a switch stops the timer; in 7.3 it goes on for whoever runs then.
+    fn hrtick_at_switch(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
+        if self.start_hrtick(k, cpu, t) {
+            return;
+        }
+        if !self.flat() {
+            self.hrtick_at[cpu] = 0;
+        } else if self.hrtick_at[cpu] > k.now() {
+            k.set_slice(cpu, self.hrtick_at[cpu] - k.now());
+        }
     }
 
     /// 6.18 and later: does `t`, which wakes, preempt `curr`?
@@ -248,7 +271,8 @@ impl Policy for Eevdf {
             if let Some(owner) = self.groups.owner(q) {
                 let idle = self.groups.is_idle(owner);
                 let e = self.e.ensure(owner);
-                (e.own_weight, e.weight, e.slice, e.idle) = (1024, 1024 << 10, self.base, idle);
+                (e.own_weight, e.slice, e.idle) = (1024, self.base, idle);
+                e.weigh(1024 << 10);
             }
         }
         self.prev = vec![None; self.ncpu];
@@ -297,7 +321,7 @@ impl Policy for Eevdf {
     }
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
-        if self.parked(t) {
+        if self.quota.parked(t) {
             return;
         }
         let woken = k.task(t).attrs.policy;
@@ -365,7 +389,7 @@ impl Policy for Eevdf {
             }
         }
         self.enforce_quota(k, cpu);
-        let prev = prev.filter(|&p| !self.parked(p));
+        let prev = prev.filter(|&p| !self.quota.parked(p));
         if let Some(t) = self.pick_task(k, cpu, prev) {
             return Some(t);
         }
@@ -379,6 +403,7 @@ impl Policy for Eevdf {
         });
         let Some(pull) = pull else {
             self.bal.note_idle(now, cpu);
+            self.hrtick_at[cpu] = 0;
             return None;
         };
         self.pull(k, &pull);
@@ -388,7 +413,7 @@ impl Policy for Eevdf {
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, switched: bool) {
         if !self.e[t].on_rq {
             self.put_in(k, cpu, t, false);
-            self.set_next(t, None);
+            self.set_next(t, &[]);
         }
         let clock = k.clock(cpu);
         for e in self.chain(t) {
@@ -398,8 +423,8 @@ impl Policy for Eevdf {
             self.bal.set_running(k.now(), e, true);
         }
         self.bal.task_runs(k.now(), cpu, t, true);
-        if switched {
-            self.start_hrtick(k, cpu, t);
+        if self.f.hrtick && switched {
+            self.hrtick_at_switch(k, cpu, t);
         } else if self.f.hrtick && self.hrtick_at[cpu] > k.now() {
             k.set_slice(cpu, self.hrtick_at[cpu] - k.now());
         }
@@ -485,11 +510,11 @@ impl Policy for Eevdf {
         self.charge(k, q);
         let e = self.e[t];
         if !self.f.forfeit {
-            self.e[t].deadline += fair(e.slice, e.weight);
+            self.e[t].deadline += e.fair(e.slice);
         } else if self.rq[q].eligible(e.v) {
             let step = e.deadline - e.v;
             self.e[t].v = e.deadline;
-            self.e[t].deadline += fair(e.slice, e.weight);
+            self.e[t].deadline += e.fair(e.slice);
             self.rq[q].sum_wv += i128::from(e.weight) * i128::from(step);
         }
     }
@@ -502,7 +527,7 @@ impl Policy for Eevdf {
         }
         self.set_attrs(t, &attrs);
         let weight = self.e[t].weight;
-        self.e[t].weight = old.weight;
+        self.e[t].weigh(old.weight);
         self.bal.reweigh(k.now(), t, self.e[t].own_weight as u64);
         self.bal.set_idle_policy(t, self.e[t].idle);
         let weight = if self.flat() && self.e[t].on_rq { self.flat_weight(t) } else { weight };

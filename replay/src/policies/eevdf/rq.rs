@@ -16,8 +16,6 @@ pub(super) struct Rq {
     pub nr: usize,
     /// The group's share of the CPU that it belongs to.
     pub owner: Option<TaskId>,
-    /// The group may not run on this CPU until its quota is refilled.
-    pub throttled: bool,
 }
 
 impl Rq {

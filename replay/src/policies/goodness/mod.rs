@@ -40,6 +40,8 @@ struct Stats {
 /// State of the policy.
 pub struct Goodness {
     version: Version,
+    /// Early 2.4: the walk begins with the task that ran, where it may go on.
+    prev_first: bool,
     penalty: i64,
     of: TaskMap<Counter>,
     /// Tasks on the list that do not run.
@@ -112,7 +114,7 @@ impl Goodness {
             return 1000 + i64::from(task.attrs.rt_prio);
         }
         let counter = self.counter(t);
-        let prev = self.prev[cpu] == Some(t);
+        let prev = self.prev[cpu] == Some(t) || k.curr(cpu) == Some(t);
         let here = if k.nr_cpus() > 1 && task.cpu == cpu { self.penalty } else { 0 };
         let same_memory = task.attrs.process.is_some() && task.attrs.process == self.prev_process[cpu];
         match self.version {
@@ -122,7 +124,7 @@ impl Goodness {
             Version::V20 => counter + here + i64::from(prev),
             Version::V22 => counter + here + c.priority + i64::from(prev || same_memory),
             Version::V24 => {
-                counter + here + i64::from(same_memory || task.attrs.kernel) + 20 - i64::from(task.attrs.nice)
+                counter + here + i64::from(prev || same_memory || task.attrs.kernel) + 20 - i64::from(task.attrs.nice)
             }
         }
     }
@@ -185,7 +187,8 @@ impl Goodness {
         let one_by_one = self.ready.odd().chain(self.prev[cpu]).filter_map(|t| {
             let place = self.of[t].place?;
             let fits = k.task(t).state == TaskState::Runnable && k.allowed(t, cpu);
-            fits.then(|| (self.goodness(k, cpu, t), place, t))
+            let first = self.prev_first && self.prev[cpu] == Some(t);
+            fits.then(|| (self.goodness(k, cpu, t), if first { i64::MIN + 1 } else { place }, t))
         });
         from_groups.chain(self.ready.first_zero()).chain(one_by_one).reduce(better)
     }
@@ -198,6 +201,12 @@ impl Goodness {
         list.sort_unstable();
         assert_eq!(list.len(), self.length);
         let mut best: Option<Candidate> = None;
+        if let (true, Some(prev)) = (self.prev_first, self.prev[cpu]) {
+            if let Some(i) = list.iter().position(|&(_, t)| t == prev) {
+                list[i].0 = i64::MIN + 1;
+                list.sort_unstable();
+            }
+        }
         for (place, t) in list {
             if k.task(t).state == TaskState::Running || !k.allowed(t, cpu) {
                 continue;

@@ -171,9 +171,8 @@ impl Balancer {
     /// One balance for `dst`.
     fn balance(&mut self, k: &Kernel, dst: Cpu, idle: Idle, can: &impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
         let now = k.now();
-        for cpu in 0..k.nr_cpus() {
-            self.update_cpu(now, cpu);
-        }
+        // update_blocked_averages: of the CPU that balances; those of others are as of their last event.
+        self.update_cpu(now, dst);
         if idle != Idle::Newly {
             self.note_idle_scan(k);
         }
@@ -275,7 +274,7 @@ impl Balancer {
             return (found, false);
         }
         let failed = self.cpus[dst].domain.failed;
-        let list: Vec<TaskId> = self.cpus[src].list.values().copied().take(NR_MIGRATE.min(nr)).collect();
+        let list: Vec<TaskId> = self.lists.iter(src).take(NR_MIGRATE.min(nr)).collect();
         for t in list {
             if idle != Idle::No && nr <= 1 {
                 break;

@@ -88,7 +88,11 @@ impl Groups {
 
     /// The CPU of queue `q`.
     pub fn cpu_of(&self, q: usize) -> Cpu {
-        q % self.cpus.max(1)
+        if q < self.cpus {
+            q
+        } else {
+            q % self.cpus.max(1)
+        }
     }
 
     /// The group of queue `q`; `None` for the queue of a CPU.
@@ -109,6 +113,44 @@ impl Groups {
             None => self.of_task[e.index()],
         };
         above.map_or(cpu, |g| self.queue(g, cpu))
+    }
+
+    /// The queues that `e` comes below on `cpu`, from its own upwards; the CPU's is the last.
+    pub fn queues_above(&self, e: TaskId, cpu: Cpu) -> impl Iterator<Item = usize> + '_ {
+        let next = move |q: &usize| self.owner(*q).map(|owner| self.home(owner, cpu));
+        std::iter::successors(Some(self.home(e, cpu)), next)
+    }
+
+    /// Counts task `t`, which becomes runnable on `cpu`, in the loads of its queue and of those of the groups above it.
+    pub fn count_in(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
+        let mut at = t;
+        loop {
+            let q = self.home(at, cpu);
+            balancer.enqueue(now, q, at);
+            match self.owner(q) {
+                Some(owner) if !balancer.is_queued(owner) => at = owner,
+                _ => break,
+            }
+        }
+        balancer.count(now, self.home(t, cpu), true);
+    }
+
+    /// Takes it out of them again; the number of runnable tasks is the caller's to count.
+    pub fn count_out(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
+        let mut at = t;
+        loop {
+            let q = self.home(at, cpu);
+            balancer.dequeue(now, at);
+            match self.owner(q) {
+                Some(owner) if balancer.weights(q, owner).0 == 0 => at = owner,
+                _ => break,
+            }
+        }
+    }
+
+    /// True when `t` comes below queue `q` on `cpu`.
+    pub fn is_below(&self, t: TaskId, cpu: Cpu, q: usize) -> bool {
+        self.queues_above(t, cpu).any(|above| above == q)
     }
 
     /// The entity that stands for queue `q` above it.

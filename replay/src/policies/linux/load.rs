@@ -1,11 +1,9 @@
 //! Load averages of tasks, groups and queues.
 
-use std::collections::BTreeMap;
-
 use super::pelt::{Pelt, Since};
 use super::Form;
 use crate::policy::Kernel;
-use crate::queue::TaskMap;
+use crate::queue::{Lists, TaskMap};
 use crate::task::{Cpu, Ns, TaskId};
 
 /// What is known of a task or of a group's share of one CPU.
@@ -19,8 +17,6 @@ pub(super) struct Ent {
     pub running: bool,
     /// CPU in whose averages it counts; `None` for groups.
     pub cpu: Option<Cpu>,
-    /// Place in the CPU's list of tasks, the one that came or ran last at the highest number; 0 when it is in none.
-    pub stamp: u64,
     /// When it was last charged.
     pub last_ran: Ns,
     pub idle_policy: bool,
@@ -29,12 +25,16 @@ pub(super) struct Ent {
     pub flips_since: Ns,
     pub last_wakee: Option<TaskId>,
     pub recent_cpu: Option<Cpu>,
+    /// It is being moved while it is runnable.
+    pub moving: bool,
 }
 
 /// One run queue: of a CPU, or of a group on a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Queue {
     pub avg: Pelt,
+    /// What left for other CPUs in its sleep: taken out when the averages are next brought up to date.
+    pub removed: Pelt,
     /// Weight of all that is on it.
     pub weight: u64,
     /// Runnable tasks on it and on the queues of groups within it.
@@ -48,10 +48,11 @@ pub(super) struct Queue {
 pub(super) struct CpuLoad {
     /// Utilisation and runnable tasks, whatever group they are in.
     pub avg: Pelt,
+    /// As of its queue.
+    pub removed: Pelt,
     pub nr: u64,
     pub nr_idle_policy: u64,
     pub running: bool,
-    pub list: BTreeMap<u64, TaskId>,
     pub domain: super::balance::Domain,
     pub idle_since: Ns,
 }
@@ -64,12 +65,15 @@ pub struct Balancer {
     pub(super) ents: TaskMap<Ent>,
     pub(super) queues: Vec<Queue>,
     pub(super) cpus: Vec<CpuLoad>,
-    pub(super) stamp: u64,
+    /// The runnable tasks of each CPU, the one that came or ran last at the tail.
+    pub(super) lists: Lists,
     /// How many CPUs a wakeup looks at for an idle one (SIS_UTIL).
     pub(super) idle_scan: i64,
     pub(super) random: u64,
     /// False: tasks stay where they are (a negative control).
     pub(super) on: bool,
+    /// The CPUs share a cache: wakeups look for an idle one among them.
+    pub(super) shared_cache: bool,
 }
 
 impl Balancer {
@@ -81,16 +85,25 @@ impl Balancer {
             ents: TaskMap::new(),
             queues: Vec::new(),
             cpus: Vec::new(),
-            stamp: 0,
+            lists: Lists::new(0),
             idle_scan: 0,
             random: 0x9E37_79B9_7F4A_7C15,
             on,
+            shared_cache: true,
         }
+    }
+
+    /// The CPUs share a cache, or each has its own.
+    #[must_use]
+    pub fn with_cache(mut self, shared: bool) -> Self {
+        self.shared_cache = shared;
+        self
     }
 
     /// Makes room for the machine's CPUs.
     pub fn init(&mut self, k: &Kernel) {
         self.cpus = vec![CpuLoad::default(); k.nr_cpus()];
+        self.lists = Lists::new(k.nr_cpus());
         for cpu in &mut self.cpus {
             cpu.domain.init(k);
         }
@@ -117,11 +130,15 @@ impl Balancer {
 
     fn update_queue(&mut self, now: Ns, q: usize) {
         let queue = &mut self.queues[q];
+        let removed = std::mem::take(&mut queue.removed);
+        queue.avg.detach(&removed, 1);
         queue.avg.update(now, Since { load: queue.weight, runnable: queue.nr, running: false }, 1);
     }
 
     pub(super) fn update_cpu(&mut self, now: Ns, cpu: Cpu) {
         let c = &mut self.cpus[cpu];
+        let removed = std::mem::take(&mut c.removed);
+        c.avg.detach(&removed, 1);
         c.avg.update(now, Since { load: 0, runnable: c.nr, running: c.running }, 1);
         self.update_queue(now, cpu);
     }
@@ -132,15 +149,24 @@ impl Balancer {
         self.update_queue(now, q);
         let e = self.ents[t];
         if e.queue != Some(q) {
-            if let Some(old) = e.queue {
+            if let Some(old) = e.queue.filter(|_| e.moving) {
                 self.update_queue(now, old);
                 self.queues[old].avg.detach(&e.avg, e.weight);
+            } else if let Some(old) = e.queue {
+                self.queues[old].removed.attach(&e.avg, e.weight);
             }
             self.queues[q].avg.attach(&e.avg, e.weight);
             self.ents[t].queue = Some(q);
         }
         self.ents[t].on_rq = true;
+        self.ents[t].moving = false;
         self.queues[q].weight += e.weight;
+    }
+
+    /// `t`, which is runnable, is about to be moved: it takes its load along at once. What wakes elsewhere leaves its load behind until
+    /// its old CPU next brings its averages up to date (remove_entity_load_avg).
+    pub fn moves(&mut self, t: TaskId) {
+        self.ents[t].moving = true;
     }
 
     /// `t` leaves its queue, whose average goes on counting it while it sleeps.
@@ -187,8 +213,12 @@ impl Balancer {
         let e = self.ents[t];
         if e.cpu != Some(cpu) {
             if let Some(old) = e.cpu {
-                self.update_cpu(now, old);
-                self.cpus[old].avg.detach(&e.avg, 0);
+                if e.moving {
+                    self.update_cpu(now, old);
+                    self.cpus[old].avg.detach(&e.avg, 0);
+                } else {
+                    self.cpus[old].removed.attach(&e.avg, 0);
+                }
                 // What comes from another CPU is cold here.
                 self.ents[t].last_ran = Ns::MIN / 2;
             }
@@ -210,17 +240,15 @@ impl Balancer {
         let c = &mut self.cpus[cpu];
         c.nr -= 1;
         c.nr_idle_policy -= u64::from(e.idle_policy);
-        c.list.remove(&e.stamp);
-        self.ents[t].stamp = 0;
+        self.lists.remove(t);
     }
 
     /// Puts `t` in front of the list of its CPU: pulling begins at the other end.
     pub(super) fn touch(&mut self, cpu: Cpu, t: TaskId) {
-        self.stamp += 1;
-        let old = std::mem::replace(&mut self.ents[t].stamp, self.stamp);
-        let list = &mut self.cpus[cpu].list;
-        list.remove(&old);
-        list.insert(self.stamp, t);
+        if self.lists.back(cpu) != Some(t) {
+            self.lists.remove(t);
+            self.lists.push_back(cpu, t);
+        }
     }
 
     /// Task `t` runs on `cpu`, or ceases to.
@@ -238,7 +266,7 @@ impl Balancer {
     pub fn set_idle_policy(&mut self, t: TaskId, idle: bool) {
         let e = &mut self.ents[t];
         let was = std::mem::replace(&mut e.idle_policy, idle);
-        if let (true, Some(cpu), true) = (was != idle, e.cpu, e.stamp != 0) {
+        if let (true, Some(cpu), true) = (was != idle, e.cpu, self.lists.list_of(t).is_some()) {
             let n = &mut self.cpus[cpu].nr_idle_policy;
             *n = if idle { *n + 1 } else { *n - 1 };
         }
@@ -300,7 +328,7 @@ impl Balancer {
 
     /// The tasks that are runnable on `cpu`, in the order of their list.
     pub fn tasks_of(&self, cpu: Cpu) -> Vec<TaskId> {
-        self.cpus[cpu].list.values().copied().collect()
+        self.lists.iter(cpu).collect()
     }
 
     /// Number of runnable tasks on `cpu`, those in delayed dequeue not counted.

@@ -4,7 +4,7 @@
 //! task should go ([`Balancer::select`]) and which queued tasks a CPU should pull ([`Balancer::newidle`], [`Balancer::tick`]).
 //! The policy does the moving.
 //!
-//! Modelled: one scheduling domain over all CPUs, which share a cache, each CPU a group of its own; select_task_rq_fair with
+//! Modelled: one scheduling domain over all CPUs, which share a cache or have one each, each CPU a group of its own; select_task_rq_fair with
 //! wake_affine and select_idle_sibling (SIS_UTIL), fork balancing, newidle, idle and busy periodic balancing by load and by number
 //! of tasks, migration cost (cache-hot tasks), nr_balance_failed, the random skipping of newidle balances by their success
 //! (NI_RANDOM). Not modelled: threads of a core, NUMA, capacities, energy-aware placement, the cost of balancing itself.
@@ -15,11 +15,13 @@ mod balance;
 mod groups;
 mod load;
 mod pelt;
+mod quota;
 mod select;
 
 pub use balance::Pull;
 pub use groups::Groups;
 pub use load::Balancer;
+pub use quota::Quota;
 
 /// Which kernel's rules balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -45,9 +45,7 @@ impl Balancer {
 
     fn select_wakeup(&mut self, k: &Kernel, t: TaskId, this: Cpu, prev: Cpu, sync: bool) -> Cpu {
         let now = k.now();
-        for cpu in [this, prev] {
-            self.update_cpu(now, cpu);
-        }
+        // Loads are as of the last event of each CPU: nothing brings them up to date here.
         if let Some(waker) = k.curr(this) {
             self.record_wakee(now, waker, t);
         }
@@ -110,6 +108,9 @@ impl Balancer {
         if self.free(k, t, target) {
             return target;
         }
+        if !self.shared_cache {
+            return target;
+        }
         if prev != target && self.free(k, t, prev) {
             return prev;
         }
@@ -139,10 +140,6 @@ impl Balancer {
 
     /// Fork and exec: the idlest CPU, where it is idle enough to be worth it; else the one of the parent.
     fn idlest(&mut self, k: &Kernel, t: TaskId, this: Cpu) -> Cpu {
-        let now = k.now();
-        for cpu in 0..k.nr_cpus() {
-            self.update_cpu(now, cpu);
-        }
         let key = |s: &Self, c: Cpu| {
             let group = s.group_of(k, c);
             let load = if group == super::balance::Group::HasSpare { 0 } else { s.cpu_load(c) };

@@ -2,13 +2,15 @@
 
 mod info;
 mod queues;
+mod smp;
 
 pub use info::INFO;
 
-use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop};
+use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop, Wake};
 use crate::queue::TaskMap;
 use crate::task::{Attrs, Cpu, Ns, TaskId};
 use queues::{Place, Queues};
+use smp::{Many, IDLE};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
@@ -24,13 +26,18 @@ struct Thread {
     slept: i64,
     /// 2004: counts down; 2022: counts up.
     slice: i64,
+    /// What counts on the queues, and what it becomes when the thread is back in user mode.
     pri: i64,
+    user_pri: i64,
     asleep_since: Option<Ns>,
-    to_tail: bool,
-    /// 2022: ticks of CPU time in the window, and when it began and was last touched.
+    /// An interrupt thread displaced it.
+    to_head: bool,
+    /// 2022: ticks of CPU time in the window, in 1/1024, and when it began and was last touched.
     ticks: i64,
     first_tick: i64,
     last_tick: i64,
+    /// 2022: the clock tick in which it last left a CPU.
+    left_tick: i64,
 }
 
 /// State of the policy.
@@ -43,6 +50,7 @@ pub struct Ule {
     /// Time-share threads (2004) or all threads (2022) on each CPU.
     load: Vec<i64>,
     nice_count: Vec<[i64; 41]>,
+    many: Many,
 }
 
 /// Score below which a thread is interactive.
@@ -52,6 +60,8 @@ const OLD_MIN: i64 = 160;
 /// Priorities of 2022: interactive 120 to 151, batch 152 to 223 with nice 0 at 172 to 203.
 const NEW_INTERACTIVE: i64 = 120;
 const NEW_BATCH: i64 = 152;
+/// Seconds of the window of CPU use, and what it may be longer before it is cut.
+const WINDOW: i64 = 10;
 
 /// Run queue of a priority: each of the 64 holds four (RQ_PPQ), which are served in order of arrival.
 fn queue_of(pri: i64) -> usize {
@@ -96,8 +106,9 @@ impl Ule {
     fn set_pri(&mut self, t: TaskId) {
         let score = self.score_of(t);
         let hz = self.hz;
+        let version = self.version;
         let th = &mut self.of[t];
-        th.pri = match self.version {
+        th.user_pri = match version {
             Version::V2004 => (OLD_MIN + score * 64 / 100 + th.nice).clamp(OLD_MIN, 223),
             Version::V2022 => {
                 let s = (score + th.nice).max(0);
@@ -105,11 +116,15 @@ impl Ule {
                     NEW_INTERACTIVE + s
                 } else {
                     let window = (th.last_tick - th.first_tick).max(hz);
-                    let cpu = th.ticks / ((window + 31) / 32).max(1);
+                    let cpu = (th.ticks >> 10) / ((window + 31) / 32).max(1);
                     NEW_BATCH + 20 + cpu.min(31) + th.nice
                 }
             }
         };
+        // 2022: the priority on the queues follows when the thread leaves the kernel.
+        if version == Version::V2004 {
+            th.pri = th.user_pri;
+        }
     }
 
     /// Keeps the history short enough to follow a change of behaviour.
@@ -149,7 +164,12 @@ impl Ule {
 
     /// 2022: least slice, statistics ticks.
     fn slice_min(&self) -> i64 {
-        (self.stathz * 94 / 1000 / 6).max(1)
+        (self.slice_base() / 6).max(1)
+    }
+
+    /// 2022: the longest slice, statistics ticks.
+    fn slice_base(&self) -> i64 {
+        (self.stathz / 10).max(1)
     }
 
     fn slice_max(&self) -> i64 {
@@ -159,7 +179,7 @@ impl Ule {
     /// 2004: by distance to the least nice thread of the CPU. 2022: the number of ticks that others wait for.
     fn full_slice(&self, cpu: Cpu, t: TaskId) -> i64 {
         if self.version == Version::V2022 {
-            let base = (self.stathz * 94 / 1000).max(1);
+            let base = self.slice_base();
             let others = self.load[cpu] - 1;
             return match others {
                 n if n <= 1 => base,
@@ -200,28 +220,34 @@ impl Ule {
         self.rq[cpu].put(place, t, front);
     }
 
-    fn note_ticks(&mut self, k: &Kernel, t: TaskId, ran: i64) {
+    /// 2022: brings the window of CPU use up to date; `ran`: the thread ran since it was last touched.
+    fn note_ticks(&mut self, k: &Kernel, t: TaskId, ran: bool) {
+        if self.version == Version::V2004 {
+            return;
+        }
         let now = k.now() / (1_000_000_000 / self.hz);
-        let window = 10 * self.hz;
+        let window = WINDOW * self.hz;
         let th = &mut self.of[t];
         if now - th.last_tick >= window {
             th.ticks = 0;
             th.first_tick = now - window;
-        } else if now - th.first_tick >= 11 * self.hz {
-            th.ticks = th.ticks * window / (th.last_tick - th.first_tick).max(1);
+        } else if now - th.first_tick >= window + self.hz {
+            th.ticks = th.ticks / (th.last_tick - th.first_tick).max(1) * (th.last_tick - (now - window));
             th.first_tick = now - window;
         }
-        th.ticks += ran;
+        if ran {
+            th.ticks += (now - th.last_tick) << 10;
+        }
         th.last_tick = now;
     }
 
     fn stat_tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         let incr = self.tick_incr();
+        self.note_ticks(k, t, true);
         self.of[t].run += incr;
         self.trim(t);
         if self.version == Version::V2022 {
             self.rq[cpu].advance();
-            self.note_ticks(k, t, self.hz / self.stathz);
             self.set_pri(t);
             self.of[t].slice += 1;
             if self.of[t].slice < self.full_slice(cpu, t) {
@@ -236,8 +262,21 @@ impl Ule {
             self.set_pri(t);
             self.of[t].slice = self.full_slice(cpu, t);
         }
-        self.of[t].to_tail = true;
+        self.of[t].to_head = false;
         k.resched(cpu);
+    }
+
+    /// 2004: the best of the array that is served; a thread without a slice is given one, and waits in the next array.
+    fn choose_old(&mut self, cpu: Cpu) -> Option<TaskId> {
+        loop {
+            let t = self.rq[cpu].take(|_| true)?;
+            if self.of[t].slice > 0 {
+                return Some(t);
+            }
+            self.of[t].slice = self.full_slice(cpu, t);
+            let level = queue_of(self.of[t].pri);
+            self.rq[cpu].put(Place::Array { next: true, level }, t, false);
+        }
     }
 }
 
@@ -251,6 +290,7 @@ impl Policy for Ule {
         self.rq = vec![Queues::new(); k.nr_cpus()];
         self.load = vec![0; k.nr_cpus()];
         self.nice_count = vec![[0; 41]; k.nr_cpus()];
+        self.init_many(k);
     }
 
     fn init_task(&mut self, k: &mut Kernel, t: TaskId, birth: Option<Birth>) {
@@ -267,6 +307,7 @@ impl Policy for Ule {
             self.trim(birth.parent);
         }
         self.set_pri(t);
+        self.of[t].pri = self.of[t].user_pri;
         self.of[t].slice = match (self.version, birth) {
             (Version::V2004, Some(_)) => 1,
             (Version::V2004, None) => self.slice_max(),
@@ -283,24 +324,25 @@ impl Policy for Ule {
         }
     }
 
-    fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, _why: Select) -> Cpu {
-        let cpu = k.idle_or_last(t);
-        if k.is_idle(cpu) || self.version == Version::V2004 {
-            return cpu;
+    fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, why: Select) -> Cpu {
+        if self.balances() {
+            return self.pick_cpu(k, t, why);
         }
-        (0..k.nr_cpus()).filter(|&c| k.allowed(t, c)).min_by_key(|&c| (k.nr_runnable(c), c != cpu, c)).unwrap_or(cpu)
+        k.idle_or_last(t)
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         if let Enqueue::Wakeup(_) = why {
             let since = self.of[t].asleep_since.take().unwrap_or(k.now());
-            let ticks = (k.now() - since) / (1_000_000_000 / self.hz);
+            let tick = 1_000_000_000 / self.hz;
+            let ticks = k.now() / tick - since / tick;
             let max = self.history_max();
             if ticks << 10 >= max && self.version == Version::V2004 {
                 (self.of[t].slept, self.of[t].run) = (max, 1);
             } else if ticks > 0 {
                 self.of[t].slept += ticks << 10;
                 self.trim(t);
+                self.note_ticks(k, t, false);
             }
             self.set_pri(t);
         }
@@ -311,11 +353,27 @@ impl Policy for Ule {
         if matches!(why, Enqueue::Wakeup(_)) {
             self.of[t].slice = if self.version == Version::V2004 { self.full_slice(cpu, t) } else { 0 };
         }
-        let tail = std::mem::take(&mut self.of[t].to_tail);
-        self.put(cpu, t, why == Enqueue::Preempted && !tail);
+        let th = &mut self.of[t];
+        let head = std::mem::take(&mut th.to_head) && why == Enqueue::Preempted;
+        if put_back && !head {
+            th.pri = th.user_pri;
+        }
+        if !put_back {
+            let pri = th.pri;
+            self.many.low[cpu] = self.many.low[cpu].min(pri);
+        }
+        self.put(cpu, t, head);
     }
 
-    fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, _why: Enqueue) {
+    fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
+        if self.balances() && cpu != self.many.here {
+            if !self.many.asked[cpu] && self.preempts_remote(self.of[t].pri, self.of[curr].pri) {
+                self.many.asked[cpu] = true;
+                self.of[curr].to_head = true;
+                k.resched(cpu);
+            }
+            return;
+        }
         let better = self.of[t].pri < self.of[curr].pri;
         // 2004: only threads of the current array preempt; another CPU is interrupted for interactive threads only (2022).
         let may = match self.version {
@@ -323,6 +381,8 @@ impl Policy for Ule {
             Version::V2022 => true,
         };
         if better && may {
+            // An interrupt thread displaces at once; all else sends the thread away as it returns to user mode.
+            self.of[curr].to_head = self.version == Version::V2022 && why == Enqueue::Wakeup(Wake::Io);
             k.resched(cpu);
         }
     }
@@ -333,20 +393,19 @@ impl Policy for Ule {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        while let Some(t) = self.rq[cpu].take(|_| true) {
-            if self.version == Version::V2004 && self.of[t].slice == 0 {
-                // Too nice for a turn: it waits for the next round of the others.
-                self.of[t].slice = self.full_slice(cpu, t);
-                if self.of[t].slice == 0 && self.load[cpu] > 1 {
-                    let level = queue_of(self.of[t].pri);
-                    self.rq[cpu].put(Place::Array { next: true, level }, t, false);
-                    if self.rq[cpu].only_next() {
-                        self.of[t].slice = 1;
-                    }
-                    continue;
-                }
-            }
-            return Some(t);
+        let own = match self.version {
+            Version::V2004 => self.choose_old(cpu),
+            Version::V2022 => self.rq[cpu].take(|_| true),
+        };
+        self.many.asked[cpu] = false;
+        if let Some(t) = own {
+            self.many.low[cpu] = self.of[t].pri;
+            return own;
+        }
+        if self.balances() {
+            let stolen = self.try_steal(k, cpu);
+            self.many.low[cpu] = stolen.map_or(IDLE, |t| self.of[t].pri);
+            return stolen;
         }
         let mut from: Vec<Cpu> = (0..self.rq.len()).filter(|&c| c != cpu && !self.rq[c].is_empty()).collect();
         from.sort_by_key(|&c| (-self.load[c], c));
@@ -356,7 +415,12 @@ impl Policy for Ule {
         Some(t)
     }
 
-    fn running(&mut self, k: &mut Kernel, cpu: Cpu, _t: TaskId, _switched: bool) {
+    fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
+        self.note_ticks(k, t, false);
+        if self.of[t].pri != self.of[t].user_pri {
+            self.of[t].pri = self.of[t].user_pri;
+            self.note_low(k, cpu);
+        }
         let period = 1_000_000_000 / self.stathz;
         k.set_slice(cpu, period - k.now().rem_euclid(period));
     }
@@ -368,15 +432,24 @@ impl Policy for Ule {
     }
 
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
+        self.note_ticks(k, t, true);
+        self.of[t].left_tick = k.now() / (1_000_000_000 / self.hz);
         match why {
             Stop::Slept => {
-                self.of[t].asleep_since = Some(k.now());
-                self.of[t].to_tail = false;
+                let boost = if self.version == Version::V2022 { NEW_BATCH } else { i64::MAX };
+                let th = &mut self.of[t];
+                th.asleep_since = Some(k.now());
+                th.to_head = false;
+                th.pri = th.pri.min(boost);
                 self.count(cpu, t, -1);
             }
             Stop::Exited | Stop::SwitchedFrom => self.count(cpu, t, -1),
             Stop::Preempted | Stop::Yielded => {}
         }
+    }
+
+    fn timer(&mut self, k: &mut Kernel, _token: u64) {
+        self.balance(k);
     }
 
     fn set_params(&mut self, k: &mut Kernel, t: TaskId, old: &Attrs) {
@@ -424,7 +497,8 @@ mod tests {
         *of.ensure(TaskId(0)) = Thread { run: run << 10, slept: slept << 10, ..Thread::default() };
         of.ensure(TaskId(1));
         let version = Version::V2004;
-        Ule { version, stathz: 128, hz: 1000, of, rq: Vec::new(), load: Vec::new(), nice_count: Vec::new() }
+        let many = Many::default();
+        Ule { version, stathz: 128, hz: 1000, of, rq: Vec::new(), load: Vec::new(), nice_count: Vec::new(), many }
     }
 
     #[test]

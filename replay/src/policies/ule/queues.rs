@@ -44,11 +44,6 @@ impl Queues {
         self.arrays.iter().all(Levels::is_empty) && self.realtime.is_empty() && self.slots.is_empty()
     }
 
-    /// True when the served array is empty.
-    pub(super) fn only_next(&self) -> bool {
-        self.arrays[self.served].is_empty()
-    }
-
     /// The slot for a priority `ahead` slots behind the best; a preempted thread goes to the head of what is served now.
     pub(super) fn calendar(&self, ahead: usize, front: bool) -> Place {
         if front {
@@ -75,7 +70,16 @@ impl Queues {
     }
 
     pub(super) fn remove(&mut self, t: TaskId) -> bool {
-        self.arrays[0].remove(t) || self.arrays[1].remove(t) || self.realtime.remove(t) || self.slots.remove(t)
+        if self.arrays[0].remove(t) || self.arrays[1].remove(t) || self.realtime.remove(t) {
+            return true;
+        }
+        let Some(slot) = self.slots.level_of(t) else { return false };
+        self.slots.remove(t);
+        // The slot that is served has been drained.
+        if self.insert != self.remove && slot == self.remove && self.slots.level_len(slot) == 0 {
+            self.remove = (slot + 1) % SLOTS;
+        }
+        true
     }
 
     /// Takes the best thread that `fits`.
@@ -91,6 +95,28 @@ impl Queues {
             .or_else(|| (0..SLOTS).find_map(|i| self.slots.iter((self.remove + i) % SLOTS).find(|&t| fits(t))))?;
         self.remove(found);
         Some(found)
+    }
+
+    /// The thread that would be chosen.
+    pub(super) fn first(&self) -> Option<TaskId> {
+        self.realtime.front().or_else(|| (0..SLOTS).find_map(|i| self.slots.level_front((self.remove + i) % SLOTS)))
+    }
+
+    /// The thread that another CPU takes: the best interactive one; else the second of the calendar, from the slot that is served,
+    /// then from the first slot again; else the first.
+    pub(super) fn steal(&self, fits: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+        if let Some(t) = self.realtime.iter_all().find(|&t| fits(t)) {
+            return Some(t);
+        }
+        let again = if self.remove == 0 { 0..0 } else { 0..SLOTS };
+        let mut seen = None;
+        for t in (self.remove..SLOTS).chain(again).flat_map(|slot| self.slots.iter(slot)) {
+            if seen.is_some() && fits(t) {
+                return Some(t);
+            }
+            seen = Some(t);
+        }
+        seen.filter(|&t| fits(t))
     }
 
     /// A statistics tick turns the calendar, once the slot that is served is empty.

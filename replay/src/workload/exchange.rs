@@ -1,0 +1,109 @@
+//! What tasks ask of each other, and times that were recorded elsewhere: calls, messages, server pools, arrivals.
+
+use super::parse::Builder;
+use crate::program::{JobId, QueueId, SemId, Step};
+use crate::task::{Ns, Sleep, NEVER};
+
+/// Most tasks or values of one line.
+const MAX_VALUES: usize = 1_000_000;
+
+impl Builder {
+    /// `values service: 1 2.5 300us`: recorded times, to be drawn as `~service` or taken in order as arrivals.
+    pub(super) fn declare_values(&mut self, name: &str, body: &str) -> Result<(), String> {
+        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !plain {
+            return Err(format!("values {name}: expected a name of letters, digits and _"));
+        }
+        let times = body.split_whitespace().map(|word| match self.time(word)? {
+            NEVER => Err(format!("`{word}`: expected a time that ends")),
+            ns => Ok(ns),
+        });
+        let times = times.collect::<Result<Vec<Ns>, String>>()?;
+        if times.is_empty() || times.len() > MAX_VALUES {
+            return Err(format!("values {name}: expected 1 to {MAX_VALUES} times, found {}", times.len()));
+        }
+        self.values.insert(name.to_owned(), times);
+        Ok(())
+    }
+
+    /// Start times of `count` tasks that come one after another: `~exp(5)` draws each gap (a Poisson process), a name takes the
+    /// recorded gaps in order, and a time is the gap itself.
+    pub(super) fn arrivals(&mut self, gaps: &str, count: usize) -> Result<Vec<Ns>, String> {
+        let recorded = self.values.get(gaps).cloned();
+        if let Some(known) = recorded.as_ref().filter(|known| known.len() < count) {
+            let n = known.len();
+            return Err(format!("arrivals={gaps}: {count} tasks, but only {n} recorded gaps; draw them with ~{gaps}"));
+        }
+        let mut at: Ns = 0;
+        let mut starts = Vec::with_capacity(count);
+        for i in 0..count {
+            let gap = match &recorded {
+                Some(known) => known[i],
+                None => self.time_or_draw(gaps)?,
+            };
+            at = at.checked_add(gap).filter(|at| *at < NEVER).ok_or("arrivals: expected gaps that end")?;
+            starts.push(at);
+        }
+        Ok(starts)
+    }
+
+    /// The steps of a call `C(pool: R2 D5)`, a message `M(pool: R2)`, or `A(pool)`, which receives one; none for other words.
+    pub(super) fn exchange(&mut self, t: usize, word: &str) -> Result<Option<Vec<Step>>, String> {
+        let sleep = Sleep::Interruptible;
+        let Some((letter, inner)) = word.strip_suffix(')').and_then(|w| w.split_once('(')) else { return Ok(None) };
+        if letter == "A" {
+            let queue = self.queue(inner.trim())?;
+            return Ok(Some(vec![Step::Serve { queue, sleep }]));
+        }
+        if !matches!(letter, "C" | "M") {
+            return Ok(None);
+        }
+        let (pool, body) = inner
+            .split_once(':')
+            .ok_or_else(|| format!("`{word}`: expected {letter}(POOL: STEPS), such as C(web: R2)"))?;
+        let queue = self.queue(pool.trim())?;
+        let mut steps = self.request(t, body)?;
+        if letter == "M" {
+            let job = self.job(steps);
+            return Ok(Some(vec![Step::Send { queue, job }]));
+        }
+        // The reply: nobody else waits for it.
+        let reply = SemId(self.work.sems.len() as u32);
+        self.work.sems.push(0);
+        steps.push(Step::Post { sem: reply, sync: false });
+        let job = self.job(steps);
+        Ok(Some(vec![Step::Send { queue, job }, Step::Wait { sem: reply, sleep }]))
+    }
+
+    /// Steps of a request, which whoever receives it does.
+    fn request(&mut self, t: usize, body: &str) -> Result<Vec<Step>, String> {
+        let (own, forks) = (std::mem::take(&mut self.work.tasks[t].steps), self.forks.len());
+        let read = self.steps(t, body, 0).map(str::to_owned);
+        let steps = std::mem::replace(&mut self.work.tasks[t].steps, own);
+        let rest = read?;
+        let refused = |s: &Step| {
+            matches!(s, Step::Fork { .. } | Step::SetAttrs { .. } | Step::Exit | Step::Goto { .. } | Step::Serve { .. })
+        };
+        if !rest.is_empty() || self.forks.len() > forks || steps.iter().any(refused) {
+            self.forks.truncate(forks);
+            return Err(format!("`{}`: a request runs, sleeps, waits, posts and calls; nothing else", body.trim()));
+        }
+        Ok(steps)
+    }
+
+    fn job(&mut self, steps: Vec<Step>) -> JobId {
+        self.work.jobs.push(steps);
+        self.work.requests.push(None);
+        JobId(self.work.jobs.len() as u32 - 1)
+    }
+
+    fn queue(&mut self, name: &str) -> Result<QueueId, String> {
+        if name.is_empty() {
+            return Err("a pool has a name: A(web)".into());
+        }
+        let next = QueueId(self.queues.len() as u32);
+        let id = *self.queues.entry(name.to_owned()).or_insert(next);
+        self.work.queues = self.queues.len() as u32;
+        Ok(id)
+    }
+}

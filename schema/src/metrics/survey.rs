@@ -1,0 +1,255 @@
+//! The statistics of a trace of any length, gathered while its rows come.
+//!
+//! What is held grows with the number of tasks and by four bytes a sample; beyond [`HELD`] samples their values are rounded, and
+//! the tables say so.
+
+use std::collections::BTreeMap;
+
+use super::bag::{Statistics, Union};
+use super::life::{Life, Part, Slice, Stretch, CAUSES};
+use super::queue::Queues;
+use super::Grouping;
+use crate::table::Table;
+use crate::tables::{Runqueue, Slices, States};
+use crate::{State, StrId, Strings};
+
+/// Samples that are held one by one: 256 MB of them.
+pub const HELD: usize = 64 << 20;
+
+/// Rows between two looks at how many samples are held.
+const LOOK: usize = 1 << 20;
+
+/// Everything that is gathered.
+#[derive(Debug, Default)]
+pub struct Survey {
+    lives: Vec<Life>,
+    /// The run queues.
+    pub queues: Queues,
+    end: Option<i64>,
+    /// Latest end of a slice.
+    last: i64,
+    rows: usize,
+    limit: Option<usize>,
+    rounding: bool,
+}
+
+/// The slices of a group.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct SliceSummary {
+    pub tasks: u32,
+    pub open: u32,
+    pub doubtful: u32,
+    pub run: i64,
+    pub forced: u32,
+    pub switches: u32,
+    pub lengths: Statistics,
+}
+
+/// The waits of a group.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct WaitSummary {
+    pub statistics: Statistics,
+    pub max_at: Option<i64>,
+    pub doubtful: u32,
+}
+
+/// The responses of a group.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct ResponseSummary {
+    pub statistics: Statistics,
+    pub excluded: u32,
+}
+
+/// How the tasks of a survey are put together.
+pub struct By<'a> {
+    /// By what.
+    pub grouping: Grouping,
+    /// Names of the tasks' rows.
+    pub strings: &'a Strings,
+    /// Names of groups by task, in place of its own.
+    pub labels: &'a [Option<String>],
+}
+
+/// Which of a task's rows its name is taken from.
+#[derive(Clone, Copy)]
+enum Named {
+    Slices = 0,
+    Waits = 1,
+    Responses = 2,
+}
+
+type Grouped<'s> = BTreeMap<Option<String>, Vec<(usize, &'s Part)>>;
+
+impl Survey {
+    /// Of a trace that ends at `end`, where that is known beforehand.
+    pub fn new(end: Option<i64>) -> Self {
+        Survey { end, ..Survey::default() }
+    }
+
+    /// With another number of samples that are held one by one.
+    pub fn holding(mut self, samples: usize) -> Self {
+        self.limit = Some(samples);
+        self
+    }
+
+    /// Adds rows, those of each task in time order.
+    pub fn push(&mut self, slices: &Slices, states: Option<&States>, runqueue: &Runqueue) {
+        (0..slices.len()).for_each(|row| self.slice(slices, row));
+        if let Some(states) = states {
+            (0..states.len()).for_each(|row| self.state(states, row));
+        }
+        self.queues.push(runqueue);
+        self.rows += slices.len();
+        if self.rows >= self.limit.map_or(LOOK, |limit| limit.min(LOOK)) {
+            self.rows = 0;
+            self.rounding |= self.held() > self.limit.unwrap_or(HELD);
+            if self.rounding {
+                self.lives.iter_mut().for_each(Life::round);
+            }
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.lives.iter().map(Life::held).sum()
+    }
+
+    /// Are values rounded?
+    pub fn rounds(&self) -> bool {
+        self.rounding
+    }
+
+    fn life(&mut self, task: u32) -> &mut Life {
+        let at = task as usize;
+        if at >= self.lives.len() {
+            self.lives.resize_with(at + 1, Life::default);
+        }
+        &mut self.lives[at]
+    }
+
+    /// Adds a row of slices.
+    #[inline]
+    pub(super) fn slice(&mut self, s: &Slices, row: usize) {
+        let slice = Slice {
+            ts: s.ts_ns.get(row).unwrap_or(0),
+            dur: s.dur_ns.get(row).unwrap_or(0),
+            tid: s.tid.get(row).unwrap_or(0),
+            comm: s.comm.get(row),
+            end_state: s.end_state.get(row),
+            involuntary: s.involuntary.get(row),
+            wake: s.wake_ts_ns.get(row),
+            delay: s.run_delay_ns.get(row),
+            flags: s.flags.get(row).unwrap_or(0),
+        };
+        let stop = self.end;
+        self.last = self.last.max(slice.ts + slice.dur);
+        self.life(s.utid.get(row).unwrap_or(0)).slice(&slice, stop);
+    }
+
+    /// Adds a row of states.
+    #[inline]
+    pub(super) fn state(&mut self, s: &States, row: usize) {
+        let stretch = Stretch {
+            ts: s.ts_ns.get(row).unwrap_or(0),
+            dur: s.dur_ns.get(row).unwrap_or(0),
+            tid: s.tid.get(row).unwrap_or(0),
+            comm: s.comm.get(row),
+            state: s.state.get(row).unwrap_or(State::Unknown),
+            flags: s.flags.get(row).unwrap_or(0),
+        };
+        self.life(s.utid.get(row).unwrap_or(0)).state(&stretch);
+    }
+
+    /// There are no more rows; the trace ends at `end`, or with its last slice.
+    pub fn finish(&mut self, end: Option<i64>) {
+        self.end = self.end.or(end).or(Some(self.last));
+        let stop = self.end.unwrap_or(0);
+        self.lives.iter_mut().for_each(|life| life.finish(stop));
+        self.queues.finish(self.end);
+    }
+
+    /// Parts by the name of their group.
+    fn grouped(&self, by: &By<'_>, named: Named) -> Grouped<'_> {
+        let mut known: BTreeMap<(Option<StrId>, i64), Option<String>> = BTreeMap::new();
+        let mut found = Grouped::new();
+        for (task, life) in self.lives.iter().enumerate() {
+            let label = by.labels.get(task).and_then(Option::as_ref);
+            let comm = life.names[named as usize];
+            for (tid, part) in &life.parts {
+                let name = match label {
+                    Some(label) => Some(label.clone()),
+                    None => {
+                        let key = (comm, if by.grouping == Grouping::Tid { *tid } else { 0 });
+                        known.entry(key).or_insert_with(|| by.grouping.name(comm, *tid, by.strings)).clone()
+                    }
+                };
+                found.entry(name).or_default().push((task, part));
+            }
+        }
+        found
+    }
+
+    /// The slices of each group, those with most time on CPUs first.
+    pub fn slices(&self, by: &By<'_>) -> Vec<(Option<String>, SliceSummary)> {
+        let mut rows = Vec::new();
+        for (name, parts) in self.grouped(by, Named::Slices) {
+            let parts: Vec<_> = parts.into_iter().filter(|p| p.1.slices > 0).collect();
+            if parts.is_empty() {
+                continue;
+            }
+            let count = |of: fn(&Part) -> u32| parts.iter().map(|p| of(p.1)).sum();
+            let tasks = parts.chunk_by(|a, b| a.0 == b.0).count() as u32;
+            let summary = SliceSummary {
+                tasks,
+                open: count(|p| p.open),
+                doubtful: count(|p| p.doubtful),
+                run: parts.iter().map(|p| p.1.run).sum(),
+                forced: count(|p| p.forced),
+                switches: count(|p| p.switches),
+                lengths: Union::new(parts.iter().map(|p| &p.1.lengths), &[]).statistics(),
+            };
+            rows.push((name, summary));
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.1.run));
+        rows
+    }
+
+    /// The waits of each group, of one cause of [`CAUSES`] or of all, those with the largest sum first.
+    pub fn waits(&self, by: &By<'_>, cause: Option<usize>) -> Vec<(Option<String>, WaitSummary)> {
+        let mut rows = Vec::new();
+        let causes = cause.map_or(0..CAUSES.len(), |cause| cause..cause + 1);
+        for (name, parts) in self.grouped(by, Named::Waits) {
+            let waits: Vec<_> = parts.iter().flat_map(|p| &p.1.waits[causes.clone()]).collect();
+            let censored: Vec<i64> = waits.iter().flat_map(|w| w.censored.iter().copied()).collect();
+            let statistics = Union::new(waits.iter().map(|w| &w.complete), &censored).statistics();
+            if statistics.n == 0 {
+                continue;
+            }
+            let longest = waits.iter().filter_map(|w| w.longest).min_by_key(|(ns, at)| (std::cmp::Reverse(*ns), *at));
+            let doubtful = waits.iter().map(|w| w.doubtful).sum();
+            rows.push((name, WaitSummary { statistics, max_at: longest.map(|l| l.1), doubtful }));
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.1.statistics.sum));
+        rows
+    }
+
+    /// The responses of each group, those with the largest sum first.
+    pub fn responses(&self, by: &By<'_>) -> Vec<(Option<String>, ResponseSummary)> {
+        let stop = self.end.unwrap_or(0);
+        let mut rows = Vec::new();
+        for (name, parts) in self.grouped(by, Named::Responses) {
+            let lasted = |(from, until): &(i64, Option<i64>)| until.unwrap_or(stop).min(stop) - from;
+            let unfinished = parts.iter().flat_map(|p| &p.1.unfinished);
+            let censored: Vec<i64> = unfinished.map(lasted).collect();
+            let statistics = Union::new(parts.iter().map(|p| &p.1.responses), &censored).statistics();
+            if statistics.n > 0 {
+                let excluded = parts.iter().map(|p| p.1.excluded).sum();
+                rows.push((name, ResponseSummary { statistics, excluded }));
+            }
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.1.statistics.sum));
+        rows
+    }
+}

@@ -1,0 +1,56 @@
+"""Captures that end in the middle, as those of a machine that went down."""
+
+from __future__ import annotations
+
+import lzma
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+import tracekit as tk
+
+#: Cuts of each file; the seed makes them the same in every run.
+CUTS = 40
+#: Where a file ends, in a refusal.
+PLACE = re.compile(r"\((byte|line) \d+\)|found none in \d+ records")
+
+
+def inputs(root: Path) -> dict[str, bytes]:
+    demo = root / "fixtures" / "demo"
+    return {
+        "trace.dat": (root / "fixtures" / "trace-dat" / "v6-tsc" / "input.dat").read_bytes(),
+        "trace.dat 7": (demo / "slice-default.dat").read_bytes(),
+        "perf.data": lzma.decompress((demo / "slice-default.perf.data.xz").read_bytes())[:400_000],
+        "ftrace": (root / "fixtures" / "ftrace-text" / "kernel-6.1" / "input.txt").read_bytes(),
+        "dtrace-tkd": (root / "fixtures" / "dtrace-tkd" / "illumos" / "input.tkd").read_bytes(),
+        "perf script": next((root / "fixtures" / "perf-script").glob("*/input.*")).read_bytes(),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["trace.dat", "trace.dat 7", "perf.data", "ftrace", "dtrace-tkd", "perf script"]
+)
+def test_a_capture_cut_anywhere_is_read_or_refused_with_the_place(name: str, root: Path) -> None:
+    data = inputs(root)[name]
+    whole = tk.read(data).events.height
+    draw = random.Random(name)
+    read = told = 0
+    refusals = []
+    for _ in range(CUTS):
+        part = data[: draw.randrange(1, len(data))]
+        try:
+            trace = tk.read(part)
+        except tk.TracekitError as error:
+            refusals.append(str(error))
+            continue
+        assert trace.events.height <= whole
+        assert trace.events["ts_ns"].is_sorted()
+        read += 1
+        # A text that is cut at the end of a line is a shorter text.
+        told += trace.diagnostics.height > 0 or part.endswith(b"\n")
+    assert [r for r in refusals if not PLACE.search(r)] == []
+    # Version 7 says at the end where its records are.
+    assert read >= (0 if name == "trace.dat 7" else CUTS // 4)
+    assert told == read

@@ -1,0 +1,111 @@
+"""Output files are whole or absent, whatever happens to the disk or to the process."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Run
+
+OLD = b"what stood here before"
+
+
+def limited(
+    *words: str | os.PathLike[str], size: int, cwd: Path, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run where a file may have at most `size` bytes: the limit fails as a full disk does."""
+
+    def limit() -> None:
+        # Python ignores the signal, so that a write fails with EFBIG.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return subprocess.run(
+        [sys.executable, "-m", "tracekit", *map(os.fspath, words)],
+        capture_output=True, text=True, timeout=120, cwd=cwd, preexec_fn=limit,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "convert {} -o out.parquet",
+        "convert {} -o out.csv",
+        "convert {} -o out.arrow",
+        "export {} --perfetto out.pftrace",
+        "slices {} --json out.json --show rows",
+        "slices {} --plot out.png",
+        "compare {} --policy rr --quick -q -o out.html",
+    ],
+)
+def test_a_disk_that_takes_no_more_leaves_what_was_there(command: str, demo: Path, tmp_path: Path) -> None:
+    words = command.format(demo).split()
+    name = next(w for w in words if w.startswith("out."))
+    (tmp_path / name).write_bytes(OLD)
+    done = limited(*words, size=2048, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert f"{name}: File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(name, OLD)]
+
+
+def test_standard_output_that_takes_no_more(demo: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tracekit", "slices", str(demo)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "tracekit: standard output: No space left on device\n"
+
+
+def test_a_cache_on_a_full_disk_costs_only_time(demo: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    plain = limited("slices", demo, size=1 << 30, cwd=tmp_path)
+    done = limited(
+        "slices", demo, size=2048, cwd=tmp_path, TRACEKIT_CACHE="1", XDG_CACHE_HOME=str(tmp_path / "cache")
+    )
+    assert (done.returncode, done.stdout) == (0, plain.stdout)
+    left = [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.stat().st_size]
+    assert [p for p in left if p.suffix in (".parquet", ".arrow")] == []
+
+
+@pytest.mark.parametrize("place", ["nowhere/out.parquet", "file/out.parquet"])
+def test_a_folder_that_is_none(place: str, demo: Path, tmp_path: Path, tracekit: Run) -> None:
+    (tmp_path / "file").write_bytes(OLD)
+    done = tracekit("convert", demo, "-o", tmp_path / place)
+    assert done.returncode == 2
+    assert str(tmp_path / place) in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("command", ["convert - --format dtrace-tkd -o out.csv", "convert - --format dtrace-tkd -o out.parquet"])  # fmt: skip
+def test_a_process_that_is_killed_leaves_what_was_there(command: str, root: Path, tmp_path: Path) -> None:
+    words = command.split()
+    name = words[-1]
+    (tmp_path / name).write_bytes(OLD)
+    head = (root / "fixtures" / "dtrace-tkd" / "illumos" / "input.tkd").read_bytes()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tracekit", *words],
+        stdin=subprocess.PIPE, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    with process:
+        assert process.stdin is not None
+        process.stdin.write(head)
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.stdin.close()
+    assert (tmp_path / name).read_bytes() == OLD
+    # What is left besides is named so that it is seen as unfinished.
+    assert all(p.name == name or p.name.endswith(".tmp") for p in tmp_path.iterdir())

@@ -1,0 +1,59 @@
+"""A home, a locale, a terminal and memory that are not there."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+def bare(
+    *words: str | os.PathLike[str], limit: int | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run with nothing in the environment but what is given, and at most `limit` bytes of memory."""
+
+    def narrow() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    return subprocess.run(
+        [sys.executable, "-m", "tracekit", *map(os.fspath, words)],
+        capture_output=True, text=True, timeout=120, check=False, preexec_fn=narrow,
+        stdin=subprocess.DEVNULL, env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], **env},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {"HOME": "/nonexistent"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "xx_XX.broken"}, {"TERM": "dumb"}]
+)
+def test_a_bare_environment_changes_no_answer(env: dict[str, str], demo: Path) -> None:
+    done = bare("slices", demo, **env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == bare("slices", demo, LC_ALL="C.UTF-8", HOME=str(ROOT)).stdout
+
+
+def test_a_home_that_cannot_be_written_is_no_hindrance(demo: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = bare("slices", demo, TRACEKIT_CACHE="1", HOME=str(tmp_path / "file"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == bare("slices", demo).stdout
+
+
+@pytest.mark.parametrize("mebi", [300, 440])
+def test_too_little_memory_is_one_line(demo: Path, mebi: int) -> None:
+    done = bare("compare", demo, "--policy", "rr", limit=mebi << 20, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith("tracekit: out of memory; `tracekit convert` needs little of it\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_closed_standard_streams_are_no_crash(demo: Path) -> None:
+    line = f"{sys.executable} -m tracekit slices {demo} >&- 2>&-"
+    done = subprocess.run(["bash", "-c", line], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert done.returncode in (0, 1, 2)

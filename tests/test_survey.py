@@ -1,0 +1,144 @@
+"""Statistics in one pass: those of the whole tables, in bounded memory, and by themselves for large files."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import polars as pl
+import pytest
+
+import tracekit as tk
+from tracekit.analysis import latency, response, runqueue, slices
+from tracekit.cli import _options
+
+ROOT = Path(__file__).parent.parent
+CAPTURES = sorted((ROOT / "fixtures").glob("*/*/input*"))
+CAUSES = ("any", "wakeup", "preemption", "yield", "first")
+
+
+def close(ours: pl.DataFrame, theirs: pl.DataFrame) -> None:
+    """The same rows, but for the last digits of numbers with a fraction."""
+    assert ours.schema == theirs.schema
+    keys = [c for c, t in ours.schema.items() if t != pl.Float64]
+    names = [c for c in ("group", "scope", "cpu") if c in keys]
+    ours, theirs = (t.sort(names) for t in (ours, theirs))
+    assert ours.select(keys).rows() == theirs.select(keys).rows()
+    for c in set(ours.columns) - set(keys):
+        assert ours[c].is_null().equals(theirs[c].is_null())
+        assert not ((ours[c] - theirs[c]).abs() > 1e-9 * theirs[c].abs()).fill_null(False).any()
+
+
+def same(known: tk.io.one_pass.Survey, trace: tk.Trace, by: str) -> None:  # type: ignore[name-defined]
+    """Hold a survey against the tables of the same trace."""
+    close(known.slice_summary(by), slices.summary(trace.slices, by))
+    for cause in CAUSES:
+        close(known.latency_summary(by, cause), latency.summary(trace, by=by, cause=cause))  # type: ignore[arg-type]
+    close(known.response_summary(by), response.summary(trace, by=by))
+    if known.queues_known:
+        for count in ("all", "waiting"):
+            close(known.runqueue_summary(count), runqueue.summary(trace, count=count))  # type: ignore[arg-type]
+    assert known.counts == {name: trace.table(name).height for name in trace.tables}
+    assert dict(known.kinds.rows()) == dict(
+        trace.events.group_by(pl.col("kind").cast(pl.String)).len().rows()
+    )
+    for name in ("tasks", "cpus", "losses", "diagnostics", "histograms", "summaries"):
+        assert known.table(name).equals(trace.table(name)), name
+    assert known.causes().equals(trace.causes())
+    assert known.metadata == trace.metadata
+    assert (known.start_ns, known.end_ns) == (trace.start_ns, trace.end_ns)
+
+
+@pytest.mark.parametrize("by", ["group", "comm", "tid", "all"])
+def test_of_the_shipped_capture(demo: Path, trace: tk.Trace, by: str) -> None:
+    same(tk.survey(demo), trace, by)
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda p: f"{p.parent.parent.name}-{p.parent.name}")
+def test_of_every_fixture(path: Path) -> None:
+    try:
+        trace = tk.read(path)
+    except tk.ParseError:
+        return  # one that cannot be read at all
+    if trace.metadata.get("source.format") == "perfetto":
+        return  # another tool's reader gives all or nothing
+    same(tk.survey(path), trace, "group")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+@pytest.mark.parametrize("case", ["kernel-6.1", "losses"])
+def test_of_files_of_our_own(kind: str, case: str, tmp_path: Path) -> None:
+    stored = tmp_path / f"x.{kind}"
+    tk.convert(ROOT / "fixtures" / "ftrace-text" / case / "input.txt", stored)
+    same(tk.survey(stored), tk.read(stored), "group")
+
+
+def test_a_file_of_another_table_is_refused(demo: Path, tmp_path: Path) -> None:
+    stored = tmp_path / "x.parquet"
+    tk.convert(demo, stored, table="slices")
+    with pytest.raises(tk.ParseError, match="expected events, found the table 'slices'"):
+        tk.survey(stored)
+
+
+def test_values_are_rounded_when_there_are_too_many(demo: Path, trace: tk.Trace) -> None:
+    known = tk.survey(demo, hold=1000)
+    assert known.rounded
+    assert not tk.survey(demo).rounded
+    near, exact = known.slice_summary("all"), slices.summary(trace.slices, "all")
+    same_columns = ["n", "run_ns", "mean_ns", "min_ns", "max_ns", "nr_involuntary"]
+    assert near.select(same_columns).equals(exact.select(same_columns))
+    for name in ("p50_ns", "p90_ns", "p95_ns", "p99_ns"):
+        a, b = near[name].item(), exact[name].item()
+        assert abs(a - b) <= b / 4096
+    assert not near.equals(exact)
+
+
+def test_large_tables_are_refused_by_name(demo: Path) -> None:
+    with pytest.raises(tk.TracekitError, match=r"'slices' of .* was not kept"):
+        _ = tk.survey(demo).slices
+
+
+@pytest.mark.parametrize("command", ["slices", "latency", "response", "runqueue", "info"])
+def test_commands_say_the_same_of_a_large_file(
+    command: str, demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tracekit.cli import main
+
+    said = []
+    for large in (1 << 40, 1):
+        monkeypatch.setattr(_options, "LARGE", large)
+        with pytest.raises(SystemExit) as ended:
+            main([command, str(demo), "-q"])
+        assert ended.value.code in (0, None)
+        text = capsys.readouterr().out
+        said.append([line for line in text.splitlines() if not line.startswith("note: ")])
+    assert said[0] == said[1]
+    assert len(said[0]) > 2
+
+
+def tool(name: str, path: str) -> ModuleType:
+    """A script of the repository."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_memory_does_not_grow_with_the_trace(tmp_path: Path) -> None:
+    """Twice the text takes hardly more; the tables of 20 MB of text take 70 MB."""
+    source = ROOT / "fixtures" / "ftrace-text" / "kernel-6.1" / "input.txt"
+    tiles, bench = tool("tile_trace", "tests/tools/tile_trace.py"), tool("memory", "bench/convert_memory.py")
+    script = "import sys, tracekit as tk; k = tk.survey(sys.argv[1]); k.slice_summary(); k.latency_summary()"
+    peaks = []
+    for size in (20, 40):
+        long = tmp_path / "long.txt"
+        tiles.tile(source, long, size * 10**6)
+        got = bench.measure([sys.executable, "-c", script, str(long)])
+        assert got.status == 0
+        peaks.append(got.peak_bytes)
+    assert peaks[1] - peaks[0] < 10e6

@@ -1,0 +1,78 @@
+"""Validation on disk: what was replayed is not replayed again, a budget ends a run, and one page has both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tracekit as tk
+from validation import lab, run, store
+
+PAIRS = "dir\tcapture_a\tcapture_b\tkind\tmetric\ta_value\tb_value\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, demo: Path) -> Path:
+    """Two captures of one workload that are the same, and their pairs."""
+    place = tmp_path / "lab" / "6.1"
+    place.mkdir(parents=True)
+    tk.read(demo).filter(end="400ms").write(tmp_path / "short.parquet")
+    for name, setup in (("x", ""), ("y", "feat NO_WAKEUP_PREEMPTION")):
+        (place / f"{name}.dat").symlink_to(tmp_path / "short.parquet")
+        words = f"kernel=6.1.0-50\nworkload=slice dur=3000 spinners=16\nsetup={setup}\n"
+        (place / f"{name}.env").write_text(words)
+    rows = "6.1\tx\ty\tpolicy\tmean_slice_us\t893\t3900\n6.1\ty\tx\tpolicy\tmean_slice_us\t3900\t893\n"
+    (tmp_path / "pairs.tsv").write_text(PAIRS + rows)
+    return tmp_path
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    fixed = ["--pairs", str(folder / "pairs.tsv"), "--store", str(folder / "store"), "-j", "1"]
+    return [str(folder / "lab"), *fixed, "-o", str(folder / "page.md"), *more]
+
+
+def test_a_budget_ends_a_run_and_the_next_goes_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(arguments(folder, "--budget", "0.0001")) == 0
+    assert "1 captures left; the same command goes on from here" in capsys.readouterr().err
+    (first,) = (folder / "store").glob("*.json")
+    made = first.stat().st_mtime_ns
+    assert run.main(arguments(folder)) == 0
+    assert "1 of 1" in capsys.readouterr().err
+    assert len(list((folder / "store").glob("*.parquet"))) == 2
+    assert first.stat().st_mtime_ns == made, "what was replayed stays"
+    text = (folder / "page.md").read_text()
+    assert text.index("## Aims") < text.index("## Coverage by class")
+    assert "no pair is of that kind: CPUs changed" in " ".join(text.split())
+
+
+def test_results_of_other_code_are_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captures = lab.captures(folder / "lab")
+    pairs = lab.pairs(folder / "pairs.tsv")
+    drawn, tasks = run._tasks(pairs, captures, 10, "")
+    assert len(drawn) == len(tasks) == 2
+    held = folder / "store"
+    held.mkdir()
+    (held / "6.1__x.json").write_text(
+        '{"digest": "old", "job": {"targets": {"6.1/y": {}}}, "notes": [], "rows": false}'
+    )
+    assert store.load(tasks, held, store.digest())[0] == {}
+    assert set(store.load(tasks, held, "old")[0]) == {"6.1/x"}
+
+
+def test_code_that_changes_during_a_run_does_not_lose_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = iter(["first", "second"])
+    monkeypatch.setattr(store, "digest", lambda: next(codes))
+    monkeypatch.setattr(store, "_known", lambda place, task, code: held if code == "first" else None)
+    held = {"digest": "first", "job": {"key": "6.1/x"}, "notes": [], "rows": False}
+    seen: list[str] = []
+    monkeypatch.setattr(run.summary, "rows", lambda pairs, captures, done: seen.extend(done) or [])
+    monkeypatch.setattr(run, "_identities", lambda captures, done: [])
+    monkeypatch.setattr(run, "_checks", lambda pairs, done: [])
+    monkeypatch.setattr(run.summary, "targets", lambda rows, identities: [])
+    monkeypatch.setattr(run.page, "write", lambda *given: "")
+    monkeypatch.setattr(run, "_data", lambda *given: "")
+    assert run.main(arguments(folder)) == 0
+    assert sorted(seen) == ["6.1/x", "6.1/y"]

@@ -1,0 +1,193 @@
+//! Rows become Parquet in a thread of their own while the next ones are read.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{channel, sync_channel, Receiver, SyncSender};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use tracekit_schema::parquet::Writer;
+use tracekit_schema::table::Table;
+use tracekit_schema::tables::{Runqueue, Slices, States};
+use tracekit_schema::{Events, News, Strings};
+
+use crate::errors::{detached, internal_error, Bug};
+
+/// Pieces that wait: one is read and one is written meanwhile.
+const WAITING: usize = 2;
+
+/// Rows of a table that grows with the trace.
+pub enum Rows {
+    Events(Box<Events>),
+    Slices(Box<Slices>),
+    States(Box<States>),
+    RunQueue(Box<Runqueue>),
+}
+
+/// Does the same with the rows of every table.
+macro_rules! each {
+    ($rows:expr, $table:ident => $work:expr) => {
+        match $rows {
+            Rows::Events($table) => $work,
+            Rows::Slices($table) => $work,
+            Rows::States($table) => $work,
+            Rows::RunQueue($table) => $work,
+        }
+    };
+}
+
+impl Rows {
+    /// No rows of the table of this name.
+    pub fn none(name: &str) -> PyResult<Self> {
+        match name {
+            "events" => Ok(Rows::Events(Box::default())),
+            "slices" => Ok(Rows::Slices(Box::default())),
+            "states" => Ok(Rows::States(Box::default())),
+            "runqueue" => Ok(Rows::RunQueue(Box::default())),
+            _ => {
+                Err(PyValueError::new_err(format!("`{name}` does not grow with the trace: write it when it is whole")))
+            }
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        each!(self, table => table.len())
+    }
+
+    fn clear(&mut self) {
+        each!(self, table => table.clear());
+    }
+
+    fn writer(&self, group_rows: usize) -> Writer {
+        fn of<T: Table>(_: &T, group_rows: usize) -> Writer {
+            Writer::new::<T>(group_rows)
+        }
+        each!(self, table => of(&**table, group_rows))
+    }
+}
+
+/// What the thread is given.
+enum Piece {
+    Rows(Rows, News),
+    End(BTreeMap<String, String>),
+}
+
+struct Inner {
+    pieces: Option<SyncSender<Piece>>,
+    ready: Receiver<Vec<u8>>,
+    /// Emptied rows, whose memory is used again.
+    emptied: Receiver<Rows>,
+    thread: Option<JoinHandle<()>>,
+    known: usize,
+    rows: u64,
+}
+
+/// Makes a Parquet file of one table in a thread of its own. `Reader.encode` gives it rows; the bytes of the file come from
+/// `ready`, a row group at a time, and the last of them from `close`.
+#[pyclass(module = "tracekit._core")]
+pub struct Encoder {
+    table: String,
+    // Receivers are not `Sync`; Python hands out `&mut self` one at a time, so the lock is never waited for.
+    inner: Mutex<Inner>,
+}
+
+#[pymethods]
+impl Encoder {
+    /// For the table of this name, with row groups of so many rows.
+    #[new]
+    fn new(table: String, group_rows: usize) -> PyResult<Self> {
+        let mut writer = Rows::none(&table)?.writer(group_rows.max(1));
+        let (pieces, given) = sync_channel(WAITING);
+        let (bytes, ready) = channel();
+        let (back, emptied) = channel();
+        let work = move || {
+            let mut strings = Strings::new();
+            while let Ok(piece) = given.recv() {
+                let mut out = Vec::new();
+                match piece {
+                    Piece::Rows(mut rows, news) => {
+                        strings.follow(news);
+                        each!(&rows, table => writer.push(&**table, &strings, &mut out));
+                        rows.clear();
+                        // Nobody listens any more when the reader has given up.
+                        let _ = back.send(rows);
+                        let _ = bytes.send(out);
+                    }
+                    Piece::End(metadata) => {
+                        writer.finish(&metadata, &strings, &mut out);
+                        let _ = bytes.send(out);
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("encoder".into()).spawn(work)?;
+        let inner = Inner { pieces: Some(pieces), ready, emptied, thread: Some(thread), known: 0, rows: 0 };
+        Ok(Encoder { table, inner: Mutex::new(inner) })
+    }
+
+    /// Rows given so far.
+    #[getter]
+    fn rows(&mut self) -> u64 {
+        self.inner().rows
+    }
+
+    /// The bytes that are ready, which follow those asked for before.
+    fn ready<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let found: Vec<u8> = self.inner().ready.try_iter().flatten().collect();
+        PyBytes::new(py, &found)
+    }
+
+    /// Ends the file with this metadata, and gives the bytes that are left.
+    fn close<'py>(&mut self, py: Python<'py>, metadata: BTreeMap<String, String>) -> PyResult<Bound<'py, PyBytes>> {
+        let inner = self.inner();
+        let rest = detached(py, || {
+            inner.send(Piece::End(metadata))?;
+            inner.pieces = None;
+            let thread = inner.thread.take().ok_or(())?;
+            let rest: Vec<u8> = inner.ready.iter().flatten().collect();
+            thread.join().map(|()| rest).map_err(|_| ())
+        })?;
+        rest.map(|rest| PyBytes::new(py, &rest)).map_err(|()| lost(py))
+    }
+}
+
+impl Encoder {
+    fn inner(&mut self) -> &mut Inner {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table that it writes.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// Emptied rows to fill, and how many strings it knows.
+    pub fn state(&mut self) -> (Option<Rows>, usize) {
+        let inner = self.inner();
+        (inner.emptied.try_recv().ok(), inner.known)
+    }
+
+    /// Hands over rows; waits while there are enough on the way. False when the thread is lost.
+    pub fn give(&mut self, rows: Rows, news: News, known: usize) -> bool {
+        let inner = self.inner();
+        inner.known = known;
+        inner.rows += rows.len() as u64;
+        inner.send(Piece::Rows(rows, news)).is_ok()
+    }
+}
+
+impl Inner {
+    fn send(&mut self, piece: Piece) -> Result<(), ()> {
+        self.pieces.as_ref().ok_or(())?.send(piece).map_err(|_| ())
+    }
+}
+
+/// The thread panicked.
+pub fn lost(py: Python<'_>) -> PyErr {
+    internal_error(py, &Bug::new("while a Parquet file was made"))
+}

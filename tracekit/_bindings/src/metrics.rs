@@ -1,0 +1,76 @@
+//! The statistics that comparisons hold side by side, of tables from Python and of runs.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use tracekit_schema::metrics::{metrics as measured, Grouping, Measured, Row};
+use tracekit_schema::table::Table as _;
+use tracekit_schema::tables::{Runqueue, Slices, States};
+use tracekit_schema::{Derived, Out, Strings};
+
+use crate::errors::detached;
+use crate::table::{append, pieces};
+
+/// Scope, group, metric, statistic, unit, value, samples, censored ones, whether the value is a lower bound.
+pub type MetricRow =
+    (&'static str, Option<String>, &'static str, &'static str, &'static str, Option<f64>, Option<u32>, u32, bool);
+
+fn plain(row: Row) -> MetricRow {
+    (row.scope, row.group, row.metric, row.statistic, row.unit, row.value, row.n, row.censored, row.bound)
+}
+
+/// A grouping by its name.
+pub fn grouping(name: &str) -> PyResult<Grouping> {
+    let expected =
+        || PyValueError::new_err(format!("unknown grouping '{name}': expected one of group, comm, tid, all"));
+    Grouping::named(name).ok_or_else(expected)
+}
+
+/// The statistics of tables that were derived from `out`.
+pub fn of_derived(derived: &Derived, out: &Out, by: Grouping) -> Vec<MetricRow> {
+    let of = Measured {
+        slices: &derived.slices,
+        states: Some(&derived.states),
+        runqueue: &derived.runqueue,
+        strings: &out.strings,
+        end: (0..out.events.len()).filter_map(|row| out.events.ts_ns.get(row)).max(),
+    };
+    measured(&of, by).into_iter().map(plain).collect()
+}
+
+/// The statistics of tables: DataFrames or Arrow tables with the columns of `slices`, `runqueue` and `states`.
+#[pyfunction]
+#[pyo3(signature = (slices, runqueue, states=None, end_ns=None, by="group"))]
+pub fn metrics(
+    py: Python<'_>,
+    slices: &Bound<'_, PyAny>,
+    runqueue: &Bound<'_, PyAny>,
+    states: Option<&Bound<'_, PyAny>>,
+    end_ns: Option<i64>,
+    by: &str,
+) -> PyResult<Vec<MetricRow>> {
+    let by = grouping(by)?;
+    let mut strings = Strings::new();
+    let slices: Slices = load(py, slices, &mut strings)?;
+    let runqueue: Runqueue = load(py, runqueue, &mut strings)?;
+    let states = states.map(|states| load::<States>(py, states, &mut strings)).transpose()?;
+    detached(py, || {
+        let of =
+            Measured { slices: &slices, states: states.as_ref(), runqueue: &runqueue, strings: &strings, end: end_ns };
+        measured(&of, by).into_iter().map(plain).collect()
+    })
+}
+
+fn load<T: tracekit_schema::table::Table>(
+    py: Python<'_>,
+    table: &Bound<'_, PyAny>,
+    strings: &mut Strings,
+) -> PyResult<T> {
+    let mut rows = T::default();
+    for piece in pieces(table)? {
+        py.check_signals()?;
+        append(&mut rows, &piece?, strings)?;
+    }
+    debug_assert!(rows.len() < u32::MAX as usize);
+    Ok(rows)
+}
