@@ -99,11 +99,12 @@ def test_a_process_that_is_killed_leaves_what_was_there(command: str, root: Path
     )  # fmt: skip
     with process:
         assert process.stdin is not None
-        process.stdin.write(head)
-        process.stdin.flush()
+        # What is read is kept until there is a batch of it.
         deadline = time.monotonic() + 60
         while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
+            process.stdin.write(head)
+            process.stdin.flush()
+        assert len(list(tmp_path.iterdir())) == 2, "no unfinished file was seen"
         process.send_signal(signal.SIGKILL)
         process.stdin.close()
     assert (tmp_path / name).read_bytes() == OLD

@@ -328,12 +328,20 @@ class Pool:
     def __enter__(self) -> Pool:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(at_once=kind is not None)
 
-    def _end(self) -> None:
+    def _end(self, *, at_once: bool = False) -> None:
+        """Let the workers go; `at_once` also those that are in the middle of a cell.
+
+        Python waits at its end for workers that are busy, and a cell can take minutes.
+        """
         if self._own is not None:
+            # `terminate_workers` came with Python 3.14.
+            workers = list((self._own._processes or {}).values()) if at_once else []
             self._own.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
             self._own = None
 
     def _executor(self) -> Executor:
