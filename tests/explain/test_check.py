@@ -147,6 +147,159 @@ def test_a_real_time_task_behind_a_lesser_one_is_found(tmp_path: Path) -> None:
     assert "priority 9) waits 3000 us" in found["text"].item()
 
 
+IDLE = "swapper/0:0"
+
+
+def wakeup(task: str, cpu: int = 0, prio: int = 120) -> str:
+    return waking(task, cpu, prio).replace("sched_waking", "sched_wakeup")
+
+
+def test_a_wakeup_that_is_on_its_way_is_in_no_queue(tmp_path: Path) -> None:
+    """CPU 1 sends the wakeup; CPU 0 takes it 5 ms later, and runs the task at once."""
+    lines: list[Line] = [
+        (0, 0, "a-1", "d..2.", switch("a:1", "S", IDLE)),
+        (50, 1, "b-2", "d..2.", switch("swapper/1:0", "R", "b:2")),
+        (100, 1, "b-2", "d..2.", waking("a:1")),
+        (5100, 0, "<idle>-0", "d.h2.", wakeup("a:1")),
+        (5200, 0, "<idle>-0", "d..2.", switch(IDLE, "R", "a:1")),
+        (5300, 0, "a-1", "d..2.", switch("a:1", "S", IDLE)),
+    ]
+    assert not check(trace_of(lines, tmp_path)).violations.height
+    # It is in the queue from the wakeup on.
+    lines[4] = (7200, *lines[4][1:])
+    lines[5] = (7300, *lines[5][1:])
+    row = check(trace_of(lines, tmp_path)).open.row(0, named=True)
+    assert (row["rule"], row["ts_ns"], row["end_ns"]) == ("work-conservation", 5_100_000, 7_200_000)
+    assert row["text"].endswith("it recorded nothing for 2100 us")
+
+
+def test_who_runs_elsewhere_without_a_migration_may_have_been_gone_already(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (0, 0, "a-1", "d..2.", switch("a:1", "R", "b:2")),
+        (10, 1, "c-3", "d..2.", switch("c:3", "S", "d:4")),
+        (100, 0, "b-2", "d..2.", switch("b:2", "S", IDLE)),
+        (5100, 1, "d-4", "d..2.", switch("d:4", "S", "a:1")),
+        (5200, 0, "<idle>-0", "d..2.", switch(IDLE, "R", "e:5")),
+    ]
+    assert not check(trace_of(lines, tmp_path)).violations.height
+    lines.insert(
+        3, (5000, 1, "d-4", "d..2.", "sched_migrate_task: comm=a pid=1 prio=120 orig_cpu=0 dest_cpu=1")
+    )
+    assert broken(trace_of(lines, tmp_path)) == {"work-conservation"}
+
+
+def test_a_cpu_left_by_a_task_that_could_go_on_is_explained_by_a_quota(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (0, 0, "a-1", "d..2.", switch("a:1", "R", "b:2")),
+        (100, 0, "b-2", "d..2.", switch("b:2", "R", IDLE)),
+        (5100, 0, "<idle>-0", "d..2.", switch(IDLE, "R", "c:3")),
+        (5200, 0, "c-3", "d..2.", switch("c:3", "S", IDLE)),
+        (9100, 0, "<idle>-0", "d..2.", switch(IDLE, "R", "a:1")),
+        (9200, 0, "a-1", "d..2.", switch("a:1", "R", "b:2")),
+        (9300, 0, "b-2", "d..2.", switch("b:2", "S", IDLE)),
+    ]
+    found = check(trace_of(lines, tmp_path))
+    assert found.ok, found.sentence
+    held = found.violations.filter(pl.col("rule") == "work-conservation")
+    # Two tasks, two windows: that another one ran between does not end the quota.
+    assert held["explained_by"].to_list() == ["quota"] * 4
+    assert "(4 more are explained: quota)" in found.sentence
+
+
+def test_a_priority_that_was_lent_is_not_the_one_it_waited_with(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (0, 0, "w-1", "d..2.", switch("w:1", "S", "hog:2")),
+        (100, 0, "hog-2", "d.h2.", waking("w:1")),
+        (3100, 0, "hog-2", "d..2.", switch("hog:2", "R", "w:1", to_prio=9)),
+        (3200, 0, "w-1", "d..2.", switch("w:1", "S", "hog:2", prio=9)),
+        (3300, 0, "hog-2", "d..2.", switch("hog:2", "R", IDLE)),
+    ]
+    assert not check(trace_of(lines, tmp_path)).violations.height
+
+
+def test_a_recorder_that_leaves_out_an_idle_thread_explains_broken_chains(tmp_path: Path) -> None:
+    lines: list[Line] = []
+    for n in range(4):
+        lines += [
+            (1000 * n + 100, 0, "a-1", "d..2.", switch("a:1", "S", IDLE)),
+            (1000 * n + 600, 1, "b-2", "d..2.", waking("a:1")),
+        ]
+    found = check(trace_of(lines, tmp_path))
+    assert found.ok, found.sentence
+    assert set(found.violations["explained_by"].to_list()) == {"recorder"}
+    assert found.violations["rule"].to_list() == ["one-cpu", "switch-chain"] * 3
+    # One record of the idle thread, and it is no longer never.
+    lines.insert(1, (200, 0, "<idle>-0", "d..2.", switch(IDLE, "R", "c:3")))
+    assert "switch-chain" in broken(trace_of(lines, tmp_path))
+
+
+def test_a_thread_whose_wakeups_are_never_recorded_is_explained(tmp_path: Path) -> None:
+    lines: list[Line] = [(5, 0, "<idle>-0", "d.h2.", waking("c:3"))]
+    for n in range(4):
+        lines += [
+            (1000 * n + 100, 0, "<idle>-0", "d..2.", switch(IDLE, "R", "a:1")),
+            (1000 * n + 600, 0, "a-1", "d..2.", switch("a:1", "S", IDLE)),
+        ]
+    found = check(trace_of(lines, tmp_path))
+    assert found.violations.select("rule", "explained_by").rows() == [("sleep-wakeup", "recorder")] * 3
+    lines.insert(1, (50, 0, "<idle>-0", "d.h2.", waking("a:1")))
+    assert broken(trace_of(lines, tmp_path)) == {"sleep-wakeup"}
+
+
+def test_who_leaves_for_an_unknown_reason_has_left(trace: tk.Trace, tmp_path: Path) -> None:
+    """Context switches of perf (PERF_RECORD_SWITCH) do not say why."""
+    events = trace.events.with_columns(
+        pl.when(pl.col("kind").cast(pl.String) == "switch")
+        .then(pl.lit("unknown_off"))
+        .otherwise(pl.col("state").cast(pl.String))
+        .cast(trace.events.schema["state"])
+        .alias("state")
+    )
+    assert not {"one-cpu", "sleep-wakeup"} & broken(changed(trace, events, tmp_path))
+
+
+QUOTA = """schema = 1
+written = 2026-01-31T12:00:00Z
+[kernel]
+release = "6.12.1"
+[machine]
+cpus = [{cpu = 0}]
+cgroups = [
+  {path = "/batch", quota_us = 20000, period_us = 100000},
+]
+tasks = [
+  {tid = 1, pid = 1, comm = "a", cgroup = "/batch/one"},
+  {tid = 2, pid = 2, comm = "b", cgroup = "/"},
+]
+"""
+
+
+@pytest.mark.parametrize(("busy_us", "result"), [(20_000, "kept"), (30_000, "broken")])
+def test_a_group_that_runs_longer_than_its_quota_is_found(tmp_path: Path, busy_us: int, result: str) -> None:
+    lines: list[Line] = []
+    for n in range(30):
+        at = 100_000 * n
+        lines += [
+            (at, 0, "b-2", "d..2.", switch("b:2", "R", "a:1")),
+            (at + busy_us, 0, "a-1", "d..2.", switch("a:1", "R", "b:2")),
+        ]
+    trace_of(lines, tmp_path)
+    (tmp_path / "trace.machine.toml").write_text(QUOTA)
+    found = check(tk.read(tmp_path / "trace.txt"))
+    row = found.summary.filter(pl.col("rule") == "quota").row(0, named=True)
+    assert row["result"] == result, found.sentence
+    if result == "broken":
+        assert found.open["text"].to_list() == [
+            "group /batch runs 300000 us in 10 periods; its quota allows 235000 us"
+        ]
+
+
+def test_what_no_record_shows_is_refused_by_name(trace: tk.Trace) -> None:
+    found = check(trace)
+    assert found.unchecked["eevdf-lag"].startswith("no record shows the virtual time")
+    assert found.unchecked["quota"].startswith("no quota is known")
+
+
 def test_records_without_protection_are_found(tmp_path: Path) -> None:
     lines: list[Line] = [
         (0, 0, "a-1", "d..2.", switch("a:1", "S", "b:2")),
@@ -220,7 +373,7 @@ def test_the_command_ends_with_the_result(tmp_path: Path) -> None:
     demo = str(ROOT / "fixtures/demo/slice-default.dat")
     good = CliRunner().invoke(main, ["check", demo])
     assert good.exit_code == 0, good.output
-    assert good.stdout.startswith("No rule is broken: 9 of 9")
+    assert good.stdout.startswith("No rule is broken: 9 of 11")
     lines: list[Line] = [
         (0, 0, "a-1", "d..2.", switch("a:1", "S", "b:2")),
         (200, 0, "b-2", "d..2.", switch("b:2", "S", "a:1")),

@@ -9,6 +9,7 @@ import polars as pl
 
 from tracekit.analysis import _common as c
 from tracekit.analysis._overlay import ints
+from tracekit.analysis._queued import idle_windows, in_queue
 from tracekit.analysis.automata import ONE_CPU, SLEEP_WAKEUP, Automaton
 from tracekit.analysis.blame import Scene, decompose, spans_of_waits
 
@@ -28,9 +29,23 @@ RULES = {
     "switch-context": "no switch happens inside an interrupt (kernel monitor sco)",
     "work-conservation": "no CPU is idle while a task waits in its queue",
     "priority-order": "no real-time task waits behind a task of lower priority",
+    "quota": "no group runs longer than its quota allows",
+    "eevdf-lag": "no task gets ahead of its share, or falls behind, by more than one slice",
 }
-#: Rules that need intervals instead of records.
-OF_INTERVALS = ("work-conservation", "priority-order")
+#: Periods over which the time of a group is held against its quota.
+PERIODS = 10
+#: What each CPU may have fetched of a quota and not used (kernel: sched_cfs_bandwidth_slice_us), and
+#: how late a tick at 100 Hz finds that it is used up.
+FETCHED_NS, TICK_NS = 5_000_000, 10_000_000
+#: What can explain a broken rule.
+EXPLANATIONS = {
+    "loss": "records were lost in the window",
+    "clock": "the clocks of two CPUs may disagree by as much",
+    "quota": "the CPU was left by a task that could go on: a quota held the queue back",
+    "recorder": "records of this kind are missing for the task throughout the capture",
+}
+#: So often must a kind of record be missing, without one exception, before the recorder is to blame.
+NEVER = 3
 
 VIOLATIONS = pl.Schema(
     {
@@ -48,11 +63,13 @@ VIOLATIONS = pl.Schema(
 def _rows(found: pl.DataFrame, rule: str, text: pl.Expr) -> pl.DataFrame:
     with_end = found if "end_ns" in found.columns else found.with_columns(pl.col("ts_ns").alias("end_ns"))
     gap = pl.col("_gap") if "_gap" in found.columns else pl.lit(None)
+    why = pl.col("_why") if "_why" in found.columns else pl.lit(None)
     return with_end.select(
         pl.lit(rule).alias("rule"),
         *("ts_ns", "end_ns", "cpu", "tid"),
         text.alias("text"),
         gap.cast(pl.Int64).alias("_gap"),
+        why.cast(pl.String).alias("_why"),
     )
 
 
@@ -64,7 +81,7 @@ def _switches(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _acts(events: pl.DataFrame) -> pl.DataFrame:
-    """What happens to each task: `in`, `sleep`, `leave`, `end`, `wake`; by task and time."""
+    """What happens to each task: `in`, `sleep`, `leave`, `end`, `off`, `wake`; by task and time."""
     switches = _switches(events)
     state = pl.col("state")
     left = (
@@ -73,7 +90,7 @@ def _acts(events: pl.DataFrame) -> pl.DataFrame:
         .when(state.is_in(list(c.READY)))
         .then(pl.lit("leave"))
         .when(state.is_null() | state.is_in(["unknown", "unknown_off"]))
-        .then(pl.lit(None, dtype=pl.String))
+        .then(pl.lit("off"))
         .otherwise(pl.lit("sleep"))
     )
     kind = pl.col("kind").cast(pl.String)
@@ -116,12 +133,16 @@ def _run(model: Automaton, acts: pl.DataFrame, event: pl.Expr) -> pl.DataFrame:
     ).filter(pl.Series(model.violations(codes, key)))
 
 
-def _of_tasks(events: pl.DataFrame) -> list[pl.DataFrame]:
+def _of_tasks(events: pl.DataFrame, missing: pl.DataFrame) -> list[pl.DataFrame]:
     acts = _acts(events)
+    missing = missing.filter(pl.col("_why").is_not_null())
     entering = pl.when(pl.col("act") == "in").then(pl.lit("in"))
     both = _run(ONE_CPU, acts, entering.when(pl.col("act") != "wake").then(pl.lit("out")))
+    of_switch = missing.select("cpu", pl.col("end_ns").alias("ts_ns"), "_why").unique()
     twice = _rows(
-        both.with_columns(pl.col("_before").alias("ts_ns"), pl.col("ts_ns").alias("end_ns")),
+        both.join(of_switch, on=["cpu", "ts_ns"], how="left", maintain_order="left").with_columns(
+            pl.col("_before").alias("ts_ns"), pl.col("ts_ns").alias("end_ns")
+        ),
         "one-cpu",
         pl.when(pl.col("act") == "in")
         .then(
@@ -134,9 +155,15 @@ def _of_tasks(events: pl.DataFrame) -> list[pl.DataFrame]:
     kinds = acts["act"]
     if not (kinds == "wake").any():
         return [twice]
-    slept = _run(SLEEP_WAKEUP, acts, pl.col("act"))
+    # Why it left is not known: it may have gone on without a wakeup.
+    slept = _run(SLEEP_WAKEUP, acts, pl.col("act").replace("off", "leave"))
     # What is broken by entering or leaving twice has its own rule.
     slept = slept.filter(pl.col("act") == "in").filter(~pl.col("seq").is_in(both["seq"].implode()))
+    woken = acts.filter(kinds == "wake")["tid"].unique()
+    never = ~pl.col("tid").is_in(woken.implode()) & (pl.len().over("tid") >= NEVER)
+    # A CPU whose idle thread records nothing does not record whom its interrupts wake, either.
+    hidden = _meets(slept["_before"], slept["ts_ns"], missing)
+    slept = slept.with_columns(pl.when(never | hidden).then(pl.lit("recorder")).alias("_why"))
     return [
         twice,
         _rows(
@@ -147,12 +174,49 @@ def _of_tasks(events: pl.DataFrame) -> list[pl.DataFrame]:
     ]
 
 
-def _of_cpus(events: pl.DataFrame) -> list[pl.DataFrame]:
+def _meets(
+    start: pl.Series, end: pl.Series, windows: pl.DataFrame, cpu: pl.Series | None = None
+) -> pl.Series:
+    """Whether each stretch of time meets one of the windows, of its CPU where that is given."""
+    met = np.zeros(len(start), dtype=bool)
+    since, until = start.fill_null(0).to_numpy(), end.to_numpy()
+    for (number,), own in windows.group_by("cpu"):
+        own = own.sort("end_ns")
+        first, last = own["ts_ns"].to_numpy(), own["end_ns"].to_numpy()
+        at = np.searchsorted(last, since, side="right")
+        hit = (at < len(last)) & (first[np.minimum(at, len(last) - 1)] < until)
+        met |= hit if cpu is None else hit & (cpu == number).fill_null(False).to_numpy()
+    return pl.Series(met)
+
+
+def _chain(events: pl.DataFrame) -> pl.DataFrame:
+    """Switches whose task is not the one that entered last: the window since then, and why."""
     switches = _switches(events).sort("cpu", "seq", maintain_order=True)
     last = pl.col("next_tid").shift(1).over("cpu")
-    chain = switches.with_columns(
-        last.alias("_last"), pl.col("ts_ns").shift(1).over("cpu").alias("_before")
-    ).filter(pl.col("tid").is_not_null() & pl.col("_last").is_not_null() & (pl.col("tid") != pl.col("_last")))
+    leaves = (
+        switches.select("cpu", pl.col("tid").alias("_last"))
+        .unique()
+        .with_columns(pl.lit(True).alias("_leaves"))
+    )
+    return (
+        switches.with_columns(
+            last.alias("_last"),
+            pl.col("ts_ns").shift(1).over("cpu").alias("ts_ns"),
+            pl.col("ts_ns").alias("end_ns"),
+        )
+        .filter(
+            pl.col("tid").is_not_null() & pl.col("_last").is_not_null() & (pl.col("tid") != pl.col("_last"))
+        )
+        .join(leaves, on=["cpu", "_last"], how="left", maintain_order="left")
+        .with_columns(
+            pl.when(pl.col("_leaves").is_null() & (pl.len().over("cpu", "_last") >= NEVER))
+            .then(pl.lit("recorder"))
+            .alias("_why")
+        )
+    )
+
+
+def _of_cpus(events: pl.DataFrame, chain: pl.DataFrame) -> list[pl.DataFrame]:
     same = ("ts_ns", "cpu", "kind", "tid", "next_tid", "target_cpu", "value", "name")
     rows = events.sort("cpu", "seq", maintain_order=True)
     copied = pl.all_horizontal([pl.col(n).eq_missing(pl.col(n).shift(1).over("cpu")) for n in same])
@@ -164,7 +228,7 @@ def _of_cpus(events: pl.DataFrame) -> list[pl.DataFrame]:
     )
     return [
         _rows(
-            chain.with_columns(pl.col("_before").alias("ts_ns"), pl.col("ts_ns").alias("end_ns")),
+            chain,
             "switch-chain",
             pl.format("thread {} leaves CPU {}, which thread {} had entered", "tid", "cpu", "_last"),
         ),
@@ -203,33 +267,52 @@ def _of_context(events: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _of_intervals(
-    scene: Scene, tasks: pl.DataFrame, slices: pl.DataFrame, rt_below: int | None, limit_ns: int
+    scene: Scene,
+    tasks: pl.DataFrame,
+    slices: pl.DataFrame,
+    events: pl.DataFrame,
+    chain: pl.DataFrame,
+    rt_below: int | None,
+    limit_ns: int,
 ) -> list[pl.DataFrame]:
     """Rules about who waits while who runs."""
     spans = spans_of_waits(scene.lines)
-    pieces = decompose(spans, scene, 0).filter(pl.col("placed"))
+    pieces = decompose(spans, scene, 0).filter(pl.col("placed") & (pl.col("dur_ns") > limit_ns))
     tids = tasks.select(pl.col("utid").alias("on_utid"), "tid")
     rows = pieces.join(tids, on="on_utid", how="left", maintain_order="left").with_columns(
         (pl.col("ts_ns") + pl.col("dur_ns")).alias("end_ns")
     )
-    idle = rows.filter((pl.col("cause") == "dispatch") & (pl.col("dur_ns") > limit_ns))
+    rows = in_queue(rows.filter(pl.col("tid").is_not_null()), events)
+    # Who had a CPU is not known where its switches contradict each other: that has its own rule.
+    rows = rows.filter(~_meets(rows["ts_ns"], rows["end_ns"], chain, rows["cpu"]))
+    rows = rows.with_columns((pl.col("end_ns") - pl.col("ts_ns")).alias("dur_ns")).filter(
+        pl.col("dur_ns") > limit_ns
+    )
+    # Who is held back stays so until it runs, whoever else runs and sleeps meanwhile.
+    held = pl.col("_quota").cum_max().over("span")
+    idle = (
+        idle_windows(rows.filter(pl.col("cause") == "dispatch"), events)
+        .sort("span", "ts_ns")
+        .with_columns(pl.when(held).then(pl.lit("quota")).alias("_why"))
+    )
     found = [
         _rows(
             idle,
             "work-conservation",
             pl.format(
-                "CPU {} is idle for {} us while thread {} waits in its queue",
+                "CPU {} is idle for {} us while thread {} waits in its queue; it recorded nothing for {} us",
                 "cpu",
                 pl.col("dur_ns") // 1000,
                 "tid",
+                pl.col("_silent_ns") // 1000,
             ),
         )
     ]
     if rt_below is None:
         return found
-    # The priority with which it comes to run is the one it waited with.
+    # A priority that a lock lent it while it waited is not the one it waited with.
     ran = slices.filter(pl.col("prio").is_not_null()).select(
-        pl.col("utid").alias("on_utid"), pl.col("ts_ns").alias("_ran"), pl.col("prio").alias("_own")
+        pl.col("utid").alias("on_utid"), pl.col("ts_ns").alias("_ran"), pl.col("prio").alias("_runs_prio")
     )
     late = (
         rows.filter(pl.col("cause").is_in(["waiting", "preempted"]) & pl.col("prio").is_not_null())
@@ -242,9 +325,9 @@ def _of_intervals(
             strategy="forward",
             check_sortedness=False,
         )
-        .filter(
-            (pl.col("_own") < rt_below) & (pl.col("prio") > pl.col("_own")) & (pl.col("dur_ns") > limit_ns)
-        )
+        .filter(pl.col("_runs_prio").is_not_null())
+        .with_columns(pl.max_horizontal("_runs_prio", "_waits_prio").alias("_own"))
+        .filter((pl.col("_own") < rt_below) & (pl.col("prio") > pl.col("_own")))
     )
     text = pl.format(
         "thread {} (priority {}) waits {} us on CPU {} while a task of priority {} runs",
@@ -257,6 +340,38 @@ def _of_intervals(
     return [*found, _rows(late, "priority-order", text)]
 
 
+def _of_quotas(slices: pl.DataFrame, quotas: pl.DataFrame) -> pl.DataFrame:
+    """Groups that ran longer in some `PERIODS` periods than a full quota and one refill in each allow."""
+    found = []
+    for (group, quota, period), members in quotas.group_by(
+        "group", "quota_ns", "period_ns", maintain_order=True
+    ):
+        runs = slices.filter(
+            pl.col("tid").is_in(members["tid"].implode()) & pl.col("cpu").is_not_null()
+        ).sort("ts_ns")
+        if not runs.height:
+            continue
+        start, length = ints(runs, "ts_ns", "dur_ns")
+        width = PERIODS * period
+        allowed = (PERIODS + 1) * quota + runs["cpu"].n_unique() * (FETCHED_NS + TICK_NS)
+        # CPU time begun in the window: what is cut off at its end is left out.
+        sums = np.concatenate([[0], np.cumsum(length)])
+        last = np.searchsorted(start + length, start + width, side="right")
+        used = np.maximum(sums[np.maximum(last, np.arange(len(start)))] - sums[:-1], 0)
+        worst = int(np.argmax(used))
+        if used[worst] > allowed:
+            found.append((group, int(start[worst]), int(start[worst]) + width, int(used[worst]), allowed))
+    names = {"group": pl.String, "ts_ns": pl.Int64, "end_ns": pl.Int64, "used": pl.Int64, "allowed": pl.Int64}
+    rows = pl.DataFrame(found, schema=names, orient="row").with_columns(
+        pl.lit(None, dtype=pl.Int32).alias("cpu"), pl.lit(None, dtype=pl.Int64).alias("tid")
+    )
+    text = pl.format(
+        "group {} runs {} us in {} periods; its quota allows {} us",
+        *("group", pl.col("used") // 1000, pl.lit(PERIODS), pl.col("allowed") // 1000),
+    )
+    return _rows(rows, "quota", text)
+
+
 def violations(
     events: pl.DataFrame,
     slices: pl.DataFrame,
@@ -266,6 +381,7 @@ def violations(
     rt_below: int | None = None,
     clock_error_ns: int = 0,
     limit_ns: int = LIMIT_NS,
+    quotas: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """List where a schedule breaks a rule.
 
@@ -285,22 +401,27 @@ def violations(
         By how much the clocks of two CPUs may disagree.
     limit_ns
         Shortest window that breaks `work-conservation` or `priority-order`.
+    quotas
+        `tid`, `group`, `quota_ns`, `period_ns`, a row for each group that a task is in; None
+        leaves `quota` out.
 
     Returns
     -------
     pl.DataFrame
         By time: `rule` (String, a key of `RULES`), `ts_ns`, `end_ns` (Int64, the window, trace
         clock), `cpu` (Int32; null when the source has none), `tid` (Int64; null when no task is
-        concerned), `text` (String), `explained_by` (String: `loss` where records were lost in the
-        window, `clock` where the clocks of two CPUs may disagree by as much; null where neither
-        explains it).
+        concerned), `text` (String), `explained_by` (String, a key of `EXPLANATIONS`; null where
+        nothing explains it).
 
     Notes
     -----
-    What is not checked: locks, deadlines, the lag of EEVDF and quotas, of which scheduler records
-    show too little; rules whose records are missing (see `unchecked`). How it can mislead: a broken
-    rule says that the records contradict it. A recorder that lost a record without saying so looks
-    the same as a kernel that is wrong.
+    What is not checked: locks, deadlines, the lag of EEVDF, of which scheduler records show too
+    little; rules whose records are missing (see `unchecked`). `quota` finds a group that runs
+    longer than a full quota at the beginning, one refill in each of ten periods and what its CPUs
+    may have fetched; a smaller excess stays below that. How it can mislead: a broken rule says that
+    the records contradict it. A recorder that lost a record without saying so looks the same as a
+    kernel that is wrong; a virtual machine that its host does not let run looks like an idle CPU,
+    and records nothing meanwhile.
     """
     needs = (
         "ts_ns",
@@ -312,16 +433,20 @@ def violations(
         "state",
         "irq_flags",
         "target_cpu",
+        "prio",
+        "next_prio",
         "value",
         "name",
     )
     c.check_columns(events, "events", needs)
+    chain = _chain(events)
     found = pl.concat(
         [
-            *_of_tasks(events),
-            *_of_cpus(events),
+            *_of_tasks(events, chain),
+            *_of_cpus(events, chain),
             *_of_context(events),
-            *_of_intervals(scene, tasks, slices, rt_below, limit_ns),
+            *_of_intervals(scene, tasks, slices, events, chain, rt_below, limit_ns),
+            *([] if quotas is None else [_of_quotas(slices, quotas)]),
         ]
     )
     return _explained(found, losses, clock_error_ns).sort(
@@ -330,7 +455,7 @@ def violations(
 
 
 def _explained(found: pl.DataFrame, losses: pl.DataFrame, clock_error_ns: int) -> pl.DataFrame:
-    """Violations that a loss or the clocks could explain, marked so."""
+    """Violations with what could explain them."""
     lost = np.zeros(found.height, dtype=bool)
     start, end, cpu = ints(found, "ts_ns", "end_ns", "cpu")
     for where, since, until in losses.select("cpu", "ts_from_ns", "ts_to_ns").rows():
@@ -352,21 +477,24 @@ def _explained(found: pl.DataFrame, losses: pl.DataFrame, clock_error_ns: int) -
             .then(pl.lit("loss"))
             .when(pl.col("_gap") <= clock_error_ns)
             .then(pl.lit("clock"))
+            .otherwise("_why")
             .alias("explained_by")
         )
-        .drop("_gap")
+        .drop("_gap", "_why")
         .cast(VIOLATIONS)
     )
 
 
-def unchecked(events: pl.DataFrame, rt_below: int | None) -> Mapping[str, str]:
+def unchecked(
+    events: pl.DataFrame, rt_below: int | None, quotas: pl.DataFrame | None = None
+) -> Mapping[str, str]:
     """Rules for which the records are missing, and which.
 
     Parameters
     ----------
     events
         The `events` table.
-    rt_below
+    rt_below, quotas
         As in `violations`.
 
     Returns
@@ -386,4 +514,9 @@ def unchecked(events: pl.DataFrame, rt_below: int | None) -> Mapping[str, str]:
         missing |= dict.fromkeys(("one-cpu", "switch-chain"), "no switches were recorded")
     if rt_below is None:
         missing["priority-order"] = "the scale of priorities is not Linux's, or not recorded"
+    if quotas is None:
+        missing["quota"] = "no quota is known: the machine file beside the trace names none"
+    missing["eevdf-lag"] = (
+        "no record shows the virtual time of a queue, or the lag with which a task joins it"
+    )
     return missing

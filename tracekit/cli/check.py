@@ -11,7 +11,7 @@ from tracekit.cli._options import Input, input_options, output_options
 SHOWS = {
     "summary": "a row a rule",
     "violations": "every violation, with its window",
-    "open": "those that neither losses nor clocks explain",
+    "open": "those that nothing explains",
 }
 
 
@@ -57,7 +57,8 @@ def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: b
 
     Rules over records (a task has one CPU, runs only when woken, ...) and over time (no CPU idle
     beside a waiting task, no real-time task behind a lesser one). Ends with status 3 when one is
-    broken and neither losses nor clocks explain it.
+    broken and nothing in the capture explains it: losses, clocks, a quota, a recorder that leaves a
+    kind of record out.
     """
     from tracekit.cli._output import emit, paragraph
     from tracekit.explain import check
@@ -72,6 +73,10 @@ def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: b
     frame = {"summary": found.summary, "violations": found.violations, "open": found.open}[show]
     if frame.height or as_json or as_csv:
         extra = {"sentence": found.sentence, "ok": found.ok, "findings": found.findings}
-        columns = ["rule", "result", "n", "n_loss", "n_clock", "first_ts_ns"] if show == "summary" else None
+        columns = (
+            ["rule", "result", "n", "n_loss", "n_clock", "n_quota", "n_recorder", "first_ts_ns"]
+            if show == "summary"
+            else None
+        )
         emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=columns, extra=extra)
     return 0 if found.ok else FAILED

@@ -41,7 +41,7 @@ class Checked:
 
     @property
     def open(self) -> pl.DataFrame:
-        """Violations that neither a loss nor the clocks explain."""
+        """Violations that nothing explains."""
         return self.violations.filter(pl.col("explained_by").is_null())
 
     @property
@@ -57,8 +57,9 @@ class Checked:
         -------
         polars.DataFrame
             `rule`, `result` (String: `kept`, `broken`, `explained`, `not checked`), `n` (UInt32,
-            violations), `n_loss`, `n_clock` (UInt32, of them explained so), `first_ts_ns` (Int64;
-            null without any), `says` (String, the rule, or why it is not checked).
+            violations), `n_loss`, `n_clock`, `n_quota`, `n_recorder` (UInt32, of them explained so,
+            see `tracekit.analysis.conformance.EXPLANATIONS`), `first_ts_ns` (Int64; null without
+            any), `says` (String, the rule, or why it is not checked).
         """
         rows = []
         for rule, says in conformance.RULES.items():
@@ -71,15 +72,15 @@ class Checked:
                     "rule": rule,
                     "result": "not checked" if rule in self.unchecked else result,
                     "n": own.height,
-                    "n_loss": by.get("loss", 0),
-                    "n_clock": by.get("clock", 0),
+                    **{f"n_{why}": by.get(why, 0) for why in conformance.EXPLANATIONS},
                     "first_ts_ns": own["ts_ns"].min(),
                     "says": self.unchecked.get(rule, says),
                 }
             )
-        counts = dict.fromkeys(("n", "n_loss", "n_clock"), pl.UInt32)
+        explained = tuple(f"n_{why}" for why in conformance.EXPLANATIONS)
+        counts = dict.fromkeys(("n", *explained), pl.UInt32)
         texts = dict.fromkeys(("rule", "result", "says"), pl.String)
-        names = ("rule", "result", "n", "n_loss", "n_clock", "first_ts_ns", "says")
+        names = ("rule", "result", "n", *explained, "first_ts_ns", "says")
         types: dict[str, type[pl.DataType]] = {**counts, **texts, "first_ts_ns": pl.Int64}
         return pl.DataFrame(rows, schema={n: types[n] for n in names})
 
@@ -88,7 +89,8 @@ class Checked:
         """The result in one sentence."""
         checked = len(conformance.RULES) - len(self.unchecked)
         explained = self.violations.height - self.open.height
-        also = f" ({explained} more are explained by losses or clocks)" if explained else ""
+        whys = self.violations["explained_by"].drop_nulls().value_counts(sort=True)["explained_by"].to_list()
+        also = f" ({explained} more are explained: {', '.join(whys)})" if explained else ""
         if self.ok:
             return f"No rule is broken: {checked} of {len(conformance.RULES)} could be checked{also}."
         rules = self.open["rule"].value_counts(sort=True)
@@ -112,6 +114,24 @@ class Checked:
     def __repr__(self) -> str:
         """The sentence."""
         return f"<Checked {self.name}: {self.sentence}>"
+
+
+def _quotas(trace: Trace) -> pl.DataFrame | None:
+    """Tasks with each group above them that has a quota, by the machine file; None where it names none."""
+    machine = trace.machine
+    if machine is None or not machine.tasks.height or not machine.cgroups.height:
+        return None
+    limited = machine.cgroups.filter(pl.col("quota_us").is_not_null() & (pl.col("period_us") > 0)).select(
+        pl.col("path").alias("group"),
+        (pl.col("quota_us") * 1000).alias("quota_ns"),
+        (pl.col("period_us") * 1000).alias("period_ns"),
+    )
+    tasks = machine.tasks.filter(pl.col("cgroup").is_not_null()).select("tid", "cgroup")
+    below = (pl.col("cgroup") == pl.col("group")) | pl.col("cgroup").str.starts_with(
+        pl.col("group").str.strip_suffix("/") + "/"
+    )
+    found = tasks.join(limited, how="cross").filter(below).drop("cgroup")
+    return found if found.height else None
 
 
 def check(trace: Trace, limit_ns: int = conformance.LIMIT_NS) -> Checked:
@@ -155,7 +175,8 @@ def check(trace: Trace, limit_ns: int = conformance.LIMIT_NS) -> Checked:
     error = int(resolution) if resolution.isdigit() else 1
     if not replayed and trace.metadata.get("clock.synchronised") != "true" and trace.cpus.height > 1:
         error = max(error, _UNSYNCHRONISED_NS)
+    quotas = _quotas(trace)
     found = conformance.violations(
-        trace.events, trace.slices, trace.tasks, trace.losses, scene, rt_below, error, limit_ns
+        trace.events, trace.slices, trace.tasks, trace.losses, scene, rt_below, error, limit_ns, quotas
     )
-    return Checked(trace.name, found, conformance.unchecked(trace.events, rt_below))
+    return Checked(trace.name, found, conformance.unchecked(trace.events, rt_below, quotas))
