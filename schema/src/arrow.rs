@@ -15,6 +15,7 @@ use crate::strings::{StrId, Strings, TextId};
 use crate::table::{Col, ColumnDef, Table, Type, Visitor};
 use crate::{Kind, Metadata, State};
 
+mod convert;
 mod load;
 pub use load::{append, LoadError};
 

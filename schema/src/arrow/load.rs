@@ -1,12 +1,10 @@
 //! The way back: record batches become tables again.
 
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, DictionaryArray, PrimitiveArray, RecordBatch, StringArray};
-use arrow_cast::cast;
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 
+use super::convert::{each_float, each_whole, each_word, Words};
 use super::data_type;
 use crate::strings::{StrId, Strings, TextId};
 use crate::table::{Col, ColumnDef, Loader, Table};
@@ -52,7 +50,7 @@ pub enum LoadError {
 }
 
 /// Adds the rows of `batch` to `table`; its strings go to `strings`. Columns are found by name, other columns are left
-/// aside, nullable columns may be missing, and any type that converts without loss of meaning will do.
+/// aside, nullable columns may be missing, and any type that holds the same values will do ([`super::convert`]).
 ///
 /// # Errors
 /// [`LoadError`] when the batch does not have the columns of the table; `table` is then of no more use.
@@ -71,47 +69,49 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// The column of `def` in its own type, `None` when it may be missing and is.
+    /// The column of `def`, `None` when there is nothing in it to load.
     fn column(&mut self, def: &ColumnDef) -> Option<ArrayRef> {
         if self.error.is_some() {
             return None;
         }
         let required = def.null.is_empty();
-        let Some(found) = self.batch.column_by_name(def.name) else {
+        let Some(array) = self.batch.column_by_name(def.name) else {
             if required && self.batch.num_rows() > 0 {
                 self.error = Some(LoadError::Missing { table: self.table, column: def.name });
             }
             return None;
         };
-        let expected = data_type(def.ty);
-        let array = if *found.data_type() == expected { Ok(Arc::clone(found)) } else { cast(found, &expected) };
-        let Ok(array) = array.filter_casts(found) else {
-            let found = found.data_type().to_string();
-            self.error = Some(LoadError::Type { column: def.name, found, expected: expected.to_string() });
-            return None;
-        };
-        if required && array.null_count() > 0 {
-            let row = (0..array.len()).find(|i| array.is_null(*i)).unwrap_or(0);
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        if let Some(row) = nulls.as_ref().filter(|_| required).and_then(|nulls| nulls.iter().position(|set| !set)) {
             self.error = Some(LoadError::Null { column: def.name, row });
             return None;
         }
-        Some(array)
+        // A column without values may have any type: who made it knew of none.
+        (nulls.map_or(0, |nulls| nulls.null_count()) < array.len()).then(|| array.clone())
     }
 
-    fn primitive<A: ArrowPrimitiveType>(&mut self, def: &ColumnDef, base: usize, col: &mut Col<A::Native>)
+    /// The type of a column, or one of its values, does not fit.
+    fn refuse(&mut self, def: &ColumnDef, found: &ArrayRef) {
+        let (found, expected) = (found.data_type().to_string(), data_type(def.ty).to_string());
+        self.error = Some(LoadError::Type { column: def.name, found, expected });
+    }
+
+    fn integers<A: ArrowPrimitiveType>(&mut self, def: &ColumnDef, base: usize, col: &mut Col<A::Native>)
     where
-        A::Native: Copy + Default,
+        A::Native: Copy + Default + TryFrom<i128>,
     {
         let Some(array) = self.column(def) else { return };
-        let array: &PrimitiveArray<A> = array.as_primitive();
-        for (row, value) in array.iter().enumerate() {
-            if let Some(value) = value {
-                col.set(base + row, value);
-            }
+        if let Some(array) = array.as_primitive_opt::<A>() {
+            array.iter().enumerate().for_each(|(row, v)| v.into_iter().for_each(|v| col.set(base + row, v)));
+            return;
+        }
+        let fits = each_whole(&array, &mut |row, v| A::Native::try_from(v).map(|v| col.set(base + row, v)).is_ok());
+        if !fits {
+            self.refuse(def, &array);
         }
     }
 
-    /// Dictionary columns: `f` says once a word what it is, `None` for a word that has no place.
+    /// Columns of words: `f` says what a word is, `None` for one that has no place; once a word where there is a dictionary.
     fn coded<V: Copy + Default>(
         &mut self,
         def: &ColumnDef,
@@ -120,64 +120,68 @@ impl Import<'_> {
         f: impl Fn(&mut Strings, &str) -> Option<V>,
     ) {
         let Some(array) = self.column(def) else { return };
-        let array: &DictionaryArray<UInt32Type> = array.as_dictionary();
-        let words: &StringArray = array.values().as_string();
-        // Only words in use are judged: a dictionary may hold others.
-        let mut known: Vec<Option<V>> = vec![None; words.len()];
-        for (row, key) in array.keys().iter().enumerate() {
-            let Some(key) = key.map(|k| k as usize) else { continue };
-            if words.is_null(key) {
-                continue;
-            }
-            if known[key].is_none() {
-                known[key] = f(self.strings, words.value(key));
-            }
-            let Some(value) = known[key] else {
-                self.error = Some(LoadError::Word { column: def.name, word: words.value(key).to_owned() });
-                return;
-            };
-            col.set(base + row, value);
+        let mut wrong = None;
+        let fits = if let Some((keys, words)) = Words::of_dictionary(&array) {
+            // Only words in use are judged: a dictionary may hold others.
+            let mut known: Vec<Option<V>> = vec![None; words.len()];
+            keys.into_iter().enumerate().all(|(row, key)| {
+                let Some((key, word)) = key.and_then(|key| Some((key, words.get(key)?))) else { return true };
+                if known[key].is_none() {
+                    known[key] = f(self.strings, word);
+                }
+                match known[key] {
+                    Some(value) => col.set(base + row, value),
+                    None => wrong = Some(word.to_owned()),
+                }
+                wrong.is_none()
+            })
+        } else {
+            each_word(&array, &mut |row, word| {
+                match f(self.strings, word) {
+                    Some(value) => col.set(base + row, value),
+                    None => wrong = Some(word.to_owned()),
+                }
+                wrong.is_none()
+            })
+        };
+        match wrong {
+            Some(word) => self.error = Some(LoadError::Word { column: def.name, word }),
+            None if !fits => self.refuse(def, &array),
+            None => {}
         }
-    }
-}
-
-/// Refuses casts that turn values into nulls (numbers out of range, words that are no numbers).
-trait FilterCasts {
-    fn filter_casts(self, from: &ArrayRef) -> Result<ArrayRef, ()>;
-}
-
-impl FilterCasts for Result<ArrayRef, arrow_schema::ArrowError> {
-    fn filter_casts(self, from: &ArrayRef) -> Result<ArrayRef, ()> {
-        self.ok().filter(|to| to.logical_null_count() == from.logical_null_count()).ok_or(())
     }
 }
 
 impl Loader for Import<'_> {
     fn i64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<i64>) {
-        self.primitive::<Int64Type>(def, base, col);
+        self.integers::<Int64Type>(def, base, col);
     }
     fn i32(&mut self, def: &ColumnDef, base: usize, col: &mut Col<i32>) {
-        self.primitive::<Int32Type>(def, base, col);
+        self.integers::<Int32Type>(def, base, col);
     }
     fn u64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<u64>) {
-        self.primitive::<UInt64Type>(def, base, col);
+        self.integers::<UInt64Type>(def, base, col);
     }
     fn u32(&mut self, def: &ColumnDef, base: usize, col: &mut Col<u32>) {
-        self.primitive::<UInt32Type>(def, base, col);
+        self.integers::<UInt32Type>(def, base, col);
     }
     fn u16(&mut self, def: &ColumnDef, base: usize, col: &mut Col<u16>) {
-        self.primitive::<UInt16Type>(def, base, col);
+        self.integers::<UInt16Type>(def, base, col);
     }
     fn f64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<f64>) {
-        self.primitive::<Float64Type>(def, base, col);
+        let Some(array) = self.column(def) else { return };
+        if !each_float(&array, &mut |row, v| col.set(base + row, v)) {
+            self.refuse(def, &array);
+        }
     }
     fn bool(&mut self, def: &ColumnDef, base: usize, col: &mut Col<bool>) {
         let Some(array) = self.column(def) else { return };
-        let array: &BooleanArray = array.as_boolean();
-        for (row, value) in array.iter().enumerate() {
-            if let Some(value) = value {
-                col.set(base + row, value);
-            }
+        let fits = each_whole(&array, &mut |row, v| {
+            col.set(base + row, v == 1);
+            v == 0 || v == 1
+        });
+        if !fits {
+            self.refuse(def, &array);
         }
     }
     fn str(&mut self, def: &ColumnDef, base: usize, col: &mut Col<StrId>) {
@@ -185,11 +189,12 @@ impl Loader for Import<'_> {
     }
     fn text(&mut self, def: &ColumnDef, base: usize, col: &mut Col<TextId>) {
         let Some(array) = self.column(def) else { return };
-        let array: &StringArray = array.as_string();
-        for (row, text) in array.iter().enumerate() {
-            if let Some(text) = text {
-                col.set(base + row, self.strings.keep(text.as_bytes()));
-            }
+        let fits = each_word(&array, &mut |row, text| {
+            col.set(base + row, self.strings.keep(text.as_bytes()));
+            true
+        });
+        if !fits {
+            self.refuse(def, &array);
         }
     }
     fn kind(&mut self, def: &ColumnDef, base: usize, col: &mut Col<Kind>) {
@@ -207,6 +212,7 @@ mod tests {
     use crate::{Events, Metadata};
     use arrow_array::{Int64Array, StringArray};
     use arrow_schema::{DataType, Field, Schema};
+    use std::sync::Arc;
 
     fn sample(strings: &mut Strings) -> Events {
         let mut events = Events::default();
@@ -261,5 +267,81 @@ mod tests {
         let few = make(vec!["exit", "exit"], vec![0, 1]).unwrap().project(&[0, 2]).unwrap();
         let missing = append(&mut Events::default(), &few, &mut strings);
         assert_eq!(missing, Err(LoadError::Missing { table: "events", column: "seq" }));
+    }
+
+    /// The events whose column `column` is `array`, and whose other columns are whatever they must be.
+    fn with(column: &str, array: ArrayRef) -> Result<(Events, Strings), LoadError> {
+        let n = array.len() as i64;
+        let numbers = || Arc::new(Int64Array::from_iter_values(0..n)) as ArrayRef;
+        let kinds = Arc::new(StringArray::from_iter_values((0..n).map(|_| "exit"))) as ArrayRef;
+        let others = [("ts_ns", numbers()), ("seq", numbers()), ("quality", numbers()), ("kind", kinds)];
+        let columns = others.into_iter().filter(|(name, _)| *name != column).chain([(column, array)]);
+        let (mut events, mut strings) = (Events::default(), Strings::new());
+        append(&mut events, &RecordBatch::try_from_iter(columns).unwrap(), &mut strings)?;
+        Ok((events, strings))
+    }
+
+    #[test]
+    fn whole_numbers_of_any_type_convert_and_others_do_not() {
+        use arrow_array::{
+            BooleanArray, DurationNanosecondArray, Float64Array, NullArray, TimestampMicrosecondArray, UInt8Array,
+        };
+        let good: [ArrayRef; 6] = [
+            Arc::new(UInt8Array::from(vec![Some(1), None])),
+            Arc::new(DurationNanosecondArray::from(vec![Some(1), None])),
+            Arc::new(Float64Array::from(vec![Some(1.0), None])),
+            Arc::new(BooleanArray::from(vec![Some(true), None])),
+            Arc::new(StringArray::from(vec![Some("1"), None])),
+            Arc::new(Int64Array::from(vec![Some(1), None])),
+        ];
+        for array in good {
+            let (events, _) = with("cpu", array).unwrap();
+            assert_eq!((events.cpu.get(0), events.cpu.get(1)), (Some(1), None));
+        }
+        let bad: [ArrayRef; 5] = [
+            Arc::new(Float64Array::from(vec![1.5])),
+            Arc::new(Float64Array::from(vec![f64::NAN])),
+            Arc::new(Int64Array::from(vec![1 << 40])),
+            Arc::new(StringArray::from(vec!["one"])),
+            Arc::new(TimestampMicrosecondArray::from(vec![1])),
+        ];
+        for array in bad {
+            let error = with("cpu", array).map(|_| ());
+            assert!(matches!(error, Err(LoadError::Type { column: "cpu", .. })), "{error:?}");
+        }
+        for empty in [Arc::new(NullArray::new(2)) as ArrayRef, Arc::new(StringArray::new_null(2))] {
+            assert_eq!(with("cpu", Arc::clone(&empty)).unwrap().0.cpu.get(0), None);
+            let error = with("ts_ns", empty).map(|_| ());
+            assert_eq!(error, Err(LoadError::Null { column: "ts_ns", row: 0 }));
+        }
+    }
+
+    #[test]
+    fn words_of_any_type_convert() {
+        use arrow_array::types::{Int8Type, UInt64Type};
+        use arrow_array::{DictionaryArray, LargeStringArray, StringViewArray};
+        let words = vec![Some("switch"), None, Some("exit"), Some("exit")];
+        let all: [ArrayRef; 5] = [
+            Arc::new(StringArray::from(words.clone())),
+            Arc::new(LargeStringArray::from(words.clone())),
+            Arc::new(StringViewArray::from(words.clone())),
+            Arc::new(words.clone().into_iter().collect::<DictionaryArray<Int8Type>>()),
+            Arc::new(words.clone().into_iter().collect::<DictionaryArray<UInt64Type>>()),
+        ];
+        for array in all {
+            let (events, strings) = with("comm", Arc::clone(&array)).unwrap();
+            let comm = |row| events.comm.get(row).map(|id| strings.text(id).into_owned());
+            assert_eq!(
+                (0..4).map(comm).collect::<Vec<_>>(),
+                words.iter().map(|w| w.map(str::to_owned)).collect::<Vec<_>>()
+            );
+            let (events, strings) = with("raw", Arc::clone(&array)).unwrap();
+            assert_eq!(events.raw.get(1), None);
+            assert_eq!(events.raw.get(3).map(|id| strings.get_text(id)), Some(&b"exit"[..]));
+            assert_eq!(with("kind", array).map(|_| ()), Err(LoadError::Null { column: "kind", row: 1 }));
+        }
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        let (events, strings) = with("comm", numbers).unwrap();
+        assert_eq!(events.comm.get(0).map(|id| strings.text(id).into_owned()), Some("7".into()));
     }
 }
