@@ -97,57 +97,6 @@ class Writer(Protocol):
         """Write what is left, and the metadata."""
 
 
-class ParquetWriter:
-    """Parquet: zstd, a million rows a row group, statistics and a page index.
-
-    Times and sequence numbers are delta-encoded, everything else goes through dictionaries. For
-    tables in memory; what is read goes through `_core.Encoder`.
-    """
-
-    keys: ClassVar[bool] = False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._writer: Any = None
-        self._pieces: list[pa.Table] = []
-        self._rows = 0
-
-    def write(self, piece: pa.Table) -> None:
-        """Add rows; writes a row group when there are enough."""
-        self._pieces.append(piece.replace_schema_metadata(None))
-        self._rows += piece.num_rows
-        if self._rows >= ROW_GROUP:
-            self._flush()
-
-    def close(self, metadata: Mapping[str, str], strings: pa.Array | None) -> None:
-        """Write the last row group and the footer."""
-        self._flush()
-        self._writer.add_key_value_metadata(dict(sorted(metadata.items())))
-        self._writer.close()
-
-    def _flush(self) -> None:
-        # One dictionary a row group: a second one would make the writer fall back to plain strings.
-        group = pa.concat_tables(self._pieces).unify_dictionaries()
-        if self._writer is None:
-            self._writer = self._open(group.schema)
-        self._writer.write_table(group, row_group_size=ROW_GROUP)
-        self._pieces, self._rows = [], 0
-
-    def _open(self, schema: pa.Schema) -> Any:
-        import pyarrow.parquet as pq
-
-        steady = [f.name for f in schema if f.name.endswith("ts_ns") or f.name.startswith("seq")]
-        return pq.ParquetWriter(
-            self._file,
-            schema,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=[f.name for f in schema if f.name not in steady],
-            column_encoding=dict.fromkeys(steady, "DELTA_BINARY_PACKED"),
-            write_page_index=True,
-        )
-
-
 class ArrowWriter:
     """Arrow IPC file: one dictionary a column for the whole file, so that every reader takes it.
 
@@ -242,7 +191,7 @@ class CsvWriter:
         """Do nothing: all is written."""
 
 
-_WRITERS: dict[str, type[Writer]] = {"parquet": ParquetWriter, "arrow": ArrowWriter, "csv": CsvWriter}
+_WRITERS: dict[str, type[Writer]] = {"arrow": ArrowWriter, "csv": CsvWriter}
 _ENDINGS = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -274,7 +223,7 @@ def output_kind(target: str | os.PathLike[str], to: str | None = None) -> str:
         When neither tells.
     """
     kind = to or _ENDINGS.get(Path(target).suffix.lower(), "csv" if os.fspath(target) == "-" else None)
-    if kind not in _WRITERS:
+    if kind not in {*_ENDINGS.values()}:
         raise OutputError(
             f"{os.fspath(target)}: expected a name that ends in .parquet, .arrow or .csv"
             if kind is None
@@ -287,7 +236,7 @@ def output_kind(target: str | os.PathLike[str], to: str | None = None) -> str:
 
 def takes_keys(kind: str) -> bool:
     """Whether a reader for this kind of file is to give keys instead of names."""
-    return _WRITERS[kind].keys
+    return kind in _WRITERS and _WRITERS[kind].keys
 
 
 def convert_reader(
@@ -418,6 +367,8 @@ def write_frame(
             rows = rows.unify_dictionaries().replace_schema_metadata(dict(sorted(metadata.items())))
             with pa.ipc.new_file(file, rows.schema, options=_ipc_options()) as out:
                 out.write_table(rows, max_chunksize=BATCH_ROWS)
+        elif kind == "parquet":
+            _write_parquet(rows.replace_schema_metadata(None), file, metadata)
         else:
             writer = _WRITERS[kind](file)
             for start in range(0, max(rows.num_rows, 1), ROW_GROUP):
@@ -425,6 +376,26 @@ def write_frame(
             writer.close(metadata, None)
         size = file.tell() if os.fspath(target) != "-" else 0
     return Converted(os.fspath(target), table, frame.height, size, metadata, trace.diagnostics)
+
+
+def _write_parquet(rows: pa.Table, file: BinaryIO, metadata: Mapping[str, str]) -> None:
+    """A table in memory as Parquet, written as `_core.Encoder` writes what is read."""
+    import pyarrow.parquet as pq
+
+    steady = [f.name for f in rows.schema if f.name.endswith("ts_ns") or f.name.startswith("seq")]
+    # One dictionary a row group: a second one would make the writer fall back to plain strings.
+    rows = rows.unify_dictionaries()
+    with pq.ParquetWriter(
+        file,
+        rows.schema,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[f.name for f in rows.schema if f.name not in steady],
+        column_encoding=dict.fromkeys(steady, "DELTA_BINARY_PACKED"),
+        write_page_index=True,
+    ) as writer:
+        writer.write_table(rows, row_group_size=ROW_GROUP)
+        writer.add_key_value_metadata(dict(sorted(metadata.items())))
 
 
 def arrow_table(frame: pl.DataFrame, name: str, metadata: Mapping[str, str]) -> pa.Table:

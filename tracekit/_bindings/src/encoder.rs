@@ -118,7 +118,7 @@ impl Encoder {
                         let _ = bytes.send(out);
                     }
                     Piece::End(metadata) => {
-                        writer.finish(&metadata, &strings, &mut out);
+                        writer.finish(&metadata, &mut out);
                         let _ = bytes.send(out);
                         return;
                     }
