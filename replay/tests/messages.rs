@@ -202,14 +202,14 @@ fn unexplained_messages_name_what_a_new_capture_needs() {
     let group = |unexplained, outcome| Group { tasks: vec![0, 1, 2], messages: 100, hidden: 40, unexplained, outcome };
     let of = |groups| Hidden { groups, ..Hidden::default() }.told(&work);
     let told = of(vec![group(3, Outcome::Unexplained)]).unwrap();
-    assert!(told.contains("in reader, writer (about 40 woke nobody; 3 stay unexplained)"), "{told}");
+    assert!(told.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"), "{told}");
     for call in ["sys_enter_read", "sys_exit_read", "sys_enter_write"] {
         assert!(told.contains(call), "{told}");
     }
     let told = of(vec![group(0, Outcome::TooLarge)]).unwrap();
     assert!(told.contains("the search for them came to its bound"), "{told}");
     let told = of(vec![group(0, Outcome::Explained), group(3, Outcome::Unexplained)]).unwrap();
-    assert!(told.contains("40 of 100 messages woke nobody") && told.contains("3 stay unexplained"), "{told}");
+    assert!(told.contains("40 of 100 messages were sent to a task that was awake") && told.contains("3 stay unexplained"), "{told}");
     assert_eq!(of(Vec::new()), None);
 }
 

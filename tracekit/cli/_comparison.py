@@ -17,7 +17,7 @@ MANY_FAIL = 1 / 3
 _KEYS = ("scope", "group", "metric", "statistic")
 #: Columns of a terminal from which on trust has a column of its own, and its marks in a narrower one.
 _WITH_TRUST = 92
-_MARKS = {"with care": " ?", "do not use": " !"}
+_MARKS = {"with care": "?", "do not use": "!", "bimodal": "*"}
 VALUES = ("recorded", "predicted", "change", "identity")
 
 
@@ -74,9 +74,16 @@ def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> No
     width = terminal_width()
     narrow = width is not None and width < _WITH_TRUST
     shown = []
+    seen: set[str] = set()
     for row in rows:
         effect = effect_of(row)
         two = row["bistable_low"] is not None
+        if narrow:
+            said = [row.get("trust") or "", "bimodal" if two else ""]
+            marks = ["".join(_MARKS.get(word, "") for word in said)] if any(w in _MARKS for w in said) else []
+            seen.update(w for w in said if w in _MARKS)
+        else:
+            marks = ["(bimodal)"] if two else []
         shown.append(
             {
                 "group": effect.group,
@@ -85,20 +92,17 @@ def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> No
                 "whatever was lost": bounds.get(tuple(row[k] for k in _KEYS)),
                 "predicted": effect.predicted,
                 "90 % interval": effect.span or None,
-                "change": effect.change
-                + (" (bimodal)" if two else "")
-                + (_MARKS.get(row.get("trust") or "", "") if narrow else ""),
+                "change": " ".join([effect.change, *marks]),
                 "trust": None if narrow else row.get("trust"),
                 "identity": effect.identity,
                 "calibration": row["calibration"],
             }
         )
     columns = ["metric", "recorded", "predicted", "90 % interval", "change", "trust"]
-    table(
-        shown, columns, more=["whatever was lost", "identity", "calibration"], section="group", right=VALUES
-    )
-    if narrow and any(row.get("trust") in _MARKS for row in rows):
-        print(f"{', '.join(f'{mark.strip()} {word}' for word, mark in _MARKS.items())}")
+    more = ["whatever was lost", "identity", "calibration"]
+    table(shown, columns, more=more, section="group", right=VALUES, first_out=["90 % interval"])
+    if seen:
+        print(", ".join(f"{mark} {word}" for word, mark in _MARKS.items() if word in seen))
 
 
 def _calibrated(comparison: Comparison) -> tuple[list[str], int]:
@@ -109,12 +113,13 @@ def _calibrated(comparison: Comparison) -> tuple[list[str], int]:
 
 
 def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
+    from tracekit.whatif.calibration import titles
     from tracekit.whatif.comparison import inferred
     from tracekit.whatif.headline import to_record
 
     identity = comparison.identity_policy.partition(":")[0]
     paragraph(f"identity replay of {comparison.trace.name} under {identity}: {comparison.why}")
-    named = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
+    named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
     paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{named}")
     for row in inferred(comparison.identity):
         if row["name"] == "unexplained messages":

@@ -41,6 +41,22 @@ SHORT = {
     "run_delay_p95_ns": "delay p95",
     "response_p95_ns": "resp. p95",
 }
+#: What a heading that is short, or a word of ours, stands for. A terminal shows it below the table.
+LEGEND = {
+    "n_open": "open: cut off by an end of the trace",
+    "nr_involuntary": "invol.: ended by an involuntary switch",
+    "nr_voluntary": "vol.: ended by a voluntary switch",
+    "mean_per_involuntary_ns": "mean/invol.: run time per involuntary switch",
+    "mean_is_bound": "bound: the mean is a lower bound",
+    "n_censored": "cens.: not seen to their end",
+    "n_excluded": "excluded: nothing says when they began",
+    "n_doubtful": "unreliable: records beside them are missing",
+    "empty_share": "empty share: of the time, without a task",
+    "estimated_share": "estimated share: of the time in which no record places a waiting task, so that it counts "
+    "where its wakeup named",
+    "max_at_ns": "max at: when, as --from takes it",
+    "tail_share": "tail share: of the time of the slow ones",
+}
 #: A name, or a sentence, is not cut below this many characters while a column can be left out instead.
 _KEPT_NAME, _KEPT_SENTENCE = 16, 48
 _LEAST_TEXT = 6
@@ -145,6 +161,8 @@ def table(
     more: Sequence[str] = (),
     section: str | None = None,
     right: Sequence[str] = (),
+    first_out: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Print rows as aligned columns, each row on one line of the terminal.
 
@@ -162,6 +180,10 @@ def table(
         Column that groups the rows: the first column of a pipe, headings of their own in a terminal.
     right
         Columns of texts that stand to the right, as numbers do.
+    first_out
+        Columns that a narrow terminal leaves out before the last ones.
+    notes
+        What a terminal shows below the table, beside what its headings stand for.
     """
     width = terminal_width()
     heads = [str(row.get(section)) for row in rows] if section and width is not None else []
@@ -179,15 +201,30 @@ def table(
         _print(made)
         return
     if asked or wide:
-        for block in _blocks(made, width):
+        for number, block in enumerate(_blocks(made, width)):
+            if number:
+                print()
             _print(block, heads)
+        _note([*_legend(made), *notes], width)
         return
-    shown = _fitting(made, width)
+    shown = _fitting(made, width, first_out)
     _print(shown, heads)
     hidden += len(made) - len(shown)
-    if hidden:
-        note = f"{hidden} more column{'s' * (hidden > 1)}: --wide"
-        print(click.style(note, dim=True) if _colours() else note)
+    more_columns = [f"{hidden} more column{'s' * (hidden > 1)}: --wide"] if hidden else []
+    _note([*_legend(shown), *notes, *more_columns], width)
+
+
+def _legend(columns: Sequence[_Column]) -> list[str]:
+    """What the short headings of a table stand for."""
+    return [LEGEND[c.name] for c in columns if c.name in LEGEND]
+
+
+def _note(parts: Sequence[str], width: int) -> None:
+    """Print what a table needs to be read, in faint lines below it."""
+    import textwrap
+
+    for line in textwrap.wrap("; ".join(parts), min(width, 100), break_on_hyphens=False):
+        print(click.style(line, dim=True) if _colours() else line)
 
 
 def _made(name: str, rows: Sequence[Mapping[str, Any]], right: bool) -> _Column:
@@ -211,11 +248,11 @@ def _least(column: _Column) -> int:
     return min(column.width, _KEPT_SENTENCE if column.width > 2 * _KEPT_NAME else _KEPT_NAME)
 
 
-def _fitting(columns: list[_Column], width: int) -> list[_Column]:
+def _fitting(columns: list[_Column], width: int, first_out: Sequence[str] = ()) -> list[_Column]:
     """The columns that fit, texts cut where that is enough."""
     kept = list(columns)
     while len(kept) > 2 and sum(map(_least, kept)) + len(_GAP) * (len(kept) - 1) > width:
-        kept.pop()
+        kept.remove(next((c for c in kept if c.name in first_out), kept[-1]))
     for least in (_least, lambda c: _LEAST_TEXT):
         # The longest text first.
         while (over := _total(kept) - width) > 0:
@@ -269,13 +306,25 @@ def _print(columns: Sequence[_Column], sections: Sequence[str] = ()) -> None:
             print(line(row))
 
 
-def paragraph(text: str) -> None:
-    """Print a text, in a terminal in lines that fit."""
+def paragraph(text: str, hang: int = 0) -> None:
+    """Print a text, in a terminal in lines that fit, each as far to the right as the first.
+
+    Parameters
+    ----------
+    text
+        The text; spaces before its first word are kept.
+    hang
+        How many columns further to the right all lines but the first begin.
+    """
     import textwrap
 
     width = terminal_width()
     shown = printable(text)
-    print(shown if width is None else textwrap.fill(shown, min(width, 100), break_on_hyphens=False))
+    if width is None:
+        print(shown)
+        return
+    left = " " * min(len(shown) - len(shown.lstrip()) + hang, width // 3)
+    print(textwrap.fill(shown, min(width, 100), subsequent_indent=left, break_on_hyphens=False))
 
 
 def definitions(rows: Sequence[tuple[str, str, str]]) -> None:

@@ -64,14 +64,20 @@ def command(
     status = 1 if failed or 2 * judged < len(rows) else 0
     if (as_json and emit_json(facts)) or (as_csv and emit_csv(found)):
         return status
-    named = f"; {len(failed)} fail: {', '.join(failed)}" if failed else ""
+    named = f"; {len(failed)} fail" if failed else ""
+    absent = len(rows) - judged
     paragraph(
-        f"{judged - len(failed)} of {judged} metrics pass{named}; {len(rows) - judged} are not measured"
+        f"{judged - len(failed)} of {judged} metrics pass{named}"
+        + (f"; {absent} {'is' if absent == 1 else 'are'} not measured" if absent else "")
     )
     print()
     shown = [{**_readable(r), "what": METRICS[r["metric"]]} for r in rows]
     columns = ["metric", "result", "recorded", "replayed", "error", "allowed", "n"]
-    table(shown, columns, more=["what"], right=("recorded", "replayed", "error", "n"))
+    notes = [
+        "p.p.: percentage points",
+        "dist.: between the two distributions, 0 (equal) to 1; --wide says what each metric is",
+    ]
+    table(shown, columns, more=["what"], right=("recorded", "replayed", "error", "n"), notes=notes)
     print()
     paragraph(f"replayed under {policy} ({why})")
     if verbose:
@@ -82,6 +88,7 @@ def command(
 def _readable(row: dict[str, object]) -> dict[str, str]:
     """A row as people read it: values with their unit."""
     from tracekit.units import format_ns
+    from tracekit.whatif.calibration import TITLES
 
     def text(value: object) -> str:
         if not isinstance(value, int | float):
@@ -91,11 +98,11 @@ def _readable(row: dict[str, object]) -> dict[str, str]:
         return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
     points = row["unit"] == "points"
-    error = text(row["error"]) + (" points" if points and row["error"] is not None else "")
+    error = text(row["error"]) + (" p.p." if points and row["error"] is not None else "")
     if isinstance(row["error_pct"], float) and not points:
         error = f"{row['error_pct']:+.2f} %"
     return {
-        "metric": str(row["metric"]),
+        "metric": TITLES[str(row["metric"])],
         "recorded": text(row["recorded"]) + (" %" if points and row["recorded"] is not None else ""),
         "replayed": text(row["replayed"]) + (" %" if points and row["replayed"] is not None else ""),
         "error": error,

@@ -74,7 +74,7 @@ def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: b
     if frame.height or as_json or as_csv:
         extra = {"sentence": found.sentence, "ok": found.ok, "findings": found.findings}
         columns = (
-            ["rule", "result", "n", "n_loss", "n_clock", "n_quota", "n_recorder", "first_ts_ns"]
+            ["rule", "result", "n", "n_loss", "n_clock", "n_quota", "n_recorder", "first_ts_ns", "says"]
             if show == "summary"
             else None
         )

@@ -134,9 +134,9 @@ def _print_machine(machine: Machine) -> None:
         "tasks": f"{machine.tasks.height}, {bound} of them bound to some of the CPUs",
     }.items():
         if value:
-            paragraph(f"  {name:<22}{value}")
+            paragraph(f"  {name:<22}{value}", hang=22)
     for what in machine.unread:
-        paragraph(f"  {'not read':<22}{what}")
+        paragraph(f"  {'not read':<22}{what}", hang=22)
     for frame in (machine.cpus, machine.cgroups):
         if frame.height:
             rows = [{k: _shown(v) for k, v in r.items()} for r in frame.head(MACHINE_ROWS).to_dicts()]
@@ -261,7 +261,7 @@ def _print(trace: Trace, top: int, verbose: bool) -> None:
     else:
         rows = list(_origin(trace.metadata).items())
     for key, value in rows:
-        paragraph(f"  {key:<22}{value}")
+        paragraph(f"  {key:<22}{value}", hang=22)
     if trace.machine is not None:
         _print_machine(trace.machine)
     if trace.losses.height:

@@ -139,7 +139,7 @@ def command(
     if not on_standard_output():
         print()
         paragraph(
-            f"{trace.name} under {run.policy.partition(',')[0]}, loop {loop}{'' if verbose else '; -v: what it rests on'}"
+            f"{trace.name} under {run.policy.partition(',')[0]}, wakeup model {loop}{'' if verbose else '; -v: what it rests on'}"
         )
         if verbose:
             print_basis(run)

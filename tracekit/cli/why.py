@@ -27,6 +27,14 @@ SHOWS = {
 }
 
 
+_HOW = {
+    "preempted": "preempted by",
+    "waiting": "waiting behind",
+    "yielded": "yielded to",
+    "awaited": "asleep until",
+}
+
+
 def _quantile(context: click.Context, param: click.Parameter, given: str | None) -> float | None:
     if given is None:
         return None
@@ -187,13 +195,14 @@ def _summary(found: Why, top: int | None) -> None:
     print()
     worst = [
         {
-            **{k: row[k] for k in ("task", "span_ns", "cause", "culprit", "share")},
-            "from_to": f"--from {_at(row['start_ts_ns'])} --to {_at(row['end_ts_ns'])}",
+            **{k: row[k] for k in ("task", "span_ns")},
+            "when": f"--from {_at(row['start_ts_ns'])} --to {_at(row['end_ts_ns'])}",
+            "largest part": f"{100 * row['share']:.0f} % {_HOW.get(row['cause'], row['cause'])} {row['culprit']}",
         }
         for row in found.worst.head(top or 10).iter_rows(named=True)
     ]
-    paragraph("longest:")
-    table(worst, ["span_ns", "share", "cause", "culprit", "from_to"])
+    paragraph("The longest, each with the largest part that is not its own running:")
+    table(worst, ["task", "span_ns", "when", "largest part"])
 
 
 def _tested(rows: pl.DataFrame) -> None:

@@ -277,7 +277,7 @@ def _sentence(found: Why) -> str:
     kind = {"responses": "response time", "waits": "run delay", "window": "time"}[found.what]
     if found.quantile is None:
         shown = format_ns(float(str(lengths.mean())))
-        whose = f"{found.victims}'s {kind} (mean {shown}, n = {spans.height:,})"
+        whose = f"the {kind} of {found.victims} (mean {shown}, n = {spans.height:,})"
         if found.what == "window":
             whose = f"the {format_ns(found.end_ns - found.start_ns)} of {found.victims}"
     else:
@@ -286,8 +286,8 @@ def _sentence(found: Why) -> str:
             (pl.col("end_ns") - pl.col("start_ns")).min()
         )
         whose = (
-            f"{found.victims}'s p{100 * found.quantile:g} {kind} "
-            f"({format_ns(least.item())}; {len(slow):,} of {spans.height:,})"
+            f"the p{100 * found.quantile:g} {kind} of {found.victims} "
+            f"({format_ns(least.item())} or more, {len(slow):,} of {spans.height:,})"
         )
     causes = found.causes
     own = float(table.filter(pl.col("cause") == "running")["tail_share"].sum())

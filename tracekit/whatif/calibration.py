@@ -9,7 +9,7 @@ tables of both.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +32,17 @@ __all__ = ["METRICS", "calibrate", "tolerances"]
 #: What each metric is.
 METRICS: dict[str, str] = {
     "main": "run time per involuntary switch, of all tasks together",
-    "switches": "times that a task left a CPU",
-    "preemptions": "of these: it could have gone on, yields included where the recording does not tell them apart",
-    "yields": "of these: it gave the CPU up and stayed ready",
-    "blocks": "of these: it slept or ended",
+    "switches": "how often a task left a CPU",
+    "preemptions": "involuntary switches (yields included where the source does not distinguish them)",
+    "yields": "switches of tasks that gave the CPU up and stayed ready",
+    "blocks": "switches of tasks that went to sleep or ended",
     "cpu_share": "largest difference of a task's share of the CPU time",
     "cpu_share_window": "the same in each second, of groups of tasks",
     "run_delay_p50": "run delay (runnable until running), median",
     "run_delay_p95": "run delay, 95th percentile",
     "run_delay_ks": "distance of the distributions of run delays (Kolmogorov-Smirnov, at the resolution of clock and jitter)",
-    "slice_p50": "stays on a CPU after which the task could have gone on, median",
-    "slice_ks": "distance of the distributions of these stays",
+    "slice_p50": "slices that an involuntary switch ended, median",
+    "slice_ks": "distance of the distributions of these slices",
     "runqueue_mean": "run-queue length weighted by time",
     "runqueue_histogram": "share of time that is spent at other run-queue lengths",
     "idle_share": "share of the time in which CPUs were idle",
@@ -50,6 +50,41 @@ METRICS: dict[str, str] = {
     "placement_task": "the same for the very same task (shown, not judged)",
     "drift": "when the last task ended that ends in both, since the start",
 }
+
+#: How a terminal names them; `compare` uses the same words.
+TITLES: dict[str, str] = {
+    "main": "slice per invol. switch",
+    "switches": "switches",
+    "preemptions": "involuntary switches",
+    "yields": "yields",
+    "blocks": "sleeps and exits",
+    "cpu_share": "CPU share of tasks",
+    "cpu_share_window": "CPU share by second",
+    "run_delay_p50": "run delay, p50",
+    "run_delay_p95": "run delay, p95",
+    "run_delay_ks": "run delay, dist.",
+    "slice_p50": "preempted slice, p50",
+    "slice_ks": "preempted slice, dist.",
+    "runqueue_mean": "run-queue length, mean",
+    "runqueue_histogram": "run-queue length, dist.",
+    "idle_share": "idle share",
+    "placement": "same group on the CPU",
+    "placement_task": "same task on the CPU",
+    "drift": "end of the last task",
+}
+
+
+def titles(names: Sequence[str], most: int = 4) -> str:
+    """Metrics by their titles, the first few of them.
+
+    Examples
+    --------
+    >>> titles(["main", "switches", "yields"], most=2)
+    'slice per invol. switch, switches and 1 more'
+    """
+    shown = ", ".join(TITLES[name] for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
 
 _SCHEMA = {
     "metric": pl.String,
@@ -81,7 +116,7 @@ def tolerances() -> dict[str, dict[str, float]]:
     return tomllib.loads(_core.TOLERANCES)
 
 
-#: The task could have gone on: it was made to leave, or yielded.
+#: The task stayed ready: it was preempted, or yielded.
 _STAYED_READY = (pl.col("end_state").cast(pl.String).is_in(list(c.READY)) | pl.col("involuntary")).fill_null(
     False
 )
@@ -277,7 +312,7 @@ def _judge(metric: str, pair: _Pair, rule: Mapping[str, float], tick_ns: float) 
             case "absolute":
                 limits.append((allowed, f"{allowed:g}"))
             case "points":
-                limits.append((allowed, f"{allowed:g} points"))
+                limits.append((allowed, f"{allowed:g} percentage points"))
             case "most":
                 limits.append((allowed, f"at most {allowed:g}"))
     # Few samples on one side against many on the other are a difference, not a lack of samples.

@@ -72,7 +72,7 @@ class Finding:
     likely
         All values in the 90 % set, the best among them.
     flat
-        True when the trace does not tell: every candidate is in the set.
+        True when the trace does not say: every candidate is in the set.
     scores
         Log-likelihood of each candidate, relative to the best.
     """
@@ -285,7 +285,7 @@ def lines(found: Inference) -> Sequence[str]:
     said = []
     for f in found.findings:
         if f.flat:
-            said.append(f"{f.name}: the trace does not tell")
+            said.append(f"{f.name}: the trace does not say")
         else:
             said.append(f"{f.name}: {f.best} (90 % set: {', '.join(f.likely)})")
     share = 100 * (found.unexplained or 0.0)

@@ -26,7 +26,7 @@ const NAME: &str = "ftrace-pages";
 /// Bare ring-buffer pages.
 pub static FORMAT: Format = Format {
     name: NAME,
-    title: "raw ring-buffer pages of one CPU (trace_pipe_raw, trace.dat.cpuN)",
+    title: "raw ring-buffer pages of one CPU (trace_pipe_raw, *.dat.cpuN)",
     streams: false,
     sniff,
     open,

@@ -52,7 +52,7 @@ const SLACK: i64 = 2048;
 /// The row of the registry.
 pub static FORMAT: Format = Format {
     name: NAME,
-    title: "FreeBSD kernel trace buffer (ktrdump -ct for schedgraph) and schedgraph.d",
+    title: "FreeBSD kernel trace buffer (ktrdump -ct) and schedgraph.d",
     streams: false,
     sniff,
     open,

@@ -106,7 +106,7 @@ pub struct Hidden {
 const NAMED: usize = 3;
 
 impl Hidden {
-    /// What becomes of the hidden messages, as a sentence; none where nothing is hidden.
+    /// What becomes of the unobserved messages, as a sentence; none where nothing is hidden.
     pub fn told(&self, work: &Workload) -> Option<String> {
         let of = |outcomes: &[Outcome]| -> Vec<&Group> {
             self.groups.iter().filter(|g| outcomes.contains(&g.outcome)).collect()
@@ -116,7 +116,7 @@ impl Hidden {
         let explained = of(&[Outcome::Explained]);
         if sum(&explained, |g| g.hidden) > 0 {
             sentences.push(format!(
-                "{} of {} messages woke nobody, because their reader was awake; they are inferred from what the tasks did",
+                "{} of {} messages were sent to a task that was awake; they are inferred from what the tasks did",
                 sum(&explained, |g| g.hidden),
                 sum(&explained, |g| g.messages)
             ));
@@ -134,9 +134,9 @@ impl Hidden {
                 _ => format!("{} stay unexplained or the search came to its bound", sum(&kept, |g| g.unexplained)),
             };
             sentences.push(format!(
-                "messages are hidden in {}{more} (about {} woke nobody; {why}), so each wakeup there keeps its own cause: under a policy \
-                 that orders work otherwise, work may come before its cause; a capture with sys_enter_read, sys_exit_read and \
-                 sys_enter_write shows them",
+                "unobserved messages between {}{more} (about {} sent to a task that was awake; {why}), so each wakeup there \
+                 keeps its own cause: under a policy that orders work otherwise, work may come before its cause; a capture \
+                 with sys_enter_read, sys_exit_read and sys_enter_write shows them",
                 names.join("; "),
                 sum(&kept, |g| g.hidden)
             ));

@@ -58,7 +58,7 @@ const MOST_METADATA: usize = 64 << 20;
 /// The row of the registry.
 pub static FORMAT: Format = Format {
     name: NAME,
-    title: "binary CTF 1.8 traces: LTTng kernel traces, perf data convert --to-ctf",
+    title: "binary CTF 1.8: LTTng kernel, perf data convert --to-ctf",
     streams: false,
     sniff,
     open,

@@ -72,7 +72,7 @@ const TABS: usize = 16;
 /// The row of the registry.
 pub static FORMAT: Format = Format {
     name: NAME,
-    title: "tracekit's own DTrace capture scripts (illumos, Solaris, FreeBSD, macOS)",
+    title: "tracekit's DTrace scripts (illumos, Solaris, FreeBSD, macOS)",
     streams: true,
     sniff,
     open,

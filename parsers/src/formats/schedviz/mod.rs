@@ -31,7 +31,7 @@ const NAME: &str = "schedviz";
 /// SchedViz collections.
 pub static FORMAT: Format = Format {
     name: NAME,
-    title: "SchedViz collections: raw ring-buffer pages with formats in a tar archive, or sched.bt text",
+    title: "SchedViz collections: ring-buffer pages in tar, or sched.bt",
     streams: false,
     sniff,
     open,

@@ -20,7 +20,7 @@ const fn time(
 /// Documentation and constructor.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "cfs",
-    title: "Linux Completely Fair Scheduler, as in 2.6.27, 2.6.29, 2.6.32 and 6.1",
+    title: "Linux CFS, completely fair (2.6.27, 2.6.29, 2.6.32, 6.1)",
     idea: "Each task has a virtual time that advances as it runs, slower for heavier (lower nice) tasks. The task with \
            the least virtual time runs next; it gets a slice proportional to its weight out of a period that is \
            stretched when many tasks are runnable. A task that slept is placed a little behind the others, so that it \

@@ -12,7 +12,7 @@ const fn switch(name: &'static str, default: &'static str, doc: &'static str) ->
 /// Documentation and constructor.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "eevdf",
-    title: "Linux EEVDF, earliest eligible virtual deadline first (6.6, 6.12, 6.18, 7.3)",
+    title: "Linux EEVDF, earliest eligible deadline (6.6, 6.12, 6.18, 7.3)",
     idea: "Each task has a virtual time v that grows by its CPU time over its weight, and a request of one slice with a \
            virtual deadline. V is the weighted mean of all v: a task with v <= V has not had more than its share and is \
            eligible. Among the eligible tasks the one with the earliest deadline runs, so a short slice buys latency \
