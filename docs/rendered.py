@@ -69,7 +69,7 @@ def notebook_page(path: Path, run: bool) -> str:
         import nbformat
         from nbclient import NotebookClient
 
-        opened = nbformat.from_dict(notebook)
+        opened = nbformat.reads(path.read_text(), as_version=4)
         NotebookClient(opened, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
         notebook = json.loads(nbformat.writes(opened))
     parts = []

@@ -1,7 +1,7 @@
 //! Prints one line per record of a trace: `time cpu kind tid next_tid target_cpu name`, `-` for null.
 //!
-//! `cargo run --release --example dump -- FILE [FORMAT] [all] [NAME=VALUE ...]`: without `all`, kinds `other` and `lost`
-//! are left out; NAME=VALUE is an option that the format documents.
+//! `cargo run --release --example dump -- FILE [FORMAT] [all] [NAME=VALUE ...]`: without `all`,
+//! kinds `other` and `lost` are left out; NAME=VALUE is an option that the format documents.
 #![allow(clippy::disallowed_methods)]
 
 use std::io::{BufWriter, Write};

@@ -1,8 +1,9 @@
 //! Measures how many events a second a parser makes of a file in memory: `throughput FILE [FORMAT] [RUNS]`.
 //!
-//! One run goes through the whole file from `open` to the last `fill`, on one thread, and clears the events between two
-//! calls as a streaming reader does. The text is in memory before the clock starts. The result is one line of JSON; `seconds`
-//! is the best run. On a busy machine take the CPU time of the whole process with many runs less that with one.
+//! One run goes through the whole file from `open` to the last `fill`, on one thread, and clears
+//! the events between two calls as a streaming reader does. The text is in memory before the clock
+//! starts. The result is one line of JSON; `seconds` is the best run. On a busy machine take the
+//! CPU time of the whole process with many runs less that with one.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads a file, its arguments and the clock")]
 

@@ -16,7 +16,8 @@ pub struct Position {
 pub struct ParseError {
     /// Format that was being read, `unknown` when none was recognised.
     pub format: &'static str,
-    /// Short code: `unknown-format`, `empty`, `truncated`, `damaged`, `unsupported`, `no-scheduler-events`, `option`, `io`.
+    /// Short code: `unknown-format`, `empty`, `truncated`, `damaged`, `unsupported`,
+    /// `no-scheduler-events`, `option`, `io`.
     pub code: &'static str,
     /// Where.
     pub position: Position,

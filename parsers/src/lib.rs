@@ -1,8 +1,9 @@
 //! Bytes in, records and diagnostics out.
 //!
-//! One file a format under [`formats`], one row each in [`FORMATS`]. Parsers see no files, clocks or environment: the
-//! caller hands them a [`Source`]. A parser does not fail half-way: what it cannot read becomes a diagnostic; only a
-//! whole-file failure is a [`ParseError`], and that before any record.
+//! One file a format under [`formats`], one row each in [`FORMATS`]. Parsers see no files, clocks
+//! or environment: the caller hands them a [`Source`]. A parser does not fail half-way: what it
+//! cannot read becomes a diagnostic; only a whole-file failure is a [`ParseError`], and that before
+//! any record.
 
 #![forbid(unsafe_code)]
 
@@ -35,8 +36,8 @@ pub struct Options {
 
 /// A stream of records.
 pub trait Parser: Send {
-    /// Adds about `rows` more rows to `out` (a source record is never split over two calls); false at the end, after
-    /// which it must not be called again.
+    /// Adds about `rows` more rows to `out` (a source record is never split over two calls); false
+    /// at the end, after which it must not be called again.
     fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError>;
 
     /// Bytes of the source consumed so far, for progress bars.

@@ -1,7 +1,8 @@
 //! Events of the Common Trace Format, by LTTng and by `perf data convert`, as rows; printed or binary.
 //!
-//! LTTng calls a thread `tid` and prints kernel priorities less 100; perf keeps the names and numbers of the tracepoint,
-//! puts its subsystem before the name (`sched:sched_switch`) and adds fields `perf_...` and `common_...`.
+//! LTTng calls a thread `tid` and prints kernel priorities less 100; perf keeps the names and
+//! numbers of the tracepoint, puts its subsystem before the name (`sched:sched_switch`) and adds
+//! fields `perf_...` and `common_...`.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Known schedules printed by imagined scripts, plain and with `-q` and `-F`, and read back by a pattern; random
-//! histograms printed as DTrace prints aggregations.
+//! Known schedules printed by imagined scripts, plain and with `-q` and `-F`, and read back by a
+//! pattern; random histograms printed as DTrace prints aggregations.
 
 #![allow(clippy::disallowed_methods, reason = "tests see files; the crate itself does not")]
 

@@ -1,5 +1,5 @@
-//! Known schedules written in the line protocol of the DTrace scripts, for each system and in each order of lines, and
-//! read back without loss.
+//! Known schedules written in the line protocol of the DTrace scripts, for each system and in each
+//! order of lines, and read back without loss.
 
 #![allow(clippy::disallowed_methods, reason = "tests see files; the crate itself does not")]
 
@@ -193,7 +193,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The whole file: in order of time as with `-x temporal`, or CPU after CPU in each switch interval of 100 ms.
+/// The whole file: in order of time as with `-x temporal`, or CPU after CPU in each switch interval
+/// of 100 ms.
 fn write(os: Os, schedule: &Schedule, temporal: bool) -> (Vec<u8>, Vec<Cells>) {
     let mut writer = Writer::new(os, schedule);
     let written: Vec<_> =
@@ -207,7 +208,8 @@ fn write(os: Os, schedule: &Schedule, temporal: bool) -> (Vec<u8>, Vec<Cells>) {
     };
     let wall = 1_700_000_000_000_000_000i64;
     let mut expected = vec![cells! { kind: "trace_on", ts_ns: first, value: wall }];
-    // (interval, cpu, time, line): one sort gives either order; marks go to the block of CPU 0, as they fire there.
+    // (interval, cpu, time, line): one sort gives either order; marks go to the block of CPU 0, as
+    // they fire there.
     let mut lines: Vec<(i64, i32, i64, String)> = Vec::new();
     let interval = |ts: i64| if temporal { 0 } else { (ts - first) / 100_000_000 };
     let block = |cpu: i32| if temporal { 0 } else { cpu };

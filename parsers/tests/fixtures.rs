@@ -26,8 +26,9 @@
 //! tid = 17
 //! ```
 //!
-//! Beside the figures of each case: no other format claims a valid input, every prefix and many damaged copies are
-//! read without a panic, and the rows do not depend on how many are asked for at a time.
+//! Beside the figures of each case: no other format claims a valid input, every prefix and many
+//! damaged copies are read without a panic, and the rows do not depend on how many are asked for at
+//! a time.
 
 #![allow(clippy::disallowed_methods, reason = "the walker reads fixtures; the crate itself sees no files")]
 
@@ -350,7 +351,8 @@ fn unknown_names_and_empty_files_are_refused_with_the_code() {
 /// A word of `FormatInfo::provides`, and whether what was read shows it.
 type Claim = (&'static str, fn(&Out) -> bool);
 
-/// What a format may claim in `provides`, and what in a fixture shows it: the docs make a table of these words.
+/// What a format may claim in `provides`, and what in a fixture shows it: the docs make a table of
+/// these words.
 const CLAIMS: [Claim; 6] = [
     ("waker", |out| {
         let wakes = |k| matches!(k, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue);

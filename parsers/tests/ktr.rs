@@ -1,4 +1,5 @@
-//! Known schedules written as KTRGRAPH text, in each order and with each source of the clock's rate, and read back.
+//! Known schedules written as KTRGRAPH text, in each order and with each source of the clock's
+//! rate, and read back.
 
 #![allow(clippy::disallowed_methods, reason = "tests see files; the crate itself does not")]
 
@@ -139,7 +140,8 @@ proptest! {
     }
 }
 
-/// A CPU that ticks at 127 Hz on a 2.4 GHz counter, with ticks left out while idle: the estimate is within 0.1 %.
+/// A CPU that ticks at 127 Hz on a 2.4 GHz counter, with ticks left out while idle: the estimate is
+/// within 0.1 %.
 #[test]
 fn the_rate_is_estimated_from_statclock() {
     let period = 2_400_000_000i64 / 127;

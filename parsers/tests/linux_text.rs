@@ -1,4 +1,5 @@
-//! ftrace text and perf script of real machines: every scheduler line becomes a row, and the quick path changes nothing.
+//! ftrace text and perf script of real machines: every scheduler line becomes a row, and the quick
+//! path changes nothing.
 //!
 //! The captures are not part of the repository. Where they are not at hand the tests say so and pass.
 
@@ -13,7 +14,8 @@ use tracekit_parsers::Options;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, Out};
 
-/// Files under `testdata/<folder>` whose names end in one of `ends`; `None` where the captures are not at hand.
+/// Files under `testdata/<folder>` whose names end in one of `ends`; `None` where the captures are
+/// not at hand.
 fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
     let top = root().join("testdata").join(folder);
     let Ok(entries) = std::fs::read_dir(&top) else {
@@ -33,8 +35,8 @@ fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Scheduler events that have a kind, found without the parser: by the event's name with a blank or a colon before it and
-/// a colon behind it, outside of comments.
+/// Scheduler events that have a kind, found without the parser: by the event's name with a blank or
+/// a colon before it and a colon behind it, outside of comments.
 fn lines_of_sched_events(text: &[u8]) -> usize {
     const NAMES: [&[u8]; 17] = [
         b"sched_switch",

@@ -1,4 +1,5 @@
-//! Known schedules written as babeltrace2 prints them, with each form of time, context and state, and read back.
+//! Known schedules written as babeltrace2 prints them, with each form of time, context and state,
+//! and read back.
 
 #![allow(clippy::disallowed_methods, reason = "tests see files; the crate itself does not")]
 

@@ -1,5 +1,5 @@
-//! Files that no format fits, and files with a line of another format in them: the answer names the line, and the
-//! format that it looks like.
+//! Files that no format fits, and files with a line of another format in them: the answer names the
+//! line, and the format that it looks like.
 
 #![allow(clippy::disallowed_methods, reason = "tests read fixtures; the crate itself sees none")]
 

@@ -1,7 +1,8 @@
-//! `perf script` and `perf sched script` with every selection of fields, as perf itself prints them, against the recording
-//! they are of; then the same with tabs, CRLF and a byte order mark.
+//! `perf script` and `perf sched script` with every selection of fields, as perf itself prints
+//! them, against the recording they are of; then the same with tabs, CRLF and a byte order mark.
 //!
-//! perf and the recordings of the lab are not part of the repository: without them this test says so and passes.
+//! perf and the recordings of the lab are not part of the repository: without them this test says
+//! so and passes.
 
 #![allow(clippy::disallowed_methods, reason = "tests read files and run perf; the crate itself sees neither")]
 

@@ -1,7 +1,8 @@
-//! What `perf sched` prints for a recording, against what the recording itself holds: run times, delays and waits to
-//! the printed digit.
+//! What `perf sched` prints for a recording, against what the recording itself holds: run times,
+//! delays and waits to the printed digit.
 //!
-//! perf and the recordings of the lab are not part of the repository: without them these tests say so and pass.
+//! perf and the recordings of the lab are not part of the repository: without them these tests say
+//! so and pass.
 
 #![allow(clippy::disallowed_methods, reason = "tests read files and run perf; the crate itself sees neither")]
 
@@ -69,8 +70,8 @@ type Key = (i32, i64, i64);
 /// Run time, delay since the wakeup (0 without one) and time since the last slice, as perf counts them.
 type Figures = (i64, i64, i64);
 
-/// The slices of a recording as timehist prints them, by the definitions of its manual: the delay runs from the first
-/// record that woke the task after it left, the wait from its leaving.
+/// The slices of a recording as timehist prints them, by the definitions of its manual: the delay
+/// runs from the first record that woke the task after it left, the wait from its leaving.
 fn expected(out: &Out, tables: &Derived) -> BTreeMap<Key, Figures> {
     let events = &out.events;
     let has_waking = (0..events.len()).any(|i| events.kind.get(i) == Some(Kind::Waking));
@@ -105,7 +106,8 @@ fn expected(out: &Out, tables: &Derived) -> BTreeMap<Key, Figures> {
     all
 }
 
-/// The slices of a report: run time, delay since the wakeup, and the time since the last slice where the row tells it.
+/// The slices of a report: run time, delay since the wakeup, and the time since the last slice
+/// where the row tells it.
 fn printed(read: &Out) -> BTreeMap<Key, (i64, i64, Option<i64>)> {
     let s = &read.slices;
     let mut found = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Known figures written as reports of curt and as aggregations of DTrace, in every layout those print, and read back
-//! without loss.
+//! Known figures written as reports of curt and as aggregations of DTrace, in every layout those
+//! print, and read back without loss.
 
 #![allow(clippy::disallowed_methods, reason = "tests see files; the crate itself does not")]
 
@@ -98,7 +98,8 @@ const HANDLERS: &[(&[&str], usize, Option<&str>)] = &[
     (&["Max Time", "(msec)"], 4, MS),
 ];
 
-/// Headings over columns of these widths; equal neighbours of the first line are printed once, over all their columns.
+/// Headings over columns of these widths; equal neighbours of the first line are printed once, over
+/// all their columns.
 fn headings(kind: &Kind, widths: &[usize]) -> String {
     let lines = kind.columns.iter().map(|c| c.0.len()).max().expect("a column");
     let spanning = kind.columns.windows(2).any(|w| w[0].0.len() > 1 && w[0].0[0] == w[1].0[0]);

@@ -1,6 +1,7 @@
 //! Real samples of the sources other than Linux's own files: each is read, and what it holds is counted.
 //!
-//! The samples are public files, not part of the repository. Where they are not at hand the tests say so and pass.
+//! The samples are public files, not part of the repository. Where they are not at hand the tests
+//! say so and pass.
 
 #![allow(clippy::disallowed_methods, reason = "tests read files; the crate itself sees none")]
 
@@ -63,8 +64,8 @@ fn trcrpt_documented() {
     assert_eq!(codes, ["missing-events"], "the trace left the dispatcher's hooks out");
 }
 
-/// The examples of the DTraceToolkit: real output of Solaris 10 among prose. Buckets and table rows were counted apart,
-/// with grep.
+/// The examples of the DTraceToolkit: real output of Solaris 10 among prose. Buckets and table rows
+/// were counted apart, with grep.
 #[test]
 fn dtrace_toolkit_examples() {
     const EXPECTED: &[(&str, &str, i64, i64)] = &[

@@ -21,7 +21,8 @@ struct Layout {
     tid: bool,
     svc: bool,
     two_lines: bool,
-    /// `timestamp=`: 0 ns with a point, 1 microseconds with a point, 2 as 0 in microseconds, 3 whole microseconds.
+    /// `timestamp=`: 0 ns with a point, 1 microseconds with a point, 2 as 0 in microseconds, 3
+    /// whole microseconds.
     time: u8,
     /// Runs of blanks became one, as on web pages.
     collapsed: bool,

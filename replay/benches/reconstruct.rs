@@ -1,7 +1,8 @@
 //! Rate of reconstruction: events a second from records to programs, on one core, and the memory it takes.
 //!
-//! `cargo bench -p tracekit-replay --bench reconstruct` prints one line a size. Time is the thread's own CPU time where the system
-//! tells it (other load does not count). A rate that falls with the size means that something is not linear.
+//! `cargo bench -p tracekit-replay --bench reconstruct` prints one line a size. Time is the
+//! thread's own CPU time where the system tells it (other load does not count). A rate that falls
+//! with the size means that something is not linear.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -83,7 +84,8 @@ fn main() {
         }
         let (rate, more) = (events.len() as f64 / best / 1e6, memory("VmHWM:") - before);
         println!(
-            "reconstruct, {} events: {rate:.2} M events/s, {steps} steps, {more:.0} MB at most beside the events ({:.0} bytes an event)",
+            "reconstruct, {} events: {rate:.2} M events/s, {steps} steps, {more:.0} MB at most \
+            beside the events ({:.0} bytes an event)",
             events.len(),
             more * 1e6 / events.len() as f64
         );

@@ -1,15 +1,17 @@
-//! Dispatches per second of every policy, over runnable tasks and CPUs, a line of JSON each: `cargo run --release -p
-//! tracekit-replay --example dispatch_bench -- [POLICY[:params] ...] [--tasks 4,64] [--cpus 1,8] [--work yields] [--dispatches N]`.
-//! `bench/dispatch.py` runs it and prints a table.
+//! Dispatches per second of every policy, over runnable tasks and CPUs, a line of JSON each: `cargo
+//! run --release -p tracekit-replay --example dispatch_bench -- [POLICY[:params] ...] [--tasks
+//! 4,64] [--cpus 1,8] [--work yields] [--dispatches N]`. `bench/dispatch.py` runs it and prints a
+//! table.
 //!
-//! Three workloads. `yields`: every task runs for 100 us and yields, so all are runnable all the time, and a decision is made
-//! 10 000 times a second and CPU. `mixed`: half of the tasks never sleep, the others run for 200 us and sleep for 1 ms, so wakeups,
-//! preemptions, slice ends and ticks all take part. `hogs`: nobody sleeps; decisions are the ends of slices, and a policy
-//! whose slices last many ticks is measured by its ticks.
+//! Three workloads. `yields`: every task runs for 100 us and yields, so all are runnable all the
+//! time, and a decision is made 10 000 times a second and CPU. `mixed`: half of the tasks never
+//! sleep, the others run for 200 us and sleep for 1 ms, so wakeups, preemptions, slice ends and
+//! ticks all take part. `hogs`: nobody sleeps; decisions are the ends of slices, and a policy whose
+//! slices last many ticks is measured by its ticks.
 //!
-//! A dispatch is a decision what to run next. Time is CPU time of this process, where the system tells it in ns (Linux), as
-//! others may use the machine; else elapsed time. The run is measured without the log of events. Making the workload is not
-//! counted, reaching its first instants is.
+//! A dispatch is a decision what to run next. Time is CPU time of this process, where the system
+//! tells it in ns (Linux), as others may use the machine; else elapsed time. The run is measured
+//! without the log of events. Making the workload is not counted, reaching its first instants is.
 #![allow(clippy::disallowed_methods)]
 
 use std::time::Instant;
@@ -64,15 +66,17 @@ fn measure(policy: &str, kind: &str, tasks: usize, cpus: usize, wanted: u64) {
         let (dispatches, events) = (run.counts.dispatches, run.counts.events);
         if dispatches >= wanted || spent > LONGEST / 2.0 {
             println!(
-                "{{\"policy\": \"{policy}\", \"work\": \"{kind}\", \"tasks\": {tasks}, \"cpus\": {cpus}, \"dispatches\": {dispatches}, \
-                 \"events\": {events}, \"cpu_s\": {spent:.6}, \"elapsed_s\": {elapsed:.6}, \"dispatches_per_s\": {:.0}, \
-                 \"events_per_s\": {:.0}}}",
+                "{{\"policy\": \"{policy}\", \"work\": \"{kind}\", \"tasks\": {tasks}, \"cpus\": \
+                 {cpus}, \"dispatches\": {dispatches}, \"events\": {events}, \"cpu_s\": {spent:.6}, \
+                 \"elapsed_s\": {elapsed:.6}, \"dispatches_per_s\": {:.0}, \"events_per_s\": \
+                 {:.0}}}",
                 dispatches as f64 / spent,
                 events as f64 / spent
             );
             return;
         }
-        // A short run tells how long one has to be; the start of many tasks is a part of it, so not all at once.
+        // A short run tells how long one has to be; the start of many tasks is a part of it, so not
+        // all at once.
         let factor = wanted as f64 / dispatches.max(1) as f64 * 1.1;
         until = (until as f64 * factor.min(LONGEST / spent.max(1e-6)).clamp(1.5, 16.0)) as i64;
     }

@@ -1,4 +1,5 @@
-//! Prints what a trace tells of its machine: `cargo run --release -p tracekit-replay --example estimate -- FILE...`.
+//! Prints what a trace tells of its machine: `cargo run --release -p tracekit-replay --example
+//! estimate -- FILE...`.
 #![allow(clippy::disallowed_methods)]
 
 use tracekit_parsers::{open, Options, Source};

@@ -1,4 +1,5 @@
-//! Prints reconstructed programs: `cargo run -p tracekit-replay --example program -- FILE [COMM [FROM [COUNT]]]`.
+//! Prints reconstructed programs: `cargo run -p tracekit-replay --example program -- FILE [COMM
+//! [FROM [COUNT]]]`.
 #![allow(clippy::disallowed_methods)]
 
 use tracekit_parsers::{open, Options, Source};

@@ -1,5 +1,5 @@
-//! Runs a workload text from standard input and prints who ran when: `cargo run -p tracekit-replay --example workload
-//! [POLICY] < FILE`.
+//! Runs a workload text from standard input and prints who ran when: `cargo run -p tracekit-replay
+//! --example workload [POLICY] < FILE`.
 #![allow(clippy::disallowed_methods)]
 
 use std::io::Read;

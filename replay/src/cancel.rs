@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// A flag that long loops look at. Work that finds it set returns early with an outcome that means nothing: whoever set it
-/// throws that away. Clones share the flag; the default is never set.
+/// A flag that long loops look at. Work that finds it set returns early with an outcome that means
+/// nothing: whoever set it throws that away. Clones share the flag; the default is never set.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Option<Arc<AtomicBool>>);
 

@@ -27,8 +27,8 @@ impl Stack {
         Stack { layers: vec![(Layer::Main, policy)], watched: false }
     }
 
-    /// The same, but a task that the policy loses ends the run, and one that it starves is reported: for policies that are not in the
-    /// registry and its tests.
+    /// The same, but a task that the policy loses ends the run, and one that it starves is
+    /// reported: for policies that are not in the registry and its tests.
     pub fn watched(mut self) -> Self {
         self.watched = true;
         self

@@ -21,8 +21,9 @@ pub enum ForkCost {
         /// All of it.
         base: Ns,
     },
-    /// `base`, and when the table is full `each` for every entry moved to one of twice the size: a table whose free entries are chained.
-    /// It begins with [`PID_TABLE`] entries, or as many doublings as the tasks alive at the first fork need.
+    /// `base`, and when the table is full `each` for every entry moved to one of twice the size: a
+    /// table whose free entries are chained. It begins with [`PID_TABLE`] entries, or as many
+    /// doublings as the tasks alive at the first fork need.
     Table {
         /// Fixed part.
         base: Ns,
@@ -55,7 +56,8 @@ impl ForkCost {
         }
     }
 
-    /// The cost of a fork beside `live` tasks; `table` is the size of the process table so far, 0 before the first fork.
+    /// The cost of a fork beside `live` tasks; `table` is the size of the process table so far, 0
+    /// before the first fork.
     pub(crate) fn of(self, live: usize, table: &mut usize) -> Ns {
         match self {
             ForkCost::AsRecorded => 0,
@@ -79,7 +81,8 @@ impl ForkCost {
 /// A CPU without a switch for this long is cold.
 pub const LONG_STAY: Ns = 900_000;
 
-/// The part of a cost of cold CPUs that is due after a stay of `ran`: what turns cold does so at some time within [`LONG_STAY`].
+/// The part of a cost of cold CPUs that is due after a stay of `ran`: what turns cold does so at
+/// some time within [`LONG_STAY`].
 pub(crate) fn cold_share(cost: Ns, ran: Ns) -> Ns {
     cost * ran.min(LONG_STAY) / LONG_STAY
 }
@@ -115,7 +118,8 @@ pub struct Costs {
     pub interrupt_last: Ns,
     /// The same, until the interrupted work goes on, and what the interrupt took before that wakeup.
     pub interrupt_stay: Ns,
-    /// Added to `interrupt` when the CPU had not switched for [`LONG_STAY`]: what was not used lately takes longer.
+    /// Added to `interrupt` when the CPU had not switched for [`LONG_STAY`]: what was not used
+    /// lately takes longer.
     pub interrupt_cold: Ns,
     /// The same as `interrupt` when the CPU was idle.
     pub idle_exit: Ns,
@@ -125,7 +129,8 @@ pub struct Costs {
     pub newborn: Ns,
     /// A wakeup made by a task, added to its demand.
     pub wakeup: Ns,
-    /// Per task that the policy says it looked at when choosing ([`Kernel::scanned`](crate::policy::Kernel::scanned)).
+    /// Per task that the policy says it looked at when choosing
+    /// ([`Kernel::scanned`](crate::policy::Kernel::scanned)).
     pub scan: Ns,
     /// Per task that gets a new counter when all are used up (the recalculation loop of Linux 2.0 to 2.4).
     pub recalc: Ns,
@@ -141,14 +146,26 @@ pub const COST_KEYS: &[(&str, &str)] = &[
     ("record", "part of `switch` after which the switch is recorded"),
     ("irqs_off", "from the decision to switch until interrupts that came meanwhile are served; `record` sets it too"),
     ("switch_cold", "added to a switch that takes the CPU from a task which had it for 0.9 ms"),
-    ("timer_first", "added to a switch, before it is recorded, when a sleep begins whose timer is the next to fire: the clock is set anew"),
+    (
+        "timer_first",
+        "added to a switch, before it is recorded, when a sleep begins whose timer is \
+        the next to fire: the clock is set anew",
+    ),
     ("switch_block", "added to a switch behind a task that sleeps or ends"),
-    ("lower_class", "added to a switch, before it is recorded, when a task sleeps or ends and the next one is of a lower scheduling class"),
+    (
+        "lower_class",
+        "added to a switch, before it is recorded, when a task sleeps or ends and the \
+        next one is of a lower scheduling class",
+    ),
     ("irq_entry", "from an interrupt to what it does first: work that would end in between is interrupted"),
     ("tick", "a clock tick (a kernel that reschedules at its end included)"),
     ("tick_wakeup", "a clock tick, until the first timer that rides on it fires; `tick` sets it too"),
     ("interrupt", "the rest of an interrupt behind the wakeup that it makes"),
-    ("interrupt_last", "in place of `interrupt` behind the last of several wakeups and behind a tick; `interrupt` sets it too"),
+    (
+        "interrupt_last",
+        "in place of `interrupt` behind the last of several wakeups and behind a \
+        tick; `interrupt` sets it too",
+    ),
     ("interrupt_stay", "in place of `interrupt` where no switch follows; `interrupt` sets it too"),
     ("interrupt_cold", "added to `interrupt` when the CPU had not switched for 0.9 ms"),
     ("idle_exit", "in place of `interrupt` on an idle CPU"),
@@ -157,7 +174,11 @@ pub const COST_KEYS: &[(&str, &str)] = &[
     ("scan", "each runnable task that the scheduler looks at to choose one (goodness, bfs)"),
     ("recalc", "each process whose counter is recalculated when all are used up (goodness)"),
     ("second", "each process that the scheduler's work once a second walks over (4bsd, aix, solaris-ts, nt4)"),
-    ("fork", "a fork: list:BASE/EACH (each process alive is looked at), bitmap:BASE, table:BASE/EACH (each entry is moved when the table is full)"),
+    (
+        "fork",
+        "a fork: list:BASE/EACH (each process alive is looked at), bitmap:BASE, \
+        table:BASE/EACH (each entry is moved when the table is full)",
+    ),
 ];
 
 impl Costs {

@@ -1,5 +1,5 @@
-//! The log of a run as events of a trace, so that slices, states and queues are derived from a replay by the same code
-//! as from a capture.
+//! The log of a run as events of a trace, so that slices, states and queues are derived from a
+//! replay by the same code as from a capture.
 
 use tracekit_schema::events::irq;
 use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
@@ -46,13 +46,15 @@ const STATES: [(State, &[u8]); 5] = [
     (State::Dead, b"X"),
 ];
 
-/// Number of the CPU that the engine counts as `at`: the recorded ones first, then those behind the last of them.
+/// Number of the CPU that the engine counts as `at`: the recorded ones first, then those behind the
+/// last of them.
 pub fn cpu_number(numbers: &[i32], at: usize) -> i32 {
     let beyond = |last: &i32| last + 1 + (at - numbers.len()) as i32;
     numbers.get(at).copied().or_else(|| numbers.last().map(beyond)).unwrap_or(at as i32)
 }
 
-/// Adds the records of `run` to `out`. `numbers` are those of the first CPUs, `offset` is the trace time of the run's time 0.
+/// Adds the records of `run` to `out`. `numbers` are those of the first CPUs, `offset` is the trace
+/// time of the run's time 0.
 pub fn emit(run: &Run, cpus: usize, numbers: &[i32], offset: Ns, out: &mut Out) {
     let mut recs: Vec<Rec> = run.log.recs.clone();
     recs.sort_by_key(|r| r.ts);
@@ -197,8 +199,8 @@ impl Emit<'_> {
         self.seq += 1;
     }
 
-    /// A message to the tasks that receive from a queue: `tid` is the first of them, `value` the request that it is about,
-    /// `value2` its own number.
+    /// A message to the tasks that receive from a queue: `tid` is the first of them, `value` the
+    /// request that it is about, `value2` its own number.
     fn sent(&mut self, rec: &Rec) {
         let server = self.servers.get(rec.a as usize).copied().unwrap_or(IDLE);
         self.subject(&Rec { a: server, ..*rec }, Kind::Other, false);

@@ -24,7 +24,8 @@ pub enum First {
 /// What makes a switch away from a task that falls asleep longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Way {
-    /// The task has a real-time priority and whoever comes next has none: the scheduler goes on to a lower class.
+    /// The task has a real-time priority and whoever comes next has none: the scheduler goes on to
+    /// a lower class.
     pub lower: bool,
     /// The timer of the sleep is the next to fire: the clock device is set anew.
     pub first: bool,
@@ -224,7 +225,8 @@ pub struct History {
     pub has_runtime: bool,
     /// Tasks that began to exit, and how often one was preempted after that: only a preemptible kernel does.
     pub exits: (u64, u64),
-    /// Switches away from tasks that stayed ready, of which no record shows the cause, where ticks do not show either.
+    /// Switches away from tasks that stayed ready, of which no record shows the cause, where ticks
+    /// do not show either.
     pub uncaused: u64,
     /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks.
     pub loose: Vec<Ns>,
@@ -260,11 +262,13 @@ pub enum Sample {
     },
     /// From a switch to the first wakeup by an interrupt, where nothing lies between.
     SwitchToIrq(Ns),
-    /// A stay that began with a wakeup preemption and ended with a sleep: time between records, less charged time.
+    /// A stay that began with a wakeup preemption and ended with a sleep: time between records,
+    /// less charged time.
     Record(Ns),
     /// A whole stay between two switches, without interrupt.
     Stay(Ns),
-    /// A short stay that ended with a sleep: whose, with how many ticks and wakeups by interrupts, and how long.
+    /// A short stay that ended with a sleep: whose, with how many ticks and wakeups by interrupts,
+    /// and how long.
     Burst {
         /// Task.
         life: LifeId,

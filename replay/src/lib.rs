@@ -4,8 +4,9 @@
 //! * [`replay`]: a trace under another policy, the entry point; [`reconstruct`]: from events to programs;
 //! * `infer`: messages that no wakeup shows, an optional stage of the reconstruction;
 //! * [`engine`]: the discrete-event engine; [`cost`]: what scheduling itself costs;
-//! * [`policy`]: the trait of a policy, [`reasons`] why its hooks are called, [`machine`] what the engine offers it, [`classes`] how
-//!   policies stand above one another; [`queue`]: queues to build one from;
+//! * [`policy`]: the trait of a policy, [`reasons`] why its hooks are called, [`machine`] what the
+//!   engine offers it, [`classes`] how policies stand above one another; [`queue`]: queues to build
+//!   one from;
 //! * [`trial`]: whether what was inferred about messages does any harm;
 //! * [`cancel`]: how a caller stops long work;
 //! * [`policies`]: the policies; [`params`]: their parameters;

@@ -7,8 +7,9 @@ use crate::Owner;
 
 /// Applies `sets` in order. CPUs in them are meant by their recorded numbers.
 ///
-/// A task that is made in the trace begins with what its parent has at that moment, as every fork hands it on, and has its own
-/// attributes from where it set attributes in the recorded run; where no record shows that it did, from when it first runs.
+/// A task that is made in the trace begins with what its parent has at that moment, as every fork
+/// hands it on, and has its own attributes from where it set attributes in the recorded run; where
+/// no record shows that it did, from when it first runs.
 pub(crate) fn apply(sets: &[Override], cpus: &[i32], work: &mut Workload) -> Result<(), ReplayError> {
     let mut touched = vec![false; work.tasks.len()];
     for set in sets {
@@ -33,8 +34,8 @@ pub(crate) fn apply(sets: &[Override], cpus: &[i32], work: &mut Workload) -> Res
     Ok(())
 }
 
-/// Lets the tasks that were `touched` begin with the attributes of their parents. A task that a job makes has the parent that
-/// receives the job.
+/// Lets the tasks that were `touched` begin with the attributes of their parents. A task that a job
+/// makes has the parent that receives the job.
 fn inherit(work: &mut Workload, touched: &[bool]) {
     let doers = work.doers();
     let mut children: Vec<Vec<(TaskId, usize)>> = vec![Vec::new(); work.tasks.len()];

@@ -27,8 +27,8 @@ pub struct Param {
     pub name: &'static str,
     /// Unit.
     pub unit: Unit,
-    /// Default, as the user would write it; or, where it depends on the choice made by the table's first parameter,
-    /// pairs such as `2.6.29:20ms 6.1:6ms`.
+    /// Default, as the user would write it; or, where it depends on the choice made by the table's
+    /// first parameter, pairs such as `2.6.29:20ms 6.1:6ms`.
     pub default: &'static str,
     /// Smallest and largest value, as the user would write them; `None` for no bound.
     pub range: Option<(&'static str, &'static str)>,

@@ -4,7 +4,8 @@ use crate::program::{Pause, Step, Workload};
 use crate::task::{Ns, NEVER};
 use crate::Owner;
 
-/// Numbers of one body of steps: SplitMix64 (Steele, Lea, Flood 2014), of which every seed gives an independent sequence.
+/// Numbers of one body of steps: SplitMix64 (Steele, Lea, Flood 2014), of which every seed gives an
+/// independent sequence.
 struct Draws(u64);
 
 impl Draws {
@@ -18,7 +19,8 @@ impl Draws {
     }
 }
 
-/// Changes every run and every timer sleep, those of jobs included, by up to `most` ns, evenly distributed and reproducible.
+/// Changes every run and every timer sleep, those of jobs included, by up to `most` ns, evenly
+/// distributed and reproducible.
 pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
     let tasks = work.tasks.len();
     for (owner, steps) in work.bodies_mut() {

@@ -10,8 +10,9 @@
 //!           queued and taken away:       dequeue
 //! ```
 //!
-//! A policy owns its queues. The task that runs is in no queue: `dispatch` takes a task out, `enqueue` puts one in.
-//! At one instant things happen in the order of the module [`crate::engine`].
+//! A policy owns its queues. The task that runs is in no queue: `dispatch` takes a task out,
+//! `enqueue` puts one in. At one instant things happen in the order of the module
+//! [`crate::engine`].
 
 use crate::program::Fork;
 use crate::task::{Attrs, Cpu, TaskId};
@@ -19,8 +20,9 @@ use crate::task::{Attrs, Cpu, TaskId};
 pub use crate::machine::Kernel;
 pub use crate::reasons::{Birth, Dequeue, Enqueue, Select, Stop, Wake};
 
-/// Hands the table of hooks to a macro: name, what it gets besides the state and the time, what it gives, what it is for. The faces of
-/// the trait for Python and for compiled code are made from this table, and a test holds it against the trait.
+/// Hands the table of hooks to a macro: name, what it gets besides the state and the time, what it
+/// gives, what it is for. The faces of the trait for Python and for compiled code are made from
+/// this table, and a test holds it against the trait.
 #[macro_export]
 macro_rules! policy_hooks {
     ($with:ident) => {
@@ -89,9 +91,9 @@ pub const NEEDED_HOOKS: [&str; 3] = ["enqueue", "dequeue", "dispatch"];
 
 /// A scheduling policy.
 ///
-/// Only `enqueue`, `dequeue` and `dispatch` have no default. Time is in ns. [`Kernel::clock`] is the clock for
-/// accounts; [`Kernel::now`] the time of the simulation. A hook that finds something it cannot accept calls
-/// [`Kernel::fail`].
+/// Only `enqueue`, `dequeue` and `dispatch` have no default. Time is in ns. [`Kernel::clock`] is
+/// the clock for accounts; [`Kernel::now`] the time of the simulation. A hook that finds something
+/// it cannot accept calls [`Kernel::fail`].
 #[allow(unused_variables)]
 pub trait Policy {
     /// The replay begins. CPUs, HZ and costs are known; there are no tasks yet.
@@ -113,7 +115,8 @@ pub trait Policy {
     /// `t` has ended. Its parent, when still alive, is [`Task::parent`].
     fn exit_task(&mut self, k: &mut Kernel, t: TaskId) {}
 
-    /// `t` enters this policy's care from another class of the stack (`enqueue(SwitchedTo)` or `running` follows).
+    /// `t` enters this policy's care from another class of the stack (`enqueue(SwitchedTo)` or
+    /// `running` follows).
     fn enable(&mut self, k: &mut Kernel, t: TaskId) {}
 
     /// `t` leaves this policy's care for another class of the stack.
@@ -133,8 +136,9 @@ pub trait Policy {
     /// Puts `t`, which is runnable and does not run, on the queue of `cpu`.
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue);
 
-    /// `t` was put on the queue of `cpu`, where `curr` of the same class runs: ask for [`Kernel::resched`] if `t` is
-    /// to preempt it. Not called after `enqueue(Preempted | Yielded)`. Classes preempt lower classes by themselves.
+    /// `t` was put on the queue of `cpu`, where `curr` of the same class runs: ask for
+    /// [`Kernel::resched`] if `t` is to preempt it. Not called after `enqueue(Preempted |
+    /// Yielded)`. Classes preempt lower classes by themselves.
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {}
 
     /// Takes `t`, which is queued on `cpu`, out.
@@ -153,7 +157,8 @@ pub trait Policy {
     /// `t` is no longer runnable: it sleeps or has ended.
     fn quiescent(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {}
 
-    /// False when [`Self::tick`] does nothing: the engine may then pass over ticks at which nothing else happens.
+    /// False when [`Self::tick`] does nothing: the engine may then pass over ticks at which nothing
+    /// else happens.
     fn wants_ticks(&self) -> bool {
         true
     }
@@ -178,7 +183,8 @@ pub trait Policy {
     /// The attributes of `t` changed from `old` to those in its [`Task`].
     fn set_params(&mut self, k: &mut Kernel, t: TaskId, old: &Attrs) {}
 
-    /// The value of something the policy keeps of `t`, for literate specs (`vruntime`, `counter`, `priority`).
+    /// The value of something the policy keeps of `t`, for literate specs (`vruntime`, `counter`,
+    /// `priority`).
     fn inspect(&self, k: &Kernel, t: TaskId, key: &str) -> Option<f64> {
         None
     }

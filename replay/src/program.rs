@@ -17,16 +17,16 @@ pub struct JobId(pub u32);
 /// Why a sleep ends, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// A timer, set for `ns` after the sleep begins; it may fire up to `slack` later, together with another interrupt
-    /// (real-time tasks have no slack).
+    /// A timer, set for `ns` after the sleep begins; it may fire up to `slack` later, together with
+    /// another interrupt (real-time tasks have no slack).
     Timer {
         /// Length.
         ns: Ns,
         /// How much later the interrupt may come.
         slack: u32,
     },
-    /// A timer of whole ticks: ends with the first tick at least `ns` after the sleep begins. Of several that end with one
-    /// tick, those with the least `behind` come first.
+    /// A timer of whole ticks: ends with the first tick at least `ns` after the sleep begins. Of
+    /// several that end with one tick, those with the least `behind` come first.
     Ticks {
         /// Length.
         ns: Ns,
@@ -50,7 +50,8 @@ pub enum Pause {
     },
 }
 
-/// A group of tasks that share CPU time as one (a cgroup, an autogroup). A name with slashes lies within the group of the part before.
+/// A group of tasks that share CPU time as one (a cgroup, an autogroup). A name with slashes lies
+/// within the group of the part before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Name.
@@ -69,7 +70,8 @@ impl Group {
         Group { name: name.into(), weight: 100, quota: None, idle: false }
     }
 
-    /// Sets one of `weight`, `quota` (`50ms/100ms` or `max`), `idle`; the error says what would have been valid.
+    /// Sets one of `weight`, `quota` (`50ms/100ms` or `max`), `idle`; the error says what would
+    /// have been valid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let bad = |what: &str| format!("{key}={value}: expected {what}");
         match key {
@@ -141,15 +143,16 @@ pub enum Step {
         /// True when the waker says that it is about to sleep.
         sync: bool,
     },
-    /// Puts a message into a queue. It wakes the task that waits longest there, unless one was woken that has not looked yet.
+    /// Puts a message into a queue. It wakes the task that waits longest there, unless one was
+    /// woken that has not looked yet.
     Send {
         /// The queue.
         queue: QueueId,
         /// What the message asks for.
         job: JobId,
     },
-    /// Takes the first message of a queue and does what it asks for; sleeps until there is one. A message left behind wakes the
-    /// next task that waits.
+    /// Takes the first message of a queue and does what it asks for; sleeps until there is one. A
+    /// message left behind wakes the next task that waits.
     Serve {
         /// The queue.
         queue: QueueId,
@@ -265,7 +268,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Checks that steps name tasks, semaphores, attributes and steps that exist, and that no loop is free of time.
+    /// Checks that steps name tasks, semaphores, attributes and steps that exist, and that no loop
+    /// is free of time.
     pub fn check(&self) -> Result<(), String> {
         for (t, program) in self.tasks.iter().enumerate() {
             let of = format!("task {t} ({})", program.comm);

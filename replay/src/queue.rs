@@ -1,5 +1,5 @@
-//! Queues that policies are made of. All are indexed by task, so that any task can be taken out in place, and none
-//! allocates once it has grown to the number of tasks.
+//! Queues that policies are made of. All are indexed by task, so that any task can be taken out in
+//! place, and none allocates once it has grown to the number of tasks.
 
 use crate::task::TaskId;
 
@@ -351,7 +351,8 @@ impl Levels {
         Some(t)
     }
 
-    /// Takes the best task that `fits`: the first one but for tasks that may not run everywhere, past which it walks.
+    /// Takes the best task that `fits`: the first one but for tasks that may not run everywhere,
+    /// past which it walks.
     pub fn pop_fitting(&mut self, fits: impl Fn(TaskId) -> bool) -> Option<TaskId> {
         let t = self.iter_all().find(|&t| fits(t))?;
         self.remove(t);

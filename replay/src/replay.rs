@@ -32,17 +32,18 @@ pub struct ReplaySpec {
     pub overheads: bool,
     /// Can the kernel be preempted; as found in the trace when `None`.
     pub preempt_kernel: Option<bool>,
-    /// Change every run and every timer sleep by a random amount up to so much, ns, to see how sensitive the replay is to that.
+    /// Change every run and every timer sleep by a random amount up to so much, ns, to see how
+    /// sensitive the replay is to that.
     pub jitter: Ns,
     /// Which random amounts.
     pub seed: u64,
     /// Attributes by task, applied in order: pattern and settings.
     pub sets: Vec<Override>,
-    /// Groups with their settings: name, and pairs of key and value as [`crate::program::Group::set`] takes them. A group that only
-    /// tasks name has the defaults.
+    /// Groups with their settings: name, and pairs of key and value as
+    /// [`crate::program::Group::set`] takes them. A group that only tasks name has the defaults.
     pub groups: Vec<(String, Vec<(String, String)>)>,
-    /// How the ways through the scheduler differ from the recorded ones; nothing without `overheads`, or where `costs` says what
-    /// a switch costs.
+    /// How the ways through the scheduler differ from the recorded ones; nothing without
+    /// `overheads`, or where `costs` says what a switch costs.
     pub paths: Option<SwitchCostChange>,
     /// Costs in place of those measured in the trace, by the keys of [`crate::cost::COST_KEYS`].
     pub costs: Vec<(String, String)>,
@@ -134,7 +135,8 @@ pub struct Replayed {
     pub policy: String,
 }
 
-const NOTHING: &str = "the trace has no switch or wakeup events, so there is nothing to replay; `tracekit recipes` tells how to record them";
+const NOTHING: &str = "the trace has no switch or wakeup events, so there is nothing to replay; \
+    `tracekit recipes` tells how to record them";
 
 /// Reconstructs the programs in `events` and runs them under `spec`.
 pub fn replay(
@@ -159,7 +161,8 @@ pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> 
     rerun_under(recon, spec, stack, policy.show(), progress)
 }
 
-/// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what `spec` says of policies is not looked at.
+/// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what
+/// `spec` says of policies is not looked at.
 pub fn rerun_under(
     recon: &Recon,
     spec: &ReplaySpec,
@@ -233,8 +236,8 @@ fn report_shift(counts: &Counts, out: &mut Out) {
     if n > 0 {
         let mean = ns as f64 / n as f64 / 1e3;
         let message = format!(
-            "assumed: {n} of {} switches take {:.1} us {} than recorded, because another scheduling class or kernel chooses the next task; \
-             measured on other systems, scaled to this one",
+            "assumed: {n} of {} switches take {:.1} us {} than recorded, because another scheduling \
+             class or kernel chooses the next task; measured on other systems, scaled to this one",
             counts.switches,
             mean.abs(),
             if mean < 0.0 { "less" } else { "more" }
@@ -258,7 +261,8 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
     let us = |ns: Ns| ns as f64 / 1e3;
     if spec.overheads {
         let message = format!(
-            "costs measured in the trace, in us: switch {:.1}, tick {:.1} ({} samples), wakeup in an interrupt {:.1} ({}), wakeup by a task {:.1} ({})",
+            "costs measured in the trace, in us: switch {:.1}, tick {:.1} ({} samples), wakeup in \
+            an interrupt {:.1} ({}), wakeup by a task {:.1} ({})",
             us(over.switch),
             us(over.tick.ns),
             over.tick.n,

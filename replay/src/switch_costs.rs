@@ -1,8 +1,9 @@
 //! What the path through the scheduler takes at a switch, where it is another than the recorded one.
 //!
-//! The cost of a switch that a trace shows is that of its own kernel and scheduling classes: choosing the next task takes the
-//! fair class longer than the real-time class, and EEVDF longer than CFS. A replay under another kernel, or with tasks in
-//! another class, changes each switch by the difference of two tables, both measured elsewhere. Without tables nothing changes.
+//! The cost of a switch that a trace shows is that of its own kernel and scheduling classes:
+//! choosing the next task takes the fair class longer than the real-time class, and EEVDF longer
+//! than CFS. A replay under another kernel, or with tasks in another class, changes each switch by
+//! the difference of two tables, both measured elsewhere. Without tables nothing changes.
 
 use crate::program::Workload;
 use crate::task::Ns;
@@ -21,13 +22,15 @@ pub enum Leaves {
     Woken,
 }
 
-/// What a switch takes from the account of the task that leaves (behind an interrupt, from its wakeup) to the record of the
-/// switch, by the class that leaves, the class that comes, and why the first leaves: see [`SwitchCosts::at`].
+/// What a switch takes from the account of the task that leaves (behind an interrupt, from its
+/// wakeup) to the record of the switch, by the class that leaves, the class that comes, and why the
+/// first leaves: see [`SwitchCosts::at`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchCosts(pub [Option<Ns>; SWITCH_KINDS]);
 
 impl SwitchCosts {
-    /// Place of an entry: 6 where the task that leaves is real time, 3 where the one that comes is, and the place of the reason.
+    /// Place of an entry: 6 where the task that leaves is real time, 3 where the one that comes is,
+    /// and the place of the reason.
     pub fn at(leaves_rt: bool, comes_rt: bool, why: Leaves) -> usize {
         6 * usize::from(leaves_rt) + 3 * usize::from(comes_rt) + why as usize
     }
@@ -43,8 +46,9 @@ pub struct SwitchCostChange {
 }
 
 impl SwitchCostChange {
-    /// By how much a switch takes longer than recorded. Each task has two classes, as recorded and as replayed; the kernel's two
-    /// tables are looked up with them. Where one does not know, nothing changes.
+    /// By how much a switch takes longer than recorded. Each task has two classes, as recorded and
+    /// as replayed; the kernel's two tables are looked up with them. Where one does not know,
+    /// nothing changes.
     pub fn shift(&self, leaves: (bool, bool), comes: (bool, bool), why: Leaves) -> Ns {
         let was = self.recorded.0[SwitchCosts::at(leaves.0, comes.0, why)];
         let is = self.replayed.0[SwitchCosts::at(leaves.1, comes.1, why)];

@@ -1,4 +1,5 @@
-//! Tasks as the engine knows them: identity, attributes, state. What a policy wants to remember of a task it keeps itself.
+//! Tasks as the engine knows them: identity, attributes, state. What a policy wants to remember of
+//! a task it keeps itself.
 
 use std::sync::Arc;
 
@@ -104,8 +105,8 @@ impl CpuSet {
         }
     }
 
-    /// The same CPUs, where `self` holds the numbers of recorded CPUs and the engine counts those as in `numbers`, and any behind the
-    /// last of them from there on.
+    /// The same CPUs, where `self` holds the numbers of recorded CPUs and the engine counts those
+    /// as in `numbers`, and any behind the last of them from there on.
     pub fn numbered(&self, numbers: &[i32]) -> Result<Self, String> {
         let Some(words) = &self.0 else { return Ok(CpuSet(None)) };
         let place = |cpu: Cpu| {
@@ -147,7 +148,8 @@ pub struct Attrs {
     pub nice: i32,
     /// Real-time priority 1 to 99, 99 best; 0 outside real time.
     pub rt_prio: i32,
-    /// Fixed or base priority on the replayed policy's own scale (AIX `setpri`, NT base priority, Solaris FX and RT).
+    /// Fixed or base priority on the replayed policy's own scale (AIX `setpri`, NT base priority,
+    /// Solaris FX and RT).
     pub prio: Option<i32>,
     /// Solaris user priority, -60 to 60.
     pub upri: Option<i32>,

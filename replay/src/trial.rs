@@ -1,8 +1,10 @@
-//! Inference is never worse than none: what explains a group of tasks is kept where the recorded run is replayed at least as well.
+//! Inference is never worse than none: what explains a group of tasks is kept where the recorded
+//! run is replayed at least as well.
 //!
-//! The trace is replayed twice under the policy that it was recorded under, with every explanation and with none. A replay of a group
-//! is off by the CPU time that its tasks used more or less than recorded, in all and in each part of the run. An explanation is taken
-//! where that is no more than without it, within tolerances of `calibrate`.
+//! The trace is replayed twice under the policy that it was recorded under, with every explanation
+//! and with none. A replay of a group is off by the CPU time that its tasks used more or less than
+//! recorded, in all and in each part of the run. An explanation is taken where that is no more than
+//! without it, within tolerances of `calibrate`.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +19,16 @@ use crate::task::Ns;
 
 /// Parts of a run that are compared: CPU time at another place within a part does not count.
 const PARTS: usize = 4;
-/// How much further off a replay with an explanation may be, as one part in so many of the time: in all, a quarter of `cpu_share` (2 points) in
-/// `tolerances.toml`, and in a part of the run, where one service may lie in the next part, `cpu_share_window` (5 points).
+/// How much further off a replay with an explanation may be, as one part in so many of the time: in
+/// all, a quarter of `cpu_share` (2 points) in `tolerances.toml`, and in a part of the run, where
+/// one service may lie in the next part, `cpu_share_window` (5 points).
 const TOLERATED: (Ns, Ns) = (200, 20);
 
 /// CPU time of each thread in each part of a run.
 type Used = BTreeMap<i64, [Ns; PARTS]>;
 
-/// Reconstructs the programs in `events` and keeps what was inferred about hidden messages only where `identity`, a replay as the trace was
-/// recorded, says that it does no harm.
+/// Reconstructs the programs in `events` and keeps what was inferred about hidden messages only
+/// where `identity`, a replay as the trace was recorded, says that it does no harm.
 pub fn reconstruct_tried(events: &Events, strings: &Strings, options: &Options, identity: &ReplaySpec) -> Recon {
     let mut reading = Reading::of(events, strings, options);
     let all = reading.messages.found.groups.iter().enumerate();
@@ -46,8 +49,8 @@ pub fn reconstruct_tried(events: &Events, strings: &Strings, options: &Options, 
     else {
         return with;
     };
-    // Those that are served: what sources use besides is not explained by messages. Tasks of a pool take what comes, so that another of them
-    // may do it: a pool counts as one.
+    // Those that are served: what sources use besides is not explained by messages. Tasks of a pool
+    // take what comes, so that another of them may do it: a pool counts as one.
     let pools = |group: usize| -> Vec<Vec<i64>> {
         let mut pools: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
         for task in reading.messages.found.groups[group].tasks.iter().map(|t| *t as usize) {

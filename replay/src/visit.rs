@@ -1,4 +1,5 @@
-//! One way through all steps of a workload, those of jobs included: whoever changes, counts or prints steps goes this way.
+//! One way through all steps of a workload, those of jobs included: whoever changes, counts or
+//! prints steps goes this way.
 
 use crate::program::{Step, Workload};
 
@@ -39,8 +40,8 @@ impl Workload {
         found
     }
 
-    /// The task that does each job, and the step with which it receives it: the first that receives from the queue into which the
-    /// job is sent. None for a job that nobody sends or receives.
+    /// The task that does each job, and the step with which it receives it: the first that receives
+    /// from the queue into which the job is sent. None for a job that nobody sends or receives.
     pub fn doers(&self) -> Vec<Option<(usize, usize)>> {
         let receivers = self.receivers();
         let mut found = vec![None; self.jobs.len()];

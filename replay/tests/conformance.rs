@@ -1,4 +1,5 @@
-//! What must hold for every registered policy, whatever it decides. Random workloads, all rows of the registry.
+//! What must hold for every registered policy, whatever it decides. Random workloads, all rows of
+//! the registry.
 
 use proptest::prelude::*;
 use tracekit_replay::emit::{describe, emit};
@@ -201,7 +202,8 @@ proptest! {
         }
     }
 
-    /// Builds with assertions (these tests) hold each choice of `goodness` against the kernel's walk over the list.
+    /// Builds with assertions (these tests) hold each choice of `goodness` against the kernel's
+    /// walk over the list.
     #[test]
     fn goodness_chooses_what_its_walk_would(work in workload(), cpus in 2..5usize) {
         let machine = Machine { cpus, hz: 100, until: 3600 * 1000 * MS, ..Machine::default() };
@@ -237,7 +239,8 @@ fn a_single_hog_is_switched_to_once() {
     }
 }
 
-/// Other work that leaves gaps does not change how much of it gets done: hog and sleeper share one CPU without idle time.
+/// Other work that leaves gaps does not change how much of it gets done: hog and sleeper share one
+/// CPU without idle time.
 #[test]
 fn idle_only_when_nothing_is_runnable() {
     let hog = Program::new("hog", 1, vec![Step::Run { ns: 400 * MS }]);
@@ -265,7 +268,8 @@ fn idle_only_when_nothing_is_runnable() {
     }
 }
 
-/// The numbers of tasks are names only: tasks that differ in nothing but number get the same treatment by position.
+/// The numbers of tasks are names only: tasks that differ in nothing but number get the same
+/// treatment by position.
 #[test]
 fn renumbering_tasks_renumbers_the_timeline() {
     let make = |order: &[usize]| {

@@ -94,8 +94,8 @@ fn every_parameter_is_used_by_an_example() {
     assert!(missing.is_empty(), "\n{}", missing.join("\n"));
 }
 
-/// An example shows the effect of a parameter when it does not come out without it. Parameters given as their default are shown by what comes out
-/// with another value, where an example has one.
+/// An example shows the effect of a parameter when it does not come out without it. Parameters
+/// given as their default are shown by what comes out with another value, where an example has one.
 #[test]
 fn every_parameter_has_an_effect_in_an_example() {
     let mut missing = Vec::new();

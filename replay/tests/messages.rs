@@ -1,6 +1,6 @@
-//! Messages that no wakeup shows: a workload that ran here, of which everything is known, is taken for a recording. Its events hold no
-//! trace of a message whose reader found it waiting, and yet a replay under another policy must do what the workload
-//! itself does under that policy.
+//! Messages that no wakeup shows: a workload that ran here, of which everything is known, is taken
+//! for a recording. Its events hold no trace of a message whose reader found it waiting, and yet a
+//! replay under another policy must do what the workload itself does under that policy.
 
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
@@ -64,7 +64,8 @@ fn ran(out: &Out, tid: i64, until: i64) -> i64 {
     sum + on.map_or(0, |from| until - from)
 }
 
-/// Messages of the workload that woke nobody when it was recorded are found, and under other policies the work moves as it really would.
+/// Messages of the workload that woke nobody when it was recorded are found, and under other
+/// policies the work moves as it really would.
 #[test]
 fn hidden_messages_are_found_and_move_with_the_schedule() {
     for from in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
@@ -202,14 +203,20 @@ fn unexplained_messages_name_what_a_new_capture_needs() {
     let group = |unexplained, outcome| Group { tasks: vec![0, 1, 2], messages: 100, hidden: 40, unexplained, outcome };
     let of = |groups| Hidden { groups, ..Hidden::default() }.told(&work);
     let told = of(vec![group(3, Outcome::Unexplained)]).unwrap();
-    assert!(told.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"), "{told}");
+    assert!(
+        told.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"),
+        "{told}"
+    );
     for call in ["sys_enter_read", "sys_exit_read", "sys_enter_write"] {
         assert!(told.contains(call), "{told}");
     }
     let told = of(vec![group(0, Outcome::TooLarge)]).unwrap();
     assert!(told.contains("the search for them came to its bound"), "{told}");
     let told = of(vec![group(0, Outcome::Explained), group(3, Outcome::Unexplained)]).unwrap();
-    assert!(told.contains("40 of 100 messages were sent to a task that was awake") && told.contains("3 stay unexplained"), "{told}");
+    assert!(
+        told.contains("40 of 100 messages were sent to a task that was awake") && told.contains("3 stay unexplained"),
+        "{told}"
+    );
     assert_eq!(of(Vec::new()), None);
 }
 
@@ -235,7 +242,8 @@ fn groups_are_explained_one_by_one() {
     }
 }
 
-/// Work in proportion to events times explanations followed side by side, and never more than a fixed amount, whatever the trace.
+/// Work in proportion to events times explanations followed side by side, and never more than a
+/// fixed amount, whatever the trace.
 #[test]
 fn the_search_has_a_hard_bound() {
     let many: Vec<String> = (0..120).map(|i| format!("W{i}: (W(q{i}) R0.05)*")).collect();

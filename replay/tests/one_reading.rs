@@ -1,4 +1,5 @@
-//! Programs and tables are read from the same transitions: what they count is equal for any sequence of records.
+//! Programs and tables are read from the same transitions: what they count is equal for any
+//! sequence of records.
 
 use proptest::prelude::*;
 

@@ -42,8 +42,8 @@ fn no_switch_takes_less_than_nothing() {
     was.0[SwitchCosts::at(true, true, Leaves::Stays)] = Some(50_000);
     is.0[SwitchCosts::at(true, true, Leaves::Stays)] = Some(1_000);
     let run = yields(None, Some(SwitchCostChange { recorded: was, replayed: is }));
-    // The first switch comes from the idle task, and one from a task that ends: both stay as they are. Of the others only what
-    // comes behind their record is left, 2 us.
+    // The first switch comes from the idle task, and one from a task that ends: both stay as they
+    // are. Of the others only what comes behind their record is left, 2 us.
     let (shifted, ns) = run.counts.shifted;
     assert_eq!((shifted, ns), (run.counts.switches - 2, -49_000 * (run.counts.switches as i64 - 2)));
     assert_eq!(run.counts.busy, 20 * 1_000 + 2 * 10_000 + shifted as i64 * 2_000);

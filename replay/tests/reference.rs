@@ -1,5 +1,6 @@
-//! Published figures of real schedulers, which the policies must give: shares by nice value, the slices of the experiment
-//! behind CFS's fair sleepers, the recalculations of Linux 2.0. The fork experiment of Solaris is in `solaris_fork.rs`.
+//! Published figures of real schedulers, which the policies must give: shares by nice value, the
+//! slices of the experiment behind CFS's fair sleepers, the recalculations of Linux 2.0. The fork
+//! experiment of Solaris is in `solaris_fork.rs`.
 
 use tracekit_replay::engine::Run;
 use tracekit_replay::workload;
@@ -61,9 +62,10 @@ fn mean_slice(run: &Run, prefix: &str, cpu: usize) -> f64 {
     sum as f64 / n as f64 / 1e6
 }
 
-/// Sixteen hogs and two tasks that wake a thousand times a second: with fair sleepers each wakeup preempts, so that the mean stay is a third of a
-/// millisecond; without them the hogs use up their slices. Published: 0.3 and 10 ms. Tunables grow with the CPUs of the
-/// machine, of which the published figures do not tell the number: on one of two CPUs a hog's stay is 9 ms.
+/// Sixteen hogs and two tasks that wake a thousand times a second: with fair sleepers each wakeup
+/// preempts, so that the mean stay is a third of a millisecond; without them the hogs use up their
+/// slices. Published: 0.3 and 10 ms. Tunables grow with the CPUs of the machine, of which the
+/// published figures do not tell the number: on one of two CPUs a hog's stay is 9 ms.
 #[test]
 fn fair_sleepers_cut_the_slices_of_hogs_to_pieces() {
     let text = |sleepers: &str| {

@@ -1,6 +1,6 @@
-//! Requests that go round between a few servers, whose services take more or less long, beside a task that always wants the CPU.
-//! Most of their messages wake nobody. The run is taken for a recording, and the messages that were really sent are
-//! the measure of those that are found.
+//! Requests that go round between a few servers, whose services take more or less long, beside a
+//! task that always wants the CPU. Most of their messages wake nobody. The run is taken for a
+//! recording, and the messages that were really sent are the measure of those that are found.
 
 use std::collections::HashMap;
 
@@ -87,8 +87,8 @@ fn told(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
     rows.map(|r| (e.ts_ns.get(r).unwrap(), e.ctx_tid.get(r).unwrap(), e.tid.get(r).unwrap(), e.value.get(r))).collect()
 }
 
-/// Mean time from the arrival of each request to its last message, and how many requests that are. A replay that is done early
-/// begins again: only the first time counts.
+/// Mean time from the arrival of each request to its last message, and how many requests that are.
+/// A replay that is done early begins again: only the first time counts.
 fn mean_response(out: &Out) -> (f64, usize) {
     let (mut arrived, mut times) = (HashMap::new(), HashMap::new());
     for (at, from, to, request) in told(out) {
@@ -120,7 +120,8 @@ fn true_response(out: &Out) -> f64 {
     sum as f64 / f64::from(REQUESTS)
 }
 
-/// All messages are found, though most are hidden, and the response times under another policy are those of the workload.
+/// All messages are found, though most are hidden, and the response times under another policy are
+/// those of the workload.
 #[test]
 fn requests_are_followed_through_hidden_messages() {
     // Where few messages are hidden, requests overtake each other unseen, and some are mixed up.

@@ -1,5 +1,5 @@
-//! A workload that ran here, taken for a recording: the programs come back from its events, and replaying them under the
-//! same policy gives the same schedule.
+//! A workload that ran here, taken for a recording: the programs come back from its events, and
+//! replaying them under the same policy gives the same schedule.
 
 use tracekit_replay::calibrate::Estimate;
 use tracekit_replay::cancel::Cancel;

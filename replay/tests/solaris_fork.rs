@@ -1,7 +1,8 @@
 //! The published Solaris experiment: a process that forks 1000 times beside a nice 19 hog.
 //!
-//! Each iteration takes 8.9 ms of CPU time: the parent computes, forks, waits; the child executes a program and exits.
-//! Published: 85 s; 39 s with RES=4000; 9.0 s with the parent at upri +1; 8.9 s alone.
+//! Each iteration takes 8.9 ms of CPU time: the parent computes, forks, waits; the child executes a
+//! program and exits. Published: 85 s; 39 s with RES=4000; 9.0 s with the parent at upri +1; 8.9 s
+//! alone.
 
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;

@@ -1,7 +1,8 @@
 //! Rate of the state machine: events a second over a mix of switches, wakings and wakeups, on one core.
 //!
-//! `cargo bench -p tracekit-schema --bench derive` prints one line a mix. Time is the thread's own CPU time where the
-//! system tells it (other load does not count), and the best of several rounds counts.
+//! `cargo bench -p tracekit-schema --bench derive` prints one line a mix. Time is the thread's own
+//! CPU time where the system tells it (other load does not count), and the best of several rounds
+//! counts.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -14,7 +15,8 @@ use tracekit_schema::{DeriveOptions, Deriver, Diagnostics, Events, Kind, State, 
 const CPUS: i64 = 8;
 const ROUNDS: usize = 7;
 
-/// Every CPU serves its own tasks in turn: wake one, switch to it, switch back when it sleeps; some preemptions.
+/// Every CPU serves its own tasks in turn: wake one, switch to it, switch back when it sleeps; some
+/// preemptions.
 fn mix(tasks: i64, rows: usize, strings: &mut Strings) -> Vec<Events> {
     let names: Vec<StrId> = (0..tasks).map(|t| strings.intern(format!("worker/{t}").as_bytes())).collect();
     let mut batches = vec![Events::default()];

@@ -24,8 +24,8 @@ pub use load::{append, LoadError};
 pub enum Names<'a> {
     /// Dictionaries of the strings in use, made anew for each column of each batch.
     Compact(&'a Strings),
-    /// Bare `uint32` keys, which stay the same from batch to batch: for writers that need one dictionary for a whole
-    /// file and know it ([`dictionary`]) only at its end.
+    /// Bare `uint32` keys, which stay the same from batch to batch: for writers that need one
+    /// dictionary for a whole file and know it ([`dictionary`]) only at its end.
     Keys(&'a Strings),
 }
 
@@ -83,7 +83,8 @@ pub fn batch<T: Table>(table: &T, names: Names<'_>, schema: Arc<Schema>) -> Reco
 
 struct Export<'a> {
     names: Names<'a>,
-    /// By string id, the key it has in the dictionary of the column at hand, plus 1; 0 for none. All 0 between columns.
+    /// By string id, the key it has in the dictionary of the column at hand, plus 1; 0 for none.
+    /// All 0 between columns.
     slots: Vec<u32>,
     columns: Vec<ArrayRef>,
 }

@@ -155,7 +155,8 @@ impl Diagnostic {
 /// How many rows of one code are kept with their own position.
 pub const KEPT_PER_CODE: u64 = 10;
 
-/// Collects diagnostics: the first [`KEPT_PER_CODE`] of a code as rows of their own, the rest counted in one row.
+/// Collects diagnostics: the first [`KEPT_PER_CODE`] of a code as rows of their own, the rest
+/// counted in one row.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     rows: Vec<Diagnostic>,

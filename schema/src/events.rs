@@ -74,7 +74,8 @@ table! {
         ctx_pid: i64 = "the source does not say",
         /// Name of `ctx_tid` as the source prints it.
         ctx_comm: StrId = "unknown to the source (`<...>`, `:123`)",
-        /// Thread the record is about: the one leaving at a switch, the woken one, the child of a fork, the one exiting or migrated.
+        /// Thread the record is about: the one leaving at a switch, the woken one, the child of a
+        /// fork, the one exiting or migrated.
         tid: i64 = "no subject, or not told",
         /// Process of `tid`.
         pid: i64 = "the source does not say",

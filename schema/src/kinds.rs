@@ -44,7 +44,8 @@ vocabulary! {
     Kind {
         /// A record that tracekit keeps but has no kind for; `name` holds its own name.
         Other = "other",
-        /// A task leaves a CPU and another enters; `tid` leaves, `next_tid` enters (either null for half a switch).
+        /// A task leaves a CPU and another enters; `tid` leaves, `next_tid` enters (either null for
+        /// half a switch).
         Switch = "switch",
         /// A wakeup starts: the waker decided; `ctx_tid` is the waker, `tid` the woken task.
         Waking = "waking",
@@ -108,7 +109,8 @@ vocabulary! {
         SoftirqExit = "softirq_exit",
         /// A softirq is asked for.
         SoftirqRaise = "softirq_raise",
-        /// A system call starts; `value` is its number, `value2` its file descriptor or the address of its futex.
+        /// A system call starts; `value` is its number, `value2` its file descriptor or the address
+        /// of its futex.
         SysEnter = "sys_enter",
         /// A system call ends; `value` is its number, `value2` its result.
         SysExit = "sys_exit",

@@ -1,4 +1,5 @@
-//! What is known of a trace as a whole, as string pairs that travel in the Arrow schema and the Parquet footer.
+//! What is known of a trace as a whole, as string pairs that travel in the Arrow schema and the
+//! Parquet footer.
 
 use std::collections::BTreeMap;
 

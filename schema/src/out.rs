@@ -7,8 +7,9 @@ use crate::{Events, Metadata, Strings};
 
 /// The receiving end of a parser or a replay.
 ///
-/// `events` may be drained by the caller between two calls ([`Out::clear_events`]); everything else accumulates. Sources that hold
-/// intervals instead of records (`perf sched timehist`) fill `slices` directly and leave `events` empty.
+/// `events` may be drained by the caller between two calls ([`Out::clear_events`]); everything else
+/// accumulates. Sources that hold intervals instead of records (`perf sched timehist`) fill
+/// `slices` directly and leave `events` empty.
 #[derive(Debug, Default)]
 pub struct Out {
     /// Records, in time order.

@@ -15,8 +15,9 @@ pub struct TextId(pub u32);
 /// Strings of at most 16 bytes (every Linux task name) take a path that loads them as one integer and never
 /// compares bytes.
 ///
-/// Texts ([`Self::keep`]) are another matter: payloads that hardly ever repeat. They are kept one after the other, and
-/// only until the rows that hold them are drained, so that a long trace full of them needs no more memory than a batch.
+/// Texts ([`Self::keep`]) are another matter: payloads that hardly ever repeat. They are kept one
+/// after the other, and only until the rows that hold them are drained, so that a long trace full
+/// of them needs no more memory than a batch.
 #[derive(Debug, Default, Clone)]
 pub struct Strings {
     texts: Vec<u8>,
@@ -81,7 +82,8 @@ impl Strings {
         self.text_ends.clear();
     }
 
-    /// What a [`follow`](Self::follow)er that knows `known` strings lacks, and all texts, which are forgotten here.
+    /// What a [`follow`](Self::follow)er that knows `known` strings lacks, and all texts, which are
+    /// forgotten here.
     pub fn news(&mut self, known: usize) -> News {
         let from = known.checked_sub(1).map_or(0, |last| self.ends[last] as usize);
         News {
@@ -92,7 +94,8 @@ impl Strings {
         }
     }
 
-    /// Takes over what another interner has come to know, for who only looks up ids: nothing may be interned here.
+    /// Takes over what another interner has come to know, for who only looks up ids: nothing may be
+    /// interned here.
     pub fn follow(&mut self, news: News) {
         self.texts = news.texts;
         self.text_ends = news.text_ends;

@@ -1,7 +1,8 @@
-//! Column stores, and the [`table!`](crate::table!) macro that declares a table once: its columns, types, units and docs.
+//! Column stores, and the [`table!`](crate::table!) macro that declares a table once: its columns,
+//! types, units and docs.
 //!
-//! A column costs nothing in rows that do not set it: [`Col`] fills the gap when the next value comes. So a wide table
-//! of mostly null columns is as cheap to build as a narrow one.
+//! A column costs nothing in rows that do not set it: [`Col`] fills the gap when the next value
+//! comes. So a wide table of mostly null columns is as cheap to build as a narrow one.
 
 use crate::strings::{StrId, Strings, TextId};
 use crate::{Kind, State};
@@ -57,8 +58,8 @@ pub struct TableDef {
     pub columns: &'static [ColumnDef],
 }
 
-/// Fills the columns of a table one after the other: the way back from Arrow. Each method adds its rows to `col`, the
-/// first of them as row `base`.
+/// Fills the columns of a table one after the other: the way back from Arrow. Each method adds its
+/// rows to `col`, the first of them as row `base`.
 #[allow(missing_docs)]
 pub trait Loader {
     fn i64(&mut self, def: &ColumnDef, base: usize, col: &mut Col<i64>);
@@ -124,11 +125,12 @@ values! {
 
 /// A nullable column that grows on demand.
 ///
-/// Setting a value is two stores behind one comparison: room is made ahead of the rows, zeroed, for values and
-/// validity bits alike, so a row that is left out costs nothing at all.
+/// Setting a value is two stores behind one comparison: room is made ahead of the rows, zeroed, for
+/// values and validity bits alike, so a row that is left out costs nothing at all.
 #[derive(Clone, Debug)]
 pub struct Col<T> {
-    /// A multiple of 64 values; those from `len` on, and those whose bit is 0, are left over and mean nothing.
+    /// A multiple of 64 values; those from `len` on, and those whose bit is 0, are left over and
+    /// mean nothing.
     values: Vec<T>,
     /// Bit per value: set or not.
     valid: Vec<u64>,
@@ -169,8 +171,8 @@ impl<T: Copy + Default> Col<T> {
         set.then(|| self.values[row])
     }
 
-    /// The stored values; rows past the end, and rows whose bit in [`Self::validity`] is 0, are null, and what stands in
-    /// their place here means nothing.
+    /// The stored values; rows past the end, and rows whose bit in [`Self::validity`] is 0, are
+    /// null, and what stands in their place here means nothing.
     pub fn values(&self) -> &[T] {
         &self.values[..self.len]
     }
@@ -199,8 +201,8 @@ impl<T: Copy + Default> Col<T> {
         Col { values: vec![T::default(); room], valid: vec![0; room / 64], len: 0 }
     }
 
-    /// Sets up to 64 rows at once: row `base + i` to `values[i]` where bit `i` of `set` says so. Nothing may stand behind
-    /// `base`.
+    /// Sets up to 64 rows at once: row `base + i` to `values[i]` where bit `i` of `set` says so.
+    /// Nothing may stand behind `base`.
     #[inline]
     pub fn put(&mut self, base: usize, values: &[T; 64], set: u64) {
         if set == 0 {
@@ -306,7 +308,8 @@ macro_rules! table {
         // Not every table uses every way to add rows.
         #[allow(dead_code)]
         impl $table {
-            /// Adds `rows` rows in which nothing is set, and returns the first: for columns filled by [`put`].
+            /// Adds `rows` rows in which nothing is set, and returns the first: for columns filled
+            /// by [`put`].
             ///
             /// [`put`]: $crate::table::Col::put
             #[inline]

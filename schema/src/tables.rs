@@ -46,9 +46,11 @@ table! {
         /// State in which the task left the CPU.
         end_state: State = "the slice is open, or the source does not say",
         /// True when the task left although it could have gone on (an involuntary switch).
-        involuntary: bool = "the slice is open, or the source does not say; yields count as voluntary where the source tells them apart",
+        involuntary: bool = "the slice is open, or the source does not say; yields count as \
+            voluntary where the source tells them apart",
         /// When a wakeup made the task runnable before this slice; the slice's start less its run delay.
-        wake_ts_ns: i64 = "it was not woken since its last slice (preempted, or first seen running), or wakeups were not recorded",
+        wake_ts_ns: i64 = "it was not woken since its last slice (preempted, or first seen \
+            running), or wakeups were not recorded",
         /// Run delay: from runnable (woken, preempted or new) until running, ns.
         run_delay_ns: i64 = "unknown since when it was runnable",
         /// From the end of the last slice until the wakeup, ns.
@@ -71,8 +73,8 @@ table! {
 }
 
 table! {
-    /// States: the life of each task as intervals without gap or overlap, from its first record to its end or that of
-    /// the trace, by start time.
+    /// States: the life of each task as intervals without gap or overlap, from its first record to
+    /// its end or that of the trace, by start time.
     States, StateRow, "states" {
         /// Start, trace clock, ns.
         ts_ns: i64 = "",
@@ -156,8 +158,8 @@ table! {
 }
 
 table! {
-    /// CPUs: one row per CPU that emitted a record. Busy, idle and unknown time make up the time from its first record
-    /// to the last of the trace.
+    /// CPUs: one row per CPU that emitted a record. Busy, idle and unknown time make up the time
+    /// from its first record to the last of the trace.
     Cpus, CpuRow, "cpus" {
         /// CPU.
         cpu: i32 = "",
@@ -199,7 +201,8 @@ table! {
 }
 
 table! {
-    /// Programs: what each task does, free of when it did it; one row per step, in order, as a replay runs it.
+    /// Programs: what each task does, free of when it did it; one row per step, in order, as a
+    /// replay runs it.
     ProgramTable, ProgramRow, "program" {
         /// Number of the task in the program (a thread number that is used again is another task).
         task: u32 = "",
@@ -225,8 +228,8 @@ table! {
         partner_tid: i64 = "the step concerns no other task",
         /// Semaphore that a wait takes from and a post gives to.
         sem: u32 = "neither a wait nor a post",
-        /// What the step rests on: recorded, task, hardirq, shared-hardirq, softirq-at-tick, softirq, reaped, censored,
-        /// endless, looped or none.
+        /// What the step rests on: recorded, task, hardirq, shared-hardirq, softirq-at-tick,
+        /// softirq, reaped, censored, endless, looped or none.
         evidence: StrId = "",
         /// When it happened in the recording, trace clock, ns.
         ts_ns: i64 = "",

@@ -11,9 +11,10 @@
 //! type 31     absolute time in 59 bits; the top 5 stay as they were
 //! ```
 //!
-//! Bit 31 of `commit` says that records were lost before this page, bit 30 that their number follows the data.
-//! Traps: `long` is that of the traced kernel (told by `header_page`), not of the program that wrote the file; pages
-//! can be larger than the machine's (`buffer_subbuf_size_kb`); a page may end in stale bytes after `commit`.
+//! Bit 31 of `commit` says that records were lost before this page, bit 30 that their number
+//! follows the data. Traps: `long` is that of the traced kernel (told by `header_page`), not of the
+//! program that wrote the file; pages can be larger than the machine's (`buffer_subbuf_size_kb`); a
+//! page may end in stale bytes after `commit`.
 
 use crate::binary::bytes::{u32_at, uint};
 
@@ -68,8 +69,8 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Starts on `page`; a page that is shorter than its header or than what it says it holds is damaged, and then
-    /// the walk covers what is there.
+    /// Starts on `page`; a page that is shorter than its header or than what it says it holds is
+    /// damaged, and then the walk covers what is there.
     pub fn new(layout: &Layout, page: &[u8]) -> (Self, Missed, Result<(), Damage>) {
         let be = layout.be;
         let (Some(ts), Some(commit)) = (uint(page, 0, 8, be), uint(page, 8, layout.long, be)) else {

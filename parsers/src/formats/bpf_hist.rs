@@ -2,30 +2,32 @@
 //!
 //! # Format
 //!
-//! **Produced by** bcc's `runqlat`, `runqlen`, `cpudist` (also those of libbpf-tools), and bpftrace programs with
-//! `hist()` or `lhist()`, `runqlat.bt` among them.
+//! **Produced by** bcc's `runqlat`, `runqlen`, `cpudist` (also those of libbpf-tools), and bpftrace
+//! programs with `hist()` or `lhist()`, `runqlat.bt` among them.
 //!
-//! **Grammar** of bcc: an optional line with a key (`pid = 1234`, `cpu = 0`), a heading, rows until one is not:
+//! **Grammar** of bcc: an optional line with a key (`pid = 1234`, `cpu = 0`), a heading, rows until
+//! one is not:
 //!
 //! ```text
 //!      usecs               : count     distribution
 //!          0 -> 1          : 233      |***********                             |
 //! ```
 //!
-//! A row of one value (`0   : 1068   |***|`) is a bucket of one step. bpftrace: `@usecs:` or `@usecs[key]:`, then rows
-//! `[4, 8)   161 |@@   |`, `[1]   10 |`, `(..., 0)`, `[1M, ...)`; K, M, G are powers of 1024.
+//! A row of one value (`0   : 1068   |***|`) is a bucket of one step. bpftrace: `@usecs:` or
+//! `@usecs[key]:`, then rows `[4, 8)   161 |@@   |`, `[1]   10 |`, `(..., 0)`, `[1M, ...)`; K, M, G
+//! are powers of 1024.
 //!
-//! **Rows**: a bucket `[lo, hi)` each in `histograms`. bcc prints the last value of a bucket, so `hi` is one more. `unit`
-//! is ns, us or ms where the heading or the map's name says so. `title` is the line that begins `Tracing`, or the map's
-//! name; `key` the key. With intervals (`runqlat 1`) the time of day is put before the key. `runqocc: 32.11%` is a row of
-//! `summaries`.
+//! **Rows**: a bucket `[lo, hi)` each in `histograms`. bcc prints the last value of a bucket, so
+//! `hi` is one more. `unit` is ns, us or ms where the heading or the map's name says so. `title` is
+//! the line that begins `Tracing`, or the map's name; `key` the key. With intervals (`runqlat 1`)
+//! the time of day is put before the key. `runqocc: 32.11%` is a row of `summaries`.
 //!
 //! **Clock**: none. **Losses**: `Lost N events` (bpftrace), `Possibly lost N samples` (bcc), without a time.
 //!
 //! **Departures tolerated**: indented text, prompts and other text around (counted as not understood).
 //!
-//! **Sources**: bcc `tools/*_example.txt`, libbpf-tools `trace_helpers.c`, the bpftrace manual. **Verified** on the
-//! layout of those examples.
+//! **Sources**: bcc `tools/*_example.txt`, libbpf-tools `trace_helpers.c`, the bpftrace manual.
+//! **Verified** on the layout of those examples.
 
 use std::sync::Arc;
 

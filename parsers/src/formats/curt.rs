@@ -4,8 +4,8 @@
 //!
 //! **Produced by** `curt -i trace.raw -o report.txt`, with any of `-e -p -s -t -P`.
 //!
-//! **Grammar**: sections, each a title over a line of dashes. A table has up to four lines of headings, a ruler of `=`
-//! runs, one run a column, and rows whose last column is text:
+//! **Grammar**: sections, each a title over a line of dashes. A table has up to four lines of
+//! headings, a ruler of `=` runs, one run a column, and rows whose last column is text:
 //!
 //! ```text
 //!  processing       percent       percent
@@ -15,22 +15,23 @@
 //!     4998.65         45.94         75.21  APPLICATION
 //! ```
 //!
-//! A figure belongs to the column under whose ruler it stands, so cells may be empty. Between tables stand single figures,
-//! `Avg. Thread Affinity = 0.99` or `processor affinity: 0.583333`. `CPU Number 0:` and `Report for Thread Id: 48841 ...`
-//! say what the rows below are about.
+//! A figure belongs to the column under whose ruler it stands, so cells may be empty. Between
+//! tables stand single figures, `Avg. Thread Affinity = 0.99` or `processor affinity: 0.583333`.
+//! `CPU Number 0:` and `Report for Thread Id: 48841 ...` say what the rows below are about.
 //!
-//! **Rows**: `section` is the title, `subject` the text of the row (with the CPU or thread of the part before it), `key`
-//! the heading, joined over its lines, `unit` ms or %. Sentences are kept as `note`. `tid` is set in reports and tables
-//! by thread.
+//! **Rows**: `section` is the title, `subject` the text of the row (with the CPU or thread of the
+//! part before it), `key` the heading, joined over its lines, `unit` ms or %. Sentences are kept as
+//! `note`. `tid` is set in reports and tables by thread.
 //!
-//! **Departures tolerated**: page text with `...(lines omitted)...`. Reports whose blanks were collapsed lose the place
-//! of their headings: columns are then numbered.
+//! **Departures tolerated**: page text with `...(lines omitted)...`. Reports whose blanks were
+//! collapsed lose the place of their headings: columns are then numbered.
 //!
-//! **Losses**: a warning that names a WRAPAROUND or TRACE OFF record, as IBM documents it for splat, which reads the same
-//! traces (experimental).
+//! **Losses**: a warning that names a WRAPAROUND or TRACE OFF record, as IBM documents it for
+//! splat, which reads the same traces (experimental).
 //!
-//! **Sources**: IBM's public documentation of curt and its samples. **Verified** on those samples; a whole report of a
-//! real system was not at hand. Reports of `splat`, its sister for locks, are recognised and refused.
+//! **Sources**: IBM's public documentation of curt and its samples. **Verified** on those samples;
+//! a whole report of a real system was not at hand. Reports of `splat`, its sister for locks, are
+//! recognised and refused.
 
 use std::sync::Arc;
 
@@ -435,15 +436,16 @@ fn place(columns: &[Column], start: usize, end: usize, used: usize) -> Option<us
     column.filter(|c| *c < columns.len())
 }
 
-/// True for a line of headings whose blanks were collapsed, as web pages do: several words for a table of three columns
-/// or more, and nowhere the two blanks that part columns.
+/// True for a line of headings whose blanks were collapsed, as web pages do: several words for a
+/// table of three columns or more, and nowhere the two blanks that part columns.
 fn is_collapsed(line: &[u8], columns: usize) -> bool {
     let text = scan::trim(line);
     let words = text.split(|b| scan::is_blank(*b)).filter(|w| !w.is_empty()).count();
     columns >= 3 && words >= 2 && memchr::memmem::find(text, b"  ").is_none() && spanning(text).is_none()
 }
 
-/// Adds one line of headings to the columns under whose ruler its words stand. `-- text --` spans several columns.
+/// Adds one line of headings to the columns under whose ruler its words stand. `-- text --` spans
+/// several columns.
 fn add_heading(line: &[u8], columns: &mut [Column]) {
     let mut at = 0;
     while let Some(i) = line[at..].iter().position(|b| !scan::is_blank(*b)) {

@@ -2,10 +2,12 @@
 //!
 //! # Format
 //!
-//! **Produced by** any D program with `@a[key] = quantize(x)`, `lquantize`, `llquantize`, `count`, `sum`, ... : the
-//! DTraceToolkit's `dispqlen.d`, `cpudists`, `priclass.d`, `pridist.d`, `cpuwalk.d` and others.
+//! **Produced by** any D program with `@a[key] = quantize(x)`, `lquantize`, `llquantize`, `count`,
+//! `sum`, ... : the DTraceToolkit's `dispqlen.d`, `cpudists`, `priclass.d`, `pridist.d`,
+//! `cpuwalk.d` and others.
 //!
-//! **Grammar** of a histogram: its key on the line above (a blank line may follow it), a heading, rows until one is not:
+//! **Grammar** of a histogram: its key on the line above (a blank line may follow it), a heading,
+//! rows until one is not:
 //!
 //! ```text
 //!   CPU 0
@@ -14,21 +16,22 @@
 //!                 0 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@    1790
 //! ```
 //!
-//! Only the counts are read, not the bars. Tables: lines of keys and one number at the end, in columns two blanks or more
-//! apart, under a heading or after `^C`.
+//! Only the counts are read, not the bars. Tables: lines of keys and one number at the end, in
+//! columns two blanks or more apart, under a heading or after `^C`.
 //!
-//! **Rows**: a bucket `[lo, hi)` each in `histograms`. Where values double from row to row they are powers of two
-//! (`quantize`), negative ones reaching down; else a bucket ends where the next begins, and the last one is as wide as
-//! the one before. `< v` and `>= v` are unbounded. `title` is the line over the keys, or the probe description; `key` the
-//! key. A table's row is a row of `summaries`: `subject` the keys, `key` the heading of the last column.
+//! **Rows**: a bucket `[lo, hi)` each in `histograms`. Where values double from row to row they are
+//! powers of two (`quantize`), negative ones reaching down; else a bucket ends where the next
+//! begins, and the last one is as wide as the one before. `< v` and `>= v` are unbounded. `title`
+//! is the line over the keys, or the probe description; `key` the key. A table's row is a row of
+//! `summaries`: `subject` the keys, `key` the heading of the last column.
 //!
 //! **Clock**: none. **Losses**: `N aggregation drops on CPU n`, without a time.
 //!
-//! **Departures tolerated**: indented text, prose around the output (counted as not understood), Solaris' `\0` after
-//! strings. Not read: packed histograms (`aggpack`).
+//! **Departures tolerated**: indented text, prose around the output (counted as not understood),
+//! Solaris' `\0` after strings. Not read: packed histograms (`aggpack`).
 //!
-//! **Sources**: Solaris Dynamic Tracing Guide (aggregations), the examples of opendtrace/toolkit. **Verified** on those
-//! examples: 18 files of real output of Solaris 10.
+//! **Sources**: Solaris Dynamic Tracing Guide (aggregations), the examples of opendtrace/toolkit.
+//! **Verified** on those examples: 18 files of real output of Solaris 10.
 
 use std::sync::Arc;
 
@@ -50,12 +53,14 @@ pub static FORMAT: Format = Format {
     sniff,
     open,
     info: FormatInfo {
-        produced_by: "dtrace with quantize, lquantize, llquantize, count, sum; DTraceToolkit dispqlen.d, cpudists, priclass.d, ...",
+        produced_by: "dtrace with quantize, lquantize, llquantize, count, sum; DTraceToolkit \
+            dispqlen.d, cpudists, priclass.d, ...",
         kinds: "none: fills the tables `histograms` and `summaries`",
         provides: "queue length, times on CPU and other distributions by key, losses",
         resolution: "the buckets printed",
         clock: "none: totals over the run",
-        confidence: "documented samples: the 18 aggregation examples of opendtrace/toolkit and the Solaris guide (real output of Solaris 10)",
+        confidence: "documented samples: the 18 aggregation examples of opendtrace/toolkit and the \
+            Solaris guide (real output of Solaris 10)",
         notes: "a result, not a trace: nothing can be replayed from it; units are not printed by DTrace",
     },
 };

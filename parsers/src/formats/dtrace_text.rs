@@ -11,20 +11,23 @@
 //!   0   3297         exec_common:exec-success   man ls
 //! ```
 //!
-//! With `-F` the heading is `CPU FUNCTION`, and arrows stand before the names; with `-q` there is only the script's text.
+//! With `-F` the heading is `CPU FUNCTION`, and arrows stand before the names; with `-q` there is
+//! only the script's text.
 //!
-//! **What it becomes**: nothing in this output tells the time, so the meaning of the text must be said, with the option
-//! `pattern`: `{ts_ns} {tid} {comm}` (see `pattern` in the docs for all fields). `off-cpu={ts_ns} ...` holds for that probe
-//! only; several are parted by `||`. The kind of a record is that of its probe (`off-cpu` is `switch`, `on-cpu` `resume`, ...),
-//! or the `NAME=` of its pattern, or a field `{probe}`. Rows whose probe has no kind become `other`. Without a pattern only
-//! the firings of each probe on each CPU are counted, in `summaries`. Aggregations printed at the end are read as in
-//! `dtrace-agg`.
+//! **What it becomes**: nothing in this output tells the time, so the meaning of the text must be
+//! said, with the option `pattern`: `{ts_ns} {tid} {comm}` (see `pattern` in the docs for all
+//! fields). `off-cpu={ts_ns} ...` holds for that probe only; several are parted by `||`. The kind
+//! of a record is that of its probe (`off-cpu` is `switch`, `on-cpu` `resume`, ...), or the `NAME=`
+//! of its pattern, or a field `{probe}`. Rows whose probe has no kind become `other`. Without a
+//! pattern only the firings of each probe on each CPU are counted, in `summaries`. Aggregations
+//! printed at the end are read as in `dtrace-agg`.
 //!
-//! **Clock**: what the script prints; ns, us, ms, or seconds with a point. **Order**: buffers of CPUs come one after the
-//! other; records are sorted within five seconds. **Losses**: `N drops on CPU n`, from the CPU's last record to its next.
+//! **Clock**: what the script prints; ns, us, ms, or seconds with a point. **Order**: buffers of
+//! CPUs come one after the other; records are sorted within five seconds. **Losses**: `N drops on
+//! CPU n`, from the CPU's last record to its next.
 //!
-//! **Sources**: Solaris Dynamic Tracing Guide, examples of opendtrace/toolkit. **Verified** on those examples (rows) and on
-//! schedules written by the tests (patterns).
+//! **Sources**: Solaris Dynamic Tracing Guide, examples of opendtrace/toolkit. **Verified** on
+//! those examples (rows) and on schedules written by the tests (patterns).
 
 use std::collections::BTreeMap;
 
@@ -54,7 +57,8 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "dtrace -n '...' or dtrace -s x.d, plain, -q or -F; read with --pattern '{ts_ns} {tid} {comm}'",
-        kinds: "those of the probes: switch, resume, enqueue, dequeue, wakeup, sleep, preempt, remain, prio, load, fork, exec, exit, tick, lost, other",
+        kinds: "those of the probes: switch, resume, enqueue, dequeue, wakeup, sleep, preempt, \
+            remain, prio, load, fork, exec, exit, tick, lost, other",
         provides: "waker, state and what else the pattern names, losses; without a pattern, how often each probe fired",
         resolution: "as the script prints",
         clock: "as the script prints",

@@ -1,12 +1,14 @@
-//! Bare ring-buffer pages of one CPU: a copy of `per_cpu/cpuN/trace_pipe_raw`, or the `trace.dat.cpuN` that a killed
-//! `trace-cmd record` leaves behind.
+//! Bare ring-buffer pages of one CPU: a copy of `per_cpu/cpuN/trace_pipe_raw`, or the
+//! `trace.dat.cpuN` that a killed `trace-cmd record` leaves behind.
 //!
-//! * Produced by `cat per_cpu/cpu0/trace_pipe_raw`, by a crash of trace-cmd, and by recorders that copy pages.
-//! * The pages do not say what their numbers mean, so the formats must come from elsewhere: option `formats` holds the
-//!   text of the kernel's `events/sched/*/format` files, one after the other. Without it the file is refused, and the error
-//!   says what to do; a tar of pages and formats is format [`schedviz`](super::schedviz).
-//! * Options: `formats`, `cpu` (the CPU's number, 0 when not given), `header_page` (text of `events/header_page`, for
-//!   kernels whose pages are not 4096 bytes with a long of 8).
+//! * Produced by `cat per_cpu/cpu0/trace_pipe_raw`, by a crash of trace-cmd, and by recorders that
+//!   copy pages.
+//! * The pages do not say what their numbers mean, so the formats must come from elsewhere: option
+//!   `formats` holds the text of the kernel's `events/sched/*/format` files, one after the other.
+//!   Without it the file is refused, and the error says what to do; a tar of pages and formats is
+//!   format [`schedviz`](super::schedviz).
+//! * Options: `formats`, `cpu` (the CPU's number, 0 when not given), `header_page` (text of
+//!   `events/header_page`, for kernels whose pages are not 4096 bytes with a long of 8).
 //! * Clock, names and losses: see [trace.dat](super::trace_dat).
 //! * Sources: the kernel's ring_buffer.c.
 

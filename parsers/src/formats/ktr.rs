@@ -2,37 +2,43 @@
 //!
 //! # Format
 //!
-//! **Produced by** `ktrdump -ct` on a kernel with `options KTR, KTR_COMPILE=KTR_SCHED, KTR_MASK=KTR_SCHED`, the input
-//! of `schedgraph.py`; by `schedgraph.d`, plain or through its `make_ktr.sh`.
+//! **Produced by** `ktrdump -ct` on a kernel with `options KTR, KTR_COMPILE=KTR_SCHED,
+//! KTR_MASK=KTR_SCHED`, the input of `schedgraph.py`; by `schedgraph.d`, plain or through its
+//! `make_ktr.sh`.
 //!
-//! **Grammar**: columns told by the header (`index cpu timestamp ... trace`), else 3 numbers (index, CPU, time) or 2
-//! (CPU, time: `schedgraph.d`), then
+//! **Grammar**: columns told by the header (`index cpu timestamp ... trace`), else 3 numbers
+//! (index, CPU, time) or 2 (CPU, time: `schedgraph.d`), then
 //!
 //! ```text
 //! KTRGRAPH group:"thread", id:"sh tid 100085", state:"sleep", attributes: prio:120, wmesg:"select", lockname:"(null)"
 //! ```
 //!
-//! Values are quoted, without escapes, or reach to the next comma; `attributes: none` is allowed. Group `thread` has
-//! states (`running`, `idle`, `yielding`, `sleep`, `blocked`, `suspended`, `swapped`, `iwait`, `runq add`, `runq rem`,
-//! `thread exit`, `proc exit`) and points (`wokeup`, `prio`, `lend prio`, `statclock`); group `load` has counters.
+//! Values are quoted, without escapes, or reach to the next comma; `attributes: none` is allowed.
+//! Group `thread` has states (`running`, `idle`, `yielding`, `sleep`, `blocked`, `suspended`,
+//! `swapped`, `iwait`, `runq add`, `runq rem`, `thread exit`, `proc exit`) and points (`wokeup`,
+//! `prio`, `lend prio`, `statclock`); group `load` has counters.
 //!
-//! **Order**: `ktrdump` prints the newest record first; the direction is told from the times. The whole text is held,
-//! since the first record stands at its end.
+//! **Order**: `ktrdump` prints the newest record first; the direction is told from the times. The
+//! whole text is held, since the first record stands at its end.
 //!
-//! **Clock**: raw cycles of each CPU. The rate is, in this order: the option `clock_hz`; 1 GHz for `schedgraph.d`, whose
-//! times are ns; an estimate from the distance of `statclock` points, which print `stathz`; else unknown, and times stay
-//! ticks. A record whose time runs backwards on its CPU by more than 2048 ticks is left out, as schedgraph does.
+//! **Clock**: raw cycles of each CPU. The rate is, in this order: the option `clock_hz`; 1 GHz for
+//! `schedgraph.d`, whose times are ns; an estimate from the distance of `statclock` points, which
+//! print `stathz`; else unknown, and times stay ticks. A record whose time runs backwards on its
+//! CPU by more than 2048 ticks is left out, as schedgraph does.
 //!
-//! **Kept**: a state other than `running` is the half of a switch at which a thread leaves, `running` the half at which
-//! one enters. `wokeup` names the waker (the record's thread) and the woken (`linkedto`). Counters `CPU n load` are rows
-//! of kind `load`: running and waiting threads as the scheduler counts them, the ground truth for run queues. Lines that
-//! are not KTRGRAPH, other groups and states are kept as `other`.
+//! **Kept**: a state other than `running` is the half of a switch at which a thread leaves,
+//! `running` the half at which one enters. `wokeup` names the waker (the record's thread) and the
+//! woken (`linkedto`). Counters `CPU n load` are rows of kind `load`: running and waiting threads
+//! as the scheduler counts them, the ground truth for run queues. Lines that are not KTRGRAPH,
+//! other groups and states are kept as `other`.
 //!
-//! **Traps**: `yielding` means preempted or yielded; only the last `KTR_ENTRIES` records survive; `sched_add` writes
-//! `wokeup` also when a change of priority queues a thread anew, which is no wakeup to a thread that waits already.
+//! **Traps**: `yielding` means preempted or yielded; only the last `KTR_ENTRIES` records survive;
+//! `sched_add` writes `wokeup` also when a change of priority queues a thread anew, which is no
+//! wakeup to a thread that waits already.
 //!
-//! **Sources**: FreeBSD `tools/sched/schedgraph.py` and `schedgraph.d` (what they accept and print), `sys/ktr.h`,
-//! `sched_ule.c`. **Verified** on schedules written by the tests only; no dump from a FreeBSD system was at hand.
+//! **Sources**: FreeBSD `tools/sched/schedgraph.py` and `schedgraph.d` (what they accept and
+//! print), `sys/ktr.h`, `sched_ule.c`. **Verified** on schedules written by the tests only; no dump
+//! from a FreeBSD system was at hand.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,11 +65,14 @@ pub static FORMAT: Format = Format {
     info: FormatInfo {
         produced_by: "ktrdump -ct > trace.ktr on a kernel with KTR_SCHED; or schedgraph.d",
         kinds: "switch (two halves), wakeup, enqueue, dequeue, load, prio, pi_boost, tick, exit, lost, other",
-        provides: "waker, priority, state, queue length (exact), losses; wait channel and lock; not the queue of each enqueue",
+        provides: "waker, priority, state, queue length (exact), losses; wait channel and lock; not \
+            the queue of each enqueue",
         resolution: "one cycle of the time stamp counter",
         clock: "cycles; the rate from clock_hz, from statclock points, or 1 GHz for schedgraph.d",
-        confidence: "experimental: schedules written and read back by the tests; no dump from a FreeBSD system was at hand",
-        notes: "newest record first, so the whole text is held in memory; without a known rate times stay ticks; only the last KTR_ENTRIES records survive",
+        confidence: "experimental: schedules written and read back by the tests; no dump from a \
+            FreeBSD system was at hand",
+        notes: "newest record first, so the whole text is held in memory; without a known rate \
+            times stay ticks; only the last KTR_ENTRIES records survive",
     },
 };
 
@@ -504,7 +513,8 @@ impl Ktr {
 
     fn point(&self, graph: &Graph<'_>, out: &mut Out) -> bool {
         let a = &graph.attributes;
-        // Who does it, to whom: `wokeup` and `lend prio` are told of the thread that runs, the others of their subject.
+        // Who does it, to whom: `wokeup` and `lend prio` are told of the thread that runs, the
+        // others of their subject.
         let (kind, of_current) = match graph.value {
             b"wokeup" => (Kind::Wakeup, true),
             b"lend prio" => (Kind::PiBoost, true),

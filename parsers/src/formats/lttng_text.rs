@@ -2,8 +2,8 @@
 //!
 //! # Format
 //!
-//! **Produced by** `babeltrace2 TRACE > trace.txt`, with or without `--no-delta`, `--clock-seconds`, `--clock-date`,
-//! `--clock-gmt`, host name and further contexts.
+//! **Produced by** `babeltrace2 TRACE > trace.txt`, with or without `--no-delta`,
+//! `--clock-seconds`, `--clock-date`, `--clock-gmt`, host name and further contexts.
 //!
 //! **Grammar**: one record a line,
 //!
@@ -11,24 +11,28 @@
 //! [17:46:22.794569892] (+0.000002220) host sched_switch: { cpu_id = 5 }, { prev_comm = "swapper/5", prev_tid = 0, ... }
 //! ```
 //!
-//! Groups `{ key = value, ... }` in this order: packet context (`cpu_id`), event context (`pid`, `tid`, `procname`, ...),
-//! payload, which comes last. A value is a number, a quoted string with `\` escapes, or a group in `{}`, `[]` or `()`;
-//! the state is `1`, or `( "TASK_INTERRUPTIBLE" : container = 1 )`.
+//! Groups `{ key = value, ... }` in this order: packet context (`cpu_id`), event context (`pid`,
+//! `tid`, `procname`, ...), payload, which comes last. A value is a number, a quoted string with
+//! `\` escapes, or a group in `{}`, `[]` or `()`; the state is `1`, or `( "TASK_INTERRUPTIBLE" :
+//! container = 1 )`.
 //!
-//! **Clock**: wall time. `HH:MM:SS` counts from midnight of the first day and goes on past the next; seconds and dates
-//! count from 1970. Dates are in the zone of whoever ran babeltrace2, unless `--clock-gmt` was given.
+//! **Clock**: wall time. `HH:MM:SS` counts from midnight of the first day and goes on past the
+//! next; seconds and dates count from 1970. Dates are in the zone of whoever ran babeltrace2,
+//! unless `--clock-gmt` was given.
 //!
-//! **Kept**: scheduler events, interrupts, system calls by name, CPU power; other events as `other` with their groups as
-//! text. `lttng_statedump_process_state` tells names that were known before the trace: rows of kind `comm`, marked as
-//! made up by the recorder. Priorities are printed as kernel priority minus 100 and get the 100 back. Numeric states are
-//! read by the table of the kernel whose numbers fit (see `prev_state` in `ftrace-text`); names of states are exact.
-//! `Tracer discarded N events between [A] and [B]` becomes a loss of the channel's CPU.
+//! **Kept**: scheduler events, interrupts, system calls by name, CPU power; other events as `other`
+//! with their groups as text. `lttng_statedump_process_state` tells names that were known before
+//! the trace: rows of kind `comm`, marked as made up by the recorder. Priorities are printed as
+//! kernel priority minus 100 and get the 100 back. Numeric states are read by the table of the
+//! kernel whose numbers fit (see `prev_state` in `ftrace-text`); names of states are exact. `Tracer
+//! discarded N events between [A] and [B]` becomes a loss of the channel's CPU.
 //!
-//! **Departures tolerated**: lines out of order (sorted in a window), CRLF, a cut last line, foreign lines (counted).
+//! **Departures tolerated**: lines out of order (sorted in a window), CRLF, a cut last line,
+//! foreign lines (counted).
 //!
-//! **Sources**: babeltrace2's documentation of `sink.text.pretty`; a trace with LTTng 2.8 of Linux 4.4 from the
-//! tracecompass test traces. **Verified** on that trace; names of states, contexts, dates and discarded events on
-//! samples written from the documentation.
+//! **Sources**: babeltrace2's documentation of `sink.text.pretty`; a trace with LTTng 2.8 of Linux
+//! 4.4 from the tracecompass test traces. **Verified** on that trace; names of states, contexts,
+//! dates and discarded events on samples written from the documentation.
 
 use std::borrow::Cow;
 
@@ -57,12 +61,15 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "babeltrace2 TRACE > trace.txt (LTTng kernel tracing of sched_*, irq_*, syscalls)",
-        kinds: "switch, waking, wakeup, wakeup_new, migrate, fork, exec, exit, free, wait, prio, stat_*, comm, irq_*, softirq_*, sys_enter, sys_exit, cpu_idle, cpu_freq, lost, other",
+        kinds: "switch, waking, wakeup, wakeup_new, migrate, fork, exec, exit, free, wait, prio, \
+            stat_*, comm, irq_*, softirq_*, sys_enter, sys_exit, cpu_idle, cpu_freq, lost, other",
         provides: "waker (with the context tid), target CPU, priority, state, losses",
         resolution: "1 ns",
         clock: "wall clock: time of day, seconds, or date",
-        confidence: "real captures: one trace of LTTng 2.8 on Linux 4.4 (60,000 lines); named states, contexts and discarded events on samples written from the documentation",
-        notes: "times of day go on past midnight; without the context `tid` the current thread of a record is not told; numeric states are read by the kernel version whose numbers fit",
+        confidence: "real captures: one trace of LTTng 2.8 on Linux 4.4 (60,000 lines); named \
+            states, contexts and discarded events on samples written from the documentation",
+        notes: "times of day go on past midnight; without the context `tid` the current thread of a \
+            record is not told; numeric states are read by the kernel version whose numbers fit",
     },
 };
 

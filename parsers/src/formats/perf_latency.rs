@@ -12,19 +12,21 @@
 //!   hog00:230             |    524.013 ms |      155 | avg:   0.592 ms | max:   0.633 ms | max start:    13.736642 s | max end:    13.737275 s
 //! ```
 //!
-//! `name:(n)` stands for n threads of one name, `name:230` for one. The heading names the cells; perf up to 5.10 has one
-//! `max at:` in the place of the last two, perf of 2009 none. The first perf printed `Tasks count total avg max` in ns.
+//! `name:(n)` stands for n threads of one name, `name:230` for one. The heading names the cells;
+//! perf up to 5.10 has one `max at:` in the place of the last two, perf of 2009 none. The first
+//! perf printed `Tasks count total avg max` in ns.
 //!
-//! **Rows**: `subject` is the name, `tid` the thread where the row is about one, `key` one of `runtime`, `switches`, `average
-//! delay`, `maximum delay`, `maximum delay at`, `maximum delay start`, `maximum delay end`, `threads`. The
-//! line `TOTAL:` has no subject. A maximum that was never met has no time: perf prints 0.000000 there.
+//! **Rows**: `subject` is the name, `tid` the thread where the row is about one, `key` one of
+//! `runtime`, `switches`, `average delay`, `maximum delay`, `maximum delay at`, `maximum delay
+//! start`, `maximum delay end`, `threads`. The line `TOTAL:` has no subject. A maximum that was
+//! never met has no time: perf prints 0.000000 there.
 //!
 //! **Clock**: that of the recording, for the times of the maxima only.
 //!
 //! **Departures tolerated**: names of any length, names with colons, collapsed blanks, CRLF, perf's messages.
 //!
-//! **Losses**: `INFO: 1.2% lost events (3 out of 250, in 1 chunks)`. Its sister lines on context switches and state machines
-//! say that the records contradict each other: a diagnostic each.
+//! **Losses**: `INFO: 1.2% lost events (3 out of 250, in 1 chunks)`. Its sister lines on context
+//! switches and state machines say that the records contradict each other: a diagnostic each.
 //!
 //! **Sources**: Linux `tools/perf/builtin-sched.c`, `perf-sched(1)`; output of perf 2.6.31 to 6.1.
 

@@ -4,8 +4,9 @@
 //!
 //! **Produced by** `perf sched map`, with or without `--compact`, `--color-cpus`, `--color-pids`.
 //!
-//! **Grammar**: a row a switch. Four bytes a CPU, a star before the CPU that switched, two letters for its task, a dot for
-//! idle, blanks where nobody knows; then the time; then, where two letters are used for the first time, whom they stand for:
+//! **Grammar**: a row a switch. Four bytes a CPU, a star before the CPU that switched, two letters
+//! for its task, a dot for idle, blanks where nobody knows; then the time; then, where two letters
+//! are used for the first time, whom they stand for:
 //!
 //! ```text
 //!   *A0          13.528659 secs A0 => rcu_preempt:15
@@ -16,15 +17,17 @@
 //!
 //! **Clock**: perf's own, cut to the microsecond.
 //!
-//! **Rows**: the table `slices`: from the row in which a CPU's star names the task to that CPU's next star. The last one of
-//! each CPU is open. This is a picture, **of low resolution**: no states, no wakeups, no priorities, no processes.
+//! **Rows**: the table `slices`: from the row in which a CPU's star names the task to that CPU's
+//! next star. The last one of each CPU is open. This is a picture, **of low resolution**: no
+//! states, no wakeups, no priorities, no processes.
 //!
-//! **Departures tolerated**: escape sequences of colours, CRLF, rows of several CPUs out of order, perf's messages.
+//! **Departures tolerated**: escape sequences of colours, CRLF, rows of several CPUs out of order,
+//! perf's messages.
 //!
-//! **Traps**: perf names 260 tasks at most and then begins anew with A0: from there on two tasks may bear the same letters,
-//! which a diagnostic tells. Letters that the file never explains (an excerpt) have no task; their slices are left out.
-//! With `--cpus` the cells do not say which CPUs they are: they are numbered from 0. A task that `--task-name` hides
-//! is `-`.
+//! **Traps**: perf names 260 tasks at most and then begins anew with A0: from there on two tasks
+//! may bear the same letters, which a diagnostic tells. Letters that the file never explains (an
+//! excerpt) have no task; their slices are left out. With `--cpus` the cells do not say which CPUs
+//! they are: they are numbered from 0. A task that `--task-name` hides is `-`.
 //!
 //! **Sources**: Linux `tools/perf/builtin-sched.c`, `perf-sched(1)`; output of perf 2.6.31 and 6.1.
 
@@ -231,7 +234,8 @@ impl Map {
                 let (letters, line) = (shown(row.letters), self.number);
                 out.diagnostics.push_with(Code::Inferred, || {
                     let message = format!(
-                        "`{letters}` stood for thread {}, and stands for {tid} from here on; perf has run out of letters",
+                        "`{letters}` stood for thread {}, and stands for {tid} from here on; perf \
+                        has run out of letters",
                         before.tid
                     );
                     let d = Diagnostic::new(Code::Inferred, message).at_line(line).at_ts(row.ts_ns);

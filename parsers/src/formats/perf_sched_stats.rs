@@ -4,9 +4,9 @@
 //!
 //! **Produced by** `perf sched stats report` (perf 6.19 and later; the text of the tool's own documentation).
 //!
-//! **Grammar**: a table of the columns, the time of the run in jiffies, then a part for all CPUs, for each CPU and for each
-//! of its domains; categories within a domain. Lines of figures are `NAME : COUNT`, with `( N% )` of a base counter or
-//! `$ N $` jiffies between two events behind it:
+//! **Grammar**: a table of the columns, the time of the run in jiffies, then a part for all CPUs,
+//! for each CPU and for each of its domains; categories within a domain. Lines of figures are `NAME
+//! : COUNT`, with `( N% )` of a base counter or `$ N $` jiffies between two events behind it:
 //!
 //! ```text
 //! CPU 0, DOMAIN SMT CPUS 0,64
@@ -14,15 +14,16 @@
 //! busy_lb_count                                                    :         136  $       17.08 $
 //! ```
 //!
-//! **Rows** of `summaries`: `section` is the part's first words (`cpu`, `domain`), `subject` what it is about (`CPU 0,
-//! DOMAIN SMT CPUS 0,64`), `key` the name. The figure behind it is a row of its own, `NAME of base` in % or
-//! `NAME interval` in jiffies.
+//! **Rows** of `summaries`: `section` is the part's first words (`cpu`, `domain`), `subject` what
+//! it is about (`CPU 0, DOMAIN SMT CPUS 0,64`), `key` the name. The figure behind it is a row of
+//! its own, `NAME of base` in % or `NAME interval` in jiffies.
 //!
 //! **Clock**: none: totals over the run. **Losses**: none are possible; the kernel counts.
 //!
 //! **Not read**: `perf sched stats diff`, which compares two runs; it is refused.
 //!
-//! **Sources**: the documentation of `perf sched stats` (perf-sched(1), Linux 6.19); Documentation/scheduler/sched-stats.
+//! **Sources**: the documentation of `perf sched stats` (perf-sched(1), Linux 6.19);
+//! Documentation/scheduler/sched-stats.
 
 use std::sync::Arc;
 

@@ -2,16 +2,19 @@
 //!
 //! **Produced by** `systrace.py -o trace.html`, and by `atrace -z` (also through `adb shell`).
 //!
-//! **Grammar**: since Android 4.3 `<script class="trace-data" type="application/text">` blocks, of which those with ftrace
-//! lines are taken (others hold a list of processes, or JSON). Before, one string of JavaScript, `var linuxPerfData = "\`,
-//! whose lines end in `\n\`. atrace's own output is the line `TRACE:` and a zlib stream. The text inside is that of
+//! **Grammar**: since Android 4.3 `<script class="trace-data" type="application/text">` blocks, of
+//! which those with ftrace lines are taken (others hold a list of processes, or JSON). Before, one
+//! string of JavaScript, `var linuxPerfData = "\`, whose lines end in `\n\`. atrace's own output is
+//! the line `TRACE:` and a zlib stream. The text inside is that of
 //! [`ftrace_text`](super::ftrace_text), usually with a TGID column.
 //!
 //! **Clock**: as for ftrace text; atrace mostly uses `boot` or `global`, microseconds, rounded.
 //!
-//! **Kept and dropped**: as for ftrace text; the page's own code, lists of processes and JSON blocks are dropped.
+//! **Kept and dropped**: as for ftrace text; the page's own code, lists of processes and JSON
+//! blocks are dropped.
 //!
-//! **Departures tolerated**: CRLF, several trace blocks, a page without its end, a damaged end of the zlib stream.
+//! **Departures tolerated**: CRLF, several trace blocks, a page without its end, a damaged end of
+//! the zlib stream.
 //!
 //! **Traps**: lines of diagnostics count within the text, not within the page.
 //!
@@ -113,8 +116,9 @@ fn extract(page: &[u8], out: &mut Out) -> Result<(Vec<u8>, &'static str), ParseE
         .advise("save the page as systrace wrote it, or give the text of the trace itself"))
 }
 
-/// The text that the script of an old page assigns. The viewer's own code may hold the same words: of the places after
-/// `BEGIN TRACE`, then of all, the first counts behind which a line of ftrace stands.
+/// The text that the script of an old page assigns. The viewer's own code may hold the same words:
+/// of the places after `BEGIN TRACE`, then of all, the first counts behind which a line of ftrace
+/// stands.
 fn assigned(page: &[u8]) -> Option<Vec<u8>> {
     let begin = memmem::find(page, BEGIN).unwrap_or(0);
     let after = memmem::find_iter(&page[begin..], OLD).map(|at| begin + at);

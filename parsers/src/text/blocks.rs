@@ -1,6 +1,7 @@
 //! Whole lines of a text source, many at a time and where possible in place.
 //!
-//! A source that is in memory is never copied; a stream goes through one buffer that fits the second-level cache.
+//! A source that is in memory is never copied; a stream goes through one buffer that fits the
+//! second-level cache.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -35,8 +36,8 @@ impl Blocks {
         Blocks { from, offset: 0 }
     }
 
-    /// The lines in memory from the current position on, empty only at the end of the source. Only the very last line
-    /// of the source may lack its line end.
+    /// The lines in memory from the current position on, empty only at the end of the source. Only
+    /// the very last line of the source may lack its line end.
     pub fn peek(&mut self) -> io::Result<&[u8]> {
         match &mut self.from {
             From::Bytes { all, at } => Ok(&(**all).as_ref()[*at..]),

@@ -1,7 +1,7 @@
 //! What `dtrace(1M)` itself says between the lines of a script: drops, errors, "matched 5 probes".
 //!
-//! These lines go to standard error and end up among the output whenever the two are merged, sometimes in the middle
-//! of a line of output, since only one of the two streams is buffered.
+//! These lines go to standard error and end up among the output whenever the two are merged,
+//! sometimes in the middle of a line of output, since only one of the two streams is buffered.
 
 use crate::text::scan;
 

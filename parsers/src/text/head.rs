@@ -1,8 +1,10 @@
-//! The head of a line, `COMM-TID [CPU] FLAGS TIME:` or perf's `COMM TID [CPU] TIME:`, learned once and recognised after.
+//! The head of a line, `COMM-TID [CPU] FLAGS TIME:` or perf's `COMM TID [CPU] TIME:`, learned once
+//! and recognised after.
 //!
-//! Within one log heads have one layout: the same columns, the same few tasks, the same second for thousands of lines.
-//! The code that takes any head apart tells [`QuickHead`] what it found; from then on a head costs a few comparisons.
-//! What differs from what was learned is not taken, so a quick head never says anything that the slow one would not.
+//! Within one log heads have one layout: the same columns, the same few tasks, the same second for
+//! thousands of lines. The code that takes any head apart tells [`QuickHead`] what it found; from
+//! then on a head costs a few comparisons. What differs from what was learned is not taken, so a
+//! quick head never says anything that the slow one would not.
 
 use crate::text::log::{Stamp, Who};
 use crate::text::swar::{first_of8, load1, load16, load8, micros, nanos, Window, MASKS, REACH};
@@ -166,7 +168,8 @@ impl QuickHead {
             self.known_flags[flag_place(word)] = (word, stamp.irq.unwrap_or(0));
         }
         let (text, place) = task_text(&w, bracket);
-        // Two tasks that fall on one place and run in turns would drive each other out: the older one moves next door.
+        // Two tasks that fall on one place and run in turns would drive each other out: the older
+        // one moves next door.
         self.tasks[place ^ 1] = self.tasks[place];
         self.tasks[place] = Task { text, bracket, cpu: stamp.cpu.unwrap_or(0), who: stamp.who };
     }

@@ -1,7 +1,7 @@
 //! What all logs of one record a line have in common: order, losses, counts, and the loop over the lines.
 //!
-//! A format is a [`Dialect`]: it takes one line apart. [`TextLog`] runs it over the source, sorts what stands out of
-//! order, and keeps the accounts that become diagnostics and metadata.
+//! A format is a [`Dialect`]: it takes one line apart. [`TextLog`] runs it over the source, sorts
+//! what stands out of order, and keeps the accounts that become diagnostics and metadata.
 
 mod runner;
 
@@ -70,7 +70,8 @@ pub struct LogLine<'a> {
 pub trait Dialect: Send {
     /// The format's name.
     const NAME: &'static str;
-    /// Reads a line of a common shape, with its end, and returns its length; `None` leaves everything as it was.
+    /// Reads a line of a common shape, with its end, and returns its length; `None` leaves
+    /// everything as it was.
     fn quick(&mut self, w: &Window, log: &mut Log, out: &mut Out) -> Option<usize>;
     /// Reads any line.
     fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out);
@@ -144,7 +145,8 @@ impl Log {
         bits
     }
 
-    /// Adds a row with the columns that come from the line's head; the caller sets the others, `kind` among them.
+    /// Adds a row with the columns that come from the line's head; the caller sets the others,
+    /// `kind` among them.
     pub fn begin<'e>(&mut self, events: &'e mut Events, stamp: &Stamp) -> EventRow<'e> {
         let bits = self.pass(stamp);
         self.untimed += usize::from(stamp.ts_ns == 0 && bits & quality::SYNTHESIZED != 0);
@@ -159,7 +161,8 @@ impl Log {
         self.newest
     }
 
-    /// Gives rows without a time of their own the first time after them, or the latest one where none follows.
+    /// Gives rows without a time of their own the first time after them, or the latest one where
+    /// none follows.
     #[cold]
     fn settle_untimed(&mut self, base: usize, out: &mut Out) {
         self.untimed = 0;

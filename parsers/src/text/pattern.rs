@@ -1,8 +1,9 @@
 //! Patterns by which a user says what the free text of a script means.
 //!
-//! A pattern is the text of a line with fields in braces: `{ts_ns} {tid} {comm} -> {next_tid}`. Blanks stand for any
-//! number of blanks. A field takes everything up to the text that follows it, the last one the rest of the line. Several
-//! patterns, one a line or parted by `||`, are tried in order; `NAME=` before one restricts it to the probe or kind NAME.
+//! A pattern is the text of a line with fields in braces: `{ts_ns} {tid} {comm} -> {next_tid}`.
+//! Blanks stand for any number of blanks. A field takes everything up to the text that follows it,
+//! the last one the rest of the line. Several patterns, one a line or parted by `||`, are tried in
+//! order; `NAME=` before one restricts it to the probe or kind NAME.
 
 use crate::text::scan;
 use tracekit_schema::events::EventRow;
@@ -129,7 +130,8 @@ impl Pattern {
         self.rest(0, scan::trim(line), &mut found, &mut tries).then_some(found)
     }
 
-    /// Matches parts from `i` on. A field that does not fit where the text after it is found first is tried further.
+    /// Matches parts from `i` on. A field that does not fit where the text after it is found first
+    /// is tried further.
     fn rest<'t>(&self, i: usize, text: &'t [u8], found: &mut Matched<'t>, tries: &mut u32) -> bool {
         let Some(part) = self.parts.get(i) else { return scan::trim(text).is_empty() };
         *tries = tries.saturating_sub(1);
@@ -160,7 +162,8 @@ impl Pattern {
         }
     }
 
-    /// Where the field that is part `i` may end, from byte `from` on: at the text after it, at a blank, or at the end.
+    /// Where the field that is part `i` may end, from byte `from` on: at the text after it, at a
+    /// blank, or at the end.
     fn end(&self, i: usize, text: &[u8], from: usize) -> Option<usize> {
         let tail = text.get(from..)?;
         let at = match (self.parts.get(i + 1), self.parts.get(i + 2)) {
@@ -263,7 +266,8 @@ fn state(text: &[u8]) -> State {
     })
 }
 
-/// The kind that a probe's name stands for: of the sched and proc providers, or tracekit's own name of a kind.
+/// The kind that a probe's name stands for: of the sched and proc providers, or tracekit's own name
+/// of a kind.
 pub fn kind(probe: &[u8]) -> Option<Kind> {
     let name = probe.rsplit(|b| *b == b':').next().unwrap_or(probe);
     Some(match name {

@@ -1,4 +1,5 @@
-//! What the tables that perf's scheduler tools print have in common: lines, the tools' own messages, losses, threads.
+//! What the tables that perf's scheduler tools print have in common: lines, the tools' own
+//! messages, losses, threads.
 
 use std::collections::HashMap;
 use std::io;
@@ -73,7 +74,8 @@ impl Report {
         Report { lines: Lines::new(source.into_read()), unparsed: 0, lost: None, lost_unknown: false }
     }
 
-    /// Copies the next line, without colours, to `line`; `None` at the end, else whether a line end follows it.
+    /// Copies the next line, without colours, to `line`; `None` at the end, else whether a line end
+    /// follows it.
     fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
         let first = self.lines.number == 0;
         let Some(next) = self.lines.next_line()? else { return Ok(None) };
@@ -116,7 +118,8 @@ impl Report {
         out.diag(row.at_line(self.number()).advise("record with a larger buffer (perf sched record -m)"));
     }
 
-    /// Reads perf's sums of what went wrong, `INFO: 1.2% lost events (3 out of 250, in 1 chunks)`; false for another line.
+    /// Reads perf's sums of what went wrong, `INFO: 1.2% lost events (3 out of 250, in 1 chunks)`;
+    /// false for another line.
     pub fn info(&mut self, line: &[u8], out: &mut Out) -> bool {
         let Some(text) = line.strip_prefix(b"INFO: ") else { return false };
         let (_, what) = scan::word(text);
@@ -277,7 +280,8 @@ impl<T: Default> Threads<T> {
     }
 }
 
-/// Puts the slices in the order of their start, as the table promises; rows of a report stand in that of their end.
+/// Puts the slices in the order of their start, as the table promises; rows of a report stand in
+/// that of their end.
 pub fn sort_slices(out: &mut Out) {
     let s = &out.slices;
     let mut rows: Vec<u32> = (0..s.len() as u32).collect();

@@ -1,7 +1,8 @@
-//! Lines of per-CPU buffers come in blocks, one CPU after the other: [`LineSorter`] holds them back until no earlier
-//! one can come, and gives them out in time order.
+//! Lines of per-CPU buffers come in blocks, one CPU after the other: [`LineSorter`] holds them back
+//! until no earlier one can come, and gives them out in time order.
 //!
-//! Only the bytes and the time of a line are held, in one buffer; a parser takes the line apart when it comes out.
+//! Only the bytes and the time of a line are held, in one buffer; a parser takes the line apart
+//! when it comes out.
 
 /// Beyond this many held lines the older half is given out, whatever the watermark says.
 const MOST_HELD: usize = 1 << 22;
@@ -109,7 +110,8 @@ impl LineSorter {
         Some(Sorted { ts: h.ts, number: h.number, late, bytes })
     }
 
-    /// Moves the first `n` held lines to the ready ones; the caller has drained those, or they stay before the new.
+    /// Moves the first `n` held lines to the ready ones; the caller has drained those, or they stay
+    /// before the new.
     fn hand_over(&mut self, n: usize) {
         if n == 0 {
             return;
@@ -181,7 +183,8 @@ mod tests {
     }
 
     proptest! {
-        /// Blocks of several CPUs with a watermark that trails by more than a block come out as if sorted at once.
+        /// Blocks of several CPUs with a watermark that trails by more than a block come out as if
+        /// sorted at once.
         #[test]
         fn blocks_come_out_sorted(cpus in prop::collection::vec(prop::collection::vec(0i64..100, 0..20), 1..5), rounds in 1i64..6) {
             let mut s = LineSorter::new();

@@ -1,7 +1,7 @@
 //! Numbers and fields out of text lines, on bytes and without an allocation.
 //!
-//! Every function takes the whole field and answers `None` when any byte of it does not fit: a half-read number is a
-//! wrong number.
+//! Every function takes the whole field and answers `None` when any byte of it does not fit: a
+//! half-read number is a wrong number.
 
 /// A decimal number without a sign.
 #[inline]
@@ -49,7 +49,8 @@ pub fn hex(text: &[u8]) -> Option<u64> {
     Some(n)
 }
 
-/// A decimal fraction scaled by 10^`digits`: `decimal(b"12.34", 9)` is 12,340,000,000. Further digits are cut off.
+/// A decimal fraction scaled by 10^`digits`: `decimal(b"12.34", 9)` is 12,340,000,000. Further
+/// digits are cut off.
 pub fn decimal(text: &[u8], digits: u32) -> Option<i64> {
     let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),

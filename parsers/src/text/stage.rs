@@ -1,7 +1,8 @@
 //! Rows of the quick path on their way into the table, up to 64 at a time.
 //!
-//! A row touches a dozen columns, and each column has its own end, room and validity bits to look at. Here it touches
-//! fixed arrays; a full stage goes into the table column by column, each with one copy and one word of bits.
+//! A row touches a dozen columns, and each column has its own end, room and validity bits to look
+//! at. Here it touches fixed arrays; a full stage goes into the table column by column, each with
+//! one copy and one word of bits.
 
 use tracekit_schema::{Events, Kind, State, StrId, Strings};
 

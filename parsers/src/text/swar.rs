@@ -1,14 +1,16 @@
 //! Eight or sixteen bytes at a time: finding a byte, reading a number.
 //!
-//! All work on a [`Window`], a fixed-size view of the text from the start of a line. Beyond [`REACH`] everything reads as
-//! zeros, which no shape of a line contains, so that the caller needs no check of its own on the way.
+//! All work on a [`Window`], a fixed-size view of the text from the start of a line. Beyond
+//! [`REACH`] everything reads as zeros, which no shape of a line contains, so that the caller needs
+//! no check of its own on the way.
 
 use wide::u8x16;
 
 /// Positions up to this one can be read.
 pub const REACH: usize = 512;
 
-/// The text from the start of a line on, longer than any line the quick path takes, with room for the widest load.
+/// The text from the start of a line on, longer than any line the quick path takes, with room for
+/// the widest load.
 pub type Window = [u8; REACH + 16];
 
 const ONES: u64 = u64::MAX / 255;
@@ -126,7 +128,8 @@ impl Digits {
     #[inline(always)]
     fn of(word: u64) -> Self {
         let values = word ^ (ONES * b'0' as u64);
-        // A byte above 9 gets its high bit by the addition or has it already; carries only spoil what stands above.
+        // A byte above 9 gets its high bit by the addition or has it already; carries only spoil
+        // what stands above.
         let other = (values.wrapping_add(ONES * (0x80 - 10)) | values) & HIGHS;
         Digits { values, end_bit: other.trailing_zeros() }
     }

@@ -1,7 +1,8 @@
 //! Random schedules that make sense, for writing into a format and reading back.
 //!
-//! A schedule is played by a tiny machine: tasks run, sleep, are woken, preempted, made and end, so that every record
-//! agrees with those before it. The writers of the formats live in the tests; a format leaves out what it cannot say.
+//! A schedule is played by a tiny machine: tasks run, sleep, are woken, preempted, made and end, so
+//! that every record agrees with those before it. The writers of the formats live in the tests; a
+//! format leaves out what it cannot say.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -288,7 +289,8 @@ pub fn slices(schedule: &Schedule) -> Vec<(i64, i64, i32, i64)> {
     slices
 }
 
-/// Checks that the slices derived from `out` are those of the schedule, at times that `at` maps; idle has none.
+/// Checks that the slices derived from `out` are those of the schedule, at times that `at` maps;
+/// idle has none.
 pub fn same_slices(
     out: &mut tracekit_schema::Out,
     schedule: &Schedule,

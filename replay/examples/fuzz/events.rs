@@ -85,7 +85,8 @@ fn events(input: &[u8]) -> Events {
     events
 }
 
-/// What holds for any records: no slice of negative length, and none before the one that ran before it on its CPU is over.
+/// What holds for any records: no slice of negative length, and none before the one that ran before
+/// it on its CPU is over.
 fn holds(tables: &Derived) -> Result<(), String> {
     let slices = &tables.slices;
     let mut rows: Vec<(i32, i64, i64)> = (0..slices.len())

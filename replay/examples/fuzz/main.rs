@@ -1,11 +1,12 @@
 //! Looks for inputs that break something: `fuzz TARGET [SECONDS] [SEED]`, seconds of CPU time.
 //!
-//! A target is a format (its fixtures are damaged and read), `events` (any sequence of events through the state machine,
-//! the reconstruction and a replay), `policy` (damaged policy strings), `workload` (damaged workload texts), or `all`.
+//! A target is a format (its fixtures are damaged and read), `events` (any sequence of events
+//! through the state machine, the reconstruction and a replay), `policy` (damaged policy strings),
+//! `workload` (damaged workload texts), or `all`.
 //!
-//! A finding is a panic, an input that takes longer than ten seconds, one that never ends, one that breaks an invariant,
-//! or memory above 1 GiB. Its input is written to `target/findings/TARGET-N` and the exit status is 1. The seed decides
-//! everything but the time, so a run can be repeated.
+//! A finding is a panic, an input that takes longer than ten seconds, one that never ends, one that
+//! breaks an invariant, or memory above 1 GiB. Its input is written to `target/findings/TARGET-N`
+//! and the exit status is 1. The seed decides everything but the time, so a run can be repeated.
 
 #![allow(clippy::disallowed_methods, reason = "a test driver reads fixtures, its arguments and the clock")]
 

@@ -1,14 +1,15 @@
 //! How far apart records of one cause may lie.
 //!
-//! What one interrupt or one system call does lies as far apart as the machine is slow, so limits are multiples of one cost:
-//! from a wakeup in an interrupt to the record of the switch that it causes. It is measured in the trace; where it is far
-//! from what was assumed, the trace is read again with the measured one.
+//! What one interrupt or one system call does lies as far apart as the machine is slow, so limits
+//! are multiples of one cost: from a wakeup in an interrupt to the record of the switch that it
+//! causes. It is measured in the trace; where it is far from what was assumed, the trace is read
+//! again with the measured one.
 
 use super::{Overheads, ENOUGH};
 use crate::task::Ns;
 
-/// Limits of one trace, and the other constants of a reading. Each says where it is from; `docs/constants.md` says how far a result
-/// moves when a constant is doubled or a rule left out.
+/// Limits of one trace, and the other constants of a reading. Each says where it is from;
+/// `docs/constants.md` says how far a result moves when a constant is doubled or a rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From a wakeup in an interrupt to the record of the switch that it causes, ns.
@@ -29,7 +30,8 @@ pub struct Limits {
     pub end: i64,
     /// Least share of the trace that a burst without an end covers, percent.
     pub long: i64,
-    /// What an interrupt takes longer on a CPU that has not switched for long, where no sample says it: share of its cost, percent.
+    /// What an interrupt takes longer on a CPU that has not switched for long, where no sample says
+    /// it: share of its cost, percent.
     pub cold_share: i64,
     /// Measure what a switch takes longer because of what it has to do besides.
     pub exit_costs: bool,
@@ -60,7 +62,8 @@ pub const CONSTANTS: [(&str, &str); 13] = [
 ];
 
 impl Default for Limits {
-    /// What [`CONSTANTS`] lists. The unit is that of a slow machine, so that no cause is missed at the first reading.
+    /// What [`CONSTANTS`] lists. The unit is that of a slow machine, so that no cause is missed at
+    /// the first reading.
     fn default() -> Self {
         Limits {
             unit: 20_000,

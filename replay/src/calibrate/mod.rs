@@ -1,7 +1,9 @@
-//! What the machine costs and when it ticks, as this trace measures it: an optional stage behind [`calibrate`].
+//! What the machine costs and when it ticks, as this trace measures it: an optional stage behind
+//! [`calibrate`].
 //!
-//! [`history`](crate::history) says what is measured, [`watch`] takes the samples from what each CPU does, [`ways`] compares sleeps and bursts of
-//! equal length, [`tick`] finds the clock. "What does a switch cost" is answered here.
+//! [`history`](crate::history) says what is measured, [`watch`] takes the samples from what each
+//! CPU does, [`ways`] compares sleeps and bursts of equal length, [`tick`] finds the clock. "What
+//! does a switch cost" is answered here.
 
 pub mod limits;
 pub mod tick;
@@ -47,8 +49,8 @@ pub struct Overheads {
     pub idle_exit: Estimate,
     /// Between two wakeups of one interrupt.
     pub next_wakeup: Estimate,
-    /// From the record of a fork to the record that the child is queued: the kernel reads the clock of its place in between,
-    /// right behind the first.
+    /// From the record of a fork to the record that the child is queued: the kernel reads the clock
+    /// of its place in between, right behind the first.
     pub newborn: Estimate,
     /// From a tick to the reschedule.
     pub tick_resched: Estimate,
@@ -58,7 +60,8 @@ pub struct Overheads {
     pub tick: Estimate,
     /// From the clock of a tick to its record, relative to that of a wakeup.
     pub tick_lag: Ns,
-    /// What more it takes to the switch record when a real-time task sleeps and the next has no real-time priority.
+    /// What more it takes to the switch record when a real-time task sleeps and the next has no
+    /// real-time priority.
     pub lower_class: Estimate,
     /// What more it takes to the switch record when the timer of the sleep is the next to fire.
     pub timer_first: Estimate,
@@ -66,7 +69,8 @@ pub struct Overheads {
     pub shortest_stay: Estimate,
     /// A switch, until the new task's own work begins.
     pub switch: Ns,
-    /// By how much a cost varies from one time to the next: median deviation from the median, of all costs measured.
+    /// By how much a cost varies from one time to the next: median deviation from the median, of
+    /// all costs measured.
     pub jitter: Estimate,
     /// Ticks a second.
     pub hz: i64,
@@ -241,7 +245,8 @@ fn jitter(history: &History) -> Estimate {
 /// Samples of a kind that an estimate needs to be used beside another.
 pub(crate) const ENOUGH: usize = 10;
 
-/// From a tick to the wakeup that rides on it, and how much earlier the clock of the tick was read than its record was made.
+/// From a tick to the wakeup that rides on it, and how much earlier the clock of the tick was read
+/// than its record was made.
 fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
     let samples = || {
         history.samples.iter().filter_map(|s| match *s {
@@ -256,8 +261,9 @@ fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
     Some((median(rode().map(|s| s.1).collect()), lag.ns))
 }
 
-/// What interrupts take from the work they interrupt: a tick, and a wakeup that leads to no switch. Both are differences of a
-/// task's bursts with and without one, over tasks whose bursts hardly vary.
+/// What interrupts take from the work they interrupt: a tick, and a wakeup that leads to no switch.
+/// Both are differences of a task's bursts with and without one, over tasks whose bursts hardly
+/// vary.
 fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate) {
     let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 4]> = BTreeMap::new();
     for sample in &history.samples {

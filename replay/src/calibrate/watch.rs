@@ -1,4 +1,5 @@
-//! What one CPU does from switch to switch, as far as costs and causes are concerned: ticks, interrupts, wakeups, charges.
+//! What one CPU does from switch to switch, as far as costs and causes are concerned: ticks,
+//! interrupts, wakeups, charges.
 
 use super::limits::Limits;
 use crate::cost::LONG_STAY;
@@ -62,7 +63,8 @@ impl Watch {
         self.ticks += 1;
     }
 
-    /// The kernel charges `ran` to the running task. True where that is a tick: a charge in a hard interrupt that no wakeup asked for.
+    /// The kernel charges `ran` to the running task. True where that is a tick: a charge in a hard
+    /// interrupt that no wakeup asked for.
     pub fn charge(&mut self, ran: Ns, at: Ns, in_hardirq: bool, samples: &mut Vec<Sample>) -> bool {
         self.charged += ran;
         if self.tick.is_some() && self.after_tick.is_none() {
@@ -133,8 +135,8 @@ impl Watch {
         self.need_resched && self.last_event >= self.on_at
     }
 
-    /// The running task leaves: what the stay says of costs, and what the next one is to know. `end` is where its leaving will stand
-    /// among the acts of its life.
+    /// The running task leaves: what the stay says of costs, and what the next one is to know.
+    /// `end` is where its leaving will stand among the acts of its life.
     pub fn leave(&mut self, at: Ns, off: Off, end: usize, samples: &mut Vec<Sample>) {
         match off {
             Off::Preempted { .. } => self.sample_preemption(at, samples),

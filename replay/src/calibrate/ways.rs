@@ -1,8 +1,8 @@
-//! What a switch takes longer because of what it has to do besides: fractions of a microsecond, on which hangs whether two tasks
-//! that sleep equally long stay in phase.
+//! What a switch takes longer because of what it has to do besides: fractions of a microsecond, on
+//! which hangs whether two tasks that sleep equally long stay in phase.
 //!
-//! A timer is set before the switch is recorded, so sleeps of equal length look shorter between the records when more work
-//! lies between the two.
+//! A timer is set before the switch is recorded, so sleeps of equal length look shorter between the
+//! records when more work lies between the two.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,8 @@ struct TimerSleep {
     cpu: i32,
 }
 
-/// Finds the sleeps whose timer was the next to fire when they began: no tick and no timer that was set before came first.
+/// Finds the sleeps whose timer was the next to fire when they began: no tick and no timer that was
+/// set before came first.
 pub(super) fn mark_first(history: &mut History) {
     let mut sleeps: Vec<TimerSleep> = history.lives.iter().flat_map(timer_sleeps).collect();
     sleeps.sort_by_key(|s| s.from);
@@ -79,7 +80,8 @@ fn mean(parts: &[(Ns, usize)]) -> Estimate {
     Estimate { ns: if n == 0 { 0 } else { (sum / n as Ns).max(0) }, n }
 }
 
-/// What it takes longer from the setting of a timer to the switch record, from equal sleeps of one task that differ in one thing.
+/// What it takes longer from the setting of a timer to the switch record, from equal sleeps of one
+/// task that differ in one thing.
 pub(super) fn exit_costs(history: &History, found: &mut Overheads) {
     let mut groups: Vec<BTreeMap<Way, Estimate>> = Vec::new();
     for life in &history.lives {

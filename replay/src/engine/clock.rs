@@ -34,8 +34,8 @@ impl Engine {
         self.pass_over_ticks(cpu, now + tick - since);
     }
 
-    /// Ticks from `next` on that would do nothing are counted but not made: they cost nothing, the policy does not look at them, and
-    /// no timer could fire with them.
+    /// Ticks from `next` on that would do nothing are counted but not made: they cost nothing, the
+    /// policy does not look at them, and no timer could fire with them.
     fn pass_over_ticks(&mut self, cpu: Cpu, next: Ns) {
         let (costs, c) = (&self.k.costs, &self.k.cpus[cpu]);
         let Some(t) = c.curr.filter(|_| costs.tick == 0 && costs.tick_resched == 0) else { return };

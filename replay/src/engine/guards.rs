@@ -3,8 +3,8 @@
 use super::Engine;
 use crate::task::{Ns, TaskId, TaskState, NEVER};
 
-/// So long a task may be ready on a CPU that is idle before it is taken for lost. Bandwidth limits idle for less than a period, and Linux
-/// takes no period above a second (`max_cfs_quota_period`).
+/// So long a task may be ready on a CPU that is idle before it is taken for lost. Bandwidth limits
+/// idle for less than a period, and Linux takes no period above a second (`max_cfs_quota_period`).
 const LOST: Ns = 1_000_000_000;
 
 /// A wait as long as this is reported. It changes no result; ten times the default quantum of round robin.
@@ -55,8 +55,8 @@ impl Engine {
             if task.state == TaskState::Runnable && idle && now - since >= longest {
                 let name = self.k.name(TaskId(i as u32));
                 let message = format!(
-                    "{name} has been ready since {:.6} s on CPU {}, which has been idle since {:.6} s: `dispatch` does not give it out; \
-                     has the policy lost it?",
+                    "{name} has been ready since {:.6} s on CPU {}, which has been idle since {:.6} \
+                     s: `dispatch` does not give it out; has the policy lost it?",
                     seconds(task.since),
                     task.cpu,
                     seconds(cpu.idle_since)
@@ -88,7 +88,8 @@ impl Engine {
         let (wait, t, since) = self.watch.longest;
         (self.watch.starved > 0).then(|| {
             format!(
-                "starvation: {} was ready at {:.6} s and did not run for {:.3} s, the longest of {} waits of a second or more",
+                "starvation: {} was ready at {:.6} s and did not run for {:.3} s, the longest of {} \
+                waits of a second or more",
                 self.k.name(TaskId(t)),
                 seconds(since),
                 seconds(wait),

@@ -2,16 +2,18 @@
 //!
 //! Events of one instant are handled in this order, and the round is repeated until nothing is due:
 //!
-//! 1. ends of run steps, by CPU number; the steps that follow (wake, fork, ...) up to the next run or sleep belong to it;
+//! 1. ends of run steps, by CPU number; the steps that follow (wake, fork, ...) up to the next run
+//!    or sleep belong to it;
 //! 2. clock ticks, by CPU number;
 //! 3. the 1 Hz work;
-//! 4. wakeups: timer expiries by CPU number and expiry, then starts, device and outside wakeups in source order;
+//! 4. wakeups: timer expiries by CPU number and expiry, then starts, device and outside wakeups in
+//!    source order;
 //! 5. policy timers, then slice ends by CPU number;
 //! 6. reschedules, by CPU number.
 //!
-//! So a task whose burst ends on a tick is not charged that tick, and a task that wakes when a slice ends is queued
-//! before the task that loses the CPU. CPUs that are idle do not tick. A chain of wakeups without demand in between is
-//! atomic: nobody runs before it is complete.
+//! So a task whose burst ends on a tick is not charged that tick, and a task that wakes when a
+//! slice ends is queued before the task that loses the CPU. CPUs that are idle do not tick. A chain
+//! of wakeups without demand in between is atomic: nobody runs before it is complete.
 
 mod clock;
 mod guards;
@@ -57,7 +59,8 @@ pub struct Counts {
     pub wakeups: [u64; 4],
     /// Waits that found what they waited for.
     pub satisfied: u64,
-    /// Switches that took other than their recorded time because of [`SwitchCostChange`], and how much longer in all.
+    /// Switches that took other than their recorded time because of [`SwitchCostChange`], and how
+    /// much longer in all.
     pub shifted: (u64, Ns),
     /// CPU time of all tasks.
     pub busy: Ns,
@@ -255,7 +258,8 @@ impl Engine {
         self.k.slots.set_wake(first);
     }
 
-    /// Runs to the end. `progress` is told the simulated time now and then and may stop the run by returning false.
+    /// Runs to the end. `progress` is told the simulated time now and then and may stop the run by
+    /// returning false.
     pub fn run(mut self, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Run, EngineError> {
         for class in 0..self.stack.layers.len() {
             self.k.class = class as u8;
@@ -376,7 +380,8 @@ impl Engine {
     }
 
     fn finish(mut self) -> Run {
-        // Some essential task may wait for what never comes: then nothing of interest happened since one last ran.
+        // Some essential task may wait for what never comes: then nothing of interest happened
+        // since one last ran.
         let idle = self.ends_with_essential && self.until != NEVER && self.last_essential < self.until / 2;
         let end = match self.until {
             NEVER => self.k.now,

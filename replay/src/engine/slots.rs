@@ -1,7 +1,9 @@
-//! The next event of each kind and CPU, in a winner tree: the earliest is at the root, ties go to the lower slot.
+//! The next event of each kind and CPU, in a winner tree: the earliest is at the root, ties go to
+//! the lower slot.
 //!
-//! The order of slots *is* the order of events with equal time: segment ends by CPU, ticks by CPU, the 1 Hz work,
-//! timer expiries by CPU, other wakeups, policy timers, slice ends by CPU, reschedules by CPU.
+//! The order of slots *is* the order of events with equal time: segment ends by CPU, ticks by CPU,
+//! the 1 Hz work, timer expiries by CPU, other wakeups, policy timers, slice ends by CPU,
+//! reschedules by CPU.
 
 use crate::task::{Cpu, Ns, NEVER};
 
@@ -32,7 +34,8 @@ pub struct Slots {
     cpus: usize,
     /// Number of leaves, a power of two.
     leaves: usize,
-    /// `win[1]` is the earliest of all; children of `i` are `2i` and `2i + 1`, the slots themselves begin at `leaves`.
+    /// `win[1]` is the earliest of all; children of `i` are `2i` and `2i + 1`, the slots themselves
+    /// begin at `leaves`.
     win: Vec<Entry>,
 }
 

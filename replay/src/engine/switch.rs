@@ -187,7 +187,8 @@ impl Engine {
         self.log_switch(cpu, prev, IDLE, self.k.costs.record + more);
     }
 
-    /// What a switch takes longer, before it is recorded, because of the task that leaves `cpu` asleep or ended.
+    /// What a switch takes longer, before it is recorded, because of the task that leaves `cpu`
+    /// asleep or ended.
     fn more_to_leave(&mut self, cpu: Cpu, sleeps: bool) -> Ns {
         let first = std::mem::take(&mut self.k.cpus[cpu].timer_first);
         if first && sleeps {

@@ -57,16 +57,17 @@ impl Engine {
         self.k.slots.set_timer(cpu, first);
     }
 
-    /// The timer that an interrupt that came at `entry` fires next. Timers stand in order of their hard expiry, and the tick is
-    /// one of them: the first whose soft expiry has not passed holds up those behind it.
+    /// The timer that an interrupt that came at `entry` fires next. Timers stand in order of their
+    /// hard expiry, and the tick is one of them: the first whose soft expiry has not passed holds
+    /// up those behind it.
     pub(super) fn next_expired(&self, cpu: Cpu, entry: Ns) -> Option<TaskId> {
         let Reverse((hard, _, soft, t)) = *self.timers[cpu].peek()?;
         let behind_tick = hard > self.k.slots.tick(cpu).max(self.k.now);
         (soft <= entry && !behind_tick).then_some(TaskId(t))
     }
 
-    /// A timer interrupt: it fires every timer whose soft expiry has passed. One is fired now; when another is due, the interrupt
-    /// goes on with it a little later.
+    /// A timer interrupt: it fires every timer whose soft expiry has passed. One is fired now; when
+    /// another is due, the interrupt goes on with it a little later.
     pub(super) fn timer_interrupt(&mut self, cpu: Cpu) {
         if self.deferred(cpu, Slots::set_timer) {
             return;

@@ -153,8 +153,8 @@ impl Engine {
         self.make_runnable(t, to, Enqueue::Wakeup(wake));
     }
 
-    /// Moves `t`, which is runnable, in no queue, and may no longer use `cpu`, to the queue of a CPU that it may use;
-    /// false when there is none.
+    /// Moves `t`, which is runnable, in no queue, and may no longer use `cpu`, to the queue of a
+    /// CPU that it may use; false when there is none.
     pub(super) fn migrate_disallowed(&mut self, cpu: Cpu, t: TaskId) -> bool {
         if !(0..self.k.cpus.len()).any(|c| self.k.allowed(t, c)) {
             return false;

@@ -1,4 +1,5 @@
-//! Several walks side by side: where a guess could have been another, both are followed until one of them contradicts what shows.
+//! Several walks side by side: where a guess could have been another, both are followed until one
+//! of them contradicts what shows.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};

@@ -1,11 +1,12 @@
-//! How much work the search may do: a hard bound, counted in things that show times explanations followed side by side.
+//! How much work the search may do: a hard bound, counted in things that show times explanations
+//! followed side by side.
 
 use std::cell::Cell;
 
 use crate::cancel::Cancel;
 
-/// Looks at a task, a message or a segment that take as long as one step of an explanation: a look is a few comparisons, a step copies
-/// what changes.
+/// Looks at a task, a message or a segment that take as long as one step of an explanation: a look
+/// is a few comparisons, a step copies what changes.
 pub(super) const LOOKS: usize = 256;
 
 /// What is left of it.

@@ -11,7 +11,8 @@ use crate::task::Ns;
 const NEVER: f64 = -6.0;
 
 impl Walk<'_> {
-    /// A reader found `queue` empty: what seems to wait there was what somebody read before it could be seen to be written.
+    /// A reader found `queue` empty: what seems to wait there was what somebody read before it
+    /// could be seen to be written.
     pub(super) fn reconcile(&mut self, queue: usize, at: Ns) {
         while self.queues[queue].front().is_some_and(|q| q.at < at) {
             if !self.known.budget.spend(1 + self.forgotten.len() / LOOKS) {
@@ -46,7 +47,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads that nobody paid for: a source may have sent two messages at once. Counts what stays unexplained.
+    /// Reads that nobody paid for: a source may have sent two messages at once. Counts what stays
+    /// unexplained.
     pub(super) fn settle(&mut self) {
         for queue in 0..self.debts.len() {
             let open: Vec<Debt> = self.debts[queue].drain(..).collect();

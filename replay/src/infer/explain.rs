@@ -15,7 +15,8 @@ const TAKEN: f64 = -0.7;
 /// A message to a sleeping reader that did not wake it.
 const UNLIKELY: f64 = 1e-5;
 
-/// One explanation of a segment: its services, where the last message went, and the service that takes the place of the last.
+/// One explanation of a segment: its services, where the last message went, and the service that
+/// takes the place of the last.
 #[derive(Clone, Copy)]
 struct Way {
     services: usize,
@@ -136,7 +137,8 @@ impl Walk<'_> {
         (ran / self.known.usual[self.station(other)].mean) as usize
     }
 
-    /// Where else a message may have gone that seems to wait in the queue of `s`, and how much less likely that is.
+    /// Where else a message may have gone that seems to wait in the queue of `s`, and how much less
+    /// likely that is.
     fn elsewhere(&self, s: usize, item: &Item) -> Option<(f64, usize)> {
         let from = item.from?;
         let here = self.share(from, item.token, s);

@@ -1,8 +1,8 @@
 //! Follows messages through the network in the order of time.
 //!
-//! A segment of a task's work is one service or several. Each reads a message from the front of its queue and, in a station that
-//! sends at all, ends with one message to another station. What decides how many there are, and where the messages went that
-//! do not show:
+//! A segment of a task's work is one service or several. Each reads a message from the front of its
+//! queue and, in a station that sends at all, ends with one message to another station. What
+//! decides how many there are, and where the messages went that do not show:
 //!
 //! * nothing is read before it was written; queues are first in, first out;
 //! * a task that falls asleep found its queue empty: whatever had been written before has been read;
@@ -10,8 +10,9 @@
 //! * services of a station take about as long as those whose ends both show;
 //! * requests take the ways that visible messages of requests with the same past take.
 //!
-//! A reader that goes on with an empty queue must have got a message that a task still at work has already written: the service of
-//! that task is then taken to have ended. What stays unexplained is counted, and decides whether the outcome is used.
+//! A reader that goes on with an empty queue must have got a message that a task still at work has
+//! already written: the service of that task is then taken to have ended. What stays unexplained is
+//! counted, and decides whether the outcome is used.
 
 use std::collections::{HashMap, HashSet};
 
@@ -237,8 +238,9 @@ fn usual(net: &Network, segments: &[Segment], s: usize) -> Usual {
     Usual { mean, spread: spread.clamp(0.1 * mean, 0.6 * mean), fixed }
 }
 
-/// The flow of messages: `passes` walks over the trace, each of which uses what the one before learnt, the last ones with several
-/// guesses side by side; only the `first` so many things that show.
+/// The flow of messages: `passes` walks over the trace, each of which uses what the one before
+/// learnt, the last ones with several guesses side by side; only the `first` so many things that
+/// show.
 pub(super) fn follow(
     budget: &Budget,
     history: &History,

@@ -1,14 +1,17 @@
 //! Messages that no wakeup shows.
 //!
-//! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever wrote it woke nobody: the trace holds no
-//! record of either. So one stretch of work may hold several services, and a task may depend on others in ways that do
-//! not show. `network` learns from the wakeups that do show who serves whom, `segments` cuts the work of each task at
-//! what shows, `walk` and `sends` follow the messages through it, `explain` says what a piece of work holds, `routes` knows where
-//! messages go, `debts` settles what was read before it can be seen to be written. Where a guess could have been another, `beam` follows
-//! both until one of them contradicts what shows (`log` is what they share), and `flow` is the outcome.
+//! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever
+//! wrote it woke nobody: the trace holds no record of either. So one stretch of work may hold
+//! several services, and a task may depend on others in ways that do not show. `network` learns
+//! from the wakeups that do show who serves whom, `segments` cuts the work of each task at what
+//! shows, `walk` and `sends` follow the messages through it, `explain` says what a piece of work
+//! holds, `routes` knows where messages go, `debts` settles what was read before it can be seen to
+//! be written. Where a guess could have been another, `beam` follows both until one of them
+//! contradicts what shows (`log` is what they share), and `flow` is the outcome.
 //!
-//! Each group of tasks that send each other messages is searched by itself, within a budget that is a hard bound. The outcome is used
-//! where nearly everything is explained; else the group keeps its recorded causes and is named: a replay under another order of events would serve messages that
+//! Each group of tasks that send each other messages is searched by itself, within a budget that is
+//! a hard bound. The outcome is used where nearly everything is explained; else the group keeps its
+//! recorded causes and is named: a replay under another order of events would serve messages that
 //! were not sent yet.
 
 mod beam;
@@ -35,15 +38,16 @@ use flow::{Flow, Mark};
 use network::Network;
 pub(crate) use track::Track;
 
-/// Walks over the trace that try a network; the routes and service times of one are those that the next knows.
+/// Walks over the trace that try a network; the routes and service times of one are those that the
+/// next knows.
 const PASSES: usize = 5;
 /// Things that show, in the order of time, that tell which network it is.
 const TRIAL: usize = 20_000;
 /// Guesses followed side by side in each walk over the trace in the end.
 const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
-/// Steps of the search, in all groups together: things that show, times guesses followed side by side. It moves no result but that of
-/// a group that needs more: fewer guesses are then followed there, and at last none. 36,000 events of 13 tasks with 6,000
-/// messages take 4.5 million.
+/// Steps of the search, in all groups together: things that show, times guesses followed side by
+/// side. It moves no result but that of a group that needs more: fewer guesses are then followed
+/// there, and at last none. 36,000 events of 13 tasks with 6,000 messages take 4.5 million.
 pub(crate) const BUDGET: usize = 6_000_000;
 /// Share of messages left unexplained by one guess beyond which several do not help.
 const HOPELESS: f64 = 0.1;
@@ -66,7 +70,8 @@ pub enum Outcome {
     Unexplained,
     /// The search came to the end of its budget: each wakeup keeps its recorded cause.
     TooLarge,
-    /// Explained, but the recorded run is replayed less well with it than without: each wakeup keeps its recorded cause.
+    /// Explained, but the recorded run is replayed less well with it than without: each wakeup
+    /// keeps its recorded cause.
     Worse,
 }
 
@@ -75,7 +80,8 @@ pub enum Outcome {
 pub struct Group {
     /// Its tasks: positions in [`Workload::tasks`].
     pub tasks: Vec<u32>,
-    /// Messages, those of them that no wakeup shows, and those read and never written, written and never read, or written too late.
+    /// Messages, those of them that no wakeup shows, and those read and never written, written and
+    /// never read, or written too late.
     pub messages: usize,
     /// Hidden ones.
     pub hidden: usize,
@@ -134,9 +140,10 @@ impl Hidden {
                 _ => format!("{} stay unexplained or the search came to its bound", sum(&kept, |g| g.unexplained)),
             };
             sentences.push(format!(
-                "unobserved messages between {}{more} (about {} sent to a task that was awake; {why}), so each wakeup there \
-                 keeps its own cause: under a policy that orders work otherwise, work may come before its cause; a capture \
-                 with sys_enter_read, sys_exit_read and sys_enter_write shows them",
+                "unobserved messages between {}{more} (about {} sent to a task that was awake; \
+                 {why}), so each wakeup there keeps its own cause: under a policy that orders work \
+                 otherwise, work may come before its cause; a capture with sys_enter_read, \
+                 sys_exit_read and sys_enter_write shows them",
                 names.join("; "),
                 sum(&kept, |g| g.hidden)
             ));
@@ -198,9 +205,10 @@ impl Messages {
     }
 }
 
-/// Looks for hidden messages, group by group of tasks that send each other messages. `outside` says which tasks' wakeups are no
-/// messages, `tail` is the rest of a system call behind a wakeup. The search takes at most a fixed number of steps; a group that is not
-/// explained by then, or not nearly completely, keeps its recorded causes and is named.
+/// Looks for hidden messages, group by group of tasks that send each other messages. `outside` says
+/// which tasks' wakeups are no messages, `tail` is the rest of a system call behind a wakeup. The
+/// search takes at most a fixed number of steps; a group that is not explained by then, or not
+/// nearly completely, keeps its recorded causes and is named.
 pub(crate) fn infer(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: Ns, cancel: &Cancel) -> Messages {
     let mut found = Messages::none(history);
     let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span)).collect();
@@ -322,8 +330,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The likeliest network of those that `net` may be, and the flow of messages through it. A server that is alone may read its
-    /// answers from a queue of their own, or everything from one: what explains more.
+    /// The likeliest network of those that `net` may be, and the flow of messages through it. A
+    /// server that is alone may read its answers from a queue of their own, or everything from one:
+    /// what explains more.
     fn best(&self, net: Network) -> (Network, Flow) {
         let other = self.with_silent_senders(net.one_queue_alone());
         let this = self.with_silent_senders(net);
@@ -355,7 +364,8 @@ impl Search<'_> {
         }
     }
 
-    /// A station whose messages never show looks as if it sent none: it does where that explains what others read.
+    /// A station whose messages never show looks as if it sent none: it does where that explains
+    /// what others read.
     fn with_silent_senders(&self, net: Network) -> (Network, Flow) {
         let flow = self.follow(&net, &[1; PASSES], TRIAL);
         let mut best = (net, flow);

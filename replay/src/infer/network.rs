@@ -2,10 +2,12 @@
 //!
 //! Everything is learnt from the wakeups that show, nothing from names:
 //!
-//! * a **server** is woken by other tasks, hardly ever by interrupts; a **source** by timers, and wakes servers;
+//! * a **server** is woken by other tasks, hardly ever by interrupts; a **source** by timers, and
+//!   wakes servers;
 //! * servers of one **pool** share a queue: whoever wakes one of them wakes the one that has slept longest;
-//! * a task that always sleeps, behind a message to X, until Y wakes it, and behind a message to V until W does, reads from **two
-//!   queues**: the one with which its work begins is shared by the pool, the other is its own (a reply).
+//! * a task that always sleeps, behind a message to X, until Y wakes it, and behind a message to V
+//!   until W does, reads from **two queues**: the one with which its work begins is shared by the
+//!   pool, the other is its own (a reply).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +112,8 @@ impl Network {
         found
     }
 
-    /// What the wakeups that show tell; the tasks that seem to send each other messages where that takes more than `budget`.
+    /// What the wakeups that show tell; the tasks that seem to send each other messages where that
+    /// takes more than `budget`.
     pub fn learn(
         budget: &Budget,
         history: &History,
@@ -238,7 +241,8 @@ impl Network {
         Some(())
     }
 
-    /// Counts messages between stations, and takes out stations that hardly get any: what wakes them is no message.
+    /// Counts messages between stations, and takes out stations that hardly get any: what wakes
+    /// them is no message.
     fn drop_weak(&mut self, history: &History) {
         loop {
             for s in &mut self.stations {
@@ -374,7 +378,8 @@ fn sends(history: &History, life: &Life, inside: &[bool]) -> BTreeSet<LifeId> {
     woken.filter(|w| inside[*w as usize]).collect()
 }
 
-/// Servers of a pool send to the same tasks, but for each other; one that was woken a few times only may not have sent yet.
+/// Servers of a pool send to the same tasks, but for each other; one that was woken a few times
+/// only may not have sent yet.
 fn alike(sends: &[BTreeSet<LifeId>], (a, woken_a): (LifeId, usize), (b, woken_b): (LifeId, usize)) -> bool {
     let of = |x: LifeId, y: LifeId| sends[x as usize].iter().copied().filter(|t| *t != y).collect::<BTreeSet<_>>();
     let (x, y) = (of(a, b), of(b, a));
@@ -398,7 +403,8 @@ fn ended_by_tasks(life: &Life) -> impl Iterator<Item = Ended> + '_ {
     })
 }
 
-/// Wakeups at which both tasks slept until the same waker came, and those at which the later sleeper was woken first.
+/// Wakeups at which both tasks slept until the same waker came, and those at which the later
+/// sleeper was woken first.
 fn out_of_turn(a: &[Ended], b: &[Ended]) -> (usize, usize) {
     let (mut contested, mut wrong) = (0, 0);
     let mut count = |one: &[Ended], other: &[Ended]| {
@@ -415,7 +421,8 @@ fn out_of_turn(a: &[Ended], b: &[Ended]) -> (usize, usize) {
     (contested, wrong)
 }
 
-/// CPU time from a message to the sleep behind it, where nothing is done in between: twice what the tenth of them takes.
+/// CPU time from a message to the sleep behind it, where nothing is done in between: twice what the
+/// tenth of them takes.
 fn short(history: &History, tracks: &[Track], inside: &[bool]) -> Ns {
     let mut all = Vec::new();
     for life in history.lives.iter().filter(|l| inside[l.id as usize]) {

@@ -1,4 +1,5 @@
-//! Messages on their way: who may have written one that somebody reads, when its service ended, and where it goes.
+//! Messages on their way: who may have written one that somebody reads, when its service ended, and
+//! where it goes.
 
 use super::budget::LOOKS;
 use super::flow::{Mark, Message};
@@ -24,7 +25,8 @@ impl Walk<'_> {
         best.is_some()
     }
 
-    /// Station of `reader`; tasks at work that may have written to `queue` before `at`, and how likely each is.
+    /// Station of `reader`; tasks at work that may have written to `queue` before `at`, and how
+    /// likely each is.
     pub(super) fn senders(&self, reader: LifeId, queue: usize, at: Ns) -> (usize, Vec<LifeId>, Vec<f64>) {
         let stations = self.known.net.stations.len();
         let to = if queue < stations { queue } else { self.station(reader) };
@@ -53,7 +55,8 @@ impl Walk<'_> {
         (to, found, scores)
     }
 
-    /// A service of `life`, which is at work, ended before `at`; its message went to `to`, or where it likely went.
+    /// A service of `life`, which is at work, ended before `at`; its message went to `to`, or where
+    /// it likely went.
     pub(super) fn split(&mut self, life: LifeId, at: Ns, to: Option<usize>) {
         let slot = self.slot(life);
         let Some(hold) = self.hold[slot].take() else { return };
@@ -77,8 +80,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Others of the pool of `life` that have been at work for more than `much` of a usual service, while messages waited, have gone on
-    /// with the next.
+    /// Others of the pool of `life` that have been at work for more than `much` of a usual service,
+    /// while messages waited, have gone on with the next.
     pub(super) fn advance(&mut self, life: LifeId, at: Ns, much: f64) {
         let s = self.station(life);
         let net = self.known.net;
@@ -152,7 +155,8 @@ impl Walk<'_> {
         self.queues[queue].push_back(Item { token, message, at, from });
     }
 
-    /// A visible message tells which request it is about: where that is not the one thought of, the two were mixed up.
+    /// A visible message tells which request it is about: where that is not the one thought of, the
+    /// two were mixed up.
     fn right_one(&mut self, s: usize, token: usize, to: usize, answers: Option<LifeId>) {
         let fits = |t: &Token| answers.is_none_or(|r| t.callers.last() == Some(&r));
         let other = if fits(&self.tokens[token]) {

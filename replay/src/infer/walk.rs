@@ -1,4 +1,5 @@
-//! One way through the trace: what waits where, who is at what, and how likely all guesses so far are together.
+//! One way through the trace: what waits where, who is at what, and how likely all guesses so far
+//! are together.
 
 use std::collections::VecDeque;
 
@@ -82,7 +83,8 @@ pub(super) struct Part {
     pub(super) stop: Ns,
 }
 
-/// A guess that could have been another: how often it was asked before, which one was taken, how much less likely that is.
+/// A guess that could have been another: how often it was asked before, which one was taken, how
+/// much less likely that is.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
     pub(super) tape: Vec<u8>,
@@ -110,7 +112,8 @@ pub(super) struct Walk<'a> {
     pub(super) marks: Vec<usize>,
     messages: u32,
     requests: u32,
-    /// Members of each station that sleep until a message for the pool comes, and tasks that sleep until one of their own does.
+    /// Members of each station that sleep until a message for the pool comes, and tasks that sleep
+    /// until one of their own does.
     pub(super) asleep: Vec<usize>,
     pub(super) asleep_own: Vec<bool>,
     depth: usize,
@@ -170,7 +173,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes one of several guesses, given their log-likelihoods: the likeliest, but where the tape says otherwise.
+    /// Takes one of several guesses, given their log-likelihoods: the likeliest, but where the tape
+    /// says otherwise.
     pub(super) fn choose(&mut self, scores: &[f64]) -> Option<usize> {
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));

@@ -47,8 +47,8 @@ impl Kernel {
         self.cpus[cpu].clock
     }
 
-    /// Brings the accounting clock of `cpu` up to now. The engine does it before every hook that concerns a CPU; only
-    /// `timer` and `second`, which concern none, need it.
+    /// Brings the accounting clock of `cpu` up to now. The engine does it before every hook that
+    /// concerns a CPU; only `timer` and `second`, which concern none, need it.
     pub fn update_clock(&mut self, cpu: Cpu) {
         self.cpus[cpu].clock = self.now;
     }
@@ -97,7 +97,8 @@ impl Kernel {
         self.cpus[cpu].idle && self.cpus[cpu].nr == 0
     }
 
-    /// In [`enqueue`](crate::policy::Policy::enqueue): `cpu` is idle, and the task that is queued is the only one there.
+    /// In [`enqueue`](crate::policy::Policy::enqueue): `cpu` is idle, and the task that is queued
+    /// is the only one there.
     #[inline]
     pub fn was_idle(&self, cpu: Cpu) -> bool {
         self.cpus[cpu].idle && self.cpus[cpu].nr <= 1
@@ -151,8 +152,8 @@ impl Kernel {
         self.task(t).attrs.affinity.contains(cpu)
     }
 
-    /// The task's last CPU when that is idle; else the next idle CPU that it may use; else its last CPU, or the
-    /// first that it may use.
+    /// The task's last CPU when that is idle; else the next idle CPU that it may use; else its last
+    /// CPU, or the first that it may use.
     pub fn idle_or_last(&self, t: TaskId) -> Cpu {
         let last = self.task(t).cpu.min(self.cpus.len() - 1);
         if self.cpus.len() == 1 {
@@ -163,8 +164,8 @@ impl Kernel {
         self.next_idle(t, last).or_else(|| from_last.find(|&c| self.allowed(t, c))).unwrap_or(last)
     }
 
-    /// The first idle CPU that `t` may use, from `from` on; after the last CPU comes the first. What it costs does not grow with the
-    /// number of busy CPUs.
+    /// The first idle CPU that `t` may use, from `from` on; after the last CPU comes the first.
+    /// What it costs does not grow with the number of busy CPUs.
     pub fn next_idle(&self, t: TaskId, from: Cpu) -> Option<Cpu> {
         let found = self.idle.next(from, &self.task(t).attrs.affinity);
         debug_assert_eq!(
@@ -188,7 +189,8 @@ impl Kernel {
         self.idle.set(cpu, idle);
     }
 
-    /// The CPU with the fewest runnable tasks that `t` may use; the task's own CPU wins ties, then the lowest number.
+    /// The CPU with the fewest runnable tasks that `t` may use; the task's own CPU wins ties, then
+    /// the lowest number.
     pub fn least_loaded(&self, t: TaskId) -> Cpu {
         let own = self.task(t).cpu.min(self.cpus.len() - 1);
         let usable = (0..self.cpus.len()).filter(|&c| self.allowed(t, c));
@@ -208,8 +210,9 @@ impl Kernel {
         }
     }
 
-    /// Asks for a reschedule of `cpu` as soon as it next returns to a task (lazy preemption): now when what happens does so on `cpu`
-    /// itself or `cpu` is idle; else at its next interrupt, system call or tick.
+    /// Asks for a reschedule of `cpu` as soon as it next returns to a task (lazy preemption): now
+    /// when what happens does so on `cpu` itself or `cpu` is idle; else at its next interrupt,
+    /// system call or tick.
     pub fn resched_lazy(&mut self, cpu: Cpu) {
         if self.here == Some(cpu) || self.cpus[cpu].curr.is_none() {
             self.resched(cpu);
@@ -225,8 +228,9 @@ impl Kernel {
         }
     }
 
-    /// Asks for a reschedule that keeps the accounting clock where it is now: the time until the switch is charged
-    /// to the task that comes (Linux skips the clock update after a wakeup that preempts).
+    /// Asks for a reschedule that keeps the accounting clock where it is now: the time until the
+    /// switch is charged to the task that comes (Linux skips the clock update after a wakeup that
+    /// preempts).
     pub fn resched_keeping_clock(&mut self, cpu: Cpu) {
         self.resched(cpu);
         self.cpus[cpu].keep_clock = true;
@@ -238,8 +242,8 @@ impl Kernel {
         self.cpus[cpu].need_resched
     }
 
-    /// Lets `slice_expired` be called `ns` from now if the task that starts to run on `cpu` still runs then without a
-    /// switch. Call it in `running`; [`NEVER`] takes it back.
+    /// Lets `slice_expired` be called `ns` from now if the task that starts to run on `cpu` still
+    /// runs then without a switch. Call it in `running`; [`NEVER`] takes it back.
     #[inline]
     pub fn set_slice(&mut self, cpu: Cpu, ns: Ns) {
         if ns <= 0 {
@@ -250,7 +254,8 @@ impl Kernel {
         self.slots.set_slice(cpu, at);
     }
 
-    /// Calls `timer(token)` of this policy at time `at`. Timers are not taken back: the token tells if it is stale.
+    /// Calls `timer(token)` of this policy at time `at`. Timers are not taken back: the token tells
+    /// if it is stale.
     pub fn timer_at(&mut self, at: Ns, token: u64) {
         self.timer_seq += 1;
         self.timers.push(std::cmp::Reverse((at.max(self.now), self.timer_seq, self.class, token)));
@@ -277,8 +282,8 @@ impl Kernel {
         }
     }
 
-    /// Says that `t`, which is runnable, may not run because its group has used its quota, or may again: it does not count as
-    /// runnable meanwhile.
+    /// Says that `t`, which is runnable, may not run because its group has used its quota, or may
+    /// again: it does not count as runnable meanwhile.
     pub fn set_throttled(&mut self, t: TaskId, throttled: bool) {
         let task = &mut self.tasks[t.index()];
         if std::mem::replace(&mut task.throttled, throttled) != throttled {
@@ -287,13 +292,15 @@ impl Kernel {
         }
     }
 
-    /// Says that the policy's own rule looked at `tasks` task entries on `cpu`; the cost table turns that into time.
+    /// Says that the policy's own rule looked at `tasks` task entries on `cpu`; the cost table
+    /// turns that into time.
     pub fn scanned(&mut self, cpu: Cpu, tasks: usize) {
         let each = if self.in_second { self.costs.second } else { self.costs.scan };
         self.cpus[cpu].owed += each * tasks as Ns;
     }
 
-    /// Says that the policy's own rule gave `tasks` tasks a new counter on `cpu`; the cost table turns that into time.
+    /// Says that the policy's own rule gave `tasks` tasks a new counter on `cpu`; the cost table
+    /// turns that into time.
     pub fn recalculated(&mut self, cpu: Cpu, tasks: usize) {
         self.cpus[cpu].owed += self.costs.recalc * tasks as Ns;
     }

@@ -1,4 +1,5 @@
-//! The machine: what its caller says of it ([`Machine`]), its state, and what policies may ask of it ([`Kernel`]).
+//! The machine: what its caller says of it ([`Machine`]), its state, and what policies may ask of
+//! it ([`Kernel`]).
 
 mod cpu;
 mod idle;

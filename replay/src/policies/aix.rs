@@ -10,18 +10,26 @@ use crate::task::{Attrs, Cpu, SchedPolicy, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "aix",
     title: "AIX: priorities that worsen with recent CPU use, and fixed ones",
-    idea: "The lowest priority value runs. A thread's value is its nice value plus a penalty for its recent CPU use, which every tick adds to and a \
-           decay each second takes from. A thread with a fixed priority keeps its value, and beats every dynamic thread when it is below 60.",
+    idea: "The lowest priority value runs. A thread's value is its nice value plus a penalty for \
+           its recent CPU use, which every tick adds to and a decay each second takes from. A \
+           thread with a fixed priority keeps its value, and beats every dynamic thread when it is \
+           below 60.",
     formula: "Tick: C = min(120, C + 1) for the running thread. Each second: C = C * D / 32. \
-              formula=old (AIX 3.2.5 to 4.3.1): value = 40 + nice + C * R / 32. \
-              formula=new (4.3.2 and later): p = 40 + nice; x = 2p - 60 where p > 60, else p; value = C * R / 32 * (x + 4) / 64 + x. \
-              nice is 0 to 39 here, 20 for nice 0. A dynamic thread is switched from at the tick at which another is ready at a better value, \
-              or at the same one. Fixed priorities: SCHED_RR threads rotate after `timeslice` ticks, SCHED_FIFO threads do not.",
-    tie_break: "Within a value in order of arrival; a preempted thread goes to the head, one whose slice is over to the tail.",
-    not_modelled: "Run queues of each CPU and their balancing (one global queue, as before 4.3.3); affinity_lim of SCHED_FIFO2; memory load control. What the public \
-                   documents leave open is inferred: order within a value, C of a child (its parent's), waiting threads are re-evaluated at the decay only.",
-    sources: "IBM, AIX Performance Tuning Guide (versions 3.2, 4 and 5.1); AIX 7 documentation of schedo and thread priorities; AIX 4.3 Differences Guide. \
-              The published splits of nice 20 against 39, 59 to 41 and 85 to 15 per cent, come out.",
+              formula=old (AIX 3.2.5 to 4.3.1): value = 40 + nice + C * R / 32. formula=new (4.3.2 \
+              and later): p = 40 + nice; x = 2p - 60 where p > 60, else p; value = C * R / 32 * (x \
+              + 4) / 64 + x. nice is 0 to 39 here, 20 for nice 0. A dynamic thread is switched from \
+              at the tick at which another is ready at a better value, or at the same one. Fixed \
+              priorities: SCHED_RR threads rotate after `timeslice` ticks, SCHED_FIFO threads do \
+              not.",
+    tie_break: "Within a value in order of arrival; a preempted thread goes to the head, one whose \
+        slice is over to the tail.",
+    not_modelled: "Run queues of each CPU and their balancing (one global queue, as before 4.3.3); \
+                   affinity_lim of SCHED_FIFO2; memory load control. What the public documents \
+                   leave open is inferred: order within a value, C of a child (its parent's), \
+                   waiting threads are re-evaluated at the decay only.",
+    sources: "IBM, AIX Performance Tuning Guide (versions 3.2, 4 and 5.1); AIX 7 documentation of \
+              schedo and thread priorities; AIX 4.3 Differences Guide. The published splits of nice \
+              20 against 39, 59 to 41 and 85 to 15 per cent, come out.",
     params: &[
         Param {
             name: "formula",

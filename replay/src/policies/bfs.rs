@@ -11,18 +11,26 @@ use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "bfs",
     title: "BFS: one queue for all CPUs, earliest virtual deadline first",
-    idea: "A task gets a slice and a virtual deadline that lies the further ahead the nicer it is. The earliest deadline runs. Both are renewed only when the slice \
-           is used up, so a task that sleeps a lot comes back with an early deadline and preempts; nothing else decides what is interactive.",
-    formula: "ratio[-20] = 128, each nice step * 11 / 10; deadline = now + ratio * rr_interval / 128, renewed with the slice when that is used up. A millisecond \
-              counts as 2^20 ns, a microsecond as 2^10, so 6 ms are 6.29. CPU time is taken off the slice at ticks and switches. A tick ends the slice when less \
-              than 100 us are left, or less than half a tick where the task began in the first half of a tick. \
-              Wakeup: to an idle CPU, else to the CPU whose task has the latest deadline, which it preempts when its own is strictly earlier. \
-              Fork: the child takes half the slice and the deadline of its parent and runs first; a parent with less than 200 us left and its child get new \
-              ones. SCHED_IDLE tasks run when nobody else wants to and preempt nobody; SCHED_BATCH tasks get a new slice and deadline whenever they leave the CPU. \
-              A yield chooses anew.",
-    tie_break: "Equal deadlines: in order of arrival. CPUs: the task's last one where that is idle, else the first idle; the first of those with the latest deadline.",
-    not_modelled: "Cache distance between CPUs (interactive=0), siblings; SCHED_ISO; synchronous wakeups. Idle CPUs have no ticks. Versions before the skip list looked at all \
-                   waiting tasks at each choice: that walk costs simulated time (cost `scan`), not ours.",
+    idea: "A task gets a slice and a virtual deadline that lies the further ahead the nicer it is. \
+           The earliest deadline runs. Both are renewed only when the slice is used up, so a task \
+           that sleeps a lot comes back with an early deadline and preempts; nothing else decides \
+           what is interactive.",
+    formula: "ratio[-20] = 128, each nice step * 11 / 10; deadline = now + ratio * rr_interval / \
+              128, renewed with the slice when that is used up. A millisecond counts as 2^20 ns, a \
+              microsecond as 2^10, so 6 ms are 6.29. CPU time is taken off the slice at ticks and \
+              switches. A tick ends the slice when less than 100 us are left, or less than half a \
+              tick where the task began in the first half of a tick. Wakeup: to an idle CPU, else \
+              to the CPU whose task has the latest deadline, which it preempts when its own is \
+              strictly earlier. Fork: the child takes half the slice and the deadline of its parent \
+              and runs first; a parent with less than 200 us left and its child get new ones. \
+              SCHED_IDLE tasks run when nobody else wants to and preempt nobody; SCHED_BATCH tasks \
+              get a new slice and deadline whenever they leave the CPU. A yield chooses anew.",
+    tie_break: "Equal deadlines: in order of arrival. CPUs: the task's last one where that is idle, \
+        else the first idle; the first of those with the latest deadline.",
+    not_modelled: "Cache distance between CPUs (interactive=0), siblings; SCHED_ISO; synchronous \
+                   wakeups. Idle CPUs have no ticks. Versions before the skip list looked at all \
+                   waiting tasks at each choice: that walk costs simulated time (cost `scan`), not \
+                   ours.",
     sources: "Kolivas, kernel/sched/bfs.c, BFS 0.480 for Linux 4.6.",
     params: &[Param {
         name: "rr_interval",

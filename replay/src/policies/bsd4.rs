@@ -10,21 +10,29 @@ use crate::task::{Attrs, Cpu, Ns, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "4bsd",
     title: "FreeBSD 4BSD: decayed CPU estimate, 100 ms round robin",
-    idea: "Each thread has an estimate of its recent CPU use, which statistics clock ticks raise and a decay each second lowers the slower the higher the \
-           load is. The estimate and the nice value make the priority. Threads of one queue take turns.",
-    formula: "W = 8 * CPUs. priority = clamp(160 + estcpu / W + nice + 20, 160, 223); smaller is better. Statistics tick (128 Hz): estcpu + 1, at most 37 W - 1. \
-              Each second: estcpu = 2L * estcpu / (2L + 1), L = load average in 1/2048, sampled every 5 s; threads asleep for more than a second are \
-              skipped and decay when they wake; a thread that ran or was chosen since the last second does not count as asleep. The kernel thread that does \
+    idea: "Each thread has an estimate of its recent CPU use, which statistics clock ticks raise \
+           and a decay each second lowers the slower the higher the load is. The estimate and the \
+           nice value make the priority. Threads of one queue take turns.",
+    formula: "W = 8 * CPUs. priority = clamp(160 + estcpu / W + nice + 20, 160, 223); smaller is \
+              better. Statistics tick (128 Hz): estcpu + 1, at most 37 W - 1. Each second: estcpu = \
+              2L * estcpu / (2L + 1), L = load average in 1/2048, sampled every 5 s; threads asleep \
+              for more than a second are skipped and decay when they wake; a thread that ran or was \
+              chosen since the last second does not count as asleep. The kernel thread that does \
               this displaces the running thread, which goes to the tail, and the best is chosen. \
-              Queue = priority / 4. A wakeup preempts when its priority number is smaller; after a sleep of more than a second the new priority counts \
-              from when the thread runs. Slice: stathz / 10 statistics ticks. \
-              Fork: the child has its parent's estimate; exit: the parent's grows by the child's.",
-    tie_break: "Within a queue in order of arrival. A thread that leaves the CPU goes to the tail, whether its slice is over or a better thread \
-                woke; one that an interrupt thread displaced (a wakeup by a device) goes to the head. Threads whose queue changes at a second \
-                are moved in order of their numbers.",
-    not_modelled: "Kernel priorities while in the kernel, but for a wakeup from a device, which preempts user threads when kernel_sleep_pri is on (other sleeps are \
-                   those that ask for no priority, as select, poll and umtx); the random second by which samples of the load differ; the per-CPU queues of \
-                   bound threads, and the preference for the second in a queue when it ran here last (all CPUs choose from one set of queues); interrupt threads.",
+              Queue = priority / 4. A wakeup preempts when its priority number is smaller; after a \
+              sleep of more than a second the new priority counts from when the thread runs. Slice: \
+              stathz / 10 statistics ticks. Fork: the child has its parent's estimate; exit: the \
+              parent's grows by the child's.",
+    tie_break: "Within a queue in order of arrival. A thread that leaves the CPU goes to the tail, \
+                whether its slice is over or a better thread woke; one that an interrupt thread \
+                displaced (a wakeup by a device) goes to the head. Threads whose queue changes at a \
+                second are moved in order of their numbers.",
+    not_modelled: "Kernel priorities while in the kernel, but for a wakeup from a device, which \
+                   preempts user threads when kernel_sleep_pri is on (other sleeps are those that \
+                   ask for no priority, as select, poll and umtx); the random second by which \
+                   samples of the load differ; the per-CPU queues of bound threads, and the \
+                   preference for the second in a queue when it ran here last (all CPUs choose from \
+                   one set of queues); interrupt threads.",
     sources: "FreeBSD sys/kern/sched_4bsd.c and kern_synch.c (2024); the priority layout of FreeBSD 5 to 7.",
     params: &[
         Param {
@@ -39,7 +47,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Switch,
             default: "on",
             range: None,
-            doc: "A thread woken by a device preempts every user thread, as it holds a kernel priority until it returns to user mode.",
+            doc: "A thread woken by a device preempts every user thread, as it holds a kernel \
+                priority until it returns to user mode.",
         },
     ],
     rt_above: true,
@@ -146,7 +155,8 @@ impl Bsd4 {
         }
     }
 
-    /// Those that the clock of seconds moved to `queue` stand behind `t`, which it displaced, and those with lower numbers.
+    /// Those that the clock of seconds moved to `queue` stand behind `t`, which it displaced, and
+    /// those with lower numbers.
     fn queue_behind(&mut self, t: TaskId, queue: usize) {
         let moved = std::mem::take(&mut self.moved);
         let own = moved.contains(&t);
@@ -227,7 +237,8 @@ impl Policy for Bsd4 {
 
     fn wakeup_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, _why: Enqueue) {
         if self.of[t].kernel || self.of[t].pri < self.of[curr].pri {
-            // An interrupt thread displaces at once; all else sends the thread away as it returns to user mode.
+            // An interrupt thread displaces at once; all else sends the thread away as it returns
+            // to user mode.
             self.of[curr].to_head = self.of[t].kernel;
             k.resched(cpu);
         }

@@ -10,16 +10,24 @@ use crate::task::{Attrs, Cpu, Ns, Reservation, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "deadline",
     title: "SCHED_DEADLINE: earliest deadline first with budgets (CBS)",
-    idea: "A task with a reservation may run for `runtime` in each `period` and must be done by its relative deadline. The earliest absolute deadline \
-           runs. A task that used up its budget is throttled until its next period, so it cannot hurt the others. Tasks without a reservation share what is left.",
-    formula: "Wakeup at t: if d < t or q * D > (d - t) * Q: d = t + D, q = Q; else both are kept (D < P and d >= t: q = Q / D * (d - t)). \
-              Running: q falls with CPU time; at 0 throttled until d - D + P, then d += P, q += Q until q > 0, and d = t + D, q = Q when d is past. \
-              CPU time is accounted at ticks and switches, as Linux does without HRTICK_DL, so a budget may be overdrawn by less than a tick. \
-              D < P: a task that wakes behind its deadline waits for the next period. Products are taken in units of 1024 ns, Q / D in 1 / 2^20. \
-              A yield gives up the rest of the budget. Admission: sum of Q / P <= 0.95 * CPUs.",
-    tie_break: "Equal deadlines: in order of arrival; a preempted task keeps its place. Tasks without a reservation: real-time priorities first, then round robin with `background`.",
-    not_modelled: "GRUB reclaiming; the inactive bandwidth of sleepers until their zero-lag time; a fair class below (use `background`, or give every task a reservation).",
-    sources: "Linux 6.12.117 kernel/sched/deadline.c; Abeni and Buttazzo, Integrating multimedia applications in hard real-time systems, 1998.",
+    idea: "A task with a reservation may run for `runtime` in each `period` and must be done by its \
+           relative deadline. The earliest absolute deadline runs. A task that used up its budget \
+           is throttled until its next period, so it cannot hurt the others. Tasks without a \
+           reservation share what is left.",
+    formula: "Wakeup at t: if d < t or q * D > (d - t) * Q: d = t + D, q = Q; else both are kept (D \
+              < P and d >= t: q = Q / D * (d - t)). Running: q falls with CPU time; at 0 throttled \
+              until d - D + P, then d += P, q += Q until q > 0, and d = t + D, q = Q when d is \
+              past. CPU time is accounted at ticks and switches, as Linux does without HRTICK_DL, \
+              so a budget may be overdrawn by less than a tick. D < P: a task that wakes behind its \
+              deadline waits for the next period. Products are taken in units of 1024 ns, Q / D in \
+              1 / 2^20. A yield gives up the rest of the budget. Admission: sum of Q / P <= 0.95 * \
+              CPUs.",
+    tie_break: "Equal deadlines: in order of arrival; a preempted task keeps its place. Tasks \
+        without a reservation: real-time priorities first, then round robin with `background`.",
+    not_modelled: "GRUB reclaiming; the inactive bandwidth of sleepers until their zero-lag time; a \
+        fair class below (use `background`, or give every task a reservation).",
+    sources: "Linux 6.12.117 kernel/sched/deadline.c; Abeni and Buttazzo, Integrating multimedia \
+        applications in hard real-time systems, 1998.",
     params: &[
         Param {
             name: "admission",

@@ -11,13 +11,17 @@ use crate::task::{Attrs, Cpu, Ns, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "lottery",
     title: "lottery scheduling, proportional shares by chance",
-    idea: "At each dispatch one ticket among those of the waiting tasks is drawn, and its holder runs. A task that blocked before the end \
-           of its quantum holds more tickets until it next wins, so that it gets its share all the same.",
-    formula: "x = 16807 * x mod (2^31 - 1); winner = holder of ticket x mod (sum of tickets), counted along the queue. \
-              Compensation: tickets * quantum / used after a stay that used less than the quantum and ended in a sleep.",
-    tie_break: "None needed; the queue is in order of arrival and the generator is fixed, so a seed gives one schedule.",
-    not_modelled: "Ticket transfers, currencies and inflation. Nice values, unless the task has no tickets of its own: then its tickets are \
-                   its Linux weight. All CPUs share one queue.",
+    idea: "At each dispatch one ticket among those of the waiting tasks is drawn, and its holder \
+           runs. A task that blocked before the end of its quantum holds more tickets until it next \
+           wins, so that it gets its share all the same.",
+    formula: "x = 16807 * x mod (2^31 - 1); winner = holder of ticket x mod (sum of tickets), \
+              counted along the queue. Compensation: tickets * quantum / used after a stay that \
+              used less than the quantum and ended in a sleep.",
+    tie_break: "None needed; the queue is in order of arrival and the generator is fixed, so a seed \
+        gives one schedule.",
+    not_modelled: "Ticket transfers, currencies and inflation. Nice values, unless the task has no \
+                   tickets of its own: then its tickets are its Linux weight. All CPUs share one \
+                   queue.",
     sources: "Waldspurger and Weihl, Lottery Scheduling, OSDI 1994; Park and Miller, Random number generators, 1988.",
     params: &[
         Param {
@@ -55,8 +59,9 @@ struct Holder {
     worth: i64,
 }
 
-/// The waiting tasks in order of arrival, with sums of tickets in a Fenwick tree: insertion, removal and the holder of the
-/// n-th ticket in O(log n). Places of tasks that left are closed up when they outnumber the others.
+/// The waiting tasks in order of arrival, with sums of tickets in a Fenwick tree: insertion,
+/// removal and the holder of the n-th ticket in O(log n). Places of tasks that left are closed up
+/// when they outnumber the others.
 #[derive(Clone, Debug, Default)]
 struct Line {
     slots: Vec<Option<TaskId>>,

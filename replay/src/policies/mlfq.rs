@@ -10,14 +10,18 @@ use crate::task::{Cpu, Ns, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "mlfq",
     title: "multi-level feedback queue",
-    idea: "A new task starts in the best level. One that uses up the allotment of its level, over however many stays, goes down a \
-           level, where turns are longer; so short and interactive bursts stay above long ones without anybody saying \
-           which is which. Now and then everybody goes back to the top, so that nobody starves.",
-    formula: "next = head of the best level that holds a task. A wakeup into a better level preempts. Allotment of level i used up: \
-              level i+1 (the last level keeps its tasks), tail, whole allotment. Every `boost`: level 0, whole allotment.",
-    tie_break: "Within a level in order of arrival; a preempted task goes to the head. A boost keeps the order by level, then arrival.",
+    idea: "A new task starts in the best level. One that uses up the allotment of its level, over \
+           however many stays, goes down a level, where turns are longer; so short and interactive \
+           bursts stay above long ones without anybody saying which is which. Now and then \
+           everybody goes back to the top, so that nobody starves.",
+    formula: "next = head of the best level that holds a task. A wakeup into a better level \
+              preempts. Allotment of level i used up: level i+1 (the last level keeps its tasks), \
+              tail, whole allotment. Every `boost`: level 0, whole allotment.",
+    tie_break: "Within a level in order of arrival; a preempted task goes to the head. A boost \
+        keeps the order by level, then arrival.",
     not_modelled: "Priorities and nice values. All CPUs share one queue.",
-    sources: "Arpaci-Dusseau, Operating Systems: Three Easy Pieces, chapter on MLFQ (rules 1 to 5, with better accounting).",
+    sources: "Arpaci-Dusseau, Operating Systems: Three Easy Pieces, chapter on MLFQ (rules 1 to 5, \
+        with better accounting).",
     params: &[
         Param {
             name: "quanta",
@@ -38,10 +42,17 @@ pub const INFO: PolicyInfo = PolicyInfo {
     build: |p| {
         let text = p.text("quanta");
         let quanta: Option<Vec<Ns>> = text.split('/').map(|q| duration(q).filter(|&ns| ns > 0)).collect();
-        let quanta = quanta.filter(|q| q.len() <= 64).ok_or_else(|| {
-            format!("quanta={text}: expected 1 to 64 times with their units, such as 10ms/20ms/40ms")
-        })?;
-        Ok(Box::new(Mlfq { quanta, boost: p.int("boost"), queue: Levels::default(), of: TaskMap::new(), began: Vec::new(), boosts: 0 }))
+        let quanta = quanta
+            .filter(|q| q.len() <= 64)
+            .ok_or_else(|| format!("quanta={text}: expected 1 to 64 times with their units, such as 10ms/20ms/40ms"))?;
+        Ok(Box::new(Mlfq {
+            quanta,
+            boost: p.int("boost"),
+            queue: Levels::default(),
+            of: TaskMap::new(),
+            began: Vec::new(),
+            boosts: 0,
+        }))
     },
 };
 

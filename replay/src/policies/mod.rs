@@ -1,27 +1,31 @@
 //! The policies. Adding one takes one file, one line and one fixture:
 //!
-//! 1. `policies/<name>.rs` (`-` becomes `_`): a struct that implements [`Policy`], and a `pub const INFO: PolicyInfo`
-//!    with its idea, formula, tie-break, parameters, what is not modelled, and sources. That text *is* the
-//!    documentation: `tracekit policies show NAME` and the docs page print it.
+//! 1. `policies/<name>.rs` (`-` becomes `_`): a struct that implements [`Policy`], and a `pub const
+//!    INFO: PolicyInfo` with its idea, formula, tie-break, parameters, what is not modelled, and
+//!    sources. That text *is* the documentation: `tracekit policies show NAME` and the docs page
+//!    print it.
 //! 2. One line in [`POLICIES`].
 //! 3. `fixtures/policies/<name>.md`: prose and fenced `workload` blocks with the expected timeline
 //!    (language: [`crate::workload`]). A test fails when it is missing; every block is executed.
 //!
-//! Conformance tests (`replay/tests/conformance.rs`) run over every row: no task lost, none on two CPUs, CPU time
-//! conserved, affinity kept, same input same bytes.
+//! Conformance tests (`replay/tests/conformance.rs`) run over every row: no task lost, none on two
+//! CPUs, CPU time conserved, affinity kept, same input same bytes.
 //!
 //! What to know when writing one:
 //!
-//! * Keep per-task data in a [`TaskMap`](crate::queue::TaskMap), made in `init_task`; queues are in [`crate::queue`]
-//!   (FIFO lists, priority levels with a bitmap, ordered by key), all O(1) or O(log n) and free of allocation.
-//! * Charge by [`Kernel::clock`](crate::policy::Kernel::clock), at `running`, `stopping`, `tick` and wherever the
-//!   modelled scheduler does. A scheduler that samples charges whole ticks in `tick`.
+//! * Keep per-task data in a [`TaskMap`](crate::queue::TaskMap), made in `init_task`; queues are in
+//!   [`crate::queue`] (FIFO lists, priority levels with a bitmap, ordered by key), all O(1) or
+//!   O(log n) and free of allocation.
+//! * Charge by [`Kernel::clock`](crate::policy::Kernel::clock), at `running`, `stopping`, `tick`
+//!   and wherever the modelled scheduler does. A scheduler that samples charges whole ticks in
+//!   `tick`.
 //! * `enqueue(Initial)` is a task that was there before the replay: neither credit nor fork debt.
-//! * Real-time tasks (SCHED_FIFO, SCHED_RR) never reach a policy whose row says `rt_above`: the engine runs them in a
-//!   class above it.
-//! * Decide about preemption in `wakeup_preempt` (same class only), `tick`, `slice_expired`; ask by `k.resched(cpu)`.
-//! * With several CPUs: `select_cpu` places wakeups, `dispatch` may return a task queued elsewhere (stealing by an
-//!   idle CPU), `tick` may move queued tasks with `k.migrate`.
+//! * Real-time tasks (SCHED_FIFO, SCHED_RR) never reach a policy whose row says `rt_above`: the
+//!   engine runs them in a class above it.
+//! * Decide about preemption in `wakeup_preempt` (same class only), `tick`, `slice_expired`; ask by
+//!   `k.resched(cpu)`.
+//! * With several CPUs: `select_cpu` places wakeups, `dispatch` may return a task queued elsewhere
+//!   (stealing by an idle CPU), `tick` may move queued tasks with `k.migrate`.
 //! * Work that costs simulated time per task looked at: `k.scanned(cpu, n)`.
 //! * Let literate specs see inside: `inspect` (per task) and `counters`.
 

@@ -10,19 +10,25 @@ use crate::task::{Attrs, Cpu, Ns, TaskId, TaskState};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "nt4",
     title: "Windows NT 4 dispatcher: 32 priorities, quanta, boosts",
-    idea: "The highest of 32 priorities runs. Threads of the dynamic range (1-15) are boosted when a wait ends and come down a level with each \
-           quantum that they use up. Workstation quanta are short and longer in the foreground; server quanta are long and equal.",
-    formula: "Quantum in units, 3 a tick, 1 a wait. At its end: quantum = reset, priority = max(base, priority - decrement - 1), and to the \
-              tail if a thread of that level or better is ready. A ready thread with a higher priority preempts; the preempted one goes to \
-              the head and keeps its quantum. A wait that ends with increment i: priority = base + i, at most 15. \
-              A thread ready for more than 3 s gets priority 15 and a longer quantum from the balance set manager, which looks every second. \
-              Base priority: `prio` where given, else 8 - nice / 5.",
+    idea: "The highest of 32 priorities runs. Threads of the dynamic range (1-15) are boosted when \
+           a wait ends and come down a level with each quantum that they use up. Workstation quanta \
+           are short and longer in the foreground; server quanta are long and equal.",
+    formula: "Quantum in units, 3 a tick, 1 a wait. At its end: quantum = reset, priority = \
+              max(base, priority - decrement - 1), and to the tail if a thread of that level or \
+              better is ready. A ready thread with a higher priority preempts; the preempted one \
+              goes to the head and keeps its quantum. A wait that ends with increment i: priority = \
+              base + i, at most 15. A thread ready for more than 3 s gets priority 15 and a longer \
+              quantum from the balance set manager, which looks every second. Base priority: `prio` \
+              where given, else 8 - nice / 5.",
     tie_break: "Within a level in order of arrival.",
-    not_modelled: "Which process is in the foreground (say so with the attribute `foreground`); window-message boosts; ideal processors, and the preference of a CPU for threads that ran there last (a thread wakes on \
-                   an idle CPU or on its last one; all CPUs choose from one set of queues); the increment \
-                   of each device (one increment for all I/O, one for waits on tasks).",
-    sources: "Published quanta of NT 4 (NTFrob documentation), ReactOS ntoskrnl/ke for the arithmetic of boosts, Inside Windows NT 2nd edition for \
-              sizes from memory. Medium confidence.",
+    not_modelled: "Which process is in the foreground (say so with the attribute `foreground`); \
+                   window-message boosts; ideal processors, and the preference of a CPU for threads \
+                   that ran there last (a thread wakes on an idle CPU or on its last one; all CPUs \
+                   choose from one set of queues); the increment of each device (one increment for \
+                   all I/O, one for waits on tasks).",
+    sources: "Published quanta of NT 4 (NTFrob documentation), ReactOS ntoskrnl/ke for the \
+              arithmetic of boosts, Inside Windows NT 2nd edition for sizes from memory. Medium \
+              confidence.",
     params: &[
         Param {
             name: "product",
@@ -43,7 +49,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Count,
             default: "1",
             range: Some(("0", "8")),
-            doc: "Increment when a wait for a device ends (disk 1, network and pipes 2, keyboard and mouse 6, sound 8).",
+            doc: "Increment when a wait for a device ends (disk 1, network and pipes 2, keyboard \
+                and mouse 6, sound 8).",
         },
         Param {
             name: "wait_boost",

@@ -10,12 +10,16 @@ use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, TaskId, TaskState};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "o1",
     title: "Linux O(1): active and expired arrays, bonus for sleepers (2.6.20)",
-    idea: "Two arrays of priority lists. A task that used up its slice goes to the expired array; when the active one is empty they change places. \
-           Time asleep earns a bonus of up to five priorities either way, and tasks that are interactive by it go back to the active array.",
-    formula: "bonus = sleep_avg / 100 ms (0 to 10); prio = clamp(120 + nice - (bonus - 5), 100, 139). sleep_avg: + time asleep (to 1 s at most), - time run / bonus. \
-              slice = 100 ms * (140 - sp) / 20, four times that below nice 0, at least 5 ms. interactive: prio <= sp - delta, delta = (nice + 20) / 4 - 5 + 2. \
-              Wakeup preempts when its prio is strictly better. Interactive tasks also take turns within their slice (granularity 10 ms at the highest bonus). \
-              Fork splits the slice and the child goes before its parent; exit gives back what is left of a first slice. Yield: to the expired array.",
+    idea: "Two arrays of priority lists. A task that used up its slice goes to the expired array; \
+           when the active one is empty they change places. Time asleep earns a bonus of up to five \
+           priorities either way, and tasks that are interactive by it go back to the active array.",
+    formula: "bonus = sleep_avg / 100 ms (0 to 10); prio = clamp(120 + nice - (bonus - 5), 100, \
+              139). sleep_avg: + time asleep (to 1 s at most), - time run / bonus. slice = 100 ms * \
+              (140 - sp) / 20, four times that below nice 0, at least 5 ms. interactive: prio <= sp \
+              - delta, delta = (nice + 20) / 4 - 5 + 2. Wakeup preempts when its prio is strictly \
+              better. Interactive tasks also take turns within their slice (granularity 10 ms at \
+              the highest bonus). Fork splits the slice and the child goes before its parent; exit \
+              gives back what is left of a first slice. Yield: to the expired array.",
     tie_break: "Within a priority in order of arrival.",
     not_modelled: "Balancing by load between CPUs (an idle CPU takes a task from the longest queue).",
     sources: "Linux 2.6.20 kernel/sched.c.",

@@ -13,13 +13,15 @@ pub const INFO: PolicyInfo = PolicyInfo {
     title: "round robin with a quantum",
     idea: "One queue per CPU, in order of arrival. A task runs for at most one quantum; if others wait then, it goes \
            to the tail. All tasks are equal: nice values have no effect.",
-    formula: "next = head of the queue; after `quantum` on the CPU: tail, when the queue is not empty. A task that \
-              slept gets a whole quantum; one that was preempted by a higher class keeps its rest and its place at \
-              the head. `timer=exact`: the quantum ends to the nanosecond; `timer=tick`: at the tick that finds it used up \
-              (each tick takes one tick off the task that runs).",
-    tie_break: "A task that arrives at the instant at which a quantum ends is queued before the task that loses the CPU.",
-    not_modelled: "Priorities: SCHED_RR with priorities is the policy `rt`, and SCHED_FIFO and SCHED_RR tasks of a capture \
-                   run above this policy as they do on Linux.",
+    formula: "next = head of the queue; after `quantum` on the CPU: tail, when the queue is not \
+              empty. A task that slept gets a whole quantum; one that was preempted by a higher \
+              class keeps its rest and its place at the head. `timer=exact`: the quantum ends to \
+              the nanosecond; `timer=tick`: at the tick that finds it used up (each tick takes one \
+              tick off the task that runs).",
+    tie_break: "A task that arrives at the instant at which a quantum ends is queued before the \
+        task that loses the CPU.",
+    not_modelled: "Priorities: SCHED_RR with priorities is the policy `rt`, and SCHED_FIFO and \
+                   SCHED_RR tasks of a capture run above this policy as they do on Linux.",
     sources: "Textbook; POSIX.1 SCHED_RR for the rule that a preempted task keeps its rest.",
     params: &[
         Param {
@@ -41,7 +43,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Switch,
             default: "on",
             range: None,
-            doc: "A task that wakes gets a whole quantum; off: the rest of its last one, as POSIX SCHED_RR on Linux does.",
+            doc: "A task that wakes gets a whole quantum; off: the rest of its last one, as POSIX \
+                SCHED_RR on Linux does.",
         },
         QUEUE,
     ],

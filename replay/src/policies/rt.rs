@@ -10,18 +10,23 @@ use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "rt",
     title: "POSIX SCHED_FIFO and SCHED_RR by priority, with throttling",
-    idea: "100 FIFO lists per CPU, one per priority, 99 best. A better task preempts at once. SCHED_RR tasks of one \
-           priority take turns by a slice counted in ticks. This is the class that runs above every Linux policy; named \
-           by itself it schedules everybody, time-sharing tasks in a single list below priority 1.",
-    formula: "next = head of the best non-empty list. Woken and new: tail. Preempted: head. Yield: tail. RR: each tick takes \
-              one tick off the slice; at 0 it is refilled and, when others wait in the list, the task goes to the tail. \
-              The slice is not refilled by sleep or preemption. Throttling per CPU: when the class has run more than \
-              `runtime` within `period`, it is not chosen until the period ends; then the time used falls by `runtime`.",
+    idea: "100 FIFO lists per CPU, one per priority, 99 best. A better task preempts at once. \
+           SCHED_RR tasks of one priority take turns by a slice counted in ticks. This is the class \
+           that runs above every Linux policy; named by itself it schedules everybody, time-sharing \
+           tasks in a single list below priority 1.",
+    formula: "next = head of the best non-empty list. Woken and new: tail. Preempted: head. Yield: \
+              tail. RR: each tick takes one tick off the slice; at 0 it is refilled and, when \
+              others wait in the list, the task goes to the tail. The slice is not refilled by \
+              sleep or preemption. Throttling per CPU: when the class has run more than `runtime` \
+              within `period`, it is not chosen until the period ends; then the time used falls by \
+              `runtime`.",
     tie_break: "Order of arrival in the list. Equal priority never preempts.",
-    not_modelled: "Priority inheritance, the fair server of Linux 6.12 and later, runtime sharing between CPUs. Push and pull between \
-                   CPUs is reduced to: a wakeup goes to the CPU that runs the least important task when its own \
-                   CPU runs something as good; a CPU about to run something worse pulls the best waiting task.",
-    sources: "Linux 6.1.192 kernel/sched/rt.c, include/linux/sched/rt.h (6.12 has no throttling, but a fair server); POSIX.1 on SCHED_FIFO and SCHED_RR.",
+    not_modelled: "Priority inheritance, the fair server of Linux 6.12 and later, runtime sharing \
+                   between CPUs. Push and pull between CPUs is reduced to: a wakeup goes to the CPU \
+                   that runs the least important task when its own CPU runs something as good; a \
+                   CPU about to run something worse pulls the best waiting task.",
+    sources: "Linux 6.1.192 kernel/sched/rt.c, include/linux/sched/rt.h (6.12 has no throttling, \
+        but a fair server); POSIX.1 on SCHED_FIFO and SCHED_RR.",
     params: &[
         Param {
             name: "slice",

@@ -10,12 +10,15 @@ use crate::task::{Attrs, Cpu, Ns, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "scx-simple",
     title: "scx_simple of sched_ext: one global queue by virtual time",
-    idea: "All tasks wait in one queue, ordered by the virtual time that they have used. A task that finds an idle CPU goes there directly. \
-           Nobody preempts at a wakeup; a slice of 20 ms ends at a tick.",
-    formula: "vtime += used * 100 / weight (weight 100 at nice 0) when it stops; queue key = vtime = max(vtime, vtime_now - slice), where vtime_now \
-              is the largest vtime that a task had when it began to run. At the end of a slice the next task is taken before the previous one is \
-              queued, so of two tasks neither runs twice; where none waits the task goes on with a new slice, and the old one is not charged. \
-              fifo=on: in order of arrival. A yield gives up the rest of the slice and is charged for it.",
+    idea: "All tasks wait in one queue, ordered by the virtual time that they have used. A task \
+           that finds an idle CPU goes there directly. Nobody preempts at a wakeup; a slice of 20 \
+           ms ends at a tick.",
+    formula: "vtime += used * 100 / weight (weight 100 at nice 0) when it stops; queue key = vtime \
+              = max(vtime, vtime_now - slice), where vtime_now is the largest vtime that a task had \
+              when it began to run. At the end of a slice the next task is taken before the \
+              previous one is queued, so of two tasks neither runs twice; where none waits the task \
+              goes on with a new slice, and the old one is not charged. fifo=on: in order of \
+              arrival. A yield gives up the rest of the slice and is charged for it.",
     tie_break: "Equal keys: the task that was queued first.",
     not_modelled: "The choice of an idle CPU by cache distance; BPF's own cost.",
     sources: "Linux 6.12.117 tools/sched_ext/scx_simple.bpf.c and kernel/sched/ext.c.",

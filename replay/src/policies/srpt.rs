@@ -10,11 +10,13 @@ use crate::task::{Cpu, Ns, TaskId, NEVER};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "srpt",
     title: "shortest remaining burst first, an oracle",
-    idea: "Runs the task whose current burst has the least CPU time left. No scheduler can know that; the replay does, because the burst \
-           stands in the trace. It gives the smallest mean response time of one CPU, so it bounds what any policy could reach.",
-    formula: "key = CPU time until the task next sleeps, yields or ends; next = smallest key. preempt=on: a waking task with a strictly \
-              smaller key preempts (SRPT); off: it waits (shortest job first). estimate=ewma: key = tau, with \
-              tau = tau / 2 + burst / 2 after each burst and tau = 10 ms at first; not an oracle.",
+    idea: "Runs the task whose current burst has the least CPU time left. No scheduler can know \
+           that; the replay does, because the burst stands in the trace. It gives the smallest mean \
+           response time of one CPU, so it bounds what any policy could reach.",
+    formula: "key = CPU time until the task next sleeps, yields or ends; next = smallest key. \
+              preempt=on: a waking task with a strictly smaller key preempts (SRPT); off: it waits \
+              (shortest job first). estimate=ewma: key = tau, with tau = tau / 2 + burst / 2 after \
+              each burst and tau = 10 ms at first; not an oracle.",
     tie_break: "Equal keys: in order of arrival.",
     not_modelled: "Priorities and nice values. All CPUs share one queue.",
     sources: "Textbook; Schrage, A proof of the optimality of the shortest remaining processing time discipline, 1968.",

@@ -10,14 +10,15 @@ use crate::task::{Attrs, Cpu, Ns, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "stride",
     title: "stride scheduling, deterministic proportional shares",
-    idea: "Each task holds tickets and advances its pass by a stride, which is the smaller the more tickets it has, for each quantum \
-           that it uses. The task with the smallest pass runs. A task that sleeps keeps its distance from the others.",
-    formula: "stride = 2^20 / tickets; pass += stride * used / quantum when it leaves the CPU. Global pass += 2^20 / (all runnable tickets) \
-              * used / quantum. Leaving: remain = pass - global pass; joining: pass = global pass + remain. A new task \
-              has remain = stride.",
+    idea: "Each task holds tickets and advances its pass by a stride, which is the smaller the more \
+           tickets it has, for each quantum that it uses. The task with the smallest pass runs. A \
+           task that sleeps keeps its distance from the others.",
+    formula: "stride = 2^20 / tickets; pass += stride * used / quantum when it leaves the CPU. \
+              Global pass += 2^20 / (all runnable tickets) * used / quantum. Leaving: remain = pass \
+              - global pass; joining: pass = global pass + remain. A new task has remain = stride.",
     tie_break: "Equal pass: the task with the lower number.",
-    not_modelled: "Nice values, unless the task has no tickets of its own: then its tickets are its Linux weight. Ticket transfers. \
-                   All CPUs share one queue.",
+    not_modelled: "Nice values, unless the task has no tickets of its own: then its tickets are its \
+                   Linux weight. Ticket transfers. All CPUs share one queue.",
     sources: "Waldspurger and Weihl, Stride Scheduling, MIT/LCS/TM-528, 1995.",
     params: &[Param {
         name: "quantum",

@@ -1,4 +1,5 @@
-//! Load weights of Linux's fair class, and arithmetic with them. Shared by `cfs`, `eevdf` and others that use nice weights.
+//! Load weights of Linux's fair class, and arithmetic with them. Shared by `cfs`, `eevdf` and
+//! others that use nice weights.
 
 use crate::task::{Attrs, Ns, SchedPolicy};
 
@@ -21,7 +22,8 @@ pub const INVERSE: [u32; 40] = [
     186737708, 238609294, 286331153,
 ];
 
-/// 2^32 divided by `weight`: that of the table for a nice value's weight, else rounded down as Linux computes it.
+/// 2^32 divided by `weight`: that of the table for a nice value's weight, else rounded down as
+/// Linux computes it.
 pub fn inverse(weight: i64) -> u64 {
     match BY_NICE.iter().position(|&w| w == weight) {
         Some(i) => u64::from(INVERSE[i]),
@@ -57,7 +59,8 @@ pub fn fair(delta: Ns, weight: i64) -> Ns {
     }
 }
 
-/// Factor by which Linux scales slices and granularities with the number of CPUs: 1 + log2 of at most 8 of them.
+/// Factor by which Linux scales slices and granularities with the number of CPUs: 1 + log2 of at
+/// most 8 of them.
 pub fn cpu_factor(cpus: usize) -> i64 {
     1 + i64::from(cpus.clamp(1, 8).ilog2())
 }

@@ -2,9 +2,10 @@
 
 use crate::history::{Life, What};
 
-/// Kernel threads of which Linux makes one for each CPU and which may run on no other, by the name before `/NUMBER`.
-/// Source: the users of `smpboot_register_percpu_thread` and `kthread_create_on_cpu` in Linux 6.12. Workers of a CPU's own pool are
-/// `kworker/NUMBER:ID`; those of no CPU are `kworker/uPOOL:ID`.
+/// Kernel threads of which Linux makes one for each CPU and which may run on no other, by the name
+/// before `/NUMBER`. Source: the users of `smpboot_register_percpu_thread` and
+/// `kthread_create_on_cpu` in Linux 6.12. Workers of a CPU's own pool are `kworker/NUMBER:ID`;
+/// those of no CPU are `kworker/uPOOL:ID`.
 const PER_CPU: [&str; 8] =
     ["backlog_napi", "cpuhp", "idle_inject", "irq_work", "ksoftirqd", "ktimers", "migration", "rcuc"];
 

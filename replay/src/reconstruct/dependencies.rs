@@ -8,7 +8,8 @@ use crate::history::{Act, By, Life, LifeId, Off, What};
 use crate::task::{Ns, NEVER};
 
 impl Builder<'_> {
-    /// Gives a semaphore to every wakeup that a task waits for, and to every exit that is reaped without sleeping.
+    /// Gives a semaphore to every wakeup that a task waits for, and to every exit that is reaped
+    /// without sleeping.
     pub(super) fn find_semaphores(&mut self) {
         if self.options.mode != LoopMode::Dependency {
             return;

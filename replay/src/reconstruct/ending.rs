@@ -85,8 +85,9 @@ impl Builder<'_> {
     }
 }
 
-/// What is left of the burst in which a life is when the trace ends at `end`: up to the median of its longer bursts. Nothing where
-/// it did not run at all in the trace; no end is known where it never ran for longer.
+/// What is left of the burst in which a life is when the trace ends at `end`: up to the median of
+/// its longer bursts. Nothing where it did not run at all in the trace; no end is known where it
+/// never ran for longer.
 fn rest_of_burst(life: &Life, end: Ns) -> Option<Ns> {
     let (mut whole, mut burst, mut on) = (Vec::new(), 0, None);
     for act in &life.acts {

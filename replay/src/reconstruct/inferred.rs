@@ -76,8 +76,8 @@ impl Recon {
         if self.uncaused > 0 && !self.ticks_show {
             let n = self.uncaused;
             let what = format!(
-                "{n} tasks left a CPU ready to run and no record shows why: clock ticks do not show in the trace, so these switches are \
-                 taken for preemptions, yields among them"
+                "{n} tasks left a CPU ready to run and no record shows why: clock ticks do not show \
+                 in the trace, so these switches are taken for preemptions, yields among them"
             );
             let advice = "record sched:sched_stat_runtime, which shows ticks, or the system call sched_yield";
             found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
@@ -117,7 +117,8 @@ impl Recon {
             row(
                 "switch to a lower class",
                 over.lower_class,
-                "by how much equal sleeps of real-time tasks look shorter where a task without real-time priority came next",
+                "by how much equal sleeps of real-time tasks look shorter where a task without \
+                real-time priority came next",
             ),
             row(
                 "sleep whose timer is next",

@@ -1,16 +1,19 @@
 //! From events to programs: what each task did, free of when the recorded scheduler let it.
 //!
-//! The state machine of [`tracekit_schema::derive`] reads the records; `timeline` is its sink and notes what each task did
-//! ([`history`](crate::history)). [`calibrate`](crate::calibrate) measures what switches, ticks and interrupts cost; `sleep` and `verdict` judge timers
-//! and tasks as wholes; `build` makes the programs.
+//! The state machine of [`tracekit_schema::derive`] reads the records; `timeline` is its sink and
+//! notes what each task did ([`history`](crate::history)). [`calibrate`](crate::calibrate) measures
+//! what switches, ticks and interrupts cost; `sleep` and `verdict` judge timers and tasks as
+//! wholes; `build` makes the programs.
 //!
-//! * **Demand** is time on a CPU less what the machine took: the switch, ticks, interrupts, all at their measured length. The
-//!   replay adds them again where they fall there.
-//! * **A sleep ends** by a task (dependency: at a point of the waker's own program), a timer, a tick, a device, or something
-//!   outside. The interrupt flags decide: the task that was interrupted is not the waker.
-//! * **A dependency** is a semaphore: the waker posts at its own position, and a wait that finds a unit does not sleep.
-//! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one that sleeps on timers
-//!   until then. Both are told by what they did, never by name.
+//! * **Demand** is time on a CPU less what the machine took: the switch, ticks, interrupts, all at
+//!   their measured length. The replay adds them again where they fall there.
+//! * **A sleep ends** by a task (dependency: at a point of the waker's own program), a timer, a
+//!   tick, a device, or something outside. The interrupt flags decide: the task that was
+//!   interrupted is not the waker.
+//! * **A dependency** is a semaphore: the waker posts at its own position, and a wait that finds a
+//!   unit does not sleep.
+//! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one
+//!   that sleeps on timers until then. Both are told by what they did, never by name.
 
 mod altered;
 mod bound;
@@ -46,7 +49,8 @@ use crate::task::{CpuSet, Ns, TaskId};
 /// What moves when the schedule changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoopMode {
-    /// Wakeups by tasks move with their wakers; timers and devices keep their length, outside wakeups their time.
+    /// Wakeups by tasks move with their wakers; timers and devices keep their length, outside
+    /// wakeups their time.
     #[default]
     Dependency,
     /// Every wakeup keeps its recorded time.
@@ -171,8 +175,8 @@ pub struct Options {
     pub mode: LoopMode,
     /// Ticks a second, where known.
     pub hz: Option<i64>,
-    /// Timers of the recorded system fire when they are due: there is no slack but what the trace shows. Linux gives
-    /// time-sharing tasks 50 us.
+    /// Timers of the recorded system fire when they are due: there is no slack but what the trace
+    /// shows. Linux gives time-sharing tasks 50 us.
     pub exact_timers: bool,
     /// Set by the caller to stop; the outcome then means nothing.
     pub cancel: Cancel,
@@ -201,7 +205,8 @@ pub struct Recon {
     pub slack: Vec<(Ns, Option<Ns>)>,
     /// Wakeups by [`Class`].
     pub classes: [u64; Class::COUNT],
-    /// Tasks that were ready to run when the trace ended and never got a CPU in it: what they do is not known, and they do nothing.
+    /// Tasks that were ready to run when the trace ended and never got a CPU in it: what they do is
+    /// not known, and they do nothing.
     pub starved: Vec<TaskId>,
     /// Tasks that may run on one CPU only, and its position in [`Self::cpus`].
     pub bound: Vec<(TaskId, usize)>,
@@ -260,7 +265,8 @@ impl Recon {
     }
 }
 
-/// A trace that has been read: what became of each task, what the machine costs, and which messages no wakeup shows.
+/// A trace that has been read: what became of each task, what the machine costs, and which messages
+/// no wakeup shows.
 pub struct Reading {
     pub(crate) history: crate::history::History,
     pub(crate) overheads: Overheads,

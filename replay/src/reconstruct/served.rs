@@ -1,4 +1,5 @@
-//! Programs of tasks whose messages are known: work that belongs to a message becomes a job, done by whoever takes it.
+//! Programs of tasks whose messages are known: work that belongs to a message becomes a job, done
+//! by whoever takes it.
 
 use super::build::{Builder, Draft};
 use super::{Class, Evidence, Note};
@@ -17,7 +18,8 @@ pub(super) struct Cut {
 }
 
 impl Builder<'_> {
-    /// Messages of `life` that nothing else shows, up to `until`; `last` is the latest moment at which the task still does something.
+    /// Messages of `life` that nothing else shows, up to `until`; `last` is the latest moment at
+    /// which the task still does something.
     pub(super) fn messages_until(&mut self, life: &Life, until: Ns, last: Ns, d: &mut Draft) {
         let id = life.id as usize;
         while let Some(&(at, what)) = self.messages.acts[id].get(d.said).filter(|m| m.0 <= until) {
@@ -89,7 +91,8 @@ impl Builder<'_> {
         true
     }
 
-    /// Somebody outside wakes a task that is served: where it has taken messages before, this is one more. What follows is its work.
+    /// Somebody outside wakes a task that is served: where it has taken messages before, this is
+    /// one more. What follows is its work.
     fn last_job(&mut self, wakee: LifeId, wake: u32) -> Option<(QueueId, JobId)> {
         let queue = QueueId(self.messages.serves[wakee as usize]?);
         let at = *self.messages.woken_at.get(&wake)?;

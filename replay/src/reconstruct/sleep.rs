@@ -43,7 +43,8 @@ impl Sleeps {
         self.ticks[..i].last().map_or(0, |tick| (at - tick).min(self.behind_tick))
     }
 
-    /// True when `at` lies just behind a tick that was seen, and the sleep had begun before that tick: it can have ended it.
+    /// True when `at` lies just behind a tick that was seen, and the sleep had begun before that
+    /// tick: it can have ended it.
     pub(super) fn ended_by_tick(&self, from: Ns, at: Ns) -> bool {
         let i = self.ticks.partition_point(|t| *t <= at);
         i > 0 && at - self.ticks[i - 1] <= self.behind_tick && from < self.ticks[i - 1]
@@ -53,8 +54,9 @@ impl Sleeps {
         in_time(ns, constant.filter(|_| self.in_time), self.varies)
     }
 
-    /// Latest end and slack of a timer sleep that lasted `ns`. A sleep that ended with an interrupt of its own lasted to its
-    /// latest end; one that rode on another interrupt lasted up to `slack` less.
+    /// Latest end and slack of a timer sleep that lasted `ns`. A sleep that ended with an interrupt
+    /// of its own lasted to its latest end; one that rode on another interrupt lasted up to `slack`
+    /// less.
     pub(super) fn expiry(&self, life: &Life, ns: Ns, lead: bool, realtime: bool) -> (Ns, Ns) {
         let (slack, constant) = self.slack.get(life.id as usize).copied().unwrap_or((0, None));
         if realtime {
@@ -72,13 +74,15 @@ impl Sleeps {
     }
 }
 
-/// A sleep of `ns` without its delay: a timer fires late when interrupts are off, which the replay finds by itself. What is longer
-/// than the `constant` length by more than the noise of a switch, and not by so much that it is another sleep, was late.
+/// A sleep of `ns` without its delay: a timer fires late when interrupts are off, which the replay
+/// finds by itself. What is longer than the `constant` length by more than the noise of a switch,
+/// and not by so much that it is another sleep, was late.
 fn in_time(ns: Ns, constant: Option<Ns>, varies: Ns) -> Ns {
     constant.filter(|full| (full + NOISE..=full + varies).contains(&ns)).unwrap_or(ns)
 }
 
-/// Lengths of one task's timer sleeps, sorted: those that ended with an interrupt of their own, and those that rode on another.
+/// Lengths of one task's timer sleeps, sorted: those that ended with an interrupt of their own, and
+/// those that rode on another.
 struct Lengths {
     lead: Vec<Ns>,
     rode: Vec<Ns>,
@@ -118,8 +122,9 @@ impl Lengths {
         (least.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
     }
 
-    /// The one length that agrees with every sleep of a task that mostly rides, where there is one. A timer with its own interrupt fires at
-    /// the end of its sleep, one that rides up to `slack` earlier, both a little late: each sleep bounds the length on both sides.
+    /// The one length that agrees with every sleep of a task that mostly rides, where there is one.
+    /// A timer with its own interrupt fires at the end of its sleep, one that rides up to `slack`
+    /// earlier, both a little late: each sleep bounds the length on both sides.
     fn common(&self, slack: Ns, varies: Ns) -> Option<Ns> {
         let shortest = self.lead.first().copied();
         let low = self.rode.last().copied().max(self.lead.last().copied())?;

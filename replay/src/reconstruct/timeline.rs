@@ -1,7 +1,8 @@
 //! The task timelines: the sink of the state machine from which programs are built.
 //!
-//! [`schema::derive`](tracekit_schema::derive) says who runs, who wakes whom and who leaves why; this notes it by task, as dated acts.
-//! What a CPU does between two switches goes to a [`Watch`], which says what caused a preemption and takes samples of costs.
+//! [`schema::derive`](tracekit_schema::derive) says who runs, who wakes whom and who leaves why;
+//! this notes it by task, as dated acts. What a CPU does between two switches goes to a [`Watch`],
+//! which says what caused a preemption and takes samples of costs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -203,8 +204,9 @@ impl Timeline {
         let watch = &self.watches[cpu];
         let interrupt = watch.interrupt_before(at).filter(|_| runs);
         let called = interrupt.is_some() || watch.posted_before(at);
-        // The reschedule flag is clear again when a switch is recorded, so that nothing asked for it proves a yield only where
-        // all that asks is seen: ticks show by the charge to the running task, and this stay was charged.
+        // The reschedule flag is clear again when a switch is recorded, so that nothing asked for
+        // it proves a yield only where all that asks is seen: ticks show by the charge to the
+        // running task, and this stay was charged.
         let seen = watch.charges() && self.record.irq.is_some();
         if why == Why::Ready && seen && !called && !watch.asked() {
             return Off::Yielded;
@@ -353,8 +355,9 @@ impl Sink for Timeline {
     }
 }
 
-/// When the trace begins and ends, and which CPUs have records. Recorders add records of their own, some at time 0; only those of
-/// scheduling tell, what was recorded up to a second before the first of them, and the `end` that a replay marks.
+/// When the trace begins and ends, and which CPUs have records. Recorders add records of their own,
+/// some at time 0; only those of scheduling tell, what was recorded up to a second before the first
+/// of them, and the `end` that a replay marks.
 fn survey(events: &Events, end: Option<StrId>) -> (i64, i64, Vec<i32>) {
     let scheduling = |kind| matches!(kind, Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew);
     let (mut first, mut last) = (None::<i64>, 0);

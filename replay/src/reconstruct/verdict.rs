@@ -1,5 +1,5 @@
-//! What is decided about tasks as a whole: which are endless, which go round until the recorded run was stopped, and for which
-//! a replay waits.
+//! What is decided about tasks as a whole: which are endless, which go round until the recorded run
+//! was stopped, and for which a replay waits.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,8 @@ fn last_burst(life: &Life) -> (Ns, usize) {
 /// Preemptions in the last burst from which a life shows by itself that it never leaves its CPU.
 const OFTEN: usize = 3;
 
-/// True when the last burst of a life fills much of the trace and it lost its CPU in it at least `least` times.
+/// True when the last burst of a life fills much of the trace and it lost its CPU in it at least
+/// `least` times.
 fn never_leaves(life: &Life, span: Ns, limits: Limits, least: usize) -> bool {
     let (start, preempted) = last_burst(life);
     let end = exit_begun(life).unwrap_or(span);
@@ -74,9 +75,11 @@ fn ran_within(life: &Life, from: Ns, to: Ns) -> bool {
     life.acts[first..last].iter().any(|a| on(&a)) || before.is_some_and(|a| matches!(a.what, What::On { .. }))
 }
 
-/// Which lives have no end of their own: those that never leave their CPU and are alive when the trace ends, and those that were
-/// killed; `said` are threads of which the caller says so. A recorded exit is an exit, unless whoever reaped one of these tasks
-/// ran between the last preemption but one and its exit, and nothing was made any more: then the recorded run was being stopped.
+/// Which lives have no end of their own: those that never leave their CPU and are alive when the
+/// trace ends, and those that were killed; `said` are threads of which the caller says so. A
+/// recorded exit is an exit, unless whoever reaped one of these tasks ran between the last
+/// preemption but one and its exit, and nothing was made any more: then the recorded run was being
+/// stopped.
 fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
     let stays: Vec<bool> = history.lives.iter().map(|l| never_leaves(l, history.span, limits, OFTEN)).collect();
     let candidates = || history.lives.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(l, _)| l);
@@ -91,12 +94,14 @@ fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
     };
     let judge = |(life, stays): (&Life, &bool)| *stays && exit_begun(life).is_none_or(|end| killed(life, end));
     let mut found: Vec<bool> = history.lives.iter().zip(&stays).map(judge).collect();
-    // The first to go may have no sign of its own: it goes with those that the same task reaped, where most of them have one.
+    // The first to go may have no sign of its own: it goes with those that the same task reaped,
+    // where most of them have one.
     for reaper_of in &reapers {
         let group: Vec<&Life> = candidates().filter(|l| reaper(history, l) == Some(*reaper_of)).collect();
         let signs = group.iter().filter(|l| found[l.id as usize]).count();
         if 2 * signs > group.len() {
-            // So does one whose weight gave it too few slices to show anything by itself, unless it went before them.
+            // So does one whose weight gave it too few slices to show anything by itself, unless it
+            // went before them.
             let first = group.iter().filter(|l| found[l.id as usize]).filter_map(|l| exit_begun(l)).min();
             let rare = |l: &&Life| {
                 let after = exit_begun(l) >= first && first.is_some();

@@ -1,4 +1,5 @@
-//! What tasks ask of each other, and times that were recorded elsewhere: calls, messages, server pools, arrivals.
+//! What tasks ask of each other, and times that were recorded elsewhere: calls, messages, server
+//! pools, arrivals.
 
 use super::parse::Builder;
 use crate::program::{JobId, QueueId, SemId, Step};
@@ -8,7 +9,8 @@ use crate::task::{Ns, Sleep, NEVER};
 const MAX_VALUES: usize = 1_000_000;
 
 impl Builder {
-    /// `values service: 1 2.5 300us`: recorded times, to be drawn as `~service` or taken in order as arrivals.
+    /// `values service: 1 2.5 300us`: recorded times, to be drawn as `~service` or taken in order
+    /// as arrivals.
     pub(super) fn declare_values(&mut self, name: &str, body: &str) -> Result<(), String> {
         let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !plain {
@@ -26,8 +28,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Start times of `count` tasks that come one after another: `~exp(5)` draws each gap (a Poisson process), a name takes the
-    /// recorded gaps in order, and a time is the gap itself.
+    /// Start times of `count` tasks that come one after another: `~exp(5)` draws each gap (a
+    /// Poisson process), a name takes the recorded gaps in order, and a time is the gap itself.
     pub(super) fn arrivals(&mut self, gaps: &str, count: usize) -> Result<Vec<Ns>, String> {
         let recorded = self.values.get(gaps).cloned();
         if let Some(known) = recorded.as_ref().filter(|known| known.len() < count) {
@@ -47,7 +49,8 @@ impl Builder {
         Ok(starts)
     }
 
-    /// The steps of a call `C(pool: R2 D5)`, a message `M(pool: R2)`, or `A(pool)`, which receives one; none for other words.
+    /// The steps of a call `C(pool: R2 D5)`, a message `M(pool: R2)`, or `A(pool)`, which receives
+    /// one; none for other words.
     pub(super) fn exchange(&mut self, t: usize, word: &str) -> Result<Option<Vec<Step>>, String> {
         let sleep = Sleep::Interruptible;
         let Some((letter, inner)) = word.strip_suffix(')').and_then(|w| w.split_once('(')) else { return Ok(None) };

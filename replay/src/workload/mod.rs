@@ -9,8 +9,8 @@
 //! expect: A[0,2) B[2,4) C[4,5) ...
 //! ```
 //!
-//! Lines begin with a key (lower case) or a task (upper case). Numbers without unit are milliseconds, or multiples of
-//! `unit`. `#` begins a comment.
+//! Lines begin with a key (lower case) or a task (upper case). Numbers without unit are
+//! milliseconds, or multiples of `unit`. `#` begins a comment.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -34,9 +34,10 @@
 //! | `state: A.vruntime=76.418ms A.counter=5` | value that the policy keeps; times with their unit |
 //! | `count: recalcs=4` | what the policy counted |
 //!
-//! A task line is `NAME attribute=value ... : steps`; `NAME*16` makes 16 tasks `NAME0` to `NAME15`. Attributes are those
-//! of [`crate::task::ATTR_KEYS`], `start=T`, and `start=fork` for a task that another makes. `Q*100 arrivals=~exp(5): ...` makes
-//! 100 tasks that come one after another: with gaps that are drawn (a Poisson process), with the recorded gaps `values` in order
+//! A task line is `NAME attribute=value ... : steps`; `NAME*16` makes 16 tasks `NAME0` to `NAME15`.
+//! Attributes are those of [`crate::task::ATTR_KEYS`], `start=T`, and `start=fork` for a task that
+//! another makes. `Q*100 arrivals=~exp(5): ...` makes 100 tasks that come one after another: with
+//! gaps that are drawn (a Poisson process), with the recorded gaps `values` in order
 //! (`arrivals=NAME`), or evenly (`arrivals=5`).
 //!
 //! A false expectation fails wherever a text is run under its own policy.
@@ -61,11 +62,14 @@
 //! | `M(web: R2)` | the same without waiting |
 //! | `(R1 S30)*` `(R1 S30)*5` | for ever; five times |
 //!
-//! A time can be drawn: `R~exp(5)` (mean), `R~uniform(1,3)`, `R~normal(5,1)`, `R~lognormal(5,2)` (mean and standard deviation), and
-//! likewise behind `K`, `S`, `D` and `E`, and in `start=~uniform(0,9)`; `R~NAME` draws from recorded times. Each task, and each round of a loop, has draws of its own;
-//! a loop for ever repeats after [`ROUNDS`] rounds. The same `seed` gives the same draws.
+//! A time can be drawn: `R~exp(5)` (mean), `R~uniform(1,3)`, `R~normal(5,1)`, `R~lognormal(5,2)`
+//! (mean and standard deviation), and likewise behind `K`, `S`, `D` and `E`, and in
+//! `start=~uniform(0,9)`; `R~NAME` draws from recorded times. Each task, and each round of a loop,
+//! has draws of its own; a loop for ever repeats after [`ROUNDS`] rounds. The same `seed` gives the
+//! same draws.
 //!
-//! A step `F(C)` in a counted loop makes a task of its own each time: `C`, then `C.1`, `C.2` and so on, with the same steps.
+//! A step `F(C)` in a counted loop makes a task of its own each time: `C`, then `C.1`, `C.2` and so
+//! on, with the same steps.
 
 mod check;
 mod draw;
@@ -181,7 +185,8 @@ pub fn run_seeded(
     Ok(scenario.events(&run, &scenario.policy.show()))
 }
 
-/// Runs a workload text under the given scheduling classes, which are called `policy`; its own policy is not looked at.
+/// Runs a workload text under the given scheduling classes, which are called `policy`; its own
+/// policy is not looked at.
 pub fn run_text_under(
     text: &str,
     stack: Stack,

@@ -406,7 +406,8 @@ impl Builder {
     }
 }
 
-/// End of the word at the start of `text`; parentheses that belong to the word are part of it, with all that they hold.
+/// End of the word at the start of `text`; parentheses that belong to the word are part of it, with
+/// all that they hold.
 fn word_end(text: &str) -> usize {
     let mut depth = 0;
     for (i, c) in text.char_indices() {

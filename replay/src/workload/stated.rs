@@ -44,7 +44,8 @@ impl Scenario {
         }
     }
 
-    /// How long it lasts at most, as far as the text tells: its end, or else all that its tasks do, one after another.
+    /// How long it lasts at most, as far as the text tells: its end, or else all that its tasks do,
+    /// one after another.
     fn span(&self) -> Ns {
         if self.machine.until < NEVER {
             return self.machine.until;

@@ -67,7 +67,8 @@ impl Cpu {
         }
     }
 
-    /// Adds the time up to `ts` to what the CPU was doing, and says at which time that leaves it: never before the last.
+    /// Adds the time up to `ts` to what the CPU was doing, and says at which time that leaves it:
+    /// never before the last.
     #[inline]
     pub fn account(&mut self, ts: i64) -> i64 {
         let ts = ts.max(self.since);

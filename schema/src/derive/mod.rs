@@ -1,39 +1,46 @@
 //! From records to slices, states and run queues: a state machine that reads events once, in time order.
 //!
-//! The machine says what happens to whoever listens ([`sink`]): tables are one sink, the task timelines that replays are built
-//! from are another, so both have one reading of a trace.
+//! The machine says what happens to whoever listens ([`sink`]): tables are one sink, the task
+//! timelines that replays are built from are another, so both have one reading of a trace.
 //!
-//! The machine knows, of each CPU, what runs on it, and of each task, in which phase it is ([`Phase`]). Each record moves
-//! one or two tasks to another phase, and an interval that ends becomes a row. Memory is bounded by the number of tasks
-//! and CPUs plus the rows not yet drained.
+//! The machine knows, of each CPU, what runs on it, and of each task, in which phase it is
+//! ([`Phase`]). Each record moves one or two tasks to another phase, and an interval that ends
+//! becomes a row. Memory is bounded by the number of tasks and CPUs plus the rows not yet drained.
 //!
 //! # What it holds to
 //!
-//! * **A task is a life, not a number.** A thread number names a new task when a fork makes it again, or when something
-//!   happens to it after its end. A change of name alone never makes a new task. An exec by a thread other than the
-//!   leader carries the task over to the leader's number.
+//! * **A task is a life, not a number.** A thread number names a new task when a fork makes it
+//!   again, or when something happens to it after its end. A change of name alone never makes a new
+//!   task. An exec by a thread other than the leader carries the task over to the leader's number.
 //! * **Idle is per CPU.** Idle is never a row of `slices` or `states`, and never a waker.
-//! * **Runnable since when**: the first `waking`, `wakeup`, `wakeup_new`, `enqueue` or `lock_wake` record since the
-//!   task left its CPU to sleep; or the switch at which it left its CPU still runnable. A wakeup of a task that is
-//!   runnable or running changes nothing, except where it waits. A task that comes to run from sleep
-//!   without any such record has no run delay: null, not 0.
-//! * **A wakeup can overtake the switch.** A waker on another CPU may write its `waking` before the sleeper's own
-//!   switch. If no later record wakes the sleeper, it was runnable from that switch on.
-//! * **Who ran before the first switch of a CPU** is told by that switch, or by any record's current thread once switches
-//!   are known to be recorded at all. That slice starts at the CPU's first record and is flagged.
-//! * **The end of the trace is one moment for all CPUs**, the last record: a CPU that fell silent goes on with what it
-//!   did.
-//! * **Contradictions are repaired, flagged and counted.** When another task leaves than the one that was running, the
-//!   latter ends at the CPU's previous record, and the time in between belongs to nobody.
-//! * **Lost records end knowledge.** What ran on the CPU ends at its last record before the loss, tasks waiting on its
-//!   queue become `unknown`, and other tasks' intervals that contain the loss carry a flag.
-//! * **Time never runs backwards in derived tables**: an interval that would be negative is empty and flagged.
+//! * **Runnable since when**: the first `waking`, `wakeup`, `wakeup_new`, `enqueue` or `lock_wake`
+//!   record since the task left its CPU to sleep; or the switch at which it left its CPU still
+//!   runnable. A wakeup of a task that is runnable or running changes nothing, except where it
+//!   waits. A task that comes to run from sleep without any such record has no run delay: null, not
+//!   0.
+//! * **A wakeup can overtake the switch.** A waker on another CPU may write its `waking` before the
+//!   sleeper's own switch. If no later record wakes the sleeper, it was runnable from that switch
+//!   on.
+//! * **Who ran before the first switch of a CPU** is told by that switch, or by any record's
+//!   current thread once switches are known to be recorded at all. That slice starts at the CPU's
+//!   first record and is flagged.
+//! * **The end of the trace is one moment for all CPUs**, the last record: a CPU that fell silent
+//!   goes on with what it did.
+//! * **Contradictions are repaired, flagged and counted.** When another task leaves than the one
+//!   that was running, the latter ends at the CPU's previous record, and the time in between
+//!   belongs to nobody.
+//! * **Lost records end knowledge.** What ran on the CPU ends at its last record before the loss,
+//!   tasks waiting on its queue become `unknown`, and other tasks' intervals that contain the loss
+//!   carry a flag.
+//! * **Time never runs backwards in derived tables**: an interval that would be negative is empty
+//!   and flagged.
 //!
 //! # Run queues
 //!
-//! Where the source records each queue operation (`enqueue`, `dequeue`) or the length itself (`load`), rows are exact.
-//! Otherwise they are estimated: a woken task waits where its wakeup sends it, a migrated one where it went, a preempted
-//! one where it ran. A task that is runnable on an unknown CPU counts in the rows whose `cpu` is null.
+//! Where the source records each queue operation (`enqueue`, `dequeue`) or the length itself
+//! (`load`), rows are exact. Otherwise they are estimated: a woken task waits where its wakeup
+//! sends it, a migrated one where it went, a preempted one where it ran. A task that is runnable on
+//! an unknown CPU counts in the rows whose `cpu` is null.
 
 mod cpus;
 mod emit;
@@ -88,7 +95,8 @@ pub struct DeriveOptions {
     pub states: bool,
     /// Make the `runqueue` table.
     pub runqueue: bool,
-    /// CPUs of the machine: their idle tasks get the first keys. A CPU beyond it gets its key when first seen.
+    /// CPUs of the machine: their idle tasks get the first keys. A CPU beyond it gets its key when
+    /// first seen.
     pub nr_cpus: u32,
     /// How idle threads are recognised.
     pub idle: IdleRule,
@@ -132,7 +140,8 @@ pub struct Derived {
 }
 
 impl Derived {
-    /// Sorts each table by start time, rows of equal time by CPU or task. Rows come out of [`Deriver`] as they end.
+    /// Sorts each table by start time, rows of equal time by CPU or task. Rows come out of
+    /// [`Deriver`] as they end.
     pub fn sort(&mut self) {
         let s = &self.slices;
         self.slices = s.take(&order(s.len(), |i| (s.ts_ns.get(i), s.cpu.get(i).map(i64::from))));
@@ -196,8 +205,8 @@ impl Deriver {
         std::mem::replace(rows, next)
     }
 
-    /// Closes what is open at the time of the last record, and fills tasks and CPUs. Rows come as they ended; see
-    /// [`Derived::sort`].
+    /// Closes what is open at the time of the last record, and fills tasks and CPUs. Rows come as
+    /// they ended; see [`Derived::sort`].
     pub fn finish(self, diagnostics: &mut Diagnostics) -> Derived {
         self.end(diagnostics).rows
     }
@@ -366,7 +375,8 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// The task of thread `tid`, made when it is new; `None` for idle. With `anew`, a task that ended is not it.
+    /// The task of thread `tid`, made when it is new; `None` for idle. With `anew`, a task that
+    /// ended is not it.
     #[inline]
     fn task(&mut self, tid: i64, ts: i64, told: Told, anew: bool) -> Option<u32> {
         if tid == 0 {

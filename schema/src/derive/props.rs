@@ -1,4 +1,5 @@
-//! Properties over random schedules: what was scheduled is what is derived, and the invariants hold for any records.
+//! Properties over random schedules: what was scheduled is what is derived, and the invariants hold
+//! for any records.
 
 use proptest::prelude::*;
 

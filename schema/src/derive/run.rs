@@ -60,7 +60,8 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// The first switch shows that switches are recorded: who the CPUs' records named as current does run there.
+    /// The first switch shows that switches are recorded: who the CPUs' records named as current
+    /// does run there.
     fn go_live(&mut self, but: Option<usize>) {
         self.d.live = true;
         for slot in 0..self.d.cpus.all.len() {
@@ -87,13 +88,15 @@ impl<S: Sink> Step<'_, S> {
         cpu.proposed = Some((tid, name));
     }
 
-    /// What a record says of its current thread: its name, where the task has none yet. Names tell idle threads.
+    /// What a record says of its current thread: its name, where the task has none yet. Names tell
+    /// idle threads.
     pub(super) fn told_current(&mut self, tid: i64, name: Option<StrId>) -> Told {
         let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
         Told { comm: name.filter(|_| !named), ..Told::default() }
     }
 
-    /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and tells idle threads.
+    /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and
+    /// tells idle threads.
     fn adopt(&mut self, slot: usize, tid: i64, name: Option<StrId>) {
         let from = self.d.cpus[slot].known_from;
         let told = self.told_current(tid, name);

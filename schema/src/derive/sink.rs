@@ -1,8 +1,10 @@
 //! What the state machine says, and to whom: typed transitions, and the rows of tables.
 //!
-//! A [`Sink`] takes what it needs and leaves the rest: every method does nothing by default, and the machine is compiled anew for
-//! each sink, so what nobody takes costs nothing. [`Tables`](super::Tables) is one sink, the task timelines that a replay
-//! is built from are another. Tasks go by their key (`utid`), CPUs by their slot: the order in which they first appeared.
+//! A [`Sink`] takes what it needs and leaves the rest: every method does nothing by default, and
+//! the machine is compiled anew for each sink, so what nobody takes costs nothing.
+//! [`Tables`](super::Tables) is one sink, the task timelines that a replay is built from are
+//! another. Tasks go by their key (`utid`), CPUs by their slot: the order in which they first
+//! appeared.
 
 use crate::{Kind, State, StrId};
 
@@ -47,7 +49,8 @@ pub enum Effect {
     Starts,
     /// It was recorded before the sleeper's own switch, at this time, and ends the sleep as it begins.
     Overtook(i64),
-    /// It was recorded after the task ran again: it ended the sleep before that slice, whose beginning is the time.
+    /// It was recorded after the task ran again: it ended the sleep before that slice, whose
+    /// beginning is the time.
     Late,
     /// Nothing: the task was awake.
     Nothing,
@@ -315,7 +318,8 @@ pub trait Sink {
     /// A record was read.
     #[inline]
     fn recorded(&mut self, _record: &Record) {}
-    /// Something happened at `ts`, which may lie before the record that shows it, never before what the task did last.
+    /// Something happened at `ts`, which may lie before the record that shows it, never before what
+    /// the task did last.
     #[inline]
     fn transition(&mut self, _ts: i64, _what: Transition) {}
     /// An on-CPU interval ended.

@@ -1,4 +1,5 @@
-//! Everything that happens to tasks besides running: wakeups, queues, birth, death, and what they say of themselves.
+//! Everything that happens to tasks besides running: wakeups, queues, birth, death, and what they
+//! say of themselves.
 
 use super::queue::Mode;
 use super::sink::{Effect, Sink, Transition};
@@ -84,7 +85,8 @@ impl<S: Sink> Step<'_, S> {
         ts
     }
 
-    /// A wakeup of a running task: it changes nothing, unless the task is about to sleep, or the clocks disagree.
+    /// A wakeup of a running task: it changes nothing, unless the task is about to sleep, or the
+    /// clocks disagree.
     fn wake_running(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
         let wake = self.wake(slot, ts);
         let task = &mut self.d.tasks[utid];
@@ -149,8 +151,8 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// The source takes a task off a queue; it runs next, or is put on another. A source that records this records
-    /// every queue operation.
+    /// The source takes a task off a queue; it runs next, or is put on another. A source that
+    /// records this records every queue operation.
     pub(super) fn dequeue(&mut self, ts: i64) {
         if self.d.queues.mode == Mode::Estimated {
             let d = &mut *self.d;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Bits of a value that are kept once there are more samples than are held one by one: an error of at most 2^-13.
+/// Bits of a value that are kept once there are more samples than are held one by one: an error of
+/// at most 2^-13.
 const BITS: u32 = 12;
 
 /// Quantiles that are given.

@@ -39,7 +39,8 @@ impl Grouping {
     }
 }
 
-/// A name without the number at its end and the separators before that; all of it where nothing would be left.
+/// A name without the number at its end and the separators before that; all of it where nothing
+/// would be left.
 fn without_number(name: &str) -> &str {
     let mut left = name;
     while left.ends_with(|c: char| c.is_ascii_digit()) {

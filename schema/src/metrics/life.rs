@@ -76,7 +76,8 @@ pub struct Part {
     pub waits: [Waits; CAUSES.len()],
     /// Responses that ended.
     pub responses: Bag,
-    /// Responses without an end: when they began, and until when they are known to have lasted, if not to the end.
+    /// Responses without an end: when they began, and until when they are known to have lasted, if
+    /// not to the end.
     pub unfinished: Vec<(i64, Option<i64>)>,
     /// Responses of which start or end is not known.
     pub excluded: u32,

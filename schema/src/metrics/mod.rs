@@ -1,8 +1,10 @@
-//! Statistics straight from the derived tables: lengths of slices, waits for a CPU, response times, totals, run queues.
+//! Statistics straight from the derived tables: lengths of slices, waits for a CPU, response times,
+//! totals, run queues.
 //!
-//! The definitions are those of `tracekit.analysis` (`slices.summary`, `latency.summary`, `response.summary`,
-//! `runqueue.summary`), and tests hold the two equal. They are computed here for runs whose tables nobody looks at (a comparison
-//! has many), and for traces whose tables do not fit into memory: a [`Survey`] takes rows as they come.
+//! The definitions are those of `tracekit.analysis` (`slices.summary`, `latency.summary`,
+//! `response.summary`, `runqueue.summary`), and tests hold the two equal. They are computed here
+//! for runs whose tables nobody looks at (a comparison has many), and for traces whose tables do
+//! not fit into memory: a [`Survey`] takes rows as they come.
 
 mod bag;
 mod groups;

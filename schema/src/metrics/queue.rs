@@ -16,7 +16,8 @@ pub enum Scope {
     Unplaced,
 }
 
-/// What a queue holds: running tasks, waiting ones, whether the CPU of one is a guess, whether nobody knows what runs.
+/// What a queue holds: running tasks, waiting ones, whether the CPU of one is a guess, whether
+/// nobody knows what runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     running: i64,

@@ -1,7 +1,7 @@
 //! The statistics of a trace of any length, gathered while its rows come.
 //!
-//! What is held grows with the number of tasks and by four bytes a sample; beyond [`HELD`] samples their values are rounded, and
-//! the tables say so.
+//! What is held grows with the number of tasks and by four bytes a sample; beyond [`HELD`] samples
+//! their values are rounded, and the tables say so.
 
 use std::collections::BTreeMap;
 

@@ -195,7 +195,8 @@ pub struct Asked {
     pub metrics: Option<Grouping>,
 }
 
-/// All tables of records that are in memory, those of a run, and its statistics: what was asked for of either.
+/// All tables of records that are in memory, those of a run, and its statistics: what was asked for
+/// of either.
 pub fn tables_with_events<'py>(
     py: Python<'py>,
     mut out: Out,

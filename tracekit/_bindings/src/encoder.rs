@@ -86,8 +86,8 @@ struct Inner {
     rows: u64,
 }
 
-/// Makes a Parquet file of one table in a thread of its own. `Reader.encode` gives it rows; the bytes of the file come from
-/// `ready`, a row group at a time, and the last of them from `close`.
+/// Makes a Parquet file of one table in a thread of its own. `Reader.encode` gives it rows; the
+/// bytes of the file come from `ready`, a row group at a time, and the last of them from `close`.
 #[pyclass(module = "tracekit._core")]
 pub struct Encoder {
     table: String,

@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use tracekit_parsers::ParseError;
 use tracekit_replay::cancel::Cancel;
 
-/// `tracekit.errors.ParseError(message, format, code, offset, line)`; the message begins with the name of the source.
+/// `tracekit.errors.ParseError(message, format, code, offset, line)`; the message begins with the
+/// name of the source.
 pub fn parse_error(py: Python<'_>, error: &ParseError, source: Option<&str>) -> PyErr {
     let position = error.position;
     let message = source.map_or_else(|| error.to_string(), |name| format!("{name}: {error}"));
@@ -56,7 +57,8 @@ pub fn note_panics() {
     }));
 }
 
-/// The same, caused by `cause`: an exception of a hook. What is no `Exception` (Ctrl-C, `SystemExit`) stays what it is.
+/// The same, caused by `cause`: an exception of a hook. What is no `Exception` (Ctrl-C,
+/// `SystemExit`) stays what it is.
 pub fn replay_error_from(py: Python<'_>, message: &str, cause: PyErr) -> PyErr {
     if !cause.is_instance_of::<PyException>(py) {
         return cause;
@@ -72,8 +74,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Stack of the thread that works: as large as a main thread's usually is.
 const STACK: usize = 8 << 20;
 
-/// Runs `work` without the GIL on a thread of its own, while this one looks for signals. The first exception that a signal's handler
-/// raises sets the flag and is raised once `work` has returned. A panic in it does not tear down the interpreter.
+/// Runs `work` without the GIL on a thread of its own, while this one looks for signals. The first
+/// exception that a signal's handler raises sets the flag and is raised once `work` has returned. A
+/// panic in it does not tear down the interpreter.
 pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + Send) -> PyResult<T> {
     let cancel = &Cancel::new();
     std::thread::scope(|scope| {

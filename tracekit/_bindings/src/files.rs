@@ -59,7 +59,8 @@ pub fn bytes(data: Vec<u8>) -> Result<Opened, ParseError> {
     stream(io::Cursor::new(data), size).map_err(|e| ParseError::io("unknown", &e))
 }
 
-/// A folder: that of `perf record --threads`, whose main file is called `data`, or a CTF trace, which has a `metadata`.
+/// A folder: that of `perf record --threads`, whose main file is called `data`, or a CTF trace,
+/// which has a `metadata`.
 fn directory(path: &Path) -> Result<Opened, ParseError> {
     let data = path.join("data");
     if data.is_file() {
@@ -134,8 +135,8 @@ fn stream(read: impl Read + Send + 'static, size: Option<u64>) -> io::Result<Ope
     Ok(Opened { source, size, counter: Some(counter), file: None })
 }
 
-/// Maps a binary file, which its parser reads at any place. Text is read as a stream instead, so that what was read
-/// does not stay in memory.
+/// Maps a binary file, which its parser reads at any place. Text is read as a stream instead, so
+/// that what was read does not stay in memory.
 fn mapped(mut file: File, size: u64) -> io::Result<Opened> {
     let source = match if size == 0 { None } else { Mapping::new(&file)? } {
         Some(map) => Source::Bytes(Arc::new(map)),

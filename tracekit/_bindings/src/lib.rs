@@ -1,8 +1,8 @@
 //! `tracekit._core`: what Python sees of the Rust crates.
 //!
-//! Thin on purpose. It opens files (the only place that does), hands their bytes to the parsers, and passes tables to
-//! and from Python through the Arrow C stream interface. What a trace *means* is settled in the other crates; what is
-//! comfortable in Python is settled in the Python package.
+//! Thin on purpose. It opens files (the only place that does), hands their bytes to the parsers,
+//! and passes tables to and from Python through the Arrow C stream interface. What a trace *means*
+//! is settled in the other crates; what is comfortable in Python is settled in the Python package.
 
 use pyo3::prelude::*;
 

@@ -1,10 +1,11 @@
 //! A mapped file that may become shorter while it is read.
 //!
-//! Touching a page that the file no longer has raises SIGBUS, which would end the process. The handler here puts a page
-//! of zeros in its place; the reader sees by the file's size what happened, and stops with a message. A fault anywhere
-//! else goes to whoever handled SIGBUS before.
+//! Touching a page that the file no longer has raises SIGBUS, which would end the process. The
+//! handler here puts a page of zeros in its place; the reader sees by the file's size what
+//! happened, and stops with a message. A fault anywhere else goes to whoever handled SIGBUS before.
 
-// The only place beside `files.rs`, `table.rs` and `policy/` that needs it: the handler of a signal, and the map itself.
+// The only place beside `files.rs`, `table.rs` and `policy/` that needs it: the handler of a
+// signal, and the map itself.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -46,8 +47,9 @@ impl Mapping {
         install();
         let free = |s: &&Slot| s.start.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let Some(slot) = SLOT.iter().find(free) else { return Ok(None) };
-        // SAFETY: the map is private and only read. Bytes may change while they are read, which parsers bear: they take
-        // each byte for what it is when they see it. That the file may shrink is what the handler is for.
+        // SAFETY: the map is private and only read. Bytes may change while they are read, which
+        // parsers bear: they take each byte for what it is when they see it. That the file may
+        // shrink is what the handler is for.
         let map = unsafe { Mmap::map(file) }.inspect_err(|_| slot.start.store(0, Ordering::Release))?;
         slot.len.store(map.len(), Ordering::Relaxed);
         slot.start.store(map.as_ptr() as usize, Ordering::Release);
@@ -71,8 +73,8 @@ impl Drop for Mapping {
 fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: plain calls with valid arguments. The handler only touches atomics and calls mmap and sigaction, which
-        // are system calls without state of their own.
+        // SAFETY: plain calls with valid arguments. The handler only touches atomics and calls mmap
+        // and sigaction, which are system calls without state of their own.
         unsafe {
             PAGE.store(usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).unwrap_or(4096), Ordering::Relaxed);
             let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
@@ -88,8 +90,9 @@ fn install() {
 }
 
 extern "C" fn on_bus(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel hands over a valid `info`. Pages are only replaced within a map of ours, which is alive: whoever
-    // touched it holds a borrow. The new pages are as readable as the old ones, and nobody writes to either.
+    // SAFETY: the kernel hands over a valid `info`. Pages are only replaced within a map of ours,
+    // which is alive: whoever touched it holds a borrow. The new pages are as readable as the old
+    // ones, and nobody writes to either.
     unsafe {
         let at = (*info).si_addr() as usize;
         for slot in &SLOT {

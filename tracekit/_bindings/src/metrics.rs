@@ -38,7 +38,8 @@ pub fn of_derived(derived: &Derived, out: &Out, by: Grouping) -> Vec<MetricRow> 
     measured(&of, by).into_iter().map(plain).collect()
 }
 
-/// The statistics of tables: DataFrames or Arrow tables with the columns of `slices`, `runqueue` and `states`.
+/// The statistics of tables: DataFrames or Arrow tables with the columns of `slices`, `runqueue`
+/// and `states`.
 #[pyfunction]
 #[pyo3(signature = (slices, runqueue, states=None, end_ns=None, by="group"))]
 pub fn metrics(

@@ -30,12 +30,14 @@ const STEP_ROWS: usize = 8192;
 
 /// A trace that is being read.
 ///
-/// `read` hands out the events in batches; the other tables grow meanwhile and are complete when it has returned
-/// `None`. With `derive=[table]` that one table can be asked for after each batch and gives the rows of that batch, so
-/// that memory is bounded by a batch whatever the length of the trace.
+/// `read` hands out the events in batches; the other tables grow meanwhile and are complete when it
+/// has returned `None`. With `derive=[table]` that one table can be asked for after each batch and
+/// gives the rows of that batch, so that memory is bounded by a batch whatever the length of the
+/// trace.
 #[pyclass(module = "tracekit._core")]
 pub struct Reader {
-    // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is never waited for.
+    // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is
+    // never waited for.
     inner: Mutex<Inner>,
 }
 
@@ -73,9 +75,10 @@ impl Progress {
 
 #[pymethods]
 impl Reader {
-    /// Opens a path (`-` for standard input) or bytes. `derive` names the tables that are wanted besides those that the
-    /// source states itself, none of which means all. With `keys`, the string columns of events,
-    /// slices, states and runqueue come as `uint32` keys into `strings()`, which are the same in every batch.
+    /// Opens a path (`-` for standard input) or bytes. `derive` names the tables that are wanted
+    /// besides those that the source states itself, none of which means all. With `keys`, the
+    /// string columns of events, slices, states and runqueue come as `uint32` keys into
+    /// `strings()`, which are the same in every batch.
     #[new]
     #[pyo3(signature = (source, format=None, options=None, *, derive=None, keys=false))]
     fn new(
@@ -149,8 +152,8 @@ impl Reader {
         detached(py, || inner.table(name))
     }
 
-    /// Reads about so many events, and gives what comes of them to the encoder of a table; false at the end, when all rows
-    /// have been given.
+    /// Reads about so many events, and gives what comes of them to the encoder of a table; false at
+    /// the end, when all rows have been given.
     #[pyo3(signature = (encoder, rows=65_536))]
     fn encode(&mut self, py: Python<'_>, mut encoder: PyRefMut<'_, Encoder>, rows: usize) -> PyResult<bool> {
         let inner = self.inner();

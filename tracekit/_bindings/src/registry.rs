@@ -1,5 +1,6 @@
-//! What there is: formats, tables, vocabularies, diagnostic codes, metadata keys. All of it is told by the crates that
-//! own it, so that a new format or column shows up in Python without a line here.
+//! What there is: formats, tables, vocabularies, diagnostic codes, metadata keys. All of it is told
+//! by the crates that own it, so that a new format or column shows up in Python without a line
+//! here.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -113,7 +114,8 @@ pub fn by_name(name: &str) -> PyResult<&'static TableDef> {
     })
 }
 
-/// Every table: its name, what a row is, and its columns with type, meaning, and when they are null (`""`: never).
+/// Every table: its name, what a row is, and its columns with type, meaning, and when they are null
+/// (`""`: never).
 #[pyfunction]
 pub fn tables(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let column =
@@ -142,7 +144,8 @@ fn type_name(ty: Type) -> &'static str {
     }
 }
 
-/// The closed vocabularies: `kinds` and `states` as words with their meaning, `irq_flags`, `quality` and `flags` as bits.
+/// The closed vocabularies: `kinds` and `states` as words with their meaning, `irq_flags`,
+/// `quality` and `flags` as bits.
 #[pyfunction]
 pub fn vocabularies(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);

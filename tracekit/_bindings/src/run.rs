@@ -48,7 +48,8 @@ type Listing = (Vec<ListedTask>, Vec<Vec<ListedStep>>, Vec<u32>, i64, usize, Opt
 /// Task, thread, name, end, slack, sleep.
 type JudgedRow = (u32, i64, String, &'static str, Option<i64>, Option<i64>);
 
-/// What the tasks of a trace did, apart from when the scheduler let them: made once, run under any number of policies.
+/// What the tasks of a trace did, apart from when the scheduler let them: made once, run under any
+/// number of policies.
 #[pyclass(module = "tracekit._core", frozen)]
 pub struct Programs {
     recon: Recon,
@@ -58,12 +59,13 @@ pub struct Programs {
 
 #[pymethods]
 impl Programs {
-    /// Reconstructs the programs in `events`. `loop` is one of `dependency`, `open`, `closed`; `hz` the clock ticks a
-    /// second, as found in the trace when not given; `exact_timers` says that the recorded system's timers have no slack;
-    /// `system` is the recorded one, by which idle threads are recognised; `endless` are
-    /// threads that would have gone on. `vary` names a constant of the reading to double, or a rule to leave out
-    /// (`constants` lists them). `identity` is the policy that was recorded: explanations of hidden messages with which it is replayed
-    /// less well than without are left out.
+    /// Reconstructs the programs in `events`. `loop` is one of `dependency`, `open`, `closed`; `hz`
+    /// the clock ticks a second, as found in the trace when not given; `exact_timers` says that the
+    /// recorded system's timers have no slack; `system` is the recorded one, by which idle threads
+    /// are recognised; `endless` are threads that would have gone on. `vary` names a constant of
+    /// the reading to double, or a rule to leave out (`constants` lists them). `identity` is the
+    /// policy that was recorded: explanations of hidden messages with which it is replayed less
+    /// well than without are left out.
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None))]
@@ -122,8 +124,9 @@ impl Programs {
         Ok(Programs { recon: scenario.programs(), mode: LoopMode::Dependency, hz })
     }
 
-    /// The same programs with less work: of `faster` threads the given 1/1000 of all of it, of those in `shorter` (thread, trace
-    /// time, ns) what they did then. And the time that was taken out in all.
+    /// The same programs with less work: of `faster` threads the given 1/1000 of all of it, of
+    /// those in `shorter` (thread, trace time, ns) what they did then. And the time that was taken
+    /// out in all.
     fn shortened(&self, faster: Vec<(i64, u32)>, shorter: Vec<(i64, i64, i64)>) -> (Self, i64) {
         let mut recon = self.recon.clone();
         let faster = faster.into_iter().map(|(tid, permille)| Less::Faster { tid, permille });
@@ -151,14 +154,16 @@ impl Programs {
         self.recon.inferred().into_iter().map(|i| (i.name, i.value, i.unit, i.n, i.how)).collect()
     }
 
-    /// What was judged about each task: number, thread, name, how it ends, slack and length of its timer sleeps.
+    /// What was judged about each task: number, thread, name, how it ends, slack and length of its
+    /// timer sleeps.
     fn judged(&self) -> Vec<JudgedRow> {
         self.recon.judged().into_iter().map(|j| (j.task, j.tid, j.comm, j.end, j.slack, j.sleep)).collect()
     }
 
-    /// The programs as plain lists: name, thread, start (none for a forked task), attributes (at the start, then those that
-    /// steps set), and steps with their numbers; then the steps of each request; then the initial units of each semaphore,
-    /// the ticks a second, the number of CPUs, the end in ns (none where there is none), costs and the phases of the tick.
+    /// The programs as plain lists: name, thread, start (none for a forked task), attributes (at
+    /// the start, then those that steps set), and steps with their numbers; then the steps of each
+    /// request; then the initial units of each semaphore, the ticks a second, the number of CPUs,
+    /// the end in ns (none where there is none), costs and the phases of the tick.
     fn listing(&self) -> Listing {
         let (cpus, over) = (self.recon.cpus.len(), &self.recon.overheads);
         let (tasks, jobs) = workload::listing(&self.recon.work, cpus);
@@ -174,10 +179,13 @@ impl Programs {
         self.recon.work.tasks.len()
     }
 
-    /// Runs the programs. `policy` is a string, or an object as in `tracekit.whatif.policy`. `sets` are attributes for tasks: threads, and pairs
-    /// of key and value; `groups` are names of groups, and pairs as well. `costs` are pairs of key and value as well, in place of measured ones. `switch_costs` are what switches take in the recorded and in the
-    /// replayed kernel. `progress` is called with the share that is done. `tables` asks for the tables, `by` for the statistics of
-    /// `tracekit.analysis.compare.metrics` by that grouping. Gives metadata, tables and statistics.
+    /// Runs the programs. `policy` is a string, or an object as in `tracekit.whatif.policy`. `sets`
+    /// are attributes for tasks: threads, and pairs of key and value; `groups` are names of groups,
+    /// and pairs as well. `costs` are pairs of key and value as well, in place of measured ones.
+    /// `switch_costs` are what switches take in the recorded and in the replayed kernel. `progress`
+    /// is called with the share that is done. `tables` asks for the tables, `by` for the statistics
+    /// of `tracekit.analysis.compare.metrics` by that grouping. Gives metadata, tables and
+    /// statistics.
     #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, groups=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=true, by=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
@@ -294,8 +302,8 @@ const TELL: u32 = 16;
 /// Marks policy objects that have been used.
 const USED: &str = "_tracekit_used";
 
-/// What `run` gives under the scheduling classes with `policy` below real time. Signals are seen to between stretches of the run; what a
-/// hook raised is the cause of the error.
+/// What `run` gives under the scheduling classes with `policy` below real time. Signals are seen to
+/// between stretches of the run; what a hook raised is the cause of the error.
 fn under_object(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
@@ -314,8 +322,8 @@ fn under_object(
             false
         }
     });
-    let reused = ". This policy object was used in an earlier run and may still hold tasks of that: make a new one for each run, or \
-                  empty its queues in `init`";
+    let reused = ". This policy object was used in an earlier run and may still hold tasks of that: \
+                  make a new one for each run, or empty its queues in `init`";
     let out = out.map_err(|message| if used { message + reused } else { message });
     out.map_err(|message| match raised.take() {
         Some(cause) => replay_error_from(py, &message, cause),
@@ -323,7 +331,8 @@ fn under_object(
     })
 }
 
-/// Runs a workload that is written as text; `policy` replaces the one in the text, `seed` its seed. Gives metadata and tables.
+/// Runs a workload that is written as text; `policy` replaces the one in the text, `seed` its seed.
+/// Gives metadata and tables.
 #[pyfunction]
 #[pyo3(signature = (text, policy=None, seed=None))]
 pub fn simulate<'py>(py: Python<'py>, text: &str, policy: Option<&str>, seed: Option<u64>) -> PyResult<Tables<'py>> {
@@ -332,7 +341,8 @@ pub fn simulate<'py>(py: Python<'py>, text: &str, policy: Option<&str>, seed: Op
     whole(py, out)
 }
 
-/// The same under a policy that is an object: see `tracekit.whatif.policy`. Holds the GIL, since its hooks may be Python.
+/// The same under a policy that is an object: see `tracekit.whatif.policy`. Holds the GIL, since
+/// its hooks may be Python.
 #[pyfunction]
 #[pyo3(signature = (text, policy, seed=None))]
 pub fn simulate_with<'py>(
@@ -348,8 +358,8 @@ pub fn simulate_with<'py>(
     whole(py, out)
 }
 
-/// What a workload text says of itself: its policy (or `policy`, where it has none), seed, whether times are drawn, and whether
-/// it expects anything.
+/// What a workload text says of itself: its policy (or `policy`, where it has none), seed, whether
+/// times are drawn, and whether it expects anything.
 #[pyfunction]
 #[pyo3(signature = (text, policy=None))]
 pub fn workload_facts(py: Python<'_>, text: &str, policy: Option<&str>) -> PyResult<(String, u64, bool, bool)> {

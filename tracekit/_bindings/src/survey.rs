@@ -23,13 +23,15 @@ use crate::table::{append, pieces, Table};
 /// Rows read at a time.
 const BATCH: usize = 1 << 16;
 
-/// Samples, censored ones, sum, mean, whether that is a lower bound, least, quantiles, largest, whether values were rounded.
+/// Samples, censored ones, sum, mean, whether that is a lower bound, least, quantiles, largest,
+/// whether values were rounded.
 type Spread = (u64, u64, i64, Option<f64>, bool, Option<i64>, [Option<i64>; 4], Option<i64>, bool);
 
 /// Tasks, open and doubtful slices, run time, involuntary switches, switches.
 type Totals = (u32, u32, u32, i64, u32, u32);
 
-/// Scope, CPU, span, mean, quantiles, maximum, shares of empty and guessed time, whether the mean is a lower bound.
+/// Scope, CPU, span, mean, quantiles, maximum, shares of empty and guessed time, whether the mean
+/// is a lower bound.
 type QueueRow = (&'static str, Option<i32>, i64, f64, [i64; 3], i64, (f64, f64), bool);
 
 fn spread(s: &Statistics) -> Spread {
@@ -39,7 +41,8 @@ fn spread(s: &Statistics) -> Spread {
 /// A trace of which only statistics and the small tables are kept.
 #[pyclass(module = "tracekit._core")]
 pub struct Survey {
-    // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is never waited for.
+    // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is
+    // never waited for.
     inner: Mutex<Running>,
 }
 
@@ -246,7 +249,8 @@ impl Survey {
         })
     }
 
-    /// Waits for a CPU by group, of one cause or of `any`: with when the longest ended, and how many are doubtful.
+    /// Waits for a CPU by group, of one cause or of `any`: with when the longest ended, and how
+    /// many are doubtful.
     #[pyo3(signature = (by, cause, labels=None))]
     #[allow(clippy::type_complexity)]
     fn waits(

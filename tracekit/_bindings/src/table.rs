@@ -15,8 +15,8 @@ use tracekit_schema::arrow::LoadError;
 use tracekit_schema::table;
 use tracekit_schema::{Metadata, Strings};
 
-/// Record batches of one schema. Polars, pyarrow, pandas and duckdb take it through `__arrow_c_stream__`, without a
-/// copy of the numbers.
+/// Record batches of one schema. Polars, pyarrow, pandas and duckdb take it through
+/// `__arrow_c_stream__`, without a copy of the numbers.
 #[pyclass(module = "tracekit._core", frozen)]
 pub struct Table {
     name: &'static str,
@@ -86,7 +86,8 @@ impl Table {
     }
 }
 
-/// The rows of `tables`, all of the table `name`, one after the other, with other metadata. Nothing is copied.
+/// The rows of `tables`, all of the table `name`, one after the other, with other metadata. Nothing
+/// is copied.
 #[pyfunction]
 pub fn concat(name: &str, tables: Vec<Bound<'_, Table>>, metadata: HashMap<String, String>) -> PyResult<Table> {
     let def = crate::registry::by_name(name)?;
@@ -114,9 +115,10 @@ fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     })?;
     let capsule = method.call0()?.cast_into::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-    // SAFETY: by the Arrow PyCapsule protocol a capsule of this name points to a valid `ArrowArrayStream` for as long
-    // as the capsule lives, which is until the end of this function. `from_raw` moves the stream out and leaves a
-    // released one behind, so that the capsule's destructor does nothing.
+    // SAFETY: by the Arrow PyCapsule protocol a capsule of this name points to a valid
+    // `ArrowArrayStream` for as long as the capsule lives, which is until the end of this function.
+    // `from_raw` moves the stream out and leaves a released one behind, so that the capsule's
+    // destructor does nothing.
     #[allow(unsafe_code)]
     let reader = unsafe { ArrowArrayStreamReader::from_raw(pointer.cast::<FFI_ArrowArrayStream>().as_ptr()) };
     reader.map_err(arrow_error)

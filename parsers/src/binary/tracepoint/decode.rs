@@ -1,7 +1,7 @@
 //! Raw tracepoint record -> one row of `events`.
 //!
-//! Every event's format is compiled once into a list of (column, offset, size) moves, so that a record costs a few
-//! loads and no allocation.
+//! Every event's format is compiled once into a list of (column, offset, size) moves, so that a
+//! record costs a few loads and no allocation.
 
 use super::format::{Content, EventFormat, Int, Text};
 use super::mapping::{self, To};
@@ -190,8 +190,9 @@ impl Decoder {
         }
     }
 
-    /// Adds the row of a usual record to `stage`, which has room; false when the record needs [`Self::decode`]. The stamp's
-    /// context is set here, from the record and from what `tasks` knows of it.
+    /// Adds the row of a usual record to `stage`, which has room; false when the record needs
+    /// [`Self::decode`]. The stamp's context is set here, from the record and from what `tasks`
+    /// knows of it.
     #[inline(always)]
     pub fn stage<const PIDS: bool>(
         &mut self,
@@ -228,7 +229,8 @@ impl Decoder {
         }
     }
 
-    /// Sets kind, context, subject and values of `row` from `record`; time, CPU, order and quality are the caller's.
+    /// Sets kind, context, subject and values of `row` from `record`; time, CPU, order and quality
+    /// are the caller's.
     #[inline]
     pub fn decode(&mut self, record: &[u8], row: &mut EventRow<'_>, strings: &mut Strings) -> Decoded {
         let number = self.number(record);
@@ -457,8 +459,8 @@ fn cached(
 
 /// `common_flags` and `common_preempt_count` in the bits of `irq_flags`.
 ///
-/// Bit 1 of the flags meant `no irq information` before 6.13, on architectures that today do not exist any more, and
-/// means `lazy reschedule` since.
+/// Bit 1 of the flags meant `no irq information` before 6.13, on architectures that today do not
+/// exist any more, and means `lazy reschedule` since.
 #[inline]
 pub fn irq_flags(flags: u8, preempt: u8) -> u16 {
     // The depth of preemption and that of migration, each four bits, follow one another in both.

@@ -10,8 +10,8 @@
 //! print fmt: "prev_comm=%s ...", REC->prev_comm, ...
 //! ```
 //!
-//! `signed` is absent in 2.6.3x kernels, where the type name says it. The common fields vary (`common_lock_depth`,
-//! `common_migrate_disable`), so no offset is ever assumed.
+//! `signed` is absent in 2.6.3x kernels, where the type name says it. The common fields vary
+//! (`common_lock_depth`, `common_migrate_disable`), so no offset is ever assumed.
 
 use crate::binary::bytes::uint;
 

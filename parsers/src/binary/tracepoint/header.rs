@@ -1,4 +1,5 @@
-//! The block of formats, symbols and names at the head of trace.dat; perf.data carries the same as `tracing_data`.
+//! The block of formats, symbols and names at the head of trace.dat; perf.data carries the same as
+//! `tracing_data`.
 //!
 //! ```text
 //! prologue := 17 08 44 "tracing" version NUL, u8 big endian?, u8 size of long (of the recorder), u32 page size

@@ -1,7 +1,8 @@
 //! What the `print fmt` of an event says beyond its words: tables of flags and symbols.
 //!
-//! The bit of a task state differs between kernel versions (16 is Z up to 3.14 and X afterwards), so states are decoded
-//! with the table in the file's own sched_switch format, never with a constant.
+//! The bit of a task state differs between kernel versions (16 is Z up to 3.14 and X afterwards),
+//! so states are decoded with the table in the file's own sched_switch format, never with a
+//! constant.
 
 /// The `{ value, "text" }` pairs of the first `__print_flags` or `__print_symbolic` after `from`.
 pub fn pairs(fmt: &str, function: &str) -> Vec<(u64, String)> {

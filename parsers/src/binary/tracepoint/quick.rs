@@ -1,7 +1,8 @@
 //! The shapes that make up nearly all records of a scheduler trace, read without a loop over fields.
 //!
-//! A shape is a set of columns with 32-bit thread numbers and `char[16]` names. Whether an event has one is found when
-//! its format is compiled; a record that is too short for it is left to the general way.
+//! A shape is a set of columns with 32-bit thread numbers and `char[16]` names. Whether an event
+//! has one is found when its format is compiled; a record that is too short for it is left to the
+//! general way.
 
 use super::decode::Move;
 use super::format::{Content, Int, Text};
@@ -94,8 +95,8 @@ impl Shape {
         })
     }
 
-    /// Adds the row of a task record to `stage`, which has room; `None`, with nothing added, when the record is too short or
-    /// has no name or no number.
+    /// Adds the row of a task record to `stage`, which has room; `None`, with nothing added, when
+    /// the record is too short or has no name or no number.
     ///
     /// With `PIDS` the tasks' processes are looked up too.
     #[inline(always)]

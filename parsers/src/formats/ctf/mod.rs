@@ -1,29 +1,33 @@
-//! `ctf`: binary traces of the Common Trace Format 1.8, as LTTng's kernel tracer and `perf data convert` write them.
+//! `ctf`: binary traces of the Common Trace Format 1.8, as LTTng's kernel tracer and `perf data
+//! convert` write them.
 //!
 //! # Format
 //!
-//! **Produced by** `lttng create; lttng enable-event --kernel sched_*; lttng start` (the folder `kernel` of the session),
-//! `perf data convert --to-ctf DIR`.
+//! **Produced by** `lttng create; lttng enable-event --kernel sched_*; lttng start` (the folder
+//! `kernel` of the session), `perf data convert --to-ctf DIR`.
 //!
-//! **Layout**: a folder with a file `metadata` and one file a stream, or a tar archive of it. `metadata` is text
-//! ([`tsdl`]), plain or in packets that begin with 75D11D57. A stream is packets: a header (C1FC1FC1, number of the
-//! stream), a context (times, sizes in bits, dropped events, CPU), then events: header with number and lower bits of the
-//! time, contexts, payload. All layouts are those that the metadata declares.
+//! **Layout**: a folder with a file `metadata` and one file a stream, or a tar archive of it.
+//! `metadata` is text ([`tsdl`]), plain or in packets that begin with 75D11D57. A stream is
+//! packets: a header (C1FC1FC1, number of the stream), a context (times, sizes in bits, dropped
+//! events, CPU), then events: header with number and lower bits of the time, contexts, payload. All
+//! layouts are those that the metadata declares.
 //!
 //! **Clock**: that of the metadata, plus its offset: ns since 1970 for LTTng.
 //!
 //! **Order**: streams are merged by time; events of one time by the names of their files.
 //!
-//! **Kept**: every event, mapped to rows as those that babeltrace2 prints ([`lttng`](crate::lttng)). Events without a kind
-//! stay `other`, with their fields as text. **Dropped**: fields that no column holds, elements of arrays.
+//! **Kept**: every event, mapped to rows as those that babeltrace2 prints
+//! ([`lttng`](crate::lttng)). Events without a kind stay `other`, with their fields as text.
+//! **Dropped**: fields that no column holds, elements of arrays.
 //!
 //! **Losses**: the counters of dropped events in the packets, between the ends of two packets.
 //!
-//! **Departures tolerated**: cut files, damaged packets (the next packet is read). **Not read**: CTF 2 (metadata in JSON),
-//! compressed or encrypted metadata, traces of user space (they have no scheduler events).
+//! **Departures tolerated**: cut files, damaged packets (the next packet is read). **Not read**:
+//! CTF 2 (metadata in JSON), compressed or encrypted metadata, traces of user space (they have no
+//! scheduler events).
 //!
-//! **Sources**: the CTF 1.8.3 specification (diamon.org/ctf). **Verified**: events of public LTTng and perf traces equal
-//! what babeltrace2 prints.
+//! **Sources**: the CTF 1.8.3 specification (diamon.org/ctf). **Verified**: events of public LTTng
+//! and perf traces equal what babeltrace2 prints.
 
 mod decode;
 mod stream;
@@ -69,7 +73,8 @@ pub static FORMAT: Format = Format {
         resolution: "1 ns",
         clock: "that of the metadata with its offset: since 1970 for LTTng",
         confidence: "real captures: public traces, equal to what babeltrace2 prints",
-        notes: "a trace is a folder; without the context `tid` the current thread of a record is not stated; CTF 2 is refused",
+        notes: "a trace is a folder; without the context `tid` the current thread of a record is \
+            not stated; CTF 2 is refused",
     },
 };
 

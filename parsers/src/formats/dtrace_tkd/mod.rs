@@ -2,7 +2,8 @@
 //!
 //! # Format
 //!
-//! **Produced by** `tracekit recipes dtrace --os illumos|freebsd|macos`, run as `dtrace -x temporal -s tkd.d > t.tkd 2>&1`.
+//! **Produced by** `tracekit recipes dtrace --os illumos|freebsd|macos`, run as `dtrace -x temporal
+//! -s tkd.d > t.tkd 2>&1`.
 //!
 //! **Grammar**, version 1: one record a line, columns separated by one TAB, `-` for what is not available.
 //!
@@ -14,8 +15,9 @@
 //! T1 ts cpu ev cpid ctid caddr cpri spid stid saddr spri x y z ccomm scomm
 //! ```
 //!
-//! `c...` is the thread that runs, `s...` the one that the record is about (entering, woken, queued). A `T1` line has
-//! exactly 17 columns. What `x`, `y` and `z` hold depends on the event and the system:
+//! `c...` is the thread that runs, `s...` the one that the record is about (entering, woken,
+//! queued). A `T1` line has exactly 17 columns. What `x`, `y` and `z` hold depends on the event and
+//! the system:
 //!
 //! | event | x | y | z |
 //! |---|---|---|---|
@@ -31,24 +33,29 @@
 //! | xit | why (1 exited, 2 killed, 3 dumped core) | | |
 //! | exe | | | path |
 //!
-//! **Clock**: DTrace `timestamp`, ns, monotonic, one for all CPUs. `#TKT` rows become `clock_sync`, so wall time is known.
+//! **Clock**: DTrace `timestamp`, ns, monotonic, one for all CPUs. `#TKT` rows become `clock_sync`,
+//! so wall time is known.
 //!
-//! **Kept and dropped**: dropped are the system call of `off` and the last CPU of `wak`. A record of `proc:::create`
-//! repeats the `lwp-create` before it on illumos and is then kept as `other`, not as a second `fork`.
+//! **Kept and dropped**: dropped are the system call of `off` and the last CPU of `wak`. A record
+//! of `proc:::create` repeats the `lwp-create` before it on illumos and is then kept as `other`,
+//! not as a second `fork`.
 //!
-//! **Threads**: on FreeBSD and macOS `tid` is the system's own. On illumos LWP numbers are per process, so `tid` is the
-//! process number for LWP 1, `pid * 1000000 + LWP` for the others, and 10^12 + n for the n-th kernel thread of process 0
-//! in order of appearance. Idle threads are `tid` 0 everywhere: told by priority -1 (illumos), by the flag in `x`, by name (FreeBSD's
-//! `idle: cpu0`), or as threads of process 0 at priority 0 (macOS).
+//! **Threads**: on FreeBSD and macOS `tid` is the system's own. On illumos LWP numbers are per
+//! process, so `tid` is the process number for LWP 1, `pid * 1000000 + LWP` for the others, and
+//! 10^12 + n for the n-th kernel thread of process 0 in order of appearance. Idle threads are `tid`
+//! 0 everywhere: told by priority -1 (illumos), by the flag in `x`, by name (FreeBSD's `idle:
+//! cpu0`), or as threads of process 0 at priority 0 (macOS).
 //!
-//! **Departures tolerated**: lines out of order across CPUs (sorted, with `#TKT` as watermark); a file without `#TKE`;
-//! messages of dtrace itself, even in the middle of a line; events of a later script, kept as `other`. `N drops on CPU n`
-//! become losses: dtrace tells of a drop in the switch interval in which it sees it, so a loss reaches from the CPU's last
-//! record before the message to its first record at least two intervals (200 ms) later.
+//! **Departures tolerated**: lines out of order across CPUs (sorted, with `#TKT` as watermark); a
+//! file without `#TKE`; messages of dtrace itself, even in the middle of a line; events of a later
+//! script, kept as `other`. `N drops on CPU n` become losses: dtrace tells of a drop in the switch
+//! interval in which it sees it, so a loss reaches from the CPU's last record before the message to
+//! its first record at least two intervals (200 ms) later.
 //!
-//! **Sources**: Solaris Dynamic Tracing Guide (sched, proc providers), FreeBSD dtrace_sched(4) and SDT definitions,
-//! xnu's SDT arguments. **Traps**: newer macOS hands the leaving process to off-cpu and the waker's to wakeup, so the
-//! script prints no process there; FreeBSD names no CPU in enqueue.
+//! **Sources**: Solaris Dynamic Tracing Guide (sched, proc providers), FreeBSD dtrace_sched(4) and
+//! SDT definitions, xnu's SDT arguments. **Traps**: newer macOS hands the leaving process to
+//! off-cpu and the waker's to wakeup, so the script prints no process there; FreeBSD names no CPU
+//! in enqueue.
 //!
 //! **Verified** on schedules written by the tests only: no DTrace system was at hand.
 
@@ -78,12 +85,17 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "tracekit recipes dtrace --os illumos|freebsd|macos; dtrace -x temporal -s tkd.d > t.tkd 2>&1",
-        kinds: "switch, resume, enqueue, dequeue, wakeup, sleep, preempt, remain, prio, pi_boost, tick, load, fork, exec, exit, lost, clock_sync, trace_on, trace_off, other",
-        provides: "waker, target CPU (illumos), priority, state, queue length (freebsd), losses; class (illumos), wait channel",
+        kinds: "switch, resume, enqueue, dequeue, wakeup, sleep, preempt, remain, prio, pi_boost, \
+            tick, load, fork, exec, exit, lost, clock_sync, trace_on, trace_off, other",
+        provides: "waker, target CPU (illumos), priority, state, queue length (freebsd), losses; \
+            class (illumos), wait channel",
         resolution: "1 ns",
         clock: "DTrace timestamp (monotonic), with wall time once a second",
-        confidence: "experimental: schedules written and read back by the tests; no capture from a DTrace system was at hand",
-        notes: "exactly 17 columns; lines of the CPUs' buffers are sorted with the heartbeat as watermark; on illumos tid is pid for LWP 1, pid*1000000+LWP for others, 10^12+n for kernel threads; idle is tid 0; drops become losses",
+        confidence: "experimental: schedules written and read back by the tests; no capture from a \
+            DTrace system was at hand",
+        notes: "exactly 17 columns; lines of the CPUs' buffers are sorted with the heartbeat as \
+            watermark; on illumos tid is pid for LWP 1, pid*1000000+LWP for others, 10^12+n for \
+            kernel threads; idle is tid 0; drops become losses",
     },
 };
 

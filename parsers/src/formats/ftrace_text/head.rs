@@ -1,7 +1,7 @@
 //! Heads of ftrace lines, `COMM-TID (TGID) [CPU] FLAGS TIME:`, taken apart with care.
 //!
-//! A name may hold blanks, `-`, digits and brackets, so the anchor is the first `-TID [CPU]` after which everything up to
-//! the time parses.
+//! A name may hold blanks, `-`, digits and brackets, so the anchor is the first `-TID [CPU]` after
+//! which everything up to the time parses.
 
 use crate::binary::tracepoint;
 use crate::text::head::Found;

@@ -1,9 +1,9 @@
-//! Labels that `trace-cmd report` puts before its lines: `mine:` for the instance of that name, `a.dat:` for a file when it
-//! merges several.
+//! Labels that `trace-cmd report` puts before its lines: `mine:` for the instance of that name,
+//! `a.dat:` for a file when it merges several.
 //!
-//! Instances are buffers of one machine: an event that several of them recorded is taken from the first that shows it.
-//! Files may be of several machines, whose threads and CPUs have the same numbers: only one is read, the first unless
-//! the option `file` names another.
+//! Instances are buffers of one machine: an event that several of them recorded is taken from the
+//! first that shows it. Files may be of several machines, whose threads and CPUs have the same
+//! numbers: only one is read, the first unless the option `file` names another.
 
 use std::collections::{BTreeMap, HashMap};
 

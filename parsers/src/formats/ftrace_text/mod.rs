@@ -1,32 +1,36 @@
 //! ftrace as text.
 //!
-//! **Produced by** `cat /sys/kernel/tracing/trace` or `trace_pipe`, `trace-cmd report` (plain, `-l`, `-t`, `-R`), atrace and
-//! bytrace without HTML.
+//! **Produced by** `cat /sys/kernel/tracing/trace` or `trace_pipe`, `trace-cmd report` (plain,
+//! `-l`, `-t`, `-R`), atrace and bytrace without HTML.
 //!
-//! **Grammar** of a line: `COMM-TID (TGID) [CPU] FLAGS TIME: EVENT: PAYLOAD`, where the TGID and the flags may be absent;
-//! latency layouts glue `CPU` and flags together and cut the name at eight characters. Payloads are those of
-//! [`payload`](crate::text::payload). Lines that begin with `#` are the header; `CPU:3 [LOST 7 EVENTS]` and
-//! `CPU:3 [7 EVENTS DROPPED]` are losses; ` => function` lines are stacks.
+//! **Grammar** of a line: `COMM-TID (TGID) [CPU] FLAGS TIME: EVENT: PAYLOAD`, where the TGID and
+//! the flags may be absent; latency layouts glue `CPU` and flags together and cut the name at eight
+//! characters. Payloads are those of [`payload`](crate::text::payload). Lines that begin with `#`
+//! are the header; `CPU:3 [LOST 7 EVENTS]` and `CPU:3 [7 EVENTS DROPPED]` are losses; ` =>
+//! function` lines are stacks.
 //!
-//! **Clock**: whatever `trace_clock` was; the text does not say. Six digits are microseconds that both the kernel and
-//! trace-cmd *rounded*, so they differ by up to 1 us from what `perf script` prints of the same run, which truncates. Times
-//! without a dot are ticks of a counter. `uptime` has the resolution of a jiffy.
+//! **Clock**: whatever `trace_clock` was; the text does not say. Six digits are microseconds that
+//! both the kernel and trace-cmd *rounded*, so they differ by up to 1 us from what `perf script`
+//! prints of the same run, which truncates. Times without a dot are ticks of a counter. `uptime`
+//! has the resolution of a jiffy.
 //!
-//! **Kept**: every event; those without a kind as `other` with their payload. **Dropped**: stack lines, the text that
-//! tracers print between events, the mark of delays.
+//! **Kept**: every event; those without a kind as `other` with their payload. **Dropped**: stack
+//! lines, the text that tracers print between events, the mark of delays.
 //!
-//! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words that vendors append;
-//! a kernel message spliced into the header; a cut last line; CRLF; a byte order mark. trace-cmd puts the name of an
-//! instance before its lines, and that of a file when it merges several: see [`labels`].
+//! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words
+//! that vendors append; a kernel message spliced into the header; a cut last line; CRLF; a byte
+//! order mark. trace-cmd puts the name of an instance before its lines, and that of a file when it
+//! merges several: see [`labels`].
 //!
-//! **Traps**: the name in a line's head is what the kernel remembered when the text was made, not when the event happened
-//! (it remembers 128 names by default, `<...>` is an unknown one); names in payloads are true. trace-cmd's plugin prints
-//! `R` for a preempted task and drops the `+`. States of `-R` are numbers that mean different things in different kernels.
-//! Latency tracers print times relative to their own start: not a basis for scheduling figures, so they become markers.
+//! **Traps**: the name in a line's head is what the kernel remembered when the text was made, not
+//! when the event happened (it remembers 128 names by default, `<...>` is an unknown one); names in
+//! payloads are true. trace-cmd's plugin prints `R` for a preempted task and drops the `+`. States
+//! of `-R` are numbers that mean different things in different kernels. Latency tracers print times
+//! relative to their own start: not a basis for scheduling figures, so they become markers.
 //!
-//! **Sources**: Linux `kernel/trace/trace_output.c`, `include/trace/events/sched.h`, `Documentation/trace/ftrace.rst`;
-//! libtraceevent `plugins/plugin_sched_switch.c`; trace-cmd `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and
-//! kernels 3.10 to 6.18.
+//! **Sources**: Linux `kernel/trace/trace_output.c`, `include/trace/events/sched.h`,
+//! `Documentation/trace/ftrace.rst`; libtraceevent `plugins/plugin_sched_switch.c`; trace-cmd
+//! `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and kernels 3.10 to 6.18.
 
 mod head;
 mod header;
@@ -61,8 +65,9 @@ pub static FORMAT: Format = Format {
         resolution: "1 us, rounded; 1 ns with trace-cmd report -t",
         clock: "the trace clock, which the text does not name",
         confidence: "real captures",
-        notes:
-            "latency tracers become markers; -R needs the kernel's table of states, which is inferred (option kernel); of a report that merges several files one is read (option file)",
+        notes: "latency tracers become markers; -R needs the kernel's table of states, which is \
+            inferred (option kernel); of a report that merges several files one is read (option \
+            file)",
     },
 };
 

@@ -1,27 +1,34 @@
 //! perf.data, the binary file of `perf record`, with scheduler tracepoints.
 //!
-//! * Produced by `perf sched record`, `perf record -e sched:...`, `perf record --switch-events`; as a file, or as the
-//!   stream of `perf record -o -`. Little and big endian, zstd-compressed records too (`perf record -z`).
+//! * Produced by `perf sched record`, `perf record -e sched:...`, `perf record --switch-events`; as
+//!   a file, or as the stream of `perf record -o -`. Little and big endian, zstd-compressed records
+//!   too (`perf record -z`).
 //! * Layout: header with attributes of the recorded events (in a stream: records), then records
-//!   `u32 kind, u16 flags, u16 size, ...`, then features (host, kernel, event formats). Which fields a sample has, its
-//!   event's `sample_type` says; the tracepoint itself is its raw field, decoded with the
-//!   [formats](crate::binary::tracepoint::header) that the file carries.
+//!   `u32 kind, u16 flags, u16 size, ...`, then features (host, kernel, event formats). Which
+//!   fields a sample has, its event's `sample_type` says; the tracepoint itself is its raw field,
+//!   decoded with the [formats](crate::binary::tracepoint::header) that the file carries.
 //! * Clock: perf's own (ns since boot, roughly), or the one of `perf record -k`.
-//! * Order: the recorder writes its per-CPU buffers in rounds. What was written before a round's end is final one round
-//!   later, so two rounds are held and sorted by (time, place in file). Without round marks the whole file is one round.
-//! * Kept: every sample of a tracepoint; lost-record counts; task names, forks, exits and context switches that perf
-//!   itself records, where no tracepoint says the same. Records with time 0 describe what was there before the recording,
-//!   and so do perf's own records of tasks before the first sample of a tracepoint: perf turns those on first, and on a loaded machine
-//!   it was seen to get the CPU again only 0.7 s later. Names from then are `comm` rows with quality bit `SYNTHESIZED` at the time of
-//!   the recording's first record; forks and exits from then only tell whose task it is. Dropped: samples' addresses and call chains,
-//!   mappings, samples of events other than tracepoints (counted in a diagnostic).
-//! * `ctx_tid` is the tracepoint's own `common_pid`, not the sample's thread, which reads -1 for an exiting task.
-//!   Processes (`pid`, `next_pid`) come from task records and samples, so they are null for tasks that none names.
-//! * Departures tolerated: killed recordings (no data size, no features: without formats all records are `other`), cut
-//!   and damaged files (what was read before counts).
-//! * Traps: `AUXTRACE`, and in streams `TRACING_DATA`, are followed by bytes outside their own size; in per-task
-//!   recordings one wakeup may be delivered twice (the copy is dropped); attributes may be shorter or longer than today's.
-//! * Not read: files of perf before 2.6.35; a directory of `perf record --threads` is read file by file by the caller.
+//! * Order: the recorder writes its per-CPU buffers in rounds. What was written before a round's
+//!   end is final one round later, so two rounds are held and sorted by (time, place in file).
+//!   Without round marks the whole file is one round.
+//! * Kept: every sample of a tracepoint; lost-record counts; task names, forks, exits and context
+//!   switches that perf itself records, where no tracepoint says the same. Records with time 0
+//!   describe what was there before the recording, and so do perf's own records of tasks before the
+//!   first sample of a tracepoint: perf turns those on first, and on a loaded machine it was seen
+//!   to get the CPU again only 0.7 s later. Names from then are `comm` rows with quality bit
+//!   `SYNTHESIZED` at the time of the recording's first record; forks and exits from then only tell
+//!   whose task it is. Dropped: samples' addresses and call chains, mappings, samples of events
+//!   other than tracepoints (counted in a diagnostic).
+//! * `ctx_tid` is the tracepoint's own `common_pid`, not the sample's thread, which reads -1 for an
+//!   exiting task. Processes (`pid`, `next_pid`) come from task records and samples, so they are
+//!   null for tasks that none names.
+//! * Departures tolerated: killed recordings (no data size, no features: without formats all
+//!   records are `other`), cut and damaged files (what was read before counts).
+//! * Traps: `AUXTRACE`, and in streams `TRACING_DATA`, are followed by bytes outside their own
+//!   size; in per-task recordings one wakeup may be delivered twice (the copy is dropped);
+//!   attributes may be shorter or longer than today's.
+//! * Not read: files of perf before 2.6.35; a directory of `perf record --threads` is read file by
+//!   file by the caller.
 //! * Sources: perf.data-file-format.txt of the kernel, and its uapi perf_event.h.
 
 mod attr;
@@ -48,7 +55,8 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "perf sched record, perf record -e 'sched:*', perf record --switch-events",
-        kinds: "all sched, irq, softirq, syscall, cpu_idle and cpu_frequency tracepoints; task and switch records; others as `other`",
+        kinds: "all sched, irq, softirq, syscall, cpu_idle and cpu_frequency tracepoints; task and \
+            switch records; others as `other`",
         provides: "waker, target CPU, priority, state, process, losses",
         resolution: "1 ns",
         clock: "perf's own (CPU clocks, not synchronised by promise), or that of perf record -k",

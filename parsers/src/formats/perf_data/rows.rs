@@ -222,7 +222,8 @@ impl Rows {
         }
     }
 
-    /// Is `record` the wakeup that the sample before it was, delivered to another event as well? Both have the same time.
+    /// Is `record` the wakeup that the sample before it was, delivered to another event as well?
+    /// Both have the same time.
     #[cold]
     pub fn is_copy(&self, attrs: &Attrs, before: &[u8], record: &[u8], ts: i64, out: &mut Out) -> bool {
         let told = |record: &[u8]| {
@@ -349,8 +350,8 @@ impl Rows {
         self.row(kind, ts, record, out).tid(tid).pid(pid).comm(name).ctx_tid(tid).ctx_pid(pid).ctx_comm(name);
     }
 
-    /// True for a switch record whose side the last sample of its CPU has stated already. A recording of one task has
-    /// samples where the task leaves and none where it comes back.
+    /// True for a switch record whose side the last sample of its CPU has stated already. A
+    /// recording of one task has samples where the task leaves and none where it comes back.
     fn is_repeated(&mut self, misc: u16, record: &[u8]) -> bool {
         let cpu = self.trailing_cpu(record);
         let tid = self.trailing(record, self.trailer.tid.saturating_sub(4), 4).map(|v| i64::from(v as u32 as i32));

@@ -1,4 +1,5 @@
-//! Heads of perf lines, `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: `, any part of which `-F` may leave out.
+//! Heads of perf lines, `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: `, any part of which `-F`
+//! may leave out.
 
 use crate::text::head::Found;
 use crate::text::scan;
@@ -25,8 +26,8 @@ pub fn parse(line: &[u8]) -> Option<Head<'_>> {
 }
 
 impl Head<'_> {
-    /// True for a line of ftrace, which reads as one of perf with a strange name: only ftrace puts a dash before the
-    /// thread, and only perf names the subsystem of an event.
+    /// True for a line of ftrace, which reads as one of perf with a strange name: only ftrace puts
+    /// a dash before the thread, and only perf names the subsystem of an event.
     pub fn is_ftrace(&self) -> bool {
         if self.tid.is_some() || scan::word(self.body).0.iter().filter(|b| **b == b':').count() > 1 {
             return false;

@@ -1,25 +1,32 @@
 //! perf's records as text.
 //!
-//! **Produced by** `perf script` (with or without `--ns`, `--header`, `-F`, `--show-task-events`, `--show-switch-events`,
-//! `--show-lost-events`) and `perf sched script`, which prints the same.
+//! **Produced by** `perf script` (with or without `--ns`, `--header`, `-F`, `--show-task-events`,
+//! `--show-switch-events`, `--show-lost-events`) and `perf sched script`, which prints the same.
 //!
-//! **Grammar** of a line: `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: PAYLOAD`, any part of which `-F` may leave out but the
-//! time, which a trace cannot do without. Blanks or tabs between. Payloads are those of [`payload`](crate::text::payload).
-//! Lines after it that begin with a blank or a tab are its call chain, up to an empty line. `# ...` is the header.
+//! **Grammar** of a line: `COMM PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: PAYLOAD`, any part of
+//! which `-F` may leave out but the time, which a trace cannot do without. Blanks or tabs between.
+//! Payloads are those of [`payload`](crate::text::payload). Lines after it that begin with a blank
+//! or a tab are its call chain, up to an empty line. `# ...` is the header.
 //!
-//! **Clock**: perf's own (`local` of ftrace, on most machines) unless the header names another. Six digits are microseconds
-//! that perf *truncated*; ftrace text of the same run is rounded and may be 1 us later. Nine digits (`--ns`) are exact.
+//! **Clock**: perf's own (`local` of ftrace, on most machines) unless the header names another. Six
+//! digits are microseconds that perf *truncated*; ftrace text of the same run is rounded and may be
+//! 1 us later. Nine digits (`--ns`) are exact.
 //!
-//! **Kept**: every event; samples of other events than tracepoints as `other`. **Dropped**: call chains, periods.
+//! **Kept**: every event; samples of other events than tracepoints as `other`. **Dropped**: call
+//! chains, periods.
 //!
-//! **Departures tolerated**: tabs, CRLF, a byte order mark, words that `-F` adds before the event's name, warnings of perf
-//! caught in the same file, the short form that libtraceevent's plugins print.
+//! **Departures tolerated**: tabs, CRLF, a byte order mark, words that `-F` adds before the event's
+//! name, warnings of perf caught in the same file, the short form that libtraceevent's plugins
+//! print.
 //!
-//! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and a switch then takes its
-//! context from the task that leaves. `PERF_RECORD_*` at time 0 were made by perf when it started, for tasks that
-//! were there before: they take the time of the first record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` tells the same switch twice: it is kept as `other`.
+//! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and
+//! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
+//! by perf when it started, for tasks that were there before: they take the time of the first
+//! record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` tells the same switch twice: it
+//! is kept as `other`.
 //!
-//! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`; output of perf 3.4 to 6.1.
+//! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
+//! output of perf 3.4 to 6.1.
 
 mod head;
 
@@ -66,7 +73,8 @@ fn sniff(head: &Head) -> Confidence {
     for line in text.split(|b| *b == b'\n').take(2000) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         header |= line.starts_with(b"# perf version") || line.starts_with(b"# event : name = ");
-        // A head of ftrace reads as one of perf with a strange name; only ftrace puts a dash before the thread.
+        // A head of ftrace reads as one of perf with a strange name; only ftrace puts a dash before
+        // the thread.
         let Some(h) = head::parse(line) else { continue };
         let ftrace = h.tid.is_none() && !h.comm.is_empty();
         return match () {

@@ -2,11 +2,13 @@
 //!
 //! # Format
 //!
-//! **Produced by** `perf sched timehist`, with any of `-V`, `--state`, `--show-prio`, `-P`, `-w`, `-M`, `-n`, `-g`, `-s`, `-S`.
+//! **Produced by** `perf sched timehist`, with any of `-V`, `--state`, `--show-prio`, `-P`, `-w`,
+//! `-M`, `-n`, `-g`, `-s`, `-S`.
 //!
-//! **Grammar**: a heading that names the columns, its second line with their units, a ruler, and a row for each task that
-//! *leaves* a CPU. `-V` puts a letter a CPU before the task, `--show-prio` a priority behind it, `-P` one more time
-//! behind the others, `--state` a letter behind those, `-n` who runs next, `-g` the call chain at the very end:
+//! **Grammar**: a heading that names the columns, its second line with their units, a ruler, and a
+//! row for each task that *leaves* a CPU. `-V` puts a letter a CPU before the task, `--show-prio` a
+//! priority behind it, `-P` one more time behind the others, `--state` a letter behind those, `-n`
+//! who runs next, `-g` the call chain at the very end:
 //!
 //! ```text
 //!            time    cpu  task name                       wait time  sch delay   run time
@@ -15,25 +17,29 @@
 //!       13.532645 [0000]  rcu_preempt[15]                     3.869      0.019      0.011
 //! ```
 //!
-//! `-w` and `-M` add rows without figures, `... awakened: NAME[TID]` and `... migrated: NAME[TID] cpu 0 => 1`. `-s` prints
-//! only the sums, `-S` both.
+//! `-w` and `-M` add rows without figures, `... awakened: NAME[TID]` and `... migrated: NAME[TID]
+//! cpu 0 => 1`. `-s` prints only the sums, `-S` both.
 //!
-//! **Clock**: perf's own, cut to the microsecond; so are the figures. A slice starts at its time less its run time, and
-//! that start may be 1 us too late or too early.
+//! **Clock**: perf's own, cut to the microsecond; so are the figures. A slice starts at its time
+//! less its run time, and that start may be 1 us too late or too early.
 //!
-//! **Rows**: the table `slices`, directly: there are no events to derive it from, so no states and no run queues. The name
-//! is the one at the end of the slice; with `-n`, the one at its start. `wait time` runs from the task's last slice to this
-//! one; less the delay it is `sleep_ns`. The figures of `-s` fill `summaries`, as does the number of migrations of each
-//! task (`-M`). **Dropped**: call chains, `pre-mig time`, `<idle>`, which is never a task here.
+//! **Rows**: the table `slices`, directly: there are no events to derive it from, so no states and
+//! no run queues. The name is the one at the end of the slice; with `-n`, the one at its start.
+//! `wait time` runs from the task's last slice to this one; less the delay it is `sleep_ns`. The
+//! figures of `-s` fill `summaries`, as does the number of migrations of each task (`-M`).
+//! **Dropped**: call chains, `pre-mig time`, `<idle>`, which is never a task here.
 //!
-//! **Departures tolerated**: no heading, collapsed blanks, `[...]`, CRLF, perf's messages, call chains behind a row.
+//! **Departures tolerated**: no heading, collapsed blanks, `[...]`, CRLF, perf's messages, call
+//! chains behind a row.
 //!
-//! **Traps**: the first row of each CPU has 0.000 because nobody saw the slice begin: it is marked as open at its start. A
-//! delay of 0.000 means either no wakeup or one without delay: the delay is then null, unless `-w` tells of the
-//! wakeup or `--state` that the task had been preempted. perf up to 6.5 prints the letters of an older kernel: `K` is an
-//! idle kernel thread, `W` a preempted task, `x` either parked or dead, here unknown, and `X` and `Z` have changed
-//! places: both are `dead` here. A thread that has ended is `:-1[-1/302]`; without `-n` its slice cannot be kept. `-I` prints 0.000 for every task, so only its sums are read. The
-//! waker of `-w` is the task that ran, even when an interrupt interrupted it.
+//! **Traps**: the first row of each CPU has 0.000 because nobody saw the slice begin: it is marked
+//! as open at its start. A delay of 0.000 means either no wakeup or one without delay: the delay is
+//! then null, unless `-w` tells of the wakeup or `--state` that the task had been preempted. perf
+//! up to 6.5 prints the letters of an older kernel: `K` is an idle kernel thread, `W` a preempted
+//! task, `x` either parked or dead, here unknown, and `X` and `Z` have changed places: both are
+//! `dead` here. A thread that has ended is `:-1[-1/302]`; without `-n` its slice cannot be kept.
+//! `-I` prints 0.000 for every task, so only its sums are read. The waker of `-w` is the task that
+//! ran, even when an interrupt interrupted it.
 //!
 //! **Sources**: Linux `tools/perf/builtin-sched.c`, `perf-sched(1)`; output of perf 4 to 6.12.
 
@@ -64,11 +70,13 @@ pub static FORMAT: Format = Format {
     info: FormatInfo {
         produced_by: "perf sched timehist [-V] [--state] [--show-prio] [-w] [-M] [-n] [-s | -S]",
         kinds: "none: fills the tables `slices` and `summaries`",
-        provides: "run, sleep and run delay of each slice; state with --state, priority with --show-prio, waker with -w; losses",
+        provides: "run, sleep and run delay of each slice; state with --state, priority with \
+            --show-prio, waker with -w; losses",
         resolution: "1 us, truncated; starts of slices to 1 us either way",
         clock: "perf's own",
         confidence: "real captures: perf 6.1's output in every variant it has; --show-prio and -P on published samples",
-        notes: "no events, so no states, no run queues and no replay; a delay of 0.000 is unknown without -w or --state",
+        notes: "no events, so no states, no run queues and no replay; a delay of 0.000 is unknown \
+            without -w or --state",
     },
 };
 

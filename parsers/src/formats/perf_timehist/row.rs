@@ -121,7 +121,8 @@ pub fn parse<'l>(line: &'l [u8], layout: Option<&Layout>) -> Option<Row<'l>> {
     Some(Row { ts_ns, cpu, task, what })
 }
 
-/// The task and what follows it in a row with a column of one letter a CPU, whose CPU field ends at byte `cpu_end`.
+/// The task and what follows it in a row with a column of one letter a CPU, whose CPU field ends at
+/// byte `cpu_end`.
 fn without_visual(line: &[u8], cpu_end: usize, start: usize) -> &[u8] {
     let visual = |b: &u8| matches!(b, b' ' | b's' | b'i' | b'm' | b'-');
     if line.len() > start && cpu_end < start && line[cpu_end..start].iter().all(visual) {

@@ -102,7 +102,8 @@ impl Summary {
         false
     }
 
-    /// `CPU  0 idle for    152.723  msec  ( 96.68%)`, `CPU  1 idle entire time window` or `CPU 0:   12.345 msec`.
+    /// `CPU  0 idle for    152.723  msec  ( 96.68%)`, `CPU  1 idle entire time window` or `CPU 0:
+    /// 12.345 msec`.
     fn cpu(&mut self, text: &[u8], out: &mut Out) -> bool {
         let (number, rest) = scan::word(&text[b"CPU ".len()..]);
         let Some(number) = scan::u64(number.strip_suffix(b":").unwrap_or(number)) else { return false };

@@ -8,9 +8,10 @@
 //! W:<time>:<cpu>:<target cpu>:<tid>                 wakeup, of a new task too
 //! ```
 //!
-//! All numbers are hexadecimal without a prefix; times count from the start. Clock: bpftrace's `nsecs`, CLOCK_MONOTONIC.
-//! bpftrace prints the events of one CPU after the other, so lines stand out of order; they are sorted by time, ties by line.
-//! Trap: a `W` does not tell `wakeup` from `wakeup_new`; both become `wakeup`.
+//! All numbers are hexadecimal without a prefix; times count from the start. Clock: bpftrace's
+//! `nsecs`, CLOCK_MONOTONIC. bpftrace prints the events of one CPU after the other, so lines stand
+//! out of order; they are sorted by time, ties by line. Trap: a `W` does not tell `wakeup` from
+//! `wakeup_new`; both become `wakeup`.
 
 use super::NAME;
 use crate::error::ParseError;

@@ -1,13 +1,16 @@
 //! SchedViz collections: a tar archive of raw ring-buffer pages with the formats they need.
 //!
-//! * Produced by SchedViz's `trace.sh` (`formats/`, `traces/cpuN`, `options/`, `topology/`, in a `.tar.gz`) and by its
-//!   eBPF script (`ebpf_trace`, see [`ebpf`]). Any tar of `events/SYSTEM/EVENT/format` files, `events/header_page` and
-//!   `per_cpu/cpuN/trace_pipe_raw` copies is read the same way.
+//! * Produced by SchedViz's `trace.sh` (`formats/`, `traces/cpuN`, `options/`, `topology/`, in a
+//!   `.tar.gz`) and by its eBPF script (`ebpf_trace`, see [`ebpf`]). Any tar of
+//!   `events/SYSTEM/EVENT/format` files, `events/header_page` and `per_cpu/cpuN/trace_pipe_raw`
+//!   copies is read the same way.
 //! * Clock: not told by the archive unless it holds a `trace_clock` file; the kernel's default is `local`.
-//! * Kept: every record, as in a [trace.dat](super::trace_dat); names of tasks where `saved_cmdlines` is there.
+//! * Kept: every record, as in a [trace.dat](super::trace_dat); names of tasks where
+//!   `saved_cmdlines` is there.
 //! * Order: CPUs are merged by (time, CPU). Losses: the missed-event flags of pages.
-//! * Trap: with overwriting buffers each CPU's pages begin at a time of their own. SchedViz clips the trace to the interval
-//!   that all CPUs cover; here everything is kept and the start of each CPU is in table `cpus`.
+//! * Trap: with overwriting buffers each CPU's pages begin at a time of their own. SchedViz clips
+//!   the trace to the interval that all CPUs cover; here everything is kept and the start of each
+//!   CPU is in table `cpus`.
 //! * Byte order is taken from the first page.
 //! * Sources: SchedViz's collection script and its sample collections; the kernel's ring_buffer.c.
 
@@ -136,7 +139,8 @@ pub fn pages(header: Header, cpus: Vec<CpuData>) -> DatHead {
     DatHead { version: 0, header, facts: Facts::default(), buffers, compression: Compression::None }
 }
 
-/// Is this the first page of a big-endian machine? Its length stands in the low bits of the word after the time.
+/// Is this the first page of a big-endian machine? Its length stands in the low bits of the word
+/// after the time.
 pub fn big_endian(page: &[u8]) -> bool {
     let len = |be| uint(page, 8, 4, be).unwrap_or(0) & 0x07ff_ffff;
     // A long of 8 bytes has its low half behind on a big-endian machine.

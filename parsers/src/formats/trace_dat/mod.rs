@@ -1,25 +1,34 @@
 //! trace.dat, the binary file of trace-cmd, versions 6 and 7.
 //!
-//! * Produced by `trace-cmd record`, `trace-cmd extract`, `trace-cmd convert`; KernelShark and LISA read the same.
-//! * Layout: [prologue and formats](crate::binary::tracepoint::header), options, then per CPU the raw
-//!   [pages](crate::binary::ring_buffer) of the kernel's ring buffer. Version 6 stores these in a fixed order with 10-byte tags;
-//!   version 7 in sections (`u16 id, u16 compressed?, u32 description, u64 size`) that are found through a chain of
-//!   option sections, and may compress each section, and each CPU's pages in chunks (`u32 packed, u32 size`).
-//! * Clock: whatever the recording used (option TRACECLOCK, or the buffer's own). Times of `x86-tsc` are turned into ns
-//!   with option TSC2NSEC where the file has it. Option OFFSET is added, as `trace-cmd report` does. Option DATE is kept
-//!   as metadata `clock.epoch_offset_ns` and not added.
-//! * Kept: every record. Those of a known tracepoint fill columns ([`mapping`](crate::binary::tracepoint::mapping)); others
-//!   are kind `other` with their name. Dropped: payload of kind `other`, stack traces, printk formats, BTF.
-//! * Losses: the missed-event flag of a page gives a `lost` row, a row in `losses`, and marks the record that follows.
-//!   What a CPU's counters (option CPUSTAT) say beyond that was overwritten before its first record.
-//! * Order: records of a CPU stand in time order; the CPUs are merged by (time, CPU), so memory is one page a CPU.
-//! * Instances: all buffers are merged. An event that several buffers recorded is taken from the first that shows it,
-//!   because the same switch twice would be two switches.
-//! * Departures tolerated: CPU data cut short, damaged pages and chunks (skipped with a diagnostic), no option chain.
-//! * Traps: the size of the kernel's `long` is that of `commit` in `header_page`, not the prologue's; CPU numbers of
-//!   version 7 are explicit and may have gaps; event numbers, not names, identify records; field offsets and state bits
-//!   must come from the file's own formats (6.18 has `__data_loc` names where older kernels have `char[16]`).
-//! * Not read: guest time shift (said in a diagnostic), headers of 2.6.30 kernels, `trace.dat.cpuN` left by a crash.
+//! * Produced by `trace-cmd record`, `trace-cmd extract`, `trace-cmd convert`; KernelShark and LISA
+//!   read the same.
+//! * Layout: [prologue and formats](crate::binary::tracepoint::header), options, then per CPU the
+//!   raw [pages](crate::binary::ring_buffer) of the kernel's ring buffer. Version 6 stores these in
+//!   a fixed order with 10-byte tags; version 7 in sections (`u16 id, u16 compressed?, u32
+//!   description, u64 size`) that are found through a chain of option sections, and may compress
+//!   each section, and each CPU's pages in chunks (`u32 packed, u32 size`).
+//! * Clock: whatever the recording used (option TRACECLOCK, or the buffer's own). Times of
+//!   `x86-tsc` are turned into ns with option TSC2NSEC where the file has it. Option OFFSET is
+//!   added, as `trace-cmd report` does. Option DATE is kept as metadata `clock.epoch_offset_ns` and
+//!   not added.
+//! * Kept: every record. Those of a known tracepoint fill columns
+//!   ([`mapping`](crate::binary::tracepoint::mapping)); others are kind `other` with their name.
+//!   Dropped: payload of kind `other`, stack traces, printk formats, BTF.
+//! * Losses: the missed-event flag of a page gives a `lost` row, a row in `losses`, and marks the
+//!   record that follows. What a CPU's counters (option CPUSTAT) say beyond that was overwritten
+//!   before its first record.
+//! * Order: records of a CPU stand in time order; the CPUs are merged by (time, CPU), so memory is
+//!   one page a CPU.
+//! * Instances: all buffers are merged. An event that several buffers recorded is taken from the
+//!   first that shows it, because the same switch twice would be two switches.
+//! * Departures tolerated: CPU data cut short, damaged pages and chunks (skipped with a
+//!   diagnostic), no option chain.
+//! * Traps: the size of the kernel's `long` is that of `commit` in `header_page`, not the
+//!   prologue's; CPU numbers of version 7 are explicit and may have gaps; event numbers, not names,
+//!   identify records; field offsets and state bits must come from the file's own formats (6.18 has
+//!   `__data_loc` names where older kernels have `char[16]`).
+//! * Not read: guest time shift (said in a diagnostic), headers of 2.6.30 kernels, `trace.dat.cpuN`
+//!   left by a crash.
 //! * Sources: trace-cmd's documentation of the file formats, version 6.5 and 7.5; the kernel's ring_buffer.c.
 
 pub(super) mod head;

@@ -1,5 +1,5 @@
-//! What the hooks say: the payload of each is scanned for `key=value`, since its text comes from templates that differ
-//! between releases.
+//! What the hooks say: the payload of each is scanned for `key=value`, since its text comes from
+//! templates that differ between releases.
 
 use std::collections::{BTreeSet, HashMap};
 

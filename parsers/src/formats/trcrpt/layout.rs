@@ -268,8 +268,8 @@ impl Layout {
         Some(fields)
     }
 
-    /// The time, where the word is one: with a point, or whole microseconds under `ELAPSED` after `count` words that
-    /// suffice for the columns before.
+    /// The time, where the word is one: with a point, or whole microseconds under `ELAPSED` after
+    /// `count` words that suffice for the columns before.
     fn time(&self, line: &[u8], t: Token, count: usize) -> Option<(i64, usize)> {
         let word = &line[t.start..t.end];
         if let Some(digits) = decimals(word).filter(|_| self.point != Some(false)) {
@@ -284,7 +284,8 @@ impl Layout {
         Some((scan::i64(word)?.checked_mul(1000)?, 6))
     }
 
-    /// Gives each word to the column under which it stands; false when that leaves a number's column empty or wrong.
+    /// Gives each word to the column under which it stands; false when that leaves a number's
+    /// column empty or wrong.
     fn by_position<'t>(&self, line: &'t [u8], middle: &[Token], fields: &mut Fields<'t>) -> bool {
         let mut name: Option<Token> = None;
         let mut filled = 0;
@@ -320,8 +321,8 @@ impl Layout {
         best
     }
 
-    /// Gives words to columns in their order, for lines whose blanks were lost or shifted: the name takes what stands
-    /// before the first run of as many numbers as there are columns of numbers.
+    /// Gives words to columns in their order, for lines whose blanks were lost or shifted: the name
+    /// takes what stands before the first run of as many numbers as there are columns of numbers.
     fn by_order<'t>(&self, line: &'t [u8], middle: &[Token], fields: &mut Fields<'t>) -> bool {
         let numbers = &self.numbers;
         let word = |t: &Token| &line[t.start..t.end];

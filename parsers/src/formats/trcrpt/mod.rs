@@ -2,42 +2,49 @@
 //!
 //! # Format
 //!
-//! **Produced by** `trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on trace.raw`; `tracekit recipes aix` tells how to
-//! capture. A trace of several CPUs is merged first (`trcrpt -C all -r`), which is not a report yet.
+//! **Produced by** `trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on trace.raw`; `tracekit
+//! recipes aix` tells how to capture. A trace of several CPUs is merged first (`trcrpt -C all -r`),
+//! which is not a report yet.
 //!
-//! **Grammar**: a head (date, `System: AIX ...`, `Machine:`, the trace command), then a line of column names, then one
-//! record a line. Columns are found by the place of their names in that line, which may come again on each page:
+//! **Grammar**: a head (date, `System: AIX ...`, `Machine:`, the trace command), then a line of
+//! column names, then one record a line. Columns are found by the place of their names in that
+//! line, which may come again on each page:
 //!
 //! ```text
 //! ID  PROCESS NAME   CPU PID       TID       I SYSTEM CALL ELAPSED_SEC     DELTA_MSEC   APPL    SYSCALL KERNEL  INTERRUPT
 //! ```
 //!
-//! Every column may be missing, hook numbers too (`ids=off`; then the payload's first words tell the hook). With
-//! `2line=on` the payload stands on the line after. Numbers that leave their column are found by the order of words, as
-//! are all columns where blanks were collapsed. A line without hook and time goes on with the record before, at whatever
-//! width it was wrapped.
+//! Every column may be missing, hook numbers too (`ids=off`; then the payload's first words tell
+//! the hook). With `2line=on` the payload stands on the line after. Numbers that leave their column
+//! are found by the order of words, as are all columns where blanks were collapsed. A line without
+//! hook and time goes on with the record before, at whatever width it was wrapped.
 //!
-//! **Clock**: seconds since the trace began (9 or 6 digits), or whole microseconds under `ELAPSED`. Reports with
-//! `timestamp=3` have no time and are refused. The date has no zone, so wall time is not derived from it.
+//! **Clock**: seconds since the trace began (9 or 6 digits), or whole microseconds under `ELAPSED`.
+//! Reports with `timestamp=3` have no time and are refused. The date has no zone, so wall time is
+//! not derived from it.
 //!
-//! **Hooks**: 106 and 10C (dispatch, dispatch of idle) are switches; a thread dispatched in its own place is `remain`;
-//! 11F is `enqueue`; 460, 462, 463 `sleep`; 461, 464 `wakeup`; 46D, 46E `lock_wait`, `lock_wake`; 200 `resume`; 134, 135,
-//! 139, 465, 466, 467 exec, exit, fork, thread create, start, end; 46B `prio`; 100 `interrupt`; 102, 103 `irq_entry`,
-//! `irq_exit`; 101, 104 system calls; 419 `vcpu_preempt`; 492 `hcall`; 001, 002 `trace_on`, `trace_off`, and tracing that
-//! was off in between is a loss; 005, 006 WRAPAROUND are losses, with the missed entries in hexadecimal. All others, and
-//! 4B0 (undispatch), are kept as `other` with their text. Payloads are scanned for `key=value` from the right, because a
-//! command may contain anything; a hook that lacks a key it needs is kept as `other`, flagged and counted.
+//! **Hooks**: 106 and 10C (dispatch, dispatch of idle) are switches; a thread dispatched in its own
+//! place is `remain`; 11F is `enqueue`; 460, 462, 463 `sleep`; 461, 464 `wakeup`; 46D, 46E
+//! `lock_wait`, `lock_wake`; 200 `resume`; 134, 135, 139, 465, 466, 467 exec, exit, fork, thread
+//! create, start, end; 46B `prio`; 100 `interrupt`; 102, 103 `irq_entry`, `irq_exit`; 101, 104
+//! system calls; 419 `vcpu_preempt`; 492 `hcall`; 001, 002 `trace_on`, `trace_off`, and tracing
+//! that was off in between is a loss; 005, 006 WRAPAROUND are losses, with the missed entries in
+//! hexadecimal. All others, and 4B0 (undispatch), are kept as `other` with their text. Payloads are
+//! scanned for `key=value` from the right, because a command may contain anything; a hook that
+//! lacks a key it needs is kept as `other`, flagged and counted.
 //!
-//! **Traps**: the state of a thread that leaves is not told: it follows from the `sleep`, `lock_wait` or `enqueue` record
-//! before. The wait kprocs, one a CPU, are idle; hook 10C does not print their name, so they are
-//! named `wait`, as is a thread without name that leaves at priority 255. Priority is
-//! AIX's own, smaller is better; policies 1 and 2 in `class` are the fixed priorities. A CPU column is needed for exact
-//! CPUs; without it a record has the CPU of its thread's last dispatch, flagged. `rq=` of 11F is kept as `value`: whether
-//! it is a CPU is not documented. A record in the INTERRUPT column is flagged as made in interrupt context.
+//! **Traps**: the state of a thread that leaves is not told: it follows from the `sleep`,
+//! `lock_wait` or `enqueue` record before. The wait kprocs, one a CPU, are idle; hook 10C does not
+//! print their name, so they are named `wait`, as is a thread without name that leaves at priority
+//! 255. Priority is AIX's own, smaller is better; policies 1 and 2 in `class` are the fixed
+//! priorities. A CPU column is needed for exact CPUs; without it a record has the CPU of its
+//! thread's last dispatch, flagged. `rq=` of 11F is kept as `value`: whether it is a CPU is not
+//! documented. A record in the INTERRUPT column is flagged as made in interrupt context.
 //!
-//! **Sources**: IBM's public documentation of trace, trcrpt, curt and splat, and the public list of hook numbers.
-//! **Verified** on the one documented report (101, 134) and on schedules written by the tests in every layout; no whole
-//! report of a real system was at hand. Texts of 106, 11F, 139, 465 and 46D are unconfirmed.
+//! **Sources**: IBM's public documentation of trace, trcrpt, curt and splat, and the public list of
+//! hook numbers. **Verified** on the one documented report (101, 134) and on schedules written by
+//! the tests in every layout; no whole report of a real system was at hand. Texts of 106, 11F, 139,
+//! 465 and 46D are unconfirmed.
 
 mod hooks;
 mod layout;
@@ -67,12 +74,17 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on trace.raw > trace.txt",
-        kinds: "switch, remain, enqueue, sleep, wakeup, lock_wait, lock_wake, resume, fork, exec, exit, wakeup_new, prio, interrupt, irq_entry, irq_exit, sys_enter, sys_exit, vcpu_preempt, hcall, trace_on, trace_off, lost, other",
-        provides: "waker, priority, losses, policy, wait anchor; why a thread leaves only by the records before it; no queue of an enqueue",
+        kinds: "switch, remain, enqueue, sleep, wakeup, lock_wait, lock_wake, resume, fork, exec, \
+            exit, wakeup_new, prio, interrupt, irq_entry, irq_exit, sys_enter, sys_exit, \
+            vcpu_preempt, hcall, trace_on, trace_off, lost, other",
+        provides: "waker, priority, losses, policy, wait anchor; why a thread leaves only by the \
+            records before it; no queue of an enqueue",
         resolution: "1 ns (timestamp=0), 1 us (timestamp=1 and 2)",
         clock: "time since the trace began",
-        confidence: "experimental: verified on the documented sample and on schedules written and read back in every layout; texts of hooks 106, 11F, 139, 465, 46D are unconfirmed",
-        notes: "columns by the header line, every -O variant with a time; unknown hooks are kept as other; wait kprocs are idle; WRAPAROUND and tracing switched off are losses",
+        confidence: "experimental: verified on the documented sample and on schedules written and \
+            read back in every layout; texts of hooks 106, 11F, 139, 465, 46D are unconfirmed",
+        notes: "columns by the header line, every -O variant with a time; unknown hooks are kept as \
+            other; wait kprocs are idle; WRAPAROUND and tracing switched off are losses",
     },
 };
 
@@ -93,8 +105,8 @@ const PLAIN: &str = "ID ELAPSED_SEC DELTA_MSEC";
 /// What follows the columns in every header.
 const LEVELS: &str = "APPL SYSCALL KERNEL INTERRUPT";
 
-/// The header of an excerpt that has none: the columns that the user names, or those of a report without options where
-/// the time stands behind the hook.
+/// The header of an excerpt that has none: the columns that the user names, or those of a report
+/// without options where the time stands behind the hook.
 fn assumed(head: &Head, options: &Options) -> Option<Header> {
     let plain = |line: &[u8]| {
         let (id, rest) = scan::word(line);

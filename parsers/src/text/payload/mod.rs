@@ -1,10 +1,12 @@
 //! The payloads of Linux tracepoints as text: `prev_comm=... prev_pid=...` and its relatives.
 //!
-//! The kernel's `trace` file, `trace-cmd report` and `perf script` print the same payloads behind different line heads.
-//! [`decode`] takes any of them, in all their historical forms; [`quick`] takes the handful of shapes that make up
-//! nearly all lines of a scheduler trace, byte by fixed byte, and leaves the rest to [`decode`]. Both give the same row.
+//! The kernel's `trace` file, `trace-cmd report` and `perf script` print the same payloads behind
+//! different line heads. [`decode`] takes any of them, in all their historical forms; [`quick`]
+//! takes the handful of shapes that make up nearly all lines of a scheduler trace, byte by fixed
+//! byte, and leaves the rest to [`decode`]. Both give the same row.
 //!
-//! A task name may hold blanks, `=`, `[` and `:`, so names are cut out between literals found from the *right*.
+//! A task name may hold blanks, `=`, `[` and `:`, so names are cut out between literals found from
+//! the *right*.
 
 pub mod other;
 pub mod quick;
@@ -36,7 +38,8 @@ pub enum Outcome {
     Partial,
 }
 
-/// With more distinct strings than this, new texts of markers are not kept: memory must not grow with the source.
+/// With more distinct strings than this, new texts of markers are not kept: memory must not grow
+/// with the source.
 const MOST_STRINGS: usize = 1 << 20;
 
 /// Decodes `payload` of the event `name` (without its subsystem) into `row`.
@@ -83,8 +86,8 @@ pub fn split_event(body: &[u8]) -> Option<(&[u8], &[u8])> {
     ok.then(|| (name, scan::skip_blanks(rest)))
 }
 
-/// False for `EVENT: PAYLOAD` of a last line without a line end, when a number that identifies something may have been
-/// cut. A cut priority is a smaller harm than a lost event.
+/// False for `EVENT: PAYLOAD` of a last line without a line end, when a number that identifies
+/// something may have been cut. A cut priority is a smaller harm than a lost event.
 pub fn may_be_whole(body: &[u8]) -> bool {
     let Some((name, payload)) = split_event(body) else { return false };
     if !name.starts_with(b"sched_") {

@@ -115,7 +115,8 @@ fn marker(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Kind 
     Kind::Marker
 }
 
-/// `sys_enter_read` of perf; the kernel prints `sys_read(fd: 3, ...)` and `sys_read -> 0x1` without an event name.
+/// `sys_enter_read` of perf; the kernel prints `sys_read(fd: 3, ...)` and `sys_read -> 0x1` without
+/// an event name.
 fn named_syscall(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<Option<Kind>> {
     if let Some(call) = name.strip_prefix(b"sys_enter_") {
         row.name(cx.strings.intern(call)).value2(subject(payload));
@@ -145,7 +146,8 @@ fn result(payload: &[u8]) -> Option<i64> {
     scan::i64(word)
 }
 
-/// The kernel's own form of system calls, which has no event name: `sys_read(fd: 3, ...)` or `sys_read -> 0x1`.
+/// The kernel's own form of system calls, which has no event name: `sys_read(fd: 3, ...)` or
+/// `sys_read -> 0x1`.
 pub fn unnamed_syscall(body: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<Kind> {
     let rest = body.strip_prefix(b"sys_")?;
     let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))?;

@@ -1,9 +1,10 @@
 //! The shapes that nearly every line of a scheduler trace has, read without a search, a loop or a copy.
 //!
-//! A shape is fixed literals with a task name or a number between; the first byte that differs ends the attempt, with
-//! nothing written, and [`decode`](super::decode) takes the line. A name is cut at the *first* possible end here, at the
-//! last one there. Both agree, because here everything up to the end of the line must be exactly what the shape says:
-//! a name that contains the literals leaves a rest that does not fit.
+//! A shape is fixed literals with a task name or a number between; the first byte that differs ends
+//! the attempt, with nothing written, and [`decode`](super::decode) takes the line. A name is cut
+//! at the *first* possible end here, at the last one there. Both agree, because here everything up
+//! to the end of the line must be exactly what the shape says: a name that contains the literals
+//! leaves a rest that does not fit.
 
 use tracekit_schema::{Kind, Out, State, StrId, Strings};
 
@@ -98,7 +99,8 @@ struct Line<'a> {
     quick: &'a mut Quick,
 }
 
-/// Reads the event whose name starts at `at` and adds its row; the length of the line with its end, or `None`.
+/// Reads the event whose name starts at `at` and adds its row; the length of the line with its end,
+/// or `None`.
 #[inline(always)]
 pub fn event(quick: &mut Quick, w: &Window, at: usize, stamp: &Stamp, log: &mut Log, out: &mut Out) -> Option<usize> {
     if !is_at(w, at, b"sched_") {
@@ -138,7 +140,8 @@ fn line_end(w: &Window, at: usize) -> Option<usize> {
     (end <= REACH).then_some(end)
 }
 
-/// A name and a number as `NAME<key>NUMBER`, where `key` is `N` bytes that end in `=`; the name starts at `at`.
+/// A name and a number as `NAME<key>NUMBER`, where `key` is `N` bytes that end in `=`; the name
+/// starts at `at`.
 #[inline(always)]
 fn keyed_task<const N: usize>(w: &Window, at: usize, key: &[u8; N]) -> Option<(Name, i64, usize)> {
     let equals = find(w, at, b'=')?;

@@ -72,8 +72,8 @@ fn long_task(text: &[u8]) -> Option<Task<'_>> {
 
 /// `a:1 [120] ...`
 fn short_task(text: &[u8]) -> Option<Task<'_>> {
-    // The bracket that ends the task is the last one that a number and a colon stand before: a wakeup may end in
-    // `[cpu]`, and a name may hold brackets.
+    // The bracket that ends the task is the last one that a number and a colon stand before: a
+    // wakeup may end in `[cpu]`, and a name may hold brackets.
     let mut end = text.len();
     while let Some(at) = memmem::rfind(&text[..end], b" [") {
         let task = rsplit(&text[..at], b":").and_then(|(comm, tid)| Some((comm, scan::i64(tid)?)));

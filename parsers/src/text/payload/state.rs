@@ -1,7 +1,7 @@
 //! Task states of Linux as text: letters as the kernel prints them, or the number of a raw print.
 //!
-//! The numbers mean different things in different kernels, so a raw print needs a [`Table`]. The text does not name
-//! its kernel; [`Evidence`] looks at which numbers occur.
+//! The numbers mean different things in different kernels, so a raw print needs a [`Table`]. The
+//! text does not name its kernel; [`Evidence`] looks at which numbers occur.
 
 use std::io::{self, Read, Write};
 
@@ -34,8 +34,9 @@ pub fn from_letters(text: &[u8]) -> State {
     MEANING.iter().find(|(letter, _)| has(letter)).map_or(State::Unknown, |(_, state)| *state)
 }
 
-/// What the letters of libtraceevent's plugin say. Its table has `W` for the bit of idle kernel threads (0x80 since
-/// 4.14), which no other kernel sets alone; `x` stays the dead task it was before 4.14.
+/// What the letters of libtraceevent's plugin say. Its table has `W` for the bit of idle kernel
+/// threads (0x80 since 4.14), which no other kernel sets alone; `x` stays the dead task it was
+/// before 4.14.
 pub fn from_plugin_letters(text: &[u8]) -> State {
     match text {
         b"W" => State::IdleKthread,
@@ -53,7 +54,8 @@ pub enum Table {
     /// From 4.14 on: one bit at a time, idle threads and preemption in the table.
     #[default]
     New,
-    /// 4.14: the place of the letter, from 1, in place of its bit (Linux commit 3f5fe9fef5b2, in 4.15, repairs that).
+    /// 4.14: the place of the letter, from 1, in place of its bit (Linux commit 3f5fe9fef5b2, in
+    /// 4.15, repairs that).
     Places,
 }
 
@@ -176,7 +178,8 @@ impl Evidence {
         }
     }
 
-    /// Says how numbers were read: by `used`, which the source or the user `named`, or which fits all of them.
+    /// Says how numbers were read: by `used`, which the source or the user `named`, or which fits
+    /// all of them.
     pub fn finish(self, used: Table, named: bool, advice: &str, out: &mut Out) {
         if self.seen == 0 {
             return;
@@ -209,8 +212,9 @@ impl Evidence {
 
 /// All numeric states of `source`, which stays readable, when its head prints states as numbers.
 ///
-/// The number that tells one kernel's table from another's may be the last one of the source, so all of it is looked
-/// at. A stream is kept packed meanwhile (about a tenth of its size) and read again from there.
+/// The number that tells one kernel's table from another's may be the last one of the source, so
+/// all of it is looked at. A stream is kept packed meanwhile (about a tenth of its size) and read
+/// again from there.
 ///
 /// # Errors
 /// Those of reading.

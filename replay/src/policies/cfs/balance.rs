@@ -1,5 +1,5 @@
-//! Placement on CPUs. 6.1 goes by `policies/linux`; 2.6.29 and 2.6.32 in a reduced form: all CPUs share one cache, and load is the
-//! sum of weights.
+//! Placement on CPUs. 6.1 goes by `policies/linux`; 2.6.29 and 2.6.32 in a reduced form: all CPUs
+//! share one cache, and load is the sum of weights.
 
 use super::{Cfs, Form};
 use crate::policies::linux::Pull;

@@ -37,7 +37,8 @@ impl Weight {
     }
 }
 
-/// `delta` in virtual time of a task: `delta * 1024 / w`, as Linux 6 computes it (multiply and shift, truncated).
+/// `delta` in virtual time of a task: `delta * 1024 / w`, as Linux 6 computes it (multiply and
+/// shift, truncated).
 #[inline]
 pub fn fair(delta: i64, w: Weight) -> i64 {
     if w.w == NICE_0 {

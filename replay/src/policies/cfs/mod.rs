@@ -1,7 +1,7 @@
 //! Linux CFS in four forms: 2.6.27, 2.6.29, 2.6.32 and 6.1.
 //!
-//! In 6.1 a group is an entity on each CPU, with a queue of its own below it: choosing goes down from the queue of the CPU, and
-//! queueing goes up.
+//! In 6.1 a group is an entity on each CPU, with a queue of its own below it: choosing goes down
+//! from the queue of the CPU, and queueing goes up.
 
 mod balance;
 mod fixed;
@@ -86,7 +86,8 @@ impl Tunables {
         }
     }
 
-    /// Scales the times to the number of CPUs, as the kernel does at boot (update_sysctl; the least slice of idle tasks stays).
+    /// Scales the times to the number of CPUs, as the kernel does at boot (update_sysctl; the least
+    /// slice of idle tasks stays).
     fn scale(&mut self, cpus: usize) {
         let counted = if self.form <= Form::V29 { cpus } else { cpus.min(8) };
         let factor = match self.scaling {

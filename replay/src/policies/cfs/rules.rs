@@ -51,7 +51,8 @@ impl Cfs {
         rq.min_vruntime = rq.min_vruntime.max(low);
     }
 
-    /// The time that `e` is to run within a period: its part of its group's part of the period of all tasks of the CPU.
+    /// The time that `e` is to run within a period: its part of its group's part of the period of
+    /// all tasks of the CPU.
     fn slice(&self, e: TaskId) -> Ns {
         let tun = &self.tun;
         let entity = &self.tasks[e];
@@ -74,7 +75,8 @@ impl Cfs {
         slice.max(if entity.idle_policy { tun.idle_min_gran } else { tun.min_gran })
     }
 
-    /// Where a new task starts on queue `q`, and whether it goes before its parent. 6.1 places it in the terms of its parent's queue.
+    /// Where a new task starts on queue `q`, and whether it goes before its parent. 6.1 places it
+    /// in the terms of its parent's queue.
     pub(super) fn place_new(&mut self, k: &mut Kernel, q: usize, t: TaskId) {
         let at = self.queue_of_fork(k, q, t);
         self.update_curr(k, at);

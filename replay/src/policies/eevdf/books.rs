@@ -195,7 +195,8 @@ impl Eevdf {
         }
     }
 
-    /// 6.18 and later: a wakeup that did not preempt shortens the protection of the running task to the shortest slice.
+    /// 6.18 and later: a wakeup that did not preempt shortens the protection of the running task to
+    /// the shortest slice.
     pub(super) fn shorten_protection(&mut self, t: TaskId) {
         let q = self.e[t].q;
         let slice = self.least_slice(q);

@@ -1,7 +1,8 @@
 //! Linux EEVDF: the fair class since 6.6. See [`INFO`].
 //!
-//! Up to 7.0 a group is an entity on each CPU, with a queue of its own below it: picking goes down from the queue of the CPU, and
-//! queueing goes up. From 7.3 on all tasks compete on the queue of their CPU, with the weight that their groups leave them.
+//! Up to 7.0 a group is an entity on each CPU, with a queue of its own below it: picking goes down
+//! from the queue of the CPU, and queueing goes up. From 7.3 on all tasks compete on the queue of
+//! their CPU, with the weight that their groups leave them.
 
 mod books;
 mod info;
@@ -68,7 +69,8 @@ struct Entity {
     on_rq: bool,
     q: usize,
     idle: bool,
-    /// Deadline when it was picked; the kernel keeps it in `vlag` meanwhile. 6.18 and later: protected until this vruntime.
+    /// Deadline when it was picked; the kernel keeps it in `vlag` meanwhile. 6.18 and later:
+    /// protected until this vruntime.
     picked: Option<Ns>,
     protected: Ns,
     exec_start: Ns,
@@ -84,7 +86,8 @@ pub struct Eevdf {
     ncpu: usize,
     e: TaskMap<Entity>,
     rq: Vec<Rq>,
-    /// The task that was just put back on each CPU, and when: it competes as the running one if picked at once.
+    /// The task that was just put back on each CPU, and when: it competes as the running one if
+    /// picked at once.
     prev: Vec<Option<(TaskId, Ns)>>,
     /// CPUs that are to hand their running task to another.
     push: Vec<Option<Cpu>>,
@@ -193,7 +196,8 @@ impl Eevdf {
         true
     }
 
-    /// HRTICK when a task comes on: up to 6.18 a switch stops the timer; in 7.3 it goes on for whoever runs then.
+    /// HRTICK when a task comes on: up to 6.18 a switch stops the timer; in 7.3 it goes on for
+    /// whoever runs then.
     fn hrtick_at_switch(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         if self.start_hrtick(k, cpu, t) {
             return;

@@ -1,5 +1,5 @@
-//! Tasks ordered by deadline, with the smallest vruntime of each subtree: finds the eligible task with the earliest
-//! deadline in O(log n), as the augmented tree of the kernel does.
+//! Tasks ordered by deadline, with the smallest vruntime of each subtree: finds the eligible task
+//! with the earliest deadline in O(log n), as the augmented tree of the kernel does.
 
 use crate::task::{Ns, TaskId};
 
@@ -67,7 +67,8 @@ impl Tree {
         true
     }
 
-    /// The eligible task with the earliest deadline. `eligible` must be monotone: true for every smaller vruntime.
+    /// The eligible task with the earliest deadline. `eligible` must be monotone: true for every
+    /// smaller vruntime.
     pub(super) fn first_eligible(&self, eligible: impl Fn(Ns) -> bool) -> Option<TaskId> {
         let mut at = self.root;
         while at != NIL {

@@ -81,7 +81,8 @@ fn better(a: Candidate, b: Candidate) -> Candidate {
 }
 
 impl Goodness {
-    /// The counter of `t` after the recalculations that it has not been told of. They converge, so few steps do.
+    /// The counter of `t` after the recalculations that it has not been told of. They converge, so
+    /// few steps do.
     fn counter(&self, t: TaskId) -> i64 {
         let c = &self.of[t];
         let mut counter = c.counter;
@@ -234,8 +235,9 @@ impl Goodness {
         best
     }
 
-    /// New counters for every task of the system. Queued tasks have nothing left, or they would have been chosen, but for one that yielded: these
-    /// are queued anew. The others learn of it when they are looked at.
+    /// New counters for every task of the system. Queued tasks have nothing left, or they would
+    /// have been chosen, but for one that yielded: these are queued anew. The others learn of it
+    /// when they are looked at.
     fn recalculate(&mut self, k: &mut Kernel, cpu: Cpu) {
         self.stats.recalcs += 1;
         k.recalculated(cpu, k.nr_live());

@@ -1,8 +1,9 @@
 //! The tasks that could be chosen, so that the best one is found without a walk.
 //!
-//! Goodness depends on who asks: there is a bonus for tasks that ran on the asking CPU and for those that share memory with
-//! the task that ran. So tasks are kept in groups by CPU and process, each in order of goodness without bonus, and the best of
-//! all is the best of the first ones of at most four groups. Tasks with a counter of 0 wait apart for the recalculation.
+//! Goodness depends on who asks: there is a bonus for tasks that ran on the asking CPU and for
+//! those that share memory with the task that ran. So tasks are kept in groups by CPU and process,
+//! each in order of goodness without bonus, and the best of all is the best of the first ones of at
+//! most four groups. Tasks with a counter of 0 wait apart for the recalculation.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,5 @@
-//! How CPUs take tasks from each other: when they go idle, at ticks while they are idle, and now and then while they are busy.
+//! How CPUs take tasks from each other: when they go idle, at ticks while they are idle, and now
+//! and then while they are busy.
 
 use super::{Balancer, Form};
 use crate::policy::Kernel;
@@ -111,7 +112,8 @@ impl Balancer {
         }
     }
 
-    /// `cpu` has nothing to run: what it takes. `can` says whether a task may be taken now, given how often balancing has failed.
+    /// `cpu` has nothing to run: what it takes. `can` says whether a task may be taken now, given
+    /// how often balancing has failed.
     pub fn newidle(&mut self, k: &Kernel, cpu: Cpu, can: impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
         let overloaded = (0..k.nr_cpus()).any(|c| k.nr_runnable(c) > 1);
         if k.nr_cpus() == 1 || !self.on || !overloaded {

@@ -121,7 +121,8 @@ impl Groups {
         std::iter::successors(Some(self.home(e, cpu)), next)
     }
 
-    /// Counts task `t`, which becomes runnable on `cpu`, in the loads of its queue and of those of the groups above it.
+    /// Counts task `t`, which becomes runnable on `cpu`, in the loads of its queue and of those of
+    /// the groups above it.
     pub fn count_in(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
         let mut at = t;
         loop {
@@ -179,8 +180,9 @@ impl Groups {
         }
     }
 
-    /// The weight of group entity `e` now: the group's shares, split over CPUs by the load that its tasks have on each
-    /// (calc_group_shares). From 7.3 on the group counts as many times as it has tasks that could run at once.
+    /// The weight of group entity `e` now: the group's shares, split over CPUs by the load that its
+    /// tasks have on each (calc_group_shares). From 7.3 on the group counts as many times as it has
+    /// tasks that could run at once.
     pub fn share(&self, balancer: &mut Balancer, now: Ns, e: TaskId) -> u64 {
         let Some((g, cpu)) = self.of_entity(e) else { return 0 };
         let group = &self.groups[g];

@@ -77,7 +77,8 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// For `cpus` CPUs; the first queues are theirs, in order. `on` false lets nothing move but what affinity moves.
+    /// For `cpus` CPUs; the first queues are theirs, in order. `on` false lets nothing move but
+    /// what affinity moves.
     pub fn new(form: Form, migration_cost: Ns, on: bool) -> Self {
         Balancer {
             form,
@@ -163,8 +164,9 @@ impl Balancer {
         self.queues[q].weight += e.weight;
     }
 
-    /// `t`, which is runnable, is about to be moved: it takes its load along at once. What wakes elsewhere leaves its load behind until
-    /// its old CPU next brings its averages up to date (remove_entity_load_avg).
+    /// `t`, which is runnable, is about to be moved: it takes its load along at once. What wakes
+    /// elsewhere leaves its load behind until its old CPU next brings its averages up to date
+    /// (remove_entity_load_avg).
     pub fn moves(&mut self, t: TaskId) {
         self.ents[t].moving = true;
     }
@@ -298,7 +300,8 @@ impl Balancer {
         e.avg.load * self.queue_h_load(q) / (self.queues[q].avg.load + 1)
     }
 
-    /// Weight, load average and average number of runnable tasks (times 1024) of queue `q`, for the shares of groups.
+    /// Weight, load average and average number of runnable tasks (times 1024) of queue `q`, for the
+    /// shares of groups.
     pub fn queue_load(&mut self, now: Ns, q: usize) -> (u64, u64, u64) {
         self.update_queue(now, q);
         let queue = &self.queues[q];

@@ -1,13 +1,16 @@
-//! What Linux's fair policies share: load averages, where a task wakes, and how CPUs take tasks from each other.
+//! What Linux's fair policies share: load averages, where a task wakes, and how CPUs take tasks
+//! from each other.
 //!
-//! `cfs` and `eevdf` own one [`Balancer`] each. They tell it what becomes runnable, runs and sleeps on which queue; it answers where a
-//! task should go ([`Balancer::select`]) and which queued tasks a CPU should pull ([`Balancer::newidle`], [`Balancer::tick`]).
-//! The policy does the moving.
+//! `cfs` and `eevdf` own one [`Balancer`] each. They tell it what becomes runnable, runs and sleeps
+//! on which queue; it answers where a task should go ([`Balancer::select`]) and which queued tasks
+//! a CPU should pull ([`Balancer::newidle`], [`Balancer::tick`]). The policy does the moving.
 //!
-//! Modelled: one scheduling domain over all CPUs, which share a cache or have one each, each CPU a group of its own; select_task_rq_fair with
-//! wake_affine and select_idle_sibling (SIS_UTIL), fork balancing, newidle, idle and busy periodic balancing by load and by number
-//! of tasks, migration cost (cache-hot tasks), nr_balance_failed, the random skipping of newidle balances by their success
-//! (NI_RANDOM). Not modelled: threads of a core, NUMA, capacities, energy-aware placement, the cost of balancing itself.
+//! Modelled: one scheduling domain over all CPUs, which share a cache or have one each, each CPU a
+//! group of its own; select_task_rq_fair with wake_affine and select_idle_sibling (SIS_UTIL), fork
+//! balancing, newidle, idle and busy periodic balancing by load and by number of tasks, migration
+//! cost (cache-hot tasks), nr_balance_failed, the random skipping of newidle balances by their
+//! success (NI_RANDOM). Not modelled: threads of a core, NUMA, capacities, energy-aware placement,
+//! the cost of balancing itself.
 //!
 //! Sources: Linux 6.1.192, 6.12.117, 7.3.4 kernel/sched/{fair,pelt,topology,features}.
 

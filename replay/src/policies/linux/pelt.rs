@@ -1,6 +1,7 @@
 //! Per-entity load tracking: averages over time in which what lies 32 periods back counts half.
 //!
-//! A period is 1024 us of 1024 ns each. Source: Linux 6.1 to 7.3 kernel/sched/pelt.c and pelt.h (the same in all).
+//! A period is 1024 us of 1024 ns each. Source: Linux 6.1 to 7.3 kernel/sched/pelt.c and pelt.h
+//! (the same in all).
 
 use crate::task::Ns;
 
@@ -63,7 +64,8 @@ fn decayed(value: u64, periods: u64) -> u64 {
     ((u128::from(halved) * u128::from(DECAY[(periods % HALF_LIFE) as usize])) >> 32) as u64
 }
 
-/// `sum / divider`, for a divider of 32 bits: sums are mostly short, too, and short divisions take half the time.
+/// `sum / divider`, for a divider of 32 bits: sums are mostly short, too, and short divisions take
+/// half the time.
 #[inline]
 fn quotient(sum: u64, divider: u64) -> u64 {
     match u32::try_from(sum) {
@@ -88,7 +90,8 @@ pub struct Pelt {
     pub util: u64,
 }
 
-/// What was so since the last update: load (0 or 1 of an entity, the weight of a queue), runnable tasks, running or not.
+/// What was so since the last update: load (0 or 1 of an entity, the weight of a queue), runnable
+/// tasks, running or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Since {
     pub load: u64,

@@ -1,9 +1,9 @@
-//! Quota of groups (CFS bandwidth control): a group takes run time for each CPU out of its quota; when none is left its tasks leave the
-//! queue until the next period. The policy does the moving.
+//! Quota of groups (CFS bandwidth control): a group takes run time for each CPU out of its quota;
+//! when none is left its tasks leave the queue until the next period. The policy does the moving.
 //!
-//! Source: Linux 6.1.192, 6.12.117 and 7.3.4 kernel/sched/fair.c (account_cfs_rq_runtime, throttle_cfs_rq, distribute_cfs_runtime). Not
-//! modelled: bursts, unused run time that goes back before the period ends, and the phase of the period, which begins when the
-//! group first runs.
+//! Source: Linux 6.1.192, 6.12.117 and 7.3.4 kernel/sched/fair.c (account_cfs_rq_runtime,
+//! throttle_cfs_rq, distribute_cfs_runtime). Not modelled: bursts, unused run time that goes back
+//! before the period ends, and the phase of the period, which begins when the group first runs.
 
 use super::Groups;
 use crate::policy::Kernel;

@@ -10,20 +10,29 @@ use crate::queue::TaskMap;
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "solaris-ts",
     title: "SVR4 and Solaris time sharing, with IA, FX and RT",
-    idea: "A table of 60 levels says how long a quantum is, where a thread goes when it has used one up, and where it goes when it was kept waiting or slept. \
-           Hogs sink to levels with long quanta; sleepers rise. A thread's priority is its level plus what the user asked for (upri, from the nice value).",
-    formula: "priority = clamp(cpupri + upri + boost, 0, 59); upri = -3 * nice unless given. Quantum used up: cpupri = tqexp, back of the queue, \
-              and the quantum of the new level. Preempted: front, and keeps its time. Wakeup and return from a trap, when dispwait > maxwait: \
-              cpupri = slpret. Each second dispwait + 1; when > maxwait: queued and sleeping threads cpupri = lwait. \
-              fork: the parent is treated as if its quantum were over and the child runs first; vfork: nothing. \
-              RES: a quantum in the table is in 1/RES s, rounded up to ticks. IA: boost +10 in the foreground, else -10, and wakes to the front. \
-              FX: level `prio`, fixed. RT: 100 + prio, quantum 1000 ms at 0 to 9 down to 100 ms at 50 to 59. SYS: 60 + prio.",
-    tie_break: "Within a priority in order of arrival; a queued equal never preempts. A thread that wakes in the tick in which it left a CPU goes to the front.",
-    not_modelled: "The boost to kernel priorities of threads that hold resources (until Solaris 9); FSS; cache affinity of a few ticks, and the next CPU \
-                   that is tried when a queue is long (a wakeup goes to the CPU that runs the least; an idle CPU takes the best waiting thread); processor sets. A return from \
-                   a trap is taken to happen at each tick.",
-    sources: "illumos usr/src/uts/common/disp ts.c, ts_dptbl.c, disp.c (2005 and 2019) and os/fork.c; Oracle's dispadmin and kernel table manuals. \
-              The published fork experiment comes out (see the tests).",
+    idea: "A table of 60 levels says how long a quantum is, where a thread goes when it has used \
+           one up, and where it goes when it was kept waiting or slept. Hogs sink to levels with \
+           long quanta; sleepers rise. A thread's priority is its level plus what the user asked \
+           for (upri, from the nice value).",
+    formula: "priority = clamp(cpupri + upri + boost, 0, 59); upri = -3 * nice unless given. \
+              Quantum used up: cpupri = tqexp, back of the queue, and the quantum of the new level. \
+              Preempted: front, and keeps its time. Wakeup and return from a trap, when dispwait > \
+              maxwait: cpupri = slpret. Each second dispwait + 1; when > maxwait: queued and \
+              sleeping threads cpupri = lwait. fork: the parent is treated as if its quantum were \
+              over and the child runs first; vfork: nothing. RES: a quantum in the table is in \
+              1/RES s, rounded up to ticks. IA: boost +10 in the foreground, else -10, and wakes to \
+              the front. FX: level `prio`, fixed. RT: 100 + prio, quantum 1000 ms at 0 to 9 down to \
+              100 ms at 50 to 59. SYS: 60 + prio.",
+    tie_break: "Within a priority in order of arrival; a queued equal never preempts. A thread that \
+        wakes in the tick in which it left a CPU goes to the front.",
+    not_modelled: "The boost to kernel priorities of threads that hold resources (until Solaris 9); \
+                   FSS; cache affinity of a few ticks, and the next CPU that is tried when a queue \
+                   is long (a wakeup goes to the CPU that runs the least; an idle CPU takes the \
+                   best waiting thread); processor sets. A return from a trap is taken to happen at \
+                   each tick.",
+    sources: "illumos usr/src/uts/common/disp ts.c, ts_dptbl.c, disp.c (2005 and 2019) and \
+              os/fork.c; Oracle's dispadmin and kernel table manuals. The published fork experiment \
+              comes out (see the tests).",
     params: &[
         Param {
             name: "res",
@@ -37,7 +46,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Text,
             default: "default",
             range: None,
-            doc: "Dispatch table as `dispadmin -g -c TS` prints it: 60 rows of ts_quantum, ts_tqexp, ts_slpret, ts_maxwait, ts_lwait, separated by `;` or line ends: `\"solaris-ts:table=$(dispadmin -c TS -g)\"`.",
+            doc: "Dispatch table as `dispadmin -g -c TS` prints it: 60 rows of ts_quantum, \
+                ts_tqexp, ts_slpret, ts_maxwait, ts_lwait, separated by `;` or line ends: \
+                `\"solaris-ts:table=$(dispadmin -c TS -g)\"`.",
         },
         Param {
             name: "fork_demotes",

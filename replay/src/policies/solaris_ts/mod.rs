@@ -175,7 +175,8 @@ impl Policy for SolarisTs {
         }
     }
 
-    /// ts_forkret: the parent is treated as if its quantum were over, and lets the child run first. Not after vfork.
+    /// ts_forkret: the parent is treated as if its quantum were over, and lets the child run first.
+    /// Not after vfork.
     fn fork_return(&mut self, k: &mut Kernel, parent: TaskId, _child: TaskId, how: Fork) {
         if how != Fork::Fork || !self.fork_demotes || !self.of[parent].class.decays() {
             return;

@@ -82,7 +82,8 @@ impl Table {
                 }
                 _ => {
                     return Err(format!(
-                        "table row {} is `{line}`: expected ts_quantum > 0, ts_tqexp, ts_slpret 0 to 59, ts_maxwait, ts_lwait 0 to 59",
+                        "table row {} is `{line}`: expected ts_quantum > 0, ts_tqexp, ts_slpret 0 \
+                        to 59, ts_maxwait, ts_lwait 0 to 59",
                         rows.len()
                     ))
                 }

@@ -266,7 +266,8 @@ impl Ule {
         k.resched(cpu);
     }
 
-    /// 2004: the best of the array that is served; a thread without a slice is given one, and waits in the next array.
+    /// 2004: the best of the array that is served; a thread without a slice is given one, and waits
+    /// in the next array.
     fn choose_old(&mut self, cpu: Cpu) -> Option<TaskId> {
         loop {
             let t = self.rq[cpu].take(|_| true)?;
@@ -375,13 +376,15 @@ impl Policy for Ule {
             return;
         }
         let better = self.of[t].pri < self.of[curr].pri;
-        // 2004: only threads of the current array preempt; another CPU is interrupted for interactive threads only (2022).
+        // 2004: only threads of the current array preempt; another CPU is interrupted for
+        // interactive threads only (2022).
         let may = match self.version {
             Version::V2004 => self.interactive(t),
             Version::V2022 => true,
         };
         if better && may {
-            // An interrupt thread displaces at once; all else sends the thread away as it returns to user mode.
+            // An interrupt thread displaces at once; all else sends the thread away as it returns
+            // to user mode.
             self.of[curr].to_head = self.version == Version::V2022 && why == Enqueue::Wakeup(Wake::Io);
             k.resched(cpu);
         }
@@ -491,7 +494,8 @@ mod tests {
         assert_eq!(score(Version::V2022, 500 << 10, 500 << 10), 50);
     }
 
-    /// A policy of December 2004 at 1000 HZ with two threads: 0 ran and slept for these times, in ms; 1 did nothing.
+    /// A policy of December 2004 at 1000 HZ with two threads: 0 ran and slept for these times, in
+    /// ms; 1 did nothing.
     fn old(run: i64, slept: i64) -> Ule {
         let mut of = TaskMap::new();
         *of.ensure(TaskId(0)) = Thread { run: run << 10, slept: slept << 10, ..Thread::default() };

@@ -44,7 +44,8 @@ impl Queues {
         self.arrays.iter().all(Levels::is_empty) && self.realtime.is_empty() && self.slots.is_empty()
     }
 
-    /// The slot for a priority `ahead` slots behind the best; a preempted thread goes to the head of what is served now.
+    /// The slot for a priority `ahead` slots behind the best; a preempted thread goes to the head
+    /// of what is served now.
     pub(super) fn calendar(&self, ahead: usize, front: bool) -> Place {
         if front {
             return Place::Calendar { slot: self.remove };
@@ -102,8 +103,8 @@ impl Queues {
         self.realtime.front().or_else(|| (0..SLOTS).find_map(|i| self.slots.level_front((self.remove + i) % SLOTS)))
     }
 
-    /// The thread that another CPU takes: the best interactive one; else the second of the calendar, from the slot that is served,
-    /// then from the first slot again; else the first.
+    /// The thread that another CPU takes: the best interactive one; else the second of the
+    /// calendar, from the slot that is served, then from the first slot again; else the first.
     pub(super) fn steal(&self, fits: impl Fn(TaskId) -> bool) -> Option<TaskId> {
         if let Some(t) = self.realtime.iter_all().find(|&t| fits(t)) {
             return Some(t);

@@ -1,5 +1,5 @@
-//! ULE of about 2022 on several CPUs that share one cache: choosing a CPU, stealing, balancing (`sched_pickcpu`, `tdq_trysteal`,
-//! `sched_balance`).
+//! ULE of about 2022 on several CPUs that share one cache: choosing a CPU, stealing, balancing
+//! (`sched_pickcpu`, `tdq_trysteal`, `sched_balance`).
 
 use super::{Ule, Version, NEW_BATCH};
 use crate::policy::{Kernel, Select, Wake};
@@ -41,7 +41,8 @@ impl Ule {
         1_000_000_000 / self.stathz
     }
 
-    /// The allowed CPU with the least load whose best priority is worse than `pri`; the thread's last CPU is a quarter less loaded.
+    /// The allowed CPU with the least load whose best priority is worse than `pri`; the thread's
+    /// last CPU is a quarter less loaded.
     fn lowest(&self, may: impl Fn(Cpu) -> bool, pri: i64, most: i64, prefer: Option<Cpu>) -> Option<Cpu> {
         let fits = |&c: &Cpu| may(c) && self.many.low[c] > pri && self.load[c] <= most;
         let load = |c: Cpu| self.load[c] * 256 - if prefer == Some(c) { 64 } else { 0 };

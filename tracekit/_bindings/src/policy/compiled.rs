@@ -1,9 +1,10 @@
 //! A policy in compiled code, behind a versioned struct of function pointers.
 //!
-//! Every hook has one signature, so that numba's `cfunc` and any C compiler can make it:
-//! `int64 hook(void *state, int64 now_ns, int64 cpu, int64 task, int64 arg)`. The hooks, what `arg` is and what the result means stand
-//! in the table [`tracekit_replay::policy_hooks`]. A null pointer is a hook that the policy does not have. What a hook may ask of the
-//! machine is a second struct, [`Calls`], whose address is in the field `machine` of the first while a hook runs.
+//! Every hook has one signature, so that numba's `cfunc` and any C compiler can make it: `int64
+//! hook(void *state, int64 now_ns, int64 cpu, int64 task, int64 arg)`. The hooks, what `arg` is and
+//! what the result means stand in the table [`tracekit_replay::policy_hooks`]. A null pointer is a
+//! hook that the policy does not have. What a hook may ask of the machine is a second struct,
+//! [`Calls`], whose address is in the field `machine` of the first while a hook runs.
 
 use std::ffi::c_void;
 
@@ -66,8 +67,9 @@ impl Compiled {
                 "the address of a compiled policy must be that of its struct, 8-byte aligned",
             ));
         }
-        // SAFETY: the caller vouches for the address (it comes from `tracekit.CompiledPolicy`, which keeps the struct alive, or from the
-        // symbol of a shared object). Only the first two words are read before version and size are known to fit.
+        // SAFETY: the caller vouches for the address (it comes from `tracekit.CompiledPolicy`,
+        // which keeps the struct alive, or from the symbol of a shared object). Only the first two
+        // words are read before version and size are known to fit.
         let (version, size) = unsafe {
             let words = address as *const u64;
             (*words, *words.add(1))
@@ -75,14 +77,20 @@ impl Compiled {
         if version != VERSION {
             return Err(replay_error(
                 py,
-                &format!("the compiled policy has version {version} of the policy interface, this tracekit has version {VERSION}; build it against this one"),
+                &format!(
+                    "the compiled policy has version {version} of the policy interface, this \
+                    tracekit has version {VERSION}; build it against this one"
+                ),
             ));
         }
         let expected = std::mem::size_of::<Interface>() as u64;
         if size != expected {
             return Err(replay_error(
                 py,
-                &format!("the compiled policy's struct has {size} bytes; version {VERSION} of the policy interface has {expected}"),
+                &format!(
+                    "the compiled policy's struct has {size} bytes; version {VERSION} of the \
+                    policy interface has {expected}"
+                ),
             ));
         }
         let own = address as *mut Interface;
@@ -103,9 +111,10 @@ impl Compiled {
         let hook = hook?;
         let now = k.now();
         let calls = Calls::of(k);
-        // SAFETY: `own` is the policy's struct, which outlives the run (see `at`); `calls` lives on this stack for the time of the hook, and
-        // what was there before, of a run around this one, is put back. The function pointer was filled in by the policy's
-        // author for this signature, and `state` is theirs.
+        // SAFETY: `own` is the policy's struct, which outlives the run (see `at`); `calls` lives on
+        // this stack for the time of the hook, and what was there before, of a run around this one,
+        // is put back. The function pointer was filled in by the policy's author for this
+        // signature, and `state` is theirs.
         unsafe {
             let before = std::ptr::replace(&raw mut (*self.own).machine, &raw const calls);
             let result = hook(self.hooks.state, now, cpu, task, arg);

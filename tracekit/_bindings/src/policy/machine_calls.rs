@@ -1,7 +1,8 @@
 //! What hooks in compiled code may ask of the machine and request from it.
 //!
-//! Every function has one signature, `int64 call(const struct *machine, int64 a, int64 b)`. A CPU or task that does not exist ends the
-//! replay with an error that names the call; the call gives -1.
+//! Every function has one signature, `int64 call(const struct *machine, int64 a, int64 b)`. A CPU
+//! or task that does not exist ends the replay with an error that names the call; the call gives
+//! -1.
 
 use std::ffi::c_void;
 
@@ -42,9 +43,10 @@ macro_rules! calls {
         $(
             extern "C" fn $name(machine: *const Calls, a: i64, b: i64) -> i64 {
                 let body: fn(&mut Kernel, i64, i64) -> Result<i64, String> = $body;
-                // SAFETY: `machine` is the pointer that a hook found in its struct, valid while the hook runs, and so is the `Kernel` in
-                // it: the engine lends it to `Compiled::call` for the time of the hook and does not touch it meanwhile. No
-                // call runs foreign code, so there is one reference at a time.
+                // SAFETY: `machine` is the pointer that a hook found in its struct, valid while the
+                // hook runs, and so is the `Kernel` in it: the engine lends it to `Compiled::call`
+                // for the time of the hook and does not touch it meanwhile. No call runs foreign
+                // code, so there is one reference at a time.
                 let k = unsafe { &mut *(*machine).kernel.cast::<Kernel>() };
                 body(k, a, b).unwrap_or_else(|what| {
                     k.fail(format!("a hook of the compiled policy called {}: {what}", stringify!($name)));
@@ -95,7 +97,8 @@ calls! {
         k.resched(cpu);
         Ok(0)
     };
-    set_slice("a = CPU, b = ns") -> "0; slice_expired is called then if the task that runs on it still does" = |k, a, b| {
+    set_slice("a = CPU, b = ns") -> "0; slice_expired is called then if the task that runs on it \
+        still does" = |k, a, b| {
         let cpu = cpu(k, a)?;
         k.set_slice(cpu, b);
         Ok(0)

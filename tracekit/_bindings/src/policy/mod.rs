@@ -30,7 +30,8 @@ impl Raised {
     }
 }
 
-/// The policy that a Python object stands for: a [`compiled`] one where it has an address, else one whose methods are the hooks.
+/// The policy that a Python object stands for: a [`compiled`] one where it has an address, else one
+/// whose methods are the hooks.
 ///
 /// What its hooks raise goes to `raised`.
 ///

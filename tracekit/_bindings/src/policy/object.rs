@@ -24,9 +24,10 @@ impl Machine {
         let Some(mut kernel) = self.kernel.get() else {
             return Err(PyRuntimeError::new_err("the machine can be used only while a hook of the policy runs"));
         };
-        // SAFETY: the pointer is set from a `&mut Kernel` for the time of one hook call, on the thread that runs the hook (the
-        // class is unsendable), and taken back before that borrow ends. Methods of this class do not call Python code while
-        // they hold the reference, so there is never a second one.
+        // SAFETY: the pointer is set from a `&mut Kernel` for the time of one hook call, on the
+        // thread that runs the hook (the class is unsendable), and taken back before that borrow
+        // ends. Methods of this class do not call Python code while they hold the reference, so
+        // there is never a second one.
         f(unsafe { kernel.as_mut() })
     }
 
@@ -201,7 +202,8 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 impl Hooks {
-    /// A method that is no hook but nearly has the name of one that the policy does not have: the method, and the hook.
+    /// A method that is no hook but nearly has the name of one that the policy does not have: the
+    /// method, and the hook.
     fn misspelt(&self, policy: &Bound<'_, PyAny>) -> PyResult<Option<(String, &'static str)>> {
         for name in policy.get_type().dir()? {
             let name: String = name.extract()?;

@@ -1,4 +1,5 @@
-//! TSDL, the language of the `metadata` of a CTF 1.8 trace: types, then what a trace, its streams and events hold.
+//! TSDL, the language of the `metadata` of a CTF 1.8 trace: types, then what a trace, its streams
+//! and events hold.
 //!
 //! A name must be declared before it is used, so types cannot contain themselves. Nesting is bounded.
 
