@@ -109,7 +109,8 @@ def too_long(text: str) -> bool:
 def test_lines_of_documents_fit() -> None:
     found = sources("*.md", "docs/*.md", "docs/*/*.md", "fixtures/**/*.md", "tracekit/**/*.md", "bench/*.md")
     assert len(found) > 50
-    for path in found:
+    # Pages under docs/reference are made by `make docs`.
+    for path in [p for p in found if p.parent != ROOT / "docs" / "reference"]:
         for number, line in prose(path.read_text().splitlines()):
             assert not too_long(line), f"{path}:{number}"
 
@@ -129,6 +130,82 @@ def test_lines_of_comments_and_docstrings_fit(folder: str) -> None:
                 first, last = node.body[0].lineno, node.body[0].end_lineno
                 for number, line in prose(text.splitlines()[first - 1 : last]):
                     assert not too_long(line), f"{path}:{first + number - 1}"
+
+
+#: A string of Rust, raw or not, a comment, or a character; a lifetime is none of these.
+RUST = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
+    |b?c?r(?P<hashes>\#*)"(?P<raw>.*?)"(?P=hashes)
+    |b?"(?P<text>(?:\\.|[^"\\])*)"
+    |'(?:\\(?:x[0-9a-fA-F]{2}|u\{[^}]*\}|.)|[^\\'])'""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def rust_strings(text: str) -> Iterator[tuple[int, str]]:
+    """Strings of a source of Rust before its tests, each with its line; lines that go on are joined."""
+    for found in RUST.finditer(text.partition("#[cfg(test)]")[0]):
+        if found["text"] is not None:
+            said = re.sub(r"\\\n\s*", "", found["text"])
+            yield text.count("\n", 0, found.start()) + 1, said
+
+
+def rust_sources() -> list[Path]:
+    found = sources("schema/**/*.rs", "parsers/**/*.rs", "replay/**/*.rs", "tracekit/_bindings/**/*.rs")
+    assert len(found) > 200
+    return found
+
+
+@pytest.mark.parametrize("crate", ["schema", "parsers", "replay", "_bindings"])
+def test_lines_of_comments_in_rust_fit(crate: str) -> None:
+    for path in [p for p in rust_sources() if crate in p.relative_to(ROOT).parts]:
+        lines = [
+            (number, marks, line)
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            for marks in [re.match(r"\s*(//[/!]?)(?: |$)", line)]
+            if marks
+        ]
+        # What stands in one comment is Markdown: its tables and code are left as they are.
+        within = [line[m.end(1) :].removeprefix(" ") for _, m, line in lines]
+        for at, _ in prose(within):
+            number, _, line = lines[at - 1]
+            assert not too_long(line), f"{path}:{number}"
+
+
+def test_lines_of_prose_in_strings_of_rust_fit() -> None:
+    for path in rust_sources():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            # Lines of a long text end so; other lines of code are rustfmt's.
+            if line.endswith(" \\"):
+                assert not too_long(line), f"{path}:{number}"
+
+
+#: Words of Rust's messages and descriptions; documents may use some of them in another sense.
+LEFT_IN_RUST = LEFT | {
+    r"\bfigures\b": "metrics, values",
+    r"\btells?\b|\btold\b": "says, records, states",
+    r"\bhidden\b": "unobserved",
+    r"\bdoubtful\b": "unreliable",
+    r"\b(?:long|several|many|one|a) stays?\b|\bstays on a CPU\b": "slice",
+    r"\bserves?\b": "receive",
+}
+
+
+@pytest.mark.parametrize("pattern", LEFT_IN_RUST)
+def test_the_words_of_the_field_are_used_in_rust(pattern: str) -> None:
+    for path in rust_sources():
+        if {"tests", "examples", "benches"}.intersection(path.parts) or path.name in ("tests.rs", "props.rs"):
+            continue
+        for number, said in rust_strings(path.read_text()):
+            if said.count(" ") >= 2:
+                found = re.search(pattern, re.sub(r"`[^`\n]*`", "", said), re.IGNORECASE)
+                assert found is None, f"{path}:{number}: {found and found[0]!r}; use: {LEFT_IN_RUST[pattern]}"
+
+
+def test_strings_of_rust_are_found() -> None:
+    text = """fn f<'a>(c: char) { if c == '"' { say("one \\
+        two", r#"three"#, "\\"four"); } // "five"\n} #[cfg(test)] mod t { "six" }"""
+    assert [said for _, said in rust_strings(text)] == ["one two", '\\"four']
 
 
 @pytest.mark.parametrize("name", ["Cargo.toml", "pyproject.toml", "setup.cfg", "mkdocs.yml", "Makefile"])

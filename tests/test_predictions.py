@@ -98,7 +98,7 @@ def test_each_row_is_judged_by_its_own_error(compared: Comparison) -> None:
     assert "how well they repeat the recording" in page
     assert "run time per involuntary switch, of all tasks together" in page
     assert "90 % interval" in page
-    assert "charge boundary" in page
+    assert "run-queue clock to tracepoint offset" in page
 
 
 def test_what_hardly_ran_is_not_in_this_trace(compared: Comparison) -> None:

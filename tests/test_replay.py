@@ -75,8 +75,8 @@ def test_what_was_inferred_is_told(trace: tk.Trace, identity: tk.Replay, demo: P
     assert found["ticks a second"]["value"] == 250
     assert 0 <= found["tick phase"]["value"] < 4_000_000
     assert found["endless tasks"]["value"] == 16
-    assert found["charge boundary"]["n"] > 1000
-    assert 5_000 < found["charge boundary"]["value"] < 15_000
+    assert found["run-queue clock to tracepoint offset"]["n"] > 1000
+    assert 5_000 < found["run-queue clock to tracepoint offset"]["value"] < 15_000
     assert found["timer slack"]["value"] == 50_000
     ends = dict(tk.Programs(trace).tasks.select("comm", "end").iter_rows())
     assert (ends["spin00"], ends["waker00"]) == ("endless", "loops")
@@ -84,7 +84,7 @@ def test_what_was_inferred_is_told(trace: tk.Trace, identity: tk.Replay, demo: P
         text = CliRunner().invoke(main, [str(a) for a in command]).output
         for word in (
             "% of wakeups by timer",
-            "charge boundary",
+            "run-queue clock to tracepoint offset",
             "tick phase",
             "timer slack",
             "endless tasks",

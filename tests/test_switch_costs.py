@@ -72,7 +72,8 @@ def test_the_machine_of_the_trace_sets_the_scale() -> None:
     found = switch_costs.change("cfs:form=6.1", "6.1.0", "eevdf:version=6.12,base_slice=0ns", 4_000, KNOWN)
     assert found is not None
     was, is_ = found
-    # Half the charge boundary of the machine that was measured: half the time, of both kernels.
+    # Half the run-queue clock to tracepoint offset of the machine that was measured: half the
+    # time, of both kernels.
     assert (was[place("fair fair stays")], is_[place("fair fair stays")]) == (2_600, 3_150)
     assert was[place("fair rt stays")] is None
 

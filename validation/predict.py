@@ -78,7 +78,9 @@ def _short(error: TracekitError) -> str:
 
 def switch_costs(programs: tk.Programs, capture: Capture, itself: Question, asked: Question) -> Change | None:
     """What switches take in A's kernel and in B's, as far as other workloads show."""
-    found = programs.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
+    found = programs.inferred.filter(
+        pl.col("name") == "run-queue clock to tracepoint offset", pl.col("n") > 0
+    )["value"].to_list()
     return change(
         _core.parse_policy(itself.policy),
         capture.env.get("kernel", ""),

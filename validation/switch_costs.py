@@ -32,7 +32,7 @@ Medians = Mapping[str, float]
 def _medians(capture: lab.Capture) -> dict[str, float]:
     trace = tk.read(capture.file)
     found = {w: statistics.median(ns) for w, ns in measure(trace.events).items() if len(ns) >= ENOUGH}
-    rows = tk.Programs(trace).inferred.filter(name="charge boundary").row(0, named=True)
+    rows = tk.Programs(trace).inferred.filter(name="run-queue clock to tracepoint offset").row(0, named=True)
     if (rows["n"] or 0) >= ENOUGH:
         found["boundary"] = rows["value"]
     return found

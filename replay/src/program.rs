@@ -282,7 +282,7 @@ impl Workload {
             let of = format!("job {j}");
             self.check_steps(&of, steps, 0)?;
             if let Some(i) = steps.iter().position(|s| matches!(s, Step::Serve { .. })) {
-                return Err(format!("{of}, step {i}: a job serves no queue"));
+                return Err(format!("{of}, step {i}: a request handler receives from no queue"));
             }
         }
         Ok(())
@@ -311,7 +311,7 @@ impl Workload {
                 Step::Goto { step } | Step::LoopUntil { step, .. }
                     if !steps[step as usize..i].iter().any(takes_time) =>
                 {
-                    return fail("a loop must run, sleep or serve");
+                    return fail("a loop must run, sleep or receive");
                 }
                 _ => {}
             }

@@ -136,7 +136,7 @@ pub struct Replayed {
 }
 
 const NOTHING: &str = "the trace has no switch or wakeup events, so there is nothing to replay; \
-    `tracekit recipes` tells how to record them";
+    `tracekit recipes` says how to record them";
 
 /// Reconstructs the programs in `events` and runs them under `spec`.
 pub fn replay(

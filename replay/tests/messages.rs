@@ -191,7 +191,7 @@ fn jobs_that_make_no_sense_are_refused() {
         |jobs: Vec<Vec<Step>>, queues| Workload { tasks: tasks.clone(), queues, jobs, ..Workload::default() }.check();
     assert!(bad(vec![], 0).unwrap_err().contains("no such queue"));
     let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    assert!(bad(vec![vec![serve]], 1).unwrap_err().contains("a job serves no queue"));
+    assert!(bad(vec![vec![serve]], 1).unwrap_err().contains("a request handler receives from no queue"));
     assert!(bad(vec![vec![Step::Send { queue: QueueId(0), job: JobId(7) }]], 1).unwrap_err().contains("no such job"));
 }
 

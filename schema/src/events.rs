@@ -76,7 +76,7 @@ table! {
         ctx_comm: StrId = "unknown to the source (`<...>`, `:123`)",
         /// Thread the record is about: the one leaving at a switch, the woken one, the child of a
         /// fork, the one exiting or migrated.
-        tid: i64 = "no subject, or not told",
+        tid: i64 = "no subject, or not stated",
         /// Process of `tid`.
         pid: i64 = "the source does not say",
         /// Name of `tid` in the payload.
@@ -92,9 +92,9 @@ table! {
         /// Switch only: priority of `next_tid`.
         next_prio: i32 = "the source does not say",
         /// Switch only: state in which `tid` left.
-        state: State = "not a switch, or not told",
+        state: State = "not a switch, or not stated",
         /// The state as the source writes it (`R+`, `D|K`).
-        state_raw: StrId = "not a switch, or not told",
+        state_raw: StrId = "not a switch, or not stated",
         /// CPU a wakeup or migration goes to; the queue's CPU for enqueue, dequeue and load.
         target_cpu: i32 = "the record names none",
         /// CPU a migration comes from.

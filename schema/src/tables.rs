@@ -47,7 +47,7 @@ table! {
         end_state: State = "the slice is open, or the source does not say",
         /// True when the task left although it could have gone on (an involuntary switch).
         involuntary: bool = "the slice is open, or the source does not say; yields count as \
-            voluntary where the source tells them apart",
+            voluntary where the source distinguishes them",
         /// When a wakeup made the task runnable before this slice; the slice's start less its run delay.
         wake_ts_ns: i64 = "it was not woken since its last slice (preempted, or first seen \
             running), or wakeups were not recorded",
@@ -60,7 +60,7 @@ table! {
         /// Key of the task that woke it.
         waker_utid: u32 = "not woken, or woken in interrupt context",
         /// CPU on which the waker ran.
-        waker_cpu: i32 = "not woken, or not told",
+        waker_cpu: i32 = "not woken, or not stated",
         /// CPU of the task's previous slice.
         prev_cpu: i32 = "first slice",
         /// `seq` of the event that began it.

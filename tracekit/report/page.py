@@ -335,7 +335,9 @@ def _fidelity(comparison: Comparison) -> list[dict[str, str]]:
         recorded, replayed = (value(row[k], plain) for k in ("recorded", "replayed"))
         if points and row["recorded"] is not None:
             recorded, replayed = f"{recorded} %", f"{replayed} %"
-        error = "-" if row["error"] is None else f"{row['error']:.3g}" + (" percentage points" if points else "")
+        error = (
+            "-" if row["error"] is None else f"{row['error']:.3g}" + (" percentage points" if points else "")
+        )
         if row["error_pct"] is not None and not points:
             error = percent(row["error_pct"])
         out.append(

@@ -377,7 +377,9 @@ class Programs:
         identity, _ = infer(self.trace.metadata, [p["name"] for p in _core.policies()])
         if identity.partition(":")[0] not in ("cfs", "eevdf"):
             return None
-        found = self.inferred.filter(pl.col("name") == "charge boundary", pl.col("n") > 0)["value"].to_list()
+        found = self.inferred.filter(
+            pl.col("name") == "run-queue clock to tracepoint offset", pl.col("n") > 0
+        )["value"].to_list()
         return change(
             _core.parse_policy(identity),
             self.trace.metadata.get("kernel", ""),

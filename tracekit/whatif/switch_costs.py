@@ -55,7 +55,7 @@ class PathCosts:
     Attributes
     ----------
     boundary
-        The charge boundary that replays infer there, ns: the measure of how fast the machine is.
+        The run-queue clock to tracepoint offset that replays infer there, ns: the measure of how fast the machine is.
     switch
         Entries of `SWITCH_KINDS`, as far as they were seen, ns: from the record of the account of
         the task that leaves to the record of the switch; of ``woken``, from the record that the
@@ -201,7 +201,7 @@ def change(
     kernel
         Version of the recorded kernel.
     boundary
-        The charge boundary that was inferred from the trace, ns; without it nothing tells how fast
+        The run-queue clock to tracepoint offset that was inferred from the trace, ns; without it nothing tells how fast
         the machine is.
     known
         What was measured, by kernel.

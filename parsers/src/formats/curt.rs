@@ -293,7 +293,7 @@ impl Report {
         if misplaced {
             self.unparsed += 1;
             out.diag(
-                Diagnostic::new(Code::Unparsed, format!("more figures than columns in `{}`", scan::shown(line, 100)))
+                Diagnostic::new(Code::Unparsed, format!("more values than columns in `{}`", scan::shown(line, 100)))
                     .at_line(number),
             );
         }
@@ -379,7 +379,7 @@ fn discontinuity(text: &[u8], number: u64, out: &mut Out) {
     let message = format!("the trace has a gap, `{}`", scan::shown(text, 100));
     let mut row = Diagnostic::new(Code::LostEvents, message).at_line(number);
     row.ts_ns = ts;
-    out.diag(row.advise("the figures are lower bounds: trace with larger buffers (trace -T, -L)"));
+    out.diag(row.advise("the values are lower bounds: trace with larger buffers (trace -T, -L)"));
 }
 
 /// A figure, which may end in a percent sign.

@@ -352,7 +352,7 @@ impl Aggregations {
                 let cause = out.strings.intern(b"drops");
                 out.losses.push().cpu(cpu).count(count).cause(cause);
                 let what = if what.is_empty() { "record" } else { &String::from_utf8_lossy(what) };
-                let mut d = Diagnostic::new(Code::LostEvents, format!("dtrace tells of {count} {what} drops"));
+                let mut d = Diagnostic::new(Code::LostEvents, format!("dtrace reports {count} {what} drops"));
                 d.cpu = cpu;
                 out.diag(d.at_line(number).advise("enlarge aggsize (or bufsize), or raise aggrate (or switchrate)"));
             }

@@ -37,7 +37,7 @@ pub static FORMAT: Format = Format {
         kinds: "those of the formats given with option formats",
         provides: "waker, target CPU, priority, state, losses",
         resolution: "1 ns",
-        clock: "as recorded; not told by the pages",
+        clock: "as recorded; the pages do not say which",
         confidence: "real captures",
         notes: "needs option formats: the text of events/sched/*/format; option cpu gives the CPU's number",
     },
@@ -61,9 +61,9 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     let file = (*bytes).as_ref();
     let Some(formats) = options.extra.get("formats") else {
         let message = "expected event formats beside the pages, found none";
-        let advice =
-            "give the text of the kernel's events/sched/*/format files as option `formats`, or pack pages and \
-                      formats into a tar (traces/cpu0, formats/sched/sched_switch/format, formats/header_page)";
+        let advice = "give the text of the kernel's events/sched/*/format files as option `formats`, or pack \
+                      pages and formats into a tar (traces/cpu0, formats/sched/sched_switch/format, \
+                      formats/header_page)";
         return Err(ParseError::new(NAME, "unsupported", message).advise(advice));
     };
     let mut header = Header::plain(big_endian(file));

@@ -322,7 +322,7 @@ fn rate(s: &Survey, options: &Options, out: &mut Out) -> Option<u64> {
     } else {
         out.meta.set("clock.unit", "ticks");
         let message = "the rate of the time stamps is not known: times are ticks, not ns";
-        out.diag(Diagnostic::new(Code::ClockUnit, message).advise("say clock_hz: sysctl machdep.tsc_freq tells it"));
+        out.diag(Diagnostic::new(Code::ClockUnit, message).advise("give clock_hz: sysctl machdep.tsc_freq prints it"));
         return None;
     };
     out.meta.set("clock.unit", "ns");

@@ -69,7 +69,7 @@ pub static FORMAT: Format = Format {
         confidence: "real captures: one trace of LTTng 2.8 on Linux 4.4 (60,000 lines); named \
             states, contexts and discarded events on samples written from the documentation",
         notes: "times of day go on past midnight; without the context `tid` the current thread of a \
-            record is not told; numeric states are read by the kernel version whose numbers fit",
+            record is not stated; numeric states are read by the kernel version whose numbers fit",
     },
 };
 

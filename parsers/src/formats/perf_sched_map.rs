@@ -56,7 +56,8 @@ pub static FORMAT: Format = Format {
         resolution: "low: 1 us, truncated, and nothing but who ran where",
         clock: "perf's own",
         confidence: "real captures with perf 6.1; the layout of 2009 on a published sample",
-        notes: "no events, states, wakeups or priorities; above 260 tasks the letters are ambiguous, which is told",
+        notes: "no events, states, wakeups or priorities; above 260 tasks the letters are \
+            ambiguous, and a diagnostic says so",
     },
 };
 
@@ -213,7 +214,7 @@ impl Tool for Map {
             let d = Diagnostic { count, ..Diagnostic::new(Code::UnknownName, message) };
             out.diag(d.advise("use the whole output: letters are explained where they first appear"));
         }
-        let message = "a map tells who ran where and nothing else: no wakeups, states or priorities";
+        let message = "a map records who ran where and nothing else: no wakeups, states or priorities";
         let advice = "read the perf.data file itself, or print it with perf script";
         out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
         perf_tables::sort_slices(out);

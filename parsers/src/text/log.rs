@@ -445,7 +445,7 @@ impl Log {
         let missing = if self.scheduling == 0 && self.quick_seen == 0 {
             Some(("scheduler events", "record the events of the `sched` subsystem"))
         } else if self.switches == 0 && !quick(0) {
-            Some(("`sched_switch`: nothing tells what ran", "record `sched_switch`"))
+            Some(("`sched_switch`: nothing says what ran", "record `sched_switch`"))
         } else if !["sched_waking", "sched_wakeup"].into_iter().any(seen) {
             Some(("wakeups: run delays and wakers are unknown", "record `sched_wakeup` and `sched_waking`"))
         } else {

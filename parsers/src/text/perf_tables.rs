@@ -132,7 +132,7 @@ impl Report {
         } else {
             let message = format!("perf counted {count} {}", scan::shown(name, 60));
             let row = Diagnostic::new(Code::SwitchMismatch, message).at_line(self.number());
-            out.diag(row.advise("the figures beside it rest on records that contradict each other"));
+            out.diag(row.advise("the values beside it rest on records that contradict each other"));
         }
         let section = out.strings.intern(b"INFO");
         let key = out.strings.intern(name);

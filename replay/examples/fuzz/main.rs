@@ -128,8 +128,8 @@ fn fuzz(name: &str, time: Duration, seed: u64) -> u64 {
     }
     let (seconds, peak) = (cpu_time().saturating_sub(start).as_secs(), peak_kib() >> 10);
     println!(
-        "{name}: {runs} inputs in {seconds} s of CPU time, {came_out} rows or steps came out, slowest {slowest:?}, \
-         peak {peak} MiB, {findings} findings"
+        "{name}: {runs} inputs in {seconds} s of CPU time, {came_out} rows or steps came out, \
+         slowest {slowest:?}, peak {peak} MiB, {findings} findings"
     );
     findings
 }

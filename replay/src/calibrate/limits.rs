@@ -44,14 +44,14 @@ pub struct Limits {
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
 pub const CONSTANTS: [(&str, &str); 13] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
-    ("same_irq", "3 units: two timers that one interrupt serves lie one wakeup apart, half a unit"),
+    ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
     ("one_call", "1.5 units: the end of a write is one wakeup behind its start"),
-    ("behind_tick", "15 units: the softirq of a tick serves some ten timers"),
+    ("behind_tick", "15 units: the softirq of a tick handles some ten timers"),
     ("short_burst", "3 ms: three quarters of a tick at 250 a second; keeps samples few"),
     ("varies", "5 us: jitter of hrtimers without load"),
     ("end", "10 % of the trace: a recording is stopped at its end"),
-    ("long", "20 % of the trace: what ends sooner is a job"),
+    ("long", "20 % of the trace: what ends sooner is a short-lived task"),
     (
         "cold_share",
         "5 % of a wakeup in an interrupt, where no sample says it: 1 to 15 % in guests, 24 to 72 % on a real machine",

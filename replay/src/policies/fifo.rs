@@ -10,12 +10,13 @@ use crate::task::{Cpu, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "fifo",
     title: "first come, first served; runs to block",
-    idea: "One queue per CPU. The task that waits longest runs until it sleeps, yields or ends; nothing preempts it. \
-           The response time of short work beside long work shows what time slices are for.",
+    idea: "One queue per CPU. The task that waits longest runs until it sleeps, yields or ends; \
+           nothing preempts it. The response time of short work beside long work shows what time \
+           slices are for.",
     formula: "next = head of the queue; woken, new and yielding tasks go to the tail.",
     tie_break: "Order of arrival; tasks that arrive at one instant in the order of their events.",
-    not_modelled: "Priorities: SCHED_FIFO with priorities is the policy `rt`, and SCHED_FIFO and SCHED_RR tasks of a \
-                   capture run above this policy as they do on Linux.",
+    not_modelled: "Priorities: SCHED_FIFO with priorities is the policy `rt`, and SCHED_FIFO and \
+                   SCHED_RR tasks of a capture run above this policy as they do on Linux.",
     sources: "Textbook; any book on operating systems.",
     params: &[QUEUE],
     rt_above: true,

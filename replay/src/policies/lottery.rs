@@ -15,7 +15,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
            runs. A task that blocked before the end of its quantum holds more tickets until it next \
            wins, so that it gets its share all the same.",
     formula: "x = 16807 * x mod (2^31 - 1); winner = holder of ticket x mod (sum of tickets), \
-              counted along the queue. Compensation: tickets * quantum / used after a stay that \
+              counted along the queue. Compensation: tickets * quantum / used after a slice that \
               used less than the quantum and ended in a sleep.",
     tie_break: "None needed; the queue is in order of arrival and the generator is fixed, so a seed \
         gives one schedule.",

@@ -11,7 +11,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     name: "mlfq",
     title: "multi-level feedback queue",
     idea: "A new task starts in the best level. One that uses up the allotment of its level, over \
-           however many stays, goes down a level, where turns are longer; so short and interactive \
+           however many slices, goes down a level, where turns are longer; so short and interactive \
            bursts stay above long ones without anybody saying which is which. Now and then \
            everybody goes back to the top, so that nobody starves.",
     formula: "next = head of the best level that holds a task. A wakeup into a better level \

@@ -11,8 +11,8 @@ use crate::task::{Cpu, Ns, TaskId};
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "rr",
     title: "round robin with a quantum",
-    idea: "One queue per CPU, in order of arrival. A task runs for at most one quantum; if others wait then, it goes \
-           to the tail. All tasks are equal: nice values have no effect.",
+    idea: "One queue per CPU, in order of arrival. A task runs for at most one quantum; if others \
+           wait then, it goes to the tail. All tasks are equal: nice values have no effect.",
     formula: "next = head of the queue; after `quantum` on the CPU: tail, when the queue is not \
               empty. A task that slept gets a whole quantum; one that was preempted by a higher \
               class keeps its rest and its place at the head. `timer=exact`: the quantum ends to \

@@ -93,7 +93,7 @@ impl Recon {
         };
         vec![
             row(
-                "charge boundary",
+                "run-queue clock to tracepoint offset",
                 over.record,
                 "the kernel's clock at a switch is read so long before the switch record",
             ),
@@ -110,7 +110,7 @@ impl Recon {
                 "difference of bursts of equal work with a wakeup in them and without",
             ),
             row(
-                "the same after a long stay",
+                "the same when the CPU was not switched for long",
                 over.interrupt_cold,
                 "what it takes more on a CPU that had not switched for long",
             ),
@@ -143,7 +143,7 @@ impl Recon {
             TickSource::Seen => "ticks are seen in the trace",
             TickSource::Preemptions => "from the times of preemptions without a wakeup",
             TickSource::Stated => "stated by the trace or the caller",
-            TickSource::Unknown => "assumed: the trace does not tell",
+            TickSource::Unknown => "assumed: the trace does not say",
         };
         let phase_known =
             self.stated.is_some() || matches!(over.tick_source, TickSource::Seen | TickSource::Preemptions);
@@ -269,11 +269,11 @@ fn instead(name: &str) -> &'static str {
     match name {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
-        "charge boundary" | "switch" | "jitter" | "clock of a new task" => "nothing",
+        "run-queue clock to tracepoint offset" | "switch" | "jitter" | "clock of a new task" => "nothing",
         "switch to a lower class" | "sleep whose timer is next" | "interrupts after a switch" => "nothing",
-        "the same after a long stay" => "a twentieth of a wakeup in an interrupt",
+        "the same when the CPU was not switched for long" => "a twentieth of a wakeup in an interrupt",
         "tick with a timer behind it" => "a tick that reschedules",
         "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",
-        _ => "the cost most like it",
+        _ => "the closest measured cost",
     }
 }

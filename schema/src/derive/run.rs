@@ -274,7 +274,7 @@ impl<S: Sink> Step<'_, S> {
             Diagnostic::new(Code::SwitchMismatch, format!("{leaves} leaves the CPU, where {was} was running"))
                 .on_cpu(number)
                 .at_ts(ts)
-                .advise("a switch record is missing: figures around this time are uncertain")
+                .advise("a switch record is missing: metrics around this time are uncertain")
         });
         let last = self.d.cpus[slot].account(last);
         if let Some(Who::Task(utid)) = cur {

@@ -135,7 +135,7 @@ impl Stream {
 
     /// Reads the head of the packet at `self.at`.
     fn open(&mut self, data: &[u8], meta: &Metadata) -> Result<Option<Dropped>, &'static str> {
-        const HEAD: &str = "expected the head of a packet, found damage";
+        const HEAD: &str = "expected the header of a packet, found damage";
         let start = self.at;
         let whole = data.len() as u64 * 8;
         let mut cursor = self.cursor(data, start, whole, meta);

@@ -134,7 +134,7 @@ impl Intake {
                     .advise("enlarge bufsize or raise switchrate in the script, or trace fewer probes")
             }
             Message::Drops { count, what, .. } => {
-                Diagnostic::new(Code::LostEvents, format!("dtrace tells of {count} {} drops", shown(what)))
+                Diagnostic::new(Code::LostEvents, format!("dtrace reports {count} {} drops", shown(what)))
             }
             Message::ProbeError(text) => {
                 let near = self.sorter.newest();

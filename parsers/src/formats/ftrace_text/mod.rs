@@ -188,7 +188,7 @@ impl Ftrace {
             }
             (Some(Time::Ticks(_)), None) => {
                 out.meta.set("clock.unit", "ticks");
-                let message = "times are ticks of a counter, and the source does not tell their rate";
+                let message = "times are ticks of a counter, and the source does not state their rate";
                 out.diag(
                     Diagnostic::new(Code::ClockUnit, message)
                         .advise("give the ticks per second (clock_hz); the kernel prints them at boot"),

@@ -70,7 +70,7 @@ impl Stream {
         };
         if head.killed {
             let message = "the recording was killed before it wrote its size and its event formats";
-            let advice = "records are read to the end of the file; tracepoints cannot be told apart";
+            let advice = "records are read to the end of the file; one tracepoint cannot be distinguished from another";
             out.diag(Diagnostic::new(Code::Truncated, message).advise(advice));
             stream.rows.torn = true;
         }

@@ -193,7 +193,7 @@ impl Tool for Timehist {
         }
         if met.idle && met.figures == 0 && !out.slices.is_empty() {
             out.slices.clear();
-            let message = "all figures of tasks are 0.000, as perf sched timehist -I prints them; no slices were made";
+            let message = "all times of tasks are 0.000, as perf sched timehist -I prints them; no slices were made";
             out.diag(Diagnostic::new(Code::Unsupported, message).advise("print the table without -I"));
         }
         let delays = (0..out.slices.len()).any(|i| out.slices.run_delay_ns.get(i).is_some());

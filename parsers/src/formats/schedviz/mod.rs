@@ -43,7 +43,7 @@ pub static FORMAT: Format = Format {
         kinds: "those of the formats in the archive; sched.bt: switch, wakeup, migrate",
         provides: "waker, target CPU, priority, state, losses",
         resolution: "1 ns",
-        clock: "as recorded; not told by the archive",
+        clock: "as recorded; the archive does not say which",
         confidence: "real captures",
         notes: "not clipped to the interval that all CPUs cover",
     },

@@ -147,8 +147,8 @@ fn clock(head: &head::Head, out: &mut Out) {
 fn short(short: Short) -> ParseError {
     let message = format!("expected {} more bytes, found the end of the file", short.wanted);
     ParseError::new(NAME, "truncated", message).at_offset(short.at as u64).advise(
-        "the file was cut before what says where its records are, which version 7 keeps behind them: get the whole \
-             file, or record with trace-cmd record --file-version 6",
+        "the file was cut before what says where its records are, which version 7 keeps behind \
+             them: get the whole file, or record with trace-cmd record --file-version 6",
     )
 }
 

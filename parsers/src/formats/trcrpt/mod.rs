@@ -307,7 +307,7 @@ impl Reader {
             out.meta.set("loss.total", rows.lost.to_string());
         }
         if rows.dispatches == 0 {
-            let message = "no dispatch record (hook 106 or 10C): nothing tells who ran";
+            let message = "no dispatch record (hook 106 or 10C): nothing says who ran";
             let advice = "trace with -j 106,10C and the hooks that `tracekit recipes aix` lists";
             out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
         } else if rows.queued == 0 {

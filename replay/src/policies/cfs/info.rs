@@ -21,12 +21,12 @@ const fn time(
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "cfs",
     title: "Linux CFS, completely fair (2.6.27, 2.6.29, 2.6.32, 6.1)",
-    idea:
-        "Each task has a virtual time that advances as it runs, slower for heavier (lower nice) tasks. The task with \
-           the least virtual time runs next; it gets a slice proportional to its weight out of a period that is \
-           stretched when many tasks are runnable. A task that slept is placed a little behind the others, so that it \
-           preempts them at wakeup; that bonus, and the granularity below which wakeups do not preempt, decide how \
-           long slices really are.",
+    idea: "Each task has a virtual time that advances as it runs, slower for heavier (lower nice) \
+           tasks. The task with the least virtual time runs next; it gets a slice proportional to \
+           its weight out of a period that is stretched when many tasks are runnable. A task that \
+           slept is placed a little behind the others, so that it preempts them at wakeup; that \
+           bonus, and the granularity below which wakeups do not preempt, decide how long slices \
+           really are.",
     formula: "v += ran * 1024 / w. min_v = max(min_v, min(v of running, v of leftmost)). period(n) \
               = latency for n <= latency/min_granularity, else n * min_granularity. slice = period \
               * w / sum of w (6.1: at least min_granularity). Wakeup: v = max(v, min_v - credit), \

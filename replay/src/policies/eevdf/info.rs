@@ -54,9 +54,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Time,
             default: "0ns",
             range: Some(("0ns", "1s")),
-            doc:
-                "Slice of tasks that ask for none (100 us to 100 ms on Linux); 0: the kernel's default, 0.75 ms (6.6) \
-                  or 0.70 ms (6.12) times 1 + log2 of at most 8 CPUs.",
+            doc: "Slice of tasks that ask for none (100 us to 100 ms on Linux); 0: the kernel's \
+                  default, 0.75 ms (6.6) or 0.70 ms (6.12) times 1 + log2 of at most 8 CPUs.",
         },
         switch("place_lag", "on", "A task that wakes gets back the lag with which it fell asleep."),
         switch("place_deadline_initial", "on", "The first deadline of a new task is half a slice away (6.12)."),

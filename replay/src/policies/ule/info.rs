@@ -9,12 +9,12 @@ use crate::queue::TaskMap;
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "ule",
     title: "FreeBSD ULE, of December 2004 and of about 2022",
-    idea: "Each CPU has its own queues. A score from time run and time asleep tells interactive \
-           threads, which are always served first; the others take turns. Nothing is done for \
+    idea: "Each CPU has its own queues. A score from time run and time asleep says which threads \
+           are interactive; they always run first; the others take turns. Nothing is done for \
            sleeping threads, so the cost of a decision does not grow with their number.",
     formula: "score = 50 + (50 - slept / (run / 50)) where run > slept, run / (slept / 50) where \
               less; interactive below 30. 2004: priority = 160 + score * 64 / 100 + nice; \
-              interactive threads go to the array that is served, others to the next one; slice 1/7 \
+              interactive threads go to the array that runs now, others to the next one; slice 1/7 \
               s, the shorter the nicer (1/100 s at 19), counted in statistics ticks. History of 5 \
               s. Four priorities share a queue. 2022: interactive 120 + score; others 172 + CPU \
               share in 1/32 + nice, in a calendar of 64 slots that turns with the statistics clock; \
@@ -33,7 +33,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     tie_break: "Within a queue of four priorities or a slot in order of arrival. A thread that \
                 leaves the CPU goes to the tail, whether its slice is over or a better thread woke; \
                 one that an interrupt thread displaced (2022: a wakeup by a device) goes to the \
-                head of what is served.",
+                head of the array that runs now.",
     not_modelled: "2004: transfers between CPUs every one to two seconds (an idle CPU takes a \
                    thread from the CPU with the highest load). 2022: topology other than CPUs that \
                    share one cache; random numbers but for the interval of balancing (among equal \
