@@ -158,7 +158,7 @@ vocabulary! {
         Running = "running",
         /// Ready to run and waiting for a CPU.
         Runnable = "runnable",
-        /// Ready to run: it was made to leave its CPU.
+        /// Ready to run: it was preempted.
         Preempted = "preempted",
         /// Gave up its CPU by a yield and is ready to run.
         Yielding = "yielding",

@@ -354,7 +354,8 @@ def run(*args: str) -> str:
 def test_the_command_says_it_in_one_sentence_first() -> None:
     first = run("--comm", "waker*", "--of", "waits").splitlines()[0]
     assert re.match(
-        r"\d+(\.\d)? % of waker's p\d+ run delay \(.+; [\d,]+ of [\d,]+\) is waiting behind spin", first
+        r"\d+(\.\d)? % of the p\d+ run delay of waker \(.+ or more, [\d,]+ of [\d,]+\) is waiting behind spin",
+        first,
     )
 
 

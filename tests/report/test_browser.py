@@ -40,7 +40,7 @@ document.querySelector("iframe").onload = (e) => {
   const over = new e.target.contentWindow.PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 20, bubbles: true });
   canvas.dispatchEvent(over);
   found.slice = page.getElementById("tip").textContent;
-  const svg = page.querySelectorAll("figure[data-axes] svg")[2], place = svg.getBoundingClientRect();
+  const svg = page.querySelectorAll("figure[data-axes] svg")[3], place = svg.getBoundingClientRect();
   svg.dispatchEvent(new e.target.contentWindow.PointerEvent("pointermove", { clientX: place.left + place.width * 0.3, clientY: place.top + place.height * 0.25, bubbles: true }));
   found.curve = page.getElementById("tip").textContent;
   found.evil = e.target.contentWindow.evil === 1;

@@ -190,7 +190,7 @@ def test_names_of_tasks_are_text_and_nothing_else(evil: tuple[Comparison, str]) 
 
 def test_names_are_escaped_in_figures_too(evil: tuple[Comparison, str]) -> None:
     figures = re.findall(r"<svg.*?</svg>", evil[1], re.S)
-    assert len(figures) == 7
+    assert len(figures) == 8
     assert any("$x_{1}$ $" in f for f in figures)
     assert any("&lt;script&gt;alert(1)&lt;/script&gt;" in f for f in figures)
     assert not any("<script" in f for f in figures)
@@ -237,7 +237,7 @@ def test_the_same_comparison_gives_the_same_page() -> None:
 
 def test_every_figure_says_how_to_read_it() -> None:
     text = comparison(["a1", "b1"]).to_html()
-    assert text.count("<figure ") == text.count("<summary>How to read it</summary>") == 7
+    assert text.count("<figure ") == text.count("<summary>How to read it</summary>") == 8
     assert plot.how_to_read(plot.cdf)[:60] in text
 
 
@@ -426,7 +426,7 @@ def test_curves_are_known_to_the_page() -> None:
     text = comparison(["spin1", "waker1"]).to_html()
     figures = [attrs for tag, attrs in Reader(text).tags if tag == "figure"]
     found = [json.loads(attrs["data-axes"] or "") for attrs in figures]
-    assert len(found) == 7
+    assert len(found) == 8
     curves = [c for axes in found for ax in axes for c in ax.get("curves", [])]
     assert {c["name"] for c in curves} == {"recorded", "identity replay", "rr:quantum=10ms"}
     assert all(len(c["x"]) == len(c["y"]) <= 300 for c in curves)

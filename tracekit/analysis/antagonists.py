@@ -13,7 +13,7 @@ from tracekit.analysis.blame import Scene, decompose, labelled, spans_of_waits
 
 
 def preemptions(slices: pl.DataFrame) -> pl.DataFrame:
-    """List every time that a task was made to leave its CPU for another one.
+    """List every time that a task was preempted by another one.
 
     Definition: a slice that ended in an involuntary switch, and the slice that the same switch began. Source:
     `involuntary`, `seq_out` and `seq_in` of `slices`.

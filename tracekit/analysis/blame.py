@@ -22,7 +22,7 @@ CAUSES = {
     "running": "the task itself was running",
     "awaited": "asleep until another task woke it, and that one (or its waker in turn) was running",
     "waiting": "woken and waiting for a CPU that another task had",
-    "preempted": "made to leave and waiting for a CPU that another task had",
+    "preempted": "preempted, and waiting for a CPU that another task had",
     "yielded": "gave up its CPU and waiting for one that another task had",
     "interrupt": "a hardware interrupt handler had the CPU that it ran on or waited for",
     "softirq": "a softirq handler had that CPU",

@@ -306,7 +306,7 @@ def cdf(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
 
 @tables("slices")
 def quantum(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
-    """Give the distribution function of the time until a task is made to leave its CPU.
+    """Give the distribution function of the time until a task is preempted.
 
     Definition: Kaplan-Meier as in `cdf`, where only an involuntary switch is an event; a task that
     blocks, yields or exits of its own will leaves the risk set (it would have run on for a time

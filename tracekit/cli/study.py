@@ -12,7 +12,7 @@ import click
 from tracekit.cli._options import output_options
 
 if TYPE_CHECKING:
-    from tracekit.studies import Metric, Table
+    from tracekit.studies import Table
 
 #: Names of the studies; `tracekit.studies.NAMES`, which is not imported here to keep help quick.
 NAMES = ("solaris-fork", "aix-directory", "cfs-sleepers", "freebsd-fork", "linux-runqueue")
@@ -85,16 +85,12 @@ def _bar(quiet: bool, title: str) -> Iterator[Callable[[float], object]]:
 def _print(result: Table) -> None:
     from tracekit.cli._output import paragraph, table
 
-    rows = [
-        {
-            "metric": m.name,
-            "unit": m.unit or "-",
-            "published": _published(m),
-            "ours": _number(m.value) + ("" if m.half_width is None else f" ± {_number(m.half_width)}"),
-            "ratio": "fitted" if m.fitted else "-" if m.ratio is None else f"{m.ratio:.2f}",
-        }
-        for m in result.metrics
-    ]
+    rows = []
+    for m in result.metrics:
+        published, ours, ratio = m.texts()
+        rows.append(
+            {"metric": m.name, "unit": m.unit or "-", "published": published, "ours": ours, "ratio": ratio}
+        )
     table(rows, ["metric", "unit", "published", "ours", "ratio"])
     for m in result.metrics:
         if m.note:
@@ -102,16 +98,3 @@ def _print(result: Table) -> None:
     for note in result.notes:
         paragraph(f"  {note}")
     print()
-
-
-def _published(m: Metric) -> str:
-    if m.published is None:
-        return "-"
-    low, high = m.published
-    if high == float("inf"):
-        return f"> {_number(low)}"
-    return _number(low) if low == high else f"{_number(low)} to {_number(high)}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

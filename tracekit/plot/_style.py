@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from tracekit.analysis.compare import IDENTITY, RECORDED
 from tracekit.units import format_ns
@@ -174,8 +174,17 @@ def unit_of(span_ns: float) -> float:
     return 1.0
 
 
+class _Shares(MaxNLocator):
+    """Marks of shares: none above the whole, even where the axis leaves room for a note."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        found = super().tick_values(vmin, vmax)
+        return found[found <= 1 + 1e-9]
+
+
 def percent_axis(ax: Axes, label: str) -> None:
     """Label the y axis, whose values are shares, in per cent."""
+    ax.yaxis.set_major_locator(_Shares(nbins=6, steps=[1, 2, 2.5, 5, 10]))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:g} %"))
     ax.set_ylabel(label)
 

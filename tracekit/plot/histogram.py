@@ -97,7 +97,7 @@ def histogram(
             else:
                 ax.set_title(s.plain(group))
             if len(shown) > 1 or list(data) == [""]:
-                ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # Room for the note.
+                ax.set_ylim(top=(1.1 + 0.09 * len(counts)) * ax.get_ylim()[1])  # Room for the note.
                 s.note(ax, "n = " + "\n".join(counts.values()))
         if data:
             s.legend(fig, looks, notes)

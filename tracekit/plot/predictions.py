@@ -20,7 +20,7 @@ MAX_PREDICTIONS = 16
 _LEAST = 1.5
 
 
-def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
+def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> Figure:
     """Plot what policies are predicted to change, with 90 % intervals.
 
     Parameters
@@ -29,6 +29,8 @@ def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
         Rows of `tracekit.whatif.Comparison.table`, such as `Comparison.summary`.
     name
         Name of the trace, for the title.
+    narrow
+        For the width of a phone: names stand above their lines, not beside them.
 
     Returns
     -------
@@ -51,7 +53,8 @@ def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
     shown = list(rows.values())[:MAX_PREDICTIONS]
     labels = list(dict.fromkeys(summary["policy"].to_list()))
     with s.style():
-        fig, (ax,) = s.new_figure(7.4, 1.2 + 0.3 * max(len(shown), 2) + 0.1 * len(labels))
+        height = (0.45 if narrow else 0.3) * max(len(shown), 2) + (0.2 if narrow else 0.1) * len(labels)
+        fig, (ax,) = s.new_figure(3.6 if narrow else 7.4, 1.2 + height)
         if not shown:
             s.nothing(ax, "no metric has both a recorded and a predicted value")
             return s.finish(fig)
@@ -60,15 +63,34 @@ def predictions(summary: pl.DataFrame, name: str = "") -> Figure:
         ax.axvline(1, color=s.INK, linewidth=1.4, zorder=1)
         for y, found in enumerate(shown):
             _line(ax, y, found, labels, looks)
-        ax.set_ylim(len(shown) - 0.4, -0.6)
-        ax.set_yticks(range(len(shown)), [_label(found[0]) for found in shown])
+        names = [_label(found[0]) for found in shown]
+        if narrow:
+            _names_above(ax, names)
+        else:
+            ax.set_ylim(len(shown) - 0.4, -0.6)
+            ax.set_yticks(range(len(shown)), names)
         ax.grid(visible=False, axis="y")
         _factor_axis(ax, low, high)
         spans = any(row["low"] is not None for found in shown for row in found)
-        _legend(fig, labels, looks, ", 90 % interval" if spans else "")
-        title = "Predicted against recorded" + (f", {s.plain(name)}" if name else "")
+        _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100)
+        title = "Predicted against recorded" + (f", {s.plain(name)}" if name and not narrow else "")
         fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
         return s.finish(fig)
+
+
+def _names_above(ax: Axes, names: list[str]) -> None:
+    """Write the name of each line above it."""
+    ax.set_ylim(len(names) - 0.5, -0.85)
+    ax.set_yticks([])
+    for y, name in enumerate(names):
+        ax.text(
+            *(0.01, y - 0.45, name),
+            transform=ax.get_yaxis_transform(),
+            va="center",
+            fontsize=8.5,
+            bbox={"facecolor": s.PAPER, "edgecolor": "none", "pad": 0.5},
+            zorder=1.5,
+        )
 
 
 def _label(row: dict[str, Any]) -> str:
@@ -116,12 +138,12 @@ def _factor_axis(ax: Axes, low: float, high: float) -> None:
     ax.set_xlabel("factor to the recorded value")
 
 
-def _legend(fig: Figure, labels: list[str], looks: dict[str, Any], what: str) -> None:
+def _legend(fig: Figure, labels: list[str], looks: dict[str, Any], what: str, width: int) -> None:
     handles = [
         Line2D([], [], color=s.INK, linewidth=1.4),
         Line2D([], [], color=s.MUTED, marker="x", linestyle=""),
         *(Line2D([], [], color=looks[label]["color"], marker="o", linewidth=2.2) for label in labels),
     ]
     names = ["recorded", "identity replay", *(f"{s.plain(label)}{what}" for label in labels)]
-    columns = max(1, min(len(names), 100 // (max(map(len, names)) + 8)))
+    columns = max(1, min(len(names), width // (max(map(len, names)) + 8)))
     fig.legend(handles, names, loc="outside lower left", ncols=columns)

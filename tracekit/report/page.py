@@ -205,10 +205,11 @@ def _timeline(comparison: Comparison) -> Picture:
     return _picture("Who ran when", "timeline", figure, plot.timeline, comparison)
 
 
-def _overview(comparison: Comparison) -> Picture:
-    """Return recorded, identity and predicted values in one picture."""
-    figure = plot.predictions(comparison.summary, comparison.trace.name)
-    svg = inline_svg(figure, "predictions", f"Predicted against recorded: {comparison.trace.name}")
+def _overview(comparison: Comparison, narrow: bool = False) -> Picture:
+    """Return recorded, identity and predicted values in one picture; a phone has a narrow one."""
+    figure = plot.predictions(comparison.summary, comparison.trace.name, narrow)
+    key = "predictions-phone" if narrow else "predictions"
+    svg = inline_svg(figure, key, f"Predicted against recorded: {comparison.trace.name}")
     texts: dict[tuple[Any, ...], list[str]] = {}
     for row in comparison.summary.iter_rows(named=True):
         if row["recorded"] and row["predicted"]:
@@ -449,6 +450,7 @@ def render(comparison: Comparison) -> str:
         cards=_cards(found),
         recorded_as=_recorded_as(comparison),
         overview=_overview(comparison),
+        overview_phone=_overview(comparison, narrow=True),
         timeline=_timeline(comparison),
         slices=_embedded(timeline_data(comparison)),
         script=script,

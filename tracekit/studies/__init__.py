@@ -9,6 +9,7 @@ published metrics beside the results. A metric that was used to set the workload
 
 from __future__ import annotations
 
+import html
 import importlib
 import math
 from collections.abc import Callable, Sequence
@@ -84,6 +85,31 @@ class Metric:
         near = low if self.value < low else high
         return self.value / near if near else None
 
+    def texts(self) -> tuple[str, str, str]:
+        """Published, ours with its error bar, and the ratio, as people read them.
+
+        Examples
+        --------
+        >>> Metric("longest", "", (36.0, 36.0), (27.0, 29.0)).texts()
+        ('36', '28 ± 13', '0.78')
+        """
+        ours = _number(self.value)
+        # An error bar that rounding alone makes is none.
+        if self.half_width is not None:
+            wide = self.half_width if self.half_width > 1e-9 * abs(self.value) else 0.0
+            ours += f" ± {wide:.2g}" if wide < 100 else f" ± {wide:,.0f}"
+        ratio = "fitted" if self.fitted else "-" if self.ratio is None else f"{self.ratio:.2f}"
+        if self.published is None:
+            return "-", ours, ratio
+        low, high = self.published
+        if high == math.inf:
+            return f"> {_number(low)}", ours, ratio
+        return _number(low) if low == high else f"{_number(low)} to {_number(high)}", ours, ratio
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -124,6 +150,19 @@ class Table:
         order = ["metric", "unit", *numbers[:4], "n", "ratio", "fitted", "note"]
         types = schema | {"n": pl.UInt32, "fitted": pl.Boolean, "note": pl.String}
         return pl.DataFrame(rows, schema={name: types[name] for name in order})
+
+    def _repr_html_(self) -> str:
+        """Published beside ours, for a notebook."""
+        head = "".join(f"<th>{name}</th>" for name in ("metric", "unit", "published", "ours", "ratio"))
+        cells = ((m.name, m.unit, *m.texts()) for m in self.metrics)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells
+        )
+        return (
+            f"<p>{html.escape(self.title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            "<p>± is half of the 95 % interval over the repetitions. "
+            "A value that the workload was fitted to shows nothing.</p>"
+        )
 
 
 @dataclass(frozen=True)

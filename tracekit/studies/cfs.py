@@ -50,9 +50,9 @@ def workload(seed: int, seconds: int, fair_sleepers: bool) -> str:
             f"seed: {seed}",
             f"costs: switch={SWITCH_US}us tick=3us interrupt=2us",
             f"H*{HOGS}: R∞",
-            # usleep(1000) with the kernel's default slack, begun anywhere in a millisecond; 20 us
-            # of work, give or take a tenth.
-            f"W*{WAKERS} start=~uniform(0,1): (S1~50us R~normal(0.02,0.002))*",
+            # usleep(1000), begun anywhere in a millisecond; 20 us of work, give or take a tenth.
+            # Timers had no slack before 2.6.28 (prctl(2), PR_SET_TIMERSLACK).
+            f"W*{WAKERS} start=~uniform(0,1): (S1 R~normal(0.02,0.002))*",
             f"until: {round(seconds * 1200)}",
         ]
     )

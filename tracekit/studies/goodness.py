@@ -13,8 +13,12 @@ from tracekit import analysis
 from tracekit.studies import Study, Table, mean_of
 from tracekit.whatif.run import simulate
 
-#: Requests a second and CPU time of each half of one, ms: fitted to the published rate of switches and load.
-RATE, SERVICE = 96, 1.8
+#: Requests a second that come one by one, and CPU time of each half of one, ms: fitted to the
+#: published rate of switches and load.
+RATE, SERVICE = 124, 1.8
+#: Requests of a page that come at once, and the period of pages, ms: fitted to the published shares
+#: of lengths above 10 and from 20 on.
+PAGE, PERIOD = 13, 1000
 #: A process that computes in the background for three quarters of the time: fitted to the rate of
 #: recalculations.
 BACKGROUND = "(S300 R900)*"
@@ -35,22 +39,50 @@ class Result:
     per_recalculation: float
 
 
-def workload(seed: int, seconds: int, servers: int = 200, background: str = BACKGROUND) -> str:
+def _arrivals(draw: random.Random, until: float, page: int, apart: bool) -> list[tuple[float, int]]:
+    """Times at which requests come, ms, and how many; all told as many a second, whatever the pages are."""
+    single = RATE + (PAGE - page) * 1000 / PERIOD
+    found, at = [], 0.0
+    while at < until:
+        at += draw.expovariate(single / 1000)
+        found.append((at, 1))
+    at = 0.0
+    while page and at < until:
+        found.append((at + draw.uniform(0, PERIOD / 2) if apart else at, page))
+        at += PERIOD if apart else draw.expovariate(1 / PERIOD)
+    return sorted(found)
+
+
+def workload(
+    seed: int,
+    seconds: int,
+    servers: int = 200,
+    background: str = BACKGROUND,
+    *,
+    page: int = PAGE,
+    apart: bool = True,
+) -> str:
     """Give the workload of 421 processes as text.
 
-    Servers take requests in bursts, others sleep, a few are daemons, one computes.
+    Servers take requests, others sleep, a few are daemons, one computes.
+
+    Parameters
+    ----------
+    seed, seconds, servers, background
+        Random numbers, length, number of servers, and what the process that computes does.
+    page
+        How many requests come at once, once a period; 0 for none.
+    apart
+        A page comes in the first half of each period; False: at any time, so that pages overlap.
     """
     draw = random.Random(seed)
     requests: list[list[tuple[float, str]]] = [[] for _ in range(servers)]
     free = [0.0] * servers
-    at = 0.0
-    while at < seconds * 1000:
-        at += draw.expovariate(RATE / 1000)
-        burst = 1 + int(draw.expovariate(1 / 1.3)) if draw.random() < 0.5 else 1
-        for _ in range(burst):
+    for at, count in _arrivals(draw, seconds * 1000, page, apart):
+        for _ in range(count):
             who = min(range(servers), key=free.__getitem__)
             first, wait, last = (draw.expovariate(1 / m) for m in (SERVICE, 30.0, SERVICE))
-            requests[who].append((at + 3 * draw.random(), f"R{first:.3f} D{wait:.3f} R{last:.3f}"))
+            requests[who].append((at + draw.random(), f"R{first:.3f} D{wait:.3f} R{last:.3f}"))
             free[who] = at + 6 * (first + wait + last)
     lines = ["policy: goodness:version=2.0", "hz: 100", f"costs: {COSTS}", f"until: {seconds * 1000}"]
     lines += [
@@ -98,16 +130,16 @@ def run(scale: float, repeats: int, progress: Callable[[float], object]) -> Tabl
         progress((seed + 1) / (repeats + 1))
     ratio = yield_us("goodness:version=2.0", f"{COSTS.replace('5us', '4us')}") / yield_us("nt4", "switch=4us")
     progress(1.0)
-    longest = "grows with the length of the run" if scale < 1 else ""
+    longest = "; grows with the length of the run" if scale < 1 else ""
     return Table(
         "linux-runqueue",
         STUDY.title,
         (
             mean_of("switches a second", "1/s", 400, [r.per_second for r in found], fitted=True),
             mean_of("length at a switch, mean", "", 2.5, [r.mean for r in found]),
-            mean_of("length above 10", "%", 4, [r.over_10 for r in found], note=_BURSTS),
-            mean_of("length of 20 and more", "%", 0.1, [r.from_20 for r in found], note=_BURSTS),
-            mean_of("longest", "", 36, [r.longest for r in found], note=longest),
+            mean_of("length above 10", "%", 4, [r.over_10 for r in found], fitted=True, note=_PAGES),
+            mean_of("length of 20 and more", "%", 0.1, [r.from_20 for r in found], fitted=True, note=_PAGES),
+            mean_of("longest", "", 36, [r.longest for r in found], note=_LONGEST + longest),
             mean_of(
                 "switches per recalculation",
                 "",
@@ -128,10 +160,8 @@ def run(scale: float, repeats: int, progress: Callable[[float], object]) -> Tabl
     )
 
 
-_BURSTS = (
-    "hangs on how requests bunch, which is not printed. More bunching raises it and the share of 20 and more together: pages of "
-    "ten requests at once give 7 % and 1.2 %"
-)
+_PAGES = "fitted by a page of 13 requests once a second; pages that come at any time overlap, and give more of 20 and more"
+_LONGEST = "one moment of a run whose length is not printed"
 _RECALC = (
     "one process that computes for three quarters of the time is fitted; without any it is 1 in several thousand, with one that "
     "never sleeps 1 in 170"
