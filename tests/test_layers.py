@@ -188,3 +188,78 @@ def test_no_file_names_a_place_of_one_machine() -> None:
             if path.suffix in (".rs", ".py", ".pyi", ".md", ".toml", ".cfg") and "target" not in path.parts:
                 found = places.search(path.read_text())
                 assert found is None, f"{path.relative_to(ROOT)}: {found and found[0]}"
+
+
+#: Methods for convenience: a trace calls what is above it, and a workload text may take times from
+#: a trace. Everything else is imported by who is above.
+CONVENIENCE = {
+    ("tracekit.trace", "tracekit.explain.why"),
+    ("tracekit.trace", "tracekit.io.writers"),
+    ("tracekit.trace", "tracekit.whatif.run"),
+    ("tracekit.io.workload", "tracekit.io.reading"),
+}
+
+
+def all_modules() -> dict[str, Path]:
+    """Every module of the package."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(node: ast.AST, known: dict[str, Path], within: bool) -> Iterator[str]:
+    """Modules of the package that run time imports; those within functions, too, if `within`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            continue
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not within:
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names if alias.name in known)
+        elif isinstance(child, ast.ImportFrom):
+            for alias in child.names:
+                full = f"{child.module}.{alias.name}"
+                if full in known or child.module in known:
+                    yield full if full in known else str(child.module)
+        yield from imported(child, known, within)
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Modules of one cycle, in order; empty where there is none."""
+    done: set[str] = set()
+
+    def walk(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        for other in sorted(graph[name]):
+            if found := walk(other, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next((found for name in graph if (found := walk(name, []))), [])
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_no_imports_go_round(within: bool) -> None:
+    known = all_modules()
+    graph = {
+        name: set(imported(ast.parse(path.read_text()), known, within)) - {name}
+        for name, path in known.items()
+    }
+    if within:
+        # Each of these is there, and closes a cycle.
+        for above, below in CONVENIENCE:
+            assert below in graph[above], (above, below)
+            assert cycle(graph)
+            graph[above].remove(below)
+    assert cycle(graph) == []
+
+
+def test_a_cycle_of_imports_is_found() -> None:
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []

@@ -1,10 +1,12 @@
 //! Tables as Parquet, written while their rows come.
 //!
-//! The crate `parquet` encodes and compresses. Two threads share the columns of each piece of rows; pages are kept until their
-//! row group is full. Bytes come out in the order of the file and are never gone back to: the caller writes them where it likes.
+//! The crate `parquet` encodes and compresses. Two threads share the columns of each piece of rows;
+//! pages are kept until their row group is full. Bytes come out in the order of the file and are
+//! never gone back to: the caller writes them where it likes.
 //!
-//! Strings go through dictionaries. So do numbers, and as packed differences where they hardly repeat; times and sequence numbers
-//! always as differences. Each page has bounds and a place in an index, for readers that skip.
+//! Strings go through dictionaries. So do numbers, and as packed differences where they hardly
+//! repeat; times and sequence numbers always as differences. Each page has bounds and a place in an
+//! index, for readers that skip.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -283,7 +285,8 @@ fn present<T: Copy + Default>(col: &Col<T>, mut f: impl FnMut(T)) {
     }
 }
 
-/// One piece of rows on its way into the columns. Several threads pass over it at once, and each column falls to one of them.
+/// One piece of rows on its way into the columns. Several threads pass over it at once, and each
+/// column falls to one of them.
 struct Pass<'a> {
     columns: std::iter::Enumerate<std::slice::Iter<'a, Mutex<Column>>>,
     /// The first column that nobody has taken.

@@ -113,8 +113,8 @@ def _calibrated(comparison: Comparison) -> tuple[list[str], int]:
 
 
 def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
+    from tracekit.whatif.basis import inferred
     from tracekit.whatif.calibration import titles
-    from tracekit.whatif.comparison import inferred
     from tracekit.whatif.headline import to_record
 
     identity = comparison.identity_policy.partition(":")[0]

@@ -11,7 +11,7 @@ from click.types import StringParamType
 
 from tracekit import registry
 
-__all__ = ["FORMAT", "POLICY_NAME", "RECIPE", "SYSTEM", "TOPIC", "attach"]
+__all__ = ["FORMAT", "POLICY_NAME", "RECIPE", "SYSTEM", "Word", "attach"]
 
 
 class Bash(BashComplete):
@@ -124,22 +124,11 @@ def _systems(context: click.Context, incomplete: str) -> Iterator[tuple[str, str
     return ((system, "") for system in dict.fromkeys(s for r in recipes.list() for s in r.systems))
 
 
-def _topics(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:
-    from tracekit.cli.help import TOPICS, about
-
-    yield from ((name, about(name)) for name in TOPICS)
-    group = context.find_root().command
-    if isinstance(group, click.Group):
-        yield from (
-            (name, c.get_short_help_str()) for name, c in group.commands.items() if name not in TOPICS
-        )
-
-
 FILE, FOLDER = Place("file"), Place("dir")
 POLICY = Word(_policies)
 POLICY_NAME = Word(lambda _, __: ((p["name"], p["title"]) for p in registry.policies()))
 FORMAT = Word(lambda _, __: ((f["name"], f["title"]) for f in registry.formats()))
-RECIPE, SYSTEM, TOPIC = Word(_recipes), Word(_systems), Word(_topics)
+RECIPE, SYSTEM = Word(_recipes), Word(_systems)
 
 BY_METAVAR: dict[str, StringParamType] = {
     "TRACE": FILE, "[TRACE]": FILE, "TRACE...": FILE, "[FILE]": FILE, "FILE": FILE, "DIR": FOLDER, "POLICY": POLICY

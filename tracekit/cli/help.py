@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import resources
 
 import click
@@ -39,6 +40,16 @@ def about(name: str) -> str:
     return topic(name).partition("\n")[0].partition(": ")[2]
 
 
+def _completions(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """Topics, and commands that are no topics."""
+    yield from ((name, about(name)) for name in TOPICS)
+    group = context.find_root().command
+    if isinstance(group, click.Group):
+        yield from (
+            (name, c.get_short_help_str()) for name, c in group.commands.items() if name not in TOPICS
+        )
+
+
 @click.command(
     "help",
     epilog="""\b
@@ -48,7 +59,7 @@ Examples:
   tracekit help compare           the same as tracekit compare --help
 """,
 )
-@click.argument("name", metavar="[TOPIC]", required=False, type=_complete.TOPIC)
+@click.argument("name", metavar="[TOPIC]", required=False, type=_complete.Word(_completions))
 @click.pass_context
 def command(context: click.Context, name: str | None) -> None:
     """Explain a topic or a command.

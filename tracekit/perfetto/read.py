@@ -40,7 +40,8 @@ from tracekit import _core
 from tracekit._frames import table_schema, typed
 from tracekit.errors import ParseError
 from tracekit.perfetto import raw
-from tracekit.perfetto.engine import EngineError, EngineOptions, QueryError, Session, open_session
+from tracekit.perfetto.engine import EngineOptions, QueryError, Session, open_session
+from tracekit.perfetto.failure import EngineError
 from tracekit.perfetto.stats import check
 from tracekit.perfetto.tables import read_tables
 from tracekit.trace import Trace

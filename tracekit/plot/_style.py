@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -178,7 +179,7 @@ class _Shares(MaxNLocator):
     """Marks of shares: none above the whole, even where the axis leaves room for a note."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        found = super().tick_values(vmin, vmax)
+        found = np.asarray(super().tick_values(vmin, vmax))
         return found[found <= 1 + 1e-9]
 
 

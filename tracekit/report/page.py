@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,10 +23,13 @@ from tracekit.report.figures import inline_svg
 from tracekit.report.hover import axes_of, rows_of
 from tracekit.report.timeline import timeline_data, window
 from tracekit.units import format_bound, format_count, format_ns
+from tracekit.whatif.basis import MIN_SAMPLES, inferred
 from tracekit.whatif.calibration import METRICS as CALIBRATION
-from tracekit.whatif.comparison import MIN_SAMPLES, Comparison, inferred
 from tracekit.whatif.headline import Effect, Finding, effect_of, findings, to_record
 from tracekit.words import NAMES, group_name, metric_name, percent, value
+
+if TYPE_CHECKING:
+    from tracekit.whatif.comparison import Comparison
 
 __all__ = ["render"]
 
@@ -208,8 +211,8 @@ def _timeline(comparison: Comparison) -> Picture:
 def _overview(comparison: Comparison, narrow: bool = False) -> Picture:
     """Return recorded, identity and predicted values in one picture; a phone has a narrow one."""
     figure = plot.predictions(comparison.summary, comparison.trace.name, narrow)
-    key = "predictions-phone" if narrow else "predictions"
-    svg = inline_svg(figure, key, f"Predicted against recorded: {comparison.trace.name}")
+    prefix = "predictions-phone" if narrow else "predictions"
+    svg = inline_svg(figure, prefix, f"Predicted against recorded: {comparison.trace.name}")
     texts: dict[tuple[Any, ...], list[str]] = {}
     for row in comparison.summary.iter_rows(named=True):
         if row["recorded"] and row["predicted"]:

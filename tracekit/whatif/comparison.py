@@ -17,6 +17,7 @@ from tracekit import _core, analysis
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.export.files import replacing
 from tracekit.trace import Trace
+from tracekit.whatif.basis import MIN_SAMPLES, inferred, wakeup_classes
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share
@@ -44,8 +45,6 @@ HEADLINES = (
 MARKS = (TRUSTED, CARE, DO_NOT_USE)
 #: Groups of tasks that the short table and the figures show.
 MAX_GROUPS = 4
-#: Fewest samples for a curve or a headline of a group.
-MIN_SAMPLES = 20
 
 
 class Comparison:
@@ -447,31 +446,6 @@ def _sources(meta: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _replayed(trace: Trace) -> dict[str, Any]:
     return {"policy": trace.metadata.get("replay.policy"), "loop": trace.metadata.get("replay.loop")}
-
-
-def inferred(replay: Trace) -> list[dict[str, Any]]:
-    """Return what a replay inferred of the recorded run, as `tracekit.Replay.inferred`.
-
-    Empty for a trace that is no replay.
-    """
-    found = getattr(replay, "inferred", None)
-    return [] if found is None else list(found.to_dicts())
-
-
-def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:
-    """Return how a replay explains the wakeups of its trace.
-
-    Parameters
-    ----------
-    replay
-        A replay, or any trace.
-
-    Returns
-    -------
-    list of dict
-        `class`, `n` and `share`, as `tracekit.Replay.wakeups`; empty for a trace that is no replay.
-    """
-    return [dict(row) for row in getattr(replay, "wakeups", ())]
 
 
 def compare(

@@ -1,5 +1,5 @@
-//! Columns of other types than ours, value by value, where they hold the same: whole numbers of any width, as floats or as
-//! text, and words plain or in a dictionary of any kind.
+//! Columns of other types than ours, value by value, where they hold the same: whole numbers of any
+//! width, as floats or as text, and words plain or in a dictionary of any kind.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -9,7 +9,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArray};
 use arrow_schema::{DataType, TimeUnit};
 
-/// Calls `f` with the row and value of each number; false when `f` says so, or when the type holds no whole numbers.
+/// Calls `f` with the row and value of each number; false when `f` says so, or when the type holds
+/// no whole numbers.
 pub fn each_whole(array: &ArrayRef, f: &mut dyn FnMut(usize, i128) -> bool) -> bool {
     macro_rules! all {
         ($type:ty, $v:ident => $value:expr) => {{
@@ -70,7 +71,8 @@ pub fn each_float(array: &ArrayRef, f: &mut dyn FnMut(usize, f64)) -> bool {
     }
 }
 
-/// Calls `f` with the row and text of each value; false when `f` says so, or when the type is neither text nor whole numbers.
+/// Calls `f` with the row and text of each value; false when `f` says so, or when the type is
+/// neither text nor whole numbers.
 pub fn each_word(array: &ArrayRef, f: &mut dyn FnMut(usize, &str) -> bool) -> bool {
     if let Some((keys, words)) = Words::of_dictionary(array) {
         let mut found = keys.into_iter().enumerate().map(|(row, key)| (row, key.and_then(|key| words.get(key))));

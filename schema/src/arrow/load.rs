@@ -49,8 +49,9 @@ pub enum LoadError {
     },
 }
 
-/// Adds the rows of `batch` to `table`; its strings go to `strings`. Columns are found by name, other columns are left
-/// aside, nullable columns may be missing, and any type that holds the same values will do ([`super::convert`]).
+/// Adds the rows of `batch` to `table`; its strings go to `strings`. Columns are found by name,
+/// other columns are left aside, nullable columns may be missing, and any type that holds the same
+/// values will do ([`super::convert`]).
 ///
 /// # Errors
 /// [`LoadError`] when the batch does not have the columns of the table; `table` is then of no more use.
@@ -111,7 +112,8 @@ impl Import<'_> {
         }
     }
 
-    /// Columns of words: `f` says what a word is, `None` for one that has no place; once a word where there is a dictionary.
+    /// Columns of words: `f` says what a word is, `None` for one that has no place; once a word
+    /// where there is a dictionary.
     fn coded<V: Copy + Default>(
         &mut self,
         def: &ColumnDef,
