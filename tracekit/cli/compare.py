@@ -146,6 +146,10 @@ def command(
             force=force,
             progress=progress,
         )
+        # Computed when first asked for, which shall be while the line is there.
+        judged = [one for row in fail_if for one in judge_rows(row, comparison.table.iter_rows(named=True))]
+        extra = {**comparison.to_dict(), **extra_of(judged)} if as_json else {}
+        comparison.fidelity.height, comparison.table.height  # noqa: B018
     if output is not None:
         comparison.to_html(output)
         print(f"wrote {output}", file=sys.stderr)
@@ -154,8 +158,7 @@ def command(
 
         picture = pictures.predictions(comparison.summary, name=trace.name)
         save_plot(picture, plot, pictures.how_to_read(pictures.predictions))
-    judged = [found for one in fail_if for found in judge_rows(one, comparison.table.iter_rows(named=True))]
-    if not (as_json and emit_json({**comparison.to_dict(), **extra_of(judged)})):
+    if not (as_json and emit_json(extra)):
         frame = getattr(comparison, SHOWN[show])
         frame = frame if top is None else frame.head(top)
         if not (as_csv and emit_csv(frame)):
