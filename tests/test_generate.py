@@ -219,3 +219,15 @@ def test_the_lists_of_targets_agree() -> None:
     from tracekit.cli.generate import TARGETS as OFFERED
 
     assert set(OFFERED) == set(TARGETS) == {*LAYOUTS, *PROGRAMS, "parquet"}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_schedule_of_a_capture_comes_back(name: str, demo: Path, tmp_path: Path) -> None:
+    trace = tk.read(demo)
+    back = written(trace, name, tmp_path / "t")
+    mine, theirs = (slices(t, False).drop("end_state") for t in (trace, back))
+    # Of what runs first and last, records do not say when it began or ended.
+    whole = min(mine.height, theirs.height) - 1
+    assert 8000 < mine.height - 2 <= whole
+    from_second = pl.col("ts_ns") - pl.col("ts_ns").first()
+    assert mine[1:whole].with_columns(from_second).equals(theirs[1:whole].with_columns(from_second))
