@@ -141,11 +141,16 @@ impl Walk<'_> {
     /// likely that is.
     fn elsewhere(&self, s: usize, item: &Item) -> Option<(f64, usize)> {
         let from = item.from?;
-        let here = self.share(from, item.token, s);
+        let shares = self.shares_of(from, &self.tokens[item.token].past);
+        let share = |to: usize| {
+            self.pay_for_a_share();
+            shares.to(to)
+        };
+        let here = share(s);
         let others = self.known.net.stations[from].targets.keys().filter(|t| **t != s);
         let shares = others
             .filter(|t| !self.known.net.stations[**t].answers.contains(&from))
-            .map(|t| (self.share(from, item.token, *t) / here.max(1e-6), *t));
+            .map(|t| (share(*t) / here.max(1e-6), *t));
         shares.filter(|o| o.0 > 0.02).max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
@@ -189,14 +194,15 @@ impl Walk<'_> {
         callers: &[LifeId],
         fits: &dyn Fn(usize) -> bool,
     ) -> (f64, Option<usize>) {
-        let mut best = (0.0, None);
+        let (mut best, shares) = ((0.0, None), self.shares_of(s, past));
         for &to in self.known.net.stations[s].targets.keys().filter(|t| fits(**t)) {
             let asleep = if self.known.net.stations[to].answers.contains(&s) {
                 callers.last().is_none_or(|c| self.asleep_own[self.slot(*c)])
             } else {
                 self.asleep[to] > 0 && self.queues[to].is_empty()
             };
-            let share = self.share_of(s, past, to) * if asleep { UNLIKELY } else { 1.0 };
+            self.pay_for_a_share();
+            let share = shares.to(to) * if asleep { UNLIKELY } else { 1.0 };
             if share > best.0 {
                 best = (share, Some(to));
             }

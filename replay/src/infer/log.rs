@@ -69,20 +69,26 @@ impl Drop for Log {
     }
 }
 
-/// Values that walks with the same past share, in chunks.
+/// Values that walks with the same past share: chunks of chunks, so that a copy looks at few of them, and a change copies few values.
 #[derive(Clone, Debug)]
 pub(super) struct Shared<T> {
-    chunks: Vec<Rc<Vec<T>>>,
+    chunks: Vec<Rc<Vec<Rc<Vec<T>>>>>,
     len: usize,
 }
 
-/// Values in a chunk.
+/// Values in a chunk, and chunks together.
 const CHUNK: usize = 16;
+const CHUNKS: usize = 64;
 
 impl<T> Default for Shared<T> {
     fn default() -> Self {
         Shared { chunks: Vec::new(), len: 0 }
     }
+}
+
+/// Where the `i`-th value stands.
+fn place(i: usize) -> (usize, usize, usize) {
+    (i / (CHUNK * CHUNKS), i / CHUNK % CHUNKS, i % CHUNK)
 }
 
 impl<T: Clone> Shared<T> {
@@ -91,17 +97,22 @@ impl<T: Clone> Shared<T> {
     }
 
     pub fn push(&mut self, value: T) {
-        if self.len.is_multiple_of(CHUNK) {
-            self.chunks.push(Rc::new(Vec::with_capacity(CHUNK)));
+        if self.len.is_multiple_of(CHUNK * CHUNKS) {
+            self.chunks.push(Rc::default());
         }
-        if let Some(last) = self.chunks.last_mut() {
+        let Some(last) = self.chunks.last_mut().map(Rc::make_mut) else { return };
+        if self.len.is_multiple_of(CHUNK) {
+            last.push(Rc::new(Vec::with_capacity(CHUNK)));
+        }
+        if let Some(last) = last.last_mut() {
             Rc::make_mut(last).push(value);
             self.len += 1;
         }
     }
 
     pub fn get(&self, i: usize) -> Option<&T> {
-        self.chunks.get(i / CHUNK)?.get(i % CHUNK)
+        let (a, b, c) = place(i);
+        self.chunks.get(a)?.get(b)?.get(c)
     }
 
     pub fn swap(&mut self, i: usize, j: usize) {
@@ -115,13 +126,15 @@ impl<T> std::ops::Index<usize> for Shared<T> {
     type Output = T;
 
     fn index(&self, i: usize) -> &T {
-        &self.chunks[i / CHUNK][i % CHUNK]
+        let (a, b, c) = place(i);
+        &self.chunks[a][b][c]
     }
 }
 
 impl<T: Clone> std::ops::IndexMut<usize> for Shared<T> {
     fn index_mut(&mut self, i: usize) -> &mut T {
-        &mut Rc::make_mut(&mut self.chunks[i / CHUNK])[i % CHUNK]
+        let (a, b, c) = place(i);
+        &mut Rc::make_mut(&mut Rc::make_mut(&mut self.chunks[a])[b])[c]
     }
 }
 
@@ -148,12 +161,14 @@ mod tests {
     #[test]
     fn a_shared_value_changes_in_one_copy_only() {
         let mut a = Shared::default();
-        for i in 0..40 {
+        for i in 0..4000 {
             a.push(i);
         }
         let mut b = a.clone();
-        b[17] = 99;
-        b.swap(0, 39);
-        assert_eq!((a[17], b[17], a[0], b[0], a.len(), a.get(40)), (17, 99, 0, 39, 40, None));
+        b[1717] = 99;
+        b.swap(0, 3999);
+        b.push(7);
+        assert_eq!((a[1717], b[1717], a[0], b[0], a.len(), a.get(4000)), (1717, 99, 0, 3999, 4000, None));
+        assert_eq!((b.len(), b.get(4000)), (4001, Some(&7)));
     }
 }

@@ -105,8 +105,37 @@ impl Hasher for Mix {
     }
 }
 
-/// Where requests of a class went that came by one way, and how many.
-type Counts = HashMap<(u8, u64), Vec<(usize, f64)>, BuildHasherDefault<Mix>>;
+/// Where requests that came by one way went, and how many.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// In the order in which they were first seen.
+    targets: Vec<(usize, f64)>,
+    /// Their places there, by number of the target.
+    places: Vec<usize>,
+    /// Sum over the targets, of [`weight`]s.
+    all: f64,
+}
+
+impl Seen {
+    fn find(&self, target: usize) -> Result<usize, usize> {
+        self.places.binary_search_by_key(&target, |place| self.targets[*place].0)
+    }
+
+    fn hits(&self, target: usize) -> f64 {
+        self.find(target).map_or(0.0, |i| self.targets[self.places[i]].1)
+    }
+}
+
+type Counts = HashMap<(u8, u64), Seen, BuildHasherDefault<Mix>>;
+
+/// Squares where all is known: a few requests that were mixed up must not make a way likely.
+fn weight(order: usize, n: f64) -> f64 {
+    if order == 0 {
+        n * n
+    } else {
+        n
+    }
+}
 
 /// Counts of where requests went.
 #[derive(Clone, Debug, Default)]
@@ -141,23 +170,38 @@ impl Routes {
     fn count(&mut self, past: &Past, target: usize, n: f64) {
         for order in 0..ORDERS {
             let seen = self.counts.entry(past.key(order)).or_default();
-            match seen.iter_mut().find(|s| s.0 == target) {
-                Some(s) => s.1 += n,
-                None => seen.push((target, n)),
+            match seen.find(target) {
+                Ok(i) => seen.targets[seen.places[i]].1 += n,
+                Err(i) => {
+                    seen.places.insert(i, seen.targets.len());
+                    seen.targets.push((target, n));
+                }
             }
+            // Summed anew where something is learnt, in one order, so that shares do not depend on rounding.
+            seen.all = seen.targets.iter().map(|s| weight(order, s.1)).sum();
         }
     }
 
-    /// Share of requests with this past that go to `target`, `known` of which there are.
-    pub fn share(&self, past: &Past, target: usize, known: usize) -> f64 {
-        let mut share = 1.0 / known.max(1) as f64;
+    /// Where requests with this past go, of `known` targets that there are.
+    pub fn of(&self, past: &Past, known: usize) -> Shares<'_> {
+        Shares { seen: std::array::from_fn(|order| self.counts.get(&past.key(order))), known }
+    }
+}
+
+/// Where requests with some past go.
+pub(super) struct Shares<'a> {
+    seen: [Option<&'a Seen>; ORDERS],
+    known: usize,
+}
+
+impl Shares<'_> {
+    /// Share that goes to `target`.
+    pub fn to(&self, target: usize) -> f64 {
+        let mut share = 1.0 / self.known.max(1) as f64;
         for order in (0..ORDERS).rev() {
-            let Some(seen) = self.counts.get(&past.key(order)) else { continue };
-            // Squares where all is known: a few requests that were mixed up must not make a way likely.
-            let weight = |n: f64| if order == 0 { n * n } else { n };
-            let all: f64 = seen.iter().map(|s| weight(s.1)).sum();
-            let hits = seen.iter().find(|s| s.0 == target).map_or(0.0, |s| weight(s.1));
-            share = (hits + BACK * share) / (all + BACK);
+            let Some(seen) = self.seen[order] else { continue };
+            let hits = weight(order, seen.hits(target));
+            share = (hits + BACK * share) / (seen.all + BACK);
         }
         share
     }
@@ -181,8 +225,8 @@ mod tests {
         }
         routes.learn(&long, 4);
         routes.learn(&long, 4);
-        assert!(routes.share(&long, 4, 2) > 0.7, "{}", routes.share(&long, 4, 2));
-        assert!(routes.share(&short, 3, 2) > 0.9);
-        assert_eq!(routes.share(&Past::default(), 3, 4), 0.25);
+        assert!(routes.of(&long, 2).to(4) > 0.7, "{}", routes.of(&long, 2).to(4));
+        assert!(routes.of(&short, 2).to(3) > 0.9);
+        assert_eq!(routes.of(&Past::default(), 4).to(3), 0.25);
     }
 }

@@ -46,8 +46,13 @@ impl Walk<'_> {
                 && (queue < stations || self.tokens[hold.token].callers.last() == Some(&reader))
                 && ran >= EARLY
                 && (goes_on || matches!(g.end, End::Sleep(_)));
-            let score = self.share(s, hold.token, to) * ran.min(1.5);
-            if fits && score > 0.1 {
+            // The budget counts everybody who was looked at.
+            self.pay_for_a_share();
+            if !fits {
+                continue;
+            }
+            let score = self.shares_of(s, &self.tokens[hold.token].past).to(to) * ran.min(1.5);
+            if score > 0.1 {
                 found.push(life);
                 scores.push((score / 1.5).ln());
             }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::flow::{Booked, Event, Known, Mark, Message};
 use super::log::{Log, Said, Shared};
-use super::routes::{Past, Routes};
+use super::routes::{Past, Routes, Shares};
 use super::segments::{Begin, End, Segment};
 use crate::history::LifeId;
 use crate::task::Ns;
@@ -315,8 +315,17 @@ impl<'a> Walk<'a> {
 
     pub(super) fn share_of(&self, s: usize, past: &Past, to: usize) -> f64 {
         self.known.budget.look(ROUTE);
+        self.shares_of(s, past).to(to)
+    }
+
+    /// The same for every `to`. Whoever looks at one pays for it.
+    pub(super) fn shares_of(&self, s: usize, past: &Past) -> Shares<'_> {
         let routes = if self.known.first_pass { &self.live } else { &self.known.routes };
-        routes.share(past, to, self.known.net.stations[s].targets.len())
+        routes.of(past, self.known.net.stations[s].targets.len())
+    }
+
+    pub(super) fn pay_for_a_share(&self) {
+        self.known.budget.look(ROUTE);
     }
 
     /// What a copy of this, or a comparison with another, looks at.
