@@ -160,3 +160,17 @@ def test_losses_of_a_cpu_that_is_not_named_concern_all() -> None:
     found = causes(rows, trace.slices, trace.cpus, losses, 10, (0, 1000)).row(0, named=True)
     assert found["time_share"] == pytest.approx(0.1)
     assert (found["first_ts_ns"], found["last_ts_ns"]) == (100, 200)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("dtrace-text/no-pattern", "no record can be placed; let the script print a time"),
+        ("bpf-hist/runqlat", "holds results of a tool and no events; give the trace that the tool read"),
+    ],
+)
+def test_without_events_doctor_says_whether_there_could_have_been_some(name: str, said: str) -> None:
+    source = Path(__file__).parents[1] / "fixtures" / name / "input.txt"
+    code, out = run("doctor", source)
+    assert code == 1
+    assert said in " ".join(out.split())

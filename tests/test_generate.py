@@ -231,3 +231,13 @@ def test_the_schedule_of_a_capture_comes_back(name: str, demo: Path, tmp_path: P
     assert 8000 < mine.height - 2 <= whole
     from_second = pl.col("ts_ns") - pl.col("ts_ns").first()
     assert mine[1:whole].with_columns(from_second).equals(theirs[1:whole].with_columns(from_second))
+
+
+def test_a_schedule_that_is_written_begins_when_it_began(trace: tk.Trace, name: str, tmp_path: Path) -> None:
+    """And not at 0: the span of the file is that of the recording. AIX counts from the start of the trace."""
+    assert trace.start_ns is not None
+    assert trace.start_ns > 10**9
+    found = written(trace, name, tmp_path / "written")
+    start = 0 if name == "trcrpt" else trace.start_ns
+    assert found.start_ns == pytest.approx(start, abs=2_000_000)
+    assert found.end_ns == pytest.approx(start + (trace.end_ns or 0) - trace.start_ns, abs=2_000_000)

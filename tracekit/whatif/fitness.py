@@ -136,6 +136,12 @@ def _kinds(trace: Trace) -> set[str]:
     return set(events["kind"].cast(pl.String).unique().to_list()) if events.height else set()
 
 
+def _without_events(trace: Trace) -> str:
+    """Why a trace has no events, and what to do: what the reader said of it, or that there are results only."""
+    said = trace.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
+    return "; ".join(said.select("message", "advice").row(0)) if said.height else _NO_EVENTS
+
+
 def _trial(
     trace: Trace, kinds: set[str], identity: str | None, seconds: float
 ) -> tuple[str, str, pl.DataFrame | None]:
@@ -143,7 +149,9 @@ def _trial(
     if not kinds & {"switch", "resume"}:
         return (
             "no",
-            _NO_EVENTS if not kinds else "no record says who left a CPU and who entered it (sched_switch)",
+            _without_events(trace)
+            if not kinds
+            else "no record says who left a CPU and who entered it (sched_switch)",
             None,
         )
     policy = identity or infer(trace.metadata, [p["name"] for p in _core.policies()])[0]

@@ -23,15 +23,23 @@ def _prio(thread: Thread, otherwise: int) -> int:
 
 def dtrace(found: Iterable[Record], cpus: int) -> Iterator[str]:
     """Text as tracekit's script for FreeBSD prints it: one record a line, threads by number."""
-    yield "#TKD\t1\tfreebsd\t0\t0\ttid\n#TKP\toff,enq,wak,pre,sur,pri,lwc,exe,xit\n"
-    last = 0
+    last = None
     for r in found:
+        if last is None:
+            yield _dtrace_header(r.ts_ns)
         for event, subject, x, y, z in _probes(r):
             who, whom = _dtrace_thread(r.current, r.cpu), _dtrace_thread(subject, r.cpu)
             names = f"{_dtrace_name(r.current, r.cpu)}\t{_dtrace_name(subject, r.cpu)}"
             yield f"T1\t{r.ts_ns}\t{r.cpu}\t{event}\t{who}\t{whom}\t{x}\t{y}\t{z}\t{names}\n"
         last = r.ts_ns
+    if last is None:
+        yield _dtrace_header(last := 0)
     yield f"#TKE\t{last}\t{last}\n"
+
+
+def _dtrace_header(start_ns: int) -> str:
+    """Version, system, when the script began (its wall clock is not known), what tells threads apart; its probes."""
+    return f"#TKD\t1\tfreebsd\t{start_ns}\t0\ttid\n#TKP\toff,enq,wak,pre,sur,pri,lwc,exe,xit\n"
 
 
 def _dtrace_name(thread: Thread | None, cpu: int) -> str:
