@@ -152,3 +152,49 @@ def test_every_table_is_shown(show: str) -> None:
     )
     assert done.exit_code == 0, done.output
     assert len(json.loads(done.stdout)["rows"]) <= 3
+
+
+BESIDE = """schema = 1
+written = 2026-01-31T12:00:00Z
+[machine]
+cpus = [{cpu = 0}, {cpu = 1}]
+tasks = [
+  {tid = 1, pid = 1, comm = "a", policy = "other", cgroup = "/web"},
+  {tid = 2, pid = 2, comm = "b", policy = "batch", cgroup = "/jobs"},
+  {tid = 3, pid = 3, comm = "h", policy = "other", cgroup = "/web"},
+]
+"""
+
+
+def test_time_is_told_by_cgroup_class_and_priority(two: tk.Trace, tmp_path: Path) -> None:
+    (tmp_path / "trace.machine.toml").write_text(BESIDE)
+    trace = tk.read(tmp_path / "trace.txt")
+    rows = {r["group"]: r for r in where(trace, "time", "cgroup").iter_rows(named=True)}
+    # a: 120 to 300; h: 500 to 1000. b: 0 to 500, 900 to 1000. us
+    assert {g: r["run_ns"] for g, r in rows.items()} == {"/web": 680_000, "/jobs": 600_000}
+    assert rows["/jobs"]["wait_ns"] == 400_000
+    # a: 100 to 120; h: 400 to 500.
+    assert rows["/web"]["wait_ns"] == 120_000
+    assert rows["/web"]["tasks"] == 2
+    assert rows["/web"]["share"] == pytest.approx(0.34)
+    assert set(where(trace, "time", "policy")["group"]) == {"other", "batch"}
+    assert where(trace, "time", "prio")["group"].to_list() == ["prio 120"]
+    assert set(where(trace, "migrations", "cgroup")["group"]) == {"/web", "/jobs"}
+    assert where(trace, "waits", "cgroup").height > 0
+
+
+def test_a_grouping_that_nothing_states_is_refused_by_name(two: tk.Trace) -> None:
+    with pytest.raises(ValueError, match="cannot group by cgroup: no trace records it"):
+        where(two, "time", "cgroup")
+    with pytest.raises(ValueError, match="unknown grouping 'colour': expected one of group, comm"):
+        where(two, "time", "colour")
+
+
+def test_the_command_groups_by_class(tmp_path: Path) -> None:
+    demo = str(ROOT / "fixtures/demo/slice-default.dat")
+    done = CliRunner().invoke(main, ["where", demo, "--show", "time", "--by", "policy"])
+    assert done.exit_code == 0, done.output
+    assert "fair (other, batch or idle)" in done.stdout
+    refused = CliRunner().invoke(main, ["where", demo, "--show", "time", "--by", "cgroup"])
+    assert refused.exit_code == 2
+    assert "cannot group by cgroup" in refused.output

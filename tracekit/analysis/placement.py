@@ -174,6 +174,52 @@ def idle_while_waiting(scene: Scene, tasks: pl.DataFrame, least_ns: int = 0) -> 
     )
 
 
+def times(slices: pl.DataFrame, states: pl.DataFrame, names: pl.DataFrame, capacity_ns: int) -> pl.DataFrame:
+    """Say whose the CPUs' time was, and who waited for it.
+
+    Definition: run = sum of slices; wait = sum of states in which a task was ready to run and did
+    not; share = run / capacity.
+
+    Parameters
+    ----------
+    slices, states
+        Tables of one trace.
+    names
+        `utid` and `group`.
+    capacity_ns
+        Length of the trace times its CPUs.
+
+    Returns
+    -------
+    pl.DataFrame
+        By run time, longest first: `group` (String), `tasks` (UInt32, that ran or waited), `slices`
+        (UInt32), `run_ns` (Int64), `share` (Float64, 0 to 1), `wait_ns` (Int64).
+
+    Notes
+    -----
+    How it can mislead: a task belongs to one group for the whole trace; the machine file states the
+    group of the moment at which it was written. Idle time is nobody's: shares sum to less than 1.
+    """
+    group = names.select(pl.col("utid").cast(pl.UInt32), "group")
+    ran = slices.select("utid", pl.lit(1).alias("slices"), pl.col("dur_ns").alias("run_ns"), wait_ns=0)
+    ready = states.filter(pl.col("state").cast(pl.String).is_in(["runnable", "preempted", "yielding"]))
+    waited = ready.select("utid", pl.lit(0).alias("slices"), pl.lit(0).alias("run_ns"), wait_ns="dur_ns")
+    columns = (pl.col("slices").cast(pl.UInt32), *(pl.col(n).cast(pl.Int64) for n in ("run_ns", "wait_ns")))
+    rows = pl.concat([part.select("utid", *columns) for part in (ran, waited)])
+    return (
+        rows.join(group, on="utid", how="left")
+        .group_by("group")
+        .agg(
+            pl.col("utid").n_unique().cast(pl.UInt32).alias("tasks"),
+            pl.col("slices").sum().cast(pl.UInt32),
+            pl.col("run_ns", "wait_ns").sum(),
+        )
+        .with_columns((pl.col("run_ns") / max(capacity_ns, 1)).alias("share"))
+        .select("group", "tasks", "slices", "run_ns", "share", "wait_ns")
+        .sort(["run_ns", "group"], descending=[True, False])
+    )
+
+
 def imbalance(scene: Scene, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Say how each CPU's time was used, and how uneven that is.
 

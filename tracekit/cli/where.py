@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Input, by_option, input_options, output_options
+from tracekit.cli._options import Input, group_option, input_options, output_options
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SHOWS = {
     "cpus": "how each CPU's time was used, and how uneven that is",
+    "time": "time on CPUs and waiting by group",
     "migrations": "changes of CPU by group, reason and distance",
     "idle": "windows in which a CPU was idle while a task waited",
     "waits": "the longest waits for a CPU, and behind whom",
@@ -33,12 +34,13 @@ SHOWS = {
 Examples:
   tracekit where boot.dat
   tracekit where boot.dat --show migrations --by comm
+  tracekit where boot.dat --show time --by cgroup
   tracekit where boot.dat --show idle --top 10
   tracekit where boot.dat --show periods --json
 """,
 )
 @input_options(filters=False)
-@by_option
+@group_option()
 @click.option(
     "--show",
     type=click.Choice(list(SHOWS)),
@@ -63,4 +65,7 @@ def command(source: Input, by: str, show: str, top: int | None, as_json: bool, a
 def _table(trace: Trace, show: str, by: str) -> pl.DataFrame:
     from tracekit.explain import where
 
-    return where(trace, show, by)
+    try:
+        return where(trace, show, by)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None

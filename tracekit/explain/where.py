@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracekit.analysis import blame, placement
+from tracekit.analysis import GROUPINGS, blame, grouping, placement
 from tracekit.errors import FilterError
 from tracekit.trace import Trace
 
 __all__ = ["WHERE", "where"]
 
 #: What can be asked.
-WHERE = ("cpus", "migrations", "idle", "waits", "handlers", "inversions", "periods", "lives", "cost")
+WHERE = ("cpus", "time", "migrations", "idle", "waits", "handlers", "inversions", "periods", "lives", "cost")
 
 
 def topology(trace: Trace) -> pl.DataFrame | None:
@@ -50,15 +50,15 @@ def where(trace: Trace, show: str = "cpus", by: str = "group") -> pl.DataFrame:
     trace
         The whole trace.
     show
-        ``cpus``, ``migrations``, ``idle``, ``waits``, ``handlers``, ``inversions``, ``periods``,
+        ``cpus``, ``time``, ``migrations``, ``idle``, ``waits``, ``handlers``, ``inversions``, ``periods``,
         ``lives`` or ``cost``.
     by
-        Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
+        Grouping of tasks, one of `tracekit.analysis.grouping.BY`.
 
     Returns
     -------
     polars.DataFrame
-        See `tracekit.analysis.placement`: `imbalance`; `migrations`, summed by group, reason and
+        See `tracekit.analysis.placement`: `imbalance`; `times`; `migrations`, summed by group, reason and
         distance (`group`, `reason`, `distance`, `n`, `per_s`, `sleep_mean_ns`);
         `idle_while_waiting`; the longest waits (see `tracekit.analysis.blame.worst`); `handlers`;
         `inversions`; `periodic`; `lives`; `cost_of_life`.
@@ -67,6 +67,8 @@ def where(trace: Trace, show: str = "cpus", by: str = "group") -> pl.DataFrame:
     ------
     FilterError
         When the trace has no records with a time.
+    ValueError
+        For a table or a grouping that does not exist, or one that the trace does not state.
 
     Examples
     --------
@@ -79,7 +81,9 @@ def where(trace: Trace, show: str = "cpus", by: str = "group") -> pl.DataFrame:
     first, last = trace.start_ns, trace.end_ns
     if first is None or last is None:
         raise FilterError(f"{trace.name}: expected records with a time, found none")
-    names = blame.named(trace.tasks, by)
+    names = _named(trace, by)
+    if show == "time":
+        return placement.times(trace.slices, trace.states, names, (last - first) * trace.cpus.height)
     if show in ("lives", "cost"):
         found = placement.lives(trace.tasks, trace.slices, trace.events)
         return found if show == "lives" else placement.cost_of_life(found)
@@ -98,6 +102,17 @@ def where(trace: Trace, show: str = "cpus", by: str = "group") -> pl.DataFrame:
         return placement.inversions(scene, trace.slices, names)
     spans = blame.spans_of_waits(scene.lines)
     return blame.worst(spans, blame.labelled(blame.decompose(spans, scene, 0), names), names, 50)
+
+
+def _named(trace: Trace, by: str) -> pl.DataFrame:
+    """What to call each task: by its name, or by what the trace or the machine file says of it."""
+    if by in GROUPINGS:
+        return blame.named(trace.tasks, by)
+    known = next((b for b in grouping.BY if b == by), None)
+    if known is None:
+        raise ValueError(f"unknown grouping {by!r}: expected one of {', '.join(grouping.BY)}")
+    found = grouping.labels(trace.tasks, known, None if trace.machine is None else trace.machine.tasks)
+    return found.select("utid", pl.col("label").fill_null("(not recorded)").alias("group"))
 
 
 def _migrations(trace: Trace, names: pl.DataFrame, span_ns: int) -> pl.DataFrame:
