@@ -137,7 +137,7 @@ def _kinds(trace: Trace) -> set[str]:
 
 
 def _without_events(trace: Trace) -> str:
-    """Why a trace has no events, and what to do: what the reader said of it, or that there are results only."""
+    """Why a trace has no events, and what to do about it."""
     said = trace.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
     return "; ".join(said.select("message", "advice").row(0)) if said.height else _NO_EVENTS
 
