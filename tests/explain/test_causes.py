@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,24 @@ def test_the_injected_cause_comes_first(name: str, culprit: str) -> None:
     found = tk.read(CAUSES / f"{name}.txt.xz").why(comm="db")
     assert found.causes["culprit"][0] == culprit
     assert culprit in found.sentence
+
+
+def test_an_interrupt_load_comes_first() -> None:
+    """Packets from another CPU, received in softirqs over `db`."""
+    trace = tk.read(CAUSES / "softirq.txt.xz")
+    found = trace.why(comm="db")
+    assert found.causes.row(0, named=True)["culprit"] == "softirq NET_RX"
+    assert "is softirq (softirq NET_RX)" in found.sentence
+    # The same from the records alone: entry to exit, as far as that lies in a response.
+    kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
+    rows = trace.events.filter(kind.is_in(["softirq_entry", "softirq_exit"]) & (name == "NET_RX"))
+    times = rows.select("ts_ns", kind.alias("kind")).rows()
+    handled = [(a, b) for (a, x), (b, y) in pairwise(times) if (x, y) == ("softirq_entry", "softirq_exit")]
+    spans = found.spans.select("start_ns", "end_ns").rows()
+    inside = sum(max(0, min(b, end) - max(a, start)) for a, b in handled for start, end in spans)
+    own = found.pieces.filter(pl.col("culprit") == "softirq NET_RX")["dur_ns"].sum()
+    assert own == pytest.approx(inside, rel=0.02)
+    assert own > 0.3 * found.pieces["dur_ns"].sum()
 
 
 def test_the_holder_of_the_lock_comes_first_among_those_waited_for() -> None:
