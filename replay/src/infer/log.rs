@@ -69,7 +69,8 @@ impl Drop for Log {
     }
 }
 
-/// Values that walks with the same past share: chunks of chunks, so that a copy looks at few of them, and a change copies few values.
+/// Values that walks with the same past share: chunks of chunks, so that a copy looks at few of
+/// them, and a change copies few values.
 #[derive(Clone, Debug)]
 pub(super) struct Shared<T> {
     chunks: Vec<Rc<Vec<Rc<Vec<T>>>>>,

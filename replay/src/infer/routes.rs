@@ -177,7 +177,8 @@ impl Routes {
                     seen.targets.push((target, n));
                 }
             }
-            // Summed anew where something is learnt, in one order, so that shares do not depend on rounding.
+            // Summed anew where something is learnt, in one order: shares do not depend on
+            // rounding.
             seen.all = seen.targets.iter().map(|s| weight(order, s.1)).sum();
         }
     }
