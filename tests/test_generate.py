@@ -233,6 +233,7 @@ def test_the_schedule_of_a_capture_comes_back(name: str, demo: Path, tmp_path: P
     assert mine[1:whole].with_columns(from_second).equals(theirs[1:whole].with_columns(from_second))
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_a_schedule_that_is_written_begins_when_it_began(trace: tk.Trace, name: str, tmp_path: Path) -> None:
     """And not at 0: the span of the file is that of the recording. AIX counts from the start of the trace."""
     assert trace.start_ns is not None
