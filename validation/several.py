@@ -32,6 +32,8 @@ __all__ = ["Aim", "Result", "aims", "job"]
 
 #: Rules by which a control differs from the replay: a parameter of the policy, or the groups left out.
 CONTROLS = ("", "balance=off", "no groups")
+#: Tasks where they were recorded.
+PLACED = "placement=trace"
 #: Misses with their causes, as part of the page.
 CAUSES = Path(__file__).with_name("several-causes.md")
 #: Replays of each question: the plain one and four with other jitter and tick phases.
@@ -92,6 +94,8 @@ def _migrations(trace: Trace) -> int:
 
 
 def _controlled(asked: lab.Question, control: str) -> lab.Question:
+    if control == PLACED:
+        return asked
     if control == "no groups":
         sets = tuple(s for s in asked.sets if s[1][0][0] != "group")
         return replace(asked, sets=sets, groups=())
@@ -136,7 +140,7 @@ def job(task: tuple[lab.Capture, Sequence[lab.Capture], str]) -> Result:
     known = [p["name"] for p in registry.policies()]
     try:
         trace = tk.read(capture.file)
-        programs = tk.Programs(trace)
+        programs = tk.Programs(trace, placement="trace" if control == PLACED else "model")
         itself = lab.question(capture, trace, known)
         replays = _replays(programs, _controlled(itself, control))
     except TracekitError as error:

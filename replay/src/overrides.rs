@@ -25,6 +25,11 @@ pub(crate) fn apply(sets: &[Override], cpus: &[i32], work: &mut Workload) -> Res
                 *touched = true;
                 change(&mut task.first)?;
                 task.attrs.iter_mut().try_for_each(change)?;
+                if set.set.iter().any(|(key, _)| key == "cpus") {
+                    // Who says where it may run says more than where it was.
+                    let places = task.steps.iter_mut().filter(|s| matches!(s, Step::Place { .. }));
+                    places.for_each(|step| *step = Step::Run { ns: 0 });
+                }
             }
         }
     }

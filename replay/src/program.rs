@@ -175,6 +175,11 @@ pub enum Step {
         /// Entry.
         attrs: u32,
     },
+    /// From here on the task belongs on one CPU: it goes there when it next leaves the one that it is on.
+    Place {
+        /// The CPU.
+        cpu: u32,
+    },
     /// Starts to exit: still runs for a while, but only to take itself down.
     Exiting,
     /// Ends. A program also ends behind its last step.

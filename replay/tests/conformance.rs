@@ -6,7 +6,7 @@ use tracekit_replay::emit::{describe, emit};
 use tracekit_replay::engine::{Engine, Machine, Run};
 use tracekit_replay::log::{What, IDLE};
 use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
-use tracekit_replay::program::{Fork, Pause, Program, SemId, Start, Step, Workload};
+use tracekit_replay::program::{Fork, Group, Pause, Program, SemId, Start, Step, Workload};
 use tracekit_replay::task::{Attrs, CpuSet, SchedPolicy, Sleep, TaskId, TaskState};
 use tracekit_schema::derive::{DeriveOptions, Deriver};
 use tracekit_schema::table::Table;
@@ -101,8 +101,25 @@ fn workload() -> impl Strategy<Value = Workload> {
     })
 }
 
+/// The same, and now and then a step says on which CPU the task belongs from there on.
+fn placed_workload() -> impl Strategy<Value = Workload> {
+    let places = prop::collection::vec((0..16usize, 0..14usize, 0..2u32), 1..20);
+    (workload(), places).prop_map(|(mut work, places)| {
+        for (t, at, cpu) in places {
+            let t = t % work.tasks.len();
+            let steps = &mut work.tasks[t].steps;
+            let at = at.min(steps.len());
+            steps.insert(at, Step::Place { cpu });
+        }
+        work
+    })
+}
+
 fn check_invariants(info: &PolicyInfo, work: &Workload, cpus: usize, run: &Run) -> Result<(), TestCaseError> {
-    let name = info.name;
+    check_invariants_of(info.name, work, cpus, run)
+}
+
+fn check_invariants_of(name: &str, work: &Workload, cpus: usize, run: &Run) -> Result<(), TestCaseError> {
     let mut on: Vec<u32> = vec![IDLE; cpus];
     let mut since = vec![0i64; cpus];
     let mut ran = vec![0i64; work.tasks.len()];
@@ -191,6 +208,30 @@ proptest! {
             check_affinity(info, &work, &first)?;
             let again = run(info, &work, &machine);
             prop_assert_eq!(&first.log.recs, &again.log.recs, "{}: same input, other output", info.name);
+        }
+    }
+
+    #[test]
+    fn tasks_that_are_placed_anew_keep_their_work(work in placed_workload(), cpus in 2..5usize) {
+        let machine = Machine { cpus, until: 3600 * 1000 * MS, ..Machine::default() };
+        for info in POLICIES {
+            check_invariants(info, &work, cpus, &run(info, &work, &machine))?;
+        }
+    }
+
+    /// A queue of a group must know that its running task has gone to another CPU.
+    #[test]
+    fn groups_keep_their_work_when_tasks_are_placed_anew(work in placed_workload(), cpus in 2..5usize, of in prop::collection::vec(0..3usize, 20)) {
+        let mut work = work;
+        work.groups = ["a", "b", "b/c"].map(Group::new).to_vec();
+        for (p, of) in work.tasks.iter_mut().zip(of.iter().cycle()) {
+            let group: Option<std::sync::Arc<str>> = ["a", "b", "b/c"].get(*of).map(|name| (*name).into());
+            p.first.group.clone_from(&group);
+            p.attrs.iter_mut().for_each(|a| a.group.clone_from(&group));
+        }
+        let machine = Machine { cpus, until: 3600 * 1000 * MS, ..Machine::default() };
+        for policy in ["cfs", "eevdf:version=6.6", "eevdf:version=6.12", "eevdf:version=6.18", "eevdf:version=7.3"] {
+            check_invariants_of(policy, &work, cpus, &run_as(policy, &work, &machine))?;
         }
     }
 

@@ -36,6 +36,9 @@ MAX_REDRAWN = 64
 #: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.whatif.scenario` reads them.
 Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | Sequence[Override]
 
+#: Where tasks wake and what moves them: the policy's own choice, or as recorded at the same point of their programs.
+PLACEMENTS = ("model", "trace")
+
 #: Metadata of a trace that holds for its replays as well.
 _INHERITED = ("host", "kernel", "arch", "source.files")
 
@@ -167,16 +170,23 @@ class Programs:
     """
 
     def __init__(
-        self, trace: AnyTrace, loop: str = "dependency", hz: int | None = None, endless: Sequence[str] = ()
+        self,
+        trace: AnyTrace,
+        loop: str = "dependency",
+        hz: int | None = None,
+        endless: Sequence[str] = (),
+        placement: str = "model",
     ) -> None:
+        if placement not in PLACEMENTS:
+            raise ReplayError(f"placement {placement!r}: expected {' or '.join(PLACEMENTS)}")
         self.trace = trace = as_trace(trace)
-        self._asked = loop, hz, tuple(endless)
+        self._asked = loop, hz, tuple(endless), placement
         self._less: tuple[list[tuple[int, int]], list[tuple[int, int, int]]] | None = None
         self._text = stated_text(trace)
         if self._text is not None:
             self._state(*self._text)
         else:
-            self._reconstruct(loop, hz, endless)
+            self._reconstruct(loop, hz, endless, placement)
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
@@ -184,9 +194,11 @@ class Programs:
 
     def _state(self, text: str, seed: int | None) -> None:
         """Take the programs from a workload text."""
-        loop, hz, endless = self._asked
-        if loop != "dependency" or endless:
+        loop, hz, endless, placement = self._asked
+        if loop != "dependency" or endless or placement != "model":
             what = "endless tasks" if endless else f"loop {loop!r}"
+            if placement != "model":
+                what = f"placement {placement!r}"
             raise ReplayError(f"{what}: for recorded traces; a workload text says itself why sleeps end")
         self.contexts = Contexts(True, 0, pl.DataFrame(schema={"tid": pl.Int64, "n": pl.UInt32}))
         self._core = _core.Programs.from_text(text, seed, hz)
@@ -205,7 +217,7 @@ class Programs:
             self._redrawn[seed] = _core.Programs.from_text(self._text[0], seed, self._asked[1])
         return self._redrawn.get(seed) or _core.Programs.from_text(self._text[0], seed, self._asked[1])
 
-    def _reconstruct(self, loop: str, hz: int | None, endless: Sequence[str]) -> None:
+    def _reconstruct(self, loop: str, hz: int | None, endless: Sequence[str], placement: str) -> None:
         """Take the programs from the records of a trace."""
         trace = self.trace
         machine = trace.machine
@@ -222,6 +234,7 @@ class Programs:
             system=system,
             endless=_named(trace, endless),
             identity=infer(trace.metadata, [p["name"] for p in _core.policies()])[0],
+            places=placement == "trace",
         )
 
     def listing_under(self, policy: str | None = None) -> Listing:

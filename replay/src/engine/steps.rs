@@ -5,7 +5,7 @@ use crate::log::{What, IDLE};
 use crate::machine::steps_of;
 use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
 use crate::program::{Fork, Pause, Step};
-use crate::task::{Attrs, Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
+use crate::task::{Attrs, Cpu, CpuSet, Ns, Sleep, TaskId, TaskState, NEVER};
 
 impl Engine {
     /// The run step of the task on `cpu` ends.
@@ -75,6 +75,10 @@ impl Engine {
                 Step::SetAttrs { attrs } => {
                     let new = self.k.work.tasks[t.index()].attrs[attrs as usize].clone();
                     self.set_attrs(t, new);
+                    true
+                }
+                Step::Place { cpu } => {
+                    self.k.tasks[t.index()].attrs.affinity = CpuSet::of(&[cpu as Cpu]);
                     true
                 }
                 Step::Exiting => {

@@ -4,8 +4,9 @@ use super::Engine;
 use crate::cost::{cold_share, Costs};
 use crate::log::{left, What, IDLE};
 use crate::policy::{Enqueue, Stop};
+use crate::program::Step;
 use crate::switch_costs::Leaves;
-use crate::task::{Cpu, Ns, Sleep, TaskId, TaskState, NEVER};
+use crate::task::{Cpu, CpuSet, Ns, Sleep, TaskId, TaskState, NEVER};
 
 impl Engine {
     /// Takes the running task off `cpu`, asks the classes for the next one, and puts that on.
@@ -46,7 +47,9 @@ impl Engine {
         self.k.class = class;
         let policy = &mut self.stack.layers[class as usize].1;
         policy.stopping(&mut self.k, cpu, t, why);
+        let stay = now - self.k.cpus[cpu].on_since;
         self.account(cpu, t);
+        self.place_early(t, stay);
         let task = &mut self.k.tasks[t.index()];
         task.state = TaskState::Runnable;
         task.since = now;
@@ -56,6 +59,18 @@ impl Engine {
         }
         let back = if why == Stop::Yielded { Enqueue::Yielded } else { Enqueue::Preempted };
         self.stack.layers[class as usize].1.enqueue(&mut self.k, cpu, t, back);
+    }
+
+    /// A task that was recorded to go on elsewhere goes at the end of the stay that is nearest to that point of its program: of this
+    /// `stay` where less than half as much work is left as it did in it.
+    fn place_early(&mut self, t: TaskId, stay: Ns) {
+        let task = &self.k.tasks[t.index()];
+        let next = self.k.steps_of(t).get(task.pc as usize);
+        if let (Some(&Step::Place { cpu }), true) = (next, task.left < stay / 2) {
+            let task = &mut self.k.tasks[t.index()];
+            task.attrs.affinity = CpuSet::of(&[cpu as Cpu]);
+            task.pc += 1;
+        }
     }
 
     /// Books the stay of `t` on `cpu` and what is left of its run step.

@@ -67,6 +67,8 @@ pub(super) struct Draft {
     on_at: Ns,
     /// Kernel priority as far as it changed.
     prio: Option<i32>,
+    /// Where it belongs.
+    pub(super) place: Option<i32>,
 }
 
 impl Draft {
@@ -161,6 +163,7 @@ impl<'a> Builder<'a> {
             slack: self.sleeps.slack.clone(),
             classes: self.classes,
             starved: self.starved,
+            placed: self.options.places,
             bound: Vec::new(),
             start: self.history.start,
             span: self.history.span,
@@ -224,7 +227,7 @@ impl<'a> Builder<'a> {
             First::Asleep => Start::Asleep(0),
             First::Running | First::Runnable => Start::At(0),
         };
-        let program = Program {
+        let mut program = Program {
             comm: String::new(),
             tid: life.tid,
             pid: life.pid,
@@ -237,6 +240,9 @@ impl<'a> Builder<'a> {
             was_rt: None,
             on: (life.first == First::Running).then_some(life.before),
         };
+        if d.place.is_some() {
+            super::places::begin(&mut program, life);
+        }
         (program, d.notes)
     }
 
@@ -259,6 +265,7 @@ impl<'a> Builder<'a> {
             What::On { .. } => {
                 // Nothing woke it since it left without a record of how: it had stayed ready.
                 *slept = None;
+                self.place(life, i, at, d);
                 d.running = true;
                 let after = if at == 0 { 0 } else { over.switch - over.record.ns };
                 d.run_from = at + after;
@@ -272,7 +279,7 @@ impl<'a> Builder<'a> {
                 // Where it led to a switch, no work follows.
                 d.work_until(at, last + over.interrupt_stay.ns);
             }
-            What::Off(off) => self.off(at, off, d, slept),
+            What::Off(off) => self.off(life, i, off, d, slept),
             What::Post { wake } => {
                 d.work_until(at, at);
                 if self.posts_message(life, wake, at, d) {
@@ -311,7 +318,7 @@ impl<'a> Builder<'a> {
                 };
                 d.work_until(at, at);
                 d.flush(at);
-                let attrs = self.attrs(life, prio);
+                let attrs = self.placed(self.attrs(life, prio), d);
                 d.prio = Some(prio);
                 d.attrs.push(attrs);
                 d.add(Step::SetAttrs { attrs: d.attrs.len() as u32 - 1 }, Note::at(at));
@@ -367,7 +374,8 @@ impl<'a> Builder<'a> {
         self.over.wakeup_tail.ns
     }
 
-    fn off(&mut self, at: Ns, off: Off, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
+    fn off(&mut self, life: &Life, i: usize, off: Off, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
+        let at = life.acts[i].at;
         let decision = self.over.decided(at, off);
         let end = match off {
             Off::Preempted { interrupt: Some(i) } => i.min(decision),
@@ -379,15 +387,18 @@ impl<'a> Builder<'a> {
         match off {
             Off::Yielded => {
                 d.flush(at);
+                self.place(life, i, at, d);
                 d.add(Step::Yield, Note::at(at));
             }
             Off::Slept { deep, .. } => {
                 d.flush(at);
+                self.place(life, i, at, d);
                 *slept = Some((decision, deep));
             }
             // It was gone by the next record of its CPU: asleep, unless it runs again without a wakeup.
             Off::Unknown => {
                 d.flush(at);
+                self.place(life, i, at, d);
                 *slept = Some((at, false));
             }
             Off::Ended | Off::Preempted { .. } => {}

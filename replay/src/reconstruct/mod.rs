@@ -21,6 +21,7 @@ mod build;
 mod dependencies;
 mod ending;
 mod inferred;
+mod places;
 mod served;
 mod sleep;
 mod table;
@@ -186,6 +187,8 @@ pub struct Options {
     pub limits: Option<Limits>,
     /// Threads that would have gone on for ever: their recorded end is that of the recording.
     pub endless: Vec<i64>,
+    /// Each task belongs on the CPU on which it was recorded at the same point of its program.
+    pub places: bool,
 }
 
 /// Programs, and what was found on the way.
@@ -208,6 +211,8 @@ pub struct Recon {
     /// Tasks that were ready to run when the trace ended and never got a CPU in it: what they do is
     /// not known, and they do nothing.
     pub starved: Vec<TaskId>,
+    /// Each task belongs where it was recorded ([`Options::places`]).
+    pub placed: bool,
     /// Tasks that may run on one CPU only, and its position in [`Self::cpus`].
     pub bound: Vec<(TaskId, usize)>,
     /// Trace time of the first record.

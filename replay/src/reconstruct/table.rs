@@ -27,6 +27,7 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::Fork { .. } => ("fork", None, None),
         Step::Exec => ("exec", None, None),
         Step::SetAttrs { .. } => ("attrs", None, None),
+        Step::Place { .. } => ("place", None, None),
         Step::Exiting => ("exiting", None, None),
         Step::Exit => ("exit", None, None),
         Step::Goto { .. } | Step::LoopUntil { .. } => ("loop", None, None),

@@ -101,6 +101,7 @@ fn listed(step: &Step) -> ListedStep {
         }
         Step::Exec => ("exec", Vec::new()),
         Step::SetAttrs { attrs } => ("attrs", vec![i64::from(attrs) + 1]),
+        Step::Place { cpu } => ("place", vec![i64::from(cpu)]),
         Step::Exiting => ("exiting", Vec::new()),
         Step::Exit => ("exit", Vec::new()),
         Step::Goto { step } => ("goto", vec![i64::from(step)]),

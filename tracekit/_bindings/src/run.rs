@@ -68,7 +68,7 @@ impl Programs {
     /// well than without are left out.
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None))]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, places=false))]
     fn new(
         py: Python<'_>,
         events: &Bound<'_, PyAny>,
@@ -79,6 +79,7 @@ impl Programs {
         endless: Option<Vec<i64>>,
         vary: Option<&str>,
         identity: Option<String>,
+        places: bool,
     ) -> PyResult<Self> {
         let mode =
             LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
@@ -101,7 +102,7 @@ impl Programs {
         let idle = DeriveOptions::for_trace(&meta).idle;
         let recon = interruptible(py, |cancel| {
             let cancel = cancel.clone();
-            let options = Options { mode, hz, exact_timers, idle, endless, limits, cancel };
+            let options = Options { mode, hz, exact_timers, idle, endless, limits, places, cancel };
             match identity {
                 Some(policy) => reconstruct_tried(
                     &rows,

@@ -246,7 +246,13 @@ impl Policy for Cfs {
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         match why {
             Enqueue::Preempted | Enqueue::Yielded => self.rqs[self.tasks[t].q].tree.insert(self.tasks[t].vruntime, t),
-            _ => self.put_in(k, cpu, t, why),
+            _ => {
+                if self.tasks[t].on_rq {
+                    // It ran elsewhere and may no longer do so.
+                    self.take_out(k, self.groups.cpu_of(self.tasks[t].q), t, false);
+                }
+                self.put_in(k, cpu, t, why);
+            }
         }
     }
 
