@@ -7,7 +7,8 @@
 //! shows, `walk` and `sends` follow the messages through it, `explain` says what a piece of work
 //! holds, `routes` knows where messages go, `debts` settles what was read before it can be seen to
 //! be written. Where a guess could have been another, `beam` follows both until one of them
-//! contradicts what shows (`log` is what they share), and `flow` is the outcome.
+//! contradicts what shows (`log` is what they share), and `flow` is the outcome. Where tasks take
+//! turns, so that never more than one of them works, none of that is needed: `turns`.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained; else the group keeps its
@@ -25,6 +26,7 @@ mod routes;
 mod segments;
 mod sends;
 pub(crate) mod track;
+mod turns;
 mod walk;
 
 use std::collections::HashMap;
@@ -49,7 +51,8 @@ const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
 /// side. It moves no result but that of a group that needs more: fewer guesses are then followed
 /// there, and at last none. 36,000 events of 13 tasks with 6,000 messages take 4.5 million.
 pub(crate) const BUDGET: usize = 6_000_000;
-/// Share of messages left unexplained by one guess beyond which several do not help.
+/// Share of messages left unexplained by one guess beyond which several do not help, and beyond
+/// which tasks do not take turns.
 const HOPELESS: f64 = 0.1;
 /// Fewest hidden messages, and least share of all, that make a difference.
 const WORTH: (usize, f64) = (5, 0.01);
@@ -243,6 +246,11 @@ pub(crate) fn infer(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: N
     found
 }
 
+/// Share of messages that stay unexplained.
+fn share(flow: &Flow) -> f64 {
+    flow.unexplained() as f64 / flow.messages.len().max(1) as f64
+}
+
 fn too_large(tasks: Vec<LifeId>) -> Group {
     Group { tasks, messages: 0, hidden: 0, unexplained: 0, outcome: Outcome::TooLarge }
 }
@@ -278,13 +286,19 @@ impl Messages {
         if net.stations.iter().filter(|s| !s.members.is_empty()).count() > MANY {
             return self.found.groups.push(too_large(tasks));
         }
-        let (net, flow) = search.best(net);
+        // Where they take turns, nothing has to be guessed, and nothing can wait for ever.
+        let turns = turns::turns(&net, search.history).filter(|f| share(f) <= HOPELESS);
+        let allowed = if turns.is_some() { HOPELESS } else { UNEXPLAINED };
+        let (net, flow) = match turns {
+            Some(flow) => (turns::as_calls(&net), flow),
+            None => search.best(net),
+        };
         let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
         let worth = hidden >= WORTH.0 && hidden as f64 > WORTH.1 * messages as f64;
         let outcome = match worth {
             _ if search.budget.is_over() => Outcome::TooLarge,
             false => Outcome::Plain,
-            true if unexplained as f64 > UNEXPLAINED * messages as f64 => Outcome::Unexplained,
+            true if share(&flow) > allowed => Outcome::Unexplained,
             true => Outcome::Explained,
         };
         self.found.groups.push(Group { tasks, messages, hidden, unexplained, outcome });
@@ -346,7 +360,7 @@ impl Search<'_> {
         let before = self.budget.spent();
         let quick = self.follow(net, &[1; PASSES], usize::MAX);
         let one = (self.budget.spent() - before) / PASSES;
-        let hopeless = quick.unexplained() as f64 > HOPELESS * quick.messages.len() as f64;
+        let hopeless = share(&quick) > HOPELESS;
         if quick.hidden < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
             return quick;
         }

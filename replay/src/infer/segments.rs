@@ -165,8 +165,10 @@ pub(super) fn segments(history: &History, tracks: &[Track], net: &Network, tail:
         let track = &tracks[life.id as usize];
         let mut cut =
             Cutter { net, history, track, life: life.id, own, tail, open: None, found: Vec::new(), sleeps: Vec::new() };
-        // It may have slept since before the trace.
-        let (mut woken, mut slept) = (None, (life.first == First::Asleep).then_some(0));
+        // It may have slept since before the trace, or be in the middle of work: that work may end with a message as any other.
+        let at_work = matches!(life.first, First::Running | First::Runnable);
+        let (mut woken, mut slept) =
+            (at_work.then_some((Begin::Outside, false)), (life.first == First::Asleep).then_some(0));
         for act in &life.acts {
             match act.what {
                 What::On { .. } => {
