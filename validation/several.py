@@ -30,9 +30,9 @@ from validation.metrics import Refused, measure
 
 __all__ = ["Aim", "Result", "aims", "job"]
 
-#: Rules by which a control differs from the replay: a parameter of the policy, or the groups left out.
-CONTROLS = ("", "balance=off", "no groups")
-#: Tasks where they were recorded.
+#: How a column differs from the replay: tasks where they were recorded, a parameter of the policy, or the groups left out.
+CONTROLS = ("", "placement=trace", "balance=off", "no groups")
+#: The first of them.
 PLACED = "placement=trace"
 #: Misses with their causes, as part of the page.
 CAUSES = Path(__file__).with_name("several-causes.md")
@@ -369,7 +369,9 @@ def _page(
         "# Several CPUs, groups, current kernels: what was measured",
         "",
         f"Written by `python -m validation.several`. Medians of {REPEATS} replays with other jitter and tick phases. The",
-        "controls leave out what the aims are about: where an aim holds there as well, it says nothing.",
+        "last two leave out what the aims are about: where an aim holds there as well, it says nothing. With",
+        "placement=trace each task is where it was recorded, so that migrations are given, and no other",
+        "number of CPUs or affinity can be asked for.",
         "",
     ]
     parts = [

@@ -109,7 +109,8 @@ fn placed_workload() -> impl Strategy<Value = Workload> {
             let t = t % work.tasks.len();
             let steps = &mut work.tasks[t].steps;
             let at = at.min(steps.len());
-            steps.insert(at, Step::Place { cpu });
+            // Long enough for a slice to end before, and now and then just there.
+            steps.splice(at..at, [Step::Run { ns: 10 * MS * (at as i64 + 1) }, Step::Place { cpu }]);
         }
         work
     })

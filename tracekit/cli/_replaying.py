@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from tracekit.whatif.repeat import Done
     from tracekit.whatif.scenario import Override, Scenario
 
-__all__ = ["asked", "caution", "costs_together", "print_basis", "progress_bar", "replay_options", "together"]
+__all__ = [
+    "asked",
+    "caution",
+    "costs_together",
+    "placement_option",
+    "print_basis",
+    "progress_bar",
+    "replay_options",
+    "together",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,6 +57,16 @@ def costs_together(scenario: Scenario | None, costs: Mapping[str, str]) -> dict[
     return {**(scenario.costs if scenario else {}), **costs}
 
 
+placement_option = click.option(
+    "--placement",
+    type=click.Choice(["model", "trace"]),
+    default="model",
+    show_default=True,
+    help="What decides where a task runs: the policy (model), or the recording (trace): each task is on the CPU on "
+    "which it was at the same point of its work. Needs as many CPUs as recorded.",
+)
+
+
 def replay_options(function: F) -> F:
     """The options that say how to replay."""
     decorators = [
@@ -69,6 +88,7 @@ def replay_options(function: F) -> F:
             help="Tasks that would have gone on for ever, such as 'spin*': their recorded end is that of the recording. "
             "Can be given several times.",
         ),
+        placement_option,
         click.option("--rt", metavar="POLICY", help="The real-time class above, such as rt:slice=20ms."),
         click.option(
             "--set",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tracekit.cli._options import Input, input_options, output_options
+from tracekit.cli._replaying import placement_option
 
 
 @click.command(
@@ -22,11 +23,18 @@ Examples:
     metavar="POLICY",
     help="The policy that TRACE was captured under, with parameters; by default what its kernel uses.",
 )
+@placement_option
 @click.option("--rt", metavar="POLICY", help="Parameters of the real-time class above it: rt:slice=20ms.")
 @click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
 @output_options()
 def command(
-    source: Input, policy: str | None, rt: str | None, verbose: bool, as_json: bool, as_csv: bool
+    source: Input,
+    policy: str | None,
+    placement: str,
+    rt: str | None,
+    verbose: bool,
+    as_json: bool,
+    as_csv: bool,
 ) -> int:
     """Check that a replay repeats what was recorded.
 
@@ -47,7 +55,7 @@ def command(
     if policy is None:
         policy, why = infer(trace.metadata, [p["name"] for p in registry.policies()])
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
-        replay = tk.replay(trace, policy, rt=rt, progress=progress)
+        replay = tk.replay(trace, policy, rt=rt, placement=placement, progress=progress)
     found = calibrate(trace, replay)
     rows = found.to_dicts()
     failed = [r["metric"] for r in rows if r["result"] == "fail"]
@@ -79,7 +87,8 @@ def command(
     ]
     table(shown, columns, more=["what"], right=("recorded", "replayed", "error", "n"), notes=notes)
     print()
-    paragraph(f"replayed under {policy} ({why})")
+    where = ", each task where it was recorded" if placement == "trace" else ""
+    paragraph(f"replayed under {policy} ({why}){where}")
     if verbose:
         print_basis(replay)
     return status

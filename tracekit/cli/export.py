@@ -106,7 +106,9 @@ def _replays(
     overrides, scenario = settings.pop("overrides"), settings.pop("scenario")
     settings["costs"] = costs_together(scenario, settings["costs"])
     _, loop = asked(policies, settings.pop("loop"), scenario)
-    programs = tk.Programs(trace, loop, settings.pop("hz"), settings.pop("endless"))
+    programs = tk.Programs(
+        trace, loop, settings.pop("hz"), settings.pop("endless"), settings.pop("placement")
+    )
     for policy in policies:
         with progress_bar(f"{policy} on {trace.name}", trace, source.quiet) as progress:
             run = programs.run(policy, progress=progress, scenario=together(scenario, overrides), **settings)

@@ -459,6 +459,7 @@ def compare(
     cpus: int | None = None,
     hz: int | None = None,
     endless: Sequence[str] = (),
+    placement: str = "model",
     overheads: bool = True,
     switch_costs: bool = True,
     costs: Mapping[str, str] | None = None,
@@ -487,8 +488,8 @@ def compare(
         replayed as the trace was recorded: `cpus`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, endless, overheads, switch_costs, costs, scenario
-        As in `replay`.
+    loop, rt, cpus, hz, endless, placement, overheads, switch_costs, costs, scenario
+        As in `replay`. The identity replay has the same `placement`.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of
         each prediction (`tracekit.whatif.intervals`); 1 does without.
@@ -524,8 +525,8 @@ def compare(
     labelled, unmodelled = _modelled(trace, identity, labelled, force)
     for policy in labelled.values():
         _core.parse_policy(policy)
-    read = ("programs", loop, hz, tuple(endless))
-    programs = trace.once(read, lambda: Programs(trace, loop, hz, endless))
+    read = ("programs", loop, hz, tuple(endless), placement)
+    programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement))
     shaken = programs.shakes(max(runs, 1))
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
     changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}

@@ -153,12 +153,17 @@ class Programs:
         Names of tasks that would have gone on for ever, such as ``spin*``: their recorded end is
         that of the recording. Without it a recorded exit is an exit, unless the trace shows that
         the task's parent killed it.
+    placement
+        What decides on which CPU a task is: ``model``, the policy, or ``trace``, the recording. A
+        task is then where it was at the same point of its program; where it was moved between two
+        stays it goes at the end of the stay that is nearest. What a pool serves is left to the
+        policy: which of them does it is no point of a program.
 
     Raises
     ------
     ReplayError
-        No task has a name of `endless`. A workload text is given together with another `loop` or
-        with `endless`: it says itself why sleeps end and which tasks do.
+        No task has a name of `endless`. `placement` is neither. A workload text is given together with another `loop`,
+        `placement` or `endless`: it says itself why sleeps end and which tasks do.
 
     Examples
     --------
@@ -531,6 +536,7 @@ def replay(
     cpus: int | None = None,
     hz: int | None = None,
     endless: Sequence[str] = (),
+    placement: str = "model",
     phase_ns: int = 0,
     overheads: bool = True,
     switch_costs: bool = True,
@@ -563,6 +569,9 @@ def replay(
         else as found in the trace.
     endless
         Names of tasks that would have gone on for ever, such as ``spin*``; see `Programs`.
+    placement
+        ``model``: the policy decides where tasks run; ``trace``: they are where they were recorded,
+        on as many CPUs; see `Programs`.
     phase_ns
         Added to the phase of the clock tick, to see how much depends on it.
     overheads
@@ -598,7 +607,7 @@ def replay(
     >>> tk.replay(trace, "rr:quantum=10ms").policy.split(",")[0]
     'rr:quantum=10ms'
     """
-    return Programs(trace, loop, hz, endless).run(
+    return Programs(trace, loop, hz, endless, placement).run(
         policy,
         rt=rt,
         cpus=cpus,

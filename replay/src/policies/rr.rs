@@ -96,10 +96,13 @@ impl Policy for RoundRobin {
     fn enqueue(&mut self, _k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         match why {
             Enqueue::Preempted if self.left[t] > 0 => return self.queues.push_front(cpu, t),
-            Enqueue::Preempted => self.left[t] = self.quantum,
             Enqueue::Wakeup(_) if self.refill => self.left[t] = self.quantum,
             Enqueue::Yielded => self.left[t] = self.quantum,
             _ => {}
+        }
+        // Also of a task that left another CPU, or fell asleep, just when its quantum was over.
+        if self.left[t] <= 0 {
+            self.left[t] = self.quantum;
         }
         self.queues.push_back(cpu, t);
     }

@@ -1,0 +1,95 @@
+"""Replays in which each task is where it was recorded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tracekit as tk
+
+#: Three that compute, some that sleep, a pair, on two CPUs: balancing moves tasks about.
+TEXT = "policy: eevdf\nuntil: 2000\ncpus: 2\nH*3: R∞\nT*4: (R1.3 S7)*\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*"
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> tk.Trace:
+    place = tmp_path_factory.mktemp("recorded")
+    (place / "a.wl").write_text(TEXT)
+    tk.generate(place / "a.wl", place / "a.txt", to="ftrace")
+    return tk.read(place / "a.txt")
+
+
+def by_cpu(trace: tk.Trace) -> pl.DataFrame:
+    """CPU time in ms of each task on each CPU."""
+    return (
+        trace.slices.filter(pl.col("tid") > 0)
+        .group_by("tid", "cpu")
+        .agg(ms=pl.col("dur_ns").sum() / 1e6)
+        .sort("tid", "cpu")
+    )
+
+
+def off(trace: tk.Trace, replay: tk.Trace) -> float:
+    """CPU time that tasks spent on another CPU than recorded, or not at all, in ms."""
+    both = by_cpu(trace).join(by_cpu(replay), on=["tid", "cpu"], how="full", coalesce=True).fill_null(0)
+    return float((both["ms"] - both["ms_right"]).abs().sum())
+
+
+def test_tasks_are_where_they_were(trace: tk.Trace) -> None:
+    placed = tk.Programs(trace, placement="trace")
+    steps = placed.table.filter(pl.col("op").cast(pl.String) == "place")
+    assert steps.height >= 2, "tasks do not move"
+    assert placed.run("eevdf").metadata["replay.placement"] == "trace"
+    # Under its own policy and under one that would arrange them otherwise.
+    assert off(trace, placed.run("eevdf")) < 100
+    own = tk.Programs(trace).run("rr:quantum=5ms")
+    assert "replay.placement" not in own.metadata
+    assert off(trace, placed.run("rr:quantum=5ms")) < off(trace, own)
+
+
+def test_the_same_programs_without_places(trace: tk.Trace) -> None:
+    placed, plain = tk.Programs(trace, placement="trace"), tk.Programs(trace)
+
+    def work(programs: tk.Programs) -> pl.DataFrame:
+        runs = programs.table.filter(pl.col("op").cast(pl.String).is_in(["run", "run_kernel"]))
+        # The first three have no end.
+        return runs.filter(pl.col("tid") > 3).group_by("tid").agg(pl.col("dur_ns").sum()).sort("tid")
+
+    assert work(placed).equals(work(plain))
+
+
+def test_who_says_where_a_task_may_run_is_heard(trace: tk.Trace) -> None:
+    run = tk.replay(trace, "eevdf", placement="trace", scenario={"H1": {"cpus": "0"}})
+    cpus = run.slices.filter(pl.col("comm").cast(pl.String) == "H1")["cpu"].unique().to_list()
+    assert cpus == [0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"placement": "elsewhere"}, "placement 'elsewhere': expected model or trace"),
+        ({"placement": "trace", "cpus": 3}, "of 2: with another number of CPUs"),
+    ],
+)
+def test_what_cannot_be_is_refused(trace: tk.Trace, asked: dict[str, object], message: str) -> None:
+    with pytest.raises(tk.ReplayError, match=message):
+        tk.replay(trace, "eevdf", **asked)  # type: ignore[arg-type]
+
+
+def test_a_workload_text_has_no_recorded_places(tmp_path: Path) -> None:
+    (tmp_path / "a.wl").write_text(TEXT)
+    with pytest.raises(tk.ReplayError, match="placement 'trace': for recorded traces"):
+        tk.replay(tmp_path / "a.wl", "eevdf", placement="trace")
+
+
+def test_the_commands_take_it(root: Path) -> None:
+    demo = root / "fixtures" / "demo" / "slice-default.dat"
+    for words in (["calibrate"], ["replay", "--policy", "fifo"], ["compare", "--policy", "fifo", "--quick"]):
+        command = [sys.executable, "-m", "tracekit", words[0], str(demo), *words[1:], "--placement", "trace"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        assert done.stdout.strip()
