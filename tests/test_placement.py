@@ -93,3 +93,17 @@ def test_the_commands_take_it(root: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode in (0, 1), done.stderr
         assert done.stdout.strip()
+
+
+def test_doctor_says_when_the_arrangement_is_what_differs(
+    trace: tk.Trace,
+) -> None:
+    from tracekit.whatif import fitness
+
+    placed = tk.calibrate(trace, "rr:quantum=5ms", placement="trace")
+    own = tk.calibrate(trace, "rr:quantum=5ms")
+    passing = [found.filter(result="pass").height for found in (own, placed)]
+    assert passing[0] < passing[1]
+    said = fitness._where_recorded(trace, "rr:quantum=5ms", 60.0, passing[0])
+    assert f"(--placement trace) {passing[1]} of " in said
+    assert fitness._where_recorded(trace, "rr:quantum=5ms", 60.0, passing[1]) == ""

@@ -20,6 +20,7 @@ def calibrate(
     policy: str | AnyPolicy | None = None,
     *,
     rt: str | None = None,
+    placement: str = "model",
     progress: Callable[[float], object] | None = None,
 ) -> pl.DataFrame:
     """Replay a trace under the policy that it was captured under, and judge each metric by fixed tolerances.
@@ -30,7 +31,7 @@ def calibrate(
         A recorded trace, its path, or a workload text; see `tracekit.whatif.source.as_trace`.
     policy
         The policy it was captured under; by default what its kernel uses.
-    rt, progress
+    rt, placement, progress
         As in `tracekit.replay`.
 
     Returns
@@ -54,4 +55,4 @@ def calibrate(
     trace = as_trace(trace)
     if policy is None:
         policy, _ = infer(trace.metadata, [p["name"] for p in registry.policies()])
-    return judge(trace, replay(trace, policy, rt=rt, progress=progress))
+    return judge(trace, replay(trace, policy, rt=rt, placement=placement, progress=progress))

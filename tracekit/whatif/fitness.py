@@ -174,10 +174,27 @@ def _trial(
             f"no record says who woke whom (sched_waking, sched_wakeup), so that every sleep ends as recorded; {said}",
             done,
         )
+    if verdict != "well" and trace.cpus.height > 1:
+        said += _where_recorded(part, policy, seconds, _passing(done))
     return verdict, said, done
 
 
-def _tried(trace: Trace, policy: str, seconds: float) -> pl.DataFrame | ReplayError | None:
+def _passing(metrics: pl.DataFrame) -> int:
+    return metrics.filter(result="pass").height
+
+
+def _where_recorded(part: Trace, policy: str, seconds: float, passing: int) -> str:
+    """What the recorded arrangement of tasks over the CPUs makes better, where it does."""
+    placed = _tried(part, policy, seconds, "trace")
+    if not isinstance(placed, pl.DataFrame) or _passing(placed) <= passing:
+        return ""
+    judged = placed.filter(pl.col("result") != "not measured").height
+    return f"; with each task where it was recorded (--placement trace) {_passing(placed)} of {judged} pass"
+
+
+def _tried(
+    trace: Trace, policy: str, seconds: float, placement: str = "model"
+) -> pl.DataFrame | ReplayError | None:
     """The calibration of a trace; None when it takes longer than `seconds`, and it is given up then."""
     result: list[pl.DataFrame | ReplayError] = []
     deadline = time.monotonic() + seconds
@@ -189,7 +206,7 @@ def _tried(trace: Trace, policy: str, seconds: float) -> pl.DataFrame | ReplayEr
     def work() -> None:
         with contextlib.suppress(_Enough):
             try:
-                result.append(calibrate(trace, replay(trace, policy, progress=watch)))
+                result.append(calibrate(trace, replay(trace, policy, placement=placement, progress=watch)))
             except ReplayError as error:
                 result.append(error)
 
