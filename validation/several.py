@@ -30,7 +30,8 @@ from validation.metrics import Refused, measure
 
 __all__ = ["Aim", "Result", "aims", "job"]
 
-#: How a column differs from the replay: tasks where they were recorded, a parameter of the policy, or the groups left out.
+#: How a column differs from the replay: tasks where they were recorded, a parameter of the policy,
+#: or the groups left out.
 CONTROLS = ("", "placement=trace", "balance=off", "no groups")
 #: The first of them.
 PLACED = "placement=trace"

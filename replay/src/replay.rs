@@ -175,8 +175,8 @@ pub fn rerun_under(
     }
     if recon.is_placed() && spec.cpus.is_some_and(|cpus| cpus != recon.cpus.len()) {
         return Err(ReplayError::Trace(format!(
-            "placement=trace keeps each task on the CPU on which it was recorded, of {}: with another number of CPUs leave the placement to \
-             the policy (placement=model)",
+            "placement=trace keeps each task on the CPU on which it was recorded, of {}: with another \
+             number of CPUs leave the placement to the policy (placement=model)",
             recon.cpus.len()
         )));
     }

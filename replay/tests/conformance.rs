@@ -58,7 +58,8 @@ fn attrs() -> impl Strategy<Value = Attrs> {
     })
 }
 
-/// Tasks that run, sleep, yield, change their attributes, fork, and pairs that hand each other the turn.
+/// Tasks that run, sleep, yield, change their attributes, fork, and pairs that hand each other the
+/// turn.
 fn workload() -> impl Strategy<Value = Workload> {
     let task = (attrs(), prop::collection::vec(step(), 1..12), 0..50 * MS, attrs());
     (prop::collection::vec(task, 1..12), 0..3usize, 0..3usize).prop_map(|(tasks, forks, pairs)| {

@@ -96,7 +96,8 @@ fn hidden_messages_are_found_and_move_with_the_schedule() {
     }
 }
 
-/// What explains a group is taken only where the recorded run is replayed about as well with it as without.
+/// What explains a group is taken only where the recorded run is replayed about as well with it as
+/// without.
 #[test]
 fn an_explanation_that_does_harm_is_left_out() {
     let text = PIPELINE.replace("S7", "S9").replace("S13", "S11").replace("R0.9", "R0.6").replace("R0.5", "R1.5");
@@ -124,7 +125,8 @@ fn an_explanation_that_does_harm_is_left_out() {
     }
 }
 
-/// No work comes before its cause: nothing of the last station before something of the one ahead of it.
+/// No work comes before its cause: nothing of the last station before something of the one ahead of
+/// it.
 #[test]
 fn nothing_is_served_before_it_is_sent() {
     let recon = programs(&recorded(PIPELINE, "cfs"));
@@ -137,8 +139,9 @@ fn nothing_is_served_before_it_is_sent() {
     }
 }
 
-/// Two that call and answer, beside work that keeps every CPU busy: of their messages those that find the reader awake are hidden. They
-/// take turns, so that each change of who works is one; the first comes from a task that was at work when the trace began.
+/// Two that call and answer, beside work that keeps every CPU busy: of their messages those that
+/// find the reader awake are hidden. They take turns, so that each change of who works is one; the
+/// first comes from a task that was at work when the trace began.
 #[test]
 fn two_that_take_turns_do_so_under_every_policy() {
     for cpus in [1, 2] {

@@ -33,10 +33,12 @@ __all__ = ["Programs", "Replay", "replay", "simulate"]
 #: Most redrawn programs of a workload text that are kept for the next policy.
 MAX_REDRAWN = 64
 
-#: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.whatif.scenario` reads them.
+#: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.whatif.scenario`
+#: reads them.
 Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | Sequence[Override]
 
-#: Where tasks wake and what moves them: the policy's own choice, or as recorded at the same point of their programs.
+#: Where tasks wake and what moves them: the policy's own choice, or as recorded at the same point
+#: of their programs.
 PLACEMENTS = ("model", "trace")
 
 #: Metadata of a trace that holds for its replays as well.

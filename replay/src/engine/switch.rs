@@ -61,7 +61,8 @@ impl Engine {
         self.stack.layers[class as usize].1.enqueue(&mut self.k, cpu, t, back);
     }
 
-    /// A task that was recorded to go on elsewhere goes at the end of the stay that is nearest to that point of its program: of this
+    /// A task that was recorded to go on elsewhere goes at the end of the stay that is nearest to
+    /// that point of its program: of this
     /// `stay` where less than half as much work is left as it did in it.
     fn place_early(&mut self, t: TaskId, stay: Ns) {
         let task = &self.k.tasks[t.index()];
@@ -229,7 +230,8 @@ impl Engine {
         };
         let (mut leaves, comes) = (classes(left), classes(t));
         if why == Leaves::Sleeps && self.k.costs.lower_class > 0 {
-            // What the step down to the fair class takes more is known, and added or left out by itself.
+            // What the step down to the fair class takes more is known, and added or left out by
+            // itself.
             leaves = (leaves.0 && comes.0, leaves.1 && comes.1);
         }
         let shift = change.shift(leaves, comes, why);

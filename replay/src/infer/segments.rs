@@ -1,4 +1,5 @@
-//! What a task did from one thing that shows to the next: from a wakeup or a message to a message or a sleep.
+//! What a task did from one thing that shows to the next: from a wakeup or a message to a message
+//! or a sleep.
 
 use super::network::Network;
 use super::track::Track;
@@ -135,7 +136,8 @@ impl Cutter<'_> {
         self.open = Some(Open { from, start, begin, own: calls, passes: false, behind: Some(pos) });
     }
 
-    /// A sleep that began at `at` and that `by` ended; how the next segment begins, where one begins.
+    /// A sleep that began at `at` and that `by` ended; how the next segment begins, where one
+    /// begins.
     fn slept(&mut self, at: Ns, to: Ns, by: By) -> Option<(Begin, bool)> {
         let (station, outside) = match by {
             By::Task { waker, .. } => (self.net.station[waker as usize], true),
@@ -165,7 +167,8 @@ pub(super) fn segments(history: &History, tracks: &[Track], net: &Network, tail:
         let track = &tracks[life.id as usize];
         let mut cut =
             Cutter { net, history, track, life: life.id, own, tail, open: None, found: Vec::new(), sleeps: Vec::new() };
-        // It may have slept since before the trace, or be in the middle of work: that work may end with a message as any other.
+        // It may have slept since before the trace, or be in the middle of work: that work may end
+        // with a message as any other.
         let at_work = matches!(life.first, First::Running | First::Runnable);
         let (mut woken, mut slept) =
             (at_work.then_some((Begin::Outside, false)), (life.first == First::Asleep).then_some(0));

@@ -1,8 +1,9 @@
 //! Tasks that take turns: a few that wake each other, of which never more than one works.
 //!
-//! Two that call and answer through pipes, or a chain of calls, hold one message among them: whoever has it works, and passes it on. So
-//! every change of who works is a message, whether a wakeup shows it or its reader was still awake. Nothing has to be guessed, where it
-//! holds: two that work at the same time, or a wakeup that is no such change, contradict it, and are counted.
+//! Two that call and answer through pipes, or a chain of calls, hold one message among them:
+//! whoever has it works, and passes it on. So every change of who works is a message, whether a
+//! wakeup shows it or its reader was still awake. Nothing has to be guessed, where it holds: two
+//! that work at the same time, or a wakeup that is no such change, contradict it, and are counted.
 
 use std::collections::HashMap;
 
@@ -41,7 +42,8 @@ fn stays(life: &Life, short: Ns) -> Vec<Stay> {
     found
 }
 
-/// Wakeups of the tasks among each other: by waker, in the order of time, with the task that was woken and the number.
+/// Wakeups of the tasks among each other: by waker, in the order of time, with the task that was
+/// woken and the number.
 fn wakeups(net: &Network, history: &History, members: &[LifeId]) -> HashMap<LifeId, Vec<(Ns, LifeId, u32)>> {
     let inside = |life: LifeId| net.station[life as usize].is_some();
     let of = |m: &LifeId| {
@@ -53,7 +55,8 @@ fn wakeups(net: &Network, history: &History, members: &[LifeId]) -> HashMap<Life
     members.iter().map(of).collect()
 }
 
-/// The messages of tasks that take turns; none where the network is not such a group. What contradicts it is counted as unpaid.
+/// The messages of tasks that take turns; none where the network is not such a group. What
+/// contradicts it is counted as unpaid.
 pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
     let members = net.members();
     let alone = |s: &super::network::Station| s.members.len() <= 1;
@@ -98,7 +101,8 @@ pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
     Some(flow)
 }
 
-/// What a message of a turn is to a replay: a unit of its own that the next one waits for, not work that any of a pool may do.
+/// What a message of a turn is to a replay: a unit of its own that the next one waits for, not work
+/// that any of a pool may do.
 pub(super) fn as_calls(net: &Network) -> Network {
     let mut calls = net.clone();
     calls.server.fill(false);

@@ -1,4 +1,5 @@
-//! Where tasks were: steps that put a task on the CPU on which it was recorded at the same point of its program.
+//! Where tasks were: steps that put a task on the CPU on which it was recorded at the same point of
+//! its program.
 
 use super::build::{Builder, Draft};
 use super::{Note, Recon};
@@ -12,8 +13,9 @@ fn next_cpu(acts: &[Act]) -> Option<i32> {
 }
 
 impl Builder<'_> {
-    /// The task leaves its CPU behind act `i`, or has come to another: from here on it belongs where it runs next. A task of a pool is
-    /// left to the policy: which of the pool does the work is not a point of its program.
+    /// The task leaves its CPU behind act `i`, or has come to another: from here on it belongs
+    /// where it runs next. A task of a pool is left to the policy: which of the pool does the work
+    /// is not a point of its program.
     pub(super) fn place(&self, life: &Life, i: usize, at: Ns, d: &mut Draft) {
         if !self.options.places || self.messages.serves[life.id as usize].is_some() {
             return;
