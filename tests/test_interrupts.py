@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -138,16 +138,9 @@ COMMANDS = [
 ]
 
 
-def crowd() -> float:
-    """How much longer work takes here than its CPU time, because of what else runs."""
-    began, used = time.monotonic(), time.process_time()
-    while time.process_time() - used < 0.2:
-        pass
-    return (time.monotonic() - began) / 0.2
-
-
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.split()[0])
-def test_sigterm_ends_a_command_and_leaves_no_file(command: str, tmp_path: Path) -> None:
+def test_a_signal_ends_a_command_and_leaves_no_file(command: str, number: int, tmp_path: Path) -> None:
     hours, often = tmp_path / "hours.wl", tmp_path / "often.wl"
     hours.write_text(HOURS)
     often.write_text(OFTEN)
@@ -155,15 +148,33 @@ def test_sigterm_ends_a_command_and_leaves_no_file(command: str, tmp_path: Path)
     if "--goal" in words:
         words[words.index("--goal") + 1] = "response.p95(A) < 1us"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tracekit", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-m", "tracekit", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # A shell without job control starts what runs behind with SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(4)
-    before, began = crowd(), time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    took = time.monotonic() - began
-    assert process.returncode == 128 + signal.SIGTERM
-    # Within a second; on a machine that others use, as much longer as any work takes there.
-    assert took < max(1.0, 1.5 * max(before, crowd())), took
+    process.send_signal(number)
+    # It takes 0.2 to 0.8 s on an idle machine; minutes of work are left.
+    stderr = process.communicate(timeout=20)[1].decode()
+    assert process.returncode == 128 + number
+    assert "Traceback" not in stderr, stderr
     assert {path.name for path in tmp_path.iterdir()} == {"hours.wl", "often.wl"}
+
+
+def test_a_policy_object_may_be_dropped_by_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    policy = Fifo()
+    policy.itself = policy  # type: ignore[attr-defined]
+    tk.simulate("A: R1\nB: R1", policy)
+    with pytest.raises(RuntimeError, match="only while a hook of the policy runs"):
+        _ = policy.machine.now_ns
+    del policy
+    # Python's collector works on whatever thread comes along.
+    other = threading.Thread(target=gc.collect)
+    other.start()
+    other.join()
+    assert said == []

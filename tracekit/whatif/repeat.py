@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,10 +15,12 @@ from tracekit.errors import ReplayError
 from tracekit.whatif.intervals import Shake
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 
-__all__ = ["Asked", "Done", "default_jobs", "run_all"]
+__all__ = ["Asked", "Done", "default_jobs", "run_all", "wait_for_first"]
 
 T = TypeVar("T")
 
+#: Seconds between two looks at whether to stop.
+LOOK_S = 0.2
 #: Most threads by default: each holds the tables of a run.
 MAX_JOBS = 8
 
@@ -174,6 +176,18 @@ def run_all(
     return plain, repeated
 
 
+def wait_for_first(waiting: set[Future[T]]) -> tuple[set[Future[T]], set[Future[T]]]:
+    """Wait until one is done, open to Ctrl-C: those that are done, and the others.
+
+    polars catches SIGINT in a way that lets the system take up an endless wait again, before Python
+    can raise `KeyboardInterrupt`; a wait with an end is not taken up again.
+    """
+    while True:
+        done, left = wait(waiting, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        if done:
+            return done, left
+
+
 def _each(one: Callable[[int], T], count: int, threads: int, meter: _Meter) -> Iterator[T]:
     """The results in order; when the caller stops, the runs that go on stop as well."""
     if threads <= 1:
@@ -183,7 +197,9 @@ def _each(one: Callable[[int], T], count: int, threads: int, meter: _Meter) -> I
     try:
         waiting: list[Future[T]] = [pool.submit(one, number) for number in range(count)]
         while waiting:
-            yield waiting.pop(0).result()
+            future = waiting.pop(0)
+            wait_for_first({future})
+            yield future.result()
     finally:
         meter.stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)

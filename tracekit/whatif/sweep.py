@@ -15,9 +15,10 @@ import math
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -35,6 +36,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.comparison import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
 from tracekit.whatif.grid import Cell, cells, number, sample
+from tracekit.whatif.repeat import wait_for_first
 from tracekit.whatif.scenario import parse_set
 
 __all__ = ["Options", "Pool", "Runner", "Sweep", "sweep"]
@@ -307,6 +309,11 @@ def _jobs(
     ]
 
 
+def _leave_ctrl_c() -> None:
+    """Leave Ctrl-C, which a terminal sends to workers as well, to the process that ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class Pool:
     """Where cells run.
 
@@ -338,10 +345,9 @@ class Pool:
         """
         if self._own is not None:
             # `terminate_workers` came with Python 3.14.
-            workers = list((self._own._processes or {}).values()) if at_once else []
-            self._own.shutdown(wait=False, cancel_futures=True)
-            for worker in workers:
+            for worker in list((self._own._processes or {}).values()) if at_once else []:
                 worker.terminate()
+            self._own.shutdown(wait=False, cancel_futures=not at_once)
             self._own = None
 
     def _executor(self) -> Executor:
@@ -350,7 +356,7 @@ class Pool:
         if self._own is None:
             # Threads of polars may not be forked.
             context = multiprocessing.get_context("spawn")
-            self._own = ProcessPoolExecutor(self.workers, mp_context=context)
+            self._own = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_leave_ctrl_c)
         return self._own
 
     def run(self, jobs: Iterable[_Job], keep: Callable[[str, bytes], object]) -> None:
@@ -367,7 +373,8 @@ class Pool:
             try:
                 broken = _collect(waiting, tries, keep)
             except BaseException:
-                for future in waiting:
+                # Workers of our own end with the pool.
+                for future in waiting if self._given is not None else ():
                     future.cancel()
                 raise
             if broken:
@@ -387,7 +394,7 @@ def _collect(
     """Keep results as they come; say whether the pool broke."""
     left, broken = set(waiting), False
     while left:
-        done, left = wait(left, return_when=FIRST_COMPLETED)
+        done, left = wait_for_first(left)
         for future in done:
             try:
                 found = future.result()

@@ -1,7 +1,7 @@
 //! A policy written as a Python class: its methods are the hooks.
 
-use std::cell::Cell;
-use std::ptr::NonNull;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyRuntimeError;
@@ -13,22 +13,46 @@ use tracekit_replay::task::{Attrs, Cpu, TaskId};
 use super::{enqueue_reason, select_reason, stop_reason, Raised};
 use crate::errors::replay_error;
 
-/// The machine as hooks see it: valid only while a hook runs.
-#[pyclass(unsendable, name = "Machine", module = "tracekit._core")]
+/// The machine as hooks see it: valid only while a hook runs, on the thread that runs it. It may be
+/// dropped on any: Python's collector works on whatever thread comes along.
+#[pyclass(frozen, name = "Machine", module = "tracekit._core")]
 pub struct Machine {
-    kernel: Cell<Option<NonNull<Kernel>>>,
+    kernel: AtomicPtr<Kernel>,
+    /// The thread that runs the hook, as [`here`] tells it.
+    thread: AtomicUsize,
+}
+
+/// A number that no two threads have at the same time.
+fn here() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| ptr::from_ref(mark) as usize)
 }
 
 impl Machine {
+    fn new() -> Self {
+        Machine { kernel: AtomicPtr::new(ptr::null_mut()), thread: AtomicUsize::new(0) }
+    }
+
+    /// Lets this thread use `k` until [`Self::take_back`].
+    fn lend(&self, k: &mut Kernel) {
+        self.kernel.store(ptr::from_mut(k), SeqCst);
+        self.thread.store(here(), SeqCst);
+    }
+
+    fn take_back(&self) {
+        self.thread.store(0, SeqCst);
+        self.kernel.store(ptr::null_mut(), SeqCst);
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut Kernel) -> PyResult<T>) -> PyResult<T> {
-        let Some(mut kernel) = self.kernel.get() else {
+        if self.thread.load(SeqCst) != here() {
             return Err(PyRuntimeError::new_err("the machine can be used only while a hook of the policy runs"));
         };
-        // SAFETY: the pointer is set from a `&mut Kernel` for the time of one hook call, on the
-        // thread that runs the hook (the class is unsendable), and taken back before that borrow
-        // ends. Methods of this class do not call Python code while they hold the reference, so
+        // SAFETY: the pointer is set from a `&mut Kernel` for the time of one hook call, together
+        // with the thread that runs the hook, and taken back before that borrow ends; this is that
+        // thread. Methods of this class do not call Python code while they hold the reference, so
         // there is never a second one.
-        f(unsafe { kernel.as_mut() })
+        f(unsafe { &mut *self.kernel.load(SeqCst) })
     }
 
     fn task(k: &Kernel, task: u32) -> PyResult<TaskId> {
@@ -257,7 +281,7 @@ impl Object {
                 return Err(replay_error(py, &format!("policy {name} has no hook `{hook}`, which every policy needs")));
             }
         }
-        let machine = Py::new(py, Machine { kernel: Cell::new(None) })?;
+        let machine = Py::new(py, Machine::new())?;
         let outer = policy.getattr_opt("machine")?.map(Bound::unbind);
         policy.setattr("machine", machine.clone_ref(py))?;
         Ok(Object { name: name.to_owned(), policy: policy.clone().unbind(), machine, outer, hooks, raised })
@@ -271,9 +295,9 @@ impl Object {
         let method = method?;
         Python::attach(|py| {
             let machine = self.machine.borrow(py);
-            machine.kernel.set(Some(NonNull::from(&mut *k)));
+            machine.lend(k);
             let done = method.call1(py, args);
-            machine.kernel.set(None);
+            machine.take_back();
             match done {
                 Ok(value) => Some(value),
                 Err(error) => {
