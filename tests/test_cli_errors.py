@@ -220,3 +220,25 @@ def test_help_loads_nothing_heavy(root: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", [["info"], ["runqueue"], ["convert", "-o", "{out}/events.parquet"]])
+def test_plain_tables_load_no_statistics(command: list[str], root: Path, tmp_path: Path) -> None:
+    words = [word.format(out=tmp_path) for word in command]
+    words.insert(1, str(root / "fixtures" / "demo" / "slice-default.dat"))
+    heavy = ("scipy", "matplotlib", "pandas", "tracekit.whatif.run")
+    code = f"""
+import sys, click
+from tracekit.cli import main
+try:
+    main({words!r})
+except SystemExit as end:
+    assert not end.code, end
+print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("[]\n")

@@ -36,7 +36,7 @@ FORBIDDEN_IN_RUST = {
 #: Packages of tracekit, and the modules of tracekit that they may import.
 PYTHON_LAYERS = {
     # The core computes the statistics of comparisons: a pure function over tables, too.
-    "analysis": {"tracekit.analysis", "tracekit._core"},
+    "analysis": {"tracekit.analysis", "tracekit._core", "tracekit._lazy"},
     "plot": {"tracekit.plot", "tracekit.analysis", "tracekit.units", "tracekit.words"},
 }
 #: What pure functions over tables may import from elsewhere.
@@ -193,7 +193,7 @@ def test_no_file_names_a_place_of_one_machine() -> None:
 #: Methods for convenience: a trace calls what is above it, and a workload text may take times from
 #: a trace. Everything else is imported by who is above.
 CONVENIENCE = {
-    ("tracekit.trace", "tracekit.explain.why"),
+    ("tracekit.trace", "tracekit.explain.delays"),
     ("tracekit.trace", "tracekit.io.writers"),
     ("tracekit.trace", "tracekit.whatif.run"),
     ("tracekit.io.workload", "tracekit.io.reading"),

@@ -328,7 +328,7 @@ class Trace:
         Parameters
         ----------
         comm, pid, tid, start, end, what, quantile, by
-            As in `tracekit.explain.why`.
+            As in `tracekit.explain.delays.why`.
 
         Returns
         -------

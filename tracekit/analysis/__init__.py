@@ -1,7 +1,7 @@
 """Analyses: pure functions from the tables of a trace to DataFrames.
 
 Each module states its definitions as formulas, what it leaves out, and how its figures can mislead.
-Nothing here reads files or draws.
+Nothing here reads files or draws. Modules are loaded when they are first used.
 
 Modules
 -------
@@ -45,28 +45,35 @@ antagonists
     Who delays whom, over all tasks: waits, preemptions, and what they cost.
 """
 
-from tracekit.analysis import (
-    antagonists,
-    automata,
-    blame,
-    compare,
-    conformance,
-    critical_path,
-    damage,
-    difference,
-    latency,
-    losses,
-    occupancy,
-    placement,
-    printed,
-    response,
-    runqueue,
-    sampling,
-    slices,
-    uncertainty,
-    windows,
-)
-from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit._lazy import lazy
+
+if TYPE_CHECKING:
+    from tracekit.analysis import (
+        antagonists,
+        automata,
+        blame,
+        compare,
+        conformance,
+        critical_path,
+        damage,
+        difference,
+        latency,
+        losses,
+        occupancy,
+        placement,
+        printed,
+        response,
+        runqueue,
+        sampling,
+        slices,
+        uncertainty,
+        windows,
+    )
+    from tracekit.analysis._common import GROUPINGS, QUANTILES, group_of
 
 __all__ = [
     "GROUPINGS",
@@ -92,3 +99,7 @@ __all__ = [
     "uncertainty",
     "windows",
 ]
+
+_HOMES = {name: name for name in __all__} | dict.fromkeys(("GROUPINGS", "QUANTILES", "group_of"), "_common")
+
+__getattr__ = lazy(__name__, _HOMES)

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 __all__ = [
     "MIN_BLOCKS",
@@ -119,6 +118,9 @@ class StandardError:
 
 def quantile_of_t(confidence: float, df: int) -> float:
     """Two-sided quantile of the t distribution."""
+    # Imported where it is needed: it takes longer than most commands.
+    from scipy import special
+
     return float(special.stdtrit(df, (1 + confidence) / 2))
 
 
@@ -234,6 +236,9 @@ def _skewness(sums: Floats) -> float:
 
 def _drifts(x: Floats, blocks: int, se: float) -> bool:
     """Whether the slowest parts of the series vary by more than its blocks do."""
+    # Imported where it is needed: it takes longer than most commands.
+    from scipy import special
+
     n = len(x)
     at = (np.arange(n) + 0.5) / n
     cosines = math.sqrt(2) * np.cos(np.pi * np.outer(np.arange(1, SLOW + 1), at)) @ x

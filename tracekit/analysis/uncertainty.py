@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import special
 
 from tracekit.analysis import _common as c
 from tracekit.analysis import blocks, influence
@@ -151,7 +151,7 @@ def _greenwood(found: influence.Curve, confidence: float) -> tuple[NDArray[np.fl
 
     It is that of `scipy.stats.ecdf` for complete samples.
     """
-    z = float(special.ndtri((1 + confidence) / 2))
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
     left = 1.0 - found.cdf
     with np.errstate(divide="ignore", invalid="ignore"):
         risk = found.at_risk.astype(np.float64)
@@ -316,6 +316,9 @@ def false_discovery(p: Sequence[float]) -> list[float]:
 
 def shares_around(q: float, half: float) -> tuple[float, float]:
     """Interval of a share of half-width `half`, on the logit scale, where its bounds stay between 0 and 1."""
+    # Imported where it is needed: it takes longer than most commands.
+    from scipy import special
+
     reach = half / (q * (1 - q))
     low, high = (float(special.expit(special.logit(q) + r)) for r in (-reach, reach))
     return low, high

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracekit.explain.why import Why
+from tracekit.explain.delays import Why
 from tracekit.trace import Trace
 from tracekit.whatif.intervals import Shake
 from tracekit.whatif.run import Programs, Replay
@@ -112,7 +112,7 @@ def handler_time(trace: Trace, found: Why, name: str) -> list[tuple[int, int, in
     trace
         The whole trace.
     found
-        From `tracekit.explain.why`.
+        From `tracekit.explain.delays.why`.
     name
         The culprit: ``irq NAME`` or ``softirq NAME``.
 
@@ -154,7 +154,7 @@ def lock_time(trace: Trace, found: Why, name: str) -> list[tuple[int, int, int]]
     trace
         The whole trace.
     found
-        From `tracekit.explain.why`.
+        From `tracekit.explain.delays.why`.
     name
         The culprit.
 
@@ -186,7 +186,7 @@ def untestable(trace: Trace, programs: Programs, found: Why, culprit: Culprit, v
     trace, programs
         The whole trace, and its programs.
     found
-        From `tracekit.explain.why`.
+        From `tracekit.explain.delays.why`.
     culprit
         Whose change.
     variant
@@ -243,7 +243,7 @@ def replays(
     trace, programs
         The whole trace, and its programs.
     found
-        From `tracekit.explain.why`.
+        From `tracekit.explain.delays.why`.
     culprit
         Whose change; `untestable` has no objection.
     variant

@@ -41,11 +41,11 @@ __all__ = [
     "Condition",
     "GateError",
     "Judged",
+    "gate_status",
     "judge",
     "judge_pair",
     "judge_rows",
-    "parse",
-    "status",
+    "parse_condition",
 ]
 
 #: Exit status of a command whose gate failed, or could not tell.
@@ -152,7 +152,7 @@ class Judged:
         return {"condition": self.condition.text, **{k: getattr(self, k) for k in held}}
 
 
-def parse(text: str, baseline: bool = True) -> Condition:
+def parse_condition(text: str, baseline: bool = True) -> Condition:
     """Read a condition.
 
     Parameters
@@ -174,7 +174,7 @@ def parse(text: str, baseline: bool = True) -> Condition:
 
     Examples
     --------
-    >>> parse("db: response p99 > 1.10 * baseline").limit
+    >>> parse_condition("db: response p99 > 1.10 * baseline").limit
     1.1
     """
     found = re.search(r"[<>]=?", text)
@@ -400,7 +400,7 @@ def judge_rows(condition: Condition, rows: Iterable[Mapping[str, object]]) -> li
     ]
 
 
-def status(judged: Iterable[Judged]) -> int:
+def gate_status(judged: Iterable[Judged]) -> int:
     """Exit status: 3 when a condition failed, else 5 when one cannot tell, else 0."""
     verdicts = {j.verdict for j in judged}
     return FAILED if "fail" in verdicts else CANNOT_TELL if "cannot tell" in verdicts else 0

@@ -13,7 +13,7 @@ from tracekit.analysis import _common as c
 from tracekit.analysis import blame, response, uncertainty
 from tracekit.errors import FilterError, ReplayError
 from tracekit.explain.changes import PART, VARIANTS, Culprit, lock_time, replays, untestable, without
-from tracekit.explain.why import Why, why
+from tracekit.explain.delays import Why, why
 from tracekit.trace import Trace
 from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import FLOOR, KINDS, Z90, model_error
@@ -117,7 +117,7 @@ def counterfactuals(
     trace
         The whole trace.
     found
-        From `tracekit.explain.why`, of responses, or of the whole trace as one window: a sleep for
+        From `tracekit.explain.delays.why`, of responses, or of the whole trace as one window: a sleep for
         a lock ends a response, so that only a window shows what the lock cost.
     top
         How many culprits.

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from scipy import special
 
 from tracekit._irq import HARDIRQ
 
@@ -275,5 +274,8 @@ def _agrees(observed: dict[int, float], expected: dict[int, float]) -> bool:
         classes.pop()
     if len(classes) < 3:
         return False
+    # Imported where it is needed: it takes longer than most commands.
+    from scipy import special
+
     distance = sum((o - e) ** 2 / e for o, e in classes)
     return float(special.chdtrc(len(classes) - 1, distance)) > LEVEL

@@ -21,7 +21,6 @@ from functools import cache
 from importlib import resources
 
 import polars as pl
-from scipy import special
 
 __all__ = [
     "KINDS",
@@ -46,7 +45,7 @@ __all__ = [
 ]
 
 #: Half-width of a 90 % interval of a normal distribution, in standard deviations.
-Z90 = float(special.ndtri(0.95))
+Z90 = statistics.NormalDist().inv_cdf(0.95)
 #: Repetitions of a prediction, the plain one included.
 RUNS = 9
 #: Least jitter, ns: no model of a machine is exact to less.

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
-
-from scipy import special
 
 from tracekit.analysis.uncertainty import false_discovery
 
@@ -113,7 +112,8 @@ def p_value(predicted: float | None, identity: float | None, half_width: float |
     effect = abs(math.log(predicted / identity))
     if half_width <= 0:
         return 1.0 if effect == 0 else 0.0
-    return float(2 * special.ndtr(-effect / half_width * special.ndtri(0.95)))
+    # erfc is twice the normal distribution's tail, in units of sqrt(2) standard deviations.
+    return math.erfc(effect / half_width * NormalDist().inv_cdf(0.95) / math.sqrt(2))
 
 
 def q_values(p: Sequence[float | None]) -> list[float | None]:
