@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tracekit.analysis.completion import Missing
-    from tracekit.explain import Why
+    from tracekit.explain.delays import Why
     from tracekit.io.writers import Converted
     from tracekit.machine import Machine
 
@@ -340,7 +340,7 @@ class Trace:
         FilterError
             When no task fits, or nothing of the kind lies in the window.
         """
-        from tracekit.explain import why
+        from tracekit.explain.delays import why
 
         return why(
             self, comm=comm, pid=pid, tid=tid, start=start, end=end, what=what, quantile=quantile, by=by
