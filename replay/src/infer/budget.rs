@@ -48,6 +48,15 @@ impl Budget {
         }
     }
 
+    /// Looks at `n` things `times` times, none of which takes more than a step.
+    pub fn look_times(&self, times: usize, n: usize) {
+        let looks = self.looks.get() + times * n;
+        self.looks.set(looks % LOOKS);
+        for _ in 0..looks / LOOKS {
+            self.spend(1);
+        }
+    }
+
     /// True when nothing is left.
     pub fn is_over(&self) -> bool {
         self.left.get() == 0

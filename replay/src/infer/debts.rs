@@ -1,9 +1,11 @@
 //! Messages that were read before anybody can be seen to have written them: who wrote them after all.
 
+use std::collections::BTreeMap;
+
 use super::budget::LOOKS;
 use super::flow::{Mark, Message};
 use super::log::Said;
-use super::segments::{Begin, Segment};
+use super::segments::Begin;
 use super::walk::{Debt, Item, Walk};
 use crate::task::Ns;
 
@@ -47,6 +49,16 @@ impl Walk<'_> {
         }
     }
 
+    /// Ends and numbers of the segments in which each source begins by itself, in the order of time.
+    fn fresh(&self) -> BTreeMap<usize, Vec<(Ns, usize)>> {
+        let mut fresh: BTreeMap<usize, Vec<(Ns, usize)>> = BTreeMap::new();
+        for (i, g) in self.known.segments.iter().enumerate().filter(|(_, g)| g.begin == Begin::Fresh) {
+            fresh.entry(self.station(g.life)).or_default().push((g.to, i));
+        }
+        fresh.values_mut().for_each(|own| own.sort_unstable());
+        fresh
+    }
+
     /// Reads that nobody paid for: a source may have sent two messages at once. Counts what stays
     /// unexplained.
     pub(super) fn settle(&mut self) {
@@ -55,15 +67,12 @@ impl Walk<'_> {
             self.forgotten.extend(open.into_iter().map(|d| (queue, d)));
             self.reconcile(queue, Ns::MAX);
         }
+        let fresh = self.fresh();
         for (queue, debt) in std::mem::take(&mut self.forgotten) {
-            let source = |g: &&Segment| {
-                let s = self.station(g.life);
-                g.begin == Begin::Fresh && g.to <= debt.at && self.known.net.stations[s].targets.contains_key(&queue)
-            };
             let looked = self.known.budget.spend(1 + self.known.segments.len() / LOOKS);
-            let segments = if looked { self.known.segments } else { &[] };
-            let sender = segments.iter().filter(source).max_by_key(|g| g.to).copied();
-            let Some(g) = sender else {
+            let senders = fresh.iter().filter(|f| looked && self.known.net.stations[*f.0].targets.contains_key(&queue));
+            let last = senders.filter_map(|(_, own)| own[..own.partition_point(|g| g.0 <= debt.at)].last());
+            let Some(g) = last.max().map(|(_, i)| self.known.segments[*i]) else {
                 self.unpaid += 1;
                 continue;
             };

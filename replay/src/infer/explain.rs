@@ -41,6 +41,8 @@ impl Walk<'_> {
         let mut each: Vec<(f64, f64)> = Vec::new();
         let mut found: Vec<Way> = Vec::new();
         let mut scores: Vec<f64> = Vec::new();
+        // What waits is looked at again and again.
+        let mut costs: Vec<Option<(usize, f64)>> = Vec::new();
         let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
         let own_queue = &self.queues[self.own_queue(g.life)];
         self.known.budget.spend((self.queues[s].len() + self.known.net.stations[s].members.len()) / LOOKS);
@@ -75,8 +77,17 @@ impl Walk<'_> {
                     let left = if reply {
                         LEFT * (own_queue.len() - taken_own) as f64
                     } else {
-                        let left = self.queues[s].iter().take(waiting).skip(taken).enumerate();
-                        left.map(|(i, q)| if i < others { TAKEN } else { self.cost_of_leaving(s, q) }).sum()
+                        let left = self.queues[s].iter().enumerate().take(waiting).skip(taken);
+                        let costs = left.map(|(i, q)| match i - taken {
+                            behind if behind < others => TAKEN,
+                            _ => {
+                                costs.resize(costs.len().max(i + 1), None);
+                                let (looked, cost) = *costs[i].get_or_insert_with(|| self.cost_of_leaving(s, q));
+                                self.pay_for_shares(looked);
+                                cost
+                            }
+                        });
+                        costs.sum()
                     };
                     (share.max(1e-9).ln() + left, to)
                 }
@@ -138,31 +149,38 @@ impl Walk<'_> {
     }
 
     /// Where else a message may have gone that seems to wait in the queue of `s`, and how much less
-    /// likely that is.
-    fn elsewhere(&self, s: usize, item: &Item) -> Option<(f64, usize)> {
-        let from = item.from?;
-        let shares = self.shares_of(from, &self.tokens[item.token].past);
-        let share = |to: usize| {
-            self.pay_for_a_share();
-            shares.to(to)
+    /// likely that is; before it, how many shares were looked at.
+    fn elsewhere(&self, s: usize, item: &Item) -> (usize, Option<(f64, usize)>) {
+        let Some(from) = item.from else { return (0, None) };
+        let past = &self.tokens[item.token].past;
+        let find = || {
+            let (here, shares) = (self.shares_of(from, past).to(s), self.shares_to_each(from, past));
+            let all = self.known.targets[from].iter().zip(&*shares);
+            let others = all.filter(|(to, _)| to.station != s && !to.answered);
+            let looked = 1 + others.clone().count();
+            let likely = others.map(|(to, share)| (share / here.max(1e-6), to.station)).filter(|o| o.0 > 0.02);
+            (looked, likely.max_by(|a, b| a.0.total_cmp(&b.0)))
         };
-        let here = share(s);
-        let others = self.known.net.stations[from].targets.keys().filter(|t| **t != s);
-        let shares = others
-            .filter(|t| !self.known.net.stations[**t].answers.contains(&from))
-            .map(|t| (share(*t) / here.max(1e-6), *t));
-        shares.filter(|o| o.0 > 0.02).max_by(|a, b| a.0.total_cmp(&b.0))
+        if self.known.first_pass {
+            find()
+        } else {
+            self.known.elsewhere.get((from, s, past.id()), find)
+        }
     }
 
-    fn cost_of_leaving(&self, s: usize, item: &Item) -> f64 {
-        self.elsewhere(s, item).map_or(LEFT, |o| o.0.ln().clamp(LEFT, -0.3))
+    /// Shares that were looked at, and the log-likelihood of a message left behind in the queue of `s`.
+    fn cost_of_leaving(&self, s: usize, item: &Item) -> (usize, f64) {
+        let (looked, found) = self.elsewhere(s, item);
+        (looked, found.map_or(LEFT, |o| o.0.ln().clamp(LEFT, -0.3)))
     }
 
     /// A reader of `s` falls asleep: what seems to wait there went elsewhere.
     pub(super) fn clear_out(&mut self, s: usize, at: Ns) {
         for _ in 0..self.queues[s].len() {
             let Some(item) = self.queues[s].pop_front() else { return };
-            match self.elsewhere(s, &item).filter(|_| item.at < at) {
+            let (looked, found) = self.elsewhere(s, &item);
+            self.pay_for_shares(looked);
+            match found.filter(|_| item.at < at) {
                 Some((_, to)) => {
                     self.log.push(Said::Went(item.message, Some(to)));
                     let past = self.tokens[item.token].past.clone();
@@ -194,15 +212,16 @@ impl Walk<'_> {
         callers: &[LifeId],
         fits: &dyn Fn(usize) -> bool,
     ) -> (f64, Option<usize>) {
-        let (mut best, shares) = ((0.0, None), self.shares_of(s, past));
-        for &to in self.known.net.stations[s].targets.keys().filter(|t| fits(**t)) {
-            let asleep = if self.known.net.stations[to].answers.contains(&s) {
+        let (mut best, shares) = ((0.0, None), self.shares_to_each(s, past));
+        for (target, share) in self.known.targets[s].iter().zip(&*shares).filter(|(t, _)| fits(t.station)) {
+            let to = target.station;
+            let asleep = if target.answered {
                 callers.last().is_none_or(|c| self.asleep_own[self.slot(*c)])
             } else {
                 self.asleep[to] > 0 && self.queues[to].is_empty()
             };
-            self.pay_for_a_share();
-            let share = shares.to(to) * if asleep { UNLIKELY } else { 1.0 };
+            self.pay_for_shares(1);
+            let share = share * if asleep { UNLIKELY } else { 1.0 };
             if share > best.0 {
                 best = (share, Some(to));
             }

@@ -15,12 +15,13 @@
 //! counted, and decides whether the outcome is used.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use super::beam;
 use super::budget::Budget;
 use super::log::Said;
 use super::network::Network;
-use super::routes::Routes;
+use super::routes::{Memo, Routes};
 use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
@@ -166,6 +167,19 @@ pub(super) struct Known<'a> {
     /// Tasks of the network, and the place of each life among them.
     pub(super) members: Vec<LifeId>,
     pub(super) slot: Vec<usize>,
+    /// Of each station, in ascending order.
+    pub(super) targets: Vec<Vec<Target>>,
+    /// What `routes` say, behind the first pass: shares of the targets of a station, and where else
+    /// a message may have gone, with the number of targets that were looked at.
+    pub(super) shares: Memo<Rc<[f64]>>,
+    pub(super) elsewhere: Memo<(usize, Option<(f64, usize)>)>,
+}
+
+/// A station to which another sends.
+pub(super) struct Target {
+    pub(super) station: usize,
+    /// Messages from there go to the task's own queue.
+    pub(super) answered: bool,
 }
 
 /// What happens when: ends before begins, sleeps behind both.
@@ -190,9 +204,31 @@ impl<'a> Known<'a> {
         for (i, life) in members.iter().enumerate() {
             slot[*life as usize] = i;
         }
-        let usual = (0..net.stations.len()).map(|s| usual(net, segments, s)).collect();
-        let routes = Routes::default();
-        Known { budget, history, net, tracks, segments, usual, routes, first_pass: true, members, slot }
+        let mut own = vec![Vec::new(); net.stations.len()];
+        for g in segments {
+            if let Some(own) = net.station[g.life as usize].and_then(|s| own.get_mut(s)) {
+                own.push(g);
+            }
+        }
+        let targets = net.stations.iter().enumerate().map(|(s, station)| {
+            let answered = |t: usize| net.stations[t].answers.contains(&s);
+            station.targets.keys().map(|t| Target { station: *t, answered: answered(*t) }).collect()
+        });
+        Known {
+            budget,
+            history,
+            net,
+            tracks,
+            segments,
+            usual: own.iter().map(|own| usual(own)).collect(),
+            routes: Routes::default(),
+            first_pass: true,
+            members,
+            slot,
+            targets: targets.collect(),
+            shares: Memo::default(),
+            elsewhere: Memo::default(),
+        }
     }
 
     /// Everything that shows, in the order of time.
@@ -214,6 +250,7 @@ impl<'a> Known<'a> {
     fn learnt(&mut self, booked: &[Booked], routes: Routes) {
         self.first_pass = false;
         self.routes = routes;
+        (self.shares, self.elsewhere) = (Memo::default(), Memo::default());
         for (u, b) in self.usual.iter_mut().zip(booked).filter(|(u, b)| b.n >= 5.0 && !u.fixed) {
             u.mean = b.sum / b.n;
             u.spread = (b.square / b.n).sqrt().clamp(0.1 * u.mean, 0.6 * u.mean);
@@ -221,11 +258,11 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Usual service of station `s` from segments that begin with a wakeup: the median.
-fn usual(net: &Network, segments: &[Segment], s: usize) -> Usual {
+/// Usual service of a station, of which these are the segments, from those that begin with a wakeup:
+/// the median.
+fn usual(own: &[&Segment]) -> Usual {
     let of = |only: &dyn Fn(&Segment) -> bool| {
-        let mine = segments.iter().filter(|g| net.station[g.life as usize] == Some(s));
-        let mut all: Vec<Ns> = mine.filter(|g| only(g)).map(|g| g.stop - g.start).collect();
+        let mut all: Vec<Ns> = own.iter().filter(|g| only(g)).map(|g| g.stop - g.start).collect();
         all.sort_unstable();
         all
     };

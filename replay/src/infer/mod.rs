@@ -348,9 +348,21 @@ impl Search<'_> {
     /// server that is alone may read its answers from a queue of their own, or everything from one:
     /// what explains more.
     fn best(&self, net: Network) -> (Network, Flow) {
+        let before = self.budget.spent();
         let other = self.with_silent_senders(net.one_queue_alone());
-        let this = self.with_silent_senders(net);
-        let (net, _) = if other.1.unexplained() <= this.1.unexplained() { other } else { this };
+        let took = self.budget.spent() - before;
+        // The same network once more would take the same steps, which count.
+        let net = if net.all_one_queue_alone() && took <= self.budget.left() {
+            self.budget.spend(took);
+            other.0
+        } else {
+            let this = self.with_silent_senders(net);
+            if other.1.unexplained() <= this.1.unexplained() {
+                other.0
+            } else {
+                this.0
+            }
+        };
         let flow = self.found(&net);
         (net, flow)
     }

@@ -85,13 +85,21 @@ impl Network {
     /// The same, but servers that are alone have one queue only.
     pub fn one_queue_alone(&self) -> Self {
         let mut other = self.clone();
-        for s in other.stations.iter_mut().filter(|s| s.members.len() == 1) {
-            if self.server[s.members[0] as usize] {
-                s.calls.clear();
-                s.answers.clear();
-            }
+        for s in other.stations.iter_mut().filter(|s| self.is_server_alone(s)) {
+            s.calls.clear();
+            s.answers.clear();
         }
         other
+    }
+
+    /// True when servers that are alone have one queue already.
+    pub fn all_one_queue_alone(&self) -> bool {
+        let one_queue = |s: &Station| s.calls.is_empty() && s.answers.is_empty();
+        self.stations.iter().filter(|s| self.is_server_alone(s)).all(one_queue)
+    }
+
+    fn is_server_alone(&self, station: &Station) -> bool {
+        station.members.len() == 1 && self.server[station.members[0] as usize]
     }
 
     /// The same, but station `from` sends to `to`, though that never shows.

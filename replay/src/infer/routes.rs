@@ -1,5 +1,6 @@
 //! Where messages go next: learnt from the visible ones, by the stations that their request has been at.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
@@ -66,6 +67,11 @@ impl Past {
         }
         found.reverse();
         found
+    }
+
+    /// What equal pasts have in common.
+    pub fn id(&self) -> (u64, u64) {
+        (self.all, self.key(1).1)
     }
 
     fn key(&self, order: usize) -> (u8, u64) {
@@ -206,6 +212,53 @@ impl Shares<'_> {
         }
         share
     }
+
+    /// Share that goes to each of `targets`, which are in ascending order.
+    pub fn each(&self, targets: impl Iterator<Item = usize> + Clone) -> Vec<f64> {
+        let mut shares: Vec<f64> = targets.clone().map(|_| 1.0 / self.known.max(1) as f64).collect();
+        for order in (0..ORDERS).rev() {
+            let Some(seen) = self.seen[order] else { continue };
+            let mut places = seen.places.iter().map(|place| seen.targets[*place]).peekable();
+            for (target, share) in targets.clone().zip(&mut shares) {
+                while places.next_if(|s| s.0 < target).is_some() {}
+                let hits = places.next_if(|s| s.0 == target).map_or(0.0, |s| s.1);
+                *share = (weight(order, hits) + BACK * *share) / (seen.all + BACK);
+            }
+        }
+        shares
+    }
+}
+
+/// Answers about requests with equal pasts, kept while the routes that they come from stay as they
+/// are: by station, by a second number where the question has one, and by past.
+#[derive(Debug)]
+pub(super) struct Memo<T>(RefCell<HashMap<Question, T, BuildHasherDefault<Mix>>>);
+
+type Question = (usize, usize, (u64, u64));
+
+/// Answers that are kept, at most.
+const KEPT: usize = 1 << 16;
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Memo(RefCell::default())
+    }
+}
+
+impl<T: Clone> Memo<T> {
+    /// The answer, which `find` gives where it is not known.
+    pub fn get(&self, question: Question, find: impl FnOnce() -> T) -> T {
+        if let Some(known) = self.0.borrow().get(&question) {
+            return known.clone();
+        }
+        let found = find();
+        let mut kept = self.0.borrow_mut();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(question, found.clone());
+        found
+    }
 }
 
 #[cfg(test)]
@@ -229,5 +282,10 @@ mod tests {
         assert!(routes.of(&long, 2).to(4) > 0.7, "{}", routes.of(&long, 2).to(4));
         assert!(routes.of(&short, 2).to(3) > 0.9);
         assert_eq!(routes.of(&Past::default(), 4).to(3), 0.25);
+        for past in [&long, &short, &Past::default()] {
+            let shares = routes.of(past, 5);
+            let one_by_one: Vec<f64> = (0..5).map(|to| shares.to(to)).collect();
+            assert_eq!(shares.each(0..5), one_by_one);
+        }
     }
 }

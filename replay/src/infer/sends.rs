@@ -36,18 +36,19 @@ impl Walk<'_> {
         for (slot, hold) in self.hold.iter().enumerate() {
             let (Some(hold), life) = (hold, self.known.members[slot]) else { continue };
             let s = self.station(life);
+            // The budget counts everybody who was looked at.
+            self.pay_for_shares(1);
+            if life == reader || !self.known.net.stations[s].targets.contains_key(&to) {
+                continue;
+            }
             let g = &self.known.segments[hold.segment];
             let pos = self.known.tracks[life as usize].pos(at);
             let ran = (pos - hold.start) as f64 / self.known.usual[s].mean;
             let goes_on = g.stop - pos > self.known.net.short;
-            let fits = life != reader
-                && self.known.net.stations[s].targets.contains_key(&to)
-                && (queue < stations) != self.known.net.stations[to].answers.contains(&s)
+            let fits = (queue < stations) != self.known.net.stations[to].answers.contains(&s)
                 && (queue < stations || self.tokens[hold.token].callers.last() == Some(&reader))
                 && ran >= EARLY
                 && (goes_on || matches!(g.end, End::Sleep(_)));
-            // The budget counts everybody who was looked at.
-            self.pay_for_a_share();
             if !fits {
                 continue;
             }

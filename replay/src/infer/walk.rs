@@ -2,6 +2,7 @@
 //! are together.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use super::flow::{Booked, Event, Known, Mark, Message};
 use super::log::{Log, Said, Shared};
@@ -324,8 +325,17 @@ impl<'a> Walk<'a> {
         routes.of(past, self.known.net.stations[s].targets.len())
     }
 
-    pub(super) fn pay_for_a_share(&self) {
-        self.known.budget.look(ROUTE);
+    /// Share that goes to each target of `s`.
+    pub(super) fn shares_to_each(&self, s: usize, past: &Past) -> Rc<[f64]> {
+        let find = || self.shares_of(s, past).each(self.known.targets[s].iter().map(|t| t.station)).into();
+        if self.known.first_pass {
+            return find();
+        }
+        self.known.shares.get((s, 0, past.id()), find)
+    }
+
+    pub(super) fn pay_for_shares(&self, n: usize) {
+        self.known.budget.look_times(n, ROUTE);
     }
 
     /// What a copy of this, or a comparison with another, looks at.
