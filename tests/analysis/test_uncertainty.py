@@ -183,6 +183,18 @@ def test_ks_distance_equals_scipy(a: list[int], b: list[int]) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:ks_2samp")
+@given(a=numbers, b=numbers, resolution=st.integers(0, 5))
+def test_ks_distance_with_a_resolution_equals_two_one_sided_distances(
+    a: list[int], b: list[int], resolution: int
+) -> None:
+    sides = [
+        stats.ks_2samp(np.add(x, resolution), y, alternative="greater", method="asymp").statistic
+        for x, y in ((a, b), (b, a))
+    ]
+    assert u.ks_distance(np.asarray(a, float), np.asarray(b, float), resolution) == max(0.0, *sides)
+
+
 def test_ks_by_names_groups_found_in_one_only() -> None:
     a = pl.DataFrame({"group": ["x", "x", "y"], "v": [1, 2, 3]})
     b = pl.DataFrame({"group": ["x", "x", "z"], "v": [3, 4, 3]})

@@ -132,10 +132,11 @@ def _row(scope: str, group: str | None, metric: str, found: dict[str, Any]) -> R
 
 def _of_samples(scope: str, metric: str, column: str, table: pl.DataFrame, confidence: float) -> list[Row]:
     out = []
-    for group, part in _parts(table.filter(pl.col(column).is_not_null())):
+    known = table.filter(pl.col(column).is_not_null()).with_columns(pl.col("censored").fill_null(False))
+    for group, part in _parts(known):
         x = part[column].to_numpy().astype(np.float64)
         tasks = part["utid"].to_numpy().astype(np.int64)
-        censored = part["censored"].fill_null(False).to_numpy().astype(bool)
+        censored = part["censored"].to_numpy().astype(bool)
         found = [uncertainty.of_mean(x, censored, tasks, confidence)]
         curve = influence.curve(x, censored)
         for q in _QUANTILES.values():
@@ -160,7 +161,11 @@ def _around(
 
 def _of_slices(scope: str, table: pl.DataFrame, end_ns: int | None, confidence: float) -> list[Row]:
     """Rows of the totals over slices, and of run time per involuntary switch."""
-    rows = table.sort("ts_ns").with_columns((pl.col("ts_ns") + pl.col("dur_ns")).alias("_end"))
+    rows = table.sort("ts_ns").with_columns(
+        (pl.col("ts_ns") + pl.col("dur_ns")).alias("_end"),
+        pl.col("involuntary").fill_null(False).alias("_forced"),
+        pl.col("involuntary").is_not_null().alias("_left"),
+    )
     if rows.is_empty():
         return []
     start = int(rows["ts_ns"].to_numpy()[0])
@@ -170,8 +175,7 @@ def _of_slices(scope: str, table: pl.DataFrame, end_ns: int | None, confidence: 
     for group, part in _parts(rows):
         begin, end = part["ts_ns"].to_numpy(), part["_end"].to_numpy()
         dur = part["dur_ns"].to_numpy().astype(np.float64)
-        forced = part["involuntary"].fill_null(False).to_numpy().astype(np.float64)
-        left = part["involuntary"].is_not_null().to_numpy().astype(np.float64)
+        forced, left = (part[k].to_numpy().astype(np.float64) for k in ("_forced", "_left"))
         for metric, at, value in (
             ("cpu_time", None, float(dur.sum())),
             ("switches", end[left > 0], float(left.sum())),

@@ -20,7 +20,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.basis import MIN_SAMPLES, inferred, wakeup_classes
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.identity import infer
-from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share
+from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share, kernel_shares
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, default_jobs, run_all
@@ -643,6 +643,6 @@ def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], 
     """Share of kernel work of each group of tasks, and of all."""
     rows = programs.table.with_columns(pl.col("task").alias("utid")).with_columns(analysis.group_of(by))
     found: dict[tuple[str, str | None], float] = {("all", None): kernel_share(rows)}
-    for (group,), part in rows.group_by("group"):
-        found["group", None if group is None else str(group)] = kernel_share(part)
+    for group, share in kernel_shares(rows).items():
+        found["group", None if group is None else str(group)] = share
     return found

@@ -34,6 +34,7 @@ __all__ = [
     "fit",
     "interval",
     "kernel_share",
+    "kernel_shares",
     "kind_of_change",
     "measured",
     "model_error",
@@ -165,25 +166,41 @@ def kernel_share(program: pl.DataFrame) -> float:
     program
         Rows of the table ``program`` of the tasks in question.
     """
+    return kernel_shares(program.with_columns(pl.lit("").alias("group"))).get("", 0.0)
+
+
+def kernel_shares(program: pl.DataFrame) -> dict[str | None, float]:
+    """Give the `kernel_share` of each group of tasks.
+
+    Parameters
+    ----------
+    program
+        Rows of the table ``program``, with the column `group`.
+    """
     runs = pl.col("op").cast(pl.String).is_in(["run", "run_kernel"])
-    rows = program.select("task", "step", pl.col("op").cast(pl.String), "dur_ns", runs.alias("run")).sort(
-        "task", "step"
-    )
-    if rows.filter(pl.col("run") & pl.col("dur_ns").is_null()).height:
-        return 0.0
-    marks = rows.with_columns((~pl.col("run")).cum_sum().over("task").alias("part"))
-    own = marks.filter("run").group_by("task", "part").agg(pl.col("dur_ns").sum())
+    rows = program.select(
+        "group", "task", "step", pl.col("op").cast(pl.String), "dur_ns", runs.alias("run")
+    ).sort("task", "step")
+    task = ["group", "task"]
+    marks = rows.with_columns((~pl.col("run")).cum_sum().over(task).alias("part"))
+    own = marks.filter("run").group_by(*task, "part").agg(pl.col("dur_ns").sum())
     ends = marks.filter(~pl.col("run")).select(
-        "task", "part", pl.col("op").is_in(_KERNEL_STEPS).alias("kernel"), "op"
+        *task, "part", pl.col("op").is_in(_KERNEL_STEPS).alias("kernel"), "op"
     )
-    before = ends.select("task", "part", pl.col("kernel").alias("before"))
-    after = ends.select("task", pl.col("part") - 1, pl.col("kernel").alias("after"), "op")
-    both = own.join(before, on=["task", "part"], how="left").join(after, on=["task", "part"], how="left")
+    before = ends.select(*task, "part", pl.col("kernel").alias("before"))
+    after = ends.select(*task, pl.col("part") - 1, pl.col("kernel").alias("after"), "op")
+    both = own
+    for side in (before, after):
+        both = both.join(side, on=[*task, "part"], how="left", nulls_equal=True)
     start_up = (pl.col("part") == 0) & pl.col("op").is_in(["wait", "sleep"])
-    both = both.filter(~start_up)
     flagged = pl.col("before").fill_null(False) | pl.col("after").fill_null(False)
-    total = int(both["dur_ns"].sum())
-    return int(both.filter(flagged)["dur_ns"].clip(0, _KERNEL_PART).sum()) / total if total else 0.0
+    found = both.filter(~start_up).group_by("group").agg(
+        pl.col("dur_ns").filter(flagged).clip(0, _KERNEL_PART).sum().alias("kernel"),
+        pl.col("dur_ns").sum().alias("all"),
+    )  # fmt: skip
+    endless = set(rows.filter(pl.col("run") & pl.col("dur_ns").is_null())["group"])
+    shares = {g: kernel / total for g, kernel, total in found.iter_rows() if total and g not in endless}
+    return {g: shares.get(g, 0.0) for g in rows["group"].unique()}
 
 
 @dataclass(frozen=True)
@@ -269,10 +286,21 @@ class Interval:
     measured: float
 
 
+def _stdev(values: Sequence[float]) -> float:
+    """Standard deviation of a sample; 0 for fewer than two values.
+
+    `statistics.stdev` is exact beyond what a float holds, and takes twenty times as long.
+    """
+    n = len(values)
+    if n < 2:
+        return 0.0
+    mean = math.fsum(values) / n
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+
+
 def _spread(values: Sequence[float]) -> float:
     """Standard deviation of the logarithms."""
-    logs = [math.log(v) for v in values if v > 0]
-    return statistics.stdev(logs) if len(logs) > 1 else 0.0
+    return _stdev([math.log(v) for v in values if v > 0])
 
 
 def _reach(predicted: float, values: Sequence[float]) -> float:
@@ -364,7 +392,7 @@ def perturbed(plain: float | None, runs: Sequence[tuple[bool, float]]) -> Pertur
     if plain is None or len(kept) < 2:
         return Perturbed(None, False)
     middle = statistics.median_low(kept)
-    return Perturbed(middle, abs(middle - plain) > max(Z90 * statistics.stdev(kept), FLOOR * abs(plain)))
+    return Perturbed(middle, abs(middle - plain) > max(Z90 * _stdev(kept), FLOOR * abs(plain)))
 
 
 def measured(
@@ -494,6 +522,6 @@ def resolved(
     values, same
         Repetitions of the prediction and of the identity replay; fewer than two say nothing.
     """
-    noise = math.hypot(*(statistics.stdev(v) if len(v) > 1 else 0.0 for v in (values, same)))
+    noise = math.hypot(_stdev(values), _stdev(same))
     bar = max(abs(identity - recorded), FLOOR * abs(identity), Z90 * noise)
     return abs(predicted - identity) > bar

@@ -101,9 +101,9 @@ def _key(row: Mapping[str, Any]) -> Key:
 def _values(repetitions: Sequence[tuple[Shake, pl.DataFrame]]) -> dict[Key, list[tuple[Shake, float]]]:
     found: dict[Key, list[tuple[Shake, float]]] = {}
     for shake, frame in repetitions:
-        for row in frame.iter_rows(named=True):
-            if row["value"] is not None:
-                found.setdefault(_key(row), []).append((shake, row["value"]))
+        for scope, group, metric, statistic, value in frame.select(*KEYS, "value").iter_rows():
+            if value is not None:
+                found.setdefault((scope, group, metric, statistic), []).append((shake, value))
     return found
 
 
