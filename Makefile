@@ -15,7 +15,7 @@ OUT := out
 # How the core is built here; wheels and measurements use release.
 PROFILE ?= quick
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate bounds studies differential fuzz docs wheel smoke clean release
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate bounds studies differential fuzz docs wheel smoke publishable clean release
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,9 @@ smoke: ## install dist/*.whl and what it needs into a bare environment and use i
 	$(OUT)/smoke/bin/python -m pip install --quiet dist/*.whl
 	cd $(OUT)/smoke && bin/tracekit compare $(CURDIR)/$(DEMO) --policy cfs:wakeup_preemption=off -o report.html
 	cd $(OUT)/smoke && bin/tracekit doctor
+
+publishable: | tools ## pack the crates that read traces, and build them from what was packed; nothing is uploaded
+	cargo publish --dry-run --allow-dirty --package tracekit-schema --package tracekit-parsers
 
 clean: ## remove what was built (not .venv, not testdata)
 	rm -rf target build dist $(OUT) $(CORE) *.egg-info

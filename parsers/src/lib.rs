@@ -7,6 +7,11 @@
 
 #![forbid(unsafe_code)]
 
+/// The README, whose example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 pub mod binary;
 pub mod error;
 pub mod formats;
