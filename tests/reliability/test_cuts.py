@@ -12,7 +12,7 @@ import pytest
 import tracekit as tk
 
 #: Cuts of each file; the seed makes them the same in every run.
-CUTS = 40
+CUTS = 200
 #: Where a file ends, in a refusal.
 PLACE = re.compile(r"\((byte|line) \d+\)|found none in \d+ records")
 
@@ -25,12 +25,13 @@ def inputs(root: Path) -> dict[str, bytes]:
         "perf.data": lzma.decompress((demo / "slice-default.perf.data.xz").read_bytes())[:400_000],
         "ftrace": (root / "fixtures" / "ftrace-text" / "kernel-6.1" / "input.txt").read_bytes(),
         "dtrace-tkd": (root / "fixtures" / "dtrace-tkd" / "illumos" / "input.tkd").read_bytes(),
-        "perf script": next((root / "fixtures" / "perf-script").glob("*/input.*")).read_bytes(),
+        "perf script": (root / "fixtures" / "perf-script" / "ns" / "input.txt").read_bytes(),
+        "tasks": (root / "fixtures" / "perf-script" / "task-events" / "input.txt").read_bytes(),
     }
 
 
 @pytest.mark.parametrize(
-    "name", ["trace.dat", "trace.dat 7", "perf.data", "ftrace", "dtrace-tkd", "perf script"]
+    "name", ["trace.dat", "trace.dat 7", "perf.data", "ftrace", "dtrace-tkd", "perf script", "tasks"]
 )
 def test_a_capture_cut_anywhere_is_read_or_refused_with_the_place(name: str, root: Path) -> None:
     data = inputs(root)[name]

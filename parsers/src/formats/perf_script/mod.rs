@@ -102,7 +102,10 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
             Some(d) => ("unknown-format", d.message.clone()),
             None => ("no-scheduler-events", "expected events, found a header without any".to_owned()),
         };
-        let error = ParseError::new(FORMAT.name, code, message);
+        let mut error = ParseError::new(FORMAT.name, code, message);
+        if code == "no-scheduler-events" {
+            error = error.at_line(log.lines);
+        }
         let advice = if no_time { "let perf script print the time (-F +time)" } else { "" };
         return Err(error.advise(advice));
     }
