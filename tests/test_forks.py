@@ -55,3 +55,60 @@ def test_a_parent_that_was_preempted_behind_its_fork_had_left_the_kernel(program
     # can preempt before the sleep.
     assert len(behind) == 12
     assert all(pair == ["run_kernel", "run"] for pair in behind), behind[:3]
+
+
+#: As above, of a shell whose child executes two programs, one after the other, and sleeps before each.
+EXECS = (
+    (1000, "sh-10", ".....", "sched_process_fork: comm=sh pid=10 child_comm=sh child_pid={child}"),
+    (1007, "sh-10", "dN.2.", "sched_wakeup_new: sh:{child} [120] CPU:000"),
+    (1016, "sh-10", "d..2.", "sched_switch: sh:10 [120] S ==> sh:{child} [120]"),
+    (1200, "sh-{child}", "d..2.", "sched_switch: sh:{child} [120] S ==> swapper/0:0 [120]"),
+    (1300, "<idle>-0", "d.h3.", "sched_waking: comm=sh pid={child} prio=120 target_cpu=000"),
+    (1306, "<idle>-0", "d..2.", "sched_switch: swapper/0:0 [120] R ==> sh:{child} [120]"),
+    (1350, "nice-{child}", ".....", "sched_process_exec: filename=/bin/nice pid={child} old_pid={child}"),
+    (1500, "nice-{child}", "d..2.", "sched_switch: nice:{child} [120] S ==> swapper/0:0 [120]"),
+    (1600, "<idle>-0", "d.h3.", "sched_waking: comm=nice pid={child} prio=120 target_cpu=000"),
+    (1606, "<idle>-0", "d..2.", "sched_switch: swapper/0:0 [120] R ==> nice:{child} [120]"),
+    (1650, "cc-{child}", ".....", "sched_process_exec: filename=/bin/cc pid={child} old_pid={child}"),
+    (1700, "cc-{child}", "d..2.", "sched_switch: cc:{child} [120] S ==> swapper/0:0 [120]"),
+    (1800, "<idle>-0", "d.h3.", "sched_waking: comm=cc pid={child} prio=120 target_cpu=000"),
+    (1806, "<idle>-0", "d..2.", "sched_switch: swapper/0:0 [120] R ==> cc:{child} [120]"),
+    (2300, "cc-{child}", "d..2.", "sched_switch: cc:{child} [120] X ==> swapper/0:0 [120]"),
+    (2600, "<idle>-0", "d.h3.", "sched_waking: comm=sh pid=10 prio=120 target_cpu=000"),
+    (2606, "<idle>-0", "d..2.", "sched_switch: swapper/0:0 [120] R ==> sh:10 [120]"),
+)
+
+
+@pytest.fixture(scope="module")
+def execs(tmp_path_factory: pytest.TempPathFactory) -> tk.Trace:
+    """Twelve rounds of `EXECS`."""
+    lines = ["# tracer: nop", "#"]
+    for n in range(12):
+        for at, task, flags, record in EXECS:
+            text = f"{task:>16}   [000] {flags}   {(at + n * 3000) / 1e6:12.6f}: {record}"
+            lines.append(text.format(child=100 + n))
+    file: Path = tmp_path_factory.mktemp("execs") / "trace.txt"
+    file.write_text("\n".join(lines) + "\n")
+    return tk.read(file)
+
+
+def test_a_task_has_its_old_name_until_it_executes_a_program(execs: tk.Trace) -> None:
+    def names(trace: tk.Trace) -> list[list[str]]:
+        rows = (
+            trace.slices.filter(pl.col("tid") >= 100)
+            .sort("ts_ns")
+            .select("tid", pl.col("comm").cast(pl.String))
+        )
+        found: list[list[str]] = rows.group_by("tid", maintain_order=True).agg("comm")["comm"].to_list()
+        return found
+
+    assert names(execs) == [["sh", "sh", "nice", "cc"]] * 12
+    assert names(tk.replay(execs, "cfs")) == names(execs)
+
+
+def test_a_comparison_goes_by_the_last_name_on_both_sides(execs: tk.Trace) -> None:
+    found = tk.compare(execs, ["rr"], runs=1, by="comm").table.filter(pl.col("metric") == "switches")
+    rows = found.select(pl.col("group").cast(pl.String), "recorded", "identity").drop_nulls("group")
+    assert set(rows["group"]) == {"cc", "sh"}
+    # At the end of the trace a switch may be on either side of it.
+    assert all(abs(recorded - identity) <= 1 for _, recorded, identity in rows.iter_rows())

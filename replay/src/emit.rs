@@ -6,7 +6,7 @@ use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 use crate::engine::Run;
 use crate::log::{by, Rec, What, IDLE};
-use crate::program::Workload;
+use crate::program::{Program, Workload};
 use crate::task::{Attrs, Ns};
 
 /// Linux kernel priority: 120 is nice 0, below 100 is real time.
@@ -22,6 +22,8 @@ struct Emit<'a> {
     out: &'a mut Out,
     work: &'a Workload,
     comms: Vec<StrId>,
+    /// Execs of each task so far.
+    execs: Vec<usize>,
     prios: Vec<i32>,
     attrs_seen: Vec<usize>,
     exiting: Vec<bool>,
@@ -53,12 +55,17 @@ pub fn cpu_number(numbers: &[i32], at: usize) -> i32 {
     numbers.get(at).copied().or_else(|| numbers.last().map(beyond)).unwrap_or(at as i32)
 }
 
+/// Name of a task that has executed so many programs.
+fn name(program: &Program, execs: usize) -> &str {
+    program.names.get(execs).unwrap_or(&program.comm)
+}
+
 /// Adds the records of `run` to `out`. `numbers` are those of the first CPUs, `offset` is the trace
 /// time of the run's time 0.
 pub fn emit(run: &Run, cpus: usize, numbers: &[i32], offset: Ns, out: &mut Out) {
     let mut recs: Vec<Rec> = run.log.recs.clone();
     recs.sort_by_key(|r| r.ts);
-    let comms = run.work.tasks.iter().map(|p| out.strings.intern(p.comm.as_bytes())).collect();
+    let comms = run.work.tasks.iter().map(|p| out.strings.intern(name(p, 0).as_bytes())).collect();
     let prios = run.work.tasks.iter().map(|p| kernel_prio(&p.first)).collect();
     let idle = out.strings.intern(b"swapper");
     let message = out.strings.intern(b"message");
@@ -67,6 +74,7 @@ pub fn emit(run: &Run, cpus: usize, numbers: &[i32], offset: Ns, out: &mut Out) 
         out,
         work: &run.work,
         comms,
+        execs: vec![0; run.work.tasks.len()],
         prios,
         attrs_seen: vec![0; run.work.tasks.len()],
         exiting: vec![false; run.work.tasks.len()],
@@ -110,7 +118,7 @@ impl Emit<'_> {
             }
             What::New => self.subject(rec, Kind::WakeupNew, false),
             What::Fork => self.subject(rec, Kind::Fork, false),
-            What::Exec => self.subject(rec, Kind::Exec, false),
+            What::Exec => self.exec(rec),
             What::Exiting => {
                 self.exiting[rec.a as usize] = true;
                 self.subject(rec, Kind::Exit, false);
@@ -128,6 +136,15 @@ impl Emit<'_> {
             What::Attrs => self.attrs(rec),
             What::Sent => self.sent(rec),
         }
+    }
+
+    /// The record has the new name, as the kernel's has.
+    fn exec(&mut self, rec: &Rec) {
+        let task = rec.a as usize;
+        self.execs[task] += 1;
+        let name = name(&self.work.tasks[task], self.execs[task]);
+        self.comms[task] = self.out.strings.intern(name.as_bytes());
+        self.subject(rec, Kind::Exec, false);
     }
 
     fn number(&self, cpu: usize) -> i32 {

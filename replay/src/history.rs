@@ -149,6 +149,8 @@ pub struct Life {
     pub pid: Option<i64>,
     /// Last name.
     pub comm: StrId,
+    /// Its name before each of its [`What::Exec`], where one is known.
+    pub names: Vec<Option<StrId>>,
     /// Kernel priority at first sight.
     pub prio: Option<i32>,
     /// How it first shows.
@@ -181,6 +183,7 @@ impl Life {
             tid: 0,
             pid: None,
             comm: StrId::default(),
+            names: Vec::new(),
             prio: None,
             first,
             cpu,

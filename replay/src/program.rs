@@ -212,8 +212,11 @@ pub enum Start {
 /// What one task does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Name.
+    /// Name; the last of them where it executes other programs.
     pub comm: String,
+    /// Its name before its first [`Step::Exec`], before the second and so on; beyond the last of
+    /// them it has its last name.
+    pub names: Vec<String>,
     /// Thread number for the output.
     pub tid: i64,
     /// Process number for the output.
@@ -241,6 +244,7 @@ impl Program {
     pub fn new(comm: impl Into<String>, tid: i64, steps: Vec<Step>) -> Self {
         Program {
             comm: comm.into(),
+            names: Vec::new(),
             tid,
             pid: Some(tid),
             start: Start::At(0),

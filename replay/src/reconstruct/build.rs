@@ -229,6 +229,7 @@ impl<'a> Builder<'a> {
         };
         let mut program = Program {
             comm: String::new(),
+            names: Vec::new(),
             tid: life.tid,
             pid: life.pid,
             start,

@@ -44,6 +44,7 @@ use tracekit_schema::{DeriveOptions, Events, Strings};
 use crate::calibrate::{calibrate, Limits};
 use crate::cancel::Cancel;
 use crate::engine::Machine;
+use crate::history::Life;
 use crate::program::Workload;
 use crate::task::{CpuSet, Ns, TaskId};
 
@@ -280,6 +281,8 @@ pub struct Reading {
     verdicts: Vec<Verdict>,
     stop: Ns,
     comms: Vec<String>,
+    /// Names of each life before its execs.
+    names: Vec<Vec<String>>,
 }
 
 impl Reading {
@@ -308,8 +311,11 @@ impl Reading {
             }
             _ => Messages::none(&history),
         };
-        let comms = history.lives.iter().map(|l| strings.text(l.comm).into_owned()).collect();
-        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms }
+        let text = |name| strings.text(name).into_owned();
+        let comms = history.lives.iter().map(|l| text(l.comm)).collect();
+        let before = |l: &Life| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
+        let names = history.lives.iter().map(before).collect();
+        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names }
     }
 
     /// The programs.
@@ -318,8 +324,9 @@ impl Reading {
             return Recon::default();
         }
         let mut recon = build::Builder::new(self).build();
-        for (program, comm) in recon.work.tasks.iter_mut().zip(&self.comms) {
+        for ((program, comm), names) in recon.work.tasks.iter_mut().zip(&self.comms).zip(&self.names) {
             program.comm.clone_from(comm);
+            program.names.clone_from(names);
         }
         recon.bind(&self.history);
         recon

@@ -33,6 +33,8 @@ pub(super) struct Known {
     exiting: bool,
     /// The wakeup that was recorded while it ran: when, and what made it.
     pub(super) early: Option<(Ns, Cause)>,
+    /// Its name, since when, and the one before.
+    name: (Option<StrId>, Ns, Option<StrId>),
 }
 
 /// The timelines in the making.
@@ -253,11 +255,26 @@ impl Timeline {
     }
 
     /// What the running task does itself.
-    fn does(&mut self, at: Ns, task: u32, what: What) {
+    /// The record of an exec may tell the new name already.
+    fn exec(&mut self, at: Ns, task: u32) {
+        let (name, since, before) = self.known(task).name;
+        let old = if since == at && before.is_some() { before } else { name };
+        if self.does(at, task, What::Exec) {
+            if let Some(life) = self.known(task).life {
+                self.history.lives[life as usize].names.push(old);
+            }
+        }
+    }
+
+    /// False where it is not known to run.
+    fn does(&mut self, at: Ns, task: u32, what: What) -> bool {
         let cpu = self.place(self.record.cpu);
-        let Some(life) = self.known(task).life.filter(|life| self.watches[cpu].curr == Some(*life)) else { return };
+        let Some(life) = self.known(task).life.filter(|life| self.watches[cpu].curr == Some(*life)) else {
+            return false;
+        };
         self.known(task).exiting |= what == What::Exiting;
         self.push(life, at, what);
+        true
     }
 
     /// Records were lost. Where no CPU saw that time, it is cut out.
@@ -319,9 +336,13 @@ impl Sink for Timeline {
                 let cpu = self.place(cpu);
                 self.fork(at, parent, child, thread, cpu);
             }
-            Transition::Exec { task } => self.does(at, task, What::Exec),
-            Transition::Exit { task } => self.does(at, task, What::Exiting),
-            Transition::Wait { task, child } => self.does(at, task, What::WaitCall { tid: child }),
+            Transition::Exec { task } => self.exec(at, task),
+            Transition::Exit { task } => {
+                self.does(at, task, What::Exiting);
+            }
+            Transition::Wait { task, child } => {
+                self.does(at, task, What::WaitCall { tid: child });
+            }
             Transition::Prio { task, prio } => {
                 self.known(task).last_prio = Some(prio);
                 if let Some(life) = self.known(task).life {
@@ -332,6 +353,9 @@ impl Sink for Timeline {
                 let softirqs = comm.is_some_and(|c| self.softirqs.contains(&c));
                 let known = self.known(task);
                 known.prio = known.prio.or(prio);
+                if comm.is_some() {
+                    known.name = (comm, at, known.name.0);
+                }
                 known.softirqs |= softirqs;
                 if let (true, Some(life)) = (softirqs, known.life) {
                     self.history.lives[life as usize].softirqs = true;
