@@ -99,6 +99,7 @@ SEVERAL := (.cpu/|-2cpu/)(mixed|pinned|slice|groups|nicefork|forkwait|w1-mixed|w
 validate: dev testdata ## hold a sample of pairs against reality; write docs/validation.md, model errors and switch costs [SAMPLE=320 BUDGET=34]
 	$(BIN)/python -m validation.switch_costs testdata/lab
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv --several testdata/lab2 --several-pairs $(ARCHIVES)/lab2/pairs.tsv --sample $(or $(SAMPLE),320) --budget $(or $(BUDGET),34) --store $(OUT)/validation -o docs/validation.md --fit tracekit/whatif/model_error.toml --fit-rows tracekit/whatif/row_error.toml
+	$(BIN)/python -m validation.blame testdata/lab
 	$(BIN)/python -m validation.several testdata/lab2 --pairs $(ARCHIVES)/lab2/pairs.tsv --only '$(SEVERAL)' --controls -o docs/validation-several.md
 
 bounds: dev ## take records out of whole traces 1,000 times: the truth lies inside the bounds of what is left
