@@ -17,6 +17,11 @@ CUTS = 200
 PLACE = re.compile(r"\((byte|line) \d+\)|found none in \d+ records")
 
 
+#: An address of a call chain.
+HEX = re.compile(rb"[0-9a-f]+")
+TEXTS = ("ftrace", "perf script", "tasks")
+
+
 def inputs(root: Path) -> dict[str, bytes]:
     demo = root / "fixtures" / "demo"
     return {
@@ -35,7 +40,9 @@ def inputs(root: Path) -> dict[str, bytes]:
 )
 def test_a_capture_cut_anywhere_is_read_or_refused_with_the_place(name: str, root: Path) -> None:
     data = inputs(root)[name]
-    whole = tk.read(data).events.height
+    whole = tk.read(data)
+    # What is said of the whole file says nothing of a cut. The perf.data is cut already.
+    usual = set(whole.diagnostics["code"].cast(str)) - {"truncated"}
     draw = random.Random(name)
     read = told = 0
     refusals = []
@@ -46,11 +53,14 @@ def test_a_capture_cut_anywhere_is_read_or_refused_with_the_place(name: str, roo
         except tk.TracekitError as error:
             refusals.append(str(error))
             continue
-        assert trace.events.height <= whole
+        assert trace.events.height <= whole.events.height
         assert trace.events["ts_ns"].is_sorted()
         read += 1
-        # A text that is cut at the end of a line is a shorter text.
-        told += trace.diagnostics.height > 0 or part.endswith(b"\n")
+        # A text that is cut at the end of a line is a shorter text, and the head of a name may be an
+        # address of a call chain.
+        rest = part[part.rfind(b"\n") + 1 :].strip()
+        shorter = name in TEXTS and (not rest or HEX.fullmatch(rest) is not None)
+        told += shorter or bool(set(trace.diagnostics["code"].cast(str)) - usual)
     assert [r for r in refusals if not PLACE.search(r)] == []
     # Version 7 says at the end where its records are.
     assert read >= (0 if name == "trace.dat 7" else CUTS // 4)

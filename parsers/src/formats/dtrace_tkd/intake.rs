@@ -44,6 +44,7 @@ impl Intake {
         }
         match line {
             [b'T', b'1', b'\t', ..] => self.record(line, number, ended, out),
+            [b'#', ..] if !ended => self.refuse(line, number, false, "the first half of a line", out),
             [b'#', ..] => self.remark(line, number, out),
             [] | b"^C" => {}
             _ => match dtrace_messages::parse(line) {

@@ -74,6 +74,8 @@ pub struct Head {
     pub pipe: bool,
     /// The recording was killed before it wrote where its records end.
     pub killed: bool,
+    /// The file ends before its records do.
+    pub cut: bool,
     /// Where the records lie.
     pub data: Range<usize>,
     /// Events.
@@ -109,6 +111,7 @@ pub fn read(file: &[u8]) -> Result<Head, ParseError> {
     let start = usize::try_from(data.0).unwrap_or(usize::MAX).min(file.len());
     let end = start.saturating_add(usize::try_from(data.1).unwrap_or(usize::MAX));
     head.data = start..if head.killed { file.len() } else { end.min(file.len()) };
+    head.cut = !head.killed && end > file.len();
     if !head.killed {
         // The table of features stands behind the records, one entry a bit that is set.
         let mut r = Reader::new(file, end, be);

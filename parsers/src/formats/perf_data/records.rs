@@ -65,6 +65,8 @@ pub struct Records {
     /// File offset of the next record.
     pub at: usize,
     end: usize,
+    /// More records were written than there are.
+    cut: bool,
     be: bool,
     zstd: Option<Decoder<'static>>,
     /// Unpacked bytes from stream offset `base` on.
@@ -75,9 +77,9 @@ pub struct Records {
 }
 
 impl Records {
-    /// Records at `data` in the file.
-    pub fn new(data: std::ops::Range<usize>, be: bool) -> Self {
-        Records { at: data.start, end: data.end, be, zstd: None, unpacked: Vec::new(), base: 0, next: 0 }
+    /// Records at `data` in the file, which were more where it is `cut`.
+    pub fn new(data: std::ops::Range<usize>, cut: bool, be: bool) -> Self {
+        Records { at: data.start, end: data.end, cut, be, zstd: None, unpacked: Vec::new(), base: 0, next: 0 }
     }
 
     /// The next record.
@@ -98,7 +100,7 @@ impl Records {
             }
             let rest = &file[self.at..self.end];
             if rest.is_empty() {
-                return Err(if self.next == self.base + self.unpacked.len() as u64 {
+                return Err(if !self.cut && self.next == self.base + self.unpacked.len() as u64 {
                     End::Clean
                 } else {
                     End::Cut(self.at)

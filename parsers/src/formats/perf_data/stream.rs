@@ -55,7 +55,7 @@ impl Stream {
             bytes,
             be: head.be,
             pipe: head.pipe,
-            records: Records::new(head.data.clone(), head.be),
+            records: Records::new(head.data.clone(), head.cut, head.be),
             attrs: head.attrs,
             rows: Rows::new(head.be, out),
             waiting: Vec::new(),
@@ -305,7 +305,7 @@ impl Parser for Stream {
 fn report(end: End, out: &mut Out) -> bool {
     let (code, message, at) = match end {
         End::Clean => return false,
-        End::Cut(at) => (Code::Truncated, "the last record is cut short", at),
+        End::Cut(at) => (Code::Truncated, "the records are cut short", at),
         End::Damaged(at) => (Code::Damaged, "expected a record of at least 8 bytes; nothing after it can be read", at),
         End::Packed(at) => (Code::Damaged, "a compressed record does not unpack; nothing after it can be read", at),
     };
