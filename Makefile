@@ -15,7 +15,7 @@ OUT := out
 # How the core is built here; wheels and measurements use release.
 PROFILE ?= quick
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate bounds studies differential fuzz docs wheel smoke publishable clean release
+.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate bounds studies differential fuzz sanitize docs wheel smoke publishable clean release
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +113,20 @@ studies: dev ## run the five published studies and set their results beside the 
 
 fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; also events, policy, workload, all
 	cargo run --quiet --profile checked --package tracekit-replay --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
+
+# The runtime of clang 14 and later fits; `apt install libclang-rt-19-dev` has one.
+ASAN ?= $(firstword $(shell ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.so 2>/dev/null))
+UNSAFE := tests/test_policy.py tests/test_dataframes.py tests/test_read.py tests/test_cache.py tests/reliability/test_sources.py
+
+sanitize: dev ## run the tests of what is unsafe under AddressSanitizer; needs a nightly Rust and clang's runtime (ASAN=file)
+	@[ -n "$(ASAN)" ] || { echo "missing: libclang_rt.asan-x86_64.so (Debian: apt install libclang-rt-19-dev), or name it: make sanitize ASAN=file"; exit 1; }
+	RUSTFLAGS="-Zsanitizer=address -Zexternal-clangrt" CARGO_TARGET_DIR=target/sanitize cargo +nightly build --quiet --target x86_64-unknown-linux-gnu --package tracekit-bindings --features extension-module
+	@rm -rf $(OUT)/sanitize
+	@mkdir -p $(OUT)/sanitize
+	@for entry in *; do [ $$entry = $(OUT) ] || [ $$entry = tracekit ] || ln -s $(CURDIR)/$$entry $(OUT)/sanitize/; done
+	@cp -r tracekit $(OUT)/sanitize/
+	@cp target/sanitize/x86_64-unknown-linux-gnu/debug/lib_core.so $(OUT)/sanitize/$(CORE)
+	cd $(OUT)/sanitize && PYTHONPATH=. LD_PRELOAD=$(ASAN) ASAN_OPTIONS=detect_leaks=0 $(CURDIR)/$(BIN)/python -m pytest -q -p no:cacheprovider $(UNSAFE)
 
 docs: dev ## write the generated pages and build the site into out/site, failing on broken links
 	$(BIN)/python docs/generate.py --run
