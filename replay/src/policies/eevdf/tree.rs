@@ -15,28 +15,36 @@ struct Node {
     left: u32,
     right: u32,
     rank: u32,
+    task: TaskId,
     queued: bool,
 }
-
-const EMPTY: Node = Node { key: (0, 0), v: 0, min_v: 0, left: NIL, right: NIL, rank: 0, queued: false };
 
 /// A treap over tasks; ranks come from a fixed sequence, so equal inputs give equal trees.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
+    /// As many as tasks were ever queued at once, so that those of one queue lie together.
     nodes: Vec<Node>,
+    /// Nodes that hold no task.
+    free: Vec<u32>,
+    /// The node of each task.
+    places: Vec<u32>,
     root: u32,
     seq: u64,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree { nodes: Vec::new(), root: NIL, seq: 0 }
+        Tree { nodes: Vec::new(), free: Vec::new(), places: Vec::new(), root: NIL, seq: 0 }
     }
 }
 
 impl Tree {
+    fn place(&self, t: TaskId) -> Option<u32> {
+        self.places.get(t.index()).copied().filter(|at| *at != NIL)
+    }
+
     pub(super) fn contains(&self, t: TaskId) -> bool {
-        self.nodes.get(t.index()).is_some_and(|n| n.queued)
+        self.place(t).is_some()
     }
 
     /// Smallest vruntime of all.
@@ -46,24 +54,34 @@ impl Tree {
 
     /// Adds `t`, behind all with the same deadline.
     pub(super) fn insert(&mut self, t: TaskId, deadline: Ns, v: Ns) {
-        if self.nodes.len() <= t.index() {
-            self.nodes.resize(t.index() + 1, EMPTY);
+        if self.places.len() <= t.index() {
+            self.places.resize(t.index() + 1, NIL);
         }
-        debug_assert!(!self.nodes[t.index()].queued, "a task is queued once");
+        debug_assert!(!self.contains(t), "a task is queued once");
         self.seq += 1;
         let rank = (self.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
-        self.nodes[t.index()] =
-            Node { key: (deadline, self.seq), v, min_v: v, left: NIL, right: NIL, rank, queued: true };
-        self.root = self.put(self.root, t.0);
+        let node = Node { key: (deadline, self.seq), v, min_v: v, left: NIL, right: NIL, rank, task: t, queued: true };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.nodes[at as usize] = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        };
+        self.places[t.index()] = at;
+        self.root = self.put(self.root, at);
     }
 
     /// Takes `t` out; false when it is not queued.
     pub(super) fn remove(&mut self, t: TaskId) -> bool {
-        if !self.contains(t) {
-            return false;
-        }
-        self.root = self.cut(self.root, t.0);
-        self.nodes[t.index()].queued = false;
+        let Some(at) = self.place(t) else { return false };
+        self.root = self.cut(self.root, at);
+        self.nodes[at as usize].queued = false;
+        self.places[t.index()] = NIL;
+        self.free.push(at);
         true
     }
 
@@ -76,7 +94,7 @@ impl Tree {
             if node.left != NIL && eligible(self.nodes[node.left as usize].min_v) {
                 at = node.left;
             } else if eligible(node.v) {
-                return Some(TaskId(at));
+                return Some(node.task);
             } else {
                 at = node.right;
             }
@@ -94,17 +112,18 @@ impl Tree {
                 at = self.nodes[at as usize].left;
             }
             let here = stack.pop()?;
-            if fits(TaskId(here)) {
-                return Some(TaskId(here));
+            let node = &self.nodes[here as usize];
+            if fits(node.task) {
+                return Some(node.task);
             }
-            at = self.nodes[here as usize].right;
+            at = node.right;
         }
         None
     }
 
-    /// All that are queued, in order of their numbers.
+    /// All that are queued, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.nodes.iter().enumerate().filter(|(_, n)| n.queued).map(|(i, _)| TaskId(i as u32))
+        self.nodes.iter().filter(|n| n.queued).map(|n| n.task)
     }
 
     fn update(&mut self, at: u32) {

@@ -34,7 +34,7 @@ pub(super) struct Ent {
 pub(super) struct Queue {
     pub avg: Pelt,
     /// What left for other CPUs in its sleep: taken out when the averages are next brought up to date.
-    pub removed: Pelt,
+    pub removed: Option<Pelt>,
     /// Weight of all that is on it.
     pub weight: u64,
     /// Runnable tasks on it and on the queues of groups within it.
@@ -49,7 +49,7 @@ pub(super) struct CpuLoad {
     /// Utilisation and runnable tasks, whatever group they are in.
     pub avg: Pelt,
     /// As of its queue.
-    pub removed: Pelt,
+    pub removed: Option<Pelt>,
     pub nr: u64,
     pub nr_idle_policy: u64,
     pub running: bool,
@@ -131,15 +131,17 @@ impl Balancer {
 
     fn update_queue(&mut self, now: Ns, q: usize) {
         let queue = &mut self.queues[q];
-        let removed = std::mem::take(&mut queue.removed);
-        queue.avg.detach(&removed, 1);
+        if let Some(removed) = queue.removed.take() {
+            queue.avg.detach(&removed, 1);
+        }
         queue.avg.update(now, Since { load: queue.weight, runnable: queue.nr, running: false }, 1);
     }
 
     pub(super) fn update_cpu(&mut self, now: Ns, cpu: Cpu) {
         let c = &mut self.cpus[cpu];
-        let removed = std::mem::take(&mut c.removed);
-        c.avg.detach(&removed, 1);
+        if let Some(removed) = c.removed.take() {
+            c.avg.detach(&removed, 1);
+        }
         c.avg.update(now, Since { load: 0, runnable: c.nr, running: c.running }, 1);
         self.update_queue(now, cpu);
     }
@@ -154,7 +156,7 @@ impl Balancer {
                 self.update_queue(now, old);
                 self.queues[old].avg.detach(&e.avg, e.weight);
             } else if let Some(old) = e.queue {
-                self.queues[old].removed.attach(&e.avg, e.weight);
+                self.queues[old].removed.get_or_insert_default().attach(&e.avg, e.weight);
             }
             self.queues[q].avg.attach(&e.avg, e.weight);
             self.ents[t].queue = Some(q);
@@ -219,7 +221,7 @@ impl Balancer {
                     self.update_cpu(now, old);
                     self.cpus[old].avg.detach(&e.avg, 0);
                 } else {
-                    self.cpus[old].removed.attach(&e.avg, 0);
+                    self.cpus[old].removed.get_or_insert_default().attach(&e.avg, 0);
                 }
                 // What comes from another CPU is cold here.
                 self.ents[t].last_ran = Ns::MIN / 2;

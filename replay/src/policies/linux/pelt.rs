@@ -69,6 +69,8 @@ fn decayed(value: u64, periods: u64) -> u64 {
 #[inline]
 fn quotient(sum: u64, divider: u64) -> u64 {
     match u32::try_from(sum) {
+        // Many are never counted: a queue's own running time, a CPU's load.
+        Ok(0) => 0,
         Ok(sum) => u64::from(sum / divider as u32),
         Err(_) => sum / divider,
     }
