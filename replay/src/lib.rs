@@ -36,6 +36,7 @@ pub mod queue;
 pub mod reasons;
 pub mod reconstruct;
 pub mod replay;
+pub mod speeds;
 pub mod switch_costs;
 pub mod task;
 pub mod trial;

@@ -230,6 +230,8 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         hz,
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
         preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
+        // Other CPUs than the recorded ones are middling ones.
+        speeds: if spec.cpus.is_none_or(|n| n == recon.cpus.len()) { recon.speeds.clone() } else { Default::default() },
         costs,
         // Who says what a switch costs means all of it.
         paths: spec.paths.filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
@@ -281,6 +283,12 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
             us(over.wakeup_tail.ns),
             over.wakeup_tail.n
         );
+        out.diag(Diagnostic::new(Code::Inferred, message));
+    }
+    if !recon.speeds.are_equal() {
+        let of = |(i, cpu): (usize, &i32)| format!("CPU {cpu} {:.2}", recon.speeds.time_of_one(i));
+        let times: Vec<String> = recon.cpus.iter().enumerate().map(of).collect();
+        let message = format!("CPUs are not equally fast: the same work takes {}", times.join(", "));
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
     let how = match over.tick_source {

@@ -6,6 +6,7 @@
 //! does a switch cost" is answered here.
 
 pub mod limits;
+pub(crate) mod speed;
 pub mod tick;
 pub(crate) mod watch;
 pub(crate) mod ways;

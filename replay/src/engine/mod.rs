@@ -195,6 +195,7 @@ impl Engine {
             tick_ns,
             preempt_kernel: machine.preempt_kernel,
             costs: machine.costs,
+            speeds: machine.speeds.clone(),
             cpus: (0..machine.cpus).map(cpu).collect(),
             idle: IdleCpus::all(machine.cpus),
             tasks,

@@ -87,7 +87,7 @@ impl Engine {
         c.on_since = now;
         if std::mem::take(&mut c.serving) {
             let end = self.k.slots.segment_end(cpu);
-            task.left = if end == NEVER { NEVER } else { end - now.max(c.run_from) };
+            task.left = if end == NEVER { NEVER } else { self.k.speeds.work(cpu, end - now.max(c.run_from)) };
             self.k.slots.set_segment_end(cpu, NEVER);
         }
     }
@@ -182,7 +182,7 @@ impl Engine {
         let c = &mut self.k.cpus[cpu];
         c.run_from = c.run_from.max(self.k.now);
         c.serving = true;
-        let end = if left == NEVER { NEVER } else { c.run_from.saturating_add(left) };
+        let end = if left == NEVER { NEVER } else { c.run_from.saturating_add(self.k.speeds.time(cpu, left)) };
         self.k.slots.set_segment_end(cpu, end);
     }
 

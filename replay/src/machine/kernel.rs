@@ -6,6 +6,7 @@ use crate::cost::Costs;
 use crate::engine::slots::Slots;
 use crate::log::Log;
 use crate::program::{Group, Pause, Step, Workload};
+use crate::speeds::Speeds;
 use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
 
 /// The machine under the policy: time, CPUs, tasks, and requests to the engine.
@@ -15,6 +16,7 @@ pub struct Kernel {
     pub(crate) tick_ns: Ns,
     pub(crate) preempt_kernel: bool,
     pub(crate) costs: Costs,
+    pub(crate) speeds: Speeds,
     pub(crate) cpus: Vec<CpuState>,
     pub(crate) idle: IdleCpus,
     pub(crate) tasks: Vec<Task>,
@@ -312,7 +314,7 @@ impl Kernel {
         let mut sum = match task.state {
             TaskState::Running => match self.slots.segment_end(task.cpu) {
                 NEVER => return NEVER,
-                end => end - self.now.max(self.cpus[task.cpu].run_from),
+                end => self.speeds.work(task.cpu, end - self.now.max(self.cpus[task.cpu].run_from)),
             },
             _ => task.left,
         };

@@ -1,6 +1,7 @@
 //! The machine that a workload runs on, as its caller describes it.
 
 use crate::cost::Costs;
+use crate::speeds::Speeds;
 use crate::switch_costs::SwitchCostChange;
 use crate::task::{Ns, NEVER};
 
@@ -27,6 +28,8 @@ pub struct Machine {
     pub timers: TimerMode,
     /// False: a run step in the kernel is not preempted before its end.
     pub preempt_kernel: bool,
+    /// How fast its CPUs are; what scheduling costs is the same on all.
+    pub speeds: Speeds,
     /// What scheduling costs.
     pub costs: Costs,
     /// How the ways through the scheduler differ from the recorded ones.
@@ -47,6 +50,7 @@ impl Default for Machine {
             tick_phase: Vec::new(),
             timers: TimerMode::High,
             preempt_kernel: true,
+            speeds: Speeds::default(),
             costs: Costs::default(),
             paths: None,
             until: NEVER,

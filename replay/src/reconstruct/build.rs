@@ -9,7 +9,8 @@ use crate::calibrate::Overheads;
 use crate::history::{Act, By, First, History, Life, LifeId, Off, What};
 use crate::infer::Messages;
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
-use crate::task::{Attrs, Ns, SchedPolicy, Sleep, TaskId};
+use crate::speeds::Speeds;
+use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, TaskId};
 
 /// What is decided about a task as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,7 @@ pub struct Verdict {
 pub(super) struct Builder<'a> {
     pub(super) history: &'a History,
     pub(super) over: &'a Overheads,
+    speeds: &'a Speeds,
     pub(super) options: &'a Options,
     pub(super) sleeps: Sleeps,
     pub(super) verdicts: Vec<Verdict>,
@@ -69,6 +71,9 @@ pub(super) struct Draft {
     prio: Option<i32>,
     /// Where it belongs.
     pub(super) place: Option<i32>,
+    /// The CPU that it is or was on last.
+    cpu: Cpu,
+    speeds: Speeds,
 }
 
 impl Draft {
@@ -80,7 +85,7 @@ impl Draft {
     /// Work up to `at`; what follows counts from there, or from `resume`.
     pub(super) fn work_until(&mut self, at: Ns, resume: Ns) {
         if self.running {
-            self.pending += (at - self.run_from).max(0);
+            self.pending += self.speeds.work(self.cpu, (at - self.run_from).max(0));
             self.run_from = self.run_from.max(at).max(resume);
         }
     }
@@ -103,7 +108,7 @@ impl Draft {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(reading: &'a Reading) -> Self {
-        let Reading { history, overheads: over, options, .. } = reading;
+        let Reading { history, overheads: over, options, speeds, .. } = reading;
         let messages = reading.messages.clone();
         Builder {
             sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
@@ -121,6 +126,7 @@ impl<'a> Builder<'a> {
             starved: Vec::new(),
             history,
             over,
+            speeds,
             options,
         }
     }
@@ -169,6 +175,7 @@ impl<'a> Builder<'a> {
             span: self.history.span,
             cut: self.history.cut,
             cpus: self.history.cpus.clone(),
+            speeds: self.speeds.clone(),
             uncaused: self.history.uncaused,
             ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),
             idle_wakeups: self.history.idle_wakeups,
@@ -202,7 +209,7 @@ impl<'a> Builder<'a> {
     fn program(&mut self, id: LifeId) -> (Program, Vec<Note>) {
         let life = &self.history.lives[id as usize];
         let verdict = self.verdicts[id as usize];
-        let mut d = Draft::default();
+        let mut d = Draft { cpu: life.cpu.max(0) as Cpu, speeds: self.speeds.clone(), ..Draft::default() };
         let begins_asleep = life.first == First::Asleep;
         if begins_asleep {
             self.first_sleep(life, &mut d);
@@ -263,7 +270,8 @@ impl<'a> Builder<'a> {
     fn act(&mut self, life: &Life, i: usize, act: &Act, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
         let (at, over) = (act.at, self.over);
         match act.what {
-            What::On { .. } => {
+            What::On { cpu } => {
+                d.cpu = cpu.max(0) as Cpu;
                 // Nothing woke it since it left without a record of how: it had stayed ready.
                 *slept = None;
                 self.place(life, i, at, d);

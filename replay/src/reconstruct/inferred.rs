@@ -64,6 +64,7 @@ impl Recon {
         }
         let mut rows = self.costs();
         rows.extend(self.clock());
+        rows.extend(self.speeds());
         rows.extend(self.ends());
         rows.push(self.slacks());
         rows.extend(self.messages());
@@ -166,6 +167,19 @@ impl Recon {
             rows.push(Inferred { name: "tick phase", value, unit: "ns", n: None, how });
         }
         rows
+    }
+
+    /// How fast the CPUs are, where they differ.
+    fn speeds(&self) -> Vec<Inferred> {
+        let row = |(i, cpu): (usize, &i32)| Inferred {
+            name: "slowness of a CPU",
+            value: Some(self.speeds.time_of_one(i)),
+            unit: "1",
+            n: None,
+            how: format!("time that CPU {cpu} takes for the same work, against one of middling speed"),
+        };
+        let differ = !self.speeds.are_equal();
+        self.cpus.iter().enumerate().filter(|_| differ).map(row).collect()
     }
 
     fn ends(&self) -> Vec<Inferred> {

@@ -6,7 +6,8 @@
 //! wholes; `build` makes the programs.
 //!
 //! * **Demand** is time on a CPU less what the machine took: the switch, ticks, interrupts, all at
-//!   their measured length. The replay adds them again where they fall there.
+//!   their measured length. The replay adds them again where they fall there. Where the trace shows
+//!   that CPUs are not equally fast ([`Recon::speeds`]), it is in time of a CPU of middling speed.
 //! * **A sleep ends** by a task (dependency: at a point of the waker's own program), a timer, a
 //!   tick, a device, or something outside. The interrupt flags decide: the task that was
 //!   interrupted is not the waker.
@@ -41,11 +42,12 @@ pub use inferred::{Inferred, Judged};
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, Strings};
 
-use crate::calibrate::{calibrate, Limits};
+use crate::calibrate::{calibrate, speed, Limits};
 use crate::cancel::Cancel;
 use crate::engine::Machine;
 use crate::history::Life;
 use crate::program::Workload;
+use crate::speeds::Speeds;
 use crate::task::{CpuSet, Ns, TaskId};
 
 /// What moves when the schedule changes.
@@ -224,6 +226,8 @@ pub struct Recon {
     pub cut: Ns,
     /// Numbers of the recorded CPUs, ascending; the engine counts them from 0.
     pub cpus: Vec<i32>,
+    /// How fast they are: the programs hold work, in time of a CPU of middling speed.
+    pub speeds: Speeds,
     /// Switches away from tasks that stayed ready, of which no record shows the cause.
     pub uncaused: u64,
     /// The trace shows clock ticks.
@@ -283,6 +287,7 @@ pub struct Reading {
     comms: Vec<String>,
     /// Names of each life before its execs.
     names: Vec<Vec<String>>,
+    speeds: Speeds,
 }
 
 impl Reading {
@@ -312,10 +317,16 @@ impl Reading {
             _ => Messages::none(&history),
         };
         let text = |name| strings.text(name).into_owned();
-        let comms = history.lives.iter().map(|l| text(l.comm)).collect();
+        let comms: Vec<String> = history.lives.iter().map(|l| text(l.comm)).collect();
         let before = |l: &Life| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
         let names = history.lives.iter().map(before).collect();
-        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names }
+        let speeds = {
+            let free = |(life, comm): (&Life, &String)| bound::cpu_of(life, comm, &history.cpus).is_none();
+            let of = history.lives.iter().zip(&comms);
+            let of: Vec<Option<&str>> = of.map(|of| free(of).then_some(of.1.as_str())).collect();
+            speed::measure(&history, &of, overheads.switch)
+        };
+        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds }
     }
 
     /// The programs.
