@@ -173,7 +173,7 @@ pub fn rerun_under(
     if recon.work.tasks.is_empty() {
         return Err(ReplayError::Trace(NOTHING.into()));
     }
-    if recon.is_placed() && spec.cpus.is_some_and(|cpus| cpus != recon.cpus.len()) {
+    if recon.placed && spec.cpus.is_some_and(|cpus| cpus != recon.cpus.len()) {
         return Err(ReplayError::Trace(format!(
             "placement=trace keeps each task on the CPU on which it was recorded, of {}: with another \
              number of CPUs leave the placement to the policy (placement=model)",
@@ -204,7 +204,7 @@ pub fn rerun_under(
     let mut out = Out::new();
     emit::describe(&mut out, &policy, machine.cpus, machine.hz);
     out.meta.set("replay.loop", spec.mode.as_str());
-    if recon.is_placed() {
+    if recon.placed {
         out.meta.set("replay.placement", "trace");
     }
     if !spec.costs.is_empty() {

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.analysis import _common as c
+from tracekit.units import format_ns
 from tracekit.whatif.identity import infer
 from tracekit.whatif.run import Programs
 
@@ -267,6 +268,12 @@ def _keep(policy: str, found: Finding, parameter: str, default: str) -> str:
     return policy if default in found.likely else _with(policy, f"{parameter}={found.best}")
 
 
+def _short(value: str | None) -> str:
+    """A value as a person writes it; a policy takes it so."""
+    ns = (value or "").removesuffix("ns")
+    return format_ns(int(ns)).replace(" ", "") if ns.isdigit() and ns != value else str(value)
+
+
 def lines(found: Inference) -> Sequence[str]:
     """What was found, in sentences.
 
@@ -287,7 +294,8 @@ def lines(found: Inference) -> Sequence[str]:
         if f.flat:
             said.append(f"{f.name}: the trace does not say")
         else:
-            said.append(f"{f.name}: {f.best} (90 % set: {', '.join(f.likely)})")
+            best, *likely = (_short(value) for value in (f.best, *f.likely))
+            said.append(f"{f.name}: {best} (90 % set: {', '.join(likely)})")
     share = 100 * (found.unexplained or 0.0)
     if found.stock:
         said.append(f"{share:.0f} % of slices and latencies are not as {found.policy} makes them")

@@ -2,7 +2,7 @@
 //! its program.
 
 use super::build::{Builder, Draft};
-use super::{Note, Recon};
+use super::Note;
 use crate::history::{Act, Life, What};
 use crate::program::{Program, Start, Step};
 use crate::task::{Attrs, CpuSet, Ns};
@@ -35,13 +35,6 @@ impl Builder<'_> {
             Some(cpu) => Attrs { affinity: CpuSet::of(&[cpu]), ..attrs },
             None => attrs,
         }
-    }
-}
-
-impl Recon {
-    /// The tasks belong where they were recorded.
-    pub(crate) fn is_placed(&self) -> bool {
-        self.placed
     }
 }
 
