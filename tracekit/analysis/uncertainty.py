@@ -548,7 +548,8 @@ def ks_distance(
     """
     if not (resolution >= 0 and math.isfinite(resolution)):
         raise ValueError(f"resolution = {resolution!r}: expected a difference of at least 0")
-    x, y = (np.asarray(s.drop_nulls() if isinstance(s, pl.Series) else s, dtype=np.float64) for s in (a, b))
+    given = (s.drop_nulls() if isinstance(s, pl.Series) and s.null_count() else s for s in (a, b))
+    x, y = (np.asarray(s, dtype=np.float64) for s in given)
     if not len(x) or not len(y):
         return None
     x, y = np.sort(x), np.sort(y)
@@ -592,8 +593,12 @@ def ks_by(
         1; null when the group is missing from one of them).
     """
     keys = list(keys)
-    left = {k: part[value].drop_nulls() for k, part in a.group_by(keys, maintain_order=True)}
-    right = {k: part[value].drop_nulls() for k, part in b.group_by(keys, maintain_order=True)}
+    left, right = (
+        dict(zip(found.select(keys).iter_rows(), found["_x"], strict=True))
+        for found in (
+            t.group_by(keys, maintain_order=True).agg(pl.col(value).drop_nulls().alias("_x")) for t in (a, b)
+        )
+    )
     none = pl.Series(dtype=pl.Float64)
     rows = []
     for key in [*left, *(k for k in right if k not in left)]:
