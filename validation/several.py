@@ -8,6 +8,7 @@ ignored: aims that hold there as well would say nothing.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import re
 import statistics
@@ -92,6 +93,23 @@ class Aim:
 def _migrations(trace: Trace) -> int:
     rows = trace.slices.sort("utid", "ts_ns")
     return rows.filter(pl.col("cpu") != pl.col("cpu").shift(1).over("utid")).height
+
+
+def _floor(captures: Mapping[str, lab.Capture]) -> str:
+    """Say how well repeats of one capture agree in their migrations: no prediction can do better."""
+    families: dict[str, list[lab.Capture]] = {}
+    for key, capture in captures.items():
+        if capture.cpus > 1:
+            families.setdefault(re.sub(r"-(rep|boot)\d+$", "", key), []).append(capture)
+    counts = [[_migrations(tk.read(c.file)) for c in of] for of in families.values() if len(of) > 1]
+    off = [_off((a, b)) for of in counts for a, b in itertools.combinations(of, 2)]
+    if not off:
+        return ""
+    share = sum(o <= 0.20 for o in off) / len(off)
+    return (
+        f"Repeats of one capture (all workloads, same kernel and CPUs) agree in their migrations within 20 % in\n"
+        f"{100 * share:.0f} % of {len(off)} pairs: that is what a prediction of one of them can reach."
+    )
 
 
 def _controlled(asked: lab.Question, control: str) -> lab.Question:
@@ -365,6 +383,7 @@ def _page(
     results: Sequence[Result],
     found: Sequence[Case],
     left: str,
+    floor: str,
 ) -> str:
     head = [
         "# Several CPUs, groups, current kernels: what was measured",
@@ -376,7 +395,7 @@ def _page(
         "",
     ]
     parts = [
-        _aims_table(tables),
+        [*_aims_table(tables), "", floor],
         ["## By kind", "", *_group_table(results, found)],
         ["## Pairs that change", "", *_pairs_table(found)],
         ["## Captures", "", *_captures_table(results)],
@@ -434,7 +453,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             results = list(pool.imap_unordered(job, tasks))
         tables[control] = aims(results, pairs)
         plain = plain or results
-    text = _page(tables, plain, cases(plain, pairs), left)
+    text = _page(tables, plain, cases(plain, pairs), left, _floor(every))
     if given.output is None:
         print(text)
     else:
