@@ -7,9 +7,11 @@ import struct
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import tracekit as tk
 from tracekit.whatif.groups import from_machine
+from tracekit.whatif.scenario import parse_set
 
 #: perf_event.h
 COMM, SAMPLE = 3, 9
@@ -113,3 +115,27 @@ def test_a_task_that_is_made_while_recording_is_in_the_group_of_its_parent(tmp_p
         20: "autogroup-4",
         21: "autogroup-4",
     }
+
+
+def test_the_nice_value_of_an_autogroup_is_its_weight(tmp_path: Path) -> None:
+    text = _switch(1.000, 0, ("swapper/0", 0), "R", ("sh", 10)) + _switch(
+        1.001, 0, ("sh", 10), "R", ("low", 20)
+    )
+    trace = _written(tmp_path, text, {10: ("sh", "3"), 20: ("low", "4")})
+    file = tmp_path / "t.machine.toml"
+    named = 'autogroup = "/autogroup-4"'
+    file.write_text(file.read_text().replace(named, f"{named}, autogroup_nice = 10"))
+    assert from_machine(trace)[1] == []
+    _, groups = from_machine(tk.read(tmp_path / "t.txt"))
+    assert groups == [("autogroup-4", [("nice", "10")])]
+
+
+def test_a_group_of_nice_10_gets_what_a_task_of_nice_10_gets() -> None:
+    # Weights 110 and 1024 of the kernel's table.
+    trace = tk.simulate("A: R∞\nB: R∞\nuntil: 600", policy="eevdf")
+    sets = [
+        parse_set(s) for s in ("A: group=low", "B: group=plain", "group:low: nice=10", "group:plain: nice=0")
+    ]
+    run = tk.replay(trace, "eevdf", scenario=sets).slices
+    share = run.filter(pl.col("comm").cast(pl.String) == "A")["dur_ns"].sum() / run["dur_ns"].sum()
+    assert share == pytest.approx(110 / (110 + 1024), abs=0.02)

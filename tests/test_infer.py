@@ -69,8 +69,10 @@ def test_groups_share_a_cpu_by_weight_in_the_replay_of_a_trace() -> None:
 
 def test_a_group_setting_that_means_nothing_is_refused() -> None:
     trace = tk.simulate("A: R5", policy="eevdf")
-    with pytest.raises(ReplayError, match="no attribute nice of a group; valid are weight, quota, idle"):
-        tk.replay(trace, "eevdf", scenario=[parse_set("group:web: nice=5")])
+    with pytest.raises(
+        ReplayError, match="no attribute prio of a group; valid are weight, nice, quota, idle"
+    ):
+        tk.replay(trace, "eevdf", scenario=[parse_set("group:web: prio=5")])
 
 
 def test_a_policy_without_groups_refuses_them_by_name() -> None:

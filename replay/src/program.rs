@@ -1,5 +1,6 @@
 //! Programs: what each task does, free of when it did it.
 
+use crate::policies::weights::BY_NICE;
 use crate::task::{Attrs, Ns, Sleep, TaskId};
 
 /// A counter on which tasks wait and to which tasks post: every wakeup of one task by another.
@@ -56,8 +57,8 @@ pub enum Pause {
 pub struct Group {
     /// Name.
     pub name: String,
-    /// Weight against its siblings, 100 by default (cpu.weight).
-    pub weight: u32,
+    /// Weight against its siblings, 1024 by default (cpu.shares; cpu.weight is in hundredths of that).
+    pub shares: u64,
     /// CPU time that it may use per period, and the period; `None`: as much as it gets (cpu.max).
     pub quota: Option<(Ns, Ns)>,
     /// Its tasks count as SCHED_IDLE against others (cpu.idle).
@@ -67,17 +68,23 @@ pub struct Group {
 impl Group {
     /// A group with the defaults of cgroup v2.
     pub fn new(name: impl Into<String>) -> Self {
-        Group { name: name.into(), weight: 100, quota: None, idle: false }
+        Group { name: name.into(), shares: 1024, quota: None, idle: false }
     }
 
-    /// Sets one of `weight`, `quota` (`50ms/100ms` or `max`), `idle`; the error says what would
-    /// have been valid.
+    /// Sets one of `weight`, `nice` (cpu.weight.nice, and that of an autogroup), `quota`
+    /// (`50ms/100ms` or `max`), `idle`; the error says what would have been valid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let bad = |what: &str| format!("{key}={value}: expected {what}");
         match key {
             "weight" => {
                 let weight = value.parse().ok().filter(|w| (1..=10_000).contains(w));
-                self.weight = weight.ok_or_else(|| bad("a whole number from 1 to 10000"))?;
+                let weight: u64 = weight.ok_or_else(|| bad("a whole number from 1 to 10000"))?;
+                self.shares = (weight * 1024 + 50) / 100;
+            }
+            "nice" => {
+                let nice = value.parse().ok().filter(|n| (-20..=19).contains(n));
+                let nice: i32 = nice.ok_or_else(|| bad("a whole number from -20 to 19"))?;
+                self.shares = BY_NICE[(nice + 20) as usize] as u64;
             }
             "quota" if value == "max" => self.quota = None,
             "quota" => {
@@ -91,7 +98,7 @@ impl Group {
                 self.quota = Some((quota, period));
             }
             "idle" => self.idle = crate::params::on_off(value).ok_or_else(|| bad("on or off"))?,
-            _ => return Err(format!("no attribute {key} of a group; valid are weight, quota, idle")),
+            _ => return Err(format!("no attribute {key} of a group; valid are weight, nice, quota, idle")),
         }
         Ok(())
     }

@@ -109,6 +109,11 @@ def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, st
             weight = min(max(round(shares * 100 / 1024), 1), 10_000)
             settings = [("weight", str(weight)), ("quota", _quota(quota, period))]
             groups.append((path.strip("/"), settings + ([("idle", "on")] if idle else [])))
+    for session, nice in (
+        machine.tasks.select("autogroup", "autogroup_nice").unique().drop_nulls().iter_rows()
+    ):
+        if nice:
+            groups.append((session.strip("/"), [("nice", str(nice))]))
     names: dict[int, set[str]] = {}
     process: dict[int, int | None] = {}
     for tid, pid, comm in trace.tasks.select("tid", "pid", pl.col("comm").cast(pl.String)).iter_rows():

@@ -43,7 +43,7 @@ impl Groups {
         specs.sort_by_key(|g| g.name.matches('/').count());
         for g in specs {
             let parent = g.name.rsplit_once('/').and_then(|(above, _)| found.by_name.get(above).copied());
-            let shares = if g.idle { 3 } else { (u64::from(g.weight) * 1024 + 50) / 100 };
+            let shares = if g.idle { 3 } else { g.shares };
             found.groups.push(Group { parent, shares, idle: g.idle, name: g.name.as_str().into() });
             found.by_name.insert(g.name.as_str().into(), found.groups.len() - 1);
         }
