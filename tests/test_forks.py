@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -28,18 +29,21 @@ ROUND = (
 )
 
 
+def repeated(rounds: Sequence[tuple[int, str, str, str]], file: Path) -> tk.Trace:
+    """The trace of twelve such rounds."""
+    lines = ["# tracer: nop", "#"]
+    for n in range(12):
+        for at, task, flags, record in rounds:
+            text = f"{task:>16}   [000] {flags}   {(at + n * 3000) / 1e6:12.6f}: {record}"
+            lines.append(text.format(child=100 + n))
+    file.write_text("\n".join(lines) + "\n")
+    return tk.read(file)
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> tk.Programs:
     """The programs of twelve rounds."""
-    lines = ["# tracer: nop", "#"]
-    for n in range(12):
-        for at, task, flags, record in ROUND:
-            seconds = (at + n * 3000) / 1e6
-            text = f"{task:>16}   [000] {flags}   {seconds:12.6f}: {record}"
-            lines.append(text.format(child=100 + n))
-    file: Path = tmp_path_factory.mktemp("forks") / "trace.txt"
-    file.write_text("\n".join(lines) + "\n")
-    return tk.Programs(tk.read(file))
+    return tk.Programs(repeated(ROUND, tmp_path_factory.mktemp("forks") / "trace.txt"))
 
 
 def test_the_clock_of_a_child_is_read_at_the_record_of_the_fork(programs: tk.Programs) -> None:
@@ -82,14 +86,7 @@ EXECS = (
 @pytest.fixture(scope="module")
 def execs(tmp_path_factory: pytest.TempPathFactory) -> tk.Trace:
     """Twelve rounds of `EXECS`."""
-    lines = ["# tracer: nop", "#"]
-    for n in range(12):
-        for at, task, flags, record in EXECS:
-            text = f"{task:>16}   [000] {flags}   {(at + n * 3000) / 1e6:12.6f}: {record}"
-            lines.append(text.format(child=100 + n))
-    file: Path = tmp_path_factory.mktemp("execs") / "trace.txt"
-    file.write_text("\n".join(lines) + "\n")
-    return tk.read(file)
+    return repeated(EXECS, tmp_path_factory.mktemp("execs") / "trace.txt")
 
 
 def test_a_task_has_its_old_name_until_it_executes_a_program(execs: tk.Trace) -> None:
