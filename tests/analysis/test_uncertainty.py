@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from arch.bootstrap import optimal_block_length
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal, stats
 
@@ -157,7 +157,6 @@ def test_the_band_of_a_curve_is_scipys() -> None:
 
 
 @given(seed=st.integers(0, 200), phi=st.floats(0, 0.97), n=st.integers(40, 2000))
-@example(seed=37, phi=0.5, n=40)
 @settings(max_examples=40, deadline=None)
 def test_the_block_length_is_that_of_arch(seed: int, phi: float, n: int) -> None:
     x = signal.lfilter([1], [1, -phi], np.random.default_rng(seed).normal(size=n))

@@ -146,9 +146,8 @@ def _politis_white(covariance: Floats, correlation: Floats, n: int) -> tuple[flo
     g = 2 * float((taper * k * covariance[1 : bandwidth + 1]).sum())
     long_run = float(covariance[0] + 2 * (taper * covariance[1 : bandwidth + 1]).sum())
     most_length = math.ceil(min(3 * math.sqrt(n), n / 3))
-    if long_run == 0:
-        return float(most_length), first is None or first > 1
-    # In a short series the estimate can be below 0; the length takes its square, as arch's does.
+    if long_run <= 0:  # negatively correlated throughout: short blocks only overstate the variance
+        return 1.0, first != 1
     length = (2 * g * g / (4 / 3 * long_run * long_run)) ** (1 / 3) * n ** (1 / 3)
     return min(length, most_length), first is None or first > 1
 
