@@ -114,7 +114,7 @@ studies: dev ## run the five published studies and set their results beside the 
 fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; also events, policy, workload, all
 	cargo run --quiet --profile checked --package tracekit-replay --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 
-# The runtime of clang 14 and later fits; `apt install libclang-rt-19-dev` has one.
+# Tried with the runtime of clang 19, which `apt install libclang-rt-19-dev` has.
 ASAN ?= $(firstword $(shell ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.so 2>/dev/null))
 UNSAFE := tests/test_policy.py tests/test_dataframes.py tests/test_read.py tests/test_cache.py tests/reliability/test_sources.py
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import heapq
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -50,7 +51,7 @@ class Task:
         self.left = self.program[0][0]
 
 
-class Model:
+class Model(ABC):
     """What a policy may decide; the base class decides nothing."""
 
     #: The model has work to do once a second.
@@ -62,22 +63,22 @@ class Model:
         self.tasks = tasks
         self.hz = hz
 
-    def ran(self, task: Task, ns: int, now: int) -> None:
+    def ran(self, task: Task, ns: int, now: int) -> None:  # noqa: B027 - most models need not know
         """`task` has run for `ns` more."""
 
+    @abstractmethod
     def enqueue(self, task: Task, why: str, now: int) -> None:
         """`task` is ready: ``initial``, ``wakeup`` or ``preempted``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pick(self, now: int, previous: Task | None) -> Task | None:
         """Take the next task off the queue."""
-        raise NotImplementedError
 
     def start(self, task: Task, now: int) -> int | None:
         """`task` begins to run; after how long does its slice end?"""
         return None
 
-    def stop(self, task: Task, why: str, now: int) -> None:
+    def stop(self, task: Task, why: str, now: int) -> None:  # noqa: B027 - the same
         """`task` leaves the CPU: ``slept`` or ``preempted``."""
 
     def tick(self, task: Task, now: int) -> bool:
