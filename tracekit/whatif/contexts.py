@@ -9,8 +9,8 @@ wakes another would show:
   time that the supposed waker had used since it woke itself (a task that wakes another does so at a
   point of its own program);
 * the *waker is whoever runs*: sleeps differ, but each task is the waker as often as it had that CPU
-  while the sleeper slept (chi-squared test), and the CPU time it had used scatters `RATIO` times
-  more than the sleep.
+  while the sleeper slept (chi-squared test, or a difference that is no large effect), and the CPU
+  time it had used scatters `RATIO` times more than the sleep.
 
 Measured on captures with interrupt flags, read once with and once without them: see
 ``tests/test_contexts.py``.
@@ -42,8 +42,15 @@ RATIO = 4.0
 #: A sleep is fixed when the distance of its quartiles is at most this share of its median: timer
 #: slack (50 us unless asked otherwise, prctl(2)) is that much of 500 us.
 FIXED = 0.1
-#: The waker is whoever runs unless the test says otherwise at this level.
+#: The waker is whoever runs unless the test says otherwise at this level, and the difference is a
+#: large effect: a long trace shows also that whoever the sleeper has just woken runs first.
 LEVEL = 0.01
+#: Cohen's w (square root of chi-squared over the number) from which an effect is large (J. Cohen,
+#: Statistical power analysis for the behavioral sciences, 1988, section 7.2). Tasks that others
+#: wake have 2 to 10. With the flags of 82 captures hidden: of 46,488 wakeups by interrupts 76 %
+#: were recognised without it and 92 % with it, of those recognised 99.5 and 99.6 % were one; at 1
+#: some servers of a pipe are taken for sleepers, 97 %.
+EFFECT = 0.5
 #: Classes with a smaller expectation than this are put together (the usual rule for the chi-squared
 #: test), and so are all wakers beyond the most frequent.
 EXPECTED, WAKERS = 5.0, 16
@@ -278,4 +285,5 @@ def _agrees(observed: dict[int, float], expected: dict[int, float]) -> bool:
     from scipy import special
 
     distance = sum((o - e) ** 2 / e for o, e in classes)
-    return float(special.chdtrc(len(classes) - 1, distance)) > LEVEL
+    small = distance < EFFECT**2 * sum(o for o, _ in classes)
+    return small or float(special.chdtrc(len(classes) - 1, distance)) > LEVEL
