@@ -104,7 +104,7 @@ impl Eevdf {
     pub(super) fn lag(&self, q: usize, t: TaskId) -> Ns {
         let e = &self.e[t];
         let slice = match self.f.version {
-            Version::V73 => self.most_slice(q).max(e.slice) + self.tick,
+            Version::V618 | Version::V73 => self.most_slice(q).max(e.slice) + self.tick,
             _ => (2 * e.slice).max(self.tick),
         };
         let limit = e.fair(slice);
