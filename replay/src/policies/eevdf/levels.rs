@@ -246,7 +246,7 @@ impl Eevdf {
         let now = k.now();
         self.bal.task_arrives(now, cpu, t);
         self.bal.count(now, self.groups.home(t, cpu), true);
-        if self.f.version >= Version::V618 {
+        if self.flat() {
             self.charge_and_resched(k, q);
         }
         self.requeue(t);

@@ -159,22 +159,36 @@ impl Eevdf {
             self.push[pull.from] = Some(pull.to);
             k.resched(pull.from);
         }
+        // detach_tasks takes all of them out first, and attach_tasks begins with the last.
+        let mut taken = Vec::new();
         for &t in &pull.tasks {
             // Another CPU may have taken it at the same tick.
             let e = &self.e[t];
             if !e.on_rq || e.delayed || self.cpu_of(e.q) != pull.from {
                 continue;
             }
-            self.transfer(k, pull.from, pull.to, t);
+            self.detach(k, pull.from, pull.to, t);
+            taken.push(t);
+        }
+        for t in taken.into_iter().rev() {
+            self.attach(k, pull.to, t);
         }
     }
 
     /// Moves `t`, which is queued, to another CPU.
     fn transfer(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
+        self.detach(k, from, to, t);
+        self.attach(k, to, t);
+    }
+
+    fn detach(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
         k.update_clock(from);
         self.bal.moves(t);
         self.take_out(k, from, t, false);
         k.migrate(t, to);
+    }
+
+    fn attach(&mut self, k: &mut Kernel, to: Cpu, t: TaskId) {
         k.update_clock(to);
         self.put_in(k, to, t, false);
         if let Some(curr) = k.curr(to).filter(|&c| k.is_mine(c)) {
