@@ -21,7 +21,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
     formula: "v += ran * 1024 / weight; when v >= deadline: deadline = v + slice * 1024 / weight, \
               and a reschedule. V = sum(weight * v) / sum(weight) over queued, running and delayed \
               tasks. Placement: v = V - lag * (W + w) / W, deadline = v + slice * 1024 / weight \
-              (half for a new task in 6.12). Lag is clamped to max(2 * slice, tick). Charged at \
+              (half for a new task in 6.12). Lag is clamped to max(2 * slice, tick), \
+              from 6.18 on to the longest slice on the queue and a tick. Charged at \
               ticks, wakeups and switches only. run_to_parity: the running task goes on until its \
               deadline or until it is not eligible. 6.12: a waking task with a shorter slice may \
               cancel that, and any that wakes cancels it for a SCHED_IDLE task; a task that sleeps \
@@ -36,8 +37,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
     not_modelled: "The deadline server, core scheduling, bursts of quotas, topology other than CPUs \
         that all share one cache or share none, capacities.",
     sources: "Linux 6.6.9, 6.12.0, 6.12.19, 6.12.117, 7.3.4 kernel/sched/fair.c, core.c and \
-              features.h (6.18: not read in its source; those rules of 7.3 that are believed to \
-              have come with 6.17 and 6.18); Stoica and Abdel-Wahab, Earliest Eligible Virtual \
+              features.h (6.18: only what is published of 6.18.38, else those rules of 7.3 that \
+              captures of 6.18.44 agree with); Stoica and Abdel-Wahab, Earliest Eligible Virtual \
               Deadline First, 1995; captures of a 6.12.95 kernel for two rules: an expiry found in \
               a wakeup also asks for a reschedule, and SCHED_IDLE has no slice protection (6.16, \
               and stable kernels before).",
