@@ -4,6 +4,7 @@ every reader."""
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import duckdb
@@ -125,3 +126,25 @@ def test_a_table_must_be_asked_for_alone(demo: Path) -> None:
         reader.encode(tk._core.Encoder("slices", 10))
     with pytest.raises(ValueError, match="does not grow with the trace"):
         tk._core.Encoder("tasks", 10)
+
+
+def test_bytes_are_the_same_for_any_number_of_cpus(tmp_path: Path) -> None:
+    """The text is long enough for row groups and for columns that fall to different threads."""
+    lines = (
+        f"  task{i % 70}-{i % 70 + 100} [00{i % 4}] d..2. {100 + i // 10**5}.{i % 10**5:06d}: sched_stat_runtime: "
+        f"comm=task{i % 70} pid={i % 70 + 100} runtime={i * i % 99_991} [ns] vruntime={i * 37} [ns]\n"
+        for i in range(60_000)
+    )
+    text = tmp_path / "long.txt"
+    text.write_text("# tracer: nop\n" + "".join(lines))
+    every = os.sched_getaffinity(0)
+    found = []
+    for cpus in ({min(every)}, every):
+        try:
+            os.sched_setaffinity(0, cpus)
+            tk.convert(text, tmp_path / "x.parquet")
+        finally:
+            os.sched_setaffinity(0, every)
+        found.append((tmp_path / "x.parquet").read_bytes())
+    assert found[0] == found[1]
+    assert pl.read_parquet(io.BytesIO(found[0]))["value"].to_list() == [i * i % 99_991 for i in range(60_000)]

@@ -19,6 +19,9 @@ use crate::errors::{detached, internal_error, Bug};
 /// Pieces that wait: one is read and one is written meanwhile.
 const WAITING: usize = 2;
 
+/// Threads that encode: with four, reading takes longer than encoding whatever the format.
+const MOST_THREADS: usize = 4;
+
 /// Rows of a table that grows with the trace.
 pub enum Rows {
     Events(Box<Events>),
@@ -64,7 +67,8 @@ impl Rows {
 
     fn writer(&self, group_rows: usize) -> Writer {
         fn of<T: Table>(_: &T, group_rows: usize) -> Writer {
-            Writer::new::<T>(group_rows)
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            Writer::new::<T>(group_rows, threads.min(MOST_THREADS))
         }
         each!(self, table => of(&**table, group_rows))
     }

@@ -1,22 +1,24 @@
 //! Tables as Parquet, written while their rows come.
 //!
-//! The crate `parquet` encodes and compresses. Two threads share the columns of each piece of rows;
-//! pages are kept until their row group is full. Bytes come out in the order of the file and are
-//! never gone back to: the caller writes them where it likes.
+//! Threads share the columns of each piece of rows, and again when a row group is full and its pages
+//! are made. Bytes come out in the order of the file and are never gone back to: the caller writes
+//! them where it likes.
 //!
-//! Strings go through dictionaries. So do numbers, and as packed differences where they hardly
-//! repeat; times and sequence numbers always as differences. Each page has bounds and a place in an
-//! index, for readers that skip.
+//! Strings go through dictionaries (`listed.rs`). So do numbers, and as packed differences where
+//! they hardly repeat; times and sequence numbers always as differences. The crate `parquet` writes
+//! these, and the headers, indexes and footer of all. Each page has bounds and a place in an index,
+//! for readers that skip.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
-use parquet::column::writer::{get_column_writer, get_typed_column_writer_mut, ColumnCloseResult, ColumnWriter};
+use parquet::column::writer::{get_column_writer, get_typed_column_writer_mut};
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter, ColumnWriterImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::Result;
 use parquet::file::metadata::KeyValue;
@@ -24,6 +26,10 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnDescPtr, ColumnPath, Type as SchemaType, TypePtr};
 
+mod listed;
+mod packed;
+
+use self::listed::{Entries, Listed};
 use crate::strings::{StrId, Strings, TextId};
 use crate::table::{Col, ColumnDef, Table, Type, Visitor};
 use crate::{Kind, State};
@@ -32,7 +38,7 @@ use crate::{Kind, State};
 const LEVEL: i32 = 1;
 /// Most bytes of a dictionary of numbers; with more, differences take less room and are faster to make.
 const DICTIONARY: usize = 1 << 17;
-/// A piece of fewer rows is encoded by one thread, others by two.
+/// Fewer rows are left to one thread.
 const ALONE: usize = 1 << 12;
 /// Values that are encoded together: they stay in the nearest cache.
 const AT_ONCE: usize = 1 << 13;
@@ -44,21 +50,22 @@ const SOUND: &str = "rows of a declared table are written to memory";
 
 /// Writes one table.
 pub struct Writer {
-    defs: &'static [ColumnDef],
     file: SerializedFileWriter<Vec<u8>>,
     columns: Vec<Mutex<Column>>,
     group_rows: usize,
+    threads: usize,
     rows: usize,
 }
 
 impl Writer {
-    /// A file of table `T`, with row groups of at least `group_rows` rows but for the last.
-    pub fn new<T: Table>(group_rows: usize) -> Self {
+    /// A file of table `T`, with row groups of at least `group_rows` rows but for the last, made by
+    /// so many threads. The bytes are the same for any number of them.
+    pub fn new<T: Table>(group_rows: usize, threads: usize) -> Self {
         let defs = T::DEF.columns;
         let file = SerializedFileWriter::new(Vec::new(), schema(defs), properties(defs)).expect(SOUND);
-        let mut writer = Writer { defs, file, columns: Vec::new(), group_rows, rows: 0 };
-        writer.begin_group();
-        writer
+        let made = file.schema_descr().columns().iter().zip(defs);
+        let columns = made.map(|(descr, def)| Column::new(def, descr.clone(), file.properties().clone()));
+        Writer { columns: columns.map(Mutex::new).collect(), file, group_rows, threads, rows: 0 }
     }
 
     /// Adds rows; bytes that are ready are added to `out`.
@@ -68,17 +75,13 @@ impl Writer {
             return;
         }
         let (free, columns) = (AtomicUsize::new(0), self.columns.as_slice());
-        let work = || table.visit(&mut Pass { columns: columns.iter().enumerate(), free: &free, mine: None, strings });
-        std::thread::scope(|scope| {
-            if table.len() >= ALONE {
-                scope.spawn(work);
-            }
-            work();
+        let threads = if table.len() < ALONE { 1 } else { self.threads };
+        together(threads, || {
+            table.visit(&mut Pass { columns: columns.iter().enumerate(), free: &free, mine: None, strings });
         });
         self.rows += table.len();
         if self.rows >= self.group_rows {
             self.end_group();
-            self.begin_group();
             self.drain(out);
         }
     }
@@ -95,21 +98,23 @@ impl Writer {
         self.drain(out);
     }
 
-    fn begin_group(&mut self) {
-        let properties = self.file.properties();
-        let made = self.file.schema_descr().columns().iter().zip(self.defs);
-        self.columns = made.map(|(descr, def)| Mutex::new(Column::new(def, descr.clone(), properties))).collect();
-        self.rows = 0;
-    }
-
     fn end_group(&mut self) {
+        let (free, columns) = (AtomicUsize::new(0), self.columns.as_slice());
+        let closed = columns.iter().map(|_| OnceLock::new()).collect::<Vec<_>>();
+        let threads = if self.rows < ALONE { 1 } else { self.threads };
+        together(threads, || loop {
+            let mine = free.fetch_add(1, Ordering::Relaxed);
+            let Some(column) = columns.get(mine) else { return };
+            let mut column = column.lock().unwrap_or_else(PoisonError::into_inner);
+            assert!(closed[mine].set(column.close().expect(SOUND)).is_ok(), "each column falls to one thread");
+        });
         let mut group = self.file.next_row_group().expect(SOUND);
-        for column in self.columns.drain(..) {
-            let column = column.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let (bytes, chunk) = column.close().expect(SOUND);
+        for column in closed {
+            let (bytes, chunk) = column.into_inner().expect("every column was closed");
             group.append_column(&bytes, chunk).expect(SOUND);
         }
         group.close().expect(SOUND);
+        self.rows = 0;
     }
 
     fn drain(&mut self, out: &mut Vec<u8>) {
@@ -118,31 +123,43 @@ impl Writer {
     }
 }
 
-/// How columns are written.
+/// Does the same in so many threads, this one included.
+fn together(threads: usize, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(&work)));
+        work();
+    });
+}
+
+/// How columns are written that have no dictionary.
 fn properties(defs: &[ColumnDef]) -> WriterPropertiesPtr {
     let level = ZstdLevel::try_new(LEVEL).expect("a level that zstd has");
     let mut made = WriterProperties::builder()
         .set_created_by(concat!("tracekit version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(level))
+        .set_dictionary_enabled(false)
         .set_max_row_group_row_count(None)
         .set_data_page_row_count_limit(PAGE_ROWS)
-        .set_write_batch_size(AT_ONCE)
-        .set_dictionary_page_size_limit(DICTIONARY);
-    for def in defs {
-        let path = || ColumnPath::from(def.name);
-        match def.ty {
-            Type::I64 | Type::U64 | Type::I32 | Type::U32 | Type::U16 => {
-                let steady = def.name.ends_with("ts_ns") || def.name.starts_with("seq");
-                made = made.set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED);
-                made = made.set_column_dictionary_enabled(path(), !steady);
-            }
-            Type::F64 | Type::Bool | Type::Text => made = made.set_column_dictionary_enabled(path(), false),
-            Type::Str | Type::Kind | Type::State => {
-                made = made.set_column_dictionary_page_size_limit(path(), usize::MAX);
-            }
-        }
+        .set_write_batch_size(AT_ONCE);
+    for def in defs.iter().filter(|def| is_integer(def.ty)) {
+        made = made.set_column_encoding(ColumnPath::from(def.name), Encoding::DELTA_BINARY_PACKED);
     }
     Arc::new(made.build())
+}
+
+fn is_integer(ty: Type) -> bool {
+    matches!(ty, Type::I64 | Type::U64 | Type::I32 | Type::U32 | Type::U16)
+}
+
+/// What the dictionary of a column holds, none where values hardly repeat.
+fn entries(def: &ColumnDef) -> Option<Entries> {
+    let steady = def.name.ends_with("ts_ns") || def.name.starts_with("seq");
+    match def.ty {
+        Type::Str | Type::Kind | Type::State => Some(Entries::names()),
+        Type::I64 | Type::I32 if !steady => Some(Entries::numbers(false)),
+        Type::U64 | Type::U32 | Type::U16 if !steady => Some(Entries::numbers(true)),
+        _ => None,
+    }
 }
 
 /// The schema of a file.
@@ -200,45 +217,54 @@ impl PageWriter for Pages {
 
 /// A column of the row group at hand.
 struct Column {
-    bytes: Shared,
-    writer: ColumnWriter<'static>,
+    descr: ColumnDescPtr,
+    properties: WriterPropertiesPtr,
     optional: bool,
-    /// Strings that were met, by their number.
-    texts: Vec<Option<ByteArray>>,
+    listed: Option<Listed>,
+    /// What the crate writes: a column without a dictionary, or with too many numbers for one.
+    written: Option<(Shared, ColumnWriter<'static>)>,
     /// Room for which rows are set.
     levels: Vec<i16>,
 }
 
 impl Column {
-    fn new(def: &ColumnDef, descr: ColumnDescPtr, properties: &WriterPropertiesPtr) -> Self {
-        let bytes = Shared::default();
-        let pages = Pages(TrackedWrite::new(bytes.clone()));
-        let writer = get_column_writer(descr, properties.clone(), Box::new(pages));
-        Column { bytes, writer, optional: !def.null.is_empty(), texts: Vec::new(), levels: Vec::new() }
+    fn new(def: &ColumnDef, descr: ColumnDescPtr, properties: WriterPropertiesPtr) -> Self {
+        let (optional, listed) = (!def.null.is_empty(), entries(def).map(Listed::new));
+        Column { descr, properties, optional, listed, written: None, levels: Vec::new() }
     }
 
-    fn close(self) -> Result<(Bytes, ColumnCloseResult)> {
-        let closed = self.writer.close()?;
-        let bytes = std::mem::take(&mut *self.bytes.0.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok((bytes.into(), closed))
-    }
-
-    /// Adds rows, of which `values` are those that are set.
-    fn put<D: DataType, T: Copy + Default>(&mut self, col: &Col<T>, rows: usize, values: &[D::T]) {
-        let levels = self.optional.then(|| {
-            self.levels.clear();
-            let stored = col.values().len();
-            match col.validity() {
-                None => self.levels.resize(stored, 1),
-                Some(words) => {
-                    self.levels.extend(words.iter().flat_map(|word| (0..64).map(move |bit| (word >> bit & 1) as i16)));
-                    self.levels.truncate(stored);
-                }
+    /// Ends the row group.
+    fn close(&mut self) -> Result<(Bytes, ColumnCloseResult)> {
+        match (self.written.take(), &mut self.listed) {
+            (Some((bytes, writer)), _) => {
+                let closed = writer.close()?;
+                let bytes = std::mem::take(&mut *bytes.0.lock().unwrap_or_else(PoisonError::into_inner));
+                Ok((bytes.into(), closed))
             }
-            self.levels.resize(rows, 0);
-            self.levels.as_slice()
+            (None, Some(listed)) => listed.close(&self.descr, self.optional),
+            (None, None) => unreachable!("a row group has rows"),
+        }
+    }
+
+    fn writer<D: DataType>(&mut self) -> &mut ColumnWriterImpl<'static, D> {
+        let (_, writer) = self.written.get_or_insert_with(|| {
+            let bytes = Shared::default();
+            let pages = Pages(TrackedWrite::new(bytes.clone()));
+            (bytes, get_column_writer(self.descr.clone(), self.properties.clone(), Box::new(pages)))
         });
-        get_typed_column_writer_mut::<D>(&mut self.writer).write_batch(values, levels, None).expect(SOUND);
+        get_typed_column_writer_mut::<D>(writer)
+    }
+
+    /// Adds rows, of which `values` are those that are set, and `set` says which.
+    fn put<D: DataType>(&mut self, set: impl Iterator<Item = bool>, values: &[D::T]) {
+        let mut levels = std::mem::take(&mut self.levels);
+        levels.clear();
+        if self.optional {
+            levels.extend(set.map(i16::from));
+        }
+        let known = self.optional.then_some(levels.as_slice());
+        self.writer::<D>().write_batch(values, known, None).expect(SOUND);
+        self.levels = levels;
     }
 
     /// Adds rows of strings that have a number; `text` is asked once for each number.
@@ -249,22 +275,41 @@ impl Column {
         id: impl Fn(T) -> u32,
         text: impl Fn(u32) -> ByteArray,
     ) {
-        let mut values = Vec::with_capacity(col.values().len());
-        present(col, |v| {
-            let id = id(v) as usize;
-            if id >= self.texts.len() {
-                self.texts.resize(id + 1, None);
+        let listed = self.listed.as_mut().expect("strings that repeat have a dictionary");
+        listed.names(col, rows, id, text);
+    }
+
+    /// Adds rows of numbers: `wide` as they are looked up, `narrow` as the format has them.
+    fn numbers<D: DataType, T: Copy + Default>(
+        &mut self,
+        col: &Col<T>,
+        rows: usize,
+        wide: impl Fn(T) -> i64,
+        narrow: impl Fn(i64) -> D::T,
+    ) {
+        let Some(mut listed) = self.listed.take() else {
+            return self.values::<D, T>(col, rows, |v| narrow(wide(v)));
+        };
+        if self.written.is_some() {
+            self.values::<D, T>(col, rows, |v| narrow(wide(v)));
+        } else {
+            listed.numbers(col, rows, wide);
+            if listed.weight(self.descr.physical_type()) >= DICTIONARY {
+                let (values, set) = listed.unlisted();
+                self.put::<D>(set, &values.map(narrow).collect::<Vec<_>>());
+                listed.clear();
             }
-            values.push(self.texts[id].get_or_insert_with(|| text(id as u32)).clone());
-        });
-        self.put::<ByteArrayType, T>(col, rows, &values);
+        }
+        self.listed = Some(listed);
     }
 
     /// Adds rows of values that `f` makes the format's.
     fn values<D: DataType, T: Copy + Default>(&mut self, col: &Col<T>, rows: usize, f: impl Fn(T) -> D::T) {
         let mut values = Vec::with_capacity(col.values().len());
         present(col, |v| values.push(f(v)));
-        self.put::<D, T>(col, rows, &values);
+        let (stored, valid) = (col.values().len(), col.validity());
+        let set = |row| row < stored && valid.is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1);
+        self.put::<D>((0..rows).map(set), &values);
     }
 }
 
@@ -310,19 +355,19 @@ impl<'a> Pass<'a> {
 
 impl Visitor for Pass<'_> {
     fn i64(&mut self, _: &ColumnDef, col: &Col<i64>, rows: usize) {
-        self.next(|column| column.values::<Int64Type, _>(col, rows, |v| v));
+        self.next(|column| column.numbers::<Int64Type, _>(col, rows, |v| v, |v| v));
     }
     fn i32(&mut self, _: &ColumnDef, col: &Col<i32>, rows: usize) {
-        self.next(|column| column.values::<Int32Type, _>(col, rows, |v| v));
+        self.next(|column| column.numbers::<Int32Type, _>(col, rows, i64::from, |v| v as i32));
     }
     fn u64(&mut self, _: &ColumnDef, col: &Col<u64>, rows: usize) {
-        self.next(|column| column.values::<Int64Type, _>(col, rows, |v| v as i64));
+        self.next(|column| column.numbers::<Int64Type, _>(col, rows, |v| v as i64, |v| v));
     }
     fn u32(&mut self, _: &ColumnDef, col: &Col<u32>, rows: usize) {
-        self.next(|column| column.values::<Int32Type, _>(col, rows, |v| v as i32));
+        self.next(|column| column.numbers::<Int32Type, _>(col, rows, i64::from, |v| v as i32));
     }
     fn u16(&mut self, _: &ColumnDef, col: &Col<u16>, rows: usize) {
-        self.next(|column| column.values::<Int32Type, _>(col, rows, i32::from));
+        self.next(|column| column.numbers::<Int32Type, _>(col, rows, i64::from, |v| v as i32));
     }
     fn f64(&mut self, _: &ColumnDef, col: &Col<f64>, rows: usize) {
         self.next(|column| column.values::<DoubleType, _>(col, rows, |v| v));
@@ -351,3 +396,6 @@ impl Visitor for Pass<'_> {
 fn fixed(word: &'static str) -> ByteArray {
     Bytes::from_static(word.as_bytes()).into()
 }
+
+#[cfg(test)]
+mod tests;
