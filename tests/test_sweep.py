@@ -172,6 +172,20 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
     )
 
 
+def test_workers_calculate_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracekit.whatif.sweep import Pool
+
+    name = "OPENBLAS_NUM_THREADS"
+    for given, expected in ((None, "1"), ("3", "3")):
+        if given is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, given)
+        with Pool(1) as pool:
+            assert pool.submit(os.getenv, name).result() == expected
+        assert os.environ.get(name) == given
+
+
 def test_a_dask_worker_that_dies_loses_nothing(file: Path, plain: Sweep, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="pip install 'tracekit[dask]'")
     killed: list[int] = []

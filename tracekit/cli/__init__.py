@@ -213,6 +213,8 @@ def main(context: click.Context, debug: bool) -> None:
     standard input. Results go to standard output, as text, --json or --csv; warnings and progress
     go to standard error.
     """
+    # No calculation here is large enough for threads of OpenBLAS, which would spin beside the work.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
