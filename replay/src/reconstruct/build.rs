@@ -151,14 +151,12 @@ impl<'a> Builder<'a> {
             work.jobs.push(steps);
             jobs.push((life, notes));
         }
-        let any_essential = work.tasks.iter().any(|p| p.essential);
+        // A recording that ended with its work goes on until that is done; one that was stopped in the
+        // middle shows a stretch of time, and so does its replay.
+        let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.over.limits, self.stop);
         Recon {
-            until: if any_essential { self.history.span.saturating_mul(20).max(1) } else { self.stop },
-            at_least: if super::verdict::ends_with_work(self.history, &self.verdicts, self.over.limits, self.stop) {
-                0
-            } else {
-                self.stop
-            },
+            until: if done { self.history.span.saturating_mul(20).max(1) } else { self.stop },
+            at_least: if done { 0 } else { self.stop },
             stop: self.stop,
             preempt_kernel: self.history.exits.1 * 20 > self.history.exits.0,
             work,

@@ -137,3 +137,19 @@ fn a_task_whose_leaving_was_not_recorded_sleeps_until_it_is_woken() {
     assert_eq!(records(true), "wrsrw");
     assert_eq!(records(false), "wrrw");
 }
+
+#[test]
+fn a_recording_that_was_stopped_before_its_work_was_done_is_replayed_for_as_long() {
+    let bounds = |exit: i64| {
+        let mut records = Records::new();
+        records.waking(1_000, 5, 7, 0);
+        records.switch(10_000, (5, 120, SLEEPS), 7);
+        records.switch(exit, (7, 120, State::Dead), 9);
+        records.switch(1_000_000, (9, 120, SLEEPS), 0);
+        let recon = records.programs(&Overheads::default());
+        assert!(recon.work.tasks.iter().any(|p| p.tid == 7 && p.essential));
+        (recon.until, recon.at_least)
+    };
+    assert_eq!(bounds(300_000), (999_000, 999_000));
+    assert_eq!(bounds(995_000), (20 * 999_000, 0));
+}
