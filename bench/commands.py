@@ -30,6 +30,9 @@ from convert_memory import ROOT, SOURCE, tiler
 
 #: Peak memory that no command may exceed, and how much longer than `convert` it may take.
 MOST_BYTES, MOST_RATIO = 1 << 30, 1.5
+#: Events that `convert` is to write in a second on one CPU, its start included, and what two CPUs
+#: are to gain.
+EVENTS_PER_SECOND, TWO_CPUS = 4e6, 1.7
 #: A capture to compare, and the elapsed seconds that are asked for on two CPUs.
 CAPTURE, MOST_SECONDS = ROOT / "testdata" / "lab" / "6.1-speed" / "slice-long-default.dat", 3.0
 ONE_PASS = ("info", "slices", "latency", "response", "runqueue")
@@ -130,9 +133,14 @@ def show(rows: Sequence[dict[str, Any]], events: int) -> None:
         )
 
 
-def verdict(rows: Sequence[dict[str, Any]]) -> None:
+def verdict(rows: Sequence[dict[str, Any]], events: int) -> None:
     """Say which demands are missed."""
     found = {row["command"]: row for row in rows}
+    rate, gain = events / found["convert, one CPU"]["cpu_s"], 1 / found["convert"]["elapsed_ratio"]
+    if rate < EVENTS_PER_SECOND:
+        print(f"missed: convert, one CPU: {rate / 1e6:.1f} M events/s, asked {EVENTS_PER_SECOND / 1e6:.0f}")
+    if (os.cpu_count() or 1) > 1 and gain < TWO_CPUS:
+        print(f"missed: convert: {gain:.2f} times as fast as on one CPU, asked {TWO_CPUS}")
     missed = [f"{c}: peak over 1 GiB" for c in ("convert", *ONE_PASS) if found[c]["peak_bytes"] > MOST_BYTES]
     missed += [
         f"{c}: {found[c]['cpu_ratio']:.2f} times the CPU time of convert, asked at most {MOST_RATIO}"
@@ -206,7 +214,7 @@ def main() -> int:
             found[events] = measure(cases(text, Path(scratch), capture if last else None), given.rounds)
             print(f"\n{size / 1e6:.0f} MB of text, {events} lines; medians of {given.rounds}")
             show(found[events], events)
-        verdict(found[events])
+        verdict(found[events], events)
     if given.plot:
         draw(found, given.plot)
     if given.json:

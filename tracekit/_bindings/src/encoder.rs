@@ -142,7 +142,7 @@ impl Encoder {
 
     /// The bytes that are ready, which follow those asked for before.
     fn ready<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let found: Vec<u8> = self.inner().ready.try_iter().flatten().collect();
+        let found = self.inner().ready.try_iter().collect::<Vec<_>>().concat();
         PyBytes::new(py, &found)
     }
 
@@ -153,7 +153,7 @@ impl Encoder {
             inner.send(Piece::End(metadata))?;
             inner.pieces = None;
             let thread = inner.thread.take().ok_or(())?;
-            let rest: Vec<u8> = inner.ready.iter().flatten().collect();
+            let rest = inner.ready.iter().collect::<Vec<_>>().concat();
             thread.join().map(|()| rest).map_err(|_| ())
         })?;
         rest.map(|rest| PyBytes::new(py, &rest)).map_err(|()| lost(py))
