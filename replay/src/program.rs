@@ -277,6 +277,9 @@ pub struct Workload {
     pub sems: Vec<u32>,
     /// Number of message queues.
     pub queues: u32,
+    /// Per queue, no for those beyond: each message wakes a reader (a futex: whoever signals wakes one
+    /// more), not only the first of several, behind which readers wake each other (a pipe).
+    pub one_each: Vec<bool>,
     /// What messages ask for.
     pub jobs: Vec<Vec<Step>>,
     /// The request that each of the first jobs is about, where that is known.

@@ -298,7 +298,7 @@ pub struct Task {
     /// The job that it does, and where its program goes on behind it.
     pub(crate) job: Option<(u32, u32)>,
     /// The queue whose message it was woken for and has not looked for yet.
-    pub(crate) called: Option<u32>,
+    pub(crate) called: bool,
     /// Scheduling class in the engine's stack.
     pub(crate) class: u8,
     /// True while its run step may not be preempted where kernels are not preemptible.

@@ -104,8 +104,8 @@ enum Coming {
 struct Queue {
     /// Jobs, first come first.
     messages: VecDeque<u32>,
-    /// Tasks that were woken for a message and have not looked yet.
-    called: u32,
+    /// Each message wakes a reader.
+    one_each: bool,
 }
 
 /// Hard expiry, order, soft expiry, task.
@@ -183,6 +183,8 @@ impl Engine {
         };
         let n = work.tasks.len();
         let (sems, queues) = (work.sems.len(), work.queues as usize);
+        let one_each = |q| work.one_each.get(q).copied().unwrap_or_default();
+        let empty = (0..queues).map(|q| Queue { one_each: one_each(q), ..Queue::default() }).collect();
         let units = work.sems.clone();
         let essential = work.tasks.iter().filter(|p| p.essential).count();
         let tasks = work
@@ -225,7 +227,7 @@ impl Engine {
             waiters: Lists::new(sems),
             units,
             readers: Lists::new(queues),
-            queues: vec![Queue::default(); queues],
+            queues: empty,
             inspect: Vec::new(),
             counts: Counts::default(),
             essential,

@@ -110,9 +110,7 @@ impl Engine {
 
     /// `t`, which runs, takes a message or falls asleep; false when it sleeps.
     fn serve_queue(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
-        if self.k.tasks[t.index()].called.take().is_some() {
-            self.queues[queue].called -= 1;
-        }
+        let called = std::mem::take(&mut self.k.tasks[t.index()].called);
         let Some(job) = self.queues[queue].messages.pop_front() else {
             // It looks again when it is woken.
             self.k.tasks[t.index()].pc -= 1;
@@ -124,7 +122,7 @@ impl Engine {
         task.job = Some((job, task.pc));
         task.pc = 0;
         self.counts.satisfied += 1;
-        if !self.queues[queue].messages.is_empty() {
+        if called && !self.queues[queue].one_each && !self.queues[queue].messages.is_empty() {
             self.call(queue, Wake::Task { waker: t, cpu, sync: false });
         }
         true

@@ -110,23 +110,24 @@ impl Engine {
         }
     }
 
-    /// One message for a queue.
+    /// One message for a queue. As with a Linux pipe (pipe_write and pipe_read of fs/pipe.c since 5.5),
+    /// one that finds the queue empty wakes the task that waits longest, and a reader that was woken
+    /// and leaves messages behind wakes the next.
     pub(super) fn send(&mut self, queue: usize, job: u32, wake: Wake) {
+        let empty = self.queues[queue].messages.is_empty();
         self.queues[queue].messages.push_back(job);
         if let Wake::Task { waker, cpu, .. } = wake {
             self.k.log.add(self.k.now, What::Sent, cpu, queue as u32, waker.0, job);
         }
-        self.call(queue, wake);
+        if empty || self.queues[queue].one_each {
+            self.call(queue, wake);
+        }
     }
 
-    /// Wakes the task that waits longest for a message, unless one is on its way to look.
+    /// Wakes the task that waits longest for a message.
     pub(super) fn call(&mut self, queue: usize, wake: Wake) {
-        if self.queues[queue].called > 0 {
-            return;
-        }
         if let Some(t) = self.readers.pop_front(queue) {
-            self.queues[queue].called += 1;
-            self.k.tasks[t.index()].called = Some(queue as u32);
+            self.k.tasks[t.index()].called = true;
             self.wake(t, wake);
         }
     }
