@@ -4,14 +4,16 @@
 //! The trace is replayed twice under the policy that it was recorded under, with every explanation
 //! and with none. A replay of a group is off by the CPU time that its tasks used more or less than
 //! recorded, in all and in each part of the run. An explanation is taken where that is no more than
-//! without it, within tolerances of `calibrate`.
+//! without it, within tolerances of `calibrate`. Pools whose requests are only counted are judged by
+//! the time that their tasks were awake, which follows from how long requests wait (Little's law).
 
 use std::collections::BTreeMap;
 
 use tracekit_schema::table::Table;
-use tracekit_schema::{Events, Kind, Strings};
+use tracekit_schema::{Events, Kind, State, Strings};
 
 use crate::cancel::Cancel;
+use crate::history::{Off, What};
 use crate::infer::{Outcome, Track};
 use crate::reconstruct::{Options, Reading, Recon};
 use crate::replay::{rerun, ReplaySpec};
@@ -24,15 +26,28 @@ const PARTS: usize = 4;
 /// one service may lie in the next part, `cpu_share_window` (5 points).
 const TOLERATED: (Ns, Ns) = (200, 20);
 
-/// CPU time of each thread in each part of a run.
-type Used = BTreeMap<i64, [Ns; PARTS]>;
+/// How much further off the time awake may be, as a logarithm: `run_delay_p50` in `tolerances.toml`.
+const AWAKE: f64 = 0.1;
+
+/// What a thread did in a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    /// CPU time in each part.
+    used: [Ns; PARTS],
+    /// Time from its wakeups to its sleeps.
+    awake: Ns,
+}
+
+/// The threads of a run.
+type Spents = BTreeMap<i64, Spent>;
 
 /// Reconstructs the programs in `events` and keeps what was inferred about hidden messages only
 /// where `identity`, a replay as the trace was recorded, says that it does no harm.
 pub fn reconstruct_tried(events: &Events, strings: &Strings, options: &Options, identity: &ReplaySpec) -> Recon {
     let mut reading = Reading::of(events, strings, options);
     let all = reading.messages.found.groups.iter().enumerate();
-    let groups: Vec<usize> = all.filter(|g| g.1.outcome == Outcome::Explained).map(|g| g.0).collect();
+    let groups: Vec<usize> =
+        all.filter(|g| matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled)).map(|g| g.0).collect();
     let with = reading.programs();
     if groups.is_empty() {
         return with;
@@ -62,6 +77,9 @@ pub fn reconstruct_tried(events: &Events, strings: &Strings, options: &Options, 
     let span = reading.history.span.max(1);
     let worse = |group: &usize| {
         let pools = pools(*group);
+        if reading.messages.found.groups[*group].outcome == Outcome::Pooled {
+            return awake_off(&pools, &used, &recorded) > awake_off(&pools, &plain, &recorded) + AWAKE;
+        }
         let (with, without) = (gaps(&pools, &used, &recorded), gaps(&pools, &plain, &recorded));
         with.0 > without.0 + span / TOLERATED.0 || with.1 > without.1 + span / PARTS as Ns / TOLERATED.1
     };
@@ -76,9 +94,9 @@ pub fn reconstruct_tried(events: &Events, strings: &Strings, options: &Options, 
 }
 
 /// By how much CPU time the pool that is furthest off differs in two runs: in all, and in one part.
-fn gaps(pools: &[Vec<i64>], one: &Used, other: &Used) -> (Ns, Ns) {
-    let used = |pool: &[i64], run: &Used, part: usize| -> Ns {
-        pool.iter().filter_map(|tid| run.get(tid)).map(|used| used[part]).sum()
+fn gaps(pools: &[Vec<i64>], one: &Spents, other: &Spents) -> (Ns, Ns) {
+    let used = |pool: &[i64], run: &Spents, part: usize| -> Ns {
+        pool.iter().filter_map(|tid| run.get(tid)).map(|spent| spent.used[part]).sum()
     };
     let mut most = (0, 0);
     for pool in pools {
@@ -87,6 +105,15 @@ fn gaps(pools: &[Vec<i64>], one: &Used, other: &Used) -> (Ns, Ns) {
         most.1 = parts.iter().map(|gap| gap.abs()).max().max(Some(most.1)).unwrap_or(0);
     }
     most
+}
+
+/// By what the pool that is furthest off was awake more or less in two runs, as a logarithm.
+fn awake_off(pools: &[Vec<i64>], one: &Spents, other: &Spents) -> f64 {
+    let awake = |pool: &[i64], run: &Spents| -> f64 {
+        let all: Ns = pool.iter().filter_map(|tid| run.get(tid)).map(|spent| spent.awake).sum();
+        (all.max(1) as f64).ln()
+    };
+    pools.iter().map(|pool| (awake(pool, one) - awake(pool, other)).abs()).fold(0.0, f64::max)
 }
 
 /// Where so many parts of a run of length `span` end.
@@ -101,34 +128,60 @@ fn book(used: &mut [Ns; PARTS], from: Ns, to: Ns, span: Ns) {
     }
 }
 
-fn recorded(reading: &Reading) -> Used {
-    let (mut used, span) = (Used::new(), reading.history.span);
+fn recorded(reading: &Reading) -> Spents {
+    let (mut spents, span) = (Spents::new(), reading.history.span);
     for life in &reading.history.lives {
-        let (track, row) = (Track::of(life, span), used.entry(life.tid).or_default());
-        for (part, used) in row.iter_mut().enumerate() {
+        let (track, row) = (Track::of(life, span), spents.entry(life.tid).or_default());
+        for (part, used) in row.used.iter_mut().enumerate() {
             *used += track.pos(end(span, part + 1)) - track.pos(end(span, part));
         }
+        let mut since = None;
+        for act in &life.acts {
+            match act.what {
+                What::Woken { .. } => since = since.or(Some(act.at)),
+                What::Off(Off::Slept { .. } | Off::Ended) => row.awake += since.take().map_or(0, |s| act.at - s),
+                _ => {}
+            }
+        }
+        row.awake += since.map_or(0, |s| span - s);
     }
-    used
+    spents
 }
 
-/// CPU time in a replay of `recon`; none where it comes to no end.
-fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Used> {
+/// What the threads do in a replay of `recon`; none where it comes to no end.
+fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spents> {
     let run = rerun(recon, identity, &mut |_| !cancel.is_set()).ok()?;
-    let (events, mut used) = (&run.out.events, Used::new());
+    let (events, mut spents) = (&run.out.events, Spents::new());
     let mut on: BTreeMap<Option<i32>, (i64, Ns)> = BTreeMap::new();
-    for row in (0..events.len()).filter(|row| events.kind.get(*row) == Some(Kind::Switch)) {
-        let at = events.ts_ns.get(row)? - recon.start;
-        let cpu = events.cpu.get(row);
-        if let Some((tid, from)) = on.remove(&cpu) {
-            book(used.entry(tid).or_default(), from, at, recon.span);
-        }
-        if let Some(tid) = events.next_tid.get(row) {
-            on.insert(cpu, (tid, at));
+    let mut since: BTreeMap<i64, Ns> = BTreeMap::new();
+    for row in 0..events.len() {
+        let at = (events.ts_ns.get(row)? - recon.start).min(recon.span);
+        match events.kind.get(row) {
+            Some(Kind::Wakeup) => {
+                let tid = events.tid.get(row)?;
+                since.entry(tid).or_insert(at);
+            }
+            Some(Kind::Switch) => {
+                let cpu = events.cpu.get(row);
+                if let Some((tid, from)) = on.remove(&cpu) {
+                    let spent = spents.entry(tid).or_default();
+                    book(&mut spent.used, from, at, recon.span);
+                    if matches!(events.state.get(row), Some(State::Sleeping | State::Blocked | State::Dead)) {
+                        spent.awake += since.remove(&tid).map_or(0, |s| at - s);
+                    }
+                }
+                if let Some(tid) = events.next_tid.get(row) {
+                    on.insert(cpu, (tid, at));
+                }
+            }
+            _ => {}
         }
     }
     for (tid, from) in on.into_values() {
-        book(used.entry(tid).or_default(), from, recon.span, recon.span);
+        book(&mut spents.entry(tid).or_default().used, from, recon.span, recon.span);
     }
-    Some(used)
+    for (tid, from) in since {
+        spents.entry(tid).or_default().awake += recon.span - from;
+    }
+    Some(spents)
 }

@@ -22,6 +22,7 @@ mod explain;
 mod flow;
 mod log;
 mod network;
+mod pools;
 mod routes;
 mod segments;
 mod sends;
@@ -29,7 +30,7 @@ pub(crate) mod track;
 mod turns;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::cancel::Cancel;
 use crate::history::{By, History, LifeId, What};
@@ -69,6 +70,9 @@ pub enum Outcome {
     Plain,
     /// Nearly everything is explained: the replay uses it.
     Explained,
+    /// Too much stays unexplained, or the search came to the end of its budget; but some of its tasks
+    /// form pools, whose members take what is there, each wakeup one piece of work.
+    Pooled,
     /// Too much stays unexplained: each wakeup keeps its recorded cause.
     Unexplained,
     /// The search came to the end of its budget: each wakeup keeps its recorded cause.
@@ -130,6 +134,16 @@ impl Hidden {
                 sum(&explained, |g| g.messages)
             ));
         }
+        let pooled = of(&[Outcome::Pooled]);
+        if !pooled.is_empty() {
+            let names: Vec<String> = pooled.iter().take(NAMED).map(|g| group_name(g, work)).collect();
+            sentences.push(format!(
+                "messages between {} cannot be followed one by one (locks wake tasks as well); \
+                 those that share a queue take its work as it comes, and as many requests as \
+                 arrived; waits for a lock stay as they were recorded",
+                names.join("; ")
+            ));
+        }
         let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
         if !kept.is_empty() {
             let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();
@@ -185,6 +199,8 @@ pub(crate) struct Messages {
     pub acts: Vec<Vec<(Ns, Act)>>,
     /// Message of a wakeup.
     pub of_wake: HashMap<u32, u32>,
+    /// Wakeups of tasks in a pool that are theirs alone, such as answers: they keep their recorded cause.
+    pub own: HashSet<u32>,
     /// When the tasks that these wakeups woke were woken, for tasks in explained groups.
     pub woken_at: HashMap<u32, Ns>,
     /// Per message: the queue, none where only one task reads it; false when nobody reads it.
@@ -197,6 +213,8 @@ pub(crate) struct Messages {
     pub inside: Vec<bool>,
     /// Queues.
     pub queues: u32,
+    /// Per queue, where not for all of them: each message wakes a reader, see [`Workload::one_each`].
+    pub one_each: Vec<bool>,
     pub found: Hidden,
 }
 
@@ -261,6 +279,12 @@ fn size(net: &Network, history: &History) -> usize {
 }
 
 impl Messages {
+    /// When each life took messages.
+    pub(crate) fn takes(&self) -> Vec<Vec<Ns>> {
+        let of = |acts: &Vec<(Ns, Act)>| acts.iter().filter(|a| matches!(a.1, Act::Take(_))).map(|a| a.0).collect();
+        self.acts.iter().map(of).collect()
+    }
+
     /// Takes back what explains a group: its wakeups keep their recorded causes.
     pub(crate) fn forget(&mut self, history: &History, group: usize) {
         let Some(group) = self.found.groups.get_mut(group) else { return };
@@ -275,6 +299,7 @@ impl Messages {
         let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
         self.of_wake.retain(|wake, _| kept(*wake));
         self.woken_at.retain(|wake, _| kept(*wake));
+        self.own.retain(|wake| kept(*wake));
         if !inside.contains(&true) {
             *self = Messages { found: std::mem::take(&mut self.found), ..Messages::none(history) };
         }
@@ -293,34 +318,64 @@ impl Messages {
             Some(flow) => (turns::as_calls(&net), flow),
             None => search.best(net),
         };
-        let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
-        let worth = hidden >= WORTH.0 && hidden as f64 > WORTH.1 * messages as f64;
+        let worth = flow.hidden >= WORTH.0 && flow.hidden as f64 > WORTH.1 * flow.messages.len() as f64;
         let outcome = match worth {
             _ if search.budget.is_over() => Outcome::TooLarge,
             false => Outcome::Plain,
             true if share(&flow) > allowed => Outcome::Unexplained,
             true => Outcome::Explained,
         };
+        let open = matches!(outcome, Outcome::Unexplained | Outcome::TooLarge);
+        let (flow, outcome) = match open.then(|| pools::alone(&net)).flatten() {
+            Some(pools) => (self.take_pools(&net, &pools, search), Outcome::Pooled),
+            None => (flow, outcome),
+        };
+        let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
         self.found.groups.push(Group { tasks, messages, hidden, unexplained, outcome });
         self.found.messages += messages;
         self.found.hidden += hidden;
         self.found.unexplained += unexplained;
         if outcome == Outcome::Explained {
-            self.take(&net, flow, search);
+            self.take(&net, &flow, search);
         }
     }
 
-    /// Takes over what explains a group; its messages and requests get numbers behind those so far.
-    fn take(&mut self, net: &Network, flow: Flow, search: &Search) {
+    /// Takes over the work of pools whose messages cannot be followed; what it is.
+    fn take_pools(&mut self, net: &Network, pools: &Network, search: &Search) -> Flow {
+        let one_each = pools.stations.iter().map(|s| !s.members.is_empty());
+        self.one_each.resize(pools.stations.len(), false);
+        self.one_each.iter_mut().zip(one_each).for_each(|(known, one_each)| *known |= one_each);
+        let (flow, own) = pools::work(net, pools, search.history, search.tracks);
+        self.own.extend(own);
+        self.number(&flow);
+        for member in pools.members() {
+            let i = member as usize;
+            (self.inside[i], self.serves[i]) = (true, pools.station[i].map(|s| s as u32));
+        }
+        flow
+    }
+
+    /// Takes over messages; they and their requests get numbers behind those so far.
+    fn number(&mut self, flow: &Flow) {
         let before = self.queue.len() as u32;
         let requests = self.request.iter().flatten().max().map_or(0, |r| r + 1);
+        let act = |m: &(Ns, Mark)| match m.1 {
+            Mark::Take(m0) => (m.0, Act::Take(before + m0)),
+            Mark::Send(m0) => (m.0, Act::Send(before + m0)),
+        };
+        for (acts, marks) in self.acts.iter_mut().zip(&flow.marks).filter(|m| !m.1.is_empty()) {
+            *acts = marks.iter().map(act).collect();
+        }
+        self.queue.extend(flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)));
+        self.request.extend(flow.messages.iter().map(|m| m.request.map(|r| r + requests)));
+        self.of_wake.extend(flow.of_wake.iter().map(|(wake, m)| (*wake, before + m)));
+    }
+
+    /// Takes over what explains a group.
+    fn take(&mut self, net: &Network, flow: &Flow, search: &Search) {
+        self.number(flow);
         for life in net.members() {
-            let act = |m: &(Ns, Mark)| match m.1 {
-                Mark::Take(m0) => (m.0, Act::Take(before + m0)),
-                Mark::Send(m0) => (m.0, Act::Send(before + m0)),
-            };
             let i = life as usize;
-            self.acts[i] = flow.marks[i].iter().map(act).collect();
             self.inside[i] = true;
             for act in &search.history.lives[i].acts {
                 if let What::Woken { by: By::Task { wake, .. }, .. } = act.what {
@@ -329,9 +384,6 @@ impl Messages {
             }
             self.serves[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
         }
-        self.queue.extend(flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)));
-        self.request.extend(flow.messages.iter().map(|m| m.request.map(|r| r + requests)));
-        self.of_wake.extend(flow.of_wake.into_iter().map(|(wake, m)| (wake, before + m)));
     }
 }
 

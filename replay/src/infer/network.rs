@@ -18,8 +18,13 @@ use crate::task::Ns;
 
 /// Wakeups by tasks that a server needs.
 const FEW: usize = 3;
-/// Share of contested wakeups in which another than the one that slept longest may have been woken in a pool.
+/// Share of contested wakeups in which another than the one that slept longest may have been woken in a
+/// pool: of few wakeups, and of so many that chance is ruled out. By chance it is half; where sleeps for
+/// a lock are among them, some 15 % in pools of 8 and 16 threads, and 25 % for single ones of them.
 const OUT_OF_TURN: f64 = 0.1;
+const LOCKS: f64 = 1.0 / 3.0;
+/// Standard deviations by which the latter differs from chance: one pair in 2,000.
+const SURE: f64 = 3.29;
 /// Share of the sleeps behind a message below which a waker does not count.
 const RARE: f64 = 0.03;
 
@@ -220,20 +225,43 @@ impl Network {
             }
         }
         let sends: Vec<BTreeSet<LifeId>> = history.lives.iter().map(|l| sends(history, l, inside)).collect();
-        for readers in by_waker.values() {
+        let woken: Vec<usize> = history.lives.iter().map(|l| ended_by_tasks(l).count()).collect();
+        for (waker, readers) in &by_waker {
+            // Of each two: contested wakeups, and those out of turn.
+            let mut pairs: BTreeMap<(LifeId, LifeId), (usize, usize)> = BTreeMap::new();
             for (i, (a, of_a)) in readers.iter().enumerate() {
                 for (b, of_b) in &readers[i + 1..] {
                     if !budget.spend(1 + (of_a.len() + of_b.len()) / 4) {
                         return None;
                     }
-                    let (contested, wrong) = out_of_turn(of_a, of_b);
-                    let in_turn = contested >= FEW && wrong as f64 <= OUT_OF_TURN * contested as f64;
-                    let woken = |l: LifeId| ended_by_tasks(&history.lives[l as usize]).count();
-                    if in_turn && alike(&sends, (*a, woken(*a)), (*b, woken(*b))) {
-                        let (x, y) = (root(&parent, *a as usize), root(&parent, *b as usize));
-                        parent[x.max(y)] = x.min(y);
+                    if alike(&sends, (*a, woken[*a as usize]), (*b, woken[*b as usize])) {
+                        pairs.insert((*a, *b), out_of_turn(of_a, of_b));
                     }
                 }
+            }
+            for ((a, b), (contested, wrong)) in &pairs {
+                if in_turn(*contested, *wrong) {
+                    let (x, y) = (root(&parent, *a as usize), root(&parent, *b as usize));
+                    parent[x.max(y)] = x.min(y);
+                }
+            }
+            // One that has few wakeups with each of a pool may have enough with all of them.
+            let mut with: BTreeMap<(usize, usize), (usize, usize)> = BTreeMap::new();
+            for ((a, b), (contested, wrong)) in &pairs {
+                let (x, y) = (root(&parent, *a as usize), root(&parent, *b as usize));
+                for pair in [(x, y), (y, x)].into_iter().filter(|p| p.0 != p.1) {
+                    let all = with.entry(pair).or_default();
+                    (all.0, all.1) = (all.0 + contested, all.1 + wrong);
+                }
+            }
+            let size = |of: usize| readers.iter().filter(|r| root(&parent, r.0 as usize) == of).count();
+            let joins = with.into_iter().filter(|((x, y), (contested, wrong))| {
+                let outside = root(&parent, *waker as usize) != *y;
+                outside && size(*x) == 1 && size(*y) > 1 && in_turn(*contested, *wrong)
+            });
+            for ((x, y), _) in joins.collect::<Vec<_>>() {
+                let (x, y) = (root(&parent, x), root(&parent, y));
+                parent[x.max(y)] = x.min(y);
             }
         }
         let mut number = BTreeMap::new();
@@ -409,6 +437,13 @@ fn ended_by_tasks(life: &Life) -> impl Iterator<Item = Ended> + '_ {
         },
         _ => None,
     })
+}
+
+/// True when so many wakeups out of turn are no more than a pool has.
+fn in_turn(contested: usize, wrong: usize) -> bool {
+    let (all, off) = (contested as f64, wrong as f64);
+    let surely = off <= LOCKS * all && all - 2.0 * off >= SURE * all.sqrt();
+    contested >= FEW && (off <= OUT_OF_TURN * all || surely)
 }
 
 /// Wakeups at which both tasks slept until the same waker came, and those at which the later

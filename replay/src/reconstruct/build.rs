@@ -145,6 +145,7 @@ impl<'a> Builder<'a> {
         }
         work.sems = self.sems;
         work.queues = self.messages.queues;
+        work.one_each.clone_from(&self.messages.one_each);
         let mut jobs = Vec::with_capacity(self.jobs.len());
         work.requests.clone_from(&self.messages.request);
         for (life, steps, notes) in self.jobs {

@@ -72,7 +72,7 @@ impl Builder<'_> {
     /// A wakeup by `life` of a task that messages wake; false when it is like any other.
     pub(super) fn posts_message(&mut self, life: &Life, wake: u32, at: Ns, d: &mut Draft) -> bool {
         let wakee = self.history.wakee[wake as usize];
-        if !self.messages.inside[wakee as usize] {
+        if !self.messages.inside[wakee as usize] || self.messages.own.contains(&wake) {
             return false;
         }
         if let Some(&message) = self.messages.of_wake.get(&wake) {
@@ -111,17 +111,19 @@ impl Builder<'_> {
     /// True for a wakeup about a message of the network.
     pub(super) fn is_message(&self, life: &Life, by: By) -> bool {
         let inside = |l: LifeId| self.messages.inside[l as usize];
-        matches!(by, By::Task { waker, .. } if inside(life.id) && inside(waker))
+        let known = |wake| self.messages.of_wake.contains_key(&wake);
+        let own = |wake| self.messages.own.contains(&wake);
+        matches!(by, By::Task { waker, wake } if inside(life.id) && !own(wake) && (inside(waker) || known(wake)))
     }
 
     /// The wakeup of a task whose messages are known; false when it is like any other.
     pub(super) fn woken_by_message(&mut self, life: &Life, by: By, d: &mut Draft) -> bool {
         let By::Task { waker, wake } = by else { return false };
-        if !self.messages.inside[life.id as usize] {
+        if !self.messages.inside[life.id as usize] || self.messages.own.contains(&wake) {
             return false;
         }
         let outside = !self.messages.inside[waker as usize];
-        if outside {
+        if outside && !self.messages.of_wake.contains_key(&wake) {
             let Some((_, job)) = self.last_job(life.id, wake) else { return false };
             d.cuts.push(Cut { step: d.steps.len(), job, last: true });
         }

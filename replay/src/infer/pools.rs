@@ -1,0 +1,351 @@
+//! Pools whose messages cannot be followed one by one.
+//!
+//! Threads that share a queue under a lock wake each other in ways that are no messages: whoever
+//! unlocks wakes the next, a signal wakes one that then waits for the lock. Where no flow of messages
+//! explains a group of tasks, one thing still shows: that its servers are interchangeable (`network`:
+//! whoever wakes one of them wakes the one that has slept longest). So what one of them did behind a
+//! wakeup is work that any other could have done.
+//!
+//! Requests that a server found waiting woke nobody. They are counted, not followed: a source sends
+//! one message each time that it is woken, and whoever feeds the pool passes on as many as it got.
+//! What that makes more than the wakeups that led to work is hidden in stays that were long enough:
+//! each goes to the stay, among those that went on when it was sent, in which most work is left for
+//! each request, and such a stay is cut into equal parts.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::flow::{Flow, Mark, Message};
+use super::network::Network;
+use super::track::Track;
+use crate::history::{By, History, LifeId, Off, What};
+use crate::task::Ns;
+
+/// Least share of the wakeups of a pool from outside that make a task one of those that feed it, and of
+/// the wakeups of that task by others than sources that leave open what it got.
+const FEEDS: f64 = 0.1;
+/// Share of the wakeups of a pool from which it tells something that a task never wakes a member twice in
+/// a row, and the share of what chance makes it that is as good as never.
+const MANY: f64 = 0.3;
+const SELDOM: f64 = 0.25;
+/// A request takes at least this share of the mean: less work is left for none.
+const LEAST: f64 = 0.25;
+
+/// The pools of `net`, each of them by itself; none where there is no pool.
+pub(super) fn alone(net: &Network) -> Option<Network> {
+    let mut pools = net.clone();
+    for station in &mut pools.stations {
+        let serve = station.members.iter().all(|m| net.server[*m as usize]);
+        if station.members.len() < 2 || !serve {
+            for m in std::mem::take(&mut station.members) {
+                pools.station[m as usize] = None;
+            }
+        }
+    }
+    pools.stations.iter().any(|s| !s.members.is_empty()).then_some(pools)
+}
+
+/// What a task did from a wakeup to its next sleep.
+#[derive(Clone, Debug)]
+struct Stay {
+    life: LifeId,
+    wake: Ns,
+    /// The task that woke it, and the number of the wakeup.
+    by: Option<(LifeId, u32)>,
+    /// The waker was woken by this task since that was last woken itself.
+    called: bool,
+    end: Ns,
+    /// CPU time of the task at its begin and end.
+    from: Ns,
+    to: Ns,
+    /// Wakeups that it made.
+    posts: Vec<(Ns, u32)>,
+}
+
+impl Stay {
+    fn run(&self) -> Ns {
+        self.to - self.from
+    }
+}
+
+/// The stays of a task behind its first wakeup.
+fn stays(history: &History, track: &Track, id: LifeId) -> Vec<Stay> {
+    let mut found: Vec<Stay> = Vec::new();
+    let mut open: Option<Stay> = None;
+    let mut called: BTreeSet<LifeId> = BTreeSet::new();
+    for act in &history.lives[id as usize].acts {
+        match act.what {
+            What::Woken { by, .. } => {
+                let by = if let By::Task { waker, wake } = by { Some((waker, wake)) } else { None };
+                let called = std::mem::take(&mut called);
+                let from = track.pos(act.at);
+                open = Some(Stay {
+                    life: id,
+                    wake: act.at,
+                    by,
+                    called: by.is_some_and(|b| called.contains(&b.0)),
+                    end: history.span,
+                    from,
+                    to: from,
+                    posts: Vec::new(),
+                });
+            }
+            What::Post { wake } => {
+                called.insert(history.wakee[wake as usize]);
+                if let Some(stay) = &mut open {
+                    stay.posts.push((act.at, wake));
+                }
+            }
+            What::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
+                if let Some(mut stay) = open.take() {
+                    (stay.end, stay.to) = (act.at, track.pos(act.at));
+                    found.push(stay);
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some(mut stay) = open {
+        stay.to = track.pos(history.span);
+        found.push(stay);
+    }
+    found
+}
+
+/// A message to a pool that may have woken nobody.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Ns,
+    by: LifeId,
+}
+
+/// What is looked at, and what is found.
+struct Search<'a> {
+    net: &'a Network,
+    pools: &'a Network,
+    history: &'a History,
+    tracks: &'a [Track],
+    flow: Flow,
+}
+
+/// Work of the pools: every wakeup of a member by a task is a message to its pool, and hidden ones
+/// are as many as those who feed it have got. Wakeups that are answers, which come second, are for the
+/// task that asked.
+pub(super) fn work(net: &Network, pools: &Network, history: &History, tracks: &[Track]) -> (Flow, Vec<u32>) {
+    let flow = Flow { marks: vec![Vec::new(); history.lives.len()], ..Flow::default() };
+    let mut search = Search { net, pools, history, tracks, flow };
+    let mut own = Vec::new();
+    for station in 0..pools.stations.len() {
+        own.extend(search.pool(station));
+    }
+    for marks in &mut search.flow.marks {
+        marks.sort_by_key(|m| m.0);
+    }
+    (search.flow, own)
+}
+
+impl Search<'_> {
+    fn message(&mut self, station: Option<usize>) -> u32 {
+        self.flow.messages.push(Message { station, taken: true, request: None });
+        self.flow.messages.len() as u32 - 1
+    }
+
+    /// Adds the work of one pool; wakeups of its members that are their own.
+    fn pool(&mut self, station: usize) -> Vec<u32> {
+        let members = &self.pools.stations[station].members;
+        let mut all: Vec<Stay> =
+            members.iter().flat_map(|m| stays(self.history, &self.tracks[*m as usize], *m)).collect();
+        all.sort_by_key(|s| s.wake);
+        let (answers, fed) = self.wakers(station, &all);
+        let outside: usize = fed.values().sum();
+        let feeds = |w: &(&LifeId, &usize)| {
+            let known = self.net.station[*w.0 as usize].is_some();
+            known && !answers.contains(w.0) && *w.1 as f64 >= FEEDS * outside as f64
+        };
+        let feeders: Vec<LifeId> = fed.iter().filter(feeds).map(|w| *w.0).collect();
+        let own: Vec<u32> = all.iter().filter_map(|s| s.by).filter(|b| answers.contains(&b.0)).map(|b| b.1).collect();
+        all.retain(|s| s.by.is_some_and(|b| !answers.contains(&b.0)));
+        let mut hidden: Vec<Sent> = Vec::new();
+        for feeder in feeders {
+            hidden.extend(self.feeds(feeder, station, &all));
+        }
+        hidden.sort_by_key(|s| s.at);
+        for stay in &all {
+            if let Some((_, wake)) = stay.by {
+                let number = self.message(Some(station));
+                self.flow.of_wake.insert(wake, number);
+                self.flow.marks[stay.life as usize].push((stay.wake, Mark::Take(number)));
+            }
+        }
+        self.hide(station, &all, hidden);
+        own
+    }
+
+    /// Those outside a pool whose wakeups of its members are answers, and how often each of them woke
+    /// one. Who answers was called before, or hardly ever wakes one member twice in a row, though it
+    /// makes many of the wakeups: another request lies between.
+    fn wakers(&self, station: usize, all: &[Stay]) -> (BTreeSet<LifeId>, BTreeMap<LifeId, usize>) {
+        #[derive(Default)]
+        struct Seen {
+            n: usize,
+            called: usize,
+            again: usize,
+        }
+        let mut seen: BTreeMap<LifeId, Seen> = BTreeMap::new();
+        let mut last: BTreeMap<LifeId, LifeId> = BTreeMap::new();
+        for stay in all {
+            let Some((waker, _)) = stay.by else { continue };
+            let before = last.insert(stay.life, waker);
+            if self.pools.station[waker as usize] != Some(station) {
+                let seen = seen.entry(waker).or_default();
+                seen.n += 1;
+                seen.called += usize::from(stay.called);
+                seen.again += usize::from(before == Some(waker));
+            }
+        }
+        let outside: usize = seen.values().map(|s| s.n).sum();
+        let answers = |s: &Seen| {
+            let share = s.n as f64 / outside.max(1) as f64;
+            2 * s.called > s.n || share >= MANY && (s.again as f64) < SELDOM * share * s.n as f64
+        };
+        let found = seen.iter().filter(|s| answers(s.1)).map(|s| *s.0).collect();
+        (found, seen.into_iter().map(|(waker, s)| (waker, s.n)).collect())
+    }
+
+    /// Messages of `feeder` to the pool that woke nobody who then worked.
+    fn feeds(&mut self, feeder: LifeId, station: usize, pool: &[Stay]) -> Vec<Sent> {
+        let track = &self.tracks[feeder as usize];
+        // Woken by the pool, it has waited for a lock: it goes on.
+        let mut turns: Vec<Stay> = Vec::new();
+        for stay in stays(self.history, track, feeder) {
+            let by_pool = stay.by.is_some_and(|b| self.pools.station[b.0 as usize] == Some(station));
+            match turns.last_mut().filter(|_| by_pool) {
+                Some(last) => {
+                    (last.end, last.to) = (stay.end, stay.to);
+                    last.posts.extend(stay.posts);
+                }
+                None => turns.push(stay),
+            }
+        }
+        let worked: BTreeSet<u32> =
+            pool.iter().filter(|s| s.run() > self.net.short).filter_map(|s| s.by.map(|b| b.1)).collect();
+        let got = self.got(feeder, station, &turns);
+        let (mut hidden, mut next) = (Vec::new(), 0);
+        for turn in &turns {
+            let shown: Vec<Ns> = turn.posts.iter().filter(|p| worked.contains(&p.1)).map(|p| p.0).collect();
+            let first = next;
+            if let Some(got) = &got {
+                while got.get(next).is_some_and(|g| g.at <= turn.end) {
+                    next += 1;
+                }
+            }
+            let n = if got.is_some() { next - first } else { 1 };
+            // Its messages, evenly within its work, none before it came.
+            let mut times: Vec<Ns> = (0..n)
+                .map(|i| {
+                    let at = track.time(turn.from + (turn.run() * (i as Ns + 1) / n as Ns - 1).max(0));
+                    let came = got.as_ref().map_or(0, |g| g[first + i].at);
+                    at.max(came).clamp(turn.wake, turn.end)
+                })
+                .collect();
+            if let Some(got) = &got {
+                for (at, message) in times.iter().zip(&got[first..next]) {
+                    self.gets(feeder, *message, *at);
+                }
+            }
+            for at in shown {
+                if let Some(nearest) = (0..times.len()).min_by_key(|i| (times[*i] - at).abs()) {
+                    times.remove(nearest);
+                }
+            }
+            hidden.extend(times.into_iter().map(|at| Sent { at, by: feeder }));
+        }
+        hidden
+    }
+
+    /// What `feeder` got from sources, in order; none where others wake it, too.
+    fn got(&self, feeder: LifeId, station: usize, turns: &[Stay]) -> Option<Vec<Got>> {
+        let mut sources: BTreeMap<LifeId, usize> = BTreeMap::new();
+        for (waker, _) in turns.iter().filter_map(|t| t.by) {
+            let of = self.net.station[waker as usize];
+            if of.is_some_and(|s| s != station) && !self.net.server[waker as usize] {
+                *sources.entry(waker).or_default() += 1;
+            }
+        }
+        let others = turns.len() - sources.values().sum::<usize>();
+        if sources.is_empty() || others as f64 > FEEDS * turns.len() as f64 {
+            return None;
+        }
+        let mut got = Vec::new();
+        for source in sources.into_keys() {
+            for stay in stays(self.history, &self.tracks[source as usize], source) {
+                let shows = stay.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder);
+                // It has sent something to somebody else.
+                if shows.is_none() && !stay.posts.is_empty() {
+                    continue;
+                }
+                got.push(Got { at: shows.map_or(stay.end, |p| p.0), by: source, shows: shows.is_some() });
+            }
+        }
+        got.sort_by_key(|g| g.at);
+        Some(got)
+    }
+
+    /// A message that `feeder` got and that woke nobody: it waits for it at `at`.
+    fn gets(&mut self, feeder: LifeId, message: Got, at: Ns) {
+        if !message.shows {
+            let number = self.message(None);
+            self.flow.hidden += 1;
+            self.flow.marks[message.by as usize].push((message.at - 1, Mark::Send(number)));
+            self.flow.marks[feeder as usize].push((at, Mark::Take(number)));
+        }
+    }
+
+    /// Gives hidden messages to stays of the pool that hold work.
+    fn hide(&mut self, station: usize, pool: &[Stay], hidden: Vec<Sent>) {
+        let feeders: BTreeSet<LifeId> = hidden.iter().map(|s| s.by).collect();
+        let works: Vec<&Stay> = pool.iter().filter(|s| s.run() > self.net.short).collect();
+        // Those that were not woken for a message of their own took the first that waited.
+        let mut left: VecDeque<Sent> = hidden.into();
+        for stay in &works {
+            if stay.by.is_some_and(|b| !feeders.contains(&b.0)) && left.front().is_some_and(|s| s.at <= stay.wake) {
+                left.pop_front();
+            }
+        }
+        let all: Ns = works.iter().map(|s| s.run()).sum();
+        let mean = all as f64 / (works.len() + left.len()).max(1) as f64;
+        let mut more: Vec<Vec<Sent>> = vec![Vec::new(); works.len()];
+        for sent in left {
+            let rest = |i: &usize| {
+                let track = &self.tracks[works[*i].life as usize];
+                works[*i].to - track.pos(sent.at).max(works[*i].from)
+            };
+            let share = |i: &usize| works[*i].run() / (more[*i].len() as Ns + 2);
+            let goes_on = (0..works.len()).filter(|i| works[*i].wake <= sent.at && sent.at < works[*i].end);
+            let best = goes_on.filter(|i| rest(i) as f64 >= LEAST * mean).max_by_key(share);
+            match best {
+                Some(i) => more[i].push(sent),
+                None => self.flow.left += 1,
+            }
+        }
+        for (stay, more) in works.iter().zip(more) {
+            let track = &self.tracks[stay.life as usize];
+            let parts = more.len() as Ns + 1;
+            for (i, sent) in more.into_iter().enumerate() {
+                let cut = track.time(stay.from + stay.run() * (i as Ns + 1) / parts);
+                let number = self.message(Some(station));
+                self.flow.hidden += 1;
+                self.flow.marks[sent.by as usize].push((sent.at, Mark::Send(number)));
+                self.flow.marks[stay.life as usize].push((cut.max(sent.at).min(stay.end), Mark::Take(number)));
+            }
+        }
+    }
+}
+
+/// A message that whoever feeds a pool got.
+#[derive(Clone, Copy, Debug)]
+struct Got {
+    at: Ns,
+    by: LifeId,
+    /// A wakeup shows it.
+    shows: bool,
+}
