@@ -45,8 +45,8 @@ type Burst = (f64, Option<usize>);
 type Pairs = BTreeMap<(usize, usize), Vec<(f64, f64)>>;
 
 /// What `history` shows of the speed of its CPUs; `names` are those of its tasks, without those
-/// that are bound to a CPU, and `switch` is what a switch costs.
-pub(crate) fn measure(history: &History, names: &[Option<&str>], switch: Ns) -> Speeds {
+/// that are bound to a CPU, `takes` when each task took a message, and `switch` is what a switch costs.
+pub(crate) fn measure(history: &History, names: &[Option<&str>], takes: &[Vec<Ns>], switch: Ns) -> Speeds {
     let n = history.cpus.len();
     if n < 2 {
         return Speeds::default();
@@ -56,7 +56,7 @@ pub(crate) fn measure(history: &History, names: &[Option<&str>], switch: Ns) -> 
     let mut copies: BTreeMap<String, Vec<(usize, f64)>> = BTreeMap::new();
     for (life, name) in history.lives.iter().zip(names) {
         let Some(name) = name else { continue };
-        let bursts = bursts(life, least);
+        let bursts = bursts(life, takes.get(life.id as usize).map_or(&[], Vec::as_slice), least);
         note_moves(&bursts, &mut moves);
         if let Some(own) = stayed(&bursts, n) {
             let name: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -73,17 +73,28 @@ pub(crate) fn measure(history: &History, names: &[Option<&str>], switch: Ns) -> 
     settle(n, &links)
 }
 
-/// The bursts of a life that begin with a wakeup and end with a sleep.
-fn bursts(life: &Life, least: f64) -> Vec<Burst> {
+/// The bursts of a life that begin with a wakeup and end with a sleep, and those between two messages
+/// that it took: where servers find requests waiting, one stay holds as many as there were.
+fn bursts(life: &Life, takes: &[Ns], least: f64) -> Vec<Burst> {
     let mut found = Vec::new();
     let (mut on, mut sum, mut cpus, mut whole) = (None, 0, Vec::new(), false);
+    let mut takes = takes.iter().copied().peekable();
     for act in &life.acts {
+        while let Some(take) = takes.next_if(|t| *t < act.at) {
+            if let Some(from) = on.filter(|from| *from < take) {
+                sum += take - from;
+                if whole && sum as f64 >= least {
+                    found.push(((sum as f64).ln(), only(&cpus)));
+                }
+                (on, sum) = (Some(take), 0);
+                cpus.drain(..cpus.len().saturating_sub(1));
+            }
+        }
         match act.what {
             What::On { cpu } => {
                 on = Some(act.at);
-                if !cpus.contains(&cpu) {
-                    cpus.push(cpu);
-                }
+                cpus.retain(|c| *c != cpu);
+                cpus.push(cpu);
             }
             What::Woken { .. } => {
                 (sum, whole) = (0, true);
@@ -93,8 +104,7 @@ fn bursts(life: &Life, least: f64) -> Vec<Burst> {
                 sum += on.take().map_or(0, |from| act.at - from);
                 if matches!(off, Off::Slept { .. }) {
                     if whole && sum as f64 >= least {
-                        let only = if let [cpu] = cpus[..] { usize::try_from(cpu).ok() } else { None };
-                        found.push(((sum as f64).ln(), only));
+                        found.push(((sum as f64).ln(), only(&cpus)));
                     }
                     whole = false;
                 }
@@ -103,6 +113,15 @@ fn bursts(life: &Life, least: f64) -> Vec<Burst> {
         }
     }
     found
+}
+
+/// The CPU, where it is one.
+fn only(cpus: &[i32]) -> Option<usize> {
+    if let [cpu] = *cpus {
+        usize::try_from(cpu).ok()
+    } else {
+        None
+    }
 }
 
 /// The stays of a task on CPUs, each beside the next.
@@ -293,6 +312,9 @@ mod tests {
             act(2_200, What::On { cpu: 1 }),
             act(2_300, slept),
         ];
-        assert_eq!(bursts(&life, 1.0), [(200f64.ln(), Some(0)), (200f64.ln(), None)]);
+        assert_eq!(bursts(&life, &[], 1.0), [(200f64.ln(), Some(0)), (200f64.ln(), None)]);
+        // It took a second message when it had worked for 50.
+        let cut = [(50f64.ln(), Some(0)), (150f64.ln(), Some(0)), (200f64.ln(), None)];
+        assert_eq!(bursts(&life, &[1_000, 1_050, 2_000], 1.0), cut);
     }
 }
