@@ -93,8 +93,8 @@ bench: release ## measure parsing against peers (absent ones are named), whole c
 	$(BIN)/python bench/callbacks.py
 	cargo bench --quiet --package tracekit-replay --bench reconstruct
 
-# Captures on several CPUs but those that take a minute each: servers, and calls through pipes.
-SEVERAL := (.cpu/|-2cpu/)(mixed|pinned|slice|groups|nicefork|forkwait|w1-mixed|w1-fork|yield)
+# Captures on several CPUs.
+SEVERAL := (.cpu/|-2cpu/)
 
 validate: dev testdata ## hold a sample of pairs against reality; write docs/validation.md, model errors and switch costs [SAMPLE=320 BUDGET=34]
 	$(BIN)/python -m validation.switch_costs testdata/lab
