@@ -20,7 +20,7 @@ from validation import lab
 __all__ = ["LEFT_OUT", "fit", "left_out", "main"]
 
 #: What ships with the package, and what is known without each workload.
-SHIPPED = Path(tk.__file__).parent / "analysis" / "switch_costs.toml"
+SHIPPED = Path(tk.__file__).parent / "whatif" / "switch_costs.toml"
 LEFT_OUT = Path(__file__).parent / "switch_costs.toml"
 #: Switches of a kind that a capture needs to count.
 ENOUGH = 20
@@ -115,13 +115,14 @@ def main() -> int:
             continue
     known = fit(measured)
     SHIPPED.write_text(
-        "# What switches take by kernel and scheduling class, ns: written by `make validate` from the lab's one-CPU guests, in which\n"
-        "# an instruction takes 2 ns and all events of the scheduler are recorded. From the account of the task that leaves to the\n"
-        "# record of the switch; see docs/guide/replay.md.\n\n" + _text(known)
+        "# What switches take by kernel and scheduling class, ns: written by `make validate` from the lab's\n"
+        "# one-CPU guests, in which an instruction takes 2 ns and all events of the scheduler are recorded.\n"
+        "# From the account of the task that leaves to the record of the switch; see docs/guide/replay.md.\n"
+        "\n" + _text(known)
     )
     parts = [
-        "# The same as tracekit/whatif/switch_costs.toml without each workload, one after the other: a prediction of a workload\n"
-        "# uses what the others show. Written by `make validate`.\n"
+        "# The same as tracekit/whatif/switch_costs.toml without each workload, one after the other: a\n"
+        "# prediction of a workload uses what the others show. Written by `make validate`.\n"
     ]
     for workload in sorted({w for _, w, _ in measured}):
         parts.append(f"# without {workload}\n{_text(fit(measured, workload))}")
