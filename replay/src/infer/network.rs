@@ -254,10 +254,11 @@ impl Network {
                     (all.0, all.1) = (all.0 + contested, all.1 + wrong);
                 }
             }
-            let size = |of: usize| readers.iter().filter(|r| root(&parent, r.0 as usize) == of).count();
+            let mut size: BTreeMap<usize, usize> = BTreeMap::new();
+            readers.iter().for_each(|r| *size.entry(root(&parent, r.0 as usize)).or_default() += 1);
             let joins = with.into_iter().filter(|((x, y), (contested, wrong))| {
                 let outside = root(&parent, *waker as usize) != *y;
-                outside && size(*x) == 1 && size(*y) > 1 && in_turn(*contested, *wrong)
+                outside && size[x] == 1 && size[y] > 1 && in_turn(*contested, *wrong)
             });
             for ((x, y), _) in joins.collect::<Vec<_>>() {
                 let (x, y) = (root(&parent, x), root(&parent, y));

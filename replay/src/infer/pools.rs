@@ -240,24 +240,25 @@ impl Search<'_> {
             }
             let n = if got.is_some() { next - first } else { 1 };
             // Its messages, evenly within its work, none before it came.
-            let mut times: Vec<Ns> = (0..n)
-                .map(|i| {
-                    let at = track.time(turn.from + (turn.run() * (i as Ns + 1) / n as Ns - 1).max(0));
-                    let came = got.as_ref().map_or(0, |g| g[first + i].at);
-                    at.max(came).clamp(turn.wake, turn.end)
-                })
-                .collect();
+            let time = |i: usize| {
+                let at = track.time(turn.from + (turn.run() * (i as Ns + 1) / n as Ns - 1).max(0));
+                let came = got.as_ref().map_or(0, |g| g[first + i].at);
+                at.max(came).clamp(turn.wake, turn.end)
+            };
+            let times: Vec<Ns> = (0..n).map(time).collect();
             if let Some(got) = &got {
                 for (at, message) in times.iter().zip(&got[first..next]) {
                     self.gets(feeder, *message, *at);
                 }
             }
+            let mut left: BTreeSet<(Ns, usize)> = times.into_iter().enumerate().map(|(i, at)| (at, i)).collect();
             for at in shown {
-                if let Some(nearest) = (0..times.len()).min_by_key(|i| (times[*i] - at).abs()) {
-                    times.remove(nearest);
-                }
+                let before = left.range(..(at, 0)).next_back();
+                let behind = left.range((at, 0)..).next();
+                let nearest = before.into_iter().chain(behind).min_by_key(|t| (t.0 - at).abs()).copied();
+                nearest.map(|t| left.remove(&t));
             }
-            hidden.extend(times.into_iter().map(|at| Sent { at, by: feeder }));
+            hidden.extend(left.into_iter().map(|(at, _)| Sent { at, by: feeder }));
         }
         hidden
     }
@@ -314,16 +315,21 @@ impl Search<'_> {
         let all: Ns = works.iter().map(|s| s.run()).sum();
         let mean = all as f64 / (works.len() + left.len()).max(1) as f64;
         let mut more: Vec<Vec<Sent>> = vec![Vec::new(); works.len()];
+        // Those that went on at a time: at most one of each member.
+        let (mut goes_on, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
         for sent in left {
-            let rest = |i: &usize| {
-                let track = &self.tracks[works[*i].life as usize];
-                works[*i].to - track.pos(sent.at).max(works[*i].from)
+            while works.get(next).is_some_and(|stay| stay.wake <= sent.at) {
+                goes_on.push(next);
+                next += 1;
+            }
+            goes_on.retain(|i| sent.at < works[*i].end);
+            let rest = |i: &&usize| {
+                let stay = works[**i];
+                stay.to - self.tracks[stay.life as usize].pos(sent.at).max(stay.from)
             };
-            let share = |i: &usize| works[*i].run() / (more[*i].len() as Ns + 2);
-            let goes_on = (0..works.len()).filter(|i| works[*i].wake <= sent.at && sent.at < works[*i].end);
-            let best = goes_on.filter(|i| rest(i) as f64 >= LEAST * mean).max_by_key(share);
-            match best {
-                Some(i) => more[i].push(sent),
+            let share = |i: &&usize| works[**i].run() / (more[**i].len() as Ns + 2);
+            match goes_on.iter().filter(|i| rest(i) as f64 >= LEAST * mean).max_by_key(share) {
+                Some(i) => more[*i].push(sent),
                 None => self.flow.left += 1,
             }
         }
