@@ -337,6 +337,7 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
         let recon = reconstruct_tried(&trace.events, &trace.strings, &options, &identity);
         let group = &recon.hidden.groups[0];
         assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.hidden);
+        assert!(!recon.hidden.resolved, "replays say that locks are not followed");
         let told = recon.hidden.told(&recon.work).expect("messages are hidden");
         assert!(told.contains("cannot be followed one by one"), "{told}");
         for to in ["eevdf", "cfs"] {

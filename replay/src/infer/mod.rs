@@ -256,7 +256,7 @@ pub(crate) fn infer(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: N
         left -= budget.spent().min(left);
     }
     found.found.spent = spent;
-    let kept = |g: &Group| matches!(g.outcome, Outcome::Unexplained | Outcome::TooLarge);
+    let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
     found.found.resolved = !found.found.groups.iter().any(kept);
     if !found.inside.contains(&true) {
         found.queues = 0;
