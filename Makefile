@@ -94,7 +94,7 @@ bench: release ## measure parsing against peers (absent ones are named), whole c
 	cargo bench --quiet --package tracekit-replay --bench reconstruct
 
 # Captures on several CPUs.
-SEVERAL := (.cpu/|-2cpu/)
+SEVERAL := cpu/
 
 validate: dev testdata ## hold a sample of pairs against reality; write docs/validation.md, model errors and switch costs [SAMPLE=320 BUDGET=34]
 	$(BIN)/python -m validation.switch_costs testdata/lab

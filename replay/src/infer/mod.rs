@@ -11,9 +11,9 @@
 //! turns, so that never more than one of them works, none of that is needed: `turns`.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
-//! a hard bound. The outcome is used where nearly everything is explained; else the group keeps its
-//! recorded causes and is named: a replay under another order of events would serve messages that
-//! were not sent yet.
+//! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
+//! those of it that share a queue take its work as it comes (`pools`), the others keep their recorded
+//! causes, since a replay under another order of events would serve messages that were not sent yet.
 
 mod beam;
 mod budget;
