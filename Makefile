@@ -34,6 +34,8 @@ $(VENV)/.needed: setup.cfg | tools
 	@echo "installing the packages that tracekit needs into $(VENV)"
 	@$(BIN)/python -c "import configparser as c; p = c.ConfigParser(); p.read('setup.cfg'); print(p['options']['install_requires'].strip())" > $@.tmp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.tmp
+	@printf '#!/bin/sh\nPYTHONPATH="%s" exec "%s" -m tracekit "$$@"\n' '$(CURDIR)' '$(abspath $(BIN))/python' > $(BIN)/tracekit
+	@chmod +x $(BIN)/tracekit
 	@mv $@.tmp $@
 
 # The editable installation would build the core a second time; the same profile makes that short.
@@ -52,8 +54,9 @@ dev: $(VENV)/.made $(CORE) ## set up .venv with tracekit, editable, and everythi
 demo: ## compare two policies on the shipped capture and write a report; installs only what that needs
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.needed $(CORE)
 	@mkdir -p $(OUT)
-	PYTHONPATH=. $(BIN)/python -m tracekit compare $(DEMO) --policy cfs:wakeup_preemption=off --policy eevdf -o $(OUT)/demo.html --json $(OUT)/demo.json
+	$(BIN)/tracekit compare $(DEMO) --policy cfs:wakeup_preemption=off --policy eevdf -o $(OUT)/demo.html --json $(OUT)/demo.json
 	@echo "report: $(OUT)/demo.html (open it in a browser)"
+	@echo "a capture of your own: $(BIN)/tracekit info FILE, then compare FILE --policy NAME ($(BIN)/tracekit policies lists them)"
 
 test: test-rust test-python ## run all tests
 
