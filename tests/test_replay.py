@@ -208,7 +208,7 @@ def test_the_replay_command(demo: Path, tmp_path: Path) -> None:
 def test_the_compare_command(demo: Path, tmp_path: Path) -> None:
     page, figures = tmp_path / "x.html", tmp_path / "x.json"
     result = run("compare", demo, "--policy", "cfs", "--policy", OFF, "-o", page, "--json", figures)
-    assert "identity replay of slice-default.dat under cfs" in result.stdout
+    assert "changes are against the identity replay (--wide shows it), slice-default.dat" in result.stdout
     assert "not resolved" in result.stdout
     assert "resolved" in result.stdout
     assert page.read_text().lower().startswith("<!doctype html>")

@@ -154,7 +154,7 @@ def test_sentences_and_cells_say_what_holds(traces: dict[str, tk.Trace]) -> None
     row = {"metric": "slice", "statistic": "p50"}
     cells = [(1e6, 2e6), (1e6, None), (0.0, 2e6), (None, None), (5.0, 5.0), (1.0, 1e9)]
     assert [bound({**row, "lower": a, "upper": b}) for a, b in cells] == [
-        "1 to 2 ms", "at least 1 ms", "at most 2 ms", "none", "5 ns", "at least 1 ns"
+        "1 to 2 ms", "at least 1 ms", "at most 2 ms", "no bound", "5 ns", "at least 1 ns"
     ]  # fmt: skip
 
 

@@ -118,7 +118,10 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
     from tracekit.whatif.headline import to_record
 
     identity = comparison.identity_policy.partition(":")[0]
-    paragraph(f"identity replay of {comparison.trace.name} under {identity}: {comparison.why}")
+    paragraph(
+        f"changes are against the identity replay (--wide shows it), {comparison.trace.name} under {identity}: "
+        f"{comparison.why}"
+    )
     named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
     paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{named}")
     for row in inferred(comparison.identity):

@@ -24,10 +24,10 @@ KNOWN = 1.05
 
 
 def bound(row: Mapping[str, Any]) -> str:
-    """The bounds of one row in words: ``45.4 to 45.9 us``, ``at least 3 ms``, ``none``."""
+    """The bounds of one row in words: ``45.4 to 45.9 us``, ``at least 3 ms``, ``no bound``."""
     lower, upper, unit = row["lower"], row["upper"], UNITS.get(row["metric"], "ns")
     if lower is None:
-        return "none"
+        return "no bound"
     if upper is None or upper > UNBOUNDED * lower > 0:
         return f"at least {value(lower, unit)}"
     if lower == upper:

@@ -131,7 +131,12 @@ def _lines(
         for r in comparison.table.filter(where).iter_rows(named=True)
     }
     bounds = _bounds(comparison, group) if scope == "group" else {}
-    lost = {(r["metric"], r["statistic"]): r for r in comparison.bounds.filter(where).iter_rows(named=True)}
+    # Where nothing can be bounded, the top of the page says so once.
+    refused = comparison.trace.missing().refused is not None
+    lost = {
+        (r["metric"], r["statistic"]): r
+        for r in comparison.bounds.filter(where, not refused).iter_rows(named=True)
+    }
     out = []
     for key in picks:
         row = rows.get(key)
