@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tracekit.io.pipeline import Behind, meanwhile
+from tracekit.io.pipeline import Behind
 
 
 def test_pieces_come_in_order_and_all_are_done_at_the_end() -> None:
@@ -78,9 +78,3 @@ def test_nothing_more_is_done_when_the_caller_gives_up() -> None:
     with pytest.raises(KeyError):
         give()
     assert done == [0]
-
-
-def test_a_result_is_waited_for() -> None:
-    assert meanwhile(lambda: 3)() == 3
-    with pytest.raises(ZeroDivisionError):
-        meanwhile(lambda: 1 // 0)()

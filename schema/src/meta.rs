@@ -14,7 +14,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("tracekit.table", "name of the table that the file holds"),
     ("source.format", "name of the format, as in `tracekit formats`"),
     ("source.variant", "what varies within the format: flag columns, plugin form, file version, compression"),
-    ("source.files", "JSON list of name, size and sha256 of the source files"),
+    ("source.files", "JSON list of name, size and BLAKE3 digest of the source files"),
     ("host", "host name"),
     ("os", "operating system: linux, solaris, freebsd, darwin, aix, windows"),
     ("kernel", "kernel release"),

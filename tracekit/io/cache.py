@@ -13,7 +13,6 @@ loses an entry while it reads it takes that for a miss; removals hold a lock.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -78,15 +77,16 @@ def cache_key(source: str | bytes, format: str | None, options: Mapping[str, str
     format, options
         What it is read with.
     """
-    if isinstance(source, bytes):
-        content = hashlib.sha256(source)
-    else:
-        with Path(source).open("rb") as file:
-            content = hashlib.file_digest(file, "sha256")
     core = Path(_core.__file__).stat()
-    rest = [_core.__version__, core.st_size, core.st_mtime_ns, format, sorted(options.items())]
-    content.update(json.dumps(rest).encode())
-    return content.hexdigest()
+    parts = [
+        _core.blake3(source),
+        _core.__version__,
+        core.st_size,
+        core.st_mtime_ns,
+        format,
+        sorted(options.items()),
+    ]
+    return _core.blake3(json.dumps(parts).encode())
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Generic, TypeVar
 
-__all__ = ["Behind", "meanwhile"]
+__all__ = ["Behind"]
 
 T = TypeVar("T")
 
@@ -65,27 +64,3 @@ class Behind(Generic[T]):
                 self._work(piece)
             except BaseException as error:
                 self._error = error
-
-
-def meanwhile(work: Callable[[], T]) -> Callable[[], T]:
-    """Begin work in a thread of its own.
-
-    The function that is given back waits for its result, or raises its error.
-
-    A program that ends does not wait for it.
-
-    Parameters
-    ----------
-    work
-        What to do.
-    """
-    found: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            found.set_result(work())
-        except BaseException as error:
-            found.set_exception(error)
-
-    threading.Thread(target=run, name="meanwhile", daemon=True).start()
-    return found.result

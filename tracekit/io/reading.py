@@ -19,7 +19,6 @@ from tracekit.errors import OutputError, ParseError
 from tracekit.io.external import foreign_format, read_foreign
 from tracekit.io.machine import Beside, beside, check, machine_metadata
 from tracekit.io.options import checked
-from tracekit.io.pipeline import meanwhile
 from tracekit.io.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
@@ -255,7 +254,7 @@ def convert(
     >>> done.table
     'slices'
     """
-    from tracekit.io.writers import LARGE, convert_reader, output_kind, sha256, takes_keys
+    from tracekit.io.writers import LARGE, convert_reader, output_kind, takes_keys
 
     kind = output_kind(target, to)
     if table not in (*TABLES, *COMPUTED):
@@ -266,13 +265,11 @@ def convert(
         whole_trace = read(source, format, progress=progress, cache=None, machine=machine, **options)
         return whole_trace.write(target, table=table, to=to)
     settings = checked(options)
-    reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind))
-    stored = reader.size is not None and not isinstance(source, bytes)
-    hashed = meanwhile(lambda: sha256(source) if stored and not isinstance(source, bytes) else None)
+    reader = _core.Reader(source, format, settings, derive=[table], keys=takes_keys(kind), hashed=True)
     found = beside(source, machine)
 
     def complete(known: dict[str, str]) -> dict[str, str]:
-        return machine_metadata(known | provenance(source, reader.size, settings, hashed()), found)
+        return machine_metadata(known | provenance(source, reader.size, settings, reader.blake3()), found)
 
     with reporter(progress, f"converting {name}") as report:
         # Kernel and CPUs of the trace are known at its end; before that, nothing is in place.
@@ -326,5 +323,5 @@ def provenance(
     known = {"options": json.dumps(options, sort_keys=True)} if options else {}
     if isinstance(source, bytes) or source == "-":
         return known
-    file = {"name": Path(source).name, "size": size} | ({"sha256": hashed} if hashed else {})
+    file = {"name": Path(source).name, "size": size} | ({"blake3": hashed} if hashed else {})
     return known | {"source.files": json.dumps([file])}

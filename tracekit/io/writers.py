@@ -8,7 +8,6 @@ last.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -36,7 +35,6 @@ __all__ = [
     "arrow_table",
     "convert_reader",
     "output_kind",
-    "sha256",
     "takes_keys",
     "write_frame",
 ]
@@ -444,12 +442,6 @@ def described(table: str, column: str) -> dict[str, str] | None:
         return None
     unit = {"unit": "ns"} if column.endswith("_ns") else {}
     return {"description": doc, **unit}
-
-
-def sha256(path: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _footer(

@@ -322,9 +322,10 @@ def _holes(comparison: Comparison) -> list[str]:
 
 
 def _source(source: Mapping[str, Any]) -> str:
-    size, digest = source.get("size"), source.get("sha256")
+    size = source.get("size")
+    digest = next((f"{name} {source[name]}" for name in ("blake3", "sha256") if name in source), "")
     parts = [str(source.get("name", "")), f"{format_count(size)} bytes" if isinstance(size, int) else ""]
-    return ", ".join(part for part in [*parts, f"sha256 {digest}" if digest else ""] if part)
+    return ", ".join(part for part in [*parts, digest] if part)
 
 
 def _cards(found: list[Finding]) -> list[tuple[str, Effect]]:

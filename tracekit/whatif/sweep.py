@@ -31,7 +31,6 @@ from tracekit import _core
 from tracekit.errors import OutputError, ReplayError, TracekitError
 from tracekit.export.files import replacing
 from tracekit.io.reading import convert, read
-from tracekit.io.writers import sha256
 from tracekit.trace import Trace
 from tracekit.whatif.comparison import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
@@ -655,7 +654,7 @@ def _source(file: Path, folder: Path) -> tuple[str, str, str]:
     """Identity of a trace, the Parquet file in which it travels, and its name."""
     if not file.is_file():
         raise OutputError(f"{file}: no such file")
-    digest = sha256(file)
+    digest = _core.blake3(file)
     place = folder / f"trace-{digest[:24]}.parquet"
     if not place.exists():
         convert(file, place)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tracekit_parsers::{ParseError, Source};
 
+use crate::digest::Running;
 use crate::mapping::Mapping;
 
 /// An opened source and what progress bars need to know of it.
@@ -23,31 +24,39 @@ pub struct Opened {
     pub counter: Option<Arc<AtomicU64>>,
     /// The file, where it is one, to see whether it becomes shorter while it is read.
     pub file: Option<File>,
+    /// The digest of what was read as a stream; what is left of the file is read when it is asked for.
+    pub digest: Running,
 }
 
-/// Opens `path`; `-` is standard input.
+/// Opens `path`; `-` is standard input. With `hashed`, the bytes of a file are hashed as they are read.
 ///
 /// # Errors
 /// [`ParseError`] with code `io`.
-pub fn open(path: &Path) -> Result<Opened, ParseError> {
+pub fn open(path: &Path, hashed: bool) -> Result<Opened, ParseError> {
     if path.as_os_str() == "-" {
-        return stream(io::stdin(), None).map_err(|e| failed(&e));
+        return stream(io::stdin(), None, None).map_err(|e| failed(&e));
     }
     let meta = std::fs::metadata(path).map_err(|e| failed(&e))?;
     if meta.is_dir() {
-        return directory(path);
+        return directory(path, hashed);
     }
     let mut file = File::open(path).map_err(|e| failed(&e))?;
     if !meta.is_file() {
-        return stream(file, None).map_err(|e| failed(&e));
+        return stream(file, None, None).map_err(|e| failed(&e));
     }
     let text = is_text(&mut file).map_err(|e| failed(&e))?;
     if text || is_wrapped(&mut file).map_err(|e| failed(&e))? {
         let same = file.try_clone().ok();
-        let opened = stream(file, Some(meta.len())).map_err(|e| failed(&e))?;
+        let digest = hashed.then(Running::default);
+        let opened = stream(file, Some(meta.len()), digest).map_err(|e| failed(&e))?;
         return Ok(Opened { file: same, ..opened });
     }
     mapped(file, meta.len()).map_err(|e| failed(&e))
+}
+
+/// Opens a file to read its bytes as they are stored.
+pub fn plain(path: &Path) -> io::Result<File> {
+    File::open(path)
 }
 
 /// A source of bytes in memory.
@@ -56,15 +65,15 @@ pub fn open(path: &Path) -> Result<Opened, ParseError> {
 /// [`ParseError`] when they are wrapped and the wrapper is damaged.
 pub fn bytes(data: Vec<u8>) -> Result<Opened, ParseError> {
     let size = Some(data.len() as u64);
-    stream(io::Cursor::new(data), size).map_err(|e| ParseError::io("unknown", &e))
+    stream(io::Cursor::new(data), size, None).map_err(|e| ParseError::io("unknown", &e))
 }
 
 /// A folder: that of `perf record --threads`, whose main file is called `data`, or a CTF trace,
 /// which has a `metadata`.
-fn directory(path: &Path) -> Result<Opened, ParseError> {
+fn directory(path: &Path, hashed: bool) -> Result<Opened, ParseError> {
     let data = path.join("data");
     if data.is_file() {
-        return open(&data);
+        return open(&data, hashed);
     }
     let mut traces = Vec::new();
     ctf_folders(path, 0, &mut traces).map_err(|e| failed(&e))?;
@@ -117,7 +126,7 @@ fn folder(path: &Path) -> io::Result<Opened> {
         let Source::Bytes(bytes) = mapped(file, len)?.source else { continue };
         files.push((name, bytes));
     }
-    Ok(Opened { source: Source::Files(files), size: Some(size), counter: None, file: None })
+    Ok(Opened { source: Source::Files(files), size: Some(size), counter: None, file: None, digest: Running::default() })
 }
 
 fn failed(error: &io::Error) -> ParseError {
@@ -128,11 +137,11 @@ fn failed(error: &io::Error) -> ParseError {
     }
 }
 
-fn stream(read: impl Read + Send + 'static, size: Option<u64>) -> io::Result<Opened> {
+fn stream(read: impl Read + Send + 'static, size: Option<u64>, digest: Option<Running>) -> io::Result<Opened> {
     let counter = Arc::new(AtomicU64::new(0));
-    let counted = Counted { inner: read, count: Arc::clone(&counter) };
+    let counted = Counted { inner: read, count: Arc::clone(&counter), digest: digest.clone() };
     let source = Source::Stream(Box::new(counted)).unwrapped()?;
-    Ok(Opened { source, size, counter: Some(counter), file: None })
+    Ok(Opened { source, size, counter: Some(counter), file: None, digest: digest.unwrap_or_default() })
 }
 
 /// Maps a binary file, which its parser reads at any place. Text is read as a stream instead, so
@@ -146,7 +155,7 @@ fn mapped(mut file: File, size: u64) -> io::Result<Opened> {
             Source::from_bytes(bytes)
         }
     };
-    Ok(Opened { source, size: Some(size), counter: None, file: Some(file) })
+    Ok(Opened { source, size: Some(size), counter: None, file: Some(file), digest: Running::default() })
 }
 
 /// True when the first bytes hold no NUL: text formats have none, binary formats have some in their header.
@@ -169,12 +178,16 @@ fn peek(file: &mut File, bytes: u64) -> io::Result<Vec<u8>> {
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,
+    digest: Option<Running>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.count.fetch_add(n as u64, Ordering::Relaxed);
+        if let Some(digest) = &self.digest {
+            digest.add(&buf[..n]);
+        }
         Ok(n)
     }
 }

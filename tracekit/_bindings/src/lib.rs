@@ -7,6 +7,7 @@
 use pyo3::prelude::*;
 
 mod derive;
+mod digest;
 mod encoder;
 mod errors;
 mod files;
@@ -31,6 +32,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<survey::Survey>()?;
     m.add_class::<table::Table>()?;
     m.add_class::<policy::Machine>()?;
+    m.add_function(wrap_pyfunction!(digest::blake3, m)?)?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
     m.add_function(wrap_pyfunction!(metrics::metrics, m)?)?;
     m.add_function(wrap_pyfunction!(run::constants, m)?)?;

@@ -18,6 +18,7 @@ use tracekit_schema::table::Table as _;
 use tracekit_schema::{Code, Diagnostic, Events, Metadata, Out};
 
 use crate::derive::{export_diagnostics, Derivation, Wanted};
+use crate::digest::Running;
 use crate::encoder::{lost, Encoder, Rows};
 use crate::errors::{detached, parse_error};
 use crate::files::{self, Opened};
@@ -33,7 +34,7 @@ const STEP_ROWS: usize = 8192;
 /// `read` hands out the events in batches; the other tables grow meanwhile and are complete when it
 /// has returned `None`. With `derive=[table]` that one table can be asked for after each batch and
 /// gives the rows of that batch, so that memory is bounded by a batch whatever the length of the
-/// trace.
+/// trace. With `hashed`, `blake3` tells the digest of a file, which is then read only once.
 #[pyclass(module = "tracekit._core")]
 pub struct Reader {
     // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is
@@ -59,6 +60,7 @@ pub(crate) struct Progress {
     file: Option<File>,
     pub(crate) size: Option<u64>,
     counter: Option<Arc<std::sync::atomic::AtomicU64>>,
+    digest: Option<Running>,
 }
 
 impl Progress {
@@ -80,7 +82,8 @@ impl Reader {
     /// string columns of events, slices, states and runqueue come as `uint32` keys into
     /// `strings()`, which are the same in every batch.
     #[new]
-    #[pyo3(signature = (source, format=None, options=None, *, derive=None, keys=false))]
+    #[pyo3(signature = (source, format=None, options=None, *, derive=None, keys=false, hashed=false))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
@@ -88,6 +91,7 @@ impl Reader {
         options: Option<BTreeMap<String, String>>,
         derive: Option<Vec<String>>,
         keys: bool,
+        hashed: bool,
     ) -> PyResult<Self> {
         let wanted = Wanted::new(derive)?;
         let input = match source.cast::<PyBytes>() {
@@ -96,7 +100,7 @@ impl Reader {
         };
         let name = input.name();
         let options = parser_options(options.unwrap_or_default()).map_err(|e| parse_error(py, &e, None))?;
-        let opened = detached(py, || Inner::open(input, format.as_deref(), &options, wanted, keys))?;
+        let opened = detached(py, || Inner::open(input, format.as_deref(), &options, wanted, keys, hashed))?;
         let inner = opened.map_err(|e| parse_error(py, &e, Some(&name)))?;
         Ok(Reader { inner: Mutex::new(inner) })
     }
@@ -164,6 +168,17 @@ impl Reader {
         }
         let given = detached(py, || inner.encode(to, &table, rows.max(1)))?.map_err(|e| parse_error(py, &e, None))?;
         given.ok_or_else(|| lost(py))
+    }
+
+    /// The BLAKE3 digest of the file as stored, in hexadecimal; none where it was not asked for or
+    /// the source is no file.
+    fn blake3(&mut self, py: Python<'_>) -> PyResult<Option<String>> {
+        let opened = &self.inner().opened;
+        let digest = detached(py, || match (&opened.digest, &opened.file) {
+            (Some(digest), Some(file)) => digest.finish(file).map(Some),
+            _ => Ok(None),
+        })?;
+        Ok(digest?)
     }
 
     /// The strings that the keys of a `keys` reader stand for: a table of one column, `string`.
@@ -243,9 +258,10 @@ impl Inner {
         options: &Options,
         wanted: Wanted,
         keys: bool,
+        hashed: bool,
     ) -> Result<Self, ParseError> {
-        let Opened { source, size, counter, file } = match input {
-            Input::Path(path) => files::open(&path)?,
+        let Opened { source, size, counter, file, digest } = match input {
+            Input::Path(path) => files::open(&path, hashed)?,
             Input::Bytes(data) => files::bytes(data)?,
         };
         let mut out = Out::new();
@@ -256,7 +272,7 @@ impl Inner {
             parser,
             out,
             derivation,
-            opened: Progress { file, size, counter },
+            opened: Progress { file, size, counter, digest: hashed.then_some(digest) },
             keys,
             rows: 0,
             done: false,
@@ -271,7 +287,7 @@ impl Inner {
             parser: Box::new(Nothing),
             out: Out { meta, ..Out::default() },
             derivation: Derivation::new(Wanted::new(None)?),
-            opened: Progress { file: None, size: None, counter: None },
+            opened: Progress { file: None, size: None, counter: None, digest: None },
             keys: false,
             rows: 0,
             done: false,

@@ -137,7 +137,7 @@ impl Survey {
         let name = input.name();
         let options = parser_options(options.unwrap_or_default()).map_err(|e| parse_error(py, &e, None))?;
         let wanted = Wanted::new(None)?;
-        let opened = detached(py, || Inner::open(input, format.as_deref(), &options, wanted, false))?;
+        let opened = detached(py, || Inner::open(input, format.as_deref(), &options, wanted, false, false))?;
         Ok(Survey::of(opened.map_err(|e| parse_error(py, &e, Some(&name)))?, head, hold))
     }
 
