@@ -10,7 +10,10 @@ __all__ = ["infer"]
 #: First kernel of each scheduler of Linux's fair class, newest first: version, name, spelling of the policy.
 _LINUX = (
     ((7, 1), "EEVDF", "eevdf:version=7.3"),
+    # 6.13 placed anew what changes its weight; "Revert 6d71a9c61604" came with 7.0 only.
+    ((7, 0), "EEVDF", "eevdf:version=6.18,reweight=kept"),
     ((6, 17), "EEVDF", "eevdf:version=6.18"),
+    ((6, 13), "EEVDF", "eevdf:version=6.12,reweight=placed"),
     # Debian's changelog of linux 6.12: "sched/fair: Forfeit vruntime on yield" came with 6.12.62.
     ((6, 12, 62), "EEVDF", "eevdf:version=6.12,yield=forfeit"),
     ((6, 12), "EEVDF", "eevdf:version=6.12"),

@@ -272,18 +272,22 @@ impl Eevdf {
         }
         let q = old.q;
         let mean = self.rq[q].mean();
+        let lag = self.lag(q, t);
         let queued = self.rq[q].tree.remove(t);
         self.rq[q].sub(&old);
+        self.e[t].weigh(weight);
+        self.e[t].v = match self.f.reweight_places {
+            true => self.placed_anew(t, scale(lag), mean),
+            false => mean - scale(mean - old.v),
+        };
         let e = &mut self.e[t];
-        e.weigh(weight);
-        e.v = mean - scale(mean - old.v);
         e.deadline = if self.f.version == Version::V73 {
             mean + scale(old.deadline - mean)
         } else {
             e.v + scale(old.deadline - old.v)
         };
         if old.v < old.protected {
-            e.protected = mean + scale(old.protected - mean);
+            e.protected = e.v + scale(old.protected - old.v);
         }
         if old.picked == Some(old.deadline) {
             e.picked = Some(e.deadline);
@@ -292,5 +296,24 @@ impl Eevdf {
         if queued {
             self.put_in_tree(q, t);
         }
+    }
+
+    /// Where `t` comes, which has a new weight, as if it had left its queue with `lag`. The mean by
+    /// which the running entity is placed counts it already: its lag grows with every change.
+    fn placed_anew(&mut self, t: TaskId, lag: Ns, mean: Ns) -> Ns {
+        let e = self.e[t];
+        let rq = &mut self.rq[e.q];
+        if !self.f.place_lag || rq.nr == 0 {
+            return mean;
+        }
+        let runs = rq.curr == Some(t);
+        if runs {
+            rq.add(&e);
+        }
+        let (mean, load) = (rq.mean(), i128::from(rq.sum_w));
+        if runs {
+            rq.sub(&e);
+        }
+        mean - (i128::from(lag) * (load + i128::from(e.weight)) / load) as Ns
     }
 }

@@ -28,7 +28,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
               cancel that, and any that wakes cancels it for a SCHED_IDLE task; a task that sleeps \
               while not eligible stays counted until a pick finds it eligible (delayed dequeue). \
               6.18: protected until v + the shortest slice on the queue; a yield forfeits the rest \
-              of the slice. 7.3: a timer ends slices at their deadline (hrtick), preemption of \
+              of the slice; what changes its weight is placed anew, the mean counting it where it \
+              runs. 7.3: a timer ends slices at their deadline (hrtick), preemption of \
               another CPU waits for its next entry into the kernel (lazy). Groups: an entity a CPU, \
               of weight shares * load here / load everywhere; 7.3: all tasks on one queue, each \
               with the product of its shares, and a group counts as often as it has tasks that \
@@ -38,7 +39,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         that all share one cache or share none, capacities.",
     sources: "Linux 6.6.9, 6.12.0, 6.12.19, 6.12.117, 7.3.4 kernel/sched/fair.c, core.c and \
               features.h (6.18: only what is published of 6.18.38, else those rules of 7.3 that \
-              captures of 6.18.44 agree with); Stoica and Abdel-Wahab, Earliest Eligible Virtual \
+              captures of 6.18.44 agree with; reweight: the stable patches of 6.18.17 and the patch of 7.0 \
+              that takes it back); Stoica and Abdel-Wahab, Earliest Eligible Virtual \
               Deadline First, 1995; captures of a 6.12.95 kernel for two rules: an expiry found in \
               a wakeup also asks for a reschedule, and SCHED_IDLE has no slice protection (6.16, \
               and stable kernels before).",
@@ -103,6 +105,13 @@ pub const INFO: PolicyInfo = PolicyInfo {
                 used where the task is eligible (auto: from 6.18).",
         },
         Param {
+            name: "reweight",
+            unit: Unit::Choice(&["auto", "kept", "placed"]),
+            default: "auto",
+            range: None,
+            doc: "A new weight, such as a group's share has whenever its load moves: the lag is kept, or                 the entity is placed as if it woke (6.13 to 6.19), so that the lag of what runs grows                 with every change and a busy group can keep others waiting for seconds (auto: 6.18).",
+        },
+        Param {
             name: "migration_cost",
             unit: Unit::Time,
             default: "500us",
@@ -150,6 +159,10 @@ pub const INFO: PolicyInfo = PolicyInfo {
             hrtick: auto("hrtick", Version::V73, 1),
             lazy: auto("preempt", Version::V73, 2),
             forfeit: auto("yield", Version::V618, 2),
+            reweight_places: match p.int("reweight") {
+                0 => version == Version::V618,
+                chosen => chosen == 2,
+            },
         };
         let form = if version == Version::V73 { Form::Flat } else { Form::Eevdf };
         let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance")).with_cache(p.on("shared_cache"));

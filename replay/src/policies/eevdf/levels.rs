@@ -54,31 +54,39 @@ impl Eevdf {
         self.rq[q].add(&self.e[t]);
     }
 
-    /// Counts `t` in the loads of its queue and of the groups above it.
-    fn count_in(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        self.groups.count_in(&mut self.bal, now, cpu, t);
-        self.refresh_weights(now, cpu, t);
+    /// Counts `t` in the loads of its queue and of the groups above it; true when the kernel would
+    /// ask for a reschedule, as in [`Self::refresh_weights`].
+    fn count_in(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) -> bool {
+        self.groups.count_in(&mut self.bal, k.now(), cpu, t);
+        self.refresh_weights(k, cpu, t)
     }
 
     /// Takes it out of them again.
-    fn count_out(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        self.groups.count_out(&mut self.bal, now, cpu, t);
-        self.refresh_weights(now, cpu, t);
+    fn count_out(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
+        self.groups.count_out(&mut self.bal, k.now(), cpu, t);
+        self.refresh_weights(k, cpu, t);
     }
 
-    /// Brings the shares of the groups above `t` on `cpu` up to date.
-    fn refresh_weights(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+    /// Brings the shares of the groups above `t` on `cpu` up to date, and charges what runs beside
+    /// those that change.
+    fn refresh_weights(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) -> bool {
+        let now = k.now();
+        let mut asks = false;
         let mut q = self.groups.home(t, cpu);
         while let Some(owner) = self.groups.owner(q) {
             if self.bal.weights(q, owner).0 > 0 {
-                let share = self.groups.share(&mut self.bal, now, owner);
-                self.bal.reweigh(now, owner, share);
-                if !self.flat() {
-                    self.reweigh(owner, (share as i64) << 10);
+                let share = self.groups.fine_share(&mut self.bal, now, owner);
+                self.bal.reweigh(now, owner, share >> 10);
+                if !self.flat() && self.e[owner].weight != share as i64 {
+                    if self.e[owner].on_rq {
+                        asks |= self.charge(k, self.e[owner].q);
+                    }
+                    self.reweigh(owner, share as i64);
                 }
             }
             q = self.groups.home(owner, cpu);
         }
+        asks
     }
 
     /// 7.3: the weight of `t` on its CPU's queue, with what its groups leave it.
@@ -105,7 +113,7 @@ impl Eevdf {
             return;
         }
         let cpu = self.cpu_of(self.e[t].q);
-        self.refresh_weights(k.now(), cpu, t);
+        self.refresh_weights(k, cpu, t);
         if self.flat() {
             let weight = self.flat_weight(t);
             self.reweigh(t, weight);
@@ -129,7 +137,7 @@ impl Eevdf {
         if self.flat() {
             self.charge_and_resched(k, cpu);
             self.e[t].q = cpu;
-            self.count_in(now, cpu, t);
+            self.count_in(k, cpu, t);
             if !self.groups.is_empty() {
                 let weight = self.flat_weight(t);
                 self.reweigh(t, weight);
@@ -139,7 +147,9 @@ impl Eevdf {
             return self.put_in_tree(cpu, t);
         }
         let (mut at, mut initial) = (t, initial);
-        self.count_in(now, cpu, t);
+        if self.count_in(k, cpu, t) {
+            self.resched(k, cpu);
+        }
         loop {
             let q = self.groups.home(at, cpu);
             self.charge_and_resched(k, q);
@@ -210,7 +220,7 @@ impl Eevdf {
             return self.delay(t);
         }
         self.leave_levels(k, t, true);
-        self.count_out(now, cpu, t);
+        self.count_out(k, cpu, t);
     }
 
     /// `t`, which is runnable, leaves the books of `cpu`.
@@ -222,7 +232,7 @@ impl Eevdf {
         self.bal.task_departs(now, t);
         self.bal.count(now, self.groups.home(t, cpu), false);
         self.leave_levels(k, t, sleeps);
-        self.count_out(now, cpu, t);
+        self.count_out(k, cpu, t);
     }
 
     /// What slept with negative lag has become eligible, or must go: its sleep begins in the books.
@@ -235,7 +245,7 @@ impl Eevdf {
             e.vlag = 0;
         }
         if self.groups.of_entity(t).is_none() {
-            self.count_out(k.now(), cpu, t);
+            self.count_out(k, cpu, t);
         }
     }
 

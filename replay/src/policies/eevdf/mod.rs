@@ -45,6 +45,7 @@ pub(super) struct Features {
     pub hrtick: bool,
     pub lazy: bool,
     pub forfeit: bool,
+    pub reweight_places: bool,
 }
 
 /// What the policy keeps of a task, or of a group's share of a CPU.

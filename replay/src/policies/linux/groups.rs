@@ -184,10 +184,15 @@ impl Groups {
     /// tasks have on each (calc_group_shares). From 7.3 on the group counts as many times as it has
     /// tasks that could run at once.
     pub fn share(&self, balancer: &mut Balancer, now: Ns, e: TaskId) -> u64 {
+        self.fine_share(balancer, now, e) >> 10
+    }
+
+    /// The same in 1,024ths, as fine as the kernel's: it changes with every change of the loads.
+    pub fn fine_share(&self, balancer: &mut Balancer, now: Ns, e: TaskId) -> u64 {
         let Some((g, cpu)) = self.of_entity(e) else { return 0 };
         let group = &self.groups[g];
         if group.idle {
-            return group.shares;
+            return group.shares << 10;
         }
         let (mut all, mut runnable) = (0, 0);
         for c in 0..self.cpus {
@@ -202,8 +207,8 @@ impl Groups {
             Form::Flat => (runnable >> 10).clamp(1, self.cpus as u64),
             _ => 1,
         };
-        let shares = group.shares * times;
+        let shares = (group.shares * times) << 10;
         let share = (shares * load).checked_div(total).unwrap_or(shares);
-        share.clamp(MIN_SHARES, shares.max(MIN_SHARES))
+        share.clamp(MIN_SHARES << 10, shares.max(MIN_SHARES << 10))
     }
 }
