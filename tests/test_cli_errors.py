@@ -226,7 +226,8 @@ def test_help_loads_nothing_heavy(root: Path) -> None:
 def test_plain_tables_load_no_statistics(command: list[str], root: Path, tmp_path: Path) -> None:
     words = [word.format(out=tmp_path) for word in command]
     words.insert(1, str(root / "fixtures" / "demo" / "slice-default.dat"))
-    heavy = ("scipy", "matplotlib", "pandas", "tracekit.whatif.run")
+    heavy = ["scipy", "matplotlib", "pandas", "tracekit.whatif.run"]
+    heavy += ["polars", "pyarrow", "numpy"] * (command[0] == "convert")
     code = f"""
 import sys, click
 from tracekit.cli import main

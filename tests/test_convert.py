@@ -97,6 +97,17 @@ def test_metadata_losses_and_diagnostics_are_in_the_footer(root: Path, tmp_path:
     assert b"clock.name" in pq.read_metadata(tmp_path / "x.parquet").metadata
 
 
+def test_schemas_and_rows_of_the_core_are_those_that_arrow_reads(demo: Path) -> None:
+    reader = _core.Reader(demo)
+    while reader.read():
+        pass
+    for name in (n for n in TABLES if n != "program"):
+        table = reader.table(name)
+        schema = pa.RecordBatchReader.from_stream(table).schema
+        assert pa.ipc.read_schema(pa.py_buffer(table.schema_message())).equals(schema.remove_metadata())
+        assert table.to_dicts() == pl.DataFrame(table).to_dicts()
+
+
 def test_the_digest_of_a_source_is_that_of_the_stored_bytes(root: Path, tmp_path: Path) -> None:
     # What `b3sum` prints for nothing and for `abc` (the test vectors of BLAKE3).
     assert _core.blake3(b"") == "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"

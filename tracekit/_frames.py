@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from tracekit import _core
+from tracekit._lazy import later
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = later("polars")
 
 #: Tables that are computed from the others when they are first asked for.
 COMPUTED: tuple[str, ...] = ("program",)
@@ -18,16 +22,6 @@ TABLES: tuple[str, ...] = tuple(t["name"] for t in _core.tables() if t["name"] n
 _TEXT_COLUMNS = frozenset({"exec_path"})
 _TEXT_TABLES = frozenset({"losses", "diagnostics", "histograms", "summaries"})
 
-_NUMBERS: Mapping[str, type[pl.DataType]] = {
-    "int64": pl.Int64,
-    "int32": pl.Int32,
-    "uint64": pl.UInt64,
-    "uint32": pl.UInt32,
-    "uint16": pl.UInt16,
-    "float64": pl.Float64,
-    "bool": pl.Boolean,
-}
-
 
 @cache
 def table_schema(name: str) -> pl.Schema:
@@ -36,14 +30,23 @@ def table_schema(name: str) -> pl.Schema:
     Words of a closed list (`kind`, `state`, `end_state`) are `Enum`, names are `Categorical`, and
     free text and the strings of small tables are `String`.
     """
+    numbers: dict[str, type[pl.DataType]] = {
+        "int64": pl.Int64,
+        "int32": pl.Int32,
+        "uint64": pl.UInt64,
+        "uint32": pl.UInt32,
+        "uint16": pl.UInt16,
+        "float64": pl.Float64,
+        "bool": pl.Boolean,
+    }
     table = next(t for t in _core.tables() if t["name"] == name)
     words = _core.vocabularies()
     schema = {}
     for column in table["columns"]:
         kind = column["type"]
         dtype: pl.DataType | type[pl.DataType]
-        if kind in _NUMBERS:
-            dtype = _NUMBERS[kind]
+        if kind in numbers:
+            dtype = numbers[kind]
         elif kind == "kind":
             dtype = pl.Enum([w["name"] for w in words["kinds"]])
         elif kind == "state":

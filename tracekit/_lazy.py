@@ -6,7 +6,31 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["lazy"]
+__all__ = ["later", "lazy"]
+
+
+class _Later:
+    def __init__(self, name: str) -> None:
+        self.__dict__["_name"] = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(importlib.import_module(self._name), attribute)
+        self.__dict__[attribute] = value
+        return value
+
+
+def later(name: str) -> Any:
+    """Stand for a module that is loaded when something of it is first used.
+
+    For modules that take long to load and are not always needed: pyarrow and polars take twice as
+    long as Python itself.
+
+    Parameters
+    ----------
+    name
+        Full name of the module.
+    """
+    return _Later(name)
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -8,13 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
+from tracekit._lazy import later
 from tracekit.errors import FilterError
 from tracekit.units import parse_duration
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tracekit.trace import Trace
+else:
+    pl = later("polars")
 
 __all__ = ["CommPattern", "Selection", "Time", "matching", "resolve_time"]
 

@@ -8,21 +8,23 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import polars as pl
-
 from tracekit import _core
 from tracekit._frames import COMPUTED, TABLES, empty_frame, to_frame
+from tracekit._lazy import later
 from tracekit.filters import CommPattern, Selection, Time
 from tracekit.units import format_count, format_ns
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from tracekit.analysis.completion import Missing
     from tracekit.explain.delays import Why
     from tracekit.io.writers import Converted
     from tracekit.machine import Machine
+else:
+    pl = later("polars")
 
 __all__ = ["Trace"]
 

@@ -17,7 +17,9 @@ use crate::{Kind, Metadata, State};
 
 mod convert;
 mod load;
+mod message;
 pub use load::{append, LoadError};
+pub use message::message;
 
 /// What becomes of the string columns of an export.
 #[derive(Clone, Copy, Debug)]

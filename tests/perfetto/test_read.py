@@ -20,7 +20,7 @@ import tracekit as tk
 from tracekit.cli import main
 from tracekit.perfetto import load, write_perfetto
 from tracekit.perfetto.engine import EngineOptions, open_session
-from tracekit.perfetto.read import looks_like_perfetto, recognises
+from tracekit.perfetto.sniffing import looks_like_perfetto, recognises
 from tracekit.perfetto.states import STATE_BITS, state_of
 from tracekit.perfetto.tables import read_tables
 

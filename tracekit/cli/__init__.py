@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import signal
 import sys
@@ -215,6 +216,8 @@ def main(context: click.Context, debug: bool) -> None:
     """
     # No calculation here is large enough for threads of OpenBLAS, which would spin beside the work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Loading libraries makes many objects that stay: looking for garbage among them finds none.
+    gc.set_threshold(10_000)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

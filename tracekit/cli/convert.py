@@ -82,7 +82,8 @@ def command(source: Input, output: str, table: str, kind: str | None) -> None:
             progress=not source.quiet,
             **source.options,
         )
-    if not source.quiet:
+    # Loading polars to find nothing takes as long as converting a short trace.
+    if not source.quiet and any(note["severity"] != "info" for note in written.notes):
         for line in damages(written.diagnostics):
             click.echo(f"warning: {printable(line)}", err=True)
     if sys.stderr.isatty():

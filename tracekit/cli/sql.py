@@ -77,7 +77,7 @@ def _perfetto(
     source: Input, query: str, perfetto_addr: str | None, perfetto_bin: str | None, offline: bool
 ) -> pl.DataFrame:
     from tracekit.perfetto import load
-    from tracekit.perfetto.read import recognises
+    from tracekit.perfetto.sniffing import recognises
 
     # A Perfetto file is loaded as it is, with the tables that have nothing to do with scheduling.
     whole = source.path != "-" and source.format in (None, "perfetto") and recognises(source.path)

@@ -42,7 +42,7 @@ class Foreign:
 
 
 def _recognises_perfetto(source: str | bytes) -> bool:
-    from tracekit.perfetto.read import recognises
+    from tracekit.perfetto.sniffing import recognises
 
     return recognises(source)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import ParseError
-from tracekit.machine import Machine, parse_machine
 
 if TYPE_CHECKING:
+    from tracekit.machine import Machine
     from tracekit.trace import Trace
 
 __all__ = ["Beside", "beside", "check", "machine_metadata"]
@@ -50,6 +50,8 @@ def beside(source: str | bytes, given: Beside = None) -> tuple[Machine, str] | N
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
         raise ParseError(f"{path}: {error.strerror or error}", "machine", "io") from error
+    from tracekit.machine import parse_machine
+
     return parse_machine(text, str(path)), str(path)
 
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import polars as pl
-
 from tracekit import _core
 from tracekit._frames import COMPUTED, TABLES, table_schema, to_frame
+from tracekit._lazy import later
 from tracekit.errors import OutputError, ParseError
 from tracekit.io.external import foreign_format, read_foreign
 from tracekit.io.machine import Beside, beside, check, machine_metadata
@@ -23,7 +22,11 @@ from tracekit.io.progress import Progress, Report, reporter
 from tracekit.trace import Trace
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tracekit.io.writers import Converted
+else:
+    pl = later("polars")
 
 __all__ = ["convert", "read", "scan"]
 

@@ -22,14 +22,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from tracekit import _core
+from tracekit._lazy import later
 from tracekit.errors import ParseError, ReplayError, TracekitError
 from tracekit.trace import Trace
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tracekit._core import Table
+else:
+    pl = later("polars")
 
 __all__ = ["FORMAT", "KINDS", "recognises", "recorded_times", "resolve", "run"]
 

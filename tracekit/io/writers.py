@@ -14,20 +14,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Protocol
-
-import numpy as np
-import polars as pl
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
 
 from tracekit import _core
-from tracekit._frames import to_frame
+from tracekit._frames import table_schema, typed
+from tracekit._lazy import later
 from tracekit.errors import OutputError
 from tracekit.export.files import replacing
 from tracekit.harmless import for_csv
 from tracekit.io.pipeline import Behind
 from tracekit.io.progress import Report
-from tracekit.trace import Trace
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    import pyarrow as pa
+
+    from tracekit.trace import Trace
+else:
+    np = later("numpy")
+    pl = later("polars")
+    pa = later("pyarrow")
 
 __all__ = [
     "LARGE",
@@ -68,8 +75,8 @@ class Converted:
         Rows and bytes written.
     metadata
         What is known of the trace; as in the file.
-    diagnostics
-        The trace's ``diagnostics``.
+    notes
+        The rows of the trace's ``diagnostics``.
     """
 
     path: str
@@ -77,7 +84,12 @@ class Converted:
     rows: int
     size: int
     metadata: dict[str, str]
-    diagnostics: pl.DataFrame
+    notes: list[dict[str, Any]]
+
+    @property
+    def diagnostics(self) -> pl.DataFrame:
+        """The trace's table `diagnostics`."""
+        return typed(pl.DataFrame(self.notes, schema=table_schema("diagnostics")), "diagnostics")
 
 
 class Writer(Protocol):
@@ -267,9 +279,9 @@ def convert_reader(
     """
     with replacing(target) as file:
         write = _encode if kind == "parquet" else _pieces
-        rows, metadata, diagnostics = write(reader, file, kind, table, complete, report)
+        rows, metadata, notes = write(reader, file, kind, table, complete, report)
         size = file.tell() if os.fspath(target) != "-" else 0
-    return Converted(os.fspath(target), table, rows, size, metadata, diagnostics)
+    return Converted(os.fspath(target), table, rows, size, metadata, notes)
 
 
 def _encode(
@@ -279,19 +291,18 @@ def _encode(
     table: str,
     complete: Callable[[dict[str, str]], dict[str, str]],
     report: Report,
-) -> tuple[int, dict[str, str], pl.DataFrame]:
+) -> tuple[int, dict[str, str], list[dict[str, Any]]]:
     """Parquet: rows never come to Python, only the bytes of the file."""
     encoder = _core.Encoder(table, ROW_GROUP)
     while reader.encode(encoder, BATCH_ROWS):
         report(reader.position, reader.size, reader.rows)
         if ready := encoder.ready():
             file.write(ready)
-    metadata, diagnostics = _known(reader, table, complete)
+    metadata, notes = _known(reader, table, complete)
     # What readers of Arrow take the types of columns from.
-    schema = _received(reader.table(table)).schema.remove_metadata().serialize()
-    stored = base64.b64encode(schema).decode()
+    stored = base64.b64encode(reader.table(table).schema_message()).decode()
     file.write(encoder.close({**metadata, "ARROW:schema": stored}))
-    return encoder.rows, metadata, diagnostics
+    return encoder.rows, metadata, notes
 
 
 def _pieces(
@@ -301,7 +312,7 @@ def _pieces(
     table: str,
     complete: Callable[[dict[str, str]], dict[str, str]],
     report: Report,
-) -> tuple[int, dict[str, str], pl.DataFrame]:
+) -> tuple[int, dict[str, str], list[dict[str, Any]]]:
     rows = 0
     writer = _WRITERS[kind](file)
     try:
@@ -316,21 +327,21 @@ def _pieces(
             last = reader.table(table)
             rows += len(last)
             behind.give(_received(last))
-        metadata, diagnostics = _known(reader, table, complete)
+        metadata, notes = _known(reader, table, complete)
         strings = _received(reader.strings()).column(0).combine_chunks() if writer.keys else None
         writer.close(metadata, strings)
     finally:
         if isinstance(writer, ArrowWriter):
             writer.discard()
-    return rows, metadata, diagnostics
+    return rows, metadata, notes
 
 
 def _known(
     reader: _core.Reader, table: str, complete: Callable[[dict[str, str]], dict[str, str]]
-) -> tuple[dict[str, str], pl.DataFrame]:
-    """The metadata of the file and the diagnostics, when all is read."""
-    losses, diagnostics = (to_frame(reader.table(t)) for t in ("losses", "diagnostics"))
-    return _footer(complete(reader.metadata), table, losses, diagnostics), diagnostics
+) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The metadata of the file and the rows of `diagnostics`, when all is read."""
+    losses, notes = (reader.table(t).to_dicts() for t in ("losses", "diagnostics"))
+    return _footer(complete(reader.metadata), table, losses, notes), notes
 
 
 def _received(table: _core.Table) -> pa.Table:
@@ -358,7 +369,8 @@ def write_frame(
     Converted
         What was written.
     """
-    metadata = _footer(trace.metadata, table, trace.losses, trace.diagnostics)
+    notes = trace.diagnostics.to_dicts()
+    metadata = _footer(trace.metadata, table, trace.losses.to_dicts(), notes)
     with replacing(target) as file:
         rows = arrow_table(frame, table, {})
         if kind == "arrow":
@@ -373,7 +385,7 @@ def write_frame(
                 writer.write(rows.slice(start, ROW_GROUP))
             writer.close(metadata, None)
         size = file.tell() if os.fspath(target) != "-" else 0
-    return Converted(os.fspath(target), table, frame.height, size, metadata, trace.diagnostics)
+    return Converted(os.fspath(target), table, frame.height, size, metadata, notes)
 
 
 def _write_parquet(rows: pa.Table, file: BinaryIO, metadata: Mapping[str, str]) -> None:
@@ -445,11 +457,11 @@ def described(table: str, column: str) -> dict[str, str] | None:
 
 
 def _footer(
-    metadata: Mapping[str, str], table: str, losses: pl.DataFrame, diagnostics: pl.DataFrame
+    metadata: Mapping[str, str], table: str, losses: list[dict[str, Any]], notes: list[dict[str, Any]]
 ) -> dict[str, str]:
     """The metadata of a file: with what was lost, which has no table in it."""
-    kept = {"losses": losses, "diagnostics": diagnostics}
-    rows = {k: json.dumps(f.to_dicts(), sort_keys=True) for k, f in kept.items() if f.height}
+    kept = {"losses": losses, "diagnostics": notes}
+    rows = {k: json.dumps(found, sort_keys=True) for k, found in kept.items() if found}
     return {**metadata, **rows, "tracekit.table": table}
 
 

@@ -17,7 +17,8 @@ import polars as pl
 from tracekit.export.tables import Tables
 from tracekit.perfetto.engine import EngineOptions, Session, open_session
 from tracekit.perfetto.export import write_perfetto_to
-from tracekit.perfetto.read import as_file, recognises
+from tracekit.perfetto.read import as_file
+from tracekit.perfetto.sniffing import recognises
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace

@@ -49,7 +49,8 @@ pub struct Survey {
 struct Running {
     source: Inner,
     survey: metrics::Survey,
-    kinds: BTreeMap<&'static str, u64>,
+    /// Events by number of their kind.
+    kinds: [u64; Kind::NAMES.len()],
     /// Slices, states, changes of run queues.
     rows: [u64; 3],
     span: Option<(i64, i64)>,
@@ -87,7 +88,7 @@ impl Running {
         let events = &self.source.out.events;
         for row in 0..events.len() {
             if let Some(kind) = events.kind.get(row) {
-                *self.kinds.entry(Kind::as_str(kind)).or_default() += 1;
+                self.kinds[kind as usize] += 1;
             }
             if let Some(ts) = events.ts_ns.get(row) {
                 let (first, last) = self.span.get_or_insert((ts, ts));
@@ -207,7 +208,8 @@ impl Survey {
     /// Events by kind.
     #[getter]
     fn kinds(&mut self) -> Vec<(&'static str, u64)> {
-        self.inner().kinds.iter().map(|(kind, count)| (*kind, *count)).collect()
+        let counts = Kind::NAMES.iter().zip(self.inner().kinds).filter(|(_, count)| *count > 0);
+        counts.map(|(name, count)| (*name, count)).collect()
     }
 
     /// Are values rounded, because there are more samples than are held one by one?
@@ -310,7 +312,7 @@ impl Survey {
             inner: Mutex::new(Running {
                 source,
                 survey,
-                kinds: BTreeMap::new(),
+                kinds: [0; Kind::NAMES.len()],
                 rows: [0; 3],
                 span: None,
                 head: Vec::new(),

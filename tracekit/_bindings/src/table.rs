@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch, RecordBatchIterator};
 use arrow_schema::ffi::FFI_ArrowSchema;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::{PyBytes, PyCapsule, PyDict};
+use pyo3::IntoPyObjectExt;
 
 use tracekit_schema::arrow::LoadError;
 use tracekit_schema::table;
@@ -77,12 +80,52 @@ impl Table {
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
     }
 
+    /// The schema, without metadata, as a message of Arrow's streams.
+    fn schema_message<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &tracekit_schema::arrow::message(&self.schema))
+    }
+
+    /// A dict for each row: for small tables.
+    fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let rows = self.batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
+        let dict = |(batch, row): (&RecordBatch, usize)| {
+            let dict = PyDict::new(py);
+            for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+                dict.set_item(field.name(), cell(py, column.as_ref(), row)?)?;
+            }
+            Ok(dict)
+        };
+        rows.map(dict).collect()
+    }
+
     fn __len__(&self) -> usize {
         self.num_rows()
     }
 
     fn __repr__(&self) -> String {
         format!("<tracekit table `{}`: {} rows, {} columns>", self.name, self.num_rows(), self.schema.fields().len())
+    }
+}
+
+/// One value of a column.
+fn cell(py: Python<'_>, column: &dyn Array, row: usize) -> PyResult<Py<PyAny>> {
+    if column.is_null(row) {
+        return Ok(py.None());
+    }
+    match column.data_type() {
+        DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into_py_any(py),
+        DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into_py_any(py),
+        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into_py_any(py),
+        DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into_py_any(py),
+        DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into_py_any(py),
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into_py_any(py),
+        DataType::Boolean => column.as_boolean().value(row).into_py_any(py),
+        DataType::Utf8 => column.as_string::<i32>().value(row).into_py_any(py),
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_dictionary::<UInt32Type>();
+            cell(py, dictionary.values().as_ref(), dictionary.keys().value(row) as usize)
+        }
+        other => Err(PyTypeError::new_err(format!("no column is {other}"))),
     }
 }
 
