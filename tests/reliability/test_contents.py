@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import polars as pl
@@ -104,8 +110,8 @@ def test_a_number_that_is_used_again_is_another_task(tmp_path: Path) -> None:
     assert trace.tasks.filter(tid=10).height == 2
 
 
-def test_two_hundred_thousand_tasks(tmp_path: Path) -> None:
-    n = 200_000
+def test_a_million_tasks(tmp_path: Path) -> None:
+    n = 1_000_000
     lines = [
         f"          t-{100 + i} [000] d..2 {1 + i * 1e-6:.6f}: sched_switch: prev_comm=t prev_pid={100 + i} prev_prio=120 "
         f"prev_state=S ==> next_comm=t next_pid={101 + i} next_prio=120\n"
@@ -122,3 +128,26 @@ def test_a_line_without_end_is_one_line_that_fits_nothing(tmp_path: Path) -> Non
     said = trace.diagnostics.filter(code="unparsed")
     assert said.height == 1
     assert max(len(m) for m in said["message"].cast(pl.String)) < 400
+
+
+def test_a_line_of_a_gibibyte_needs_little_memory() -> None:
+    """A whole file of a crashed machine in one line, between good ones, through a pipe."""
+    room = 1 << 30
+    tool = subprocess.Popen(
+        [sys.executable, "-m", "tracekit", "info", "-", "--json"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
+    )  # fmt: skip
+    told: list[bytes] = []
+    assert tool.stdin is not None and tool.stdout is not None
+    reader = threading.Thread(target=lambda out: told.append(out.read()), args=(tool.stdout,))
+    reader.start()
+    tool.stdin.write((HEAD + "".join(switches(10))).encode())
+    for _ in range(1024):
+        tool.stdin.write(b"x" * (1 << 20))
+    tool.stdin.write(("\n" + "".join(switches(10, 2.0))).encode())
+    tool.stdin.close()
+    reader.join()
+    assert tool.wait() == 0
+    meta = json.loads(told[0])["metadata"]
+    assert (meta["parse.lines"], meta["parse.unparsed"]) == ("23", "1")

@@ -97,7 +97,7 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
         out.meta.set("clock.name", clock.as_str());
     }
     Ok(Box::new(Script {
-        lines: Lines::new(source.into_read()),
+        lines: Lines::new(source),
         intake: Intake { patterns, aggregations: Aggregations::new(), ..Intake::default() },
         seq: 0,
         done: false,
@@ -183,7 +183,7 @@ impl Parser for Script {
     }
 
     fn consumed(&self) -> u64 {
-        self.lines.offset
+        self.lines.offset()
     }
 }
 

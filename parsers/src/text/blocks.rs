@@ -10,12 +10,17 @@ use crate::Source;
 
 /// Size of the buffer for streams; it grows for a longer line.
 const ROOM: usize = 256 * 1024;
+/// Most bytes of one line of a stream that are held. No record comes near: the kernel's pages hold
+/// 64 KiB, perf's records too, and a page of scripts has lines of a few megabytes.
+const LONGEST: usize = 16 << 20;
 
 /// A text source as blocks of whole lines.
 pub struct Blocks {
     from: From,
     /// Offset of the next byte.
     pub offset: u64,
+    /// Bytes of the line at the current position that were passed over, since it is longer than any record.
+    cut: u64,
 }
 
 enum From {
@@ -33,11 +38,12 @@ impl Blocks {
                 From::Stream { stream, buf: vec![0; ROOM], start: 0, lines_end: 0, end: 0, eof: false }
             }
         };
-        Blocks { from, offset: 0 }
+        Blocks { from, offset: 0, cut: 0 }
     }
 
     /// The lines in memory from the current position on, empty only at the end of the source. Only
-    /// the very last line of the source may lack its line end.
+    /// the very last line of the source may lack its line end. Of a line in a stream that is longer
+    /// than any record its head is shown.
     pub fn peek(&mut self) -> io::Result<&[u8]> {
         match &mut self.from {
             From::Bytes { all, at } => Ok(&(**all).as_ref()[*at..]),
@@ -49,6 +55,10 @@ impl Blocks {
                     }
                     buf.copy_within(*start..*end, 0);
                     (*end, *start) = (*end - *start, 0);
+                    if *end >= LONGEST {
+                        self.cut += (*end - LONGEST) as u64;
+                        *end = LONGEST;
+                    }
                     if *end == buf.len() {
                         buf.resize(buf.len() * 2, 0);
                     }
@@ -66,12 +76,20 @@ impl Blocks {
         }
     }
 
-    /// Moves on by `n` bytes of what [`Self::peek`] showed.
+    /// Moves on by `n` bytes of what [`Self::peek`] showed: whole lines.
     pub fn advance(&mut self, n: usize) {
-        self.offset += n as u64;
+        self.offset += n as u64 + std::mem::take(&mut self.cut);
         match &mut self.from {
             From::Bytes { at, .. } => *at += n,
             From::Stream { start, .. } => *start += n,
+        }
+    }
+
+    /// The last `n` bytes that [`Self::advance`] moved over.
+    pub fn passed(&self, n: usize) -> &[u8] {
+        match &self.from {
+            From::Bytes { all, at } => &(**all).as_ref()[*at - n..*at],
+            From::Stream { buf, start, .. } => &buf[*start - n..*start],
         }
     }
 }
@@ -118,6 +136,24 @@ mod tests {
             let stream = Source::Stream(Box::new(Pieces(text.clone(), sizes)));
             prop_assert_eq!(&lines(Blocks::new(stream)), &plain);
         }
+    }
+
+    #[test]
+    fn of_a_line_longer_than_any_record_the_head_is_held() {
+        let text = [vec![b'x'; 3 * LONGEST + 5], b"\nlast".to_vec()].concat();
+        let total = text.len() as u64;
+        let mut blocks = Blocks::new(Source::Stream(Box::new(io::Cursor::new(text))));
+        let block = blocks.peek().unwrap();
+        let n = memchr::memchr(b'\n', block).unwrap() + 1;
+        assert!(n >= LONGEST && block[..n - 1].iter().all(|b| *b == b'x'));
+        blocks.advance(n);
+        let From::Stream { buf, .. } = &blocks.from else { unreachable!() };
+        assert!(buf.len() <= 2 * LONGEST);
+        assert_eq!(blocks.peek().unwrap(), b"last");
+        assert_eq!(blocks.offset, total - 4);
+        blocks.advance(4);
+        assert!(blocks.peek().unwrap().is_empty());
+        assert_eq!((blocks.offset, blocks.passed(4)), (total, &b"last"[..]));
     }
 
     #[test]

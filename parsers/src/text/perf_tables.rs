@@ -71,7 +71,7 @@ pub struct Report {
 impl Report {
     /// The report in `source`.
     fn new(source: Source) -> Self {
-        Report { lines: Lines::new(source.into_read()), unparsed: 0, lost: None, lost_unknown: false }
+        Report { lines: Lines::new(source), unparsed: 0, lost: None, lost_unknown: false }
     }
 
     /// Copies the next line, without colours, to `line`; `None` at the end, else whether a line end
@@ -197,7 +197,7 @@ impl<T: Tool> Parser for Reader<T> {
     }
 
     fn consumed(&self) -> u64 {
-        self.report.lines.offset
+        self.report.lines.offset()
     }
 }
 

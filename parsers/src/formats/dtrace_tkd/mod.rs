@@ -152,7 +152,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     out.meta.set("clock.resolution_ns", "1");
     out.meta.set("clock.synchronised", "true");
     Ok(Box::new(Tkd {
-        lines: Lines::new(source.into_read()),
+        lines: Lines::new(source),
         intake: Intake::default(),
         rows: Rows::new(header.os, header.by_address),
         done: false,
@@ -223,7 +223,7 @@ impl Parser for Tkd {
     }
 
     fn consumed(&self) -> u64 {
-        self.lines.offset
+        self.lines.offset()
     }
 }
 

@@ -158,7 +158,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     out.meta.set("prio.scale", "aix");
     out.meta.set("clock.name", "timebase");
     out.meta.set("clock.synchronised", "true");
-    Ok(Box::new(Trcrpt { lines: Lines::new(source.into_read()), reader, done: false }))
+    Ok(Box::new(Trcrpt { lines: Lines::new(source), reader, done: false }))
 }
 
 struct Trcrpt {
@@ -188,7 +188,7 @@ impl Parser for Trcrpt {
     }
 
     fn consumed(&self) -> u64 {
-        self.lines.offset
+        self.lines.offset()
     }
 }
 
