@@ -1,6 +1,7 @@
 //! Where bytes come from: a stream, or a block that can be read at any place.
 
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// How many bytes sniffing may look at.
@@ -18,6 +19,12 @@ pub enum Source {
     /// A folder: paths within it, and the files.
     Files(Vec<(String, Block)>),
 }
+
+/// Bytes that may come out of a wrapper however small it was.
+const HARMLESS: u64 = 1 << 30;
+/// Most bytes that come out of one in a wrapper. Each record of a trace has a time of its own: of sixty
+/// captures, text and binary, zstd's level 19 made no less than a 27th.
+const DENSEST: u64 = 200;
 
 /// The file whose first bytes tell what a folder holds.
 const DESCRIPTION: &str = "metadata";
@@ -41,17 +48,22 @@ impl Source {
         Source::Bytes(Arc::new(bytes.into()))
     }
 
-    /// Unwraps gzip, zstd and xz, told by their magic numbers; wrappers within wrappers too.
+    /// Unwraps gzip, zstd and xz, told by their magic numbers; wrappers within wrappers too. Reading
+    /// fails where far more comes out than a trace can be packed into.
     pub fn unwrapped(mut self) -> io::Result<Self> {
         for _ in 0..4 {
             let head = self.head()?.bytes;
             let magic = |m: &[u8]| head.starts_with(m);
+            let packed = |source: Source| Packed { stream: source.into_read(), bytes: Arc::default() };
             self = if magic(&[0x1f, 0x8b]) {
-                Source::Stream(Box::new(flate2::read::MultiGzDecoder::new(self.into_read())))
+                let packed = packed(self);
+                Unpacked::new(packed.bytes.clone(), flate2::read::MultiGzDecoder::new(packed))
             } else if magic(&[0x28, 0xb5, 0x2f, 0xfd]) {
-                Source::Stream(Box::new(zstd::stream::read::Decoder::new(self.into_read())?))
+                let packed = packed(self);
+                Unpacked::new(packed.bytes.clone(), zstd::stream::read::Decoder::new(packed)?)
             } else if magic(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
-                Source::Stream(Box::new(liblzma::read::XzDecoder::new_multi_decoder(self.into_read())))
+                let packed = packed(self);
+                Unpacked::new(packed.bytes.clone(), liblzma::read::XzDecoder::new_multi_decoder(packed))
             } else {
                 return Ok(self);
             };
@@ -106,6 +118,52 @@ impl Source {
     }
 }
 
+/// A wrapped stream, whose bytes are counted.
+struct Packed {
+    stream: Box<dyn Read + Send>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Read for Packed {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.stream.read(buf)?;
+        self.bytes.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// What comes out of a wrapper. It ends in an error where it is a bomb.
+struct Unpacked<R> {
+    stream: R,
+    /// Bytes taken from the wrapper so far.
+    packed: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl<R: Read + Send + 'static> Unpacked<R> {
+    #[allow(clippy::new_ret_no_self)]
+    fn new(packed: Arc<AtomicU64>, stream: R) -> Source {
+        Source::Stream(Box::new(Unpacked { stream, packed, bytes: 0 }))
+    }
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.stream.read(buf)?;
+        self.bytes += n as u64;
+        let packed = self.packed.load(Ordering::Relaxed);
+        if self.bytes > HARMLESS && self.bytes / DENSEST > packed {
+            let message = format!(
+                "expected a packed trace, found {} MiB in {packed} bytes, {DENSEST} times as many or more, as no trace \
+                 has them; unpack it to a file if it is one",
+                self.bytes >> 20,
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Ok(n)
+    }
+}
+
 /// A folder read as a file.
 struct Refused;
 
@@ -147,6 +205,15 @@ mod tests {
             let all = Source::from_bytes(wrapped).unwrapped().unwrap().into_bytes().unwrap();
             assert_eq!((*all).as_ref(), &text[..]);
         }
+    }
+
+    #[test]
+    fn a_bomb_ends_in_an_error() {
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        io::copy(&mut io::repeat(0).take(HARMLESS + (8 << 20)), &mut gz).unwrap();
+        let mut stream = Source::from_bytes(gz.finish().unwrap()).unwrapped().unwrap().into_read();
+        let error = io::copy(&mut stream, &mut io::sink()).unwrap_err();
+        assert!(error.to_string().starts_with("expected a packed trace, found 1024 MiB in "), "{error}");
     }
 
     #[test]

@@ -139,7 +139,8 @@ def test_a_line_of_a_gibibyte_needs_little_memory() -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
     )  # fmt: skip
     told: list[bytes] = []
-    assert tool.stdin is not None and tool.stdout is not None
+    assert tool.stdin is not None
+    assert tool.stdout is not None
     reader = threading.Thread(target=lambda out: told.append(out.read()), args=(tool.stdout,))
     reader.start()
     tool.stdin.write((HEAD + "".join(switches(10))).encode())
