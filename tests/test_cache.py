@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import tracekit as tk
+from tracekit import _core
 from tracekit._frames import TABLES
 from tracekit.cli import main
 from tracekit.io import reading
@@ -62,7 +63,9 @@ def test_a_second_reading_gives_the_same_tables_without_the_source(
     assert len(tk.read(demo.read_bytes(), cache=True).events) == len(plain.events)
 
 
-def test_content_format_options_and_build_make_the_key(demo: Path, tmp_path: Path) -> None:
+def test_content_format_options_and_build_make_the_key(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changed = tmp_path / "changed.dat"
     changed.write_bytes(demo.read_bytes() + b"\0")
     keys = {
@@ -73,6 +76,18 @@ def test_content_format_options_and_build_make_the_key(demo: Path, tmp_path: Pat
     }
     assert len(keys) == 4
     assert cache_key(demo.read_bytes(), None, {}) in keys
+    # A build of the same version at another time, and another version.
+    core = tmp_path / "_core.so"
+    core.write_bytes(b"built")
+    with monkeypatch.context() as other:
+        other.setattr(_core, "__file__", str(core))
+        keys.add(cache_key(str(demo), None, {}))
+        os.utime(core, (1, 1))
+        keys.add(cache_key(str(demo), None, {}))
+    with monkeypatch.context() as other:
+        other.setattr(_core, "__version__", "0.0.1")
+        keys.add(cache_key(str(demo), None, {}))
+    assert len(keys) == 7
 
 
 def test_the_environment_turns_it_on_and_false_off(
