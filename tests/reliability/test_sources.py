@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import subprocess
 import threading
 from pathlib import Path
 
