@@ -154,8 +154,8 @@ impl<R: Read> Read for Unpacked<R> {
         let packed = self.packed.load(Ordering::Relaxed);
         if self.bytes > HARMLESS && self.bytes / DENSEST > packed {
             let message = format!(
-                "expected a packed trace, found {} MiB in {packed} bytes, {DENSEST} times as many or more, as no trace \
-                 has them; unpack it to a file if it is one",
+                "expected a packed trace, found {} MiB in {packed} bytes, over {DENSEST} times as many, \
+                 as no trace has; unpack it to a file if it is one",
                 self.bytes >> 20,
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
