@@ -91,8 +91,8 @@ release: dev
 bench: release ## measure parsing against peers (absent ones are named), whole commands, dispatches/s of every policy, and hooks
 	@mkdir -p $(OUT)
 	$(BIN)/python bench/parse.py
-	$(BIN)/python bench/commands.py --json $(OUT)/commands.json
-	$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json
+	$(BIN)/python bench/commands.py --json $(OUT)/commands.json --plot $(OUT)/commands.png
+	-$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json --plot $(OUT)/dispatch.png
 	$(BIN)/python bench/callbacks.py
 	cargo bench --quiet --package tracekit-replay --bench reconstruct
 

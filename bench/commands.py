@@ -180,7 +180,8 @@ def draw(found: dict[int, list[dict[str, Any]]], target: Path) -> None:
             axis.loglog(list(found), values, marker="o", label=command)
         axis.set(xlabel="events", ylabel=label)
         axis.grid(visible=True, which="both", alpha=0.3)
-    axes[0].legend(frameon=False)
+    lines, labels = axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.savefig(target, dpi=120)
 
 

@@ -100,6 +100,31 @@ def verdict(rows: Sequence[dict[str, Any]]) -> bool:
     return all(met for met, *_ in found)
 
 
+def draw(rows: Sequence[dict[str, Any]], target: Path) -> None:
+    """CPU time of a dispatch in the mixed workload against tasks, a line for each number of CPUs."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    kept = [r for r in rows if r["work"] == MIXED and r["dispatches"] >= FEW]
+    policies = list(dict.fromkeys(r["policy"] for r in kept))
+    figure, axes = plt.subplots(
+        1, len(policies), figsize=(3.4 * len(policies), 3.6), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axis, policy in zip(axes[0], policies, strict=True):
+        for cpus in dict.fromkeys(r["cpus"] for r in kept):
+            line = [r for r in kept if (r["policy"], r["cpus"]) == (policy, cpus)]
+            spent = [1e9 / r["dispatches_per_s"] for r in line]
+            axis.loglog([r["tasks"] for r in line], spent, marker="o", label=f"{cpus} CPU{'s' * (cpus > 1)}")
+        axis.axhline(1e9 / DEMAND, color="0.5", linestyle=":")
+        axis.set(title=policy, xlabel="tasks")
+        axis.grid(visible=True, which="both", alpha=0.3)
+    axes[0][0].set_ylabel("CPU time of a dispatch, ns")
+    axes[0][-1].legend(frameon=False)
+    figure.savefig(target, dpi=120)
+
+
 def main() -> None:
     """Measure, and print tables or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -110,12 +135,15 @@ def main() -> None:
     parser.add_argument("--cpus", default="1,8,64,256", help="CPUs")
     parser.add_argument("--work", default="yields,mixed,hogs", help="workloads")
     parser.add_argument("--dispatches", default="200000", help="least length of a measurement")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the mixed workload there")
     args = parser.parse_args()
     arguments = [f"--{name}={getattr(args, name)}" for name in ("tasks", "cpus", "work", "dispatches")]
     rows = measure(build(), args.policies, [part for a in arguments for part in a.split("=", 1)], args.rounds)
     show(rows)
     print()
     reached = verdict(rows)
+    if args.plot:
+        draw(rows, args.plot)
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -227,7 +227,7 @@ def test_plain_tables_load_no_statistics(command: list[str], root: Path, tmp_pat
     words = [word.format(out=tmp_path) for word in command]
     words.insert(1, str(root / "fixtures" / "demo" / "slice-default.dat"))
     heavy = ["scipy", "matplotlib", "pandas", "tracekit.whatif.run"]
-    heavy += ["polars", "pyarrow", "numpy"] * (command[0] == "convert")
+    heavy += ["polars", "numpy"] * (command[0] == "convert") + ["pyarrow"]
     code = f"""
 import sys, click
 from tracekit.cli import main

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import polars as pl
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from tracekit import _core
 from tracekit._frames import TABLES, table_schema, to_frame, typed
+from tracekit._lazy import later
 from tracekit.errors import ParseError
 from tracekit.trace import Trace
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+else:
+    pl = later("polars")
+    pa = later("pyarrow")
 
 __all__ = ["batches_of", "holds_events", "read_stored", "scan_stored"]
 
