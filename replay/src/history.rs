@@ -47,6 +47,8 @@ pub enum Off {
         deep: bool,
         /// What the switch had to do besides.
         way: Way,
+        /// A reschedule had been asked for: it was in the kernel, and stayed there until it slept.
+        held: bool,
     },
     /// It ended.
     Ended,

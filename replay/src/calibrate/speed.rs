@@ -295,7 +295,7 @@ mod tests {
     fn a_burst_is_whole_and_on_one_cpu_or_does_not_count_for_any() {
         use crate::history::{Act, By, First, Way};
         let act = |at, what| Act { at, what };
-        let slept = What::Off(Off::Slept { deep: false, way: Way::default() });
+        let slept = What::Off(Off::Slept { deep: false, way: Way::default(), held: false });
         let woken = What::Woken { by: By::Unknown, cpu: 0 };
         let mut life = Life::new(0, First::Running, 0);
         life.acts = vec![

@@ -89,7 +89,7 @@ pub(super) fn exit_costs(history: &History, found: &mut Overheads) {
         let mut from = None;
         for act in &life.acts {
             match act.what {
-                What::Off(Off::Slept { deep: false, way }) => from = Some((act.at, way)),
+                What::Off(Off::Slept { deep: false, way, .. }) => from = Some((act.at, way)),
                 What::Woken { by: By::Hardirq { lead }, .. } => {
                     if let Some((at, way)) = from.take().filter(|_| lead) {
                         ways.entry(way).or_default().push(act.at - at);

@@ -369,12 +369,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// How much of the work behind a wakeup is still in the kernel, where nothing preempts.
+    /// How much of the work behind a wakeup is still in the kernel, where nothing preempts: up to the
+    /// end of the system call, which the next record shows, or for the usual time.
     fn tail(&self, after: &[Act], at: Ns) -> Ns {
         for act in after {
             match act.what {
                 What::Post { .. } if act.at - at <= self.over.limits.one_call() => return act.at - at,
                 What::Off(Off::Preempted { interrupt: None }) => return (act.at - self.over.record.ns - at).max(0),
+                What::Off(off @ Off::Slept { held: true, .. }) if act.at - at <= self.over.limits.one_call() => {
+                    return (self.over.decided(act.at, off) - at).max(0);
+                }
                 What::Tick | What::Irq { .. } => {}
                 _ => break,
             }

@@ -183,6 +183,7 @@ impl Timeline {
                 Off::Slept {
                     deep: matches!(state, State::Blocked | State::WaitingLock),
                     way: Way { lower, first: false },
+                    held: runs && self.watches[cpu].asked(),
                 }
             }
         };
