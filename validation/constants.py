@@ -1,4 +1,4 @@
-"""How far the main metric of an identity replay moves with a constant of the reading.
+"""How far the main metric of a replay moves with a constant of the reading.
 
 The constant is doubled, or a rule is left out. Writes `docs/constants.md`.
 
@@ -8,6 +8,7 @@ that moves nothing could be any number; one that moves much needs a better sourc
 
 from __future__ import annotations
 
+import statistics
 import sys
 from pathlib import Path
 
@@ -25,32 +26,68 @@ CAPTURES = (
     "6.12-smp2/forkwait-100",
     "6.1/slice-nowakeuppreempt -> 6.1/slice-default",
 )
+#: Captures on several CPUs, for what is inferred there.
+SEVERAL = (
+    "6.1-2cpu/server-hogsnice19",
+    "6.12-2cpu/server-default",
+    "6.12-4cpu/server-default",
+    "5.10/callpipe-default-batch",
+    "6.12-2cpu/mixed-default",
+    "7.3-2cpu/pinned-default",
+    "6.12-2cpu/server-default -> 6.1-2cpu/server-default",
+)
+#: Beginnings of the names of constants that only captures on several CPUs or with hidden messages meet.
+INFERRED = ("speed_", "pool_", "unexplained")
+#: Replays of a capture on several CPUs, with other phases of the tick and another jitter each.
+RUNS = 7
+#: Row that says how far the median moves by chance: other phases and jitter, no constant.
+CHANCE = "(chance)"
 HEAD = """# Constants of the reading
 
 Reading a trace into programs takes some constants. Each has a source. The table says how far the
 main metric of a replay moves, in percent, when the constant is doubled or the rule left out: of
 the identity replay, or of capture A replayed as capture B was run (A -> B).
-`python -m validation.constants testdata/lab` writes this page.
+`python -m validation.constants testdata/lab testdata/lab2` writes this page.
+
+"""
+SECOND = """
+## Speeds of CPUs, and messages
+
+On several CPUs a replay depends on chance: each value is the median of {runs} replays with other
+phases of the tick and another jitter. The row `{chance}` says how far that median moves with {runs}
+others. What moves a metric by no more shows nothing.
 
 """
 
 
-def _figure(trace: tk.Trace, capture: Capture, target: Capture, vary: str | None) -> float | None:
+def _metric(
+    trace: tk.Trace, capture: Capture, target: Capture, vary: str | None, chances: range
+) -> float | None:
     exact = trace.metadata.get("os") != "linux"
     core = _core.Programs(trace.events, exact_timers=exact, system=trace.metadata.get("os"), vary=vary)
     asked = question(target, trace, [p["name"] for p in registry.policies()])
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
-    metadata, tables = core.run(asked.policy, rt=asked.rt, sets=sets)
-    try:
-        return measure(
-            METRIC_OF[capture.workload], tk.Replay(tables, metadata, "replay"), capture.arguments
-        ).value
-    except Refused:
-        return None
+    values = []
+    for chance in chances:
+        # The first is the replay as it is; a tick of 4 ms is divided by the golden ratio.
+        other = {"phase_ns": int(chance * 0.618 * 4e6) % 4_000_000, "jitter_ns": 1000, "seed": chance}
+        metadata, tables = core.run(asked.policy, rt=asked.rt, sets=sets, **(other if chance else {}))[:2]
+        replay = tk.Replay(tables, metadata, "replay")
+        try:
+            values.append(measure(METRIC_OF[capture.workload], replay, capture.arguments).value)
+        except Refused:
+            return None
+    return statistics.median(values)
 
 
-def table(found: dict[str, Capture], names: tuple[str, ...] = CAPTURES) -> str:
-    """Measure every constant on the captures, as Markdown.
+def table(
+    found: dict[str, Capture],
+    names: tuple[str, ...] = CAPTURES,
+    *,
+    inferred: bool = False,
+    runs: int = 1,
+) -> str:
+    """Measure constants on the captures, as Markdown.
 
     Parameters
     ----------
@@ -58,6 +95,10 @@ def table(found: dict[str, Capture], names: tuple[str, ...] = CAPTURES) -> str:
         Captures by key, as `validation.lab.captures` finds them.
     names
         Which of them; `A -> B` is A replayed as B was run.
+    inferred
+        The constants of `INFERRED` rather than the others.
+    runs
+        Replays of which the median counts; with several, the first row is what chance does.
 
     Returns
     -------
@@ -69,15 +110,24 @@ def table(found: dict[str, Capture], names: tuple[str, ...] = CAPTURES) -> str:
     for name in names:
         first, _, target = name.partition(" -> ")
         cases.append((tk.read(found[first].file), found[first], found[target or first]))
-    plain = [_figure(*case, None) for case in cases]
-    for constant, source in _core.constants():
+    plain = [_metric(*case, None, range(runs)) for case in cases]
+
+    def row(name: str, source: str, vary: str | None, chances: range) -> None:
         moved = []
         for case, before in zip(cases, plain, strict=True):
-            after = _figure(*case, constant)
+            after = _metric(*case, vary, chances)
             moved.append("-" if not before or after is None else f"{100 * (after / before - 1):+.2f}")
-        lines.append(f"| `{constant}` | {source} | " + " | ".join(moved) + " |")
+        lines.append(f"| `{name}` | {source} | " + " | ".join(moved) + " |")
+
+    if runs > 1:
+        row(CHANCE, "no constant", None, range(runs, 2 * runs))
+    for constant, source in _core.constants():
+        if constant.startswith(INFERRED) == inferred:
+            row(constant, source, constant, range(runs))
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    Path("docs/constants.md").write_text(HEAD + table(captures(Path(sys.argv[1]))))
+    one, several = (captures(Path(folder)) for folder in sys.argv[1:])
+    page = HEAD + table(one) + SECOND.format(runs=RUNS, chance=CHANCE)
+    Path("docs/constants.md").write_text(page + table(several, SEVERAL, inferred=True, runs=RUNS))

@@ -5,6 +5,8 @@
 //! causes. It is measured in the trace; where it is far from what was assumed, the trace is read
 //! again with the measured one.
 
+use std::ops::Add;
+
 use super::{Overheads, ENOUGH};
 use crate::task::Ns;
 
@@ -39,10 +41,12 @@ pub struct Limits {
     pub cold: bool,
     /// Timer sleeps that were late count with the constant length of their task's sleeps.
     pub in_time: bool,
+    /// A constant of the speeds of CPUs or of the messages that is doubled, by its name.
+    pub doubled: Option<&'static str>,
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 13] = [
+pub const CONSTANTS: [(&str, &str); 24] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
@@ -59,6 +63,17 @@ pub const CONSTANTS: [(&str, &str); 13] = [
     ("exit_costs", "rule: switches to a lower class, and behind the next timer, as equal sleeps show"),
     ("cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
     ("in_time", "rule: a sleep longer than the constant one by less than `varies` was late"),
+    ("speed_side", "8 bursts on each side of a move: judgement; behind more a task may have changed its ways"),
+    ("speed_moves", "6 moves make an estimate: judgement; Student's factor for 5 degrees of freedom is 1.5"),
+    ("speed_bursts", "5 bursts make the mean of a task that stayed: judgement, as above"),
+    ("speed_alike", "standard deviation of a quarter between copies of one program on one CPU: judgement"),
+    ("speed_costs", "10 switches' costs make a burst: less than a tenth of it is costs"),
+    ("speed_worth", "10 % between two CPUs are a difference: the error that predictions are judged by"),
+    ("pool_feeds", "10 % of a pool's wakeups make a task one that feeds it: judgement"),
+    ("pool_seldom", "a quarter of what chance makes is as good as never: judgement"),
+    ("pool_many", "30 % of a pool's wakeups are enough to see that: judgement"),
+    ("pool_least", "a quarter of the mean is the least that a request takes: judgement"),
+    ("unexplained", "0.2 % of messages may stay unexplained: judgement; a replay waits for each of them"),
 ];
 
 impl Default for Limits {
@@ -79,6 +94,7 @@ impl Default for Limits {
             exit_costs: true,
             cold: true,
             in_time: true,
+            doubled: None,
         }
     }
 }
@@ -108,10 +124,23 @@ impl Limits {
             "end" => &mut limits.end,
             "long" => &mut limits.long,
             "cold_share" => &mut limits.cold_share,
-            _ => return None,
+            _ => {
+                limits.doubled = CONSTANTS.iter().map(|c| c.0).find(|known| *known == name);
+                return limits.doubled.map(|_| limits);
+            }
         };
         *constant *= 2;
         Some(limits)
+    }
+
+    /// The constant `name`, which is `value` unless it is the one that is doubled.
+    pub(crate) fn of<T: Copy + Add<Output = T>>(self, name: &'static str, value: T) -> T {
+        debug_assert!(CONSTANTS.iter().any(|c| c.0 == name));
+        if self.doubled == Some(name) {
+            value + value
+        } else {
+            value
+        }
     }
 
     /// Longest time between two wakeups of one interrupt.

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use super::{Limits, Overheads};
 use crate::history::{History, Life, Off, What};
 use crate::speeds::Speeds;
 use crate::task::Ns;
@@ -45,32 +46,33 @@ type Burst = (f64, Option<usize>);
 type Pairs = BTreeMap<(usize, usize), Vec<(f64, f64)>>;
 
 /// What `history` shows of the speed of its CPUs; `names` are those of its tasks, without those
-/// that are bound to a CPU, `takes` when each task took a message, and `switch` is what a switch costs.
-pub(crate) fn measure(history: &History, names: &[Option<&str>], takes: &[Vec<Ns>], switch: Ns) -> Speeds {
+/// that are bound to a CPU, `takes` when each task took a message, and `over` says what a switch costs.
+pub(crate) fn measure(history: &History, names: &[Option<&str>], takes: &[Vec<Ns>], over: &Overheads) -> Speeds {
     let n = history.cpus.len();
     if n < 2 {
         return Speeds::default();
     }
-    let least = (SWITCHES * switch.max(1)) as f64;
+    let limits = over.limits;
+    let least = (limits.of("speed_costs", SWITCHES) * over.switch.max(1)) as f64;
     let mut moves = Pairs::new();
     let mut copies: BTreeMap<String, Vec<(usize, f64)>> = BTreeMap::new();
     for (life, name) in history.lives.iter().zip(names) {
         let Some(name) = name else { continue };
         let bursts = bursts(life, takes.get(life.id as usize).map_or(&[], Vec::as_slice), least);
-        note_moves(&bursts, &mut moves);
-        if let Some(own) = stayed(&bursts, n) {
+        note_moves(&bursts, limits, &mut moves);
+        if let Some(own) = stayed(&bursts, limits, n) {
             let name: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
             copies.entry(name).or_default().push(own);
         }
     }
     let mut links: Vec<(usize, usize, f64, f64)> = Vec::new();
     for ((a, b), seen) in &moves {
-        links.extend(mean(seen).map(|(m, se)| (*a, *b, m, se)));
+        links.extend(mean(seen, limits).map(|(m, se)| (*a, *b, m, se)));
     }
     for tasks in copies.values() {
-        note_copies(tasks, n, &mut links);
+        note_copies(tasks, limits, n, &mut links);
     }
-    settle(n, &links)
+    settle(n, limits, &links)
 }
 
 /// The bursts of a life that begin with a wakeup and end with a sleep, and those between two messages
@@ -125,7 +127,7 @@ fn only(cpus: &[i32]) -> Option<usize> {
 }
 
 /// The stays of a task on CPUs, each beside the next.
-fn note_moves(bursts: &[Burst], moves: &mut Pairs) {
+fn note_moves(bursts: &[Burst], limits: Limits, moves: &mut Pairs) {
     let mut stays: Vec<(usize, Vec<f64>)> = Vec::new();
     for &(ln, cpu) in bursts {
         let Some(cpu) = cpu else { continue };
@@ -134,10 +136,11 @@ fn note_moves(bursts: &[Burst], moves: &mut Pairs) {
             _ => stays.push((cpu, vec![ln])),
         }
     }
+    let side = limits.of("speed_side", SIDE);
     for two in stays.windows(2) {
         let [(from, before), (to, behind)] = two else { continue };
-        let before = &before[before.len().saturating_sub(SIDE)..];
-        let behind = &behind[..behind.len().min(SIDE)];
+        let before = &before[before.len().saturating_sub(side)..];
+        let behind = &behind[..behind.len().min(side)];
         let weight = (before.len() * behind.len()) as f64 / (before.len() + behind.len()) as f64;
         let rise = average(behind) - average(before);
         let (pair, rise) = if from < to { ((*from, *to), rise) } else { ((*to, *from), -rise) };
@@ -150,16 +153,17 @@ fn average(of: &[f64]) -> f64 {
 }
 
 /// The CPU on which a task stayed, and the mean of its bursts there.
-fn stayed(bursts: &[Burst], n: usize) -> Option<(usize, f64)> {
+fn stayed(bursts: &[Burst], limits: Limits, n: usize) -> Option<(usize, f64)> {
     let on = |cpu: usize| bursts.iter().filter(move |b| b.1 == Some(cpu)).map(|b| b.0);
     let cpu = (0..n).max_by_key(|&c| (on(c).count(), n - c))?;
     let own: Vec<f64> = on(cpu).collect();
-    (own.len() >= BURSTS && own.len() * 100 >= STAYED * bursts.len()).then(|| (cpu, average(&own)))
+    (own.len() >= limits.of("speed_bursts", BURSTS) && own.len() * 100 >= STAYED * bursts.len())
+        .then(|| (cpu, average(&own)))
 }
 
 /// Mean of weighted differences and its standard error, where there are enough.
-fn mean(seen: &[(f64, f64)]) -> Option<(f64, f64)> {
-    if seen.len() < MOVES {
+fn mean(seen: &[(f64, f64)], limits: Limits) -> Option<(f64, f64)> {
+    if seen.len() < limits.of("speed_moves", MOVES) {
         return None;
     }
     let weight: f64 = seen.iter().map(|s| s.1).sum();
@@ -176,7 +180,7 @@ fn few(free: f64) -> f64 {
 }
 
 /// Copies of one program by the CPU that each stayed on: differences between CPUs.
-fn note_copies(tasks: &[(usize, f64)], n: usize, links: &mut Vec<(usize, usize, f64, f64)>) {
+fn note_copies(tasks: &[(usize, f64)], limits: Limits, n: usize, links: &mut Vec<(usize, usize, f64, f64)>) {
     let on: Vec<Vec<f64>> = (0..n).map(|c| tasks.iter().filter(|t| t.0 == c).map(|t| t.1).collect()).collect();
     let several: Vec<usize> = (0..n).filter(|&c| on[c].len() > 1).collect();
     let free: usize = several.iter().map(|&c| on[c].len() - 1).sum();
@@ -185,7 +189,7 @@ fn note_copies(tasks: &[(usize, f64)], n: usize, links: &mut Vec<(usize, usize, 
     }
     let apart = |c: &usize| on[*c].iter().map(|x| (x - average(&on[*c])).powi(2)).sum::<f64>();
     let deviation = (several.iter().map(apart).sum::<f64>() / free as f64).sqrt();
-    if deviation > ALIKE {
+    if deviation > limits.of("speed_alike", ALIKE) {
         return;
     }
     let deviation = deviation * few(free as f64);
@@ -199,7 +203,7 @@ fn note_copies(tasks: &[(usize, f64)], n: usize, links: &mut Vec<(usize, usize, 
 
 /// One number a CPU from differences between two: least squares. A CPU whose interval does not
 /// lie beyond what is worth a difference is of middling speed.
-fn settle(n: usize, links: &[(usize, usize, f64, f64)]) -> Speeds {
+fn settle(n: usize, limits: Limits, links: &[(usize, usize, f64, f64)]) -> Speeds {
     // The normal equations, with a weak pull towards equal speed that makes them solvable.
     let mut rows = vec![vec![0.0; 2 * n]; n];
     for (i, row) in rows.iter_mut().enumerate() {
@@ -233,6 +237,7 @@ fn settle(n: usize, links: &[(usize, usize, f64, f64)]) -> Speeds {
     let spare = (links.len() + 1).saturating_sub(n).max(1) as f64;
     let apart = (links.iter().map(rest).sum::<f64>() / spare).max(1.0).sqrt();
     let wide = WIDE + WIDER * (n as f64 / 2.0).log2();
+    let worth = limits.of("speed_worth", WORTH.ln());
     let linked = |i: usize| links.iter().any(|l| l.0 == i || l.1 == i);
     let times: Vec<f64> = (0..n)
         .map(|i| {
@@ -240,7 +245,7 @@ fn settle(n: usize, links: &[(usize, usize, f64, f64)]) -> Speeds {
             // Its variance about the mean of all: the part that all share is no difference.
             let shared = (0..n).map(|j| inverse(i, j)).sum::<f64>() / n as f64;
             let error = (inverse(i, i) - shared).max(0.0).sqrt() * apart;
-            let beyond = linked(i) && x.abs() - wide * error > WORTH.ln() / 2.0;
+            let beyond = linked(i) && x.abs() - wide * error > worth / 2.0;
             if beyond {
                 x.exp()
             } else {
@@ -264,25 +269,25 @@ mod tests {
         let mut moves = Pairs::new();
         let bursts: Vec<Burst> =
             (0..16).flat_map(|i| stay(i % 2, if i % 2 == 0 { 1e6 } else { second }, 3 + i % 5)).collect();
-        note_moves(&bursts, &mut moves);
-        moves.iter().filter_map(|((a, b), seen)| mean(seen).map(|(m, se)| (*a, *b, m, se))).collect()
+        note_moves(&bursts, Limits::default(), &mut moves);
+        moves.iter().filter_map(|((a, b), seen)| mean(seen, Limits::default()).map(|(m, se)| (*a, *b, m, se))).collect()
     }
 
     #[test]
     fn a_task_that_moves_shows_which_cpu_is_slow() {
-        let speeds = settle(2, &moving(2e6));
+        let speeds = settle(2, Limits::default(), &moving(2e6));
         let ratio = speeds.time_of_one(1) / speeds.time_of_one(0);
         assert!((1.8..2.2).contains(&ratio), "{ratio}");
-        assert!(settle(2, &moving(1.02e6)).are_equal());
-        assert!(settle(2, &[]).are_equal());
+        assert!(settle(2, Limits::default(), &moving(1.02e6)).are_equal());
+        assert!(settle(2, Limits::default(), &[]).are_equal());
     }
 
     #[test]
     fn copies_that_stay_show_it_and_tasks_of_one_name_that_differ_do_not() {
         let found = |tasks: &[(usize, f64)]| {
             let mut links = Vec::new();
-            note_copies(tasks, 2, &mut links);
-            settle(2, &links)
+            note_copies(tasks, Limits::default(), 2, &mut links);
+            settle(2, Limits::default(), &links)
         };
         let alike = [(0, 14.00), (0, 14.05), (0, 13.97), (1, 14.52), (1, 14.49), (1, 14.55)];
         let ratio = found(&alike).time_of_one(1) / found(&alike).time_of_one(0);

@@ -32,6 +32,7 @@ mod walk;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::calibrate::{Limits, Overheads};
 use crate::cancel::Cancel;
 use crate::history::{By, History, LifeId, What};
 use crate::program::Workload;
@@ -227,10 +228,15 @@ impl Messages {
 }
 
 /// Looks for hidden messages, group by group of tasks that send each other messages. `outside` says
-/// which tasks' wakeups are no messages, `tail` is the rest of a system call behind a wakeup. The
+/// which tasks' wakeups are no messages, `over` what the rest of a system call behind a wakeup costs. The
 /// search takes at most a fixed number of steps; a group that is not explained by then, or not
 /// nearly completely, keeps its recorded causes and is named.
-pub(crate) fn infer(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: Ns, cancel: &Cancel) -> Messages {
+pub(crate) fn infer(
+    history: &History,
+    outside: &dyn Fn(LifeId) -> bool,
+    over: &Overheads,
+    cancel: &Cancel,
+) -> Messages {
     let mut found = Messages::none(history);
     let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span)).collect();
     let budget = Budget::new(BUDGET, cancel.clone());
@@ -251,7 +257,10 @@ pub(crate) fn infer(history: &History, outside: &dyn Fn(LifeId) -> bool, tail: N
         let all: usize = sizes.iter().sum();
         let share = left as f64 * (sizes.remove(0) as f64 / all.max(1) as f64);
         let budget = Budget::new(share as usize, cancel.clone());
-        found.add(part, &Search { budget: &budget, history, tracks: &tracks, tail });
+        found.add(
+            part,
+            &Search { budget: &budget, history, tracks: &tracks, tail: over.wakeup_tail.ns, limits: over.limits },
+        );
         spent += budget.spent().min(share as usize);
         left -= budget.spent().min(left);
     }
@@ -313,7 +322,7 @@ impl Messages {
         }
         // Where they take turns, nothing has to be guessed, and nothing can wait for ever.
         let turns = turns::turns(&net, search.history).filter(|f| share(f) <= HOPELESS);
-        let allowed = if turns.is_some() { HOPELESS } else { UNEXPLAINED };
+        let allowed = if turns.is_some() { HOPELESS } else { search.limits.of("unexplained", UNEXPLAINED) };
         let (net, flow) = match turns {
             Some(flow) => (turns::as_calls(&net), flow),
             None => search.best(net),
@@ -345,7 +354,7 @@ impl Messages {
         let one_each = pools.stations.iter().map(|s| !s.members.is_empty());
         self.one_each.resize(pools.stations.len(), false);
         self.one_each.iter_mut().zip(one_each).for_each(|(known, one_each)| *known |= one_each);
-        let (flow, own) = pools::work(net, pools, search.history, search.tracks);
+        let (flow, own) = pools::work(net, pools, search.history, search.tracks, search.limits);
         self.own.extend(own);
         self.number(&flow);
         for member in pools.members() {
@@ -393,6 +402,7 @@ struct Search<'a> {
     history: &'a History,
     tracks: &'a [Track],
     tail: Ns,
+    limits: Limits,
 }
 
 impl Search<'_> {

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::flow::{Flow, Mark, Message};
 use super::network::Network;
 use super::track::Track;
+use crate::calibrate::Limits;
 use crate::history::{By, History, LifeId, Off, What};
 use crate::task::Ns;
 
@@ -124,15 +125,22 @@ struct Search<'a> {
     pools: &'a Network,
     history: &'a History,
     tracks: &'a [Track],
+    limits: Limits,
     flow: Flow,
 }
 
 /// Work of the pools: every wakeup of a member by a task is a message to its pool, and hidden ones
 /// are as many as those who feed it have got. Wakeups that are answers, which come second, are for the
 /// task that asked.
-pub(super) fn work(net: &Network, pools: &Network, history: &History, tracks: &[Track]) -> (Flow, Vec<u32>) {
+pub(super) fn work(
+    net: &Network,
+    pools: &Network,
+    history: &History,
+    tracks: &[Track],
+    limits: Limits,
+) -> (Flow, Vec<u32>) {
     let flow = Flow { marks: vec![Vec::new(); history.lives.len()], ..Flow::default() };
-    let mut search = Search { net, pools, history, tracks, flow };
+    let mut search = Search { net, pools, history, tracks, limits, flow };
     let mut own = Vec::new();
     for station in 0..pools.stations.len() {
         own.extend(search.pool(station));
@@ -157,9 +165,10 @@ impl Search<'_> {
         all.sort_by_key(|s| s.wake);
         let (answers, fed) = self.wakers(station, &all);
         let outside: usize = fed.values().sum();
+        let share = self.limits.of("pool_feeds", FEEDS);
         let feeds = |w: &(&LifeId, &usize)| {
             let known = self.net.station[*w.0 as usize].is_some();
-            known && !answers.contains(w.0) && *w.1 as f64 >= FEEDS * outside as f64
+            known && !answers.contains(w.0) && *w.1 as f64 >= share * outside as f64
         };
         let feeders: Vec<LifeId> = fed.iter().filter(feeds).map(|w| *w.0).collect();
         let own: Vec<u32> = all.iter().filter_map(|s| s.by).filter(|b| answers.contains(&b.0)).map(|b| b.1).collect();
@@ -203,9 +212,10 @@ impl Search<'_> {
             }
         }
         let outside: usize = seen.values().map(|s| s.n).sum();
+        let (many, seldom) = (self.limits.of("pool_many", MANY), self.limits.of("pool_seldom", SELDOM));
         let answers = |s: &Seen| {
             let share = s.n as f64 / outside.max(1) as f64;
-            2 * s.called > s.n || share >= MANY && (s.again as f64) < SELDOM * share * s.n as f64
+            2 * s.called > s.n || share >= many && (s.again as f64) < seldom * share * s.n as f64
         };
         let found = seen.iter().filter(|s| answers(s.1)).map(|s| *s.0).collect();
         (found, seen.into_iter().map(|(waker, s)| (waker, s.n)).collect())
@@ -273,7 +283,7 @@ impl Search<'_> {
             }
         }
         let others = turns.len() - sources.values().sum::<usize>();
-        if sources.is_empty() || others as f64 > FEEDS * turns.len() as f64 {
+        if sources.is_empty() || others as f64 > self.limits.of("pool_feeds", FEEDS) * turns.len() as f64 {
             return None;
         }
         let mut got = Vec::new();
@@ -314,6 +324,7 @@ impl Search<'_> {
         }
         let all: Ns = works.iter().map(|s| s.run()).sum();
         let mean = all as f64 / (works.len() + left.len()).max(1) as f64;
+        let least = self.limits.of("pool_least", LEAST) * mean;
         let mut more: Vec<Vec<Sent>> = vec![Vec::new(); works.len()];
         // Those that went on at a time: at most one of each member.
         let (mut goes_on, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
@@ -328,7 +339,7 @@ impl Search<'_> {
                 stay.to - self.tracks[stay.life as usize].pos(sent.at).max(stay.from)
             };
             let share = |i: &&usize| works[**i].run() / (more[**i].len() as Ns + 2);
-            match goes_on.iter().filter(|i| rest(i) as f64 >= LEAST * mean).max_by_key(share) {
+            match goes_on.iter().filter(|i| rest(i) as f64 >= least).max_by_key(share) {
                 Some(i) => more[*i].push(sent),
                 None => self.flow.left += 1,
             }

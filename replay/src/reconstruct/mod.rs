@@ -312,7 +312,7 @@ impl Reading {
         let messages = match options.mode {
             LoopMode::Dependency => {
                 let endless = |life: crate::history::LifeId| verdicts[life as usize].endless;
-                infer(&history, &endless, overheads.wakeup_tail.ns, &options.cancel)
+                infer(&history, &endless, &overheads, &options.cancel)
             }
             _ => Messages::none(&history),
         };
@@ -324,7 +324,7 @@ impl Reading {
             let free = |(life, comm): (&Life, &String)| bound::cpu_of(life, comm, &history.cpus).is_none();
             let of = history.lives.iter().zip(&comms);
             let of: Vec<Option<&str>> = of.map(|of| free(of).then_some(of.1.as_str())).collect();
-            speed::measure(&history, &of, &messages.takes(), overheads.switch)
+            speed::measure(&history, &of, &messages.takes(), &overheads)
         };
         Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds }
     }
