@@ -4,8 +4,10 @@ command line."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,13 @@ from .skips import pytest_sessionfinish, pytest_terminal_summary
 __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]
 
 ROOT = Path(__file__).parent.parent
+# A shell without job control starts what runs behind with SIGINT ignored: what waits for one would never end.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
