@@ -174,3 +174,18 @@ def test_without_events_doctor_says_whether_there_could_have_been_some(name: str
     code, out = run("doctor", source)
     assert code == 1
     assert said in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("corpus/systrace/trappy_trace_surfaceflinger.html", True),
+        ("corpus/ftrace-text/wikibook_4.4.1_rpi_3MB.txt", True),
+        # Guests whose CPUs share one.
+        ("lab2/6.12-2cpu/server-default.dat", False),
+        ("lab2/6.1-4cpu/mixed-default.dat", False),
+    ],
+)
+def test_cpus_that_share_no_cache_are_tried(name: str, said: bool, testdata: Path) -> None:
+    _, out = run("doctor", testdata / name)
+    assert ("shared_cache=off) " in " ".join(out.split())) == said

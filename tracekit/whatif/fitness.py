@@ -31,6 +31,9 @@ __all__ = ["Check", "Fitness", "fitness"]
 TRIAL_RECORDS = 200_000
 #: Seconds that the identity replay of the trial may take before it is given up.
 TRIAL_SECONDS = 6.0
+#: Share of the recorded preemptions by which the other description of caches must come nearer: the
+#: tolerance that the calibration has for their number.
+NEARER = 0.1
 
 #: What each kind of record is for, and how Linux calls it. The last part says whether replays need it.
 _EVENTS = (
@@ -176,6 +179,7 @@ def _trial(
         )
     if verdict != "well" and trace.cpus.height > 1:
         said += _where_recorded(part, policy, seconds, _passing(done))
+        said += _own_caches(part, policy, seconds, done)
     return verdict, said, done
 
 
@@ -190,6 +194,34 @@ def _where_recorded(part: Trace, policy: str, seconds: float, passing: int) -> s
         return ""
     judged = placed.filter(pl.col("result") != "not measured").height
     return f"; with each task where it was recorded (--placement trace) {_passing(placed)} of {judged} pass"
+
+
+def _own_caches(part: Trace, policy: str, seconds: float, done: pl.DataFrame) -> str:
+    """What it makes better that no CPU shares a cache, where it does.
+
+    Linux looks for an idle CPU among those that share a cache, as the machine's description says.
+    Phones and small boards often describe none, and no record shows it.
+    """
+    name, _, rest = policy.partition(":")
+    if name not in ("cfs", "eevdf") or "shared_cache" in rest:
+        return ""
+    other = f"{policy}{',' if rest else ':'}shared_cache=off"
+    tried = _tried(part, other, seconds)
+    if not isinstance(tried, pl.DataFrame) or _passing(tried) < _passing(done):
+        return ""
+    (recorded, before), (_, after) = map(_preemptions, (done, tried))
+    if abs(recorded - before) - abs(recorded - after) <= NEARER * recorded:
+        return ""
+    return (
+        f"; as if no CPUs shared a cache (--policy {other}) {after:.0f} of {recorded:.0f} preemptions come back, "
+        f"{before:.0f} otherwise: the machine may be described so, as phones and small boards are"
+    )
+
+
+def _preemptions(metrics: pl.DataFrame) -> tuple[float, float]:
+    """Preemptions, recorded and replayed."""
+    row = metrics.filter(metric="preemptions").row(0, named=True)
+    return row["recorded"] or 0.0, row["replayed"] or 0.0
 
 
 def _tried(
