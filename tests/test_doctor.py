@@ -180,7 +180,6 @@ def test_without_events_doctor_says_whether_there_could_have_been_some(name: str
     ("name", "said"),
     [
         ("corpus/systrace/trappy_trace_surfaceflinger.html", True),
-        ("corpus/ftrace-text/wikibook_4.4.1_rpi_3MB.txt", True),
         # Guests whose CPUs share one.
         ("lab2/6.12-2cpu/server-default.dat", False),
         ("lab2/6.1-4cpu/mixed-default.dat", False),
