@@ -114,8 +114,19 @@ differential: dev ## hold 200 random schedules of each policy against independen
 studies: dev ## run the five published studies and set their results beside the published ones
 	$(BIN)/tracekit study
 
-fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; also events, policy, workload, all
+# Grammars that Python reads, as tools/fuzz_grammars.py calls them.
+GRAMMARS := fail-if goal set set-shown grid grid-set filter-name filter-time filter-cpu duration scenario machine group-map
+
+fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; FORMAT=list prints what there is
+ifeq ($(FORMAT),list)
+	@printf '%s\n' $(GRAMMARS)
+endif
+ifneq ($(filter $(FORMAT),$(GRAMMARS)),)
+	@[ -x $(BIN)/tracekit ] || $(MAKE) dev
+	$(BIN)/python tools/fuzz_grammars.py "$(FORMAT)" "$(or $(DURATION),600)"
+else
 	cargo run --quiet --profile checked --package tracekit-replay --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
+endif
 
 # Tried with the runtime of clang 19, which `apt install libclang-rt-19-dev` has.
 ASAN ?= $(firstword $(shell ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.so 2>/dev/null))

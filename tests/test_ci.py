@@ -109,3 +109,15 @@ def test_make_unpacks_every_archive_and_prints_the_slowest_tests() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert "testdata corpus lab lab2;" in makefile
     assert "--durations=10" in makefile
+
+
+def test_make_knows_the_grammars_that_are_fuzzed() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "fuzz_grammars.py", "list"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    named = re.search(r"^GRAMMARS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert named is not None
+    assert named[1].split() == done.stdout.split()

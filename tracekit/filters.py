@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit._lazy import later
 from tracekit.errors import FilterError
-from tracekit.units import parse_duration
+from tracekit.units import MAX_NS, parse_duration
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 else:
     pl = later("polars")
 
-__all__ = ["CommPattern", "Selection", "Time", "matching", "resolve_time"]
+__all__ = ["CommPattern", "Selection", "Time", "holding", "matching", "resolve_time"]
 
 #: A glob, a regular expression between slashes, or a compiled regular expression.
 CommPattern = str | re.Pattern[str]
 #: Nanoseconds of the trace clock; or text, since the start of the trace (``1.5s``) or absolute
 #: (``@5021.25s``).
 Time = int | str
+
+#: Numbers of processes and threads, and times, are held in 64 bits with a sign.
+MAX_NUMBER = MAX_NS
 
 _OPEN_START = 1
 _OPEN_END = 2
@@ -54,16 +57,51 @@ def resolve_time(time: Time, start_ns: int) -> int:
     if isinstance(time, int):
         return time
     try:
-        if time.startswith("@"):
-            return parse_duration(time[1:])
-        return start_ns + parse_duration(time)
+        ns = parse_duration(time[1:]) if time.startswith("@") else start_ns + parse_duration(time)
     except ValueError as error:
         raise FilterError(str(error)) from None
+    return max(-MAX_NS, min(ns, MAX_NS))
 
 
-def _patterns(comm: CommPattern | Iterable[CommPattern]) -> list[re.Pattern[str]]:
+def _fitting(names: Iterable[str], comm: CommPattern | Iterable[CommPattern]) -> set[str]:
+    """Those of the names that one of the patterns fits."""
     given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
-    return [_pattern(p) for p in given]
+    known = list(names)
+    found: set[str] = set()
+    for pattern in given:
+        if isinstance(pattern, re.Pattern):
+            found.update(name for name in known if pattern.search(name))
+        elif len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
+            found |= holding(pattern[1:-1], known)
+        else:
+            found.update(name for name in known if fnmatch.fnmatchcase(name, pattern))
+    return found
+
+
+def holding(regex: str, names: Iterable[str]) -> set[str]:
+    """Those of the names in which a regular expression finds something.
+
+    Parameters
+    ----------
+    regex
+        In the syntax of Rust's regex crate, which polars uses: its time is linear in the name,
+        whatever the name; it has no look-around and no back references.
+    names
+        Names.
+
+    Raises
+    ------
+    FilterError
+        When it is no such regular expression, or one that takes over 10 MB.
+    """
+    series = pl.Series(list(names), dtype=pl.String)
+    try:
+        # An empty series would not look at the expression.
+        return set(series.filter(pl.concat([series, pl.Series([""])]).str.contains(regex).head(series.len())))
+    except pl.exceptions.ComputeError as error:
+        reasons = re.findall(r"^(?:error|regex error): (?!regex parse)(.*)$", str(error), re.MULTILINE)
+        why = reasons[-1] if reasons else str(error).splitlines()[0]
+        raise FilterError(f"{regex!r} is no regular expression: {why}") from None
 
 
 def _texts(comm: CommPattern | Iterable[CommPattern]) -> list[str]:
@@ -71,21 +109,14 @@ def _texts(comm: CommPattern | Iterable[CommPattern]) -> list[str]:
     return [p if isinstance(p, str) else f"/{p.pattern}/" for p in given]
 
 
-def _pattern(pattern: CommPattern) -> re.Pattern[str]:
-    if isinstance(pattern, re.Pattern):
-        return pattern
-    if len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
-        try:
-            return re.compile(pattern[1:-1])
-        except re.error as error:
-            raise FilterError(f"{pattern!r} is no regular expression: {error}") from None
-    return re.compile(r"\A" + fnmatch.translate(pattern))
-
-
 def _numbers(given: int | Iterable[int] | None) -> list[int] | None:
     if given is None:
         return None
-    return [given] if isinstance(given, int) else sorted(set(given))
+    numbers = [given] if isinstance(given, int) else sorted(set(given))
+    beyond = [n for n in numbers if abs(n) > MAX_NUMBER]
+    if beyond:
+        raise FilterError(f"expected numbers of processes, threads and CPUs of 63 bits, found {beyond[0]}")
+    return numbers
 
 
 def _names(frame: pl.DataFrame, columns: Iterable[str]) -> set[str]:
@@ -146,13 +177,12 @@ class Selection:
         chosen_tids: frozenset[int] | None = None
         chosen_utids: frozenset[int] | None = None
         if comm is not None or pids is not None or tids is not None:
-            patterns = None if comm is None else _patterns(comm)
-            chosen = _choose(trace, patterns, pids, tids)
+            chosen = _choose(trace, comm, pids, tids)
             chosen_utids = frozenset(chosen["utid"].to_list())
             chosen_tids = frozenset(chosen["tid"].to_list())
         if exclude is not None:
             unwanted = [exclude] if isinstance(exclude, str | re.Pattern) else list(exclude)
-            gone = set(_choose(trace, _patterns(unwanted), None, None)["utid"].to_list())
+            gone = set(_choose(trace, unwanted, None, None)["utid"].to_list())
             known = trace.tasks.select("utid", "tid")
             kept = known.filter(~pl.col("utid").is_in(gone))
             if chosen_utids is not None:
@@ -273,7 +303,10 @@ class Selection:
 
 
 def _choose(
-    trace: Trace, patterns: list[re.Pattern[str]] | None, pids: list[int] | None, tids: list[int] | None
+    trace: Trace,
+    comm: CommPattern | Iterable[CommPattern] | None,
+    pids: list[int] | None,
+    tids: list[int] | None,
 ) -> pl.DataFrame:
     """Keys and thread numbers of the tasks that meet all conditions."""
     tasks = trace.tasks.select("utid", "tid", "pid", "comm", "comm_first")
@@ -281,10 +314,10 @@ def _choose(
         tasks = tasks.filter(pl.col("pid").is_in(pids))
     if tids is not None:
         tasks = tasks.filter(pl.col("tid").is_in(tids))
-    if patterns is not None:
+    if comm is not None:
         slices = trace.slices
         names = _names(tasks, ("comm", "comm_first")) | _names(slices, ("comm",))
-        wanted = sorted(n for n in names if any(p.search(n) for p in patterns))
+        wanted = sorted(_fitting(names, comm))
         by_slice = slices.filter(pl.col("comm").cast(pl.String).is_in(wanted))["utid"].unique()
         named = [pl.col(c).cast(pl.String).is_in(wanted).fill_null(False) for c in ("comm", "comm_first")]
         tasks = tasks.filter(pl.any_horizontal(*named, pl.col("utid").is_in(by_slice.implode())))
@@ -311,9 +344,8 @@ def matching(trace: Trace, comm: CommPattern) -> list[str]:
     FilterError
         When it fits none.
     """
-    pattern = _pattern(comm)
     names = _names(trace.tasks, ("comm", "comm_first")) | _names(trace.slices, ("comm",))
-    found = sorted(n for n in names if pattern.search(n))
+    found = sorted(_fitting(names, comm))
     if not found:
         raise FilterError(f"no task is called {comm!r}")
     return found

@@ -35,7 +35,6 @@ What the machine did not let be read is absent there and null here; `Machine.unr
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,6 +43,7 @@ from typing import Any, NoReturn
 
 import polars as pl
 
+from tracekit._toml import read_toml
 from tracekit.errors import ParseError
 
 __all__ = ["SCHEMA", "Machine", "parse_machine"]
@@ -250,8 +250,8 @@ def parse_machine(text: str, name: str = "machine.toml") -> Machine:
 @lru_cache(maxsize=8)
 def _parse(text: str, name: str) -> Machine:
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = read_toml(text)
+    except ValueError as error:
         line = re.search(r"line (\d+)", str(error))
         number = int(line[1]) if line else text.count("\n") + 1
         _refuse(name, number, f"expected TOML as `tracekit recipes machine` writes it, found: {error}")

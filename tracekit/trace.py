@@ -273,7 +273,7 @@ class Trace:
         ----------
         comm
             Task name as a glob (``spin*``), as a regular expression between slashes
-            (``/^spin[0-9]/``) or compiled; several are alternatives. A task that was renamed is
+            (``/^spin[0-9]/``, of Rust's regex crate) or one that Python compiled; several are alternatives. A task that was renamed is
             chosen by any of its names.
         pid, tid
             Process or thread numbers.

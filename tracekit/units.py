@@ -9,7 +9,9 @@ from decimal import Decimal
 __all__ = ["format_bound", "format_count", "format_cpus", "format_ns", "format_size", "parse_duration"]
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_DURATION = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-zµ]+)\s*")
+_DURATION = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*([a-zµ]+)\s*")
+#: Times are held in so many ns at most: 292 years.
+MAX_NS = 2**63 - 1
 
 
 def parse_duration(text: str) -> int:
@@ -28,7 +30,7 @@ def parse_duration(text: str) -> int:
     Raises
     ------
     ValueError
-        When it is no number with one of these units.
+        When it is no number with one of these units, or is over 292 years.
 
     Examples
     --------
@@ -38,7 +40,10 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or match[2] not in _UNITS:
         raise ValueError(f"expected a time with a unit, such as 10ms, 1.5s or 250us, found {text!r}")
-    return int(Decimal(match[1]) * _UNITS[match[2]])
+    ns = Decimal(match[1]) * _UNITS[match[2]]
+    if abs(ns) > MAX_NS:
+        raise ValueError(f"expected a time of at most 292 years, found {text!r}")
+    return int(ns)
 
 
 def format_ns(ns: float | None, digits: int = 3) -> str:

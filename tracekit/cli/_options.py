@@ -46,7 +46,7 @@ def _parse_numbers(context: click.Context, param: click.Parameter, given: Sequen
             raise click.BadParameter(
                 f"expected numbers such as 3, 0-3 or 0,2,4-7, found {part!r}", context, param
             ) from None
-        if high < low or high - low > 1 << 20:
+        if high < low or len(numbers) + high - low > 1 << 20:
             raise click.BadParameter(f"invalid range {part.strip()!r}", context, param)
         numbers += range(low, high + 1)
     return tuple(dict.fromkeys(numbers))

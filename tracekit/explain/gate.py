@@ -54,9 +54,9 @@ CANNOT_TELL = 5
 
 _ALIASES = {"response time": "response", "latency": "wakeup latency", "share": "cpu share"}
 _LIMIT = re.compile(
-    r"\s*(?:(?P<factor>\d+\.?\d*|\.\d+)\s*\*\s*)?(?P<base>baseline)\s*$|\s*(?P<plain>.*?)\s*$"
+    r"\s*(?:(?P<factor>[0-9]{1,300}(?:\.[0-9]*)?|\.[0-9]+)\s*\*\s*)?(?P<base>baseline)\s*$|\s*(?P<plain>.*?)\s*$"
 )
-_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)\s*(%?)")
+_NUMBER = re.compile(r"([0-9]{1,300}(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)")
 
 
 class GateError(TracekitError, ValueError):

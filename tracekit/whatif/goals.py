@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,6 +149,14 @@ def _close(word: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f"; choose from {', '.join(known)}"
 
 
+def _finite(text: str) -> float:
+    """A number, not one of Python's words for what is none, such as nan or infinity."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
 def parse_goal(text: str) -> Goal:
     """Read a goal.
 
@@ -181,12 +190,12 @@ def parse_goal(text: str) -> Goal:
     below = match["sign"].startswith("<")
     if value.endswith("%"):
         try:
-            return Goal(statistic, below, float(value[:-1]), True, text.strip())
+            return Goal(statistic, below, _finite(value[:-1]), True, text.strip())
         except ValueError:
             raise ReplayError(f"{text!r}: expected a number before %, found {value!r}") from None
     counts = statistic.metric in ("switches", "involuntary_switches", "runqueue")
     try:
-        bound = float(value) if counts else float(parse_duration(value))
+        bound = _finite(value) if counts else float(parse_duration(value))
     except ValueError:
         expected = "a number" if counts else "a time with a unit, such as 5ms,"
         raise ReplayError(f"{text!r}: expected {expected} or a percentage, found {value!r}") from None

@@ -24,11 +24,13 @@ from tracekit.units import parse_duration
 
 __all__ = ["Cell", "cells", "number", "sample", "values"]
 
-#: Cells of a grid, at most: more is a mistake of typing rather than a plan.
-MAX_CELLS = 1_000_000
+#: Cells of a grid, at most: at a second each they take a day. More is a mistake of typing rather than a plan.
+MAX_CELLS = 100_000
 
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
-_RANGE = re.compile(rf"({_NUMBER})\s*([a-zµ]*)\s*\.\.\s*({_NUMBER})\s*([a-zµ]*)\s*/\s*(\d+)\s*(log)?")
+_NUMBER = r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]*)?|\.[0-9]+)"
+_RANGE = re.compile(
+    rf"({_NUMBER})\s*([a-zµ]*)\s*\.\.\s*({_NUMBER})\s*([a-zµ]*)\s*/\s*([0-9]{{1,18}})\s*(log)?"
+)
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,9 @@ def _variants(settings: str, prefix: str) -> Iterator[tuple[str, tuple[tuple[str
         else:
             name = prefix + key.strip()
             choices.append([(f"{key}={one}", ((name, one),)) for one in several])
+    count = math.prod(len(one) for one in choices)
+    if count > MAX_CELLS:
+        raise ReplayError(f"{settings!r}: {count} cells; at most {MAX_CELLS} can be run")
     for chosen in itertools.product(*choices):
         yield ",".join(text for text, _ in chosen), tuple(axis for _, axes in chosen for axis in axes)
 
@@ -212,7 +217,7 @@ def cells(policies: Sequence[str], sets: Sequence[str] = ()) -> list[Cell]:
     Raises
     ------
     ReplayError
-        When a text is not understood, or there are more than a million cells.
+        When a text is not understood, or there are more than a hundred thousand cells.
 
     Examples
     --------

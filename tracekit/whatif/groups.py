@@ -152,6 +152,11 @@ def _parents(trace: Trace) -> dict[int, int]:
     return dict(forks.collect().iter_rows())
 
 
+def _whole(text: str) -> bool:
+    """Whether it is a whole number of at most 18 digits, so that it fits in 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 def read_map(path: str | Path) -> tuple[list[Override], list[Group]]:
     """Read who is in which group from a table.
 
@@ -173,10 +178,12 @@ def read_map(path: str | Path) -> tuple[list[Override], list[Group]]:
         When the file cannot be read or lacks a column.
     """
     try:
-        with Path(path).open(newline="") as lines:
+        with Path(path).open(newline="", encoding="utf-8") as lines:
             rows = list(csv.DictReader(lines, delimiter="\t"))
     except OSError as error:
         raise ReplayError(f"{path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ReplayError(f"{path}: expected a table of tab-separated columns: {error}") from None
     absent = [c for c in _COLUMNS if not rows or c not in rows[0]]
     if absent:
         raise ReplayError(
@@ -185,9 +192,11 @@ def read_map(path: str | Path) -> tuple[list[Override], list[Group]]:
     groups: dict[str, list[tuple[str, str]]] = {}
     overrides = []
     for number, row in enumerate(rows, 2):
+        if None in row or None in row.values():
+            raise ReplayError(f"{path}:{number}: expected {len(rows[0])} columns between tabs")
         name = row["group"].strip("/")
         quota, _, period = row["cpu_max"].partition(" ")
-        if not row["cpu_weight"].isdigit() or not (quota == "max" or (quota.isdigit() and period.isdigit())):
+        if not (_whole(row["cpu_weight"]) and (quota == "max" or (_whole(quota) and _whole(period)))):
             raise ReplayError(
                 f"{path}:{number}: expected a weight such as 100 and 'max 100000' or '50000 100000'"
             )

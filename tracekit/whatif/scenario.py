@@ -33,13 +33,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.errors import ReplayError
+from tracekit._toml import read_toml
+from tracekit.errors import FilterError, ReplayError
+from tracekit.filters import holding
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -80,6 +81,9 @@ class Override:
 
     def __str__(self) -> str:
         """As ``--set`` takes it."""
+        settings = ",".join(f"{k}={v}" for k, v in self.settings)
+        if self.key == "comm_regex" and self.value != self.value.rstrip():
+            return f"/{self.value}/: {settings}"
         sign = {
             "comm": "comm=",
             "comm_regex": "comm~",
@@ -88,7 +92,7 @@ class Override:
             "*": "*",
             "group": "group:",
         }[self.key]
-        return f"{sign}{self.value}: {','.join(f'{k}={v}' for k, v in self.settings)}"
+        return f"{sign}{self.value}: {settings}"
 
 
 @dataclass(frozen=True)
@@ -204,13 +208,13 @@ def overrides_of(
 
 
 def _checked(key: str, value: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:
-    if key in ("tid", "pid") and not re.fullmatch(r"-?\d+", value):
+    if key in ("tid", "pid") and not re.fullmatch("-?[0-9]{1,18}", value):
         raise ReplayError(f"{where}: {key}={value}: expected a number")
     if key == "comm_regex":
         try:
-            re.compile(value)
-        except re.error as error:
-            raise ReplayError(f"{where}: {value!r} is no regular expression: {error}") from None
+            holding(value, ())
+        except FilterError as error:
+            raise ReplayError(f"{where}: {error}") from None
     return Override(key, value, settings)
 
 
@@ -239,12 +243,12 @@ def load(path: str | Path) -> Scenario:
         When it cannot be read or holds a key that means nothing.
     """
     try:
-        data = tomllib.loads(Path(path).read_text())
+        data = read_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ReplayError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise ReplayError(f"{path}: expected a TOML file, found bytes that are no text: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ReplayError(f"{path}: no TOML: {error}") from None
     unknown = set(data) - {"policy", "loop", "task", "cost"}
     if unknown:
@@ -386,4 +390,4 @@ def _holds(override: Override, tid: int, pid: int | None, names: Iterable[str]) 
         case "comm":
             return any(fnmatch.fnmatchcase(n, override.value) for n in names)
         case _:
-            return any(re.search(override.value, n) for n in names)
+            return bool(holding(override.value, names))

@@ -78,8 +78,12 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let mut names: Vec<&str> = FORMATS.iter().map(|f| f.name).collect();
     names.extend(["events", "policy", "workload"]);
+    if args.first().is_some_and(|t| t == "list") {
+        println!("{}", names.join("\n"));
+        return;
+    }
     let Some(wanted) = args.first().filter(|t| *t == "all" || names.contains(&t.as_str())) else {
-        eprintln!("usage: fuzz TARGET [SECONDS] [SEED]; TARGET is all, {}", names.join(", "));
+        eprintln!("usage: fuzz TARGET [SECONDS] [SEED]; TARGET is all, list, {}", names.join(", "));
         std::process::exit(2);
     };
     let number = |i: usize, default: u64| args.get(i).map_or(default, |a| a.parse().expect("a number"));
