@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+from tests.reliability.test_environment import bare
 from tests.reliability.test_sources import HEAD, switches
 
 
@@ -152,3 +153,18 @@ def test_a_line_of_a_gibibyte_needs_little_memory() -> None:
     assert tool.wait() == 0
     meta = json.loads(told[0])["metadata"]
     assert (meta["parse.lines"], meta["parse.unparsed"]) == ("23", "1")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_locale_without_the_letters_of_a_name(encoding: str, tmp_path: Path) -> None:
+    """Tables show the letters as escapes; JSON and CSV are UTF-8 whatever the locale."""
+    file = tmp_path / "x.txt"
+    file.write_text(HEAD + "".join(switches(50)).replace("=a ", "=☃ ").replace(" a-", " ☃-"), "utf-8")
+    env = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    plain = bare("slices", file, **env)
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert "\\u2603" in plain.stdout
+    for form in ("--json", "--csv"):
+        done = bare("slices", file, form, **env)
+        assert done.returncode == 0, done.stderr
+        assert "☃" in done.stdout

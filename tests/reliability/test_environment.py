@@ -24,7 +24,7 @@ def bare(
 
     return subprocess.run(
         [sys.executable, "-m", "tracekit", *map(os.fspath, words)],
-        capture_output=True, text=True, timeout=120, check=False, preexec_fn=narrow,
+        capture_output=True, encoding="utf-8", timeout=120, check=False, preexec_fn=narrow,
         stdin=subprocess.DEVNULL, env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], **env},
     )  # fmt: skip
 
@@ -56,4 +56,4 @@ def test_too_little_memory_is_one_line(demo: Path, mebi: int) -> None:
 def test_closed_standard_streams_are_no_crash(demo: Path) -> None:
     line = f"{sys.executable} -m tracekit slices {demo} >&- 2>&-"
     done = subprocess.run(["bash", "-c", line], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
-    assert done.returncode in (0, 1, 2)
+    assert done.returncode == 0

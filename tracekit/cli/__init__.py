@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import io
 import os
 import signal
 import sys
@@ -86,6 +87,9 @@ class Program(click.Group):
         # Python has none where the shell closed them (`>&-`): what would go there goes nowhere.
         sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
         sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A locale of ASCII or Latin-1 cannot write every name.
+            sys.stdout.reconfigure(errors="backslashreplace")
         debug = "--debug" in (sys.argv[1:] if args is None else args)
         with _terminable():
             try:

@@ -170,15 +170,15 @@ def on_standard_output() -> bool:
 
 
 def _deliver(form: str, text: str) -> bool:
-    """Write to the file that the option names, or to standard output."""
+    """Write to the file that the option names, or to standard output: UTF-8 whatever the locale."""
     from tracekit.export.files import replacing
 
-    place = setting(form)
-    if place in (None, "-"):
-        sys.stdout.write(text)
-        return True
+    place = setting(form) or "-"
+    sys.stdout.flush()
     with replacing(place) as unfinished:
         unfinished.write(text.encode())
+    if place == "-":
+        return True
     print(f"wrote {printable(place)}", file=sys.stderr)
     return False
 
