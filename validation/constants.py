@@ -2,8 +2,9 @@
 
 The constant is doubled, or a rule is left out. Writes `docs/constants.md`.
 
-`python -m validation.constants FOLDER` takes one capture of each workload below FOLDER. A constant
-that moves nothing could be any number; one that moves much needs a better source.
+`python -m validation.constants LAB LAB2` takes one capture of each workload below LAB, and some of
+several CPUs below LAB2. A constant that moves nothing could be any number; one that moves much
+needs a better source.
 """
 
 from __future__ import annotations

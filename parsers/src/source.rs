@@ -48,25 +48,22 @@ impl Source {
         Source::Bytes(Arc::new(bytes.into()))
     }
 
+    /// Whether a source that begins so is wrapped in gzip, zstd or xz.
+    pub fn is_wrapped(head: &[u8]) -> bool {
+        WRAPPERS.iter().any(|(magic, _)| head.starts_with(magic))
+    }
+
     /// Unwraps gzip, zstd and xz, told by their magic numbers; wrappers within wrappers too. Reading
     /// fails where far more comes out than a trace can be packed into.
     pub fn unwrapped(mut self) -> io::Result<Self> {
         for _ in 0..4 {
             let head = self.head()?.bytes;
-            let magic = |m: &[u8]| head.starts_with(m);
-            let packed = |source: Source| Packed { stream: source.into_read(), bytes: Arc::default() };
-            self = if magic(&[0x1f, 0x8b]) {
-                let packed = packed(self);
-                Unpacked::new(packed.bytes.clone(), flate2::read::MultiGzDecoder::new(packed))
-            } else if magic(&[0x28, 0xb5, 0x2f, 0xfd]) {
-                let packed = packed(self);
-                Unpacked::new(packed.bytes.clone(), zstd::stream::read::Decoder::new(packed)?)
-            } else if magic(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
-                let packed = packed(self);
-                Unpacked::new(packed.bytes.clone(), liblzma::read::XzDecoder::new_multi_decoder(packed))
-            } else {
+            let Some((_, unpack)) = WRAPPERS.iter().find(|(magic, _)| head.starts_with(magic)) else {
                 return Ok(self);
             };
+            let packed = Arc::<AtomicU64>::default();
+            let stream = unpack(Packed { stream: self.into_read(), bytes: packed.clone() })?;
+            self = Source::Stream(Box::new(Unpacked { stream, packed, bytes: 0 }));
         }
         Ok(self)
     }
@@ -118,6 +115,15 @@ impl Source {
     }
 }
 
+type Unpack = fn(Packed) -> io::Result<Box<dyn Read + Send>>;
+
+/// What a wrapped stream begins with, and what unwraps it: gzip, zstd, xz.
+const WRAPPERS: [(&[u8], Unpack); 3] = [
+    (&[0x1f, 0x8b], |packed| Ok(Box::new(flate2::read::MultiGzDecoder::new(packed)))),
+    (&[0x28, 0xb5, 0x2f, 0xfd], |packed| Ok(Box::new(zstd::stream::read::Decoder::new(packed)?))),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], |packed| Ok(Box::new(liblzma::read::XzDecoder::new_multi_decoder(packed)))),
+];
+
 /// A wrapped stream, whose bytes are counted.
 struct Packed {
     stream: Box<dyn Read + Send>,
@@ -133,21 +139,14 @@ impl Read for Packed {
 }
 
 /// What comes out of a wrapper. It ends in an error where it is a bomb.
-struct Unpacked<R> {
-    stream: R,
+struct Unpacked {
+    stream: Box<dyn Read + Send>,
     /// Bytes taken from the wrapper so far.
     packed: Arc<AtomicU64>,
     bytes: u64,
 }
 
-impl<R: Read + Send + 'static> Unpacked<R> {
-    #[allow(clippy::new_ret_no_self)]
-    fn new(packed: Arc<AtomicU64>, stream: R) -> Source {
-        Source::Stream(Box::new(Unpacked { stream, packed, bytes: 0 }))
-    }
-}
-
-impl<R: Read> Read for Unpacked<R> {
+impl Read for Unpacked {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.stream.read(buf)?;
         self.bytes += n as u64;

@@ -164,8 +164,7 @@ fn is_text(file: &mut File) -> io::Result<bool> {
 }
 
 fn is_wrapped(file: &mut File) -> io::Result<bool> {
-    let head = peek(file, 6)?;
-    Ok([&b"\x1f\x8b"[..], b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"].iter().any(|magic| head.starts_with(magic)))
+    Ok(Source::is_wrapped(&peek(file, 6)?))
 }
 
 fn peek(file: &mut File, bytes: u64) -> io::Result<Vec<u8>> {
