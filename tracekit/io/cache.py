@@ -61,7 +61,7 @@ def default_limit() -> int:
     number = text.rstrip("BKMGT ")
     try:
         return int(float(number) * _UNITS[text[len(number) :].strip()])
-    except (ValueError, KeyError):
+    except (ValueError, OverflowError, KeyError):
         raise TracekitError(
             f"TRACEKIT_CACHE_SIZE: expected a size such as 500MB or 4GB, found {text!r}"
         ) from None
