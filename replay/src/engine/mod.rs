@@ -272,7 +272,7 @@ impl Engine {
         let limit = STUCK + 100 * self.k.tasks.len() as u64;
         let mut at_this_instant = 0u64;
         loop {
-            let (at, due) = self.k.slots.next();
+            let (at, due) = self.k.slots.earliest();
             if at >= self.until || at == NEVER {
                 break;
             }

@@ -194,6 +194,9 @@ impl Policy for Rt {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
+        if self.waiting.is_empty() {
+            return None;
+        }
         if self.cpus[cpu].throttled {
             let t = self.cpus[cpu].queue.level_front(SHARED)?;
             self.remove(cpu, t);
