@@ -200,7 +200,8 @@ def _own_caches(part: Trace, policy: str, seconds: float, done: pl.DataFrame) ->
     """What it makes better that no CPU shares a cache, where it does.
 
     Linux looks for an idle CPU among those that share a cache, as the machine's description says.
-    Phones and small boards often describe none, and no record shows it.
+    A small board may describe none; on a phone, placement that saves energy, which is not modelled, keeps
+    woken tasks where they were, too.
     """
     name, _, rest = policy.partition(":")
     if name not in ("cfs", "eevdf") or "shared_cache" in rest:
@@ -214,7 +215,7 @@ def _own_caches(part: Trace, policy: str, seconds: float, done: pl.DataFrame) ->
         return ""
     return (
         f"; as if no CPUs shared a cache (--policy {other}) {after:.0f} of {recorded:.0f} preemptions come back, "
-        f"{before:.0f} otherwise: the machine may be described so, as phones and small boards are"
+        f"{before:.0f} otherwise: something keeps woken tasks off idle CPUs, be it caches or placement that saves energy"
     )
 
 
