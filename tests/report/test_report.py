@@ -241,6 +241,21 @@ def test_every_figure_says_how_to_read_it() -> None:
     assert plot.how_to_read(plot.cdf)[:60] in text
 
 
+def test_losses_of_one_kind_are_folded() -> None:
+    found = comparison(["a1"])
+    rows = [
+        ("error", "switch-mismatch", 1, None, None, None, None, f"thread {n} leaves", None) for n in range(9)
+    ]
+    rows.append(("loss", "lost-events", 5, None, None, None, None, "a buffer was full", None))
+    found.trace._tables["diagnostics"] = pl.DataFrame(
+        rows, schema=found.trace.diagnostics.schema, orient="row"
+    )
+    text = found.to_html()
+    folded = text.index("<summary>8 more of switch-mismatch</summary>")
+    assert text.index("thread 0 leaves") < folded < text.index("thread 1 leaves")
+    assert text.index("thread 8 leaves") < text.index("a buffer was full")
+
+
 def test_losses_come_first_and_notes_are_folded() -> None:
     found = comparison(["a1"])
     rows = [

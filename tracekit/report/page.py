@@ -335,6 +335,14 @@ def _cards(found: list[Finding]) -> list[tuple[str, Effect]]:
     return [(found[number].policy, one) for _, number, one in ranked[:3]]
 
 
+def _by_code(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Return the first diagnostic of each code and the others of it, in the given order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["code"], []).append(row)
+    return [(first, more) for first, *more in found.values()]
+
+
 def _fidelity(comparison: Comparison) -> list[dict[str, str]]:
     """Return the lines of the calibration; what was not measured is left out."""
     rows = comparison.fidelity.filter(pl.col("result") != "not measured").to_dicts()
@@ -442,7 +450,7 @@ def render(comparison: Comparison) -> str:
     return environment.get_template("comparison.html").render(
         title=f"{comparison.trace.name} under {len(comparison.replays)} other polic{'y' if len(comparison.replays) == 1 else 'ies'}",
         name=comparison.trace.name,
-        lost=[r for r in worst if r["severity"] != "info"],
+        lost=_by_code([r for r in worst if r["severity"] != "info"]),
         noted=[r for r in worst if r["severity"] == "info"],
         holes=_holes(comparison),
         holds=what_holds(comparison.trace.missing(), comparison.bounds),
