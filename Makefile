@@ -117,14 +117,15 @@ studies: dev ## run the five published studies and set their results beside the 
 # Grammars that Python reads, as tools/fuzz_grammars.py calls them.
 GRAMMARS := fail-if goal set set-shown grid grid-set filter-name filter-time filter-cpu duration scenario machine group-map
 
-fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; FORMAT=list prints what there is
+fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; FORMAT=list prints what there is, FORMAT=all shares the time among them (grammars and formats have it each)
 ifeq ($(FORMAT),list)
 	@printf '%s\n' $(GRAMMARS)
 endif
-ifneq ($(filter $(FORMAT),$(GRAMMARS)),)
+ifneq ($(filter $(FORMAT),$(GRAMMARS) all),)
 	@[ -x $(BIN)/tracekit ] || $(MAKE) dev
 	$(BIN)/python tools/fuzz_grammars.py "$(FORMAT)" "$(or $(DURATION),600)"
-else
+endif
+ifeq ($(filter $(FORMAT),$(GRAMMARS)),)
 	cargo run --quiet --profile checked --package tracekit-replay --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 endif
 

@@ -176,8 +176,9 @@ def test_the_limit_is_told_in_units(text: str, size: int, monkeypatch: pytest.Mo
     assert default_limit() == size
 
 
-def test_a_limit_that_is_no_size_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_SIZE", "lots")
+@pytest.mark.parametrize("text", ["lots", "1e999MB"])
+def test_a_limit_that_is_no_size_is_an_error(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_SIZE", text)
     with pytest.raises(tk.TracekitError, match="500MB or 4GB"):
         Cache()
 

@@ -38,33 +38,19 @@ SLOW_S, LARGE_KIB = 10.0, 1 << 20
 #: Findings of a target after which it stops.
 ENOUGH = 10
 
-MACHINE = """\
-schema = 1
-written = 2026-01-31T12:00:00Z
-[kernel]
-os = "linux"
-hz = 1000
-[scheduler]
-features = "PLACE_LAG NO_HRTICK"
-[scheduler.tunables]
-base_slice_ns = 2800000
-[machine]
-cgroup_version = 2
-cpus = [
-  {cpu = 0, siblings = "0-1", llc = "0-3"},
-  {cpu = 1},
-]
+ROOT = Path(__file__).resolve().parent.parent
+#: A machine as it was recorded, and the tables that it lacks.
+MACHINE = (
+    (ROOT / "fixtures/demo/slice-default.perf.data.machine.toml").read_text()
+    + """\
 cgroups = [
   {path = "/web", weight = 300, quota_us = 50000, period_us = 100000, idle = 0},
-  {path = "/"},
 ]
 tasks = [
-  {tid = 7, pid = 7, comm = "a \\"name\\"", policy = "other", nice = 5, cpus = "1", cgroup = "/web", slice_ns = 3000000},
-  {tid = 1, comm = "init", cpus = "0-1"},
+  {tid = 7, pid = 7, comm = "a \\"name\\"", policy = "other", nice = 5, cpus = "1", cgroup = "/web"},
 ]
 """
-
-ROOT = Path(__file__).resolve().parent.parent
+)
 LETTERS = "\n\t =:,;()[]{}<>\"'\\/-+|%#.*?^$~@0189eEkmsuµé\u202e\0"
 NUMBERS = (
     "", "0", "-1", "1e999", "nan", "inf", "4294967296", "9223372036854775807", "18446744073709551616",

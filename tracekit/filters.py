@@ -27,9 +27,6 @@ CommPattern = str | re.Pattern[str]
 #: (``@5021.25s``).
 Time = int | str
 
-#: Numbers of processes and threads, and times, are held in 64 bits with a sign.
-MAX_NUMBER = MAX_NS
-
 _OPEN_START = 1
 _OPEN_END = 2
 
@@ -54,10 +51,11 @@ def resolve_time(time: Time, start_ns: int) -> int:
     FilterError
         When the text is no time.
     """
-    if isinstance(time, int):
-        return time
     try:
-        ns = parse_duration(time[1:]) if time.startswith("@") else start_ns + parse_duration(time)
+        if isinstance(time, int):
+            ns = time
+        else:
+            ns = parse_duration(time[1:]) if time.startswith("@") else start_ns + parse_duration(time)
     except ValueError as error:
         raise FilterError(str(error)) from None
     return max(-MAX_NS, min(ns, MAX_NS))
@@ -94,14 +92,15 @@ def holding(regex: str, names: Iterable[str]) -> set[str]:
     FilterError
         When it is no such regular expression, or one that takes over 10 MB.
     """
-    series = pl.Series(list(names), dtype=pl.String)
+    # The name at the end makes polars look at the expression where there is no other.
+    known = [*names, ""]
     try:
-        # An empty series would not look at the expression.
-        return set(series.filter(pl.concat([series, pl.Series([""])]).str.contains(regex).head(series.len())))
+        found = pl.Series(known, dtype=pl.String).str.contains(regex)
     except pl.exceptions.ComputeError as error:
         reasons = re.findall(r"^(?:error|regex error): (?!regex parse)(.*)$", str(error), re.MULTILINE)
         why = reasons[-1] if reasons else str(error).splitlines()[0]
         raise FilterError(f"{regex!r} is no regular expression: {why}") from None
+    return {name for name, fits in zip(known[:-1], found, strict=False) if fits}
 
 
 def _texts(comm: CommPattern | Iterable[CommPattern]) -> list[str]:
@@ -113,7 +112,7 @@ def _numbers(given: int | Iterable[int] | None) -> list[int] | None:
     if given is None:
         return None
     numbers = [given] if isinstance(given, int) else sorted(set(given))
-    beyond = [n for n in numbers if abs(n) > MAX_NUMBER]
+    beyond = [n for n in numbers if abs(n) > MAX_NS]
     if beyond:
         raise FilterError(f"expected numbers of processes, threads and CPUs of 63 bits, found {beyond[0]}")
     return numbers

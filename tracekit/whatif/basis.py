@@ -25,9 +25,7 @@ def inferred(replay: Trace) -> list[dict[str, Any]]:
 def unknown_machine(trace: Trace) -> str | None:
     """Say what a replay of a Linux trace does not know where no machine.toml lies beside it.
 
-    Kernels share CPU time among groups before tasks. On two captures of a busy machine (two CPUs, 6.18,
-    a session for each shell), CPU shares of the identity replay were 31 and 22 points off without
-    the file, 5 and 19 with it.
+    Kernels share CPU time among groups before tasks, so that CPU shares depend on who is in which.
 
     Parameters
     ----------

@@ -297,13 +297,14 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
         When an override names no task of the trace.
     """
     names, pids = _tasks(trace)
+    every = set().union(*names.values())
     found = []
     for override in overrides:
         if override.key == "group":
             continue
-        tids = sorted(tid for tid in names if _holds(override, tid, pids[tid], names[tid]))
+        tids = _threads(override, names, pids, every)
         if not tids:
-            known = sorted(set().union(*names.values()))
+            known = sorted(every)
             shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
             raise ReplayError(f"{override}: no task of this trace fits; it has {shown}")
         found.append((tids, list(override.settings)))
@@ -379,15 +380,19 @@ def same_name(full: str, name: str) -> bool:
     return full == name or full[:15] == name or (name.startswith("kworker/") and full.startswith(f"{name}-"))
 
 
-def _holds(override: Override, tid: int, pid: int | None, names: Iterable[str]) -> bool:
+def _threads(
+    override: Override, names: Mapping[int, set[str]], pids: Mapping[int, int | None], every: set[str]
+) -> list[int]:
+    """The threads that an override names, in order; `every` holds all names."""
     match override.key:
         case "*":
-            return True
+            return sorted(names)
         case "tid":
-            return tid == int(override.value)
+            return [int(override.value)] if int(override.value) in names else []
         case "pid":
-            return pid == int(override.value)
+            return sorted(tid for tid, pid in pids.items() if pid == int(override.value))
         case "comm":
-            return any(fnmatch.fnmatchcase(n, override.value) for n in names)
+            fitting = {n for n in every if fnmatch.fnmatchcase(n, override.value)}
         case _:
-            return bool(holding(override.value, names))
+            fitting = holding(override.value, every)
+    return sorted(tid for tid, known in names.items() if not fitting.isdisjoint(known))
