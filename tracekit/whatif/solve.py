@@ -33,7 +33,7 @@ from tracekit.whatif.identity import infer
 from tracekit.whatif.scenario import parse_set, resolve
 from tracekit.whatif.sweep import Options, Pool, Runner
 
-__all__ = ["Proposal", "Solution", "moves", "solve"]
+__all__ = ["Proposal", "Solution", "extended", "moves", "score", "solve"]
 
 #: Changes of one proposal, sets of changes that are followed side by side, proposals that are
 #: replayed with repetitions.
@@ -46,6 +46,9 @@ FACTORS = (0.25, 0.5, 2.0, 4.0)
 NICE, PRIORITIES = (-20, -10, 5, 10, 19), (10, 30, 50, 70, 90)
 #: Slices that are tried (EEVDF), ms: the ends of what the kernel takes (0.1 and 100) and between.
 SLICES_MS = (0.1, 1, 10, 100)
+#: A group is the next of a chain when it is woken at least once in so many wakeups of the one
+#: before it: a parent that is told of an exit is no part of it.
+PASSED_ON = 20
 #: Threads that are named one by one, where no name names them all.
 MAX_TIDS = 16
 #: Least share of the recorded samples that a time needs: a task that hardly ran has few waits, not
@@ -151,11 +154,12 @@ def moves(trace: Trace, identity: str, goals: Sequence[Goal], by: str = "group")
         attributes += [f"cpus={cpu}" for cpu in cpus[:MAX_GROUPS]]
     for selectors in groups.values():
         found += [("set", "\n".join(f"{s}: {a}" for s in selectors)) for a in attributes]
-    chain = [groups[g] for g in _chain(trace, goals, by) if g in groups]
-    for order in (chain, chain[::-1]) if len(chain) > 1 else ():
-        step = 80 // len(order)
-        texts = [f"{s}: policy=fifo,prio={10 + step * i}" for i, group in enumerate(order) for s in group]
-        found.append(("set", "\n".join(texts)))
+    for names in _chains(trace, goals, by):
+        chain = [groups[g] for g in names if g in groups]
+        for order in (chain, chain[::-1]) if len(chain) > 1 else ():
+            step = 80 // len(order)
+            texts = [f"{s}: policy=fifo,prio={10 + step * i}" for i, group in enumerate(order) for s in group]
+            found.append(("set", "\n".join(texts)))
     return found
 
 
@@ -207,25 +211,39 @@ def _names(goal: Goal, group: str) -> bool:
     return statistic.metric != "runqueue" and statistic.names(row)
 
 
-def _chain(trace: Trace, goals: Sequence[Goal], by: str) -> list[str]:
-    """Groups in the order in which they wake each other, beginning with those of the first goal."""
-    rows = trace.slices.select("utid", "tid", "comm", "waker_utid").with_columns(group_of(by))
+def _chains(trace: Trace, goals: Sequence[Goal], by: str) -> list[list[str]]:
+    """Groups in the order in which they wake each other, from each that the first goal names."""
+    rows = trace.slices.drop_nulls("wake_ts_ns").with_columns(group_of(by))
     of_task = rows.select(pl.col("utid").alias("waker_utid"), pl.col("group").alias("waker")).unique(
         "waker_utid"
     )
     pairs = rows.drop_nulls("waker_utid").join(of_task, on="waker_utid").group_by("waker", "group").len()
-    edges: dict[str, list[str]] = {}
-    for waker, woken, _ in pairs.sort("len", "group", descending=[True, False]).iter_rows():
-        if waker and woken and waker != woken:
-            edges.setdefault(waker, []).append(woken)
-    found = [g for g in edges if goals and _names(goals[0], g)]
-    for group in found:
-        found += [g for g in edges.get(group, ()) if g not in found]
+    pairs = pairs.drop_nulls().filter(pl.col("waker") != pl.col("group"))
+    pairs = pairs.join(rows.group_by(waker="group").len("woken"), on="waker", how="left")
+    pairs = pairs.filter(PASSED_ON * pl.col("len") >= pl.col("woken").fill_null(0))
+    after = dict(pairs.sort("len", "group", descending=[True, False]).group_by("waker").agg("group").rows())
+    found = [[g] for g in sorted(after) if goals and _names(goals[0], g)]
+    for chain in found:
+        for group in chain:
+            chain += [g for g in after.get(group, ()) if g not in chain]
     return found
 
 
-def _extended(cell: Cell, move: tuple[str, str]) -> Cell | None:
-    """A cell with one change more; None where it would change the same thing twice."""
+def extended(cell: Cell, move: tuple[str, str]) -> Cell | None:
+    """Make one change more.
+
+    Parameters
+    ----------
+    cell
+        A policy and changes.
+    move
+        One of `moves`.
+
+    Returns
+    -------
+    Cell or None
+        Each change is one of its `axes`. None where it would change the same thing twice.
+    """
     kind, text = move
     if kind == "tunable":
         name, _, settings = cell.policy.partition(":")
@@ -265,8 +283,34 @@ def _hardly_ran(row: Mapping[str, Any]) -> bool:
 
 
 def _score(slacks: Sequence[float]) -> tuple[float, float]:
-    """What is missing of all goals, and how far the first is met."""
     return sum(min(s, 0.0) for s in slacks), slacks[0]
+
+
+def score(rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> tuple[float, float]:
+    """How well goals are met; more is better.
+
+    Parameters
+    ----------
+    rows
+        `tracekit.Comparison.table` of one policy, as dicts.
+    goals
+        What is wanted, and what must be kept.
+
+    Returns
+    -------
+    tuple of float
+        What is missing of all goals, each relative to its bound (0 where all are met, -inf where
+        one has no value), and how far the first is met.
+    """
+    return _score(_slacks([r for r in rows if r.get("trust") != "do not use"], goals))
+
+
+def _ranked(seen: Mapping[Cell, Sequence[float]]) -> list[Cell]:
+    """The cells, the best first; of those that come to the same only the one with fewest changes."""
+    kept: dict[tuple[float, ...], Cell] = {}
+    for cell in sorted(seen, key=lambda c: len(c.axes)):
+        kept.setdefault(tuple(seen[cell]), cell)
+    return sorted(kept.values(), key=lambda c: _score(seen[c]), reverse=True)
 
 
 def solve(
@@ -328,9 +372,9 @@ def solve(
         steps = moves(recorded, identity, goals, options.by)
         beam = [start]
         for _ in range(depth):
-            further = [c for one in beam for m in steps if (c := _extended(one, m)) is not None]
+            further = [c for one in beam for m in steps if (c := extended(one, m)) is not None]
             seen |= _tried(runner, [c for c in dict.fromkeys(further) if c not in seen], goals, 1, progress)
-            ranked = sorted(seen, key=lambda c: _score(seen[c][0]), reverse=True)
+            ranked = _ranked({c: slacks for c, (slacks, _) in seen.items()})
             if set(ranked[:BEAM]) == set(beam):
                 break
             beam = ranked[:BEAM]
