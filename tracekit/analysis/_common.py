@@ -67,14 +67,15 @@ def group_of(by: str) -> pl.Expr:
         nothing would be left; for `tid` `name:tid`; for `all` the word `all`. Null when the name is
         not known.
     """
-    comm = pl.col("comm").cast(pl.String).drop_nulls().last().over("utid")
+    # Within `over`: once a task, not once a row.
+    comm = pl.col("comm").drop_nulls().last().cast(pl.String)
     if by == "comm":
-        out = comm
+        out = comm.over("utid")
     elif by == "group":
         short = comm.str.replace(r"(?:[-_/:.#]*[0-9]+)+$", "")
-        out = pl.when(short == "").then(comm).otherwise(short)
+        out = pl.when(short == "").then(comm).otherwise(short).over("utid")
     elif by == "tid":
-        out = pl.concat_str(comm.fill_null("?"), pl.lit(":"), pl.col("tid").cast(pl.String))
+        out = pl.concat_str(comm.over("utid").fill_null("?"), pl.lit(":"), pl.col("tid").cast(pl.String))
     elif by == "all":
         out = pl.lit("all")
     else:

@@ -149,14 +149,17 @@ def _counts(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, _Pair]:
     return found
 
 
-def _shares(slices: pl.DataFrame, key: str) -> pl.DataFrame:
-    total = max(int(slices["dur_ns"].sum()), 1)
-    return slices.group_by(key).agg((pl.col("dur_ns").sum() / total).alias("share"))
+def _shares(slices: pl.DataFrame, key: str, of: Sequence[str]) -> pl.DataFrame:
+    """Share of each `key` in the time on CPUs, of everything that is alike in `of`."""
+    time = slices.group_by(*of, key).agg(pl.col("dur_ns").sum().alias("share"))
+    total = pl.col("share").sum()
+    return time.with_columns(pl.col("share") / (total.over(of) if of else total).clip(1))
 
 
-def _largest(a: pl.DataFrame, b: pl.DataFrame, key: str) -> float:
-    both = _shares(a, key).join(
-        _shares(b, key), on=key, how="full", coalesce=True, suffix="_b", nulls_equal=True
+def _largest(a: pl.DataFrame, b: pl.DataFrame, key: str, of: Sequence[str] = ()) -> float:
+    """Largest gap between two shares, in percentage points."""
+    both = _shares(a, key, of).join(
+        _shares(b, key, of), on=[*of, key], how="full", coalesce=True, suffix="_b", nulls_equal=True
     )
     gap = (both["share"].fill_null(0.0) - both["share_b"].fill_null(0.0)).abs().max()
     return 100 * float(gap) if isinstance(gap, float) else 0.0
@@ -182,11 +185,9 @@ def _windows(slices: pl.DataFrame, start: int) -> pl.DataFrame:
 def _cpu_shares(a: pl.DataFrame, b: pl.DataFrame, start: int, stop: int) -> dict[str, _Pair]:
     n = (a.height, b.height)
     found = {"cpu_share": _Pair("points", None, None, n, _largest(a, b, "tid"))}
-    wide_a, wide_b = _windows(a, start), _windows(b, start)
-    full = range((stop - start) // 1_000_000_000)
-    gaps = [_largest(wide_a.filter(second=s), wide_b.filter(second=s), "group") for s in full]
-    if gaps:
-        found["cpu_share_window"] = _Pair("points", None, None, n, max(gaps))
+    if full := (stop - start) // 1_000_000_000:
+        wide = [_windows(t, start).filter(pl.col("second").is_between(0, full - 1)) for t in (a, b)]
+        found["cpu_share_window"] = _Pair("points", None, None, n, _largest(*wide, "group", ["second"]))
     return found
 
 
@@ -215,35 +216,49 @@ def _queues(a: Trace, b: Trace) -> dict[str, _Pair]:
     n = (a.runqueue.height, b.runqueue.height)
     if min(n) == 0:
         return {}
-    means, shares = [], []
+    means: list[float | None] = []
+    shares: list[dict[int, float]] = []
     for t in (a, b):
-        row = runqueue.summary(t.runqueue, t.end_ns).filter(pl.col("scope") == "system")
-        means.append(None if row.height == 0 else float(row["mean"][0]))
-        lengths = runqueue.distribution(t.runqueue, t.end_ns).filter(pl.col("scope") == "system")
-        shares.append(dict(zip(lengths["length"], lengths["share"], strict=True)))
+        rows = runqueue.steps(t.runqueue, t.end_ns).filter(scope="system")
+        time = rows.group_by("length").agg(pl.col("dur_ns").sum()).sort("length")
+        span = time["dur_ns"].sum()
+        means.append(int((time["length"].cast(pl.Int64) * time["dur_ns"]).sum()) / span if span else None)
+        shares.append(dict(zip(time["length"], time["dur_ns"] / span, strict=True)))
     seen = set(shares[0]) | set(shares[1])
-    moved = sum(abs((shares[0].get(k) or 0) - (shares[1].get(k) or 0)) for k in seen) / 2
+    moved = sum(abs(shares[0].get(k, 0.0) - shares[1].get(k, 0.0)) for k in seen) / 2
     return {
         "runqueue_mean": _Pair("1", means[0], means[1], n),
         "runqueue_histogram": _Pair("1", None, None, n, moved),
     }
 
 
-def _who(rows: pl.DataFrame, key: str, codes: Mapping[Any, int], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Who runs at each moment: the code of the slice that covers it, -1 when idle."""
-    rows = rows.sort("ts_ns")
+def _covering(rows: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The slice that covers each moment, of rows in time order; -1 when idle."""
     if rows.height == 0:
         return np.full(len(at), -1)
     begin = rows["ts_ns"].to_numpy()
     end = begin + rows["dur_ns"].to_numpy()
-    code = np.array([codes[k] for k in rows[key]])
     found = np.searchsorted(begin, at, side="right") - 1
-    inside = (found >= 0) & (at < end[np.maximum(found, 0)])
-    return np.where(inside, code[np.maximum(found, 0)], -1)
+    return np.where((found >= 0) & (at < end[found]), found, -1)
+
+
+def _who(
+    rows: Sequence[pl.DataFrame], covering: Sequence[NDArray[np.int64]], key: str
+) -> list[NDArray[np.int64]]:
+    """Who runs at each moment, as a number that is the same in both; -1 when idle."""
+    values = pl.concat([r.select(key) for r in rows]).unique(maintain_order=True).with_row_index("code")
+    found = []
+    for r, at in zip(rows, covering, strict=True):
+        codes = r.select(key).join(values, on=key, how="left", nulls_equal=True, maintain_order="left")
+        # A last one for those that are idle.
+        code = np.append(codes["code"].to_numpy().astype(np.int64), -1)
+        found.append(code[at])
+    return found
 
 
 def _placement(a: pl.DataFrame, b: pl.DataFrame, start: int, stop: int) -> dict[str, _Pair]:
-    both = [t.with_columns(c.group_of("group")) for t in (a, b)]
+    names = ("cpu", "ts_ns", "dur_ns", "tid", "group")
+    both = [t.with_columns(c.group_of("group")).select(names).sort("ts_ns") for t in (a, b)]
     n = (a.height, b.height)
     cpus = sorted({*a["cpu"].unique().to_list(), *b["cpu"].unique().to_list()} - {None})
     same = {"group": 0, "tid": 0}
@@ -253,15 +268,15 @@ def _placement(a: pl.DataFrame, b: pl.DataFrame, start: int, stop: int) -> dict[
         edges = [np.array([start, stop])]
         for r in rows:
             edges += [r["ts_ns"].to_numpy(), (r["ts_ns"] + r["dur_ns"]).to_numpy()]
-        edge = np.unique(np.concatenate(edges).clip(start, stop))
+        # Runs that are in order already, as a stable sort finds them.
+        edge = np.sort(np.concatenate(edges).clip(start, stop), kind="stable")
         at, length = edge[:-1], np.diff(edge)
+        covering = [_covering(r, at) for r in rows]
         for key in same:
-            values = {*rows[0][key].to_list(), *rows[1][key].to_list()}
-            codes = {value: i for i, value in enumerate(sorted(values, key=str))}
-            who = [_who(r, key, codes, at) for r in rows]
+            who = _who(rows, covering, key)
             same[key] += int(length[who[0] == who[1]].sum())
         for i in (0, 1):
-            idle[i] += int(length[who[i] == -1].sum())
+            idle[i] += int(length[covering[i] == -1].sum())
     total = max((stop - start) * len(cpus), 1)
     return {
         "placement": _Pair("1", None, None, n, same["group"] / total),
