@@ -186,8 +186,8 @@ def _cpu_shares(a: pl.DataFrame, b: pl.DataFrame, start: int, stop: int) -> dict
     n = (a.height, b.height)
     found = {"cpu_share": _Pair("points", None, None, n, _largest(a, b, "tid"))}
     if full := (stop - start) // 1_000_000_000:
-        wide = [_windows(t, start).filter(pl.col("second").is_between(0, full - 1)) for t in (a, b)]
-        found["cpu_share_window"] = _Pair("points", None, None, n, _largest(*wide, "group", ["second"]))
+        x, y = (_windows(t, start).filter(pl.col("second").is_between(0, full - 1)) for t in (a, b))
+        found["cpu_share_window"] = _Pair("points", None, None, n, _largest(x, y, "group", ["second"]))
     return found
 
 
@@ -220,10 +220,10 @@ def _queues(a: Trace, b: Trace) -> dict[str, _Pair]:
     shares: list[dict[int, float]] = []
     for t in (a, b):
         rows = runqueue.steps(t.runqueue, t.end_ns).filter(scope="system")
-        time = rows.group_by("length").agg(pl.col("dur_ns").sum()).sort("length")
-        span = time["dur_ns"].sum()
-        means.append(int((time["length"].cast(pl.Int64) * time["dur_ns"]).sum()) / span if span else None)
-        shares.append(dict(zip(time["length"], time["dur_ns"] / span, strict=True)))
+        time = dict(rows.group_by("length").agg(pl.col("dur_ns").sum()).sort("length").iter_rows())
+        span = sum(time.values())
+        means.append(sum(length * ns for length, ns in time.items()) / span if span else None)
+        shares.append({length: ns / span for length, ns in time.items()})
     seen = set(shares[0]) | set(shares[1])
     moved = sum(abs(shares[0].get(k, 0.0) - shares[1].get(k, 0.0)) for k in seen) / 2
     return {

@@ -128,10 +128,10 @@ class Comparison:
             `tracekit.whatif.predictions.with_intervals`: the 90 % interval, why there is none, what
             it is made of, and how far the row can be trusted.
         """
-        plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         repeated = self.repeated
         if repeated is not None and not repeated.sampling:
             repeated = replace(repeated, sampling=self.sampling)
+        plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         return with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
 
     @cached_property
@@ -143,6 +143,10 @@ class Comparison:
         traces = {label: t for label, t in self.traces.items() if label != IDENTITY}
         with ThreadPoolExecutor(default_jobs()) as pool:
             found = pool.map(lambda t: sampling_of(t, self.by), traces.values())
+            # What stands beside it wherever it is shown is made at the same time.
+            others = [pool.submit(getattr, self, name) for name in ("figures", "fidelity", "main_groups")]
+            for other in others:
+                other.result()
             return dict(zip(traces, found, strict=True))
 
     @cached_property
