@@ -2,9 +2,9 @@
 //! run is replayed at least as well.
 //!
 //! The trace is replayed twice under the policy that it was recorded under, with every explanation
-//! and with none. A replay of a group is off by the CPU time that its tasks used more or less than
-//! recorded, in all and in each part of the run. An explanation is taken where that is no more than
-//! without it, within tolerances of `calibrate`. Pools whose requests are only counted are judged by
+//! and with none. A replay of a group is off by the work that its tasks did more or less than recorded
+//! (CPU time, in time of a CPU of middling speed), in all and in each part of the run. An explanation
+//! is taken where that is no more than without it, within tolerances of `calibrate`. Pools whose requests are only counted are judged by
 //! the time that their tasks were awake, which follows from how long requests wait (Little's law).
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const AWAKE: f64 = 0.1;
 /// What a thread did in a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
-    /// CPU time in each part.
+    /// Work in each part.
     used: [Ns; PARTS],
     /// Time from its wakeups to its sleeps.
     awake: Ns,
@@ -93,7 +93,7 @@ pub fn reconstruct_tried(events: &Events, strings: &Strings, options: &Options, 
     reading.programs()
 }
 
-/// By how much CPU time the pool that is furthest off differs in two runs: in all, and in one part.
+/// By how much work the pool that is furthest off differs in two runs: in all, and in one part.
 fn gaps(pools: &[Vec<i64>], one: &Spents, other: &Spents) -> (Ns, Ns) {
     let used = |pool: &[i64], run: &Spents, part: usize| -> Ns {
         pool.iter().filter_map(|tid| run.get(tid)).map(|spent| spent.used[part]).sum()
@@ -122,16 +122,16 @@ fn end(span: Ns, parts: usize) -> Ns {
 }
 
 /// The parts of a run of length `span` in which the time from `from` to `to` lies.
-fn book(used: &mut [Ns; PARTS], from: Ns, to: Ns, span: Ns) {
+fn book(used: &mut [Ns; PARTS], from: Ns, to: Ns, span: Ns, work: impl Fn(Ns) -> Ns) {
     for (part, used) in used.iter_mut().enumerate() {
-        *used += (to.min(end(span, part + 1)) - from.max(end(span, part))).max(0);
+        *used += work((to.min(end(span, part + 1)) - from.max(end(span, part))).max(0));
     }
 }
 
 fn recorded(reading: &Reading) -> Spents {
     let (mut spents, span) = (Spents::new(), reading.history.span);
     for life in &reading.history.lives {
-        let (track, row) = (Track::of(life, span), spents.entry(life.tid).or_default());
+        let (track, row) = (Track::of(life, span, &reading.speeds), spents.entry(life.tid).or_default());
         for (part, used) in row.used.iter_mut().enumerate() {
             *used += track.pos(end(span, part + 1)) - track.pos(end(span, part));
         }
@@ -154,6 +154,10 @@ fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spe
     let (events, mut spents) = (&run.out.events, Spents::new());
     let mut on: BTreeMap<Option<i32>, (i64, Ns)> = BTreeMap::new();
     let mut since: BTreeMap<i64, Ns> = BTreeMap::new();
+    let work = |cpu: Option<i32>| {
+        let place = cpu.and_then(|cpu| recon.cpus.binary_search(&cpu).ok()).unwrap_or(usize::MAX);
+        move |time| recon.speeds.work(place, time)
+    };
     for row in 0..events.len() {
         let at = (events.ts_ns.get(row)? - recon.start).min(recon.span);
         match events.kind.get(row) {
@@ -165,7 +169,7 @@ fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spe
                 let cpu = events.cpu.get(row);
                 if let Some((tid, from)) = on.remove(&cpu) {
                     let spent = spents.entry(tid).or_default();
-                    book(&mut spent.used, from, at, recon.span);
+                    book(&mut spent.used, from, at, recon.span, work(cpu));
                     if matches!(events.state.get(row), Some(State::Sleeping | State::Blocked | State::Dead)) {
                         spent.awake += since.remove(&tid).map_or(0, |s| at - s);
                     }
@@ -177,8 +181,8 @@ fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spe
             _ => {}
         }
     }
-    for (tid, from) in on.into_values() {
-        book(&mut spents.entry(tid).or_default().used, from, recon.span, recon.span);
+    for (cpu, (tid, from)) in on {
+        book(&mut spents.entry(tid).or_default().used, from, recon.span, recon.span, work(cpu));
     }
     for (tid, from) in since {
         spents.entry(tid).or_default().awake += recon.span - from;

@@ -8,7 +8,9 @@
 //! holds, `routes` knows where messages go, `debts` settles what was read before it can be seen to
 //! be written. Where a guess could have been another, `beam` follows both until one of them
 //! contradicts what shows (`log` is what they share), and `flow` is the outcome. Where tasks take
-//! turns, so that never more than one of them works, none of that is needed: `turns`.
+//! turns, so that never more than one of them works, none of that is needed: `turns`. How long a
+//! service takes is a matter of work: `track` says how much was done where CPUs are not equally
+//! fast.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
@@ -36,6 +38,7 @@ use crate::calibrate::{Limits, Overheads};
 use crate::cancel::Cancel;
 use crate::history::{By, History, LifeId, What};
 use crate::program::Workload;
+use crate::speeds::Speeds;
 use crate::task::Ns;
 use budget::{Budget, LOOKS};
 use flow::{Flow, Mark};
@@ -228,17 +231,19 @@ impl Messages {
 }
 
 /// Looks for hidden messages, group by group of tasks that send each other messages. `outside` says
-/// which tasks' wakeups are no messages, `over` what the rest of a system call behind a wakeup costs. The
-/// search takes at most a fixed number of steps; a group that is not explained by then, or not
-/// nearly completely, keeps its recorded causes and is named.
+/// which tasks' wakeups are no messages, `speeds` how fast the CPUs are, as far as that is known
+/// before, `over` what the rest of a system call behind a wakeup costs. The search takes at most a
+/// fixed number of steps; a group that is not explained by then, or not nearly completely, keeps its
+/// recorded causes and is named.
 pub(crate) fn infer(
     history: &History,
     outside: &dyn Fn(LifeId) -> bool,
+    speeds: &Speeds,
     over: &Overheads,
     cancel: &Cancel,
 ) -> Messages {
     let mut found = Messages::none(history);
-    let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span)).collect();
+    let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span, speeds)).collect();
     let budget = Budget::new(BUDGET, cancel.clone());
     let net = match Network::learn(&budget, history, &tracks, outside) {
         Ok(net) => net,
@@ -354,7 +359,10 @@ impl Messages {
         let one_each = pools.stations.iter().map(|s| !s.members.is_empty());
         self.one_each.resize(pools.stations.len(), false);
         self.one_each.iter_mut().zip(one_each).for_each(|(known, one_each)| *known |= one_each);
-        let (flow, own) = pools::work(net, pools, search.history, search.tracks, search.limits);
+        // By CPU time: how fast the CPUs are follows from how many requests each stay holds.
+        let time = |l| Track::of(l, search.history.span, &Speeds::default());
+        let tracks: Vec<Track> = search.history.lives.iter().map(time).collect();
+        let (flow, own) = pools::work(net, pools, search.history, &tracks, search.limits);
         self.own.extend(own);
         self.number(&flow);
         for member in pools.members() {

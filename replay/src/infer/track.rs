@@ -1,56 +1,59 @@
-//! When a task was on a CPU: from time to CPU time and back.
+//! When a task was on a CPU: from time to work and back. Work is CPU time, in time of a CPU of middling
+//! speed where the CPUs are not equally fast.
 
 use crate::history::{Life, What};
-use crate::task::Ns;
+use crate::speeds::Speeds;
+use crate::task::{Cpu, Ns};
 
 /// The stays of one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Track {
-    /// Begin, end, CPU time before.
-    stays: Vec<(Ns, Ns, Ns)>,
+    /// Begin, end, work before, CPU.
+    stays: Vec<(Ns, Ns, Ns, Cpu)>,
+    speeds: Speeds,
 }
 
 impl Track {
-    pub fn of(life: &Life, end: Ns) -> Self {
+    pub fn of(life: &Life, end: Ns, speeds: &Speeds) -> Self {
         let mut stays = Vec::new();
         let (mut on, mut sum) = (None, 0);
         for act in &life.acts {
             match act.what {
-                What::On { .. } => on = Some(act.at),
+                What::On { cpu } => on = Some((act.at, usize::try_from(cpu).unwrap_or(usize::MAX))),
                 What::Off(_) => {
-                    if let Some(from) = on.take() {
-                        stays.push((from, act.at, sum));
-                        sum += act.at - from;
+                    if let Some((from, cpu)) = on.take() {
+                        stays.push((from, act.at, sum, cpu));
+                        sum += speeds.work(cpu, act.at - from);
                     }
                 }
                 _ => {}
             }
         }
-        if let Some(from) = on {
-            stays.push((from, end.max(from), sum));
+        if let Some((from, cpu)) = on {
+            stays.push((from, end.max(from), sum, cpu));
         }
-        Track { stays }
+        Track { stays, speeds: speeds.clone() }
     }
 
-    /// CPU time used until `at`.
+    /// Work done until `at`.
     pub fn pos(&self, at: Ns) -> Ns {
         let i = self.stays.partition_point(|s| s.0 <= at);
         match i.checked_sub(1).map(|i| self.stays[i]) {
-            Some((from, to, before)) => before + (at.min(to) - from),
+            Some((from, to, before, cpu)) => before + self.speeds.work(cpu, at.min(to) - from),
             None => 0,
         }
     }
 
-    /// When so much CPU time was used; at the end of a stay, the begin of the next.
+    /// When so much work was done; at the end of a stay, the begin of the next.
     pub fn time(&self, pos: Ns) -> Ns {
         let i = self.stays.partition_point(|s| s.2 <= pos);
         match i.checked_sub(1).map(|i| self.stays[i]) {
-            Some((from, to, before)) => (from + pos - before).min(to),
+            Some((from, to, before, cpu)) => (from + self.speeds.time(cpu, pos - before)).min(to),
             None => self.stays.first().map_or(0, |s| s.0),
         }
     }
 
-    /// CPU time at which the task first left its CPU behind `pos`, where that is at most `within` later.
+    /// Work at which the task first left its CPU behind `pos`, where that is at most `within` later.
     pub fn pause_within(&self, pos: Ns, within: Ns) -> Option<Ns> {
         let i = self.stays.partition_point(|s| s.2 <= pos);
         self.stays.get(i).map(|s| s.2).filter(|p| *p <= pos + within)

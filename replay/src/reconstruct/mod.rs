@@ -287,7 +287,7 @@ pub struct Reading {
     comms: Vec<String>,
     /// Names of each life before its execs.
     names: Vec<Vec<String>>,
-    speeds: Speeds,
+    pub(crate) speeds: Speeds,
 }
 
 impl Reading {
@@ -309,23 +309,31 @@ impl Reading {
     fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
         let stop = verdict::stop_time(&history, &options.endless, overheads.limits);
         let verdicts = verdict::judge(&history, &options.endless, overheads.limits, stop);
-        let messages = match options.mode {
-            LoopMode::Dependency => {
-                let endless = |life: crate::history::LifeId| verdicts[life as usize].endless;
-                infer(&history, &endless, &overheads, &options.cancel)
-            }
-            _ => Messages::none(&history),
-        };
         let text = |name| strings.text(name).into_owned();
         let comms: Vec<String> = history.lives.iter().map(|l| text(l.comm)).collect();
         let before = |l: &Life| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
         let names = history.lives.iter().map(before).collect();
-        let speeds = {
+        let speeds_of = |takes: &[Vec<Ns>]| {
             let free = |(life, comm): (&Life, &String)| bound::cpu_of(life, comm, &history.cpus).is_none();
             let of = history.lives.iter().zip(&comms);
             let of: Vec<Option<&str>> = of.map(|of| free(of).then_some(of.1.as_str())).collect();
-            speed::measure(&history, &of, &messages.takes(), &overheads)
+            speed::measure(&history, &of, takes, &overheads)
         };
+        let messages_at = |speeds: &Speeds| match options.mode {
+            LoopMode::Dependency => {
+                let endless = |life: crate::history::LifeId| verdicts[life as usize].endless;
+                infer(&history, &endless, speeds, &overheads, &options.cancel)
+            }
+            _ => Messages::none(&history),
+        };
+        // How long a service takes hangs by the CPU; which services there are, tells of the CPUs.
+        let whole = speeds_of(&[]);
+        let mut messages = messages_at(&whole);
+        let mut speeds = speeds_of(&messages.takes());
+        if whole.are_equal() && !speeds.are_equal() {
+            messages = messages_at(&speeds);
+            speeds = speeds_of(&messages.takes());
+        }
         Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds }
     }
 
