@@ -207,31 +207,54 @@ FAR = 8
 FOLLOWED = 0.9
 
 
-def _told(trace: Trace) -> list[int]:
-    """Response times from the messages that a replay tells of; empty for a recording."""
+@dataclass
+class _Told:
+    """Arrivals and replies that a replay tells of, and response times of searches that can be followed."""
+
+    arrivals: list[int]
+    replies: list[int]
+    times: list[int]
+
+
+def _told(trace: Trace) -> _Told:
+    """Searches as a replay tells of them; nothing for a recording."""
     names = [pl.col(c).cast(pl.String).alias(c) for c in ("ctx_comm", "comm")]
     sent = trace.events.filter((pl.col("kind") == "other") & (pl.col("name").cast(pl.String) == "message"))
-    sent = sent.filter(pl.col("value").is_not_null()).select("ts_ns", *names, request="value")
+    sent = sent.select("ts_ns", *names, request="value").sort("ts_ns")
     arrived = sent.filter(pl.col("ctx_comm") == "gen0")
     replied = sent.filter(pl.col("ctx_comm").str.contains(r"^A\d") & (pl.col("comm") == "E0"))
+    found = _Told(arrived["ts_ns"].to_list(), replied["ts_ns"].to_list(), [])
+    arrived, replied = (x.filter(pl.col("request").is_not_null()) for x in (arrived, replied))
     arrived = arrived.group_by("request").agg(pl.col("ts_ns").min())
     # A request that is answered twice was taken for another.
     replied = replied.group_by("request").agg(pl.col("ts_ns").max().alias("reply_ns"), pl.len())
     replied = replied.filter(pl.col("len") == 1)
     both = arrived.join(replied, on="request").with_columns(time=pl.col("reply_ns") - pl.col("ts_ns"))
-    return both.filter(pl.col("time") > 0).sort("ts_ns")["time"].to_list()
+    found.times = both.filter(pl.col("time") > 0).sort("ts_ns")["time"].to_list()
+    return found
+
+
+def _early(arrivals: list[int], replies: list[int]) -> int:
+    """Replies that come before so many searches have arrived, of as many as arrive."""
+    return sum(r < a for r, a in zip(replies, arrivals, strict=True))
 
 
 def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     """Mean time from the arrival of a search until its reply, ms.
 
-    A replay that knows the messages tells which reply belongs to which arrival; searches that it
-    cannot tell apart are left out and counted in the note. Else the figure is the sum of all
-    replies less the sum of all arrivals, over their number: which belongs to which does then not
-    matter, but both must be complete, and no reply may come before so many searches have arrived.
+    The figure is the sum of all replies less the sum of all arrivals, over their number: which
+    belongs to which does not matter, but both must be complete, and no reply may come before so
+    many searches have arrived. Where they are not complete in a replay that knows messages, it tells
+    which reply belongs to which arrival; searches that it cannot tell apart are left out and counted in
+    the note.
     """
     wanted = int(arguments.get("n", 600))
-    times = _told(trace)
+    told = _told(trace)
+    complete = len(told.arrivals) == len(told.replies) == wanted
+    if complete and not _early(told.arrivals, told.replies):
+        mean = (sum(told.replies) - sum(told.arrivals)) / wanted / 1e6
+        return Figure(mean, wanted, samples=tuple(told.times))
+    times = told.times
     if times:
         # So far beyond the others, its messages were taken for those of another search.
         longest = FAR * sorted(times)[len(times) // 2]
@@ -249,8 +272,7 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     replies, assumed = _replies(trace)
     if len(replies) != wanted:
         raise Refused(HIDDEN.format(what=f"{len(replies)} replies to {wanted} searches are found"))
-    early = sum(r < a for r, a in zip(replies, arrivals, strict=True))
-    if early:
+    if early := _early(arrivals, replies):
         raise Refused(HIDDEN.format(what=f"{early} replies would come before their search has arrived"))
     note = "" if assumed + missing == 0 else f"{assumed} replies and {missing} arrivals placed within a stay"
     return Figure((sum(replies) - sum(arrivals)) / wanted / 1e6, wanted, note)

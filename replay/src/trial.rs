@@ -4,8 +4,9 @@
 //! The trace is replayed twice under the policy that it was recorded under, with every explanation
 //! and with none. A replay of a group is off by the work that its tasks did more or less than recorded
 //! (CPU time, in time of a CPU of middling speed), in all and in each part of the run. An explanation
-//! is taken where that is no more than without it, within tolerances of `calibrate`. Pools whose requests are only counted are judged by
-//! the time that their tasks were awake, which follows from how long requests wait (Little's law).
+//! is taken where that is no more than without it, within tolerances of `calibrate`. Pools whose
+//! requests are only counted are judged by the time that their tasks were awake, which follows from how
+//! long requests wait (Little's law).
 
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ impl Walk<'_> {
         self.log.push(Said::Paid(debt.life, debt.mark, message));
         let request = self.tokens[token].request;
         if request != debt.request {
-            self.log.push(Said::Same(debt.request, request));
+            self.log.push(Said::Same(debt.request, request, self.tokens[token].past.clone()));
         }
         if self.hold[self.slot(debt.life)].is_some_and(|h| h.token == debt.token) {
             self.tokens[debt.token] = self.tokens[token].clone();

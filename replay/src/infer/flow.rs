@@ -21,7 +21,7 @@ use super::beam;
 use super::budget::Budget;
 use super::log::Said;
 use super::network::Network;
-use super::routes::{Memo, Routes};
+use super::routes::{Memo, Past, Routes};
 use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
@@ -102,7 +102,8 @@ impl Flow {
     fn of(walk: &Walk, lives: usize) -> (Flow, Routes) {
         let mut flow = Flow { marks: vec![Vec::new(); lives], ..Flow::default() };
         let mut routes = Routes::default();
-        let mut doubted: HashSet<u32> = HashSet::new();
+        // Requests that began with a read of what somebody had yet to be seen to write.
+        let mut goes_on: HashMap<u32, (u32, &Past)> = HashMap::new();
         for said in walk.log.all() {
             match said {
                 Said::Mark(life, at, mark) => flow.marks[*life as usize].push((*at, *mark)),
@@ -119,8 +120,8 @@ impl Flow {
                 Said::Wake(wake, message) => {
                     flow.of_wake.insert(*wake, *message);
                 }
-                Said::Same(one, other) => {
-                    doubted.extend([*one, *other]);
+                Said::Same(one, other, past) => {
+                    goes_on.insert(*one, (*other, past));
                 }
                 Said::Learnt(past, target) => routes.learn(past, *target),
             }
@@ -131,18 +132,32 @@ impl Flow {
         }
         let all = walk.tokens.len();
         let done: Vec<&Token> = (0..all).map(|t| &walk.tokens[t]).filter(|t| t.done).collect();
-        let ways: Vec<Vec<usize>> = done.iter().map(|t| t.past.way()).collect();
+        let requests: Vec<Vec<u32>> = done.iter().map(|t| chain(&goes_on, t.request)).collect();
+        let way = |(token, chain): (&&Token, &Vec<u32>)| {
+            let before = chain.iter().rev().skip(1).flat_map(|r| goes_on[r].1.way());
+            before.chain(token.past.way()).collect()
+        };
+        let ways: Vec<Vec<usize>> = done.iter().zip(&requests).map(way).collect();
         let odd = odd(&ways);
         flow.odd = odd.len();
-        doubted.extend(odd.iter().map(|t| done[*t].request));
-        let certain = |request: &u32| !doubted.contains(request);
-        flow.messages.iter_mut().for_each(|m| m.request = m.request.filter(certain));
+        let first = |request: u32| chain(&goes_on, request).last().copied().unwrap_or(request);
+        let doubted: HashSet<u32> = odd.iter().filter_map(|t| requests[*t].last().copied()).collect();
+        flow.messages.iter_mut().for_each(|m| m.request = m.request.map(first).filter(|r| !doubted.contains(r)));
         if ways.len() * 2 > all {
             routes = Routes::of_ways(&ways);
         }
         (flow.hidden, flow.unpaid, flow.left) = (walk.hidden, walk.unpaid, walk.left);
         (flow, routes)
     }
+}
+
+/// A request and those that it goes on with, its first part last.
+fn chain(goes_on: &HashMap<u32, (u32, &Past)>, request: u32) -> Vec<u32> {
+    let mut chain = vec![request];
+    while let Some((before, _)) = chain.last().and_then(|r| goes_on.get(r)).filter(|b| !chain.contains(&b.0)) {
+        chain.push(*before);
+    }
+    chain
 }
 
 /// Which of these ways hardly any other request took.
@@ -304,4 +319,17 @@ pub(super) fn follow(
         known.learnt(&booked, routes);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_goes_on_where_its_reader_was_ahead_of_its_writer() {
+        let past = Past::default();
+        let goes_on = HashMap::from([(7, (4, &past)), (4, (1, &past)), (9, (9, &past))]);
+        assert_eq!((chain(&goes_on, 7), chain(&goes_on, 1)), (vec![7, 4, 1], vec![1]));
+        assert_eq!(chain(&goes_on, 9), [9], "one that is said to be itself comes to an end");
+    }
 }

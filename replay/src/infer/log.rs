@@ -24,8 +24,8 @@ pub(super) enum Said {
     Went(u32, Option<usize>),
     /// This wakeup is about that message.
     Wake(u32, u32),
-    /// What was thought to be one request is another.
-    Same(u32, u32),
+    /// What was thought to be one request is another, which had come so far.
+    Same(u32, u32, Past),
     /// A request with this past went to that station.
     Learnt(Past, usize),
 }

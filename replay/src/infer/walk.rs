@@ -24,8 +24,9 @@ const MORE: f64 = -1.0;
 /// Guesses tried beside the likeliest, and how much less likely they may be.
 const OTHERS: usize = 3;
 const FAR: f64 = 8.0;
-/// Log-likelihood of a read of what nobody has written yet, as far as can be seen.
-const OWED: f64 = -3.0;
+/// Log-likelihood of a read of what nobody has written yet, as far as can be seen: that of a message left
+/// behind.
+const OWED: f64 = -6.0;
 /// Log-likelihood that two requests were mixed up.
 pub(super) const MIXED: f64 = -2.5;
 
