@@ -60,17 +60,18 @@ pub fn open(
     out: &mut Out,
 ) -> Result<(&'static Format, Box<dyn Parser>), ParseError> {
     let head = source.head().map_err(|e| ParseError::io("unknown", &e))?;
-    let (format, other) = match format {
-        Some(name) => (formats::by_name(name)?, formats::sniff(&head).ok()),
-        None => (formats::sniff(&head)?, None),
-    };
+    let named = format;
+    let format = named.map_or_else(|| formats::sniff(&head), formats::by_name)?;
     out.meta.set("tracekit.schema", "1");
     out.meta.set("tracekit.version", env!("CARGO_PKG_VERSION"));
     out.meta.set("source.format", format.name);
-    let parser = (format.open)(source, options, out).map_err(|error| match other {
-        Some(other) if other.name != format.name && error.code != "io" => error
-            .advise(format!("its first bytes say that it is {}: leave the format out, or name that one", other.name)),
-        _ => error,
-    })?;
+    let parser =
+        (format.open)(source, options, out).map_err(|error| match named.and_then(|_| formats::sniff(&head).ok()) {
+            Some(other) if other.name != format.name && error.code != "io" => error.advise(format!(
+                "its first bytes say that it is {}: leave the format out, or name that one",
+                other.name
+            )),
+            _ => error,
+        })?;
     Ok((format, parser))
 }

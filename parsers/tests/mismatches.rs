@@ -104,6 +104,16 @@ fn sniffing_a_line_ends() {
     }
 }
 
+/// What a magic number says, no line further on takes back.
+#[test]
+fn a_magic_number_is_certain() {
+    for magic in [&b"\x17\x08\x44tracing6\0\0\x08\n"[..], b"PERFILE2\n"] {
+        let text = [magic, b"#TKD\t1\n"].concat();
+        let error = read(&text, None).1.expect_err("only its head is there");
+        assert!(["trace-dat", "perf-data"].contains(&error.format), "{error}");
+    }
+}
+
 #[test]
 fn files_of_related_tools_are_named() {
     for (bytes, what, advice) in [

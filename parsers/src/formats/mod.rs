@@ -28,6 +28,9 @@ use tracekit_schema::Out;
 /// How sure a sniffer is, 0 (not this) to 100 (a magic number).
 pub type Confidence = u8;
 
+/// Of a magic number: no other format is asked.
+const CERTAIN: Confidence = 100;
+
 /// Opens a source as one format.
 pub type Open = fn(Source, &Options, &mut Out) -> Result<Box<dyn Parser>, ParseError>;
 
@@ -111,6 +114,15 @@ pub fn sniff(head: &Head) -> Result<&'static Format, ParseError> {
     if head.bytes.is_empty() {
         return Err(ParseError::new("unknown", "empty", "expected a trace, found an empty file"));
     }
-    let best = FORMATS.iter().map(|f| ((f.sniff)(head), *f)).filter(|(c, _)| *c > 0).max_by_key(|(c, _)| *c);
+    let mut best = None;
+    for format in FORMATS {
+        let sure = (format.sniff)(head);
+        if sure > 0 && best.is_none_or(|(most, _)| sure >= most) {
+            best = Some((sure, *format));
+        }
+        if sure == CERTAIN {
+            break;
+        }
+    }
     best.map(|(_, f)| f).ok_or_else(|| mismatch::unknown(head))
 }
