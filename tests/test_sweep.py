@@ -172,10 +172,10 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
     )
 
 
-def test_workers_calculate_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"])
+def test_workers_calculate_in_one_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     from tracekit.whatif.sweep import Pool
 
-    name = "OPENBLAS_NUM_THREADS"
     for given, expected in ((None, "1"), ("3", "3")):
         if given is None:
             monkeypatch.delenv(name, raising=False)

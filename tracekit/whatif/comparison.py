@@ -67,6 +67,8 @@ class Comparison:
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     repeated
         The replays repeated with small changes of the machine; without it there are no intervals.
+    jobs
+        Threads for what is computed of whole tables; by default one for each CPU, at most 8.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Comparison:
         why: str = "",
         by: str = "group",
         repeated: Repeated | None = None,
+        jobs: int | None = None,
     ) -> None:
         taken = {RECORDED, IDENTITY} & set(replays)
         if taken:
@@ -95,6 +98,7 @@ class Comparison:
         self.why = why
         self.by = by
         self.repeated = repeated
+        self.jobs = jobs or default_jobs()
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -141,7 +145,7 @@ class Comparison:
         See `tracekit.analysis.sampling.sampling`.
         """
         traces = {label: t for label, t in self.traces.items() if label != IDENTITY}
-        with ThreadPoolExecutor(default_jobs()) as pool:
+        with ThreadPoolExecutor(self.jobs) as pool:
             found = pool.map(lambda t: sampling_of(t, self.by), traces.values())
             # What stands beside it wherever it is shown is made at the same time.
             others = [pool.submit(getattr, self, name) for name in ("figures", "fidelity", "main_groups")]
@@ -560,7 +564,7 @@ def compare(
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
     if len(shaken) == 1:
-        return Comparison(trace, same, plain, why, by)
+        return Comparison(trace, same, plain, why, by, jobs=jobs)
     attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {
@@ -568,7 +572,7 @@ def compare(
         for label, run in plain.items()
     }
     found = known_of(programs, trace, by, repeated, classes)
-    return Comparison(trace, same, plain, why, by, replace(found, unmodelled=unmodelled))
+    return Comparison(trace, same, plain, why, by, replace(found, unmodelled=unmodelled), jobs)
 
 
 def _first(repeated: Sequence[tuple[Shake, pl.DataFrame]]) -> pl.DataFrame:
