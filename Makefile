@@ -88,13 +88,14 @@ release: dev
 	cp target/release/lib_core.so $(CORE).tmp
 	mv $(CORE).tmp $(CORE)
 
-bench: release ## measure parsing against peers (absent ones are named), whole commands, dispatches/s of every policy, and hooks
+bench: release ## measure parsing against peers (absent ones are named), whole commands, dispatches/s of every policy, and hooks [LONG=1: and what takes minutes]
 	@mkdir -p $(OUT)
 	$(BIN)/python bench/parse.py
 	$(BIN)/python bench/commands.py --json $(OUT)/commands.json --plot $(OUT)/commands.png
 	-$(BIN)/python bench/dispatch.py --json $(OUT)/dispatch.json --plot $(OUT)/dispatch.png
 	$(BIN)/python bench/callbacks.py
 	cargo bench --quiet --package tracekit-replay --bench reconstruct
+	$(if $(LONG),$(BIN)/python bench/long.py --json $(OUT)/long.json)
 
 # Captures on several CPUs.
 SEVERAL := cpu/
