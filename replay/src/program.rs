@@ -168,6 +168,16 @@ pub enum Step {
     },
     /// Gives up the CPU but stays runnable.
     Yield,
+    /// Looks for a task that waits on a semaphore: uses a CPU for `ns`, yields, and looks again. After
+    /// so many turns it sleeps until there is one.
+    Look {
+        /// The semaphore.
+        sem: SemId,
+        /// Length of a turn.
+        ns: Ns,
+        /// Turns at most.
+        turns: u32,
+    },
     /// Makes a task.
     Fork {
         /// The child.
@@ -312,7 +322,10 @@ impl Workload {
             let fail = |what: &str| Err(format!("{of}, step {i}: {what}"));
             match *step {
                 Step::Run { ns } | Step::RunKernel { ns } if ns < 0 => return fail("negative demand"),
-                Step::Wait { sem, .. } | Step::Post { sem, .. } if sem.0 as usize >= self.sems.len() => {
+                Step::Look { ns, .. } if ns < 1 => return fail("turns of no length"),
+                Step::Wait { sem, .. } | Step::Post { sem, .. } | Step::Look { sem, .. }
+                    if sem.0 as usize >= self.sems.len() =>
+                {
                     return fail("no such semaphore");
                 }
                 Step::Send { queue, .. } | Step::Serve { queue, .. } if queue.0 >= self.queues => {

@@ -60,7 +60,7 @@ pub(crate) const BUDGET: usize = 6_000_000;
 /// which tasks do not take turns.
 const HOPELESS: f64 = 0.1;
 /// Fewest hidden messages, and least share of all, that make a difference.
-const WORTH: (usize, f64) = (5, 0.01);
+pub(crate) const WORTH: (usize, f64) = (5, 0.01);
 /// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
 const MANY: usize = 2_000;
 const TRIES: usize = 64;

@@ -332,7 +332,12 @@ impl Kernel {
                 Step::Goto { .. } | Step::LoopUntil { .. } if looked > 2 * steps.len() => return NEVER,
                 Step::Goto { step } => pc = step as usize,
                 Step::LoopUntil { step, until } if self.now <= until => pc = step as usize,
-                Step::Pause { .. } | Step::Wait { .. } | Step::Serve { .. } | Step::Yield | Step::Exit => break,
+                Step::Pause { .. }
+                | Step::Wait { .. }
+                | Step::Serve { .. }
+                | Step::Yield
+                | Step::Look { .. }
+                | Step::Exit => break,
                 _ => {}
             }
         }

@@ -22,6 +22,7 @@ mod build;
 mod dependencies;
 mod ending;
 mod inferred;
+mod looks;
 mod places;
 mod served;
 mod sleep;
@@ -246,6 +247,8 @@ pub struct Recon {
     pub mismatches: u64,
     /// Messages that no wakeup shows.
     pub hidden: Hidden,
+    /// Tasks that wait awake: they look for work in turns and yield.
+    pub lookers: Vec<TaskId>,
     /// What a workload text says of its machine; nothing for a trace.
     pub stated: Option<Box<Stated>>,
 }
@@ -288,6 +291,7 @@ pub struct Reading {
     /// Names of each life before its execs.
     names: Vec<Vec<String>>,
     pub(crate) speeds: Speeds,
+    looks: looks::Looks,
 }
 
 impl Reading {
@@ -309,6 +313,10 @@ impl Reading {
     fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
         let stop = verdict::stop_time(&history, &options.endless, overheads.limits);
         let verdicts = verdict::judge(&history, &options.endless, overheads.limits, stop);
+        let looks = match options.mode {
+            LoopMode::Dependency => looks::Looks::find(&history),
+            _ => looks::Looks::none(&history),
+        };
         let text = |name| strings.text(name).into_owned();
         let comms: Vec<String> = history.lives.iter().map(|l| text(l.comm)).collect();
         let before = |l: &Life| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
@@ -321,8 +329,9 @@ impl Reading {
         };
         let messages_at = |speeds: &Speeds| match options.mode {
             LoopMode::Dependency => {
-                let endless = |life: crate::history::LifeId| verdicts[life as usize].endless;
-                infer(&history, &endless, speeds, &overheads, &options.cancel)
+                // What a task finds that waits awake, no wakeup shows.
+                let outside = |life: crate::history::LifeId| verdicts[life as usize].endless || looks.has(life);
+                infer(&history, &outside, speeds, &overheads, &options.cancel)
             }
             _ => Messages::none(&history),
         };
@@ -334,7 +343,7 @@ impl Reading {
             messages = messages_at(&speeds);
             speeds = speeds_of(&messages.takes());
         }
-        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds }
+        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds, looks }
     }
 
     /// The programs.

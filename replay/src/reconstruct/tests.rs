@@ -176,3 +176,53 @@ fn a_task_that_slept_although_a_reschedule_was_asked_for_was_in_the_kernel_since
     assert_eq!(in_kernel(30_000, 0), None);
     assert_eq!(in_kernel(300_000, irq::NEED_RESCHED), None, "too long for one system call");
 }
+
+/// Task 7 yields, task 8 sleeps meanwhile, and 7 wakes it; so many times.
+fn answered_by_a_task_that_yields(times: i64) -> Records {
+    let mut records = Records::new();
+    records.switch(0, (0, 120, State::Runnable), 7);
+    for start in (0..times).map(|i| i * 40_000) {
+        records.switch(start + 10_000, (7, 120, State::Yielding), 8);
+        records.switch(start + 14_000, (8, 120, State::Yielding), 7);
+        records.switch(start + 16_000, (7, 120, State::Yielding), 8);
+        records.switch(start + 20_000, (8, 120, SLEEPS), 7);
+        records.waking(start + 25_000, 7, 8, 0);
+    }
+    records.switch(times * 40_000, (7, 120, State::Yielding), 8);
+    records.switch(times * 40_000 + 3_000, (8, 120, SLEEPS), 7);
+    records.switch(times * 40_000 + 6_000, (7, 120, SLEEPS), 0);
+    records
+}
+
+#[test]
+fn a_task_that_yields_until_another_sleeps_looks_for_it() {
+    let recon = answered_by_a_task_that_yields(5).programs(&Overheads::default());
+    let steps = |tid| &recon.work.tasks.iter().find(|p| p.tid == tid).expect("it was seen").steps;
+    let sem = steps(8).iter().find_map(|s| if let Step::Wait { sem, .. } = s { Some(*sem) } else { None });
+    let sem = sem.expect("8 waits for 7");
+    let expected = [
+        Step::Run { ns: 10_000 },
+        Step::Look { sem, ns: 1_000, turns: 1 },
+        Step::Run { ns: 5_000 },
+        Step::Post { sem, sync: false },
+    ];
+    assert_eq!(steps(7)[..4], expected);
+    assert_eq!(recon.lookers.len(), 1);
+}
+
+#[test]
+fn one_that_did_so_four_times_may_have_done_it_by_chance() {
+    let recon = answered_by_a_task_that_yields(4).programs(&Overheads::default());
+    assert!(recon.lookers.is_empty());
+    let yields = |p: &crate::program::Program| p.steps.iter().filter(|s| **s == Step::Yield).count();
+    assert_eq!(recon.work.tasks.iter().find(|p| p.tid == 7).map(yields), Some(9));
+}
+
+#[test]
+fn wakeups_keep_their_time_in_an_open_replay_whoever_looks() {
+    let records = answered_by_a_task_that_yields(5);
+    let options = Options { mode: super::LoopMode::Open, ..Options::default() };
+    let recon = Reading::with(records.history(), Overheads::default(), &records.strings, &options).programs();
+    assert!(recon.lookers.is_empty());
+    assert!(!recon.work.tasks.iter().any(|p| p.steps.iter().any(|s| matches!(s, Step::Look { .. }))));
+}

@@ -153,6 +153,8 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
             return f"S{first}ns" + (f"~{slack}ns" if slack else "")
         case "wait":
             return f"W(s{first})"
+        case "look":
+            return f"L(s{first},{numbers[1]}ns,{numbers[2]})"
         case "post":
             return f"{'Psync' if numbers[1] else 'P'}(s{first})"
         case "fork":
@@ -302,6 +304,9 @@ def _events(
             return [("fork", names[numbers[0]])]
         case "yield":
             return [("yield", "")]
+        case "look":
+            left_out["waits that are spent awake (they take no time there)"] += 1
+            return []
         case _:
             if op != "exit":
                 left_out[op] += 1

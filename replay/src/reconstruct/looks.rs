@@ -1,0 +1,185 @@
+//! Tasks that wait awake: they look for work, yield the CPU, and look again.
+//!
+//! A task that yields has nothing to do and does not sleep: it looks for work in turns, as idle
+//! threads of work-stealing pools and of OpenMP do. What it is given, no record shows. But where it
+//! then wakes a task, that one had handed its work over and gone to sleep for the answer. So the work
+//! that ends in this wakeup begins no earlier than that sleep, and what came before it, behind the
+//! first yield, was looking: a replay looks as long as it takes, or for as many turns as the task was
+//! seen to take before it went to sleep. (rayon-core's sleep module describes such threads: rounds of
+//! yields, then sleep; so do OpenMP's OMP_WAIT_POLICY and KMP_BLOCKTIME.)
+
+use super::build::{Builder, Draft};
+use super::{Evidence, Note};
+use crate::history::{By, History, Life, LifeId, Off, What};
+use crate::infer::WORTH;
+use crate::program::{Step, Workload};
+use crate::task::Ns;
+
+/// A turn takes at least as long, so that one that looks alone takes no more than a thousand steps
+/// of the replay in a millisecond. In five captures of thread pools that yield, 500, 1,000 and
+/// 2,000 ns left -39, -45, -40; -17, -18, -16; -14, -13, -13; -11, -9, -10; +18, -2, +4 % of the switches.
+const SHORTEST_TURN: Ns = 1_000;
+
+/// A task was waited for awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    /// When it fell asleep.
+    at: Ns,
+    /// Number of the wakeup that ended its sleep.
+    wake: u32,
+}
+
+/// Who waits awake.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looks {
+    /// Of each life, in order.
+    of: Vec<Vec<Look>>,
+    /// Turns of each life before it goes to sleep, where it ever did.
+    turns: Vec<u32>,
+}
+
+impl Looks {
+    /// Finds the tasks that wait awake, and for whom.
+    pub fn find(history: &History) -> Self {
+        let yields = |life: &Life| life.acts.iter().any(|a| a.what == What::Off(Off::Yielded));
+        if !history.lives.iter().any(yields) {
+            return Looks::none(history);
+        }
+        let slept = asleep_since(history);
+        let looks = |life: &Life| if yields(life) { looks_of(life, &slept) } else { Vec::new() };
+        Looks {
+            of: history.lives.iter().map(looks).collect(),
+            turns: history.lives.iter().map(|life| turns_of(life).unwrap_or(u32::MAX)).collect(),
+        }
+    }
+
+    /// Nobody does.
+    pub fn none(history: &History) -> Self {
+        let n = history.lives.len();
+        Looks { of: vec![Vec::new(); n], turns: vec![u32::MAX; n] }
+    }
+
+    /// True for a task that waits awake.
+    pub fn has(&self, life: LifeId) -> bool {
+        !self.of[life as usize].is_empty()
+    }
+
+    /// The tasks that do.
+    pub fn who(&self) -> impl Iterator<Item = LifeId> + '_ {
+        (0..self.of.len() as LifeId).filter(|life| self.has(*life))
+    }
+}
+
+/// When the task of each numbered wakeup fell asleep.
+fn asleep_since(history: &History) -> Vec<Option<Ns>> {
+    let mut slept = vec![None; history.wakee.len()];
+    for life in &history.lives {
+        let mut from = None;
+        for act in &life.acts {
+            match act.what {
+                What::Off(Off::Slept { .. }) => from = Some(act.at),
+                What::Woken { by: By::Task { wake, .. }, .. } => slept[wake as usize] = from.take(),
+                What::Woken { .. } | What::On { .. } => from = None,
+                _ => {}
+            }
+        }
+    }
+    slept
+}
+
+/// The wakeups by a task that was awake from before those that it woke fell asleep: since it yielded
+/// or woke somebody else, without having been woken itself. Those of its exit are no answers; a few
+/// may be chance.
+fn looks_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Look> {
+    let mut looks = Vec::new();
+    let mut awake = None;
+    for act in &life.acts {
+        match act.what {
+            What::Woken { .. } => awake = None,
+            What::Off(Off::Yielded) => awake = awake.or(Some(act.at)),
+            What::Post { wake } => {
+                let meanwhile = |at: &Ns| *at <= act.at && awake.is_some_and(|since| *at > since);
+                if let Some(at) = slept[wake as usize].filter(meanwhile) {
+                    looks.push(Look { at, wake });
+                }
+                awake = Some(act.at);
+            }
+            What::Exiting => break,
+            _ => {}
+        }
+    }
+    looks.truncate(if looks.len() < WORTH.0 { 0 } else { looks.len() });
+    looks
+}
+
+/// The median number of yields in a row before a sleep.
+fn turns_of(life: &Life) -> Option<u32> {
+    let (mut turns, mut row) = (Vec::new(), 0);
+    for act in &life.acts {
+        match act.what {
+            What::Off(Off::Yielded) => row += 1,
+            What::Off(Off::Slept { .. }) if row > 0 => turns.push(std::mem::take(&mut row)),
+            What::Woken { .. } | What::Post { .. } => row = 0,
+            _ => {}
+        }
+    }
+    let half = turns.len() / 2;
+    (!turns.is_empty()).then(|| *turns.select_nth_unstable(half).1)
+}
+
+/// Takes out looking for tasks that never come to wait.
+pub(super) fn check(work: &mut Workload) {
+    let mut waited = vec![false; work.sems.len()];
+    for (_, steps) in work.bodies_mut() {
+        for step in steps {
+            if let Step::Wait { sem, .. } = step {
+                waited[sem.0 as usize] = true;
+            }
+        }
+    }
+    for (_, steps) in work.bodies_mut() {
+        for step in steps {
+            if matches!(step, Step::Look { sem, .. } if !waited[sem.0 as usize]) {
+                *step = Step::Run { ns: 0 };
+            }
+        }
+    }
+}
+
+impl Builder<'_> {
+    /// Steps for those that `life` looked for from before `until` on.
+    pub(super) fn looks_until(&mut self, life: LifeId, until: Ns, d: &mut Draft) {
+        let (looks, turns) = (&self.looks.of[life as usize], self.looks.turns[life as usize]);
+        while let Some(&Look { at, wake }) = looks.get(d.looked).filter(|look| look.at <= until) {
+            d.looked += 1;
+            let Some(sem) = self.sem_of_wake[wake as usize] else { continue };
+            d.work_until(at, at);
+            let ns = d.drop_turns(at).max(SHORTEST_TURN);
+            let partner = self.history.lives[self.history.wakee[wake as usize] as usize].tid;
+            d.add(Step::Look { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Hidden));
+        }
+    }
+}
+
+impl Draft {
+    /// Takes out the turns behind the first yield since the last step that does something, and gives the
+    /// mean length of one.
+    fn drop_turns(&mut self, at: Ns) -> Ns {
+        let work = |s: &Step| match *s {
+            Step::Run { ns } | Step::RunKernel { ns } => Some(ns),
+            _ => None,
+        };
+        let does = |s: &Step| *s != Step::Yield && work(s).is_none();
+        let from = self.steps.iter().rposition(does).map_or(0, |last| last + 1);
+        let Some(first) = self.steps[from..].iter().position(|s| *s == Step::Yield).map(|i| from + i) else {
+            self.flush(at);
+            return 0;
+        };
+        let turns = self.steps[first..].iter().filter(|s| **s == Step::Yield).count() as Ns;
+        let spent: Ns = self.steps[first..].iter().filter_map(work).sum();
+        self.steps.truncate(first);
+        self.notes.truncate(first);
+        self.forget(at);
+        spent / turns
+    }
+}
