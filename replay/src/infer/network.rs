@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::Budget;
-use super::track::Track;
+use super::track::{short, Track};
 use crate::history::{By, History, Life, LifeId, Off, What};
 use crate::task::Ns;
 
@@ -143,16 +143,15 @@ impl Network {
             server[life.id as usize] = !outside(life.id) && inner >= FEW && others <= 2.max(inner * 15 / 100);
             source[life.id as usize] = !outside(life.id) && !server[life.id as usize] && others >= 5;
         }
-        // A source sends to servers, most times that it is woken.
+        // A source sends to servers, most times that it is woken; where those never sleep, it may wake one
+        // now and then, but nobody else.
         for life in &history.lives {
             if source[life.id as usize] {
-                let posts = life.acts.iter().filter_map(|a| match a.what {
-                    What::Post { wake } => Some(history.wakee[wake as usize]),
-                    _ => None,
-                });
-                let sent = posts.filter(|w| server[*w as usize]).count();
+                let alive = life.acts.iter().take_while(|a| a.what != What::Exiting);
+                let posts: Vec<LifeId> = alive.filter_map(|a| posted(history, a.what)).collect();
+                let sent = posts.iter().filter(|w| server[**w as usize]).count();
                 let woken = wakers(history, life).1;
-                source[life.id as usize] = sent * 4 >= woken;
+                source[life.id as usize] = sent * 4 >= woken || sent >= FEW && sent == posts.len();
             }
         }
         let inside: Vec<bool> = (0..n).map(|i| server[i] || source[i]).collect();
@@ -323,11 +322,20 @@ impl Network {
         for s in 0..self.stations.len() {
             // Who ends the sleeps that begin right behind a message to each target; None: the first sleeps.
             let mut behind: BTreeMap<Option<usize>, BTreeMap<usize, usize>> = BTreeMap::new();
+            // The same of first sleeps before which nothing was done: behind work, it may have read and
+            // sent already.
+            let mut idle: BTreeMap<usize, usize> = BTreeMap::new();
             for &m in &self.stations[s].members {
                 let life = &history.lives[m as usize];
-                for (last, ender) in self.sleeps_behind(history, life, &tracks[m as usize]) {
+                for (last, ender, worked) in self.sleeps_behind(history, life, &tracks[m as usize]) {
                     *behind.entry(last).or_default().entry(ender).or_default() += 1;
+                    if last.is_none() && !worked {
+                        *idle.entry(ender).or_default() += 1;
+                    }
                 }
+            }
+            if !idle.is_empty() {
+                behind.insert(None, idle);
             }
             for enders in behind.values_mut() {
                 let all: usize = enders.values().sum();
@@ -366,9 +374,11 @@ impl Network {
         }
     }
 
-    /// Target of the last message right before each sleep that a station ends, and that station.
-    fn sleeps_behind(&self, history: &History, life: &Life, track: &Track) -> Vec<(Option<usize>, usize)> {
+    /// Target of the last message right before each sleep that a station ends, that station, and whether
+    /// something was done since the wakeup before.
+    fn sleeps_behind(&self, history: &History, life: &Life, track: &Track) -> Vec<(Option<usize>, usize, bool)> {
         let mut found = Vec::new();
+        let (mut since, mut worked) = (0, false);
         let mut last: Option<(usize, Ns)> = None;
         let mut begun = false;
         let mut slept: Option<Option<usize>> = None;
@@ -385,6 +395,7 @@ impl Network {
                 What::Off(Off::Slept { .. }) => {
                     let recent = last.filter(|l| track.pos(act.at) - track.pos(l.1) <= self.short).map(|l| l.0);
                     slept = (recent.is_some() || !begun).then_some(recent);
+                    worked = track.pos(act.at) - since > self.short;
                 }
                 What::Woken { by, .. } => {
                     let ender = match by {
@@ -393,11 +404,12 @@ impl Network {
                     };
                     if let (Some(behind), Some(ender)) = (slept.take(), ender) {
                         if Some(ender) != self.station[life.id as usize] {
-                            found.push((behind, ender));
+                            found.push((behind, ender, worked));
                             begun = true;
                         }
                     }
                     last = None;
+                    since = track.pos(act.at);
                 }
                 _ => {}
             }
@@ -406,12 +418,19 @@ impl Network {
     }
 }
 
+/// The task that is woken.
+fn posted(history: &History, what: What) -> Option<LifeId> {
+    if let What::Post { wake } = what {
+        Some(history.wakee[wake as usize])
+    } else {
+        None
+    }
+}
+
 /// Tasks of the network that a task wakes.
 fn sends(history: &History, life: &Life, inside: &[bool]) -> BTreeSet<LifeId> {
-    let woken = life.acts.iter().take_while(|a| a.what != What::Exiting).filter_map(|a| match a.what {
-        What::Post { wake } => Some(history.wakee[wake as usize]),
-        _ => None,
-    });
+    let alive = life.acts.iter().take_while(|a| a.what != What::Exiting);
+    let woken = alive.filter_map(|a| posted(history, a.what));
     woken.filter(|w| inside[*w as usize]).collect()
 }
 
@@ -463,25 +482,4 @@ fn out_of_turn(a: &[Ended], b: &[Ended]) -> (usize, usize) {
     count(a, b);
     count(b, a);
     (contested, wrong)
-}
-
-/// CPU time from a message to the sleep behind it, where nothing is done in between: twice what the
-/// tenth of them takes.
-fn short(history: &History, tracks: &[Track], inside: &[bool]) -> Ns {
-    let mut all = Vec::new();
-    for life in history.lives.iter().filter(|l| inside[l.id as usize]) {
-        let mut last: Option<Ns> = None;
-        for act in &life.acts {
-            match act.what {
-                What::Post { wake } if inside[history.wakee[wake as usize] as usize] => last = Some(act.at),
-                What::Off(Off::Slept { .. }) => {
-                    let track = &tracks[life.id as usize];
-                    all.extend(last.take().map(|l| track.pos(act.at) - track.pos(l)));
-                }
-                _ => {}
-            }
-        }
-    }
-    all.sort_unstable();
-    all.get(all.len() / 10).map_or(0, |s| 2 * *s)
 }
