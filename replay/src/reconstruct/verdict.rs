@@ -17,19 +17,33 @@ fn ended(life: &Life) -> Option<Ns> {
     life.acts.last().filter(|a| a.what == What::Off(Off::Ended)).map(|a| a.at)
 }
 
-/// When the task began to exit.
+/// When the task began to exit. One that is told to stop may wait for another in the kernel before its
+/// exit shows: that is part of it, where it was preempted once at most since.
 fn exit_begun(life: &Life) -> Option<Ns> {
-    ended(life)?;
-    life.acts.iter().rev().find(|a| a.what == What::Exiting).map(|a| a.at).or_else(|| ended(life))
+    let end = ended(life)?;
+    let shown = life.acts.iter().rposition(|a| a.what == What::Exiting);
+    let begun = shown.map_or(end, |i| life.acts[i].at);
+    let (mut woken, mut preempted) = (false, false);
+    for act in life.acts[..shown.unwrap_or(life.acts.len() - 1)].iter().rev() {
+        match act.what {
+            What::Woken { by: By::Task { .. }, .. } if !woken => woken = true,
+            What::Off(Off::Slept { deep: true, .. }) if woken => return Some(act.at),
+            What::Off(Off::Preempted { .. }) if !woken && !preempted => preempted = true,
+            What::Woken { .. } | What::Off(_) => break,
+            _ => {}
+        }
+    }
+    Some(begun)
 }
 
 /// Start of the burst in which the life ends, and how often it was preempted in it.
 fn last_burst(life: &Life) -> (Ns, usize) {
+    let exit = exit_begun(life).unwrap_or(Ns::MAX);
     let mut start = life.acts.first().map_or(0, |a| a.at);
     let mut preempted = 0;
     for act in &life.acts {
         match act.what {
-            What::Woken { .. } => {
+            What::Woken { .. } if act.at < exit => {
                 start = act.at;
                 preempted = 0;
             }
@@ -170,4 +184,36 @@ pub(super) fn judge(history: &History, said: &[i64], limits: Limits, stop: Ns) -
         Verdict { endless, loops, essential: !endless && !loops && ended(life).is_some() && before }
     };
     history.lives.iter().zip(endless(history, said, limits)).map(judge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Way;
+
+    #[test]
+    fn a_wait_for_another_in_the_kernel_on_the_way_out_is_part_of_the_exit() {
+        let slept = |deep| What::Off(Off::Slept { deep, way: Way::default(), held: false });
+        let woken = |by| What::Woken { by, cpu: 0 };
+        let (on, preempted) = (What::On { cpu: 0 }, What::Off(Off::Preempted { interrupt: None }));
+        let by_task = By::Task { waker: 1, wake: 0 };
+        let life = |out: &[What]| {
+            let acts = [woken(By::Unknown), on, preempted, on, preempted, on, preempted, on];
+            let all = acts.iter().chain(out).chain(&[What::Exiting, What::Off(Off::Ended)]).enumerate();
+            let mut life = Life::new(0, First::Forked, 0);
+            life.acts = all.map(|(i, what)| crate::history::Act { at: 100 * i as Ns, what: *what }).collect();
+            life
+        };
+        let hog = |out: &[What]| {
+            let life = life(out);
+            (exit_begun(&life), last_burst(&life))
+        };
+        assert_eq!(hog(&[]), (Some(800), (0, 3)));
+        assert_eq!(hog(&[slept(true), woken(by_task), on]), (Some(800), (0, 3)));
+        assert_eq!(hog(&[slept(true), woken(by_task), on, preempted, on]).0, Some(800));
+        // A device, a sleep of its own, and one behind which it went on.
+        assert_eq!(hog(&[slept(true), woken(By::Softirq), on]), (Some(1_100), (900, 0)));
+        assert_eq!(hog(&[slept(false), woken(by_task), on]), (Some(1_100), (900, 0)));
+        assert_eq!(hog(&[slept(true), woken(by_task), on, preempted, on, preempted, on]).0, Some(1_500));
+    }
 }
