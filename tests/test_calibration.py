@@ -193,3 +193,20 @@ def test_a_shift_below_clock_and_jitter_is_no_distance(trace: tk.Trace) -> None:
     assert found["run_delay_ks"]["error"] < 0.05
     delays = [tk.analysis.latency.samples(t.slices)["run_delay_ns"] for t in (trace, same)]
     assert tk.analysis.uncertainty.ks_distance(*delays) > 0.1
+
+
+@pytest.mark.parametrize("name", ["6.1/yield-other.dat", "6.1-perf/yield-other.perf.data"])
+def test_a_replay_counts_yields_as_its_recorded_trace_does(testdata: Path, name: str) -> None:
+    trace = tk.read(testdata / "lab" / name)
+    run = tk.replay(trace, "cfs")
+    assert "yielding" not in trace.slices["end_state"].cast(pl.String)
+    yields = run.slices.filter(pl.col("end_state").cast(pl.String) == "yielding")
+    assert yields.height > 7000
+    assert yields["involuntary"].all()
+    assert run.slices["involuntary"].sum() == pytest.approx(trace.slices["involuntary"].sum(), rel=0.02)
+
+
+def test_a_workload_tells_its_yields() -> None:
+    slices = tk.simulate("A: (R1 Y)*5\nB: (R1 Y)*5\n", "rr:quantum=10ms").slices
+    assert slices.filter(pl.col("end_state").cast(pl.String) == "yielding")["involuntary"].sum() == 0
+    assert "yielding" in slices["end_state"].cast(pl.String)

@@ -233,6 +233,8 @@ pub struct History {
     /// Switches away from tasks that stayed ready, of which no record shows the cause, where ticks
     /// do not show either.
     pub uncaused: u64,
+    /// Yields that the records tell, and those that only follow from other records.
+    pub yields: (u64, u64),
     /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks.
     pub loose: Vec<Ns>,
 }

@@ -207,6 +207,9 @@ pub fn rerun_under(
     if recon.placed {
         out.meta.set("replay.placement", "trace");
     }
+    if recon.yields_untold {
+        out.meta.set("yields.told", "false");
+    }
     if !spec.costs.is_empty() {
         let costs: Vec<String> = spec.costs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         out.meta.set("replay.costs", costs.join(","));

@@ -47,7 +47,7 @@ table! {
         end_state: State = "the slice is open, or the source does not say",
         /// True when the task left although it could have gone on (an involuntary switch).
         involuntary: bool = "the slice is open, or the source does not say; yields count as \
-            voluntary where the source distinguishes them",
+            voluntary where the source, or the recorded trace of a replay, distinguishes them",
         /// When a wakeup made the task runnable before this slice; the slice's start less its run delay.
         wake_ts_ns: i64 = "it was not woken since its last slice (preempted, or first seen \
             running), or wakeups were not recorded",

@@ -189,6 +189,7 @@ impl<'a> Builder<'a> {
             cpus: self.history.cpus.clone(),
             speeds: self.speeds.clone(),
             uncaused: self.history.uncaused,
+            yields_untold: self.history.yields.0 == 0 && self.history.yields.1 > 0,
             ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,

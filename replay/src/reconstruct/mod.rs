@@ -231,6 +231,8 @@ pub struct Recon {
     pub speeds: Speeds,
     /// Switches away from tasks that stayed ready, of which no record shows the cause.
     pub uncaused: u64,
+    /// That tasks yielded only follows from other records: the trace shows involuntary switches.
+    pub yields_untold: bool,
     /// The trace shows clock ticks.
     pub ticks_show: bool,
     /// When the recorded run was stopped.

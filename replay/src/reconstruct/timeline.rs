@@ -175,7 +175,10 @@ impl Timeline {
                 self.history.lives[life as usize].round_robin |= realtime(prio) && prio == next;
                 self.leaves_ready(cpu, at, why, runs)
             }
-            Why::Yielded => Off::Yielded,
+            Why::Yielded => {
+                self.history.yields.0 += 1;
+                Off::Yielded
+            }
             Why::Ended => Off::Ended,
             Why::Unknown => Off::Unknown,
             Why::Slept(state) => {
@@ -212,6 +215,7 @@ impl Timeline {
         // running task, and this stay was charged.
         let seen = watch.charges() && self.record.irq.is_some();
         if why == Why::Ready && seen && !called && !watch.asked() {
+            self.history.yields.1 += 1;
             return Off::Yielded;
         }
         self.history.uncaused += u64::from(!called && !watch.asked() && !watch.charges());

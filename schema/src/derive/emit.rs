@@ -35,12 +35,11 @@ impl End {
         }
     }
 
-    /// The task could have gone on; `None` where nobody says.
-    pub(super) fn involuntary(&self) -> Option<bool> {
+    /// The task could have gone on, and did not yield, where yields are told; `None` where nobody says.
+    pub(super) fn involuntary(&self, yields_told: bool) -> Option<bool> {
         match self.state? {
             State::Unknown | State::UnknownOff => None,
-            State::Yielding => Some(false),
-            state => Some(state.is_runnable() && !self.yielded),
+            state => Some(state.is_runnable() && !(yields_told && (self.yielded || state == State::Yielding))),
         }
     }
 }
@@ -118,7 +117,7 @@ impl<S: Sink> Deriver<S> {
         let cpu = task.slot.map(|slot| self.cpus.all[slot].cpu);
         task.run_ns = task.run_ns.saturating_add(dur);
         task.nr_slices += 1;
-        let involuntary = end.involuntary();
+        let involuntary = end.involuntary(self.options.yields_told);
         match involuntary {
             Some(true) => task.nr_involuntary += 1,
             Some(false) => task.nr_voluntary += 1,

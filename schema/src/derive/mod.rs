@@ -102,11 +102,21 @@ pub struct DeriveOptions {
     pub idle: IdleRule,
     /// Switches are known to be recorded before the first one is seen: every record's current thread runs.
     pub switches: bool,
+    /// Yields are told from involuntary switches, or else counted as such: a replay counts as its recorded
+    /// trace does.
+    pub yields_told: bool,
 }
 
 impl Default for DeriveOptions {
     fn default() -> Self {
-        DeriveOptions { states: true, runqueue: true, nr_cpus: 0, idle: IdleRule::ThreadZero, switches: false }
+        DeriveOptions {
+            states: true,
+            runqueue: true,
+            nr_cpus: 0,
+            idle: IdleRule::ThreadZero,
+            switches: false,
+            yields_told: true,
+        }
     }
 }
 
@@ -120,7 +130,8 @@ impl DeriveOptions {
             _ => IdleRule::ThreadZero,
         };
         let nr_cpus = meta.get("nr_cpus").and_then(|n| n.parse().ok()).unwrap_or(0);
-        DeriveOptions { nr_cpus: u32::min(nr_cpus, 1 << 16), idle, ..Self::default() }
+        let yields_told = meta.get("yields.told") != Some("false");
+        DeriveOptions { nr_cpus: u32::min(nr_cpus, 1 << 16), idle, yields_told, ..Self::default() }
     }
 }
 

@@ -288,7 +288,7 @@ impl<S: Sink> Step<'_, S> {
             let to = self.departure(utid, ts);
             let end = End { ts, state: to.state, yielded: to.yielded, ..End::default() };
             let task = &mut self.d.tasks[utid];
-            match end.involuntary() {
+            match end.involuntary(self.d.options.yields_told) {
                 Some(true) => task.nr_involuntary += 1,
                 Some(false) => task.nr_voluntary += 1,
                 None => {}

@@ -366,6 +366,15 @@ fn the_running_task_says_how_it_will_leave() {
 }
 
 #[test]
+fn yields_count_as_involuntary_switches_where_they_are_not_told() {
+    let mut t = Trace::default();
+    t.add(0, 0, Kind::Switch).tid(8).next_tid(1);
+    t.add(10, 0, Kind::Switch).tid(1).next_tid(8).state(State::Yielding);
+    let (d, _) = t.derive_with(DeriveOptions { yields_told: false, ..DeriveOptions::default() });
+    assert_eq!((d.slices.end_state.get(1), d.slices.involuntary.get(1)), (Some(State::Yielding), Some(true)));
+}
+
+#[test]
 fn estimated_queues_follow_wakeups_migrations_and_switches() {
     let mut t = Trace::default();
     t.switch(0, 0, 0, State::Runnable, 1);
