@@ -245,28 +245,35 @@ def test_a_run_of_a_text_keeps_the_rules_and_says_which_it_cannot_show() -> None
 
 
 @pytest.mark.parametrize(("turns", "used_us"), [(",4", 3 * (40 + 50)), ("", 750)])
-def test_a_task_that_looks_for_one_that_waits_sleeps_after_its_last_turn(turns: str, used_us: int) -> None:
-    text = f"cpus: 2\nMain: (R200us W(j))*3 R100us\nPool: (L(j,10us{turns}) R50us P(j))*3\n"
+def test_a_task_that_busy_waits_sleeps_after_its_last_turn(turns: str, used_us: int) -> None:
+    text = f"cpus: 2\nMain: (R200us W(j))*3 R100us\nPool: (B(j,10us{turns}) R50us P(j))*3\n"
     run = tk.simulate(text, "rr:quantum=10ms")
     caller = run.slices.filter(comm="Main")
     assert caller["ts_ns"].to_list() == [0, 250_000, 500_000, 750_000]
     assert run.slices.filter(comm="Pool")["dur_ns"].sum() == used_us * 1000
 
 
-def test_a_text_of_a_task_that_looks_says_the_same(tmp_path: Path) -> None:
-    text = tmp_path / "look.txt"
+def test_a_text_of_a_busy_wait_says_the_same(tmp_path: Path) -> None:
+    text = tmp_path / "spin.txt"
     text.write_text(
-        "policy: rr:quantum=10ms\ncpus: 2\nMain: (R200us W(j))*3\nPool: (L(j,10us,4) R50us P(j))*3\n"
+        "policy: rr:quantum=10ms\ncpus: 2\nuntil: 2\nMain: (R200us W(j))*3\nPool: (B(j,10us,4) R50us P(j))*3\n"
+        "Idle: B(never,3us)\n"
     )
     out = tmp_path / "out.txt"
     done = CliRunner().invoke(main, ["generate", str(text), "-o", str(out), "--as", "workload"])
     assert done.exit_code == 0, done.output
-    assert "L(s0,10000ns,4)" in out.read_text()
+    assert "B(s0,10000ns,4)" in out.read_text()
+    assert "B(s1,3000ns)" in out.read_text()
     again, first = tk.simulate(out.read_text()), tk.simulate(text.read_text())
     assert again.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
 
 
-@pytest.mark.parametrize("step", ["L(j)", "L(j,0us)", "L(j,1us,0)", "L(j,1us,many)", "L(j,1us,2,3)"])
-def test_a_look_that_cannot_be_is_refused_with_its_line(step: str) -> None:
-    with pytest.raises(tk.TracekitError, match="line 1"):
+@pytest.mark.parametrize("step", ["B(j)", "B(j,0us)", "B(j,1us,0)", "B(j,1us,many)", "B(j,1us,2,3)"])
+def test_a_busy_wait_that_cannot_be_is_refused_with_its_line(step: str) -> None:
+    with pytest.raises(tk.TracekitError, match="line 1.*expected"):
         tk.simulate(f"A: R1 {step}\n", "fifo")
+
+
+def test_a_loop_of_busy_waits_that_never_ends_is_refused() -> None:
+    with pytest.raises(tk.TracekitError, match="a loop must run, sleep or receive"):
+        tk.simulate("Main: W(j)\nPool: (B(j,1us))*\n", "fifo")

@@ -168,14 +168,14 @@ pub enum Step {
     },
     /// Gives up the CPU but stays runnable.
     Yield,
-    /// Looks for a task that waits on a semaphore: uses a CPU for `ns`, yields, and looks again. After
+    /// Busy-waits until a task waits on a semaphore: uses a CPU for `ns`, yields, and looks again. After
     /// so many turns it sleeps until there is one.
-    Look {
+    Spin {
         /// The semaphore.
         sem: SemId,
         /// Length of a turn.
         ns: Ns,
-        /// Turns at most.
+        /// Turns at most; `u32::MAX`: without end.
         turns: u32,
     },
     /// Makes a task.
@@ -322,8 +322,8 @@ impl Workload {
             let fail = |what: &str| Err(format!("{of}, step {i}: {what}"));
             match *step {
                 Step::Run { ns } | Step::RunKernel { ns } if ns < 0 => return fail("negative demand"),
-                Step::Look { ns, .. } if ns < 1 => return fail("turns of no length"),
-                Step::Wait { sem, .. } | Step::Post { sem, .. } | Step::Look { sem, .. }
+                Step::Spin { ns, .. } if ns < 1 => return fail("turns of no length"),
+                Step::Wait { sem, .. } | Step::Post { sem, .. } | Step::Spin { sem, .. }
                     if sem.0 as usize >= self.sems.len() =>
                 {
                     return fail("no such semaphore");

@@ -305,8 +305,8 @@ pub struct Task {
     pub(crate) in_kernel: bool,
     /// The cost of its next step, a fork or a wakeup, has been served.
     pub(crate) paid: bool,
-    /// Turns and yields since it began to look for somebody who waits.
-    pub(crate) looked: u32,
+    /// Turns and yields since it began to spin.
+    pub(crate) spun: u32,
     /// Number of times it was put on a CPU.
     pub(crate) dispatched: u64,
     /// Its group has used its quota: runnable, but not allowed to run.

@@ -127,8 +127,8 @@ pub struct Engine {
     order: u64,
     waiters: Lists,
     units: Vec<u32>,
-    /// Who looked in vain for somebody who waits, and sleeps now.
-    lookers: Lists,
+    /// Who spun in vain for somebody who waits, and sleeps now.
+    spinners: Lists,
     /// Who waits for a message of which queue, and the queues.
     readers: Lists,
     queues: Vec<Queue>,
@@ -228,7 +228,7 @@ impl Engine {
             order: 0,
             waiters: Lists::new(sems),
             units,
-            lookers: Lists::new(sems),
+            spinners: Lists::new(sems),
             readers: Lists::new(queues),
             queues: empty,
             inspect: Vec::new(),

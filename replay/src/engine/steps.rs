@@ -46,8 +46,8 @@ impl Engine {
                         *units -= 1;
                         self.counts.satisfied += 1;
                     } else {
-                        if let Some(looker) = self.lookers.pop_front(sem.0 as usize) {
-                            self.wake(looker, Wake::Task { waker: t, cpu, sync: true });
+                        if let Some(spinner) = self.spinners.pop_front(sem.0 as usize) {
+                            self.wake(spinner, Wake::Task { waker: t, cpu, sync: false });
                         }
                         self.block(cpu, t, sleep);
                         self.waiters.push_back(sem.0 as usize, t);
@@ -70,14 +70,7 @@ impl Engine {
                 },
                 Step::Serve { queue, sleep } => self.serve_queue(cpu, t, queue.0 as usize, sleep),
                 Step::Yield => self.do_yield(cpu, t),
-                Step::Look { sem, ns, turns } => {
-                    let sem = sem.0 as usize;
-                    let found = !self.waiters.is_empty(sem);
-                    if found {
-                        self.k.tasks[t.index()].looked = 0;
-                    }
-                    found || self.look(cpu, t, sem, ns, turns)
-                }
+                Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
                     0 => self.fork(cpu, t, child, how),
                     cost => self.begin(cpu, t, cost, true),
@@ -119,22 +112,26 @@ impl Engine {
         }
     }
 
-    /// `t`, which runs, finds nobody who waits: it uses its CPU for `ns`, yields, and comes back, or
-    /// sleeps behind the last turn.
-    fn look(&mut self, cpu: Cpu, t: TaskId, sem: usize, ns: Ns, turns: u32) -> bool {
+    /// `t`, which runs, goes on where somebody waits. Else it uses its CPU for `ns`, yields, and comes
+    /// back, or sleeps behind the last turn.
+    fn spin(&mut self, cpu: Cpu, t: TaskId, sem: usize, ns: Ns, turns: u32) -> bool {
         let task = &mut self.k.tasks[t.index()];
+        if !self.waiters.is_empty(sem) {
+            task.spun = 0;
+            return true;
+        }
         task.pc -= 1;
-        task.looked += 1;
+        task.spun += 1;
         // The odd ones are the turns, the even ones the yields behind them.
-        if task.looked % 2 == 1 {
+        if task.spun % 2 == 1 {
             return self.begin(cpu, t, ns, false);
         }
-        if task.looked / 2 < turns {
+        if task.spun / 2 < turns {
             return self.do_yield(cpu, t);
         }
-        task.looked = 0;
+        task.spun = 0;
         self.block(cpu, t, Sleep::Interruptible);
-        self.lookers.push_back(sem, t);
+        self.spinners.push_back(sem, t);
         false
     }
 

@@ -336,7 +336,7 @@ impl Kernel {
                 | Step::Wait { .. }
                 | Step::Serve { .. }
                 | Step::Yield
-                | Step::Look { .. }
+                | Step::Spin { .. }
                 | Step::Exit => break,
                 _ => {}
             }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::looks::{self, Looks};
 use super::served::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
+use super::spins::{self, Spins};
 use super::{Class, Evidence, LoopMode, Note, Options, Reading, Recon};
 use crate::calibrate::Overheads;
 use crate::history::{Act, By, First, History, Life, LifeId, Off, What};
@@ -40,7 +40,7 @@ pub(super) struct Builder<'a> {
     /// Wait calls that found a child ended: (task, position of the call) to child.
     pub(super) reaps: HashMap<(LifeId, usize), LifeId>,
     sems: Vec<u32>,
-    pub(super) looks: &'a Looks,
+    pub(super) spins: &'a Spins,
     pub(super) messages: Messages,
     pub(super) sem_of_message: HashMap<u32, SemId>,
     pub(super) job_of_wake: HashMap<u32, JobId>,
@@ -59,8 +59,8 @@ pub(super) struct Draft {
     /// Where the work for messages begins, and how many hidden messages are done with.
     pub(super) cuts: Vec<Cut>,
     pub(super) said: usize,
-    /// How many of those whom it looked for are done with.
-    pub(super) looked: usize,
+    /// How many of its busy waits are done with.
+    pub(super) spun: usize,
     attrs: Vec<Attrs>,
     /// Work done since the last step, and how much of it at the front is in the kernel.
     pub(super) pending: Ns,
@@ -133,7 +133,7 @@ impl<'a> Builder<'a> {
             sem_of_exit: vec![None; history.lives.len()],
             reaps: HashMap::new(),
             sems: Vec::new(),
-            looks: &reading.looks,
+            spins: &reading.spins,
             classes: [0; Class::COUNT],
             starved: Vec::new(),
             history,
@@ -164,7 +164,7 @@ impl<'a> Builder<'a> {
             work.jobs.push(steps);
             jobs.push((life, notes));
         }
-        looks::check(&mut work);
+        spins::check(&mut work);
         // A recording that ended with its work goes on until that is done; one that was stopped in the
         // middle shows a stretch of time, and so does its replay.
         let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.over.limits, self.stop);
@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
             hidden: self.messages.found,
-            lookers: self.looks.who().map(TaskId).collect(),
+            spinners: self.spins.who().map(TaskId).collect(),
             stated: None,
         }
     }
@@ -237,7 +237,7 @@ impl<'a> Builder<'a> {
             }
             let decision = if let What::Off(off) = act.what { self.over.decided(act.at, off) } else { act.at };
             self.messages_until(life, act.at, decision, &mut d);
-            self.looks_until(id, decision, &mut d);
+            self.spins_until(id, decision, &mut d);
             self.act(life, i, act, &mut d, &mut slept);
         }
         self.close(life, verdict, slept, &mut d);

@@ -196,15 +196,15 @@ impl Recon {
         };
         let starved = self.starved.iter().filter_map(|t| self.work.tasks.get(t.0 as usize));
         let starved = starved.map(|p| p.comm.as_str()).collect();
-        let awake = self.lookers.iter().filter_map(|t| self.work.tasks.get(t.0 as usize));
-        let awake = awake.map(|p| p.comm.as_str()).collect();
+        let spinners = self.spinners.iter().filter_map(|t| self.work.tasks.get(t.0 as usize));
+        let spinners = spinners.map(|p| p.comm.as_str()).collect();
         let early = self.stop < self.span;
         let how = if early { "first exit of an endless task" } else { "end of the trace" };
         vec![
             count("endless tasks", named(|v| v.endless)),
             count("tasks that loop until stopped", named(|v| v.loops)),
             count("tasks that never ran", starved),
-            count("tasks that wait awake", awake),
+            count("tasks that busy-wait", spinners),
             Inferred {
                 name: "tasks bound to a CPU",
                 value: Some(self.bound.len() as f64),

@@ -22,10 +22,10 @@ mod build;
 mod dependencies;
 mod ending;
 mod inferred;
-mod looks;
 mod places;
 mod served;
 mod sleep;
+mod spins;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -249,8 +249,8 @@ pub struct Recon {
     pub mismatches: u64,
     /// Messages that no wakeup shows.
     pub hidden: Hidden,
-    /// Tasks that wait awake: they look for work in turns and yield.
-    pub lookers: Vec<TaskId>,
+    /// Tasks that busy-wait: they look for work and yield, in turns.
+    pub spinners: Vec<TaskId>,
     /// What a workload text says of its machine; nothing for a trace.
     pub stated: Option<Box<Stated>>,
 }
@@ -293,7 +293,7 @@ pub struct Reading {
     /// Names of each life before its execs.
     names: Vec<Vec<String>>,
     pub(crate) speeds: Speeds,
-    looks: looks::Looks,
+    spins: spins::Spins,
 }
 
 impl Reading {
@@ -315,9 +315,9 @@ impl Reading {
     fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
         let stop = verdict::stop_time(&history, &options.endless, overheads.limits);
         let verdicts = verdict::judge(&history, &options.endless, overheads.limits, stop);
-        let looks = match options.mode {
-            LoopMode::Dependency => looks::Looks::find(&history),
-            _ => looks::Looks::none(&history),
+        let spins = match options.mode {
+            LoopMode::Dependency => spins::Spins::find(&history),
+            _ => spins::Spins::none(&history),
         };
         let text = |name| strings.text(name).into_owned();
         let comms: Vec<String> = history.lives.iter().map(|l| text(l.comm)).collect();
@@ -331,8 +331,8 @@ impl Reading {
         };
         let messages_at = |speeds: &Speeds| match options.mode {
             LoopMode::Dependency => {
-                // What a task finds that waits awake, no wakeup shows.
-                let outside = |life: crate::history::LifeId| verdicts[life as usize].endless || looks.has(life);
+                // What a task finds that busy-waits, no wakeup shows.
+                let outside = |life: crate::history::LifeId| verdicts[life as usize].endless || spins.has(life);
                 infer(&history, &outside, speeds, &overheads, &options.cancel)
             }
             _ => Messages::none(&history),
@@ -345,7 +345,7 @@ impl Reading {
             messages = messages_at(&speeds);
             speeds = speeds_of(&messages.takes());
         }
-        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds, looks }
+        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds, spins }
     }
 
     /// The programs.

@@ -24,7 +24,7 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::Send { .. } => ("send", None, None),
         Step::Serve { .. } => ("serve", Some("message"), None),
         Step::Yield => ("yield", None, None),
-        Step::Look { ns, .. } => ("look", Some("dependency"), Some(ns)),
+        Step::Spin { ns, .. } => ("spin", Some("dependency"), Some(ns)),
         Step::Fork { .. } => ("fork", None, None),
         Step::Exec => ("exec", None, None),
         Step::SetAttrs { .. } => ("attrs", None, None),
@@ -53,7 +53,7 @@ impl Recon {
                 let ends_by = ends_by.map(|e| strings.intern(e.as_bytes()));
                 let evidence = strings.intern(Evidence::NAMES[note.evidence as usize].as_bytes());
                 let sem = match step {
-                    Step::Wait { sem, .. } | Step::Post { sem, .. } | Step::Look { sem, .. } => Some(sem.0),
+                    Step::Wait { sem, .. } | Step::Post { sem, .. } | Step::Spin { sem, .. } => Some(sem.0),
                     _ => None,
                 };
                 let until = match step {

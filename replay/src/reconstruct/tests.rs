@@ -195,34 +195,34 @@ fn answered_by_a_task_that_yields(times: i64) -> Records {
 }
 
 #[test]
-fn a_task_that_yields_until_another_sleeps_looks_for_it() {
+fn a_task_that_yields_until_another_sleeps_spins_for_it() {
     let recon = answered_by_a_task_that_yields(5).programs(&Overheads::default());
     let steps = |tid| &recon.work.tasks.iter().find(|p| p.tid == tid).expect("it was seen").steps;
     let sem = steps(8).iter().find_map(|s| if let Step::Wait { sem, .. } = s { Some(*sem) } else { None });
     let sem = sem.expect("8 waits for 7");
     let expected = [
         Step::Run { ns: 10_000 },
-        Step::Look { sem, ns: 1_000, turns: 1 },
+        Step::Spin { sem, ns: 1_000, turns: 1 },
         Step::Run { ns: 5_000 },
         Step::Post { sem, sync: false },
     ];
     assert_eq!(steps(7)[..4], expected);
-    assert_eq!(recon.lookers.len(), 1);
+    assert_eq!(recon.spinners.len(), 1);
 }
 
 #[test]
 fn one_that_did_so_four_times_may_have_done_it_by_chance() {
     let recon = answered_by_a_task_that_yields(4).programs(&Overheads::default());
-    assert!(recon.lookers.is_empty());
+    assert!(recon.spinners.is_empty());
     let yields = |p: &crate::program::Program| p.steps.iter().filter(|s| **s == Step::Yield).count();
     assert_eq!(recon.work.tasks.iter().find(|p| p.tid == 7).map(yields), Some(9));
 }
 
 #[test]
-fn wakeups_keep_their_time_in_an_open_replay_whoever_looks() {
+fn wakeups_keep_their_time_in_an_open_replay_whoever_spins() {
     let records = answered_by_a_task_that_yields(5);
     let options = Options { mode: super::LoopMode::Open, ..Options::default() };
     let recon = Reading::with(records.history(), Overheads::default(), &records.strings, &options).programs();
-    assert!(recon.lookers.is_empty());
-    assert!(!recon.work.tasks.iter().any(|p| p.steps.iter().any(|s| matches!(s, Step::Look { .. }))));
+    assert!(recon.spinners.is_empty());
+    assert!(!recon.work.tasks.iter().any(|p| p.steps.iter().any(|s| matches!(s, Step::Spin { .. }))));
 }

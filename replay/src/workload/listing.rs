@@ -91,7 +91,9 @@ fn listed(step: &Step) -> ListedStep {
         Step::Send { queue, job } => ("send", vec![i64::from(queue.0), i64::from(job.0)]),
         Step::Serve { queue, .. } => ("serve", vec![i64::from(queue.0)]),
         Step::Yield => ("yield", Vec::new()),
-        Step::Look { sem, ns, turns } => ("look", vec![i64::from(sem.0), ns, i64::from(turns)]),
+        Step::Spin { sem, ns, turns } => {
+            ("spin", vec![i64::from(sem.0), ns, if turns == u32::MAX { -1 } else { i64::from(turns) }])
+        }
         Step::Fork { child, how } => {
             let how = match how {
                 Fork::Fork => 0,

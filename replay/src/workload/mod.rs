@@ -51,7 +51,7 @@
 //! | `E3` | sleep for something outside |
 //! | `U40` | sleep until time 40 |
 //! | `W(x)` `P(x)` `Psync(x)` | wait for, post to semaphore x; a synchronous post |
-//! | `L(x,1us,32)` | look for a task that waits for semaphore x: 1 us and a yield a turn; sleep after 32 turns (without a number: never) |
+//! | `B(x,1us,32)` | busy-wait until a task waits for semaphore x: 1 us and a yield a turn; sleep after 32 turns (without a number: never) |
 //! | `Y` | yield |
 //! | `F(Child)` `V(Child)` `T(Child)` | fork, vfork, make a thread |
 //! | `X` | exec |

@@ -303,8 +303,8 @@ impl Builder {
             Step::Wait { sem: self.sem(name), sleep: Sleep::Interruptible }
         } else if let Some(name) = inner("Psync") {
             Step::Post { sem: self.sem(name), sync: true }
-        } else if let Some(given) = inner("L") {
-            self.look(given, word)?
+        } else if let Some(given) = inner("B") {
+            self.spin(given, word)?
         } else if let Some(name) = inner("P") {
             Step::Post { sem: self.sem(name), sync: false }
         } else if let Some((name, how)) = inner("F")
@@ -356,17 +356,17 @@ impl Builder {
     }
 
     /// `NAME,TIME` or `NAME,TIME,TURNS`.
-    fn look(&mut self, given: &str, word: &str) -> Result<Step, String> {
+    fn spin(&mut self, given: &str, word: &str) -> Result<Step, String> {
         let parts: Vec<&str> = given.split(',').map(str::trim).collect();
         let (name, time, turns) = match parts[..] {
-            [name, time] => (name, time, "4294967295"),
-            [name, time, turns] => (name, time, turns),
-            _ => return Err(format!("`{word}`: expected L(SEMAPHORE,TIME) or L(SEMAPHORE,TIME,TURNS)")),
+            [name, time] => (name, time, Some(u32::MAX)),
+            [name, time, turns] => (name, time, turns.parse().ok()),
+            _ => return Err(format!("`{word}`: expected B(SEMAPHORE,TIME) or B(SEMAPHORE,TIME,TURNS)")),
         };
         let ns = self.time(time)?;
-        let turns = turns.parse().ok().filter(|n| *n > 0 && ns > 0);
+        let turns = turns.filter(|n| *n > 0 && ns > 0);
         let turns = turns.ok_or_else(|| format!("`{word}`: expected a time and a number of turns above 0"))?;
-        Ok(Step::Look { sem: self.sem(name), ns, turns })
+        Ok(Step::Spin { sem: self.sem(name), ns, turns })
     }
 
     fn sem(&mut self, name: &str) -> SemId {

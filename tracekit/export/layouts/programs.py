@@ -153,8 +153,9 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
             return f"S{first}ns" + (f"~{slack}ns" if slack else "")
         case "wait":
             return f"W(s{first})"
-        case "look":
-            return f"L(s{first},{numbers[1]}ns,{numbers[2]})"
+        case "spin":
+            turns = "" if numbers[2] < 0 else f",{numbers[2]}"
+            return f"B(s{first},{numbers[1]}ns{turns})"
         case "post":
             return f"{'Psync' if numbers[1] else 'P'}(s{first})"
         case "fork":
@@ -304,8 +305,8 @@ def _events(
             return [("fork", names[numbers[0]])]
         case "yield":
             return [("yield", "")]
-        case "look":
-            left_out["waits that are spent awake (they take no time there)"] += 1
+        case "spin":
+            left_out["busy waits (they take no time there)"] += 1
             return []
         case _:
             if op != "exit":

@@ -1,12 +1,12 @@
-//! Tasks that wait awake: they look for work, yield the CPU, and look again.
+//! Tasks that busy-wait: they look for work, yield the CPU, and look again.
 //!
-//! A task that yields has nothing to do and does not sleep: it looks for work in turns, as idle
-//! threads of work-stealing pools and of OpenMP do. What it is given, no record shows. But where it
-//! then wakes a task, that one had handed its work over and gone to sleep for the answer. So the work
-//! that ends in this wakeup begins no earlier than that sleep, and what came before it, behind the
-//! first yield, was looking: a replay looks as long as it takes, or for as many turns as the task was
-//! seen to take before it went to sleep. (rayon-core's sleep module describes such threads: rounds of
-//! yields, then sleep; so do OpenMP's OMP_WAIT_POLICY and KMP_BLOCKTIME.)
+//! A task that yields has nothing to do and does not sleep: it spins in turns, as idle threads of
+//! work-stealing pools and of OpenMP do. What it is given, no record shows. But where it then wakes a
+//! task, that one had handed its work over and gone to sleep for the answer. So the work that ends in
+//! this wakeup begins no earlier than that sleep, and what came before it, behind the first yield, was
+//! spinning: a replay spins as long as it takes, or for as many turns as the task was seen to take before
+//! it went to sleep. (rayon-core's sleep module describes such threads: rounds of yields, then sleep;
+//! so do OpenMP's OMP_WAIT_POLICY and KMP_BLOCKTIME.)
 
 use super::build::{Builder, Draft};
 use super::{Evidence, Note};
@@ -15,40 +15,40 @@ use crate::infer::WORTH;
 use crate::program::{Step, Workload};
 use crate::task::Ns;
 
-/// A turn takes at least as long, so that one that looks alone takes no more than a thousand steps
-/// of the replay in a millisecond. In five captures of thread pools that yield, 500, 1,000 and
+/// A turn takes at least as long, so that one that spins alone takes no more than a thousand steps
+/// of the replay in a millisecond. In five captures of busy pools on a 6.18 machine, 500, 1,000 and
 /// 2,000 ns left -39, -45, -40; -17, -18, -16; -14, -13, -13; -11, -9, -10; +18, -2, +4 % of the switches.
 const SHORTEST_TURN: Ns = 1_000;
 
-/// A task was waited for awake.
+/// A busy wait for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Look {
+struct Spin {
     /// When it fell asleep.
     at: Ns,
     /// Number of the wakeup that ended its sleep.
     wake: u32,
 }
 
-/// Who waits awake.
+/// Who busy-waits, and for whom.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct Spins {
     /// Of each life, in order.
-    of: Vec<Vec<Look>>,
+    of: Vec<Vec<Spin>>,
     /// Turns of each life before it goes to sleep, where it ever did.
     turns: Vec<u32>,
 }
 
-impl Looks {
-    /// Finds the tasks that wait awake, and for whom.
+impl Spins {
+    /// Finds the tasks that busy-wait, and for whom.
     pub fn find(history: &History) -> Self {
         let yields = |life: &Life| life.acts.iter().any(|a| a.what == What::Off(Off::Yielded));
         if !history.lives.iter().any(yields) {
-            return Looks::none(history);
+            return Spins::none(history);
         }
         let slept = asleep_since(history);
-        let looks = |life: &Life| if yields(life) { looks_of(life, &slept) } else { Vec::new() };
-        Looks {
-            of: history.lives.iter().map(looks).collect(),
+        let spins = |life: &Life| if yields(life) { spins_of(life, &slept) } else { Vec::new() };
+        Spins {
+            of: history.lives.iter().map(spins).collect(),
             turns: history.lives.iter().map(|life| turns_of(life).unwrap_or(u32::MAX)).collect(),
         }
     }
@@ -56,10 +56,10 @@ impl Looks {
     /// Nobody does.
     pub fn none(history: &History) -> Self {
         let n = history.lives.len();
-        Looks { of: vec![Vec::new(); n], turns: vec![u32::MAX; n] }
+        Spins { of: vec![Vec::new(); n], turns: vec![u32::MAX; n] }
     }
 
-    /// True for a task that waits awake.
+    /// True for a task that busy-waits.
     pub fn has(&self, life: LifeId) -> bool {
         !self.of[life as usize].is_empty()
     }
@@ -90,8 +90,8 @@ fn asleep_since(history: &History) -> Vec<Option<Ns>> {
 /// The wakeups by a task that was awake from before those that it woke fell asleep: since it yielded
 /// or woke somebody else, without having been woken itself. Those of its exit are no answers; a few
 /// may be chance.
-fn looks_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Look> {
-    let mut looks = Vec::new();
+fn spins_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Spin> {
+    let mut spins = Vec::new();
     let mut awake = None;
     for act in &life.acts {
         match act.what {
@@ -100,7 +100,7 @@ fn looks_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Look> {
             What::Post { wake } => {
                 let meanwhile = |at: &Ns| *at <= act.at && awake.is_some_and(|since| *at > since);
                 if let Some(at) = slept[wake as usize].filter(meanwhile) {
-                    looks.push(Look { at, wake });
+                    spins.push(Spin { at, wake });
                 }
                 awake = Some(act.at);
             }
@@ -108,8 +108,10 @@ fn looks_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Look> {
             _ => {}
         }
     }
-    looks.truncate(if looks.len() < WORTH.0 { 0 } else { looks.len() });
-    looks
+    if spins.len() < WORTH.0 {
+        spins.clear();
+    }
+    spins
 }
 
 /// The median number of yields in a row before a sleep.
@@ -127,7 +129,7 @@ fn turns_of(life: &Life) -> Option<u32> {
     (!turns.is_empty()).then(|| *turns.select_nth_unstable(half).1)
 }
 
-/// Takes out looking for tasks that never come to wait.
+/// Takes out spinning for tasks that never come to wait.
 pub(super) fn check(work: &mut Workload) {
     let mut waited = vec![false; work.sems.len()];
     for (_, steps) in work.bodies_mut() {
@@ -139,7 +141,7 @@ pub(super) fn check(work: &mut Workload) {
     }
     for (_, steps) in work.bodies_mut() {
         for step in steps {
-            if matches!(step, Step::Look { sem, .. } if !waited[sem.0 as usize]) {
+            if matches!(step, Step::Spin { sem, .. } if !waited[sem.0 as usize]) {
                 *step = Step::Run { ns: 0 };
             }
         }
@@ -147,16 +149,16 @@ pub(super) fn check(work: &mut Workload) {
 }
 
 impl Builder<'_> {
-    /// Steps for those that `life` looked for from before `until` on.
-    pub(super) fn looks_until(&mut self, life: LifeId, until: Ns, d: &mut Draft) {
-        let (looks, turns) = (&self.looks.of[life as usize], self.looks.turns[life as usize]);
-        while let Some(&Look { at, wake }) = looks.get(d.looked).filter(|look| look.at <= until) {
-            d.looked += 1;
+    /// Steps for those that `life` spun for from before `until` on.
+    pub(super) fn spins_until(&mut self, life: LifeId, until: Ns, d: &mut Draft) {
+        let (spins, turns) = (&self.spins.of[life as usize], self.spins.turns[life as usize]);
+        while let Some(&Spin { at, wake }) = spins.get(d.spun).filter(|spin| spin.at <= until) {
+            d.spun += 1;
             let Some(sem) = self.sem_of_wake[wake as usize] else { continue };
             d.work_until(at, at);
             let ns = d.drop_turns(at).max(SHORTEST_TURN);
             let partner = self.history.lives[self.history.wakee[wake as usize] as usize].tid;
-            d.add(Step::Look { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Hidden));
+            d.add(Step::Spin { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Hidden));
         }
     }
 }
