@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -170,6 +173,20 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
     assert sorted(r["predicted"].sum() for r in found.values()) == sorted(
         part["predicted"].sum() for part in plain.table.partition_by("cell")
     )
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_nothing_of_a_pool_is_left_behind_it(stopped: bool) -> None:
+    """What ends beside Python's own end raced with it, and a stopped command showed a traceback."""
+    from tracekit.whatif.sweep import Pool
+
+    before = set(threading.enumerate())
+    with contextlib.suppress(SystemExit), Pool(2) as pool:
+        pool.submit(time.sleep, 60 if stopped else 0.1)
+        if stopped:
+            raise SystemExit(143)
+    assert set(threading.enumerate()) == before
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"])

@@ -270,7 +270,7 @@ def test_a_text_of_a_busy_wait_says_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["B(j)", "B(j,0us)", "B(j,1us,0)", "B(j,1us,many)", "B(j,1us,2,3)"])
 def test_a_busy_wait_that_cannot_be_is_refused_with_its_line(step: str) -> None:
-    with pytest.raises(tk.TracekitError, match="line 1.*expected"):
+    with pytest.raises(tk.TracekitError, match=r"line 1.*expected"):
         tk.simulate(f"A: R1 {step}\n", "fifo")
 
 

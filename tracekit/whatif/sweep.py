@@ -359,13 +359,14 @@ class Pool:
     def _end(self, *, at_once: bool = False) -> None:
         """Let the workers go; `at_once` also those that are in the middle of a cell.
 
-        Python waits at its end for workers that are busy, and a cell can take minutes.
+        A cell can take minutes.
         """
         if self._own is not None:
             # `terminate_workers` came with Python 3.14.
             for worker in list((self._own._processes or {}).values()) if at_once else []:
                 worker.terminate()
-            self._own.shutdown(wait=False, cancel_futures=not at_once)
+            # What is not awaited may close its pipe while Python, at its own end, writes to it.
+            self._own.shutdown(wait=True, cancel_futures=not at_once)
             self._own = None
 
     def _executor(self) -> Executor:
