@@ -259,6 +259,15 @@ def lost_page(dat: Dat) -> Dat:
     )
 
 
+def counted(dat: Dat) -> Dat:
+    """Add the clock and the counters, as trace-cmd record does."""
+    options = [*dat.options, (4, b"[local] global mono\0")]
+    for cpu, pages in enumerate(dat.cpus):
+        stat = f"CPU: {cpu}\nentries: 0\noverrun: 0\ncommit overrun: 0\nbytes: 0\ndropped events: 0\n"
+        options.append((2, f"{stat}read events: {sum(map(records, pages))}\n\0".encode()))
+    return replace(dat, options=options)
+
+
 def records(page: bytes) -> int:
     """Count the records of a page."""
     (commit,) = struct.unpack_from("<Q", page, 8)
@@ -318,6 +327,9 @@ def main() -> None:
     put("v6-damaged-page", bytes(damaged))
     put("v6-cut-in-data", plain[: -PAGE - 1000])
     put("v6-cut-in-head", plain[:3000])
+    second = replace(two, cpus=[[], two.cpus[1]])
+    put("v7-first-cpu-empty", convert(write(counted(second)), "none"))
+    put("v7-cut-in-data", convert(write(counted(two)), "none")[: -PAGE - 1000])
     zstd = bytearray(convert(write(two), "zstd"))
     zstd[-600:-500] = bytes(100)
     put("v7-damaged-chunk", bytes(zstd))

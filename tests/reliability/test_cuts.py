@@ -19,6 +19,8 @@ PLACE = re.compile(r"\((byte|line) \d+\)|found none in \d+ records")
 
 #: An address of a call chain.
 HEX = re.compile(rb"[0-9a-f]+")
+#: What trace-cmd says of each CPU's buffer.
+COUNTERS = re.compile(rb"CPU: (\d+\nentries)")
 TEXTS = ("ftrace", "perf script", "tasks")
 
 
@@ -62,6 +64,59 @@ def test_a_capture_cut_anywhere_is_read_or_refused_with_the_place(name: str, roo
         shorter = name in TEXTS and (not rest or HEX.fullmatch(rest) is not None)
         told += shorter or bool(set(trace.diagnostics["code"].cast(str)) - usual)
     assert [r for r in refusals if not PLACE.search(r)] == []
-    # Version 7 says at the end where its records are.
-    assert read >= (0 if name == "trace.dat 7" else CUTS // 4)
+    assert read >= CUTS // 4
     assert told == read
+
+
+#: Files of version 7: with counters and without, compressed and not, of one, two and four CPUs, and
+#: of two of which the first has no records.
+VERSION_7 = {
+    "plain": "fixtures/trace-dat/v7-none/input.dat",
+    "zstd": "fixtures/trace-dat/v7-zstd/input.dat",
+    "second CPU": "fixtures/trace-dat/v7-first-cpu-empty/input.dat",
+    "one CPU": "fixtures/demo/slice-default.dat",
+    "four CPUs": "testdata/lab2/6.12-4cpu/server-default.dat",
+}
+
+
+def records_at(data: bytes) -> int:
+    """Walk the sections to that of the records."""
+    at = 10
+    for behind in (6, 0, 8):  # the version, the compression and its version
+        at = data.index(b"\0", at) + 1 + behind
+    while data[at] != 3:
+        at += 16 + int.from_bytes(data[at + 8 : at + 16], "little")
+    return at
+
+
+def evidence(data: bytes, without: str) -> bytes:
+    """Take one kind of evidence for the numbers of CPUs out of a file, which keeps its length."""
+    if without == "idle tasks":
+        return data.replace(b"swapper/", b"swapper\0")
+    return COUNTERS.sub(rb"cpu: \1", data) if without == "counters" else data
+
+
+@pytest.mark.parametrize("without", ["nothing", "counters", "idle tasks"])
+@pytest.mark.parametrize("name", VERSION_7)
+def test_version_7_without_its_table_gives_a_part_of_the_whole(
+    name: str, without: str, root: Path, request: pytest.FixtureRequest
+) -> None:
+    if VERSION_7[name].startswith("testdata"):
+        request.getfixturevalue("testdata")
+    data = evidence((root / VERSION_7[name]).read_bytes(), without)
+    columns = ["ts_ns", "kind", "tid", "comm", "next_tid", "next_comm", "target_cpu", "value", "ctx_tid"]
+    whole = {cpu: rows.select(columns) for (cpu,), rows in tk.read(data).events.group_by("cpu")}
+    begin = records_at(data)
+    draw = random.Random(name)
+    placed = 0
+    for _ in range(CUTS if without == "nothing" else CUTS // 4):
+        part = data[: draw.randrange(begin + 16, len(data))]
+        trace = tk.read(part)
+        codes = set(trace.diagnostics["code"].cast(str))
+        assert "truncated" in codes
+        told = trace.diagnostics.filter(trace.diagnostics["code"].cast(str) == "truncated")
+        assert told["offset"].null_count() == 0
+        for (cpu,), rows in trace.events.group_by("cpu"):
+            assert rows.select(columns).equals(whole[cpu].head(rows.height))
+            placed += 1
+    assert placed > CUTS // 20

@@ -1,5 +1,6 @@
 //! The head of a trace.dat: both versions end in a list of buffers and a bag of options.
 
+use super::sections::{version_7, Orphan};
 use super::{damaged, short, NAME};
 use crate::binary::bytes::Reader;
 use crate::binary::tracepoint::header::{Header, Prologue, MAGIC};
@@ -75,6 +76,10 @@ pub struct Buffer {
     pub cpus: Vec<CpuData>,
     /// The text of a latency tracer, which stands in place of pages.
     pub text: Option<Vec<u8>>,
+    /// The CPU within whose records the file ends, where no table says how many it has.
+    pub cut: Option<i32>,
+    /// Records are missing that may be of other CPUs than these.
+    pub lacks: bool,
 }
 
 /// What one CPU's ring buffer counted by the end of the recording.
@@ -88,6 +93,22 @@ pub struct CpuStat {
     pub overrun: u64,
     /// Records that found no room.
     pub dropped: u64,
+    /// Records that were left in the buffer.
+    entries: u64,
+    /// Records that were taken out of it.
+    read: u64,
+}
+
+impl CpuStat {
+    /// How many records came into the file: those that were taken out, before or after the counters
+    /// were looked at.
+    pub fn recorded(&self) -> u64 {
+        if self.read > 0 {
+            self.read
+        } else {
+            self.entries
+        }
+    }
 }
 
 /// The options that matter here.
@@ -118,9 +139,13 @@ pub struct Facts {
     /// Instances: where their tables lie (version 6).
     instances: Vec<(String, u64)>,
     /// Buffers (version 7).
-    buffers: Vec<Buffer>,
+    pub(super) buffers: Vec<Buffer>,
     /// Sections with formats and names (version 7): option number, offset.
-    sections: Vec<(u16, u64)>,
+    pub(super) sections: Vec<(u16, u64)>,
+    /// Buffers whose table of CPUs is cut off (version 7).
+    pub orphans: Vec<Orphan>,
+    /// The file ends within this section, which holds no record (version 7): number, offset.
+    pub cut: Option<(u16, u64)>,
     stat_buffer: String,
 }
 
@@ -222,134 +247,8 @@ fn options_6(r: &mut Reader<'_>, facts: &mut Facts) -> Result<(), ParseError> {
     }
 }
 
-fn version_7(file: &[u8], mut r: Reader<'_>, mut header: Header) -> Result<Head, ParseError> {
-    let at = r.at;
-    let compression = match r.c_str().map_err(short)? {
-        b"none" => Compression::None,
-        b"zstd" => Compression::Zstd,
-        b"zlib" => Compression::Zlib,
-        other => {
-            let message = format!("expected compression zstd, zlib or none, found `{}`", lossy(other));
-            return Err(ParseError::new(NAME, "unsupported", message).at_offset(at as u64));
-        }
-    };
-    r.c_str().map_err(short)?;
-    let mut facts = Facts::default();
-    let mut next = r.u64().map_err(short)?;
-    let mut seen = Vec::new();
-    while next != 0 {
-        if seen.contains(&next) || seen.len() > 1000 {
-            return Err(damaged("expected a chain of option sections that ends, found a loop", next as usize));
-        }
-        seen.push(next);
-        next = options_7(file, next, r.be, compression, &mut facts)?;
-    }
-    let mut sections = std::mem::take(&mut facts.sections);
-    // Formats first: whether symbols are worth keeping depends on them.
-    sections.sort_by_key(|(id, _)| *id);
-    for (id, offset) in sections {
-        let section = section(file, offset, r.be, compression)?;
-        let body = section.body()?;
-        let mut s = Reader::new(&body, 0, r.be);
-        let read = match id {
-            option::HEADER_INFO => header.read_header_info(&mut s),
-            option::FTRACE_EVENTS => header.read_ftrace_events(&mut s),
-            option::EVENT_FORMATS => header.read_event_formats(&mut s),
-            option::KALLSYMS => header.read_kallsyms(&mut s),
-            option::CMDLINES => header.read_names(&mut s),
-            _ => Ok(()),
-        };
-        read.map_err(|_| damaged(&format!("section {id} is shorter than what it lists"), offset as usize))?;
-    }
-    let mut buffers = std::mem::take(&mut facts.buffers);
-    for buffer in &mut buffers {
-        let section = section(file, buffer.section, r.be, compression)?;
-        buffer.compressed = section.compressed;
-        if buffer.text.is_some() {
-            buffer.text = Some(section.body()?.into_owned());
-        }
-    }
-    buffers.sort_by_key(|b| !b.name.is_empty());
-    Ok(Head { version: 7, header, facts, buffers, compression })
-}
-
-/// A version 7 section.
-struct Section<'f> {
-    data: &'f [u8],
-    at: usize,
-    be: bool,
-    compressed: bool,
-    compression: Compression,
-}
-
-/// Finds the section at `offset`; its data end with the file when that is cut short.
-fn section(file: &[u8], offset: u64, be: bool, compression: Compression) -> Result<Section<'_>, ParseError> {
-    let mut r = Reader::new(file, usize::try_from(offset).unwrap_or(usize::MAX), be);
-    r.u16().map_err(short)?;
-    let flags = r.u16().map_err(short)?;
-    r.u32().map_err(short)?;
-    let size = r.u64().map_err(short)?;
-    let at = r.at;
-    let data = r.take(size.min(r.left() as u64)).map_err(short)?;
-    Ok(Section { data, at, be, compressed: flags & 1 != 0, compression })
-}
-
-impl Section<'_> {
-    /// Its decompressed bytes.
-    fn body(&self) -> Result<std::borrow::Cow<'_, [u8]>, ParseError> {
-        if !self.compressed {
-            return Ok(self.data.into());
-        }
-        let mut r = Reader::new(self.data, 0, self.be);
-        let read = |r: &mut Reader<'_>| -> Option<Vec<u8>> {
-            let (packed, size) = (r.u32().ok()?, r.u32().ok()?);
-            self.compression.decompress(r.take(u64::from(packed)).ok()?, size).ok()
-        };
-        read(&mut r).map(Into::into).ok_or_else(|| damaged("a section does not decompress", self.at))
-    }
-}
-
-/// Reads one section of options; the offset of the next, 0 at the end.
-fn options_7(file: &[u8], offset: u64, be: bool, c: Compression, facts: &mut Facts) -> Result<u64, ParseError> {
-    let section = section(file, offset, be, c)?;
-    let body = section.body()?;
-    let mut r = Reader::new(&body, 0, be);
-    let cut = |_| damaged("an option is longer than its section", offset as usize);
-    loop {
-        let (id, n) = (r.u16().map_err(cut)?, r.u32().map_err(cut)?);
-        let data = r.take(u64::from(n)).map_err(cut)?;
-        match id {
-            option::DONE => return Ok(Reader::new(data, 0, be).u64().unwrap_or(0)),
-            option::BUFFER | option::BUFFER_TEXT => {
-                let buffer = buffer_option(data, be, id == option::BUFFER_TEXT).map_err(cut)?;
-                facts.buffers.push(buffer);
-            }
-            16..=21 => facts.sections.push((id, Reader::new(data, 0, be).u64().map_err(cut)?)),
-            _ => facts.option(id, data, be),
-        }
-    }
-}
-
-/// Reads a BUFFER option.
-fn buffer_option(data: &[u8], be: bool, text: bool) -> Result<Buffer, crate::binary::bytes::Short> {
-    let mut r = Reader::new(data, 0, be);
-    let section = r.u64()?;
-    let (name, clock) = (lossy(r.c_str()?), lossy(r.c_str()?));
-    let mut buffer = Buffer { name, clock, section, ..Buffer::default() };
-    if text {
-        buffer.text = Some(Vec::new());
-        return Ok(buffer);
-    }
-    buffer.page = r.u32()? as usize;
-    for _ in 0..r.u32()? {
-        let cpu = r.u32()? as i32;
-        buffer.cpus.push(CpuData { cpu, offset: r.u64()?, size: r.u64()? });
-    }
-    Ok(buffer)
-}
-
 impl Facts {
-    fn option(&mut self, id: u16, data: &[u8], be: bool) {
+    pub(super) fn option(&mut self, id: u16, data: &[u8], be: bool) {
         let mut r = Reader::new(data, 0, be);
         let text = || lossy(crate::binary::bytes::until_nul(data));
         match id {
@@ -384,6 +283,8 @@ impl Facts {
                 ("Buffer", _) => self.stat_buffer = value.trim().to_owned(),
                 ("CPU", Ok(n)) => stat.cpu = i32::try_from(n).unwrap_or(-1),
                 ("overrun", Ok(n)) => stat.overrun = n,
+                ("entries", Ok(n)) => stat.entries = n,
+                ("read events", Ok(n)) => stat.read = n,
                 ("dropped events", Ok(n)) => stat.dropped = stat.dropped.saturating_add(n),
                 ("commit overrun", Ok(n)) => stat.dropped = stat.dropped.saturating_add(n),
                 _ => {}
@@ -419,12 +320,12 @@ fn selected_clock(text: &[u8]) -> Option<String> {
     (!name.is_empty() && !name.contains(char::is_whitespace)).then(|| name.to_owned())
 }
 
-fn lossy(bytes: &[u8]) -> String {
+pub(super) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Numbers of options; see trace-cmd's description of the file.
-mod option {
+pub(super) mod option {
     pub const DONE: u16 = 0;
     pub const DATE: u16 = 1;
     pub const CPUSTAT: u16 = 2;
@@ -437,6 +338,7 @@ mod option {
     pub const TIME_SHIFT: u16 = 12;
     pub const GUEST: u16 = 13;
     pub const TSC2NSEC: u16 = 14;
+    pub const STRINGS: u16 = 15;
     pub const HEADER_INFO: u16 = 16;
     pub const FTRACE_EVENTS: u16 = 17;
     pub const EVENT_FORMATS: u16 = 18;

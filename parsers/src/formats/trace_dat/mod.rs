@@ -22,7 +22,9 @@
 //! * Instances: all buffers are merged. An event that several buffers recorded is taken from the
 //!   first that shows it, because the same switch twice would be two switches.
 //! * Departures tolerated: CPU data cut short, damaged pages and chunks (skipped with a
-//!   diagnostic), no option chain.
+//!   diagnostic), no option chain. A version 7 file that ends before the table of its CPUs is read
+//!   section by section from the first; whose pages are whose is shown by the counters (option
+//!   CPUSTAT), by the names of idle tasks and by wakeups, and what none of them shows is left out.
 //! * Traps: the size of the kernel's `long` is that of `commit` in `header_page`, not the
 //!   prologue's; CPU numbers of version 7 are explicit and may have gaps; event numbers, not names,
 //!   identify records; field offsets and state bits must come from the file's own formats (6.18 has
@@ -31,9 +33,12 @@
 //!   left by a crash.
 //! * Sources: trace-cmd's documentation of the file formats, version 6.5 and 7.5; the kernel's ring_buffer.c.
 
+mod cut;
 pub(super) mod head;
 mod pages;
+mod sections;
 pub(super) mod stream;
+mod whose;
 
 use crate::binary::bytes::Short;
 use crate::binary::tracepoint::header::MAGIC;
@@ -75,6 +80,9 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     let bytes = source.into_bytes().map_err(|e| ParseError::io(NAME, &e))?;
     let file = (*bytes).as_ref();
     let mut head = head::read(file)?;
+    if !head.facts.orphans.is_empty() {
+        cut::adopt(&bytes, &mut head, out)?;
+    }
     describe(&head, out);
     if let Some(release) = out.meta.get("kernel").map(str::to_owned) {
         head.header.decoder.of_kernel(&release, out);
@@ -111,6 +119,10 @@ fn describe(head: &head::Head, out: &mut Out) {
         out.meta.set("state.table", head.header.decoder.states.json());
     }
     clock(head, out);
+    if let Some((section, offset)) = facts.cut {
+        let message = format!("the file ends within section {section}, which begins at byte {offset}");
+        out.diag(Diagnostic::new(Code::Truncated, message).at_offset(offset));
+    }
     if facts.guest_shift {
         let message = "the file is a guest's; its clock is left as it is, not shifted to the host's";
         out.diag(Diagnostic::new(Code::Unsupported, message));
@@ -146,10 +158,8 @@ fn clock(head: &head::Head, out: &mut Out) {
 
 fn short(short: Short) -> ParseError {
     let message = format!("expected {} more bytes, found the end of the file", short.wanted);
-    ParseError::new(NAME, "truncated", message).at_offset(short.at as u64).advise(
-        "the file was cut before what says where its records are, which version 7 keeps behind \
-             them: get the whole file, or record with trace-cmd record --file-version 6",
-    )
+    let advice = "the file was cut before its first record: get the whole file";
+    ParseError::new(NAME, "truncated", message).at_offset(short.at as u64).advise(advice)
 }
 
 fn damaged(message: &str, at: usize) -> ParseError {

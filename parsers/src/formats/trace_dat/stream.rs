@@ -93,6 +93,8 @@ pub struct Stream {
     stage: Stage,
     seq: u64,
     last_ts: i64,
+    /// Records are missing that may be of other CPUs than these.
+    lacks: bool,
     consumed: u64,
     done: bool,
 }
@@ -114,7 +116,8 @@ impl Stream {
                         counted: 0,
                         unknown: false,
                         torn: false,
-                        cut: !buffer.compressed && data.offset.saturating_add(data.size) > file.len() as u64,
+                        cut: buffer.cut == Some(data.cpu)
+                            || !buffer.compressed && data.offset.saturating_add(data.size) > file.len() as u64,
                         stat: stat(&head, buffer, data.cpu),
                     });
                 }
@@ -138,6 +141,7 @@ impl Stream {
             stage: Stage::default(),
             seq: 0,
             last_ts: i64::MIN,
+            lacks: head.buffers.iter().any(|b| b.lacks),
             consumed: 0,
             done: false,
             bytes: bytes.clone(),
@@ -225,7 +229,7 @@ impl Stream {
 
     /// What can only be said at the end.
     fn finish(&mut self, out: &mut Out) {
-        let (mut total, mut known) = (0u64, true);
+        let (mut total, mut known) = (0u64, !self.lacks);
         for cpu in &self.cpus {
             let (overrun, dropped) = cpu.stat.unwrap_or((0, 0));
             let said = overrun.saturating_add(dropped);
