@@ -223,7 +223,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the unpacked captures")
     parser.add_argument("--pairs", type=Path, required=True, help="the table of pairs")
     parser.add_argument("--predictor", action="append", default=[], metavar="COMMAND|NAME", help=
-        f"a program, or one of {', '.join(BASELINES)}; may be repeated (default: all built-in ones but tracekit)")  # fmt: skip
+        f"a program, or one of {', '.join(BASELINES)}; may be repeated (where no built-in one is named, "
+        "all of them but tracekit stand beside it)")  # fmt: skip
     parser.add_argument(
         "--sample", type=int, default=60, metavar="N", help="pairs to ask (default 60; 0: all)"
     )
@@ -237,7 +238,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"score: no pair of {given.pairs} has its captures below {given.folder}", file=sys.stderr)
         return 2
     chosen = known if given.sample == 0 else sample(known, given.sample, given.seed)
-    names = given.predictor or [name for name in BASELINES if name != "tracekit"]
+    names = given.predictor
+    if not set(names) & set(BASELINES):
+        names = [*(name for name in BASELINES if name != "tracekit"), *names]
     predictors = {_label(name): BASELINES.get(name) or command(name) for name in names}
     try:
         scores, answers = score(predictors, chosen, captures, jobs=given.jobs, show=sys.stderr.isatty())
