@@ -120,3 +120,17 @@ def test_version_7_without_its_table_gives_a_part_of_the_whole(
             assert rows.select(columns).equals(whole[cpu].head(rows.height))
             placed += 1
     assert placed > CUTS // 20
+
+
+def test_malformed_perf_data_of_the_corpus_names_the_place(testdata: Path) -> None:
+    files = sorted((testdata / "corpus" / "perf.data-fuzz").iterdir())
+    assert len(files) >= 5
+    without = []
+    for file in files:
+        try:
+            placed = tk.read(file).diagnostics["offset"].drop_nulls().len() > 0
+        except tk.TracekitError as error:
+            placed = PLACE.search(str(error)) is not None
+        if not placed:
+            without.append(file.name)
+    assert without == []

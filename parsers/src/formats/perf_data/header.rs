@@ -80,6 +80,8 @@ pub struct Head {
     pub data: Range<usize>,
     /// Events.
     pub attrs: Attrs,
+    /// Where they stand.
+    pub attrs_at: u64,
     /// Feature number and place.
     pub features: Vec<(u64, Range<usize>)>,
 }
@@ -98,7 +100,7 @@ pub fn read(file: &[u8]) -> Result<Head, ParseError> {
     let mut r = Reader::new(file, 8, be);
     let size = r.u64().map_err(short)?;
     if size == 16 {
-        return Ok(Head { be, pipe: true, data: 16..file.len(), ..Head::default() });
+        return Ok(Head { be, pipe: true, attrs_at: 16, data: 16..file.len(), ..Head::default() });
     }
     let attr_size = r.u64().map_err(short)?;
     let (attrs, data) = (section(&mut r)?, section(&mut r)?);
@@ -107,7 +109,8 @@ pub fn read(file: &[u8]) -> Result<Head, ParseError> {
     for word in &mut flags {
         *word = r.u64().map_err(short)?;
     }
-    let mut head = Head { be, killed: data.1 == 0, attrs: read_attrs(file, attrs, attr_size, be)?, ..Head::default() };
+    let mut head = Head { be, killed: data.1 == 0, attrs_at: attrs.0, ..Head::default() };
+    head.attrs = read_attrs(file, attrs, attr_size, be)?;
     let start = usize::try_from(data.0).unwrap_or(usize::MAX).min(file.len());
     let end = start.saturating_add(usize::try_from(data.1).unwrap_or(usize::MAX));
     head.data = start..if head.killed { file.len() } else { end.min(file.len()) };

@@ -82,7 +82,7 @@ impl Stream {
         }
         describe_clock(&stream.attrs, out);
         stream.rows.settle(&stream.attrs, out);
-        stream.check_events()?;
+        stream.check_events().map_err(|e| e.at_offset(head.attrs_at))?;
         Ok(stream)
     }
 
