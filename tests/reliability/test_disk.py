@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, Run
+from tracekit.cli import main
+from tracekit.errors import OutputError, TracekitError
 
 OLD = b"what stood here before"
 
@@ -112,3 +114,42 @@ def test_a_process_that_is_killed_leaves_what_was_there(command: str, root: Path
     assert (tmp_path / name).read_bytes() == OLD
     # What is left besides is named so that it is seen as unfinished.
     assert all(p.name == name or p.name.endswith(".tmp") for p in tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, tracekit: Run) -> None:
+    # Root may write to every folder but those of the kernel.
+    folder = Path("/sys") if os.geteuid() == 0 else tmp_path
+    tmp_path.chmod(0o555)
+    done = tracekit("convert", ROOT / "fixtures" / "demo" / "slice-default.dat", "-o", folder / "out.parquet")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tracekit: {folder}/out.parquet: Permission denied")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written_is_told_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda folder, mode: False)
+    words = ["export", str(tmp_path / "no trace"), "--perfetto", str(tmp_path / "out.pftrace")]
+    with pytest.raises(OutputError, match=f"Permission denied: {tmp_path} cannot be written"):
+        main(words, standalone_mode=False)
+    # A device is written in place.
+    with pytest.raises(TracekitError, match="no such file"):
+        main([*words[:-1], "/dev/null"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("seconds", [0.2, 0.6, 1.2, 2.0, 3.0])
+def test_a_comparison_that_is_killed_leaves_what_was_there(
+    seconds: float, demo: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out.html").write_bytes(OLD)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tracekit", "compare", str(demo), "--policy", "rr", "--quick", "-q", "-o", "out.html"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    with process:
+        time.sleep(seconds)
+        process.kill()
+    found = (tmp_path / "out.html").read_bytes()
+    assert found == OLD or found.rstrip().endswith(b"</html>")
+    assert all(p.name == "out.html" or p.name.endswith(".tmp") for p in tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -370,13 +371,20 @@ def _plot_name(context: click.Context, param: click.Parameter, given: str | None
 
 
 def output_place(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
-    """Refuse a file in a folder that does not exist, before anything is read; `-` is standard output."""
+    """Refuse a file in a folder that does not exist or cannot be written, before anything is read.
+
+    `-` is standard output; a device or a pipe is written in place.
+    """
     if given and given != "-":
         folder = Path(given).parent
         if not folder.is_dir():
             raise OutputError(
                 f"{given}: No such file or directory: there is no folder {folder}; make it first"
             )
+        place = Path(given).resolve()
+        new = not place.exists() or place.is_file()
+        if new and not given.startswith("/dev/") and not os.access(place.parent, os.W_OK):
+            raise OutputError(f"{given}: Permission denied: {folder} cannot be written")
     return given
 
 
