@@ -135,7 +135,7 @@ pub(super) fn stop_time(history: &History, said: &[i64], limits: Limits) -> Ns {
     exits.min().unwrap_or(history.span)
 }
 
-/// True for a task that sleeps on timers again and again and ends when everything does.
+/// True for a task that sleeps on timers again and again until the recorded run is stopped.
 fn is_looping(life: &Life, stop: Ns) -> bool {
     let mut sleeps: Vec<Ns> = Vec::new();
     let mut from = None;
@@ -158,10 +158,15 @@ fn is_looping(life: &Life, stop: Ns) -> bool {
     if sleeps.len() < 5 || other * 10 > sleeps.len() {
         return false;
     }
+    // A recorded exit is an exit, unless it came with the stop: somebody ended its last sleep.
+    if let Some(exit) = exit_begun(life) {
+        let woken = |a: &&Act| a.at <= exit && matches!(a.what, What::Woken { .. });
+        let last = life.acts.iter().rev().find(woken).map(|a| a.what);
+        return exit >= stop || matches!(last, Some(What::Woken { by: By::Task { .. }, .. }));
+    }
     sleeps.sort_unstable();
     let longest = sleeps[sleeps.len() - 1];
-    let last = exit_begun(life).unwrap_or_else(|| life.acts.last().map_or(0, |a| a.at));
-    last + 2 * longest >= stop
+    life.acts.last().map_or(0, |a| a.at) + 2 * longest >= stop
 }
 
 /// True when the task ran before `stop` in the burst in which it ends.
@@ -215,5 +220,33 @@ mod tests {
         assert_eq!(hog(&[slept(true), woken(By::Softirq), on]), (Some(1_100), (900, 0)));
         assert_eq!(hog(&[slept(false), woken(by_task), on]), (Some(1_100), (900, 0)));
         assert_eq!(hog(&[slept(true), woken(by_task), on, preempted, on, preempted, on]).0, Some(1_500));
+    }
+
+    #[test]
+    fn a_task_that_ends_by_itself_does_not_go_on() {
+        let by_timer = By::Hardirq { lead: true };
+        let by_task = By::Task { waker: 1, wake: 0 };
+        let looping = |last: By, ends: bool, stop: Ns| {
+            let mut life = Life::new(0, First::Forked, 0);
+            let slept = What::Off(Off::Slept { deep: false, way: Way::default(), held: false });
+            for i in 0..20 {
+                let by = if i == 19 { last } else { by_timer };
+                let acts = [What::Woken { by, cpu: 0 }, What::On { cpu: 0 }, slept];
+                let acts = acts.into_iter().take(if i == 19 && ends { 2 } else { 3 });
+                life.acts.extend((1..).zip(acts).map(|(n, what)| Act { at: 1_000 * i + n, what }));
+            }
+            if ends {
+                life.acts.push(Act { at: 19_100, what: What::Exiting });
+                life.acts.push(Act { at: 19_110, what: What::Off(Off::Ended) });
+            }
+            is_looping(&life, stop)
+        };
+        // Alive, shortly or long before the stop.
+        assert!(looping(by_timer, false, 20_500));
+        assert!(!looping(by_timer, false, 30_000));
+        // By itself before the stop, with it, and because somebody woke it.
+        assert!(!looping(by_timer, true, 20_500));
+        assert!(looping(by_timer, true, 19_100));
+        assert!(looping(by_task, true, 20_500));
     }
 }
