@@ -10,32 +10,21 @@ import tracekit as tk
 from tracekit import _core
 from tracekit._frames import to_frame
 from tracekit.whatif.calibration import calibrate
-from tracekit.whatif.contexts import recognise
-
-FORMS = {
-    "all events": None,
-    "switches and wakings": ["switch", "waking", "fork", "exit"],
-    "without interrupt flags": None,
-}
+from validation.forms import FLAGLESS, KINDS, SAME, lacks, reduced
 
 
-def form(trace: tk.Trace, name: str) -> tk.Trace:
-    """The trace as another recording of the same run would show it."""
-    events = trace.events
-    kinds = FORMS[name]
-    if kinds is not None:
-        events = events.filter(pl.col("kind").cast(pl.String).is_in(kinds))
-    if name == "without interrupt flags":
-        events = events.with_columns(pl.lit(None, dtype=events["irq_flags"].dtype).alias("irq_flags"))
-    tables = {n: to_frame(t) for n, t in _core.derive(events, trace.metadata).items()}
-    return tk.Trace(tables | {"events": events}, trace.metadata, name)
-
-
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", [*KINDS, FLAGLESS])
 def test_every_form_of_a_run_gives_its_figures_or_says_what_it_lacks(trace: tk.Trace, name: str) -> None:
-    asked = tk.replay(trace, "cfs")
-    other = tk.replay(form(trace, name), "cfs")
-    main = [calibrate(trace, replay).filter(metric="main")["replayed"].item() for replay in (asked, other)]
-    told = [m for m in other.diagnostics["message"] if "no record shows why" in m]
-    context = recognise(form(trace, name)).sentence()
-    assert abs(main[1] / main[0] - 1) < 0.02 or told or context, main
+    poorer = reduced(trace, name)
+    whole, other = tk.replay(trace, "cfs"), tk.replay(poorer, "cfs")
+    main = [calibrate(trace, replay).filter(metric="main")["replayed"].item() for replay in (whole, other)]
+    assert lacks(trace, whole) == ""
+    assert "clock ticks" in lacks(poorer, other)
+    assert abs(main[1] / main[0] - 1) < SAME or lacks(poorer, other), main
+
+
+def test_times_of_whole_microseconds_are_told(trace: tk.Trace) -> None:
+    events = trace.events.with_columns(pl.col("ts_ns") // 1000 * 1000)
+    tables = {n: to_frame(t) for n, t in _core.derive(events, trace.metadata).items()}
+    coarse = tk.Trace(tables | {"events": events}, trace.metadata, "coarse")
+    assert "whole microseconds" in lacks(coarse, tk.replay(coarse, "cfs"))

@@ -239,6 +239,23 @@ pub struct History {
     pub loose: Vec<Ns>,
 }
 
+impl History {
+    /// The largest time of which all others are multiples: 1,000 in texts with six digits.
+    pub fn resolution(&self) -> Ns {
+        let mut step = 0;
+        for act in self.lives.iter().flat_map(|life| &life.acts) {
+            let mut rest = act.at;
+            while rest != 0 {
+                (step, rest) = (rest, step % rest);
+            }
+            if step == 1 {
+                break;
+            }
+        }
+        step
+    }
+}
+
 /// A measured step between two records, for the estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {

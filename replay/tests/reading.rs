@@ -70,12 +70,16 @@ fn two_hogs(state: State) -> Trace {
     trace
 }
 
+fn no_cause_is_told(recon: &Recon) -> bool {
+    recon.missing().iter().any(|d| d.message.contains("no record shows why"))
+}
+
 #[test]
 fn a_preemption_whose_tick_does_not_show_is_no_yield() {
     for state in [State::Runnable, State::Preempted] {
         let recon = two_hogs(state).programs();
         assert!(!has(&recon, 1, |s| matches!(s, Step::Yield)), "{state:?}");
-        assert_eq!(recon.missing().len(), 1, "{state:?}: nothing says that ticks are missing");
+        assert!(no_cause_is_told(&recon), "{state:?}: nothing says that ticks are missing");
         let trace = two_hogs(state);
         let spec = ReplaySpec { policy: "fifo".into(), overheads: false, ..ReplaySpec::default() };
         let (_, run) = replay(&trace.events, &trace.strings, &spec, &mut |_| true).expect("it runs");
@@ -98,7 +102,7 @@ fn a_yield_is_seen_where_ticks_would_show() {
     }
     let recon = trace.programs();
     assert!(has(&recon, 1, |s| matches!(s, Step::Yield)));
-    assert!(recon.missing().is_empty());
+    assert!(!no_cause_is_told(&recon));
 }
 
 #[test]

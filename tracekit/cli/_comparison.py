@@ -113,7 +113,7 @@ def _calibrated(comparison: Comparison) -> tuple[list[str], int]:
 
 
 def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
-    from tracekit.whatif.basis import inferred, unknown_machine
+    from tracekit.whatif.basis import inferred, unknown_machine, unrecorded
     from tracekit.whatif.calibration import titles
     from tracekit.whatif.headline import to_record
 
@@ -124,6 +124,8 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
     )
     named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
     paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{named}")
+    for missing in unrecorded(comparison.identity):
+        paragraph(missing)
     if failed and (unknown := unknown_machine(comparison.trace)):
         paragraph(unknown)
     for row in inferred(comparison.identity):

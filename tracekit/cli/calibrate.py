@@ -46,7 +46,7 @@ def command(
     from tracekit import registry
     from tracekit.cli._output import about, emit_csv, emit_json, paragraph, table
     from tracekit.cli._replaying import caution, print_basis, progress_bar
-    from tracekit.whatif.basis import unknown_machine
+    from tracekit.whatif.basis import unknown_machine, unrecorded
     from tracekit.whatif.calibration import METRICS, calibrate
     from tracekit.whatif.identity import infer
 
@@ -90,6 +90,8 @@ def command(
     print()
     where = ", each task where it was recorded" if placement == "trace" else ""
     paragraph(f"replayed under {policy} ({why}){where}")
+    for missing in unrecorded(replay):
+        paragraph(missing)
     if failed and (unknown := unknown_machine(trace)):
         paragraph(unknown)
     if verbose:

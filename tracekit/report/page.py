@@ -23,7 +23,7 @@ from tracekit.report.figures import inline_svg
 from tracekit.report.hover import axes_of, rows_of
 from tracekit.report.timeline import timeline_data, window
 from tracekit.units import format_bound, format_count, format_ns
-from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine
+from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded
 from tracekit.whatif.calibration import METRICS as CALIBRATION
 from tracekit.whatif.headline import Effect, Finding, effect_of, findings, to_record
 from tracekit.words import NAMES, group_name, metric_name, percent, value
@@ -478,6 +478,7 @@ def render(comparison: Comparison) -> str:
         repetitions=data["repetitions"],
         fidelity=_fidelity(comparison),
         unknown=unknown_machine(comparison.trace),
+        unrecorded=unrecorded(comparison.identity),
         inferred=_inferred(comparison),
         distances=comparison.distances.filter(pl.col("ks").is_not_null()).to_dicts(),
         definitions=[(NAMES[k], v) for k, v in METRICS.items()],

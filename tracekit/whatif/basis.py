@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["MIN_SAMPLES", "inferred", "unknown_machine", "wakeup_classes"]
+__all__ = ["MIN_SAMPLES", "inferred", "unknown_machine", "unrecorded", "wakeup_classes"]
 
 #: Fewest samples for a curve or a headline of a group.
 MIN_SAMPLES = 20
@@ -45,6 +47,23 @@ def unknown_machine(trace: Trace) -> str | None:
         "not known: who shares CPU time with whom (cgroups, sessions), and affinities; no machine.toml "
         "lies beside the trace. With the next recording run the script of `tracekit recipes machine`"
     )
+
+
+def unrecorded(replay: Trace) -> list[str]:
+    """Say what the recording lacks that a fuller one of the same run would have shown a replay.
+
+    Parameters
+    ----------
+    replay
+        A replay.
+
+    Returns
+    -------
+    list of str
+        What is missing, and what to record: its diagnostics with the code ``missing-events``.
+    """
+    rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
+    return [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
 
 
 def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:

@@ -83,6 +83,24 @@ impl Recon {
             let advice = "record sched:sched_stat_runtime, which shows ticks, or the system call sched_yield";
             found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
         }
+        let over = &self.overheads;
+        let lacks = [
+            (over.record.n == 0, "what a switch takes"),
+            (over.tick_source != TickSource::Seen, "when clock ticks come and what they take"),
+        ];
+        let lacks: Vec<&str> = lacks.iter().filter(|l| l.0).map(|l| l.1).collect();
+        if !lacks.is_empty() {
+            let what =
+                format!("this trace does not show {}; a replay leaves that out, or assumes it", lacks.join(", nor "));
+            let advice =
+                "record sched:sched_stat_runtime with interrupt flags on Linux, and keep the perf.data or trace.dat";
+            found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
+        }
+        if self.coarse {
+            let what = "the times of this trace are whole microseconds";
+            let advice = "keep the binary file, or write text with nanoseconds (perf script --ns)";
+            found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
+        }
         found
     }
 

@@ -235,6 +235,8 @@ pub struct Recon {
     pub yields_untold: bool,
     /// The trace shows clock ticks.
     pub ticks_show: bool,
+    /// Its times are whole microseconds or less exact.
+    pub coarse: bool,
     /// When the recorded run was stopped.
     pub stop: Ns,
     /// The recorded kernel could be preempted: tasks were, in the middle of their exit.
