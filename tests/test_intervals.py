@@ -132,11 +132,11 @@ def test_kinds_of_change(identity: str, policy: str, kind: str) -> None:
 
 
 def recorded(text: str) -> pl.DataFrame:
-    """The program of a run as its records show it; a run itself has the program that its text
+    """The demands of a run as its records show them; a run itself has the program that its text
     states, without exits."""
     run = tk.simulate(text, "cfs")
     metadata = {k: v for k, v in run.metadata.items() if k != "workload"}
-    return tk.Trace({k: run.table(k) for k in run.tables}, metadata).program
+    return tk.Programs(tk.Trace({k: run.table(k) for k in run.tables}, metadata)).demands
 
 
 def test_kernel_work_is_what_stands_beside_forks_and_yields() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -59,26 +60,32 @@ def table_schema(name: str) -> pl.Schema:
     return pl.Schema(schema)
 
 
-def to_frame(table: _core.Table) -> pl.DataFrame:
-    """The table as a DataFrame with `table_schema`; numbers are not copied."""
-    return typed(pl.DataFrame(table), table.name)
+def to_frame(table: _core.Table, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """The table, or some of its columns, as a DataFrame with `table_schema`; numbers are not copied."""
+    # Column by column: what polars takes over of a batch keeps all columns that came with it.
+    schema = table_schema(table.name)
+    parts = [
+        typed(pl.DataFrame(table.select([column])), table.name, [column]) for column in columns or schema
+    ]
+    return pl.concat(parts, how="horizontal")
 
 
-def typed(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+def typed(frame: pl.DataFrame, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """The columns of table `name` out of `frame`, in order and in their types; missing ones are null."""
     schema = table_schema(name)
-    columns = []
-    for column, dtype in schema.items():
+    chosen = []
+    for column in columns or schema:
+        dtype = schema[column]
         if column not in frame.columns:
-            columns.append(pl.lit(None, dtype=dtype).alias(column))
+            chosen.append(pl.lit(None, dtype=dtype).alias(column))
             continue
         expr = pl.col(column)
         if frame.schema[column] != dtype:
             # Between Enum and Categorical there is no direct way in every version of polars.
             coded = frame.schema[column] in (pl.Categorical, pl.Enum)
             expr = expr.cast(pl.String).cast(dtype) if coded else expr.cast(dtype)
-        columns.append(expr)
-    return frame.select(columns)
+        chosen.append(expr)
+    return frame.select(chosen)
 
 
 def empty_frame(name: str) -> pl.DataFrame:

@@ -59,14 +59,14 @@ class Trace:
 
     def __init__(
         self,
-        tables: Mapping[str, _core.Table | pl.DataFrame],
+        tables: Mapping[str, _core.Table | _core.Records | pl.DataFrame],
         metadata: Mapping[str, str] | None = None,
         name: str = "trace",
     ) -> None:
         unknown = sorted(set(tables) - {*TABLES, *COMPUTED})
         if unknown:
             raise ValueError(f"no table is called {unknown[0]!r}; there are {', '.join(TABLES)}")
-        self._tables: dict[str, _core.Table | pl.DataFrame] = dict(tables)
+        self._tables: dict[str, _core.Table | _core.Records | pl.DataFrame] = dict(tables)
         self._metadata = dict(metadata or {})
         self._name = name
         self._known: dict[object, Any] = {}
@@ -144,9 +144,33 @@ class Trace:
                 raise KeyError(f"no table is called {name!r}; there are {', '.join((*TABLES, *COMPUTED))}")
             frame = empty_frame(name)
         else:
-            frame = to_frame(held)
+            frame = to_frame(held.table() if isinstance(held, _core.Records) else held)
         self._tables[name] = frame
         return frame
+
+    def columns(self, table: str, *names: str) -> pl.DataFrame:
+        """Some columns of a table; of a table that nobody has asked for the others are not made.
+
+        Parameters
+        ----------
+        table, *names
+            Name of the table, and of its columns.
+
+        Returns
+        -------
+        polars.DataFrame
+            These columns, in this order.
+        """
+        held = self._tables.get(table)
+        if isinstance(held, _core.Table):
+            return to_frame(held, names)
+        return self.table(table).select(names)
+
+    @property
+    def recorded_events(self) -> _core.Table | pl.DataFrame:
+        """The events as they are at hand: for code that reads Arrow streams."""
+        held = self._tables.get("events")
+        return held if isinstance(held, _core.Table) else self.events
 
     def _compute_program(self) -> pl.DataFrame:
         from tracekit.whatif.run import Programs
@@ -242,8 +266,11 @@ class Trace:
         stated = bounds.get("start_ns" if first else "end_ns")
         if stated is not None:
             return int(stated)
+        held = self._tables.get("events")
+        if isinstance(held, _core.Records):
+            return held.span[0 if first else 1]
         if self._rows("events"):
-            ts = self.events["ts_ns"]
+            ts = self.columns("events", "ts_ns")["ts_ns"]
             edge = ts.min() if first else ts.max()
         elif self._rows("slices"):
             ts = self.slices["ts_ns"]
@@ -495,11 +522,12 @@ class Trace:
 
         See `tracekit.analysis.completion.missing`.
         """
-        from tracekit.analysis.completion import missing
+        from tracekit.analysis.completion import EVENT_COLUMNS, missing
 
         start, end = self.start_ns or 0, self.end_ns or 0
+        events = self.columns("events", *EVENT_COLUMNS)
         return missing(
-            self.losses, self.diagnostics, self.cpus, self.events, self._metadata, start, max(start, end)
+            self.losses, self.diagnostics, self.cpus, events, self._metadata, start, max(start, end)
         )
 
     def bounds(self, by: str = "group") -> pl.DataFrame:

@@ -94,7 +94,7 @@ def pair_rows(
     same = _runs(programs, a, itself)
     job["identity"] = asdict(same.outcome)
     job["calibration"] = calibrate(trace, same.plain).to_dicts()
-    job["kernel_share"] = kernel_share(subject(a.metric, programs.table))
+    job["kernel_share"] = kernel_share(subject(a.metric, programs.demands))
     context = known_of(programs, trace, "group", {}, {})
     frames, notes = [], []
     for pair, target in targets:

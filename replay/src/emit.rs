@@ -2,11 +2,12 @@
 //! replay by the same code as from a capture.
 
 use tracekit_schema::events::irq;
+use tracekit_schema::table::Table;
 use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 use crate::engine::Run;
 use crate::log::{by, Rec, What, IDLE};
-use crate::program::{Program, Workload};
+use crate::program::Program;
 use crate::task::{Attrs, Ns};
 
 /// Linux kernel priority: 120 is nice 0, below 100 is real time.
@@ -18,25 +19,44 @@ pub fn kernel_prio(attrs: &Attrs) -> i32 {
     }
 }
 
-struct Emit<'a> {
-    out: &'a mut Out,
-    work: &'a Workload,
+/// What happened in a run, from which its events are made: part by part, and as often as they are
+/// wanted. It takes a fifth of the room of the events.
+#[derive(Debug)]
+pub struct Records {
+    /// In time order.
+    recs: Vec<Rec>,
+    /// The tasks, without their steps.
+    tasks: Vec<Program>,
+    /// First task that receives from each queue.
+    servers: Vec<u32>,
+    /// The request that each of the first messages is about.
+    requests: Vec<Option<u32>>,
+    cpus: usize,
+    /// Numbers of the first CPUs.
+    numbers: Vec<i32>,
+    /// Trace time of the run's time 0.
+    offset: Ns,
+    end: Ns,
+}
+
+/// The events of a run, part by part.
+pub struct Emitter<'a> {
+    of: &'a Records,
+    /// The record that comes next.
+    next: usize,
+    /// All events have been given.
+    done: bool,
     comms: Vec<StrId>,
     /// Execs of each task so far.
     execs: Vec<usize>,
     prios: Vec<i32>,
     attrs_seen: Vec<usize>,
     exiting: Vec<bool>,
-    /// Numbers of the first CPUs.
-    numbers: &'a [i32],
     /// What runs on each CPU, as the records so far tell.
     curr: Vec<u32>,
-    offset: Ns,
     seq: u64,
     idle: StrId,
     message: StrId,
-    /// First task that receives from each queue.
-    servers: Vec<u32>,
     raw: [StrId; 5],
 }
 
@@ -60,114 +80,141 @@ fn name(program: &Program, execs: usize) -> &str {
     program.names.get(execs).unwrap_or(&program.comm)
 }
 
-/// Adds the records of `run` to `out`. `numbers` are those of the first CPUs, `offset` is the trace
-/// time of the run's time 0.
-pub fn emit(run: &Run, cpus: usize, numbers: &[i32], offset: Ns, out: &mut Out) {
-    let mut recs: Vec<Rec> = run.log.recs.clone();
-    recs.sort_by_key(|r| r.ts);
-    let comms = run.work.tasks.iter().map(|p| out.strings.intern(name(p, 0).as_bytes())).collect();
-    let prios = run.work.tasks.iter().map(|p| kernel_prio(&p.first)).collect();
-    let idle = out.strings.intern(b"swapper");
-    let message = out.strings.intern(b"message");
-    let raw = STATES.map(|(_, letter)| out.strings.intern(letter));
-    let mut emit = Emit {
-        out,
-        work: &run.work,
-        comms,
-        execs: vec![0; run.work.tasks.len()],
-        prios,
-        attrs_seen: vec![0; run.work.tasks.len()],
-        exiting: vec![false; run.work.tasks.len()],
-        numbers,
-        curr: vec![IDLE; cpus],
-        offset,
-        seq: 0,
-        idle,
-        message,
-        servers: run.work.receivers().iter().map(|r| r.map_or(IDLE, |r| r.0 as u32)).collect(),
-        raw,
-    };
-    for cpu in 0..cpus {
-        emit.bound(Kind::TraceOn, 0, cpu);
+impl Records {
+    /// Takes them from a run. `numbers` are those of the first CPUs, `offset` is the trace time of
+    /// the run's time 0.
+    pub fn of(run: &mut Run, cpus: usize, numbers: &[i32], offset: Ns) -> Self {
+        let (mut recs, work) = (std::mem::take(&mut run.log.recs), std::mem::take(&mut run.work));
+        let end = run.counts.end;
+        recs.retain(|r| r.ts <= end);
+        recs.shrink_to_fit();
+        recs.sort_by_key(|r| r.ts);
+        let servers = work.receivers().iter().map(|r| r.map_or(IDLE, |r| r.0 as u32)).collect();
+        let mut tasks = work.tasks;
+        tasks.iter_mut().for_each(|task| task.steps = Vec::new());
+        Records { recs, tasks, servers, requests: work.requests, cpus, numbers: numbers.to_vec(), offset, end }
     }
-    for rec in &recs {
-        if rec.ts <= run.counts.end {
-            emit.record(rec);
+
+    /// Trace time of the first event and of the last.
+    pub fn span(&self) -> (Ns, Ns) {
+        (self.offset, self.offset + self.end)
+    }
+
+    /// All events at once.
+    pub fn all(&self, out: &mut Out) {
+        self.emitter(out).fill(out, usize::MAX);
+    }
+
+    /// The events part by part; their names are those of `out`.
+    pub fn emitter(&self, out: &mut Out) -> Emitter<'_> {
+        let strings = &mut out.strings;
+        Emitter {
+            of: self,
+            next: 0,
+            done: false,
+            comms: self.tasks.iter().map(|p| strings.intern(name(p, 0).as_bytes())).collect(),
+            execs: vec![0; self.tasks.len()],
+            prios: self.tasks.iter().map(|p| kernel_prio(&p.first)).collect(),
+            attrs_seen: vec![0; self.tasks.len()],
+            exiting: vec![false; self.tasks.len()],
+            curr: vec![IDLE; self.cpus],
+            seq: 0,
+            idle: strings.intern(b"swapper"),
+            message: strings.intern(b"message"),
+            raw: STATES.map(|(_, letter)| strings.intern(letter)),
         }
-    }
-    if let Some(warning) = &run.warning {
-        emit.out.diag(Diagnostic::new(Code::Starvation, warning.clone()));
-    }
-    emit.bound(Kind::Marker, run.counts.end, 0);
-    let name = emit.out.strings.intern(END);
-    if let Some(mut row) = emit.out.events.last() {
-        row.name(name);
     }
 }
 
 /// Name of the marker that stands at the end of a run: what is on a CPU there stays on it until then.
 pub const END: &[u8] = b"end of run";
 
-impl Emit<'_> {
-    fn record(&mut self, rec: &Rec) {
-        match rec.what {
-            What::Switch => self.switch(rec),
-            What::Wake => {
-                self.subject(rec, Kind::Waking, true);
-                self.subject(rec, Kind::Wakeup, true);
+impl Emitter<'_> {
+    /// Adds about `rows` events to `out`; false when there are no more.
+    pub fn fill(&mut self, out: &mut Out, rows: usize) -> bool {
+        if self.done {
+            return false;
+        }
+        let full = out.events.len().saturating_add(rows);
+        if self.seq == 0 {
+            for cpu in 0..self.of.cpus {
+                self.bound(Kind::TraceOn, 0, cpu, out);
             }
-            What::New => self.subject(rec, Kind::WakeupNew, false),
-            What::Fork => self.subject(rec, Kind::Fork, false),
-            What::Exec => self.exec(rec),
+        }
+        while let Some(rec) = self.of.recs.get(self.next).filter(|_| out.events.len() < full) {
+            self.next += 1;
+            self.record(rec, out);
+        }
+        if self.next == self.of.recs.len() {
+            self.done = true;
+            self.bound(Kind::Marker, self.of.end, 0, out);
+            let name = out.strings.intern(END);
+            if let Some(mut row) = out.events.last() {
+                row.name(name);
+            }
+        }
+        true
+    }
+
+    fn record(&mut self, rec: &Rec, out: &mut Out) {
+        match rec.what {
+            What::Switch => self.switch(rec, out),
+            What::Wake => {
+                self.subject(rec, Kind::Waking, true, out);
+                self.subject(rec, Kind::Wakeup, true, out);
+            }
+            What::New => self.subject(rec, Kind::WakeupNew, false, out),
+            What::Fork => self.subject(rec, Kind::Fork, false, out),
+            What::Exec => self.exec(rec, out),
             What::Exiting => {
                 self.exiting[rec.a as usize] = true;
-                self.subject(rec, Kind::Exit, false);
+                self.subject(rec, Kind::Exit, false, out);
             }
             What::Exit if self.exiting[rec.a as usize] => {}
-            What::Exit => self.subject(rec, Kind::Exit, false),
-            What::Initial => self.subject(rec, Kind::Enqueue, false),
+            What::Exit => self.subject(rec, Kind::Exit, false, out),
+            What::Initial => self.subject(rec, Kind::Enqueue, false, out),
             What::Migrate => {
-                self.subject(rec, Kind::Migrate, false);
+                self.subject(rec, Kind::Migrate, false, out);
                 let from = self.number(rec.x as usize);
-                if let Some(mut row) = self.out.events.last() {
+                if let Some(mut row) = out.events.last() {
                     row.orig_cpu(from);
                 }
             }
-            What::Attrs => self.attrs(rec),
-            What::Sent => self.sent(rec),
+            What::Attrs => self.attrs(rec, out),
+            What::Sent => self.sent(rec, out),
         }
     }
 
     /// The record has the new name, as the kernel's has.
-    fn exec(&mut self, rec: &Rec) {
+    fn exec(&mut self, rec: &Rec, out: &mut Out) {
         let task = rec.a as usize;
         self.execs[task] += 1;
-        let name = name(&self.work.tasks[task], self.execs[task]);
-        self.comms[task] = self.out.strings.intern(name.as_bytes());
-        self.subject(rec, Kind::Exec, false);
+        let name = name(&self.of.tasks[task], self.execs[task]);
+        self.comms[task] = out.strings.intern(name.as_bytes());
+        self.subject(rec, Kind::Exec, false, out);
     }
 
     fn number(&self, cpu: usize) -> i32 {
-        cpu_number(self.numbers, cpu)
+        cpu_number(&self.of.numbers, cpu)
     }
 
     /// The run begins on `cpu`, or ends. Every CPU is there from the start, also those that never get a task.
-    fn bound(&mut self, kind: Kind, at: Ns, cpu: usize) {
+    fn bound(&mut self, kind: Kind, at: Ns, cpu: usize, out: &mut Out) {
         let ctx = self.curr[cpu];
         let (tid, pid, comm) = (self.tid(ctx), self.pid(ctx), self.comm(ctx));
         let number = self.number(cpu);
-        let mut row = self.out.events.push();
-        row.ts_ns(at + self.offset).cpu(number).seq(self.seq).kind(kind).quality(0);
+        let mut row = out.events.push();
+        row.ts_ns(at + self.of.offset).cpu(number).seq(self.seq).kind(kind).quality(0);
         row.ctx_tid(tid).ctx_pid(pid).ctx_comm(comm);
         self.seq += 1;
     }
 
     fn tid(&self, t: u32) -> i64 {
-        self.work.tasks.get(t as usize).map_or(0, |p| p.tid)
+        self.of.tasks.get(t as usize).map_or(0, |p| p.tid)
     }
 
     fn pid(&self, t: u32) -> Option<i64> {
-        self.work.tasks.get(t as usize).map_or(Some(0), |p| p.pid)
+        self.of.tasks.get(t as usize).map_or(Some(0), |p| p.pid)
     }
 
     fn comm(&self, t: u32) -> StrId {
@@ -178,7 +225,7 @@ impl Emit<'_> {
         self.prios.get(t as usize).copied().unwrap_or(120)
     }
 
-    fn switch(&mut self, rec: &Rec) {
+    fn switch(&mut self, rec: &Rec, out: &mut Out) {
         let (a, b) = (rec.a, rec.b);
         let (a_tid, a_pid, a_comm, a_prio) = (self.tid(a), self.pid(a), self.comm(a), self.prio(a));
         let (b_tid, b_pid, b_comm, b_prio) = (self.tid(b), self.pid(b), self.comm(b), self.prio(b));
@@ -188,8 +235,8 @@ impl Emit<'_> {
         };
         self.curr[rec.cpu as usize] = b;
         let cpu = self.number(rec.cpu.into());
-        let mut row = self.out.events.push();
-        row.ts_ns(rec.ts + self.offset).cpu(cpu).seq(self.seq).kind(Kind::Switch);
+        let mut row = out.events.push();
+        row.ts_ns(rec.ts + self.of.offset).cpu(cpu).seq(self.seq).kind(Kind::Switch);
         row.ctx_tid(a_tid).ctx_pid(a_pid).ctx_comm(a_comm);
         row.tid(a_tid).pid(a_pid).comm(a_comm).prio(a_prio);
         row.next_tid(b_tid).next_pid(b_pid).next_comm(b_comm).next_prio(b_prio);
@@ -197,14 +244,14 @@ impl Emit<'_> {
         self.seq += 1;
     }
 
-    fn subject(&mut self, rec: &Rec, kind: Kind, wake: bool) {
+    fn subject(&mut self, rec: &Rec, kind: Kind, wake: bool, out: &mut Out) {
         let interrupt = wake && rec.x != by::TASK;
         let ctx = if rec.b == IDLE { self.curr[rec.cpu as usize] } else { rec.b };
         let (ctx_tid, ctx_pid, ctx_comm) = (self.tid(ctx), self.pid(ctx), self.comm(ctx));
         let (tid, pid, comm, prio) = (self.tid(rec.a), self.pid(rec.a), self.comm(rec.a), self.prio(rec.a));
         let cpu = self.number(rec.cpu.into());
-        let mut row = self.out.events.push();
-        row.ts_ns(rec.ts + self.offset).cpu(cpu).seq(self.seq).kind(kind);
+        let mut row = out.events.push();
+        row.ts_ns(rec.ts + self.of.offset).cpu(cpu).seq(self.seq).kind(kind);
         row.ctx_tid(ctx_tid).ctx_pid(ctx_pid).ctx_comm(ctx_comm);
         row.tid(tid).pid(pid).comm(comm).prio(prio).quality(0);
         if matches!(kind, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue | Kind::Migrate) {
@@ -218,34 +265,37 @@ impl Emit<'_> {
 
     /// A message to the tasks that receive from a queue: `tid` is the first of them, `value` the
     /// request that it is about, `value2` its own number.
-    fn sent(&mut self, rec: &Rec) {
-        let server = self.servers.get(rec.a as usize).copied().unwrap_or(IDLE);
-        self.subject(&Rec { a: server, ..*rec }, Kind::Other, false);
-        let (name, request) = (self.message, self.work.requests.get(rec.x as usize).copied().flatten());
-        if let Some(mut row) = self.out.events.last() {
+    fn sent(&mut self, rec: &Rec, out: &mut Out) {
+        let server = self.of.servers.get(rec.a as usize).copied().unwrap_or(IDLE);
+        self.subject(&Rec { a: server, ..*rec }, Kind::Other, false, out);
+        let (name, request) = (self.message, self.of.requests.get(rec.x as usize).copied().flatten());
+        if let Some(mut row) = out.events.last() {
             row.name(name).value(request.map(i64::from)).value2(i64::from(rec.x));
         }
     }
 
-    fn attrs(&mut self, rec: &Rec) {
+    fn attrs(&mut self, rec: &Rec, out: &mut Out) {
         let t = rec.a as usize;
-        let attrs = self.work.tasks.get(t).and_then(|p| p.attrs.get(self.attrs_seen[t]));
+        let attrs = self.of.tasks.get(t).and_then(|p| p.attrs.get(self.attrs_seen[t]));
         self.attrs_seen[t] += 1;
         if let Some(attrs) = attrs {
             let prio = kernel_prio(attrs);
-            self.subject(rec, Kind::Prio, false);
+            self.subject(rec, Kind::Prio, false, out);
             self.prios[t] = prio;
-            if let Some(mut row) = self.out.events.last() {
+            if let Some(mut row) = out.events.last() {
                 row.value(i64::from(prio));
             }
         }
     }
 }
 
-/// Notes what the policy counted, as JSON.
-pub(crate) fn counts(out: &mut Out, counters: &[(&'static str, i64)]) {
-    if !counters.is_empty() {
-        let pairs: Vec<String> = counters.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+/// Notes what the policy counted, as JSON, and what is odd about the run.
+pub(crate) fn tell(out: &mut Out, run: &Run) {
+    if let Some(warning) = &run.warning {
+        out.diag(Diagnostic::new(Code::Starvation, warning.clone()));
+    }
+    if !run.counters.is_empty() {
+        let pairs: Vec<String> = run.counters.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
         out.meta.set("replay.counts", format!("{{{}}}", pairs.join(", ")));
     }
 }

@@ -3,7 +3,7 @@
 use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
 
 use crate::calibrate::TickSource;
-use crate::emit;
+use crate::emit::{self, Records};
 use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::overrides;
 use crate::params::ParamError;
@@ -122,6 +122,30 @@ pub enum ReplayError {
     },
 }
 
+/// A finished replay whose events are still to be made.
+#[derive(Debug)]
+pub struct Played {
+    /// Metadata and what must be known of it; no events.
+    pub out: Out,
+    /// What happened.
+    pub records: Records,
+    /// What the engine counted.
+    pub counts: Counts,
+    /// What the policies counted.
+    pub counters: Vec<(&'static str, i64)>,
+    /// The policy with all parameters.
+    pub policy: String,
+}
+
+impl Played {
+    /// With its events.
+    pub fn whole(self) -> Replayed {
+        let Played { mut out, records, counts, counters, policy } = self;
+        records.all(&mut out);
+        Replayed { out, counts, counters, policy }
+    }
+}
+
 /// A finished replay.
 #[derive(Debug)]
 pub struct Replayed {
@@ -152,24 +176,29 @@ pub fn replay(
 
 /// Runs reconstructed programs under `spec` (whose `mode` and `hz` were used for the reconstruction).
 pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Replayed, ReplayError> {
+    play(recon, spec, progress).map(Played::whole)
+}
+
+/// The same without making the events.
+pub fn play(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Played, ReplayError> {
     let policy = PolicySpec::parse(&spec.policy)?;
     let mut stack = policy.stack()?;
     let stated = recon.stated.as_ref().and_then(|s| s.rt.as_deref());
     if let Some(rt) = spec.rt.as_deref().or(stated) {
         stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
     }
-    rerun_under(recon, spec, stack, policy.show(), progress)
+    play_under(recon, spec, stack, policy.show(), progress)
 }
 
 /// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what
 /// `spec` says of policies is not looked at.
-pub fn rerun_under(
+pub fn play_under(
     recon: &Recon,
     spec: &ReplaySpec,
     stack: Stack,
     policy: String,
     progress: &mut dyn FnMut(f64) -> bool,
-) -> Result<Replayed, ReplayError> {
+) -> Result<Played, ReplayError> {
     if recon.work.tasks.is_empty() {
         return Err(ReplayError::Trace(NOTHING.into()));
     }
@@ -200,7 +229,7 @@ pub fn rerun_under(
     let error = |error| ReplayError::Run { policy: policy.clone(), error };
     let engine = Engine::new(work, &machine, stack).map_err(error)?;
     let total = machine.until.clamp(1, recon.span.max(1)) as f64;
-    let run = engine.run(&mut |now| progress((now as f64 / total).min(1.0))).map_err(error)?;
+    let mut run = engine.run(&mut |now| progress((now as f64 / total).min(1.0))).map_err(error)?;
     let mut out = Out::new();
     emit::describe(&mut out, &policy, machine.cpus, machine.hz);
     out.meta.set("replay.loop", spec.mode.as_str());
@@ -214,11 +243,11 @@ pub fn rerun_under(
         let costs: Vec<String> = spec.costs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         out.meta.set("replay.costs", costs.join(","));
     }
-    emit::emit(&run, machine.cpus, &recon.cpus, recon.start, &mut out);
-    emit::counts(&mut out, &run.counters);
+    let records = Records::of(&mut run, machine.cpus, &recon.cpus, recon.start);
+    emit::tell(&mut out, &run);
     report(recon, spec, &mut out);
     report_shift(&run.counts, &mut out);
-    Ok(Replayed { out, counts: run.counts, counters: run.counters, policy })
+    Ok(Played { out, records, counts: run.counts, counters: run.counters, policy })
 }
 
 fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {

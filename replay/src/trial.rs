@@ -11,13 +11,13 @@
 use std::collections::BTreeMap;
 
 use tracekit_schema::table::Table;
-use tracekit_schema::{Events, Kind, State, Strings};
+use tracekit_schema::{Kind, State};
 
 use crate::cancel::Cancel;
 use crate::history::{Off, What};
 use crate::infer::{Outcome, Track};
-use crate::reconstruct::{Options, Reading, Recon};
-use crate::replay::{rerun, ReplaySpec};
+use crate::reconstruct::{Options, Parts, Reading, Recon};
+use crate::replay::{play, ReplaySpec};
 use crate::task::Ns;
 
 /// Parts of a run that are compared: CPU time at another place within a part does not count.
@@ -29,6 +29,9 @@ const TOLERATED: (Ns, Ns) = (200, 20);
 
 /// How much further off the time awake may be, as a logarithm: `run_delay_p50` in `tolerances.toml`.
 const AWAKE: f64 = 0.1;
+
+/// Events of a replay that are there at a time.
+const STRETCH: usize = 1 << 16;
 
 /// What a thread did in a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,10 +45,10 @@ struct Spent {
 /// The threads of a run.
 type Spents = BTreeMap<i64, Spent>;
 
-/// Reconstructs the programs in `events` and keeps what was inferred about hidden messages only
+/// Reconstructs the programs in events and keeps what was inferred about hidden messages only
 /// where `identity`, a replay as the trace was recorded, says that it does no harm.
-pub fn reconstruct_tried(events: &Events, strings: &Strings, options: &Options, identity: &ReplaySpec) -> Recon {
-    let mut reading = Reading::of(events, strings, options);
+pub fn reconstruct_tried(parts: &dyn Parts, options: &Options, identity: &ReplaySpec) -> Recon {
+    let mut reading = Reading::of(parts, options);
     let all = reading.messages.found.groups.iter().enumerate();
     let groups: Vec<usize> =
         all.filter(|g| matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled)).map(|g| g.0).collect();
@@ -151,36 +154,41 @@ fn recorded(reading: &Reading) -> Spents {
 
 /// What the threads do in a replay of `recon`; none where it comes to no end.
 fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spents> {
-    let run = rerun(recon, identity, &mut |_| !cancel.is_set()).ok()?;
-    let (events, mut spents) = (&run.out.events, Spents::new());
+    let run = play(recon, identity, &mut |_| !cancel.is_set()).ok()?;
+    let (mut out, mut spents) = (run.out, Spents::new());
     let mut on: BTreeMap<Option<i32>, (i64, Ns)> = BTreeMap::new();
     let mut since: BTreeMap<i64, Ns> = BTreeMap::new();
     let work = |cpu: Option<i32>| {
         let place = cpu.and_then(|cpu| recon.cpus.binary_search(&cpu).ok()).unwrap_or(usize::MAX);
         move |time| recon.speeds.work(place, time)
     };
-    for row in 0..events.len() {
-        let at = (events.ts_ns.get(row)? - recon.start).min(recon.span);
-        match events.kind.get(row) {
-            Some(Kind::Wakeup) => {
-                let tid = events.tid.get(row)?;
-                since.entry(tid).or_insert(at);
-            }
-            Some(Kind::Switch) => {
-                let cpu = events.cpu.get(row);
-                if let Some((tid, from)) = on.remove(&cpu) {
-                    let spent = spents.entry(tid).or_default();
-                    book(&mut spent.used, from, at, recon.span, work(cpu));
-                    if matches!(events.state.get(row), Some(State::Sleeping | State::Blocked | State::Dead)) {
-                        spent.awake += since.remove(&tid).map_or(0, |s| at - s);
+    let mut emitter = run.records.emitter(&mut out);
+    while emitter.fill(&mut out, STRETCH) {
+        let events = &out.events;
+        for row in 0..events.len() {
+            let at = (events.ts_ns.get(row)? - recon.start).min(recon.span);
+            match events.kind.get(row) {
+                Some(Kind::Wakeup) => {
+                    let tid = events.tid.get(row)?;
+                    since.entry(tid).or_insert(at);
+                }
+                Some(Kind::Switch) => {
+                    let cpu = events.cpu.get(row);
+                    if let Some((tid, from)) = on.remove(&cpu) {
+                        let spent = spents.entry(tid).or_default();
+                        book(&mut spent.used, from, at, recon.span, work(cpu));
+                        if matches!(events.state.get(row), Some(State::Sleeping | State::Blocked | State::Dead)) {
+                            spent.awake += since.remove(&tid).map_or(0, |s| at - s);
+                        }
+                    }
+                    if let Some(tid) = events.next_tid.get(row) {
+                        on.insert(cpu, (tid, at));
                     }
                 }
-                if let Some(tid) = events.next_tid.get(row) {
-                    on.insert(cpu, (tid, at));
-                }
+                _ => {}
             }
-            _ => {}
         }
+        out.clear_events();
     }
     for (cpu, (tid, from)) in on {
         book(&mut spents.entry(tid).or_default().used, from, recon.span, recon.span, work(cpu));

@@ -1,7 +1,7 @@
 //! Clients that call a server and wait for its answer in a queue of their own, where requests nearly
 //! always wait: their source hardly ever wakes anybody.
 
-use tracekit_replay::emit::emit;
+use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{JobId, Pause, Program, QueueId, SemId, Step, Workload};
@@ -47,9 +47,9 @@ fn answers_come_to_a_queue_of_their_own_where_requests_nearly_always_wait() {
     for policy in ["eevdf", "cfs", "eevdf:base_slice=3ms"] {
         let stack = PolicySpec::parse(policy).and_then(|p| p.stack()).expect("a policy");
         let machine = Machine { cpus: 2, until: 2_500_000_000, ..Machine::default() };
-        let run = Engine::new(workload(), &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");
+        let mut run = Engine::new(workload(), &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");
         let mut out = Out::new();
-        emit(&run, 2, &[], 1_000_000, &mut out);
+        Records::of(&mut run, 2, &[], 1_000_000).all(&mut out);
         let recon = reconstruct(&out.events, &out.strings, &Options { hz: Some(1000), ..Options::default() });
         let [group] = &recon.hidden.groups[..] else { panic!("{policy}: {:?}", recon.hidden) };
         assert_eq!(group.outcome, Outcome::Explained, "{policy}: {group:?}");

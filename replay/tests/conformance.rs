@@ -2,7 +2,7 @@
 //! the registry.
 
 use proptest::prelude::*;
-use tracekit_replay::emit::{describe, emit};
+use tracekit_replay::emit::{describe, Records};
 use tracekit_replay::engine::{Engine, Machine, Run};
 use tracekit_replay::log::{What, IDLE};
 use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
@@ -171,10 +171,10 @@ fn check_affinity(info: &PolicyInfo, work: &Workload, run: &Run) -> Result<(), T
 }
 
 /// The slices of a run's trace, wherever it is cut off, against what the engine counted.
-fn check_slices(info: &PolicyInfo, work: &Workload, cpus: usize, run: &Run) -> Result<(), TestCaseError> {
+fn check_slices(info: &PolicyInfo, work: &Workload, cpus: usize, mut run: Run) -> Result<(), TestCaseError> {
     let mut out = Out::new();
     describe(&mut out, info.name, cpus, 1000);
-    emit(run, cpus, &[], 0, &mut out);
+    Records::of(&mut run, cpus, &[], 0).all(&mut out);
     let mut deriver = Deriver::new(DeriveOptions::for_trace(&out.meta));
     deriver.push(&out.events, &out.strings, &mut out.diagnostics);
     let tables = deriver.finish(&mut out.diagnostics);
@@ -241,7 +241,7 @@ proptest! {
     fn slices_cover_the_run_to_its_end(work in workload(), cpus in 2..5usize, until in MS..200 * MS) {
         let machine = Machine { cpus, until, ..Machine::default() };
         for info in POLICIES {
-            check_slices(info, &work, cpus, &run(info, &work, &machine))?;
+            check_slices(info, &work, cpus, run(info, &work, &machine))?;
         }
     }
 

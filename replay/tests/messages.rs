@@ -2,11 +2,11 @@
 //! for a recording. Its events hold no trace of a message whose reader found it waiting, and yet a
 //! replay under another policy must do what the workload itself does under that policy.
 
-use tracekit_replay::emit::emit;
+use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{JobId, Program, QueueId, Step, Workload};
-use tracekit_replay::reconstruct::{reconstruct, Group, Hidden, LoopMode, Options, Outcome, Recon};
+use tracekit_replay::reconstruct::{reconstruct, Group, Hidden, LoopMode, Options, Outcome, Recon, Whole};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::Sleep;
 use tracekit_replay::trial::reconstruct_tried;
@@ -107,7 +107,7 @@ fn an_explanation_that_does_harm_is_left_out() {
         let trace = recorded(&text, from);
         let identity = ReplaySpec { policy: from.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
         let options = Options { hz: Some(1000), ..Options::default() };
-        let recon = reconstruct_tried(&trace.events, &trace.strings, &options, &identity);
+        let recon = reconstruct_tried(&Whole::new(&trace.events, &trace.strings), &options, &identity);
         let off = |recon: &Recon| -> i64 {
             let found = replayed(recon, from);
             let used = |out: &Out, tids: &[i64]| tids.iter().map(|tid| ran(out, *tid, 3_000_000_000)).sum::<i64>();
@@ -334,7 +334,7 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
     let trace = recorded(LOCKED, from);
     let identity = ReplaySpec { policy: from.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
     let options = Options { hz: Some(1000), ..Options::default() };
-    let recon = reconstruct_tried(&trace.events, &trace.strings, &options, &identity);
+    let recon = reconstruct_tried(&Whole::new(&trace.events, &trace.strings), &options, &identity);
     let group = &recon.hidden.groups[0];
     assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.hidden);
     assert!(!recon.hidden.resolved, "replays say that locks are not followed");
@@ -371,9 +371,9 @@ fn a_queue_wakes_its_readers_as_a_pipe_or_as_a_futex_does() {
         let work = Workload { tasks, queues: 1, one_each, jobs: jobs.clone(), ..Workload::default() };
         let stack = PolicySpec::parse("fifo").and_then(|p| p.stack()).expect("a policy");
         let machine = Machine { cpus: 3, until: 1_000_000_000, ..Machine::default() };
-        let run = Engine::new(work, &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");
+        let mut run = Engine::new(work, &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");
         let mut out = Out::default();
-        emit(&run, 3, &[], 1_000_000, &mut out);
+        Records::of(&mut run, 3, &[], 1_000_000).all(&mut out);
         let e = &out.events;
         let woken = (0..e.len()).filter(|row| e.kind.get(*row) == Some(Kind::Waking));
         let by: Vec<i64> = woken.filter_map(|row| e.ctx_tid.get(row)).collect();

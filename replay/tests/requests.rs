@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use tracekit_replay::emit::emit;
+use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{JobId, Pause, Program, QueueId, Step, Workload};
@@ -62,9 +62,9 @@ fn workload() -> Workload {
 fn recorded(policy: &str) -> Out {
     let stack = PolicySpec::parse(policy).and_then(|p| p.stack()).expect("a policy");
     let machine = Machine { cpus: 1, until: 2_500_000_000, ..Machine::default() };
-    let run = Engine::new(workload(), &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");
+    let mut run = Engine::new(workload(), &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");
     let mut out = Out::default();
-    emit(&run, 1, &[], 1_000_000, &mut out);
+    Records::of(&mut run, 1, &[], 1_000_000).all(&mut out);
     out
 }
 

@@ -1,8 +1,8 @@
 //! Messages on CPUs that are not equally fast: how long a service takes hangs by the CPU that it got.
 
-use tracekit_replay::emit::emit;
+use tracekit_replay::emit::Records;
 use tracekit_replay::program::Step;
-use tracekit_replay::reconstruct::{Options, Outcome, Recon};
+use tracekit_replay::reconstruct::{Options, Outcome, Recon, Whole};
 use tracekit_replay::replay::ReplaySpec;
 use tracekit_replay::speeds::Speeds;
 use tracekit_replay::trial::reconstruct_tried;
@@ -26,12 +26,12 @@ H*3: R∞
 fn programs(policy: &str) -> Recon {
     let mut scenario = workload::parse(PIPELINE, Some(policy)).expect("a workload");
     scenario.machine.speeds = Speeds::of(&[1.0, 1.7]);
-    let run = scenario.run().expect("a run");
+    let mut run = scenario.run().expect("a run");
     let mut out = Out::new();
-    emit(&run, 2, &[], 1_000_000, &mut out);
+    Records::of(&mut run, 2, &[], 1_000_000).all(&mut out);
     let options = Options { hz: Some(1000), ..Options::default() };
     let identity = ReplaySpec { policy: policy.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
-    reconstruct_tried(&out.events, &out.strings, &options, &identity)
+    reconstruct_tried(&Whole::new(&out.events, &out.strings), &options, &identity)
 }
 
 /// Services are told apart by their work, not by the time that they took: none of the slow CPU counts

@@ -8,7 +8,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
     StringArray, UInt16Array, UInt32Array, UInt64Array,
 };
-use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema};
 
 use crate::strings::{StrId, Strings, TextId};
@@ -91,8 +91,24 @@ struct Export<'a> {
     columns: Vec<ArrayRef>,
 }
 
+/// What columns without a value consist of: they share it, as many as there are.
+#[repr(align(64))]
+struct Zeros([u8; 1 << 20]);
+static ZEROS: Zeros = Zeros([0; 1 << 20]);
+
+/// So many bytes, all 0.
+fn zeros(bytes: usize) -> Buffer {
+    match ZEROS.0.get(..bytes) {
+        Some(zeros) => Buffer::from(bytes::Bytes::from_static(zeros)),
+        None => Buffer::from_vec(vec![0u8; bytes]),
+    }
+}
+
 fn nulls<T: Copy + Default>(col: &Col<T>, rows: usize) -> Option<NullBuffer> {
     let stored = col.values().len();
+    if stored == 0 && rows > 0 {
+        return Some(NullBuffer::new(BooleanBuffer::new(zeros(rows.div_ceil(8)), 0, rows)));
+    }
     let bits = match col.validity() {
         None if stored == rows => return None,
         None => {
@@ -125,11 +141,20 @@ fn padded<T: Copy + Default, U: Copy + Default>(col: &Col<T>, rows: usize, f: im
     values
 }
 
+/// A column without a value.
+fn none<A: ArrowPrimitiveType>(rows: usize) -> PrimitiveArray<A> {
+    let values = ScalarBuffer::new(zeros(rows * size_of::<A::Native>()), 0, rows);
+    PrimitiveArray::<A>::new(values, nulls(&Col::<i64>::default(), rows))
+}
+
 impl Export<'_> {
     fn primitive<A: ArrowPrimitiveType>(&mut self, col: &Col<A::Native>, rows: usize) -> PrimitiveArray<A>
     where
         A::Native: Copy + Default,
     {
+        if col.values().is_empty() {
+            return none(rows);
+        }
         PrimitiveArray::<A>::new(ScalarBuffer::from(padded(col, rows, |v| v)), nulls(col, rows))
     }
 
@@ -145,7 +170,7 @@ impl Export<'_> {
             }
             Some(*slot - 1)
         });
-        let keys: PrimitiveArray<UInt32Type> = keys.collect();
+        let keys: PrimitiveArray<UInt32Type> = if col.values().is_empty() { none(rows) } else { keys.collect() };
         for id in &used {
             self.slots[id.0 as usize] = 0;
         }
@@ -155,7 +180,10 @@ impl Export<'_> {
     }
 
     fn coded<T: Copy + Default>(&mut self, col: &Col<T>, rows: usize, values: ArrayRef, f: impl Fn(T) -> u32) {
-        let keys = PrimitiveArray::<UInt32Type>::new(ScalarBuffer::from(padded(col, rows, f)), nulls(col, rows));
+        let keys = match col.values() {
+            [] => none(rows),
+            _ => PrimitiveArray::new(ScalarBuffer::from(padded(col, rows, f)), nulls(col, rows)),
+        };
         let array = DictionaryArray::<UInt32Type>::try_new(keys, values).expect("codes lie within their vocabulary");
         self.columns.push(Arc::new(array));
     }
@@ -203,7 +231,14 @@ impl Visitor for Export<'_> {
     fn text(&mut self, _: &ColumnDef, col: &Col<TextId>, rows: usize) {
         let (Names::Compact(strings) | Names::Keys(strings)) = self.names;
         let texts = (0..rows).map(|row| Some(String::from_utf8_lossy(strings.get_text(col.get(row)?))));
-        self.columns.push(Arc::new(texts.collect::<StringArray>()));
+        let array = match col.values() {
+            [] => {
+                let offsets = OffsetBuffer::new(ScalarBuffer::new(zeros((rows + 1) * size_of::<i32>()), 0, rows + 1));
+                StringArray::new(offsets, zeros(0), nulls(col, rows))
+            }
+            _ => texts.collect(),
+        };
+        self.columns.push(Arc::new(array));
     }
     fn kind(&mut self, _: &ColumnDef, col: &Col<Kind>, rows: usize) {
         self.coded(col, rows, vocabulary(Kind::NAMES), |k| k as u32);

@@ -217,6 +217,28 @@ impl<T: Copy + Default> Col<T> {
         self.len = end;
     }
 
+    /// Adds `values` from row `base` on, which nothing stands behind: all of them, or those whose bit
+    /// is in `set`, a word of bits for each 64.
+    pub fn extend(&mut self, base: usize, values: &[T], set: Option<impl Iterator<Item = u64>>) {
+        let Some(last) = values.len().checked_sub(1) else { return };
+        if base + last >= self.values.len() {
+            self.grow(base + last);
+        }
+        self.values[base..=base + last].copy_from_slice(values);
+        let whole = |at: usize| if values.len() - at * 64 < 64 { (1 << (values.len() % 64)) - 1 } else { u64::MAX };
+        let words = values.len().div_ceil(64);
+        let mut put = |at: usize, bits: u64| {
+            self.put_bits(base + at * 64, bits);
+            if bits != 0 {
+                self.len = base + at * 64 + 64 - bits.leading_zeros() as usize;
+            }
+        };
+        match set {
+            Some(set) => set.take(words).enumerate().for_each(|(at, bits)| put(at, bits & whole(at))),
+            None => (0..words).for_each(|at| put(at, whole(at))),
+        }
+    }
+
     /// Marks row `base + i` as set where bit `i` says so.
     #[inline]
     fn put_bits(&mut self, base: usize, set: u64) {

@@ -176,12 +176,16 @@ def open_waits(states: pl.DataFrame) -> pl.DataFrame:
         wait during which the task moved to another queue is one wait.
     """
     check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "comm", "state", "flags"))
-    rows = states.select(
-        *("utid", "tid", "ts_ns", "dur_ns", "flags"),
-        pl.col("comm").cast(pl.String),
-        pl.col("state").cast(pl.String),
-    ).sort("utid", "ts_ns", maintain_order=True)
-    ready = pl.col("state").is_in(["runnable", "preempted", "yielding"])
+    ready = pl.col("state").cast(pl.String).is_in(["runnable", "preempted", "yielding"])
+    waiting = states.lazy().filter(has(OPEN_END)).filter(ready).select("utid").unique().collect()
+    # The rows of few tasks are looked at, and words become strings when few rows are left.
+    rows = (
+        states.lazy()
+        .filter(pl.col("utid").is_in(waiting["utid"].implode()))
+        .select("utid", "tid", "ts_ns", "dur_ns", "flags", "comm", "state")
+        .collect()
+        .sort("utid", "ts_ns", maintain_order=True)
+    )
     rows = rows.with_columns(ready.alias("_ready"), pl.col("state").shift(1).over("utid").alias("before"))
     begins = pl.col("_ready").ne_missing(pl.col("_ready").shift(1).over("utid"))
     return (
@@ -189,7 +193,8 @@ def open_waits(states: pl.DataFrame) -> pl.DataFrame:
         .filter("_ready")
         .group_by("_wait", maintain_order=True)
         .agg(
-            *(pl.col(k).first() for k in ("utid", "tid", "comm", "before", "state")),
+            *(pl.col(k).first() for k in ("utid", "tid")),
+            *(pl.col(k).first().cast(pl.String) for k in ("comm", "before", "state")),
             pl.col("ts_ns").first().alias("since_ns"),
             (pl.col("ts_ns") + pl.col("dur_ns")).last().alias("until_ns"),
             has(OPEN_START).first().alias("_from_start"),

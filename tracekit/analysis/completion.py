@@ -128,6 +128,10 @@ def overlaps(lo: Ints, hi: Ints, windows: tuple[Ints, Ints]) -> NDArray[np.bool_
     )
 
 
+#: Columns of `events` that `missing` looks at.
+EVENT_COLUMNS = ("ts_ns", "kind", "target_cpu", "orig_cpu")
+
+
 def missing(
     losses: pl.DataFrame,
     diagnostics: pl.DataFrame,
@@ -142,7 +146,7 @@ def missing(
     Parameters
     ----------
     losses, diagnostics, cpus, events
-        Tables of the trace.
+        Tables of the trace; of the events `EVENT_COLUMNS` are enough.
     metadata
         Of the trace: `source.format`, and which CPUs it was filtered to.
     start, end

@@ -91,10 +91,14 @@ def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.Data
     """
     c.check_columns(slices, "slices", _NEEDS)
     end = pl.col("end_state").cast(pl.String)
-    before = slices.sort("utid", "ts_ns", maintain_order=True).with_columns(
-        pl.col("involuntary").shift(1).over("utid").alias("_made_to"),
-        end.shift(1).over("utid").alias("_left_in"),
-        (pl.int_range(pl.len()).over("utid") == 0).alias("_first"),
+    before = (
+        slices.select(_NEEDS)
+        .sort("utid", "ts_ns", maintain_order=True)
+        .with_columns(
+            pl.col("involuntary").shift(1).over("utid").alias("_made_to"),
+            end.shift(1).over("utid").alias("_left_in"),
+            (pl.int_range(pl.len()).over("utid") == 0).alias("_first"),
+        )
     )
     woken = pl.col("wake_ts_ns").is_not_null()
     cause = (

@@ -115,8 +115,10 @@ def samples(
     damaged = c.has(c.CROSSES_LOSS | c.INFERRED_END)
     # A slice with an inferred end is known to its start; so is one that a loss cuts.
     seen = pl.when(damaged).then(pl.col("ts_ns")).otherwise(pl.col("ts_ns") + pl.col("dur_ns"))
-    rows = slices.sort("utid", "ts_ns", maintain_order=True).with_columns(
-        pl.when(~c.has(c.OPEN_END)).then(_goes_on()).alias("_on")
+    rows = (
+        slices.select(_NEEDS)
+        .sort("utid", "ts_ns", maintain_order=True)
+        .with_columns(pl.when(~c.has(c.OPEN_END)).then(_goes_on()).alias("_on"))
     )
     first = pl.int_range(pl.len()).over("utid") == 0
     was_on = pl.col("_on").shift(1).over("utid").fill_null(False)

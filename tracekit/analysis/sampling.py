@@ -93,6 +93,10 @@ def sampling(
     rows: list[Row] = []
     waits = latency.samples(slice_table, states)
     responses = response.samples(slice_table, states, end_ns)
+    # Of a long trace the other columns take more room than these, and are copied with them.
+    waits = waits.select("utid", "tid", "comm", "cause", "run_delay_ns", "censored")
+    responses = responses.select("utid", "tid", "comm", "wake_ts_ns", "response_ns", "censored")
+    slice_table = slice_table.select("ts_ns", "dur_ns", "utid", "tid", "comm", "involuntary", "flags")
     for scope, key in (("group", by), ("all", "all")):
         for sample in _samples(slice_table, waits, responses, key):
             rows += _of_samples(scope, *sample, confidence)

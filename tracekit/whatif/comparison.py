@@ -636,21 +636,19 @@ def known_of(
 
 def _unexplained(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
     """Share of the wakeups of each group, and of all, that the trace does not explain."""
-    rows = programs.table.with_columns(pl.col("task").alias("utid")).with_columns(analysis.group_of(by))
-    sleeps = rows.filter(pl.col("op").cast(pl.String).is_in(["sleep", "wait"]))
-    without = (pl.col("ends_by").cast(pl.String) == "external").fill_null(False)
-    shares = sleeps.group_by("group").agg(without.mean().alias("share"))
+    rows = programs.demands.select(analysis.group_of(by), "sleeps", "unexplained")
+    sums = rows.group_by("group").sum().filter(pl.col("sleeps") > 0)
     found: dict[tuple[str, str | None], float] = {
-        ("group", None if g is None else str(g)): float(v or 0.0) for g, v in shares.iter_rows()
+        ("group", group): without / sleeps for group, sleeps, without in sums.iter_rows()
     }
-    found["all", None] = float(sleeps.select(without.mean()).item() or 0.0)
+    found["all", None] = int(rows["unexplained"].sum()) / max(int(rows["sleeps"].sum()), 1)
     return found
 
 
 def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
     """Share of kernel work of each group of tasks, and of all."""
-    rows = programs.table.with_columns(pl.col("task").alias("utid")).with_columns(analysis.group_of(by))
+    rows = programs.demands.with_columns(analysis.group_of(by))
     found: dict[tuple[str, str | None], float] = {("all", None): kernel_share(rows)}
     for group, share in kernel_shares(rows).items():
-        found["group", None if group is None else str(group)] = share
+        found["group", group] = share
     return found

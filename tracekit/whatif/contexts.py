@@ -135,7 +135,7 @@ def recognise(trace: Trace) -> Contexts:
     Contexts
         What is stated, and which tasks were recognised.
     """
-    events = trace.events
+    events = trace.columns("events", "kind", "irq_flags", "ctx_tid")
     kinds = set(events["kind"].cast(pl.String).unique().to_list()) if events.height else set()
     kind = next((k for k in _KINDS if k in kinds), None)
     nothing = pl.DataFrame(schema=_TIMERS)
@@ -144,10 +144,11 @@ def recognise(trace: Trace) -> Contexts:
         return Contexts(True, 0, nothing, linux)
     made = events.filter(pl.col("kind") == kind)
     stated = made["irq_flags"].null_count() < made.height
-    credited = made.filter(pl.col("ctx_tid") > 0)
+    by_task = pl.col("ctx_tid") > 0
+    credited = made.filter(by_task)
     if stated or credited.height == 0:
         return Contexts(stated, credited.height, nothing, linux)
-    wakes = _wakes(trace, credited)
+    wakes = _wakes(trace, trace.events.filter(pl.col("kind") == kind, by_task))
     rows = []
     runs: _Runs | None = None
     for (tid,), group in wakes.group_by("tid", maintain_order=True):

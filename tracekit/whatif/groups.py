@@ -143,13 +143,9 @@ def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, st
 
 def _parents(trace: Trace) -> dict[int, int]:
     """Who forked each task, where the trace shows it."""
-    forks = (
-        trace.events.lazy()
-        .filter(pl.col("kind").cast(pl.String) == "fork")
-        .select("tid", "ctx_tid")
-        .drop_nulls()
-    )
-    return dict(forks.collect().iter_rows())
+    events = trace.columns("events", "kind", "tid", "ctx_tid")
+    forks = events.filter(pl.col("kind").cast(pl.String) == "fork").select("tid", "ctx_tid").drop_nulls()
+    return dict(forks.iter_rows())
 
 
 def _whole(text: str) -> bool:

@@ -147,13 +147,7 @@ def modes(values: Sequence[float]) -> tuple[float, float] | None:
     return statistics.median(low), statistics.median(high)
 
 
-#: Steps that the kernel does for a task and that take long there.
-_KERNEL_STEPS = ("fork", "exec", "exiting", "exit", "yield")
-#: Most of a run that can be the kernel's work for the steps around it, ns.
-_KERNEL_PART = 2_000_000
-
-
-def kernel_share(program: pl.DataFrame) -> float:
+def kernel_share(demands: pl.DataFrame) -> float:
     """Give the share of tasks' demand that is next to steps which the kernel does for them.
 
     What a fork, an exec, an exit or a yield costs differs between kernels and policies, and no
@@ -163,44 +157,22 @@ def kernel_share(program: pl.DataFrame) -> float:
 
     Parameters
     ----------
-    program
-        Rows of the table ``program`` of the tasks in question.
+    demands
+        Rows of `tracekit.Programs.demands` of the tasks in question.
     """
-    return kernel_shares(program.with_columns(pl.lit("").alias("group"))).get("", 0.0)
+    kernel, work = int(demands["kernel_ns"].sum()), int(demands["work_ns"].sum())
+    return kernel / work if work and not demands["endless"].any() else 0.0
 
 
-def kernel_shares(program: pl.DataFrame) -> dict[str | None, float]:
+def kernel_shares(demands: pl.DataFrame) -> dict[str | None, float]:
     """Give the `kernel_share` of each group of tasks.
 
     Parameters
     ----------
-    program
-        Rows of the table ``program``, with the column `group`.
+    demands
+        Rows of `tracekit.Programs.demands`, with the column `group`.
     """
-    runs = pl.col("op").cast(pl.String).is_in(["run", "run_kernel"])
-    rows = program.select(
-        "group", "task", "step", pl.col("op").cast(pl.String), "dur_ns", runs.alias("run")
-    ).sort("task", "step")
-    task = ["group", "task"]
-    marks = rows.with_columns((~pl.col("run")).cum_sum().over(task).alias("part"))
-    own = marks.filter("run").group_by(*task, "part").agg(pl.col("dur_ns").sum())
-    ends = marks.filter(~pl.col("run")).select(
-        *task, "part", pl.col("op").is_in(_KERNEL_STEPS).alias("kernel"), "op"
-    )
-    before = ends.select(*task, "part", pl.col("kernel").alias("before"))
-    after = ends.select(*task, pl.col("part") - 1, pl.col("kernel").alias("after"), "op")
-    both = own
-    for side in (before, after):
-        both = both.join(side, on=[*task, "part"], how="left", nulls_equal=True)
-    start_up = (pl.col("part") == 0) & pl.col("op").is_in(["wait", "sleep"])
-    flagged = pl.col("before").fill_null(False) | pl.col("after").fill_null(False)
-    found = both.filter(~start_up).group_by("group").agg(
-        pl.col("dur_ns").filter(flagged).clip(0, _KERNEL_PART).sum().alias("kernel"),
-        pl.col("dur_ns").sum().alias("all"),
-    )  # fmt: skip
-    endless = set(rows.filter(pl.col("run") & pl.col("dur_ns").is_null())["group"])
-    shares = {g: kernel / total for g, kernel, total in found.iter_rows() if total and g not in endless}
-    return {g: shares.get(g, 0.0) for g in rows["group"].unique()}
+    return {part["group"][0]: kernel_share(part) for part in demands.partition_by("group")}
 
 
 @dataclass(frozen=True)

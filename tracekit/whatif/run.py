@@ -61,7 +61,7 @@ class Replay(Trace):
 
     def __init__(
         self,
-        tables: Mapping[str, _core.Table | pl.DataFrame],
+        tables: Mapping[str, _core.Table | _core.Records | pl.DataFrame],
         metadata: Mapping[str, str],
         name: str,
         programs: Programs | None = None,
@@ -234,7 +234,7 @@ class Programs:
         system = trace.metadata.get("os")
         self.contexts = recognise(trace)
         self._core = _core.Programs(
-            self.contexts.apply(trace.events),
+            self.contexts.apply(trace.events) if self.contexts.timers.height else trace.recorded_events,
             loop,
             hz,
             exact_timers=system != "linux",
@@ -309,7 +309,7 @@ class Programs:
         less.__dict__.update(self.__dict__)
         less._less = (list(faster), list(shorter))
         less._core, _ = self._core.shortened(*less._less)
-        for name in ("table", "inferred", "tasks"):
+        for name in ("table", "demands", "inferred", "tasks"):
             less.__dict__.pop(name, None)
         return less
 
@@ -321,6 +321,32 @@ class Programs:
     def table(self) -> pl.DataFrame:
         """The table ``program``: one row per step of each task, in order."""
         return to_frame(self._core.table())
+
+    @cached_property
+    def demands(self) -> pl.DataFrame:
+        """What each task demands.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``utid`` (UInt32, the task's number, as in `table`), ``tid`` (Int64), ``comm`` (String),
+            ``kernel_ns`` (Int64: work that is next to a fork, an exec, an exit or a yield, up to 2
+            ms of each stretch between two steps that are no work), ``work_ns`` (Int64: all work, in
+            time of a CPU of middling speed, less that before its first sleep), ``endless`` (Boolean:
+            some of its work has no end), ``sleeps`` (UInt32), ``unexplained`` (UInt32: sleeps that
+            something outside ends, which the trace does not tell).
+        """
+        types = {
+            "utid": pl.UInt32,
+            "tid": pl.Int64,
+            "comm": pl.String,
+            "kernel_ns": pl.Int64,
+            "work_ns": pl.Int64,
+            "endless": pl.Boolean,
+            "sleeps": pl.UInt32,
+            "unexplained": pl.UInt32,
+        }
+        return pl.DataFrame(self._core.demands(), schema=types, orient="row")
 
     @cached_property
     def inferred(self) -> pl.DataFrame:
@@ -516,7 +542,7 @@ class Programs:
             **changed,
         }
 
-    def _replay(self, metadata: dict[str, str], tables: Mapping[str, _core.Table]) -> Replay:
+    def _replay(self, metadata: dict[str, str], tables: Mapping[str, _core.Table | _core.Records]) -> Replay:
         known = self.trace.metadata
         metadata |= {key: known[key] for key in _INHERITED if key in known}
         if known.get("os") == "linux":

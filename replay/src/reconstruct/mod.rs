@@ -19,9 +19,11 @@
 mod altered;
 mod bound;
 mod build;
+mod demand;
 mod dependencies;
 mod ending;
 mod inferred;
+mod parts;
 mod places;
 mod served;
 mod sleep;
@@ -38,7 +40,9 @@ use crate::infer::{infer, Messages};
 pub use crate::infer::{Group, Hidden, Outcome};
 pub use altered::Less;
 pub use build::Verdict;
+pub use demand::Demand;
 pub use inferred::{Inferred, Judged};
+pub use parts::{Head, Parts, Whole};
 
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, Strings};
@@ -299,10 +303,10 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads `events`, which are in time order.
-    pub fn of(events: &Events, strings: &Strings, options: &Options) -> Self {
+    /// Reads events.
+    pub fn of(parts: &dyn Parts, options: &Options) -> Self {
         let known = DeriveOptions { idle: options.idle, ..DeriveOptions::default() };
-        let read = |limits| timeline::read(events, strings, &known, limits, &options.cancel);
+        let read = |limits| timeline::read(parts, &known, limits, &options.cancel);
         let limits = options.limits.unwrap_or_default();
         let mut history = read(limits);
         let mut overheads = calibrate(&mut history, options.hz, limits);
@@ -310,7 +314,7 @@ impl Reading {
             history = read(limits);
             overheads = calibrate(&mut history, options.hz, limits);
         }
-        Self::with(history, overheads, strings, options)
+        Self::with(history, overheads, parts.strings(), options)
     }
 
     /// What follows from the timelines and the costs.
@@ -367,5 +371,5 @@ impl Reading {
 
 /// Reconstructs the programs of all tasks in `events`, which are in time order.
 pub fn reconstruct(events: &Events, strings: &Strings, options: &Options) -> Recon {
-    Reading::of(events, strings, options).programs()
+    Reading::of(&Whole::new(events, strings), options).programs()
 }

@@ -3,7 +3,7 @@
 use tracekit_schema::events::irq;
 use tracekit_schema::{DeriveOptions, Events, Kind, State, Strings};
 
-use super::{timeline, Options, Reading, Recon};
+use super::{timeline, Options, Reading, Recon, Whole};
 use crate::calibrate::{Estimate, Limits, Overheads};
 use crate::cancel::Cancel;
 use crate::history::{By, History, What};
@@ -39,7 +39,12 @@ impl Records {
     }
 
     fn history(&self) -> History {
-        timeline::read(&self.events, &self.strings, &DeriveOptions::default(), Limits::default(), &Cancel::default())
+        timeline::read(
+            &Whole::new(&self.events, &self.strings),
+            &DeriveOptions::default(),
+            Limits::default(),
+            &Cancel::default(),
+        )
     }
 
     fn programs(&self, over: &Overheads) -> Recon {

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tracekit_schema::derive::sink::{Record, Sink, TaskRow, Transition, Why};
 use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
-use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Events, Kind, State, StrId, Strings};
+use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Kind, State, StrId, Strings};
 
+use super::parts::{Head, Parts};
 use super::wakeups::Cause;
 use crate::calibrate::watch::Watch;
 use crate::calibrate::Limits;
@@ -56,23 +57,21 @@ pub(super) struct Timeline {
 /// Rows between two looks at whether to go on.
 const LOOK: usize = 1 << 14;
 
-/// Reads `events`, which are in time order, into task timelines.
-pub(super) fn read(
-    events: &Events,
-    strings: &Strings,
-    known: &DeriveOptions,
-    limits: Limits,
-    cancel: &Cancel,
-) -> History {
+/// Reads events into task timelines.
+pub(super) fn read(parts: &dyn Parts, known: &DeriveOptions, limits: Limits, cancel: &Cancel) -> History {
     let mut diagnostics = Diagnostics::default();
     let options = DeriveOptions { states: false, runqueue: false, nr_cpus: 0, switches: true, ..known.clone() };
-    let mut deriver = Deriver::with(options, Timeline::new(events, strings, limits));
-    for from in (0..events.len()).step_by(LOOK) {
-        if cancel.is_set() {
-            break;
+    let strings = parts.strings();
+    let mut deriver = Deriver::with(options, Timeline::new(parts.head(), strings, limits));
+    parts.each(&mut |events| {
+        for from in (0..events.len()).step_by(LOOK) {
+            if cancel.is_set() {
+                return false;
+            }
+            deriver.push_rows(events, from..events.len().min(from + LOOK), strings, &mut diagnostics);
         }
-        deriver.push_rows(events, from..events.len().min(from + LOOK), strings, &mut diagnostics);
-    }
+        true
+    });
     let end = deriver.end(&mut diagnostics);
     let mut history = end.history;
     history.mismatches = diagnostics.count(Code::SwitchMismatch);
@@ -82,8 +81,8 @@ pub(super) fn read(
 }
 
 impl Timeline {
-    fn new(events: &Events, strings: &Strings, limits: Limits) -> Self {
-        let (start, last, numbers) = survey(events, strings.find(END));
+    fn new(head: &Head, strings: &Strings, limits: Limits) -> Self {
+        let (start, last, numbers) = head.found(strings.find(END));
         let name = |number: &i32| strings.find(format!("ksoftirqd/{number}").as_bytes());
         Timeline {
             softirqs: numbers.iter().filter_map(name).collect(),
@@ -382,32 +381,4 @@ impl Sink for Timeline {
             life.first = First::Asleep;
         }
     }
-}
-
-/// When the trace begins and ends, and which CPUs have records. Recorders add records of their own,
-/// some at time 0; only those of scheduling tell, what was recorded up to a second before the first
-/// of them, and the `end` that a replay marks.
-fn survey(events: &Events, end: Option<StrId>) -> (i64, i64, Vec<i32>) {
-    let scheduling = |kind| matches!(kind, Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew);
-    let (mut first, mut last) = (None::<i64>, 0);
-    let (mut numbers, mut before) = (BTreeSet::new(), None);
-    for row in 0..events.len() {
-        let cpu = events.cpu.get(row);
-        if cpu.is_some() && cpu != before {
-            numbers.extend(cpu);
-            before = cpu;
-        }
-        if let (Some(ts), Some(true)) = (events.ts_ns.get(row), events.kind.get(row).map(scheduling)) {
-            first = Some(first.map_or(ts, |f| f.min(ts)));
-            last = last.max(ts);
-        }
-    }
-    let marked = events.len().checked_sub(1).filter(|row| end.is_some() && events.name.get(*row) == end);
-    last = marked.and_then(|row| events.ts_ns.get(row)).map_or(last, |end| end.max(last));
-    let first = first.unwrap_or(0);
-    let near = |ts: &i64| *ts > 0 && *ts <= first && first - *ts < 1_000_000_000;
-    let times = (0..events.len()).filter_map(|row| events.ts_ns.get(row));
-    let start = times.take_while(|ts| *ts <= first || *ts == 0).filter(near).min().unwrap_or(first);
-    let numbers = if numbers.is_empty() { vec![0] } else { numbers.into_iter().collect() };
-    (start, last, numbers)
 }

@@ -85,10 +85,11 @@ pub use parse::{ParseError, ROUNDS};
 
 use tracekit_schema::Out;
 
-use crate::emit;
+use crate::emit::{self, Records};
 use crate::engine::{Engine, EngineError, Machine, Run, Stack};
 use crate::policies::PolicySpec;
 use crate::program::Workload;
+use crate::replay::Played;
 use crate::task::Ns;
 
 /// A workload read from text.
@@ -142,13 +143,13 @@ impl Scenario {
         engine.run(progress)
     }
 
-    /// The events of a run, as a replay gives them.
-    fn events(&self, run: &Run, policy: &str) -> Out {
+    /// What a run leaves, as a replay does.
+    fn played(&self, mut run: Run, policy: &str) -> Played {
         let mut out = Out::new();
         emit::describe(&mut out, policy, self.machine.cpus, self.machine.hz);
-        emit::emit(run, self.machine.cpus, &[], 0 as Ns, &mut out);
-        emit::counts(&mut out, &run.counters);
-        out
+        let records = Records::of(&mut run, self.machine.cpus, &[], 0);
+        emit::tell(&mut out, &run);
+        Played { out, records, counts: run.counts, counters: run.counters, policy: policy.to_owned() }
     }
 
     /// Compares a run with what the text expects; one sentence per difference.
@@ -164,16 +165,16 @@ impl Scenario {
 
 /// Runs a workload text and gives its events, as a replay does. `progress` is as for [`Engine::run`].
 pub fn run_text(text: &str, policy: Option<&str>, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Out, String> {
-    run_seeded(text, policy, None, progress)
+    run_seeded(text, policy, None, progress).map(|run| run.whole().out)
 }
 
-/// The same with this seed, whatever the text says.
+/// The same with this seed, whatever the text says, and without making the events.
 pub fn run_seeded(
     text: &str,
     policy: Option<&str>,
     seed: Option<u64>,
     progress: &mut dyn FnMut(Ns) -> bool,
-) -> Result<Out, String> {
+) -> Result<Played, String> {
     let scenario = parse_seeded(text, policy, seed).map_err(|e| e.to_string())?;
     let run = scenario.stack().and_then(|stack| scenario.run_under(stack, progress)).map_err(|e| e.to_string())?;
     // What a text expects, it expects of its own policy, and of its own draws.
@@ -183,7 +184,7 @@ pub fn run_seeded(
             return Err(format!("the run is not what the text expects: {}", wrong.join("; ")));
         }
     }
-    Ok(scenario.events(&run, &scenario.policy.show()))
+    Ok(scenario.played(run, &scenario.policy.show()))
 }
 
 /// Runs a workload text under the given scheduling classes, which are called `policy`; its own
@@ -194,10 +195,10 @@ pub fn run_text_under(
     policy: &str,
     seed: Option<u64>,
     progress: &mut dyn FnMut(Ns) -> bool,
-) -> Result<Out, String> {
+) -> Result<Played, String> {
     let scenario = parse_seeded(text, Some("fifo"), seed).map_err(|e| e.to_string())?;
     let run = scenario.run_under(stack, progress).map_err(|e| e.to_string())?;
-    Ok(scenario.events(&run, policy))
+    Ok(scenario.played(run, policy))
 }
 
 /// The fenced `workload` blocks of a literate spec, with the line on which each begins.

@@ -103,7 +103,8 @@ impl Import<'_> {
     {
         let Some(array) = self.column(def) else { return };
         if let Some(array) = array.as_primitive_opt::<A>() {
-            array.iter().enumerate().for_each(|(row, v)| v.into_iter().for_each(|v| col.set(base + row, v)));
+            let bits = array.nulls().map(|nulls| nulls.inner().bit_chunks());
+            col.extend(base, array.values(), bits.as_ref().map(|bits| bits.iter_padded()));
             return;
         }
         let fits = each_whole(&array, &mut |row, v| A::Native::try_from(v).map(|v| col.set(base + row, v)).is_ok());

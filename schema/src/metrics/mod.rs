@@ -62,10 +62,14 @@ pub struct Measured<'a> {
 
 /// Every statistic of every group, of all tasks together, and of the system's run queue.
 pub fn metrics(of: &Measured<'_>, by: Grouping) -> Vec<Row> {
-    let survey = of.survey();
+    rows_of(&of.survey(), of.strings, by)
+}
+
+/// The same of a survey that is finished; names are in `strings`.
+pub fn rows_of(survey: &Survey, strings: &Strings, by: Grouping) -> Vec<Row> {
     let mut rows = Vec::new();
     for (scope, grouping) in [("group", by), ("all", Grouping::All)] {
-        scoped(scope, &survey, &By { grouping, strings: of.strings, labels: &[] }, &mut rows);
+        scoped(scope, survey, &By { grouping, strings, labels: &[] }, &mut rows);
     }
     if let Some(queue) = survey.queues.summaries(false).into_iter().find(|q| q.scope == Scope::System) {
         let [p50, p95, p99] = queue.quantiles.map(|length| length as f64);

@@ -1,22 +1,23 @@
 //! Events become the other tables: while a trace is read, or from events that come back from Python.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use tracekit_replay::cancel::Cancel;
+use tracekit_replay::emit::Records;
 use tracekit_schema::arrow::{batch, schema, Names};
 use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver};
 use tracekit_schema::diag::Diagnostics;
-use tracekit_schema::metrics::Grouping;
+use tracekit_schema::metrics::{Grouping, Survey};
 use tracekit_schema::table::Table as _;
 use tracekit_schema::tables::DiagnosticTable;
-use tracekit_schema::{Code, Metadata, Out, Strings};
+use tracekit_schema::{Code, Events, Metadata, Out, Strings};
 
-use crate::errors::{detached, interruptible};
-use crate::metrics::{of_derived, MetricRow};
+use crate::errors::detached;
+use crate::metrics::{of_survey, MetricRow};
 use crate::table::Table;
 
 /// Which derived tables are wanted.
@@ -31,10 +32,13 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// All of them.
+    pub const ALL: Wanted = Wanted { any: true, slices: true, states: true, runqueue: true, alone: false };
+
     /// From names of tables; none means all.
     pub fn new(names: Option<Vec<String>>) -> PyResult<Self> {
         let Some(names) = names else {
-            return Ok(Wanted { any: true, slices: true, states: true, runqueue: true, alone: false });
+            return Ok(Wanted::ALL);
         };
         for name in &names {
             crate::registry::by_name(name)?;
@@ -83,12 +87,6 @@ impl Derivation {
             Deriver::new(DeriveOptions { states: wanted.states, runqueue: wanted.runqueue, ..known })
         });
         deriver.push(&out.events, &out.strings, &mut out.diagnostics);
-    }
-
-    /// Reads some of the rows of the events.
-    fn push_rows(&mut self, out: &mut Out, rows: Range<usize>) {
-        let deriver = self.deriver.get_or_insert_with(|| Deriver::new(DeriveOptions::for_trace(&out.meta)));
-        deriver.push_rows(&out.events, rows, &out.strings, &mut out.diagnostics);
     }
 
     /// Takes the rows that are finished, in the order in which they ended.
@@ -149,7 +147,7 @@ pub fn derive<'py>(
     metadata: BTreeMap<String, String>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut out = Out { meta: Metadata(metadata), ..Out::default() };
-    let mut derivation = Derivation::new(Wanted::new(None)?);
+    let mut derivation = Derivation::new(Wanted::ALL);
     for piece in crate::table::pieces(events)? {
         py.check_signals()?;
         out.clear_events();
@@ -163,7 +161,7 @@ pub fn derive<'py>(
 pub fn tables_of<'py>(py: Python<'py>, mut derivation: Derivation, out: &mut Out) -> PyResult<Bound<'py, PyDict>> {
     let made = detached(py, || {
         derivation.finish(out);
-        exported(&derivation.tables, out)
+        exported(derivation.tables, out)
     })?;
     let tables = PyDict::new(py);
     for table in made {
@@ -173,19 +171,22 @@ pub fn tables_of<'py>(py: Python<'py>, mut derivation: Derivation, out: &mut Out
 }
 
 /// The tables for Python.
-fn exported(derived: &Derived, out: &Out) -> [Table; 6] {
+fn exported(derived: Derived, out: &Out) -> [Table; 6] {
+    // One after the other goes: it is not there twice.
+    let Derived { slices, states, runqueue, .. } = derived;
+    let (slices, states, runqueue) = (given(slices, out), given(states, out), given(runqueue, out));
     [
-        export(&derived.slices, out),
-        export(&derived.states, out),
-        export(&derived.runqueue, out),
+        slices,
+        states,
+        runqueue,
         export(&derived.tasks, out),
         export(&derived.cpus, out),
         export_diagnostics(&out.diagnostics, &out.meta),
     ]
 }
 
-/// Rows that are derived between two looks at whether to go on.
-const STRETCH: usize = 1 << 17;
+/// Events of a run that are there at a time.
+const STRETCH: usize = 1 << 16;
 
 /// What a caller wants of a run.
 pub struct Asked {
@@ -195,36 +196,56 @@ pub struct Asked {
     pub metrics: Option<Grouping>,
 }
 
-/// All tables of records that are in memory, those of a run, and its statistics: what was asked for
-/// of either.
-pub fn tables_with_events<'py>(
-    py: Python<'py>,
-    mut out: Out,
+/// The tables of a run besides its events, how many events it has, and its statistics: what was
+/// asked for. The events are never all there; nor are the tables, where nobody asks for them.
+pub fn of_run(
+    out: &mut Out,
+    records: &Records,
     asked: &Asked,
-) -> PyResult<(Bound<'py, PyDict>, Vec<MetricRow>)> {
-    let mut derivation = Derivation::new(Wanted::new(None)?);
-    let (events, rows, made) = interruptible(py, |cancel| {
-        let rows = out.events.len();
-        for from in (0..rows.max(1)).step_by(STRETCH) {
-            if cancel.is_set() {
-                break;
-            }
-            derivation.push_rows(&mut out, from..rows.min(from + STRETCH));
+    cancel: &Cancel,
+) -> (Option<[Table; 6]>, usize, Vec<MetricRow>) {
+    let mut derivation = Derivation::new(Wanted::ALL);
+    let mut survey = Survey::new(Some(records.span().1)).holding(usize::MAX);
+    let mut gather = |of: &Derived| {
+        if asked.metrics.is_some() {
+            survey.push(&of.slices, Some(&of.states), &of.runqueue);
         }
-        let events = asked.tables.then(|| export(&out.events, &out));
-        derivation.end(&mut out);
-        let metrics = asked.metrics.map(|by| of_derived(&derivation.tables, &out, by)).unwrap_or_default();
-        let made = asked.tables.then(|| {
-            derivation.settle();
-            exported(&derivation.tables, &out)
-        });
-        (events, metrics, made)
-    })?;
-    let tables = PyDict::new(py);
-    for table in made.into_iter().flatten().chain(events) {
-        tables.set_item(table.name(), table)?;
+    };
+    let (mut emitter, mut events) = (records.emitter(out), 0);
+    while !cancel.is_set() && emitter.fill(out, STRETCH) {
+        events += out.events.len();
+        derivation.push(out);
+        out.clear_events();
+        if !asked.tables {
+            gather(&derivation.take());
+        }
     }
-    Ok((tables, rows))
+    derivation.end(out);
+    gather(&derivation.tables);
+    survey.finish(None);
+    let metrics = asked.metrics.map(|by| of_survey(&survey, &out.strings, by)).unwrap_or_default();
+    drop(survey);
+    let tables = asked.tables.then(|| {
+        derivation.settle();
+        exported(derivation.tables, out)
+    });
+    (tables, events, metrics)
+}
+
+/// The events of a run.
+pub fn events_of(records: &Records, meta: &Metadata, cancel: &Cancel) -> Table {
+    let mut out = Out { meta: meta.clone(), ..Out::default() };
+    let schema = Arc::new(schema::<Events>(meta));
+    let (mut emitter, mut batches) = (records.emitter(&mut out), Vec::new());
+    while !cancel.is_set() && emitter.fill(&mut out, STRETCH) {
+        batches.push(batch(&out.events, Names::Compact(&out.strings), Arc::clone(&schema)));
+        out.clear_events();
+    }
+    Table::new(Events::DEF.name, schema, batches)
+}
+
+fn given<T: tracekit_schema::table::Table>(rows: T, out: &Out) -> Table {
+    export(&rows, out)
 }
 
 fn export<T: tracekit_schema::table::Table>(rows: &T, out: &Out) -> Table {

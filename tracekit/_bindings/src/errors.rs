@@ -71,6 +71,10 @@ pub fn replay_error_from(py: Python<'_>, message: &str, cause: PyErr) -> PyErr {
 /// Time between two looks for signals. A user notices a tenth of a second.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// From so many rows on memory is given back: some 100 MB.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const GIVE_BACK: usize = 1 << 20;
+
 /// Stack of the thread that works: as large as a main thread's usually is.
 const STACK: usize = 8 << 20;
 
@@ -106,6 +110,21 @@ pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + 
             }
         }
     })
+}
+
+/// Gives memory back to the system that was freed, after work on `rows` of a trace. The allocator
+/// keeps what threads that have ended used in small pieces: of a long trace hundreds of megabytes.
+pub fn give_back(rows: usize) {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if rows > GIVE_BACK {
+        // SAFETY: takes no pointer, and may be called by any thread at any time.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::malloc_trim(0)
+        };
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    let _ = rows;
 }
 
 /// Runs `work` without the GIL. A panic in it does not tear down the interpreter.

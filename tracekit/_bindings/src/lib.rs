@@ -13,6 +13,7 @@ mod errors;
 mod files;
 mod mapping;
 mod metrics;
+mod parts;
 mod policy;
 mod reader;
 mod registry;
@@ -29,6 +30,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<encoder::Encoder>()?;
     m.add_class::<reader::Reader>()?;
     m.add_class::<run::Programs>()?;
+    m.add_class::<run::RunRecords>()?;
     m.add_class::<survey::Survey>()?;
     m.add_class::<table::Table>()?;
     m.add_class::<policy::Machine>()?;

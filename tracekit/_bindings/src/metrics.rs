@@ -3,10 +3,9 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use tracekit_schema::metrics::{metrics as measured, Grouping, Measured, Row};
-use tracekit_schema::table::Table as _;
+use tracekit_schema::metrics::{metrics as measured, rows_of, Grouping, Measured, Row, Survey};
 use tracekit_schema::tables::{Runqueue, Slices, States};
-use tracekit_schema::{Derived, Out, Strings};
+use tracekit_schema::Strings;
 
 use crate::errors::detached;
 use crate::table::{append, pieces};
@@ -26,16 +25,9 @@ pub fn grouping(name: &str) -> PyResult<Grouping> {
     Grouping::named(name).ok_or_else(expected)
 }
 
-/// The statistics of tables that were derived from `out`.
-pub fn of_derived(derived: &Derived, out: &Out, by: Grouping) -> Vec<MetricRow> {
-    let of = Measured {
-        slices: &derived.slices,
-        states: Some(&derived.states),
-        runqueue: &derived.runqueue,
-        strings: &out.strings,
-        end: (0..out.events.len()).filter_map(|row| out.events.ts_ns.get(row)).max(),
-    };
-    measured(&of, by).into_iter().map(plain).collect()
+/// The statistics of a survey that is finished.
+pub fn of_survey(survey: &Survey, strings: &Strings, by: Grouping) -> Vec<MetricRow> {
+    rows_of(survey, strings, by).into_iter().map(plain).collect()
 }
 
 /// The statistics of tables: DataFrames or Arrow tables with the columns of `slices`, `runqueue`

@@ -6,20 +6,22 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
+use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
-use tracekit_replay::reconstruct::{reconstruct, Class, Less, LoopMode, Options, Recon};
-use tracekit_replay::replay::{rerun, rerun_under, Override, ReplaySpec, Which};
+use tracekit_replay::reconstruct::{Class, Demand, Less, LoopMode, Options, Reading, Recon};
+use tracekit_replay::replay::{play, play_under, Override, Played, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
 use tracekit_replay::task::NEVER;
 use tracekit_replay::trial::reconstruct_tried;
 use tracekit_replay::workload::{self, run_seeded, run_text_under, ListedAttrs, ListedStep};
-use tracekit_schema::{DeriveOptions, Events, Metadata, Out, Strings};
+use tracekit_schema::{DeriveOptions, Metadata, Strings};
 
-use crate::derive::{export_alone, tables_with_events, Asked};
-use crate::errors::{detached, interruptible, replay_error, replay_error_from};
+use crate::derive::{events_of, export_alone, of_run, Asked};
+use crate::errors::{detached, give_back, interruptible, replay_error, replay_error_from};
 use crate::metrics::{grouping, MetricRow};
+use crate::parts::Batches;
 use crate::policy::{self, Raised};
-use crate::table::{append, pieces, Table};
+use crate::table::Table;
 
 /// Metadata and tables by name.
 type Tables<'py> = (BTreeMap<String, String>, Bound<'py, PyDict>);
@@ -47,6 +49,9 @@ type Listing = (Vec<ListedTask>, Vec<Vec<ListedStep>>, Vec<u32>, i64, usize, Opt
 
 /// Task, thread, name, end, slack, sleep.
 type JudgedRow = (u32, i64, String, &'static str, Option<i64>, Option<i64>);
+
+/// Task, thread, name, kernel's work, work, without an end, sleeps, unexplained ones.
+type DemandRow = (u32, i64, String, i64, i64, bool, u32, u32);
 
 /// What the tasks of a trace did, apart from when the scheduler let them: made once, run under any
 /// number of policies.
@@ -86,13 +91,7 @@ impl Programs {
                 let names: Vec<_> = LoopMode::NAMES.iter().map(|(name, _)| *name).collect();
                 replay_error(py, &format!("no loop is called {}; there are {}", r#loop, names.join(", ")))
             })?;
-        let mut strings = Strings::new();
-        let mut rows = Events::default();
-        for piece in pieces(events)? {
-            append(&mut rows, &piece?, &mut strings)?;
-            strings.forget_texts();
-            py.check_signals()?;
-        }
+        let parts = Batches::of(py, events)?;
         let mut meta = Metadata::default();
         if let Some(system) = system {
             meta.set("os", system);
@@ -104,15 +103,15 @@ impl Programs {
             let cancel = cancel.clone();
             let options = Options { mode, hz, exact_timers, idle, endless, limits, places, cancel };
             match identity {
-                Some(policy) => reconstruct_tried(
-                    &rows,
-                    &strings,
-                    &options,
-                    &ReplaySpec { policy, mode, hz, ..ReplaySpec::default() },
-                ),
-                None => reconstruct(&rows, &strings, &options),
+                Some(policy) => {
+                    reconstruct_tried(&parts, &options, &ReplaySpec { policy, mode, hz, ..ReplaySpec::default() })
+                }
+                None => Reading::of(&parts, &options).programs(),
             }
         })?;
+        let rows = parts.rows();
+        drop(parts);
+        give_back(rows);
         Ok(Programs { recon, mode, hz })
     }
 
@@ -159,6 +158,13 @@ impl Programs {
     /// timer sleeps.
     fn judged(&self) -> Vec<JudgedRow> {
         self.recon.judged().into_iter().map(|j| (j.task, j.tid, j.comm, j.end, j.slack, j.sleep)).collect()
+    }
+
+    /// What each task demands: number, thread, name, the kernel's work and all work (ns), whether it has
+    /// no end, sleeps, and those of them that the trace does not explain.
+    fn demands(&self) -> Vec<DemandRow> {
+        let row = |d: Demand| (d.task, d.tid, d.comm, d.kernel, d.work, d.endless, d.sleeps, d.unexplained);
+        self.recon.demands().into_iter().map(row).collect()
     }
 
     /// The programs as plain lists: name, thread, start (none for a forked task), attributes (at
@@ -236,7 +242,7 @@ impl Programs {
         let mut raised: Option<PyErr> = None;
         let mut reports = 0u32;
         let run = interruptible(py, |cancel| {
-            rerun(&self.recon, &spec, &mut |done| {
+            play(&self.recon, &spec, &mut |done| {
                 reports += 1;
                 if let Some(tell) = progress.as_ref().filter(|_| reports.is_multiple_of(TELL)) {
                     let told = Python::attach(|py| tell.call1(py, (done,)).map(drop));
@@ -248,21 +254,57 @@ impl Programs {
         if let Some(error) = raised {
             return Err(error);
         }
-        let out = run.map_err(|e| replay_error(py, &e.to_string()))?.out;
-        ran(py, out, &asked)
+        ran(py, run.map_err(|e| replay_error(py, &e.to_string()))?, &asked)
+    }
+}
+
+/// What happened in a run: its events, made when somebody asks for them.
+#[pyclass(module = "tracekit._core", frozen, name = "Records")]
+pub struct RunRecords {
+    records: Records,
+    meta: Metadata,
+    events: usize,
+}
+
+#[pymethods]
+impl RunRecords {
+    /// The table `events`.
+    fn table(&self, py: Python<'_>) -> PyResult<Table> {
+        interruptible(py, |cancel| events_of(&self.records, &self.meta, cancel))
+    }
+
+    /// Time of the first event and of the last.
+    #[getter]
+    fn span(&self) -> (i64, i64) {
+        self.records.span()
+    }
+
+    /// Number of events.
+    fn __len__(&self) -> usize {
+        self.events
     }
 }
 
 /// What was asked for of a run.
-fn ran<'py>(py: Python<'py>, out: Out, asked: &Asked) -> PyResult<Ran<'py>> {
-    let metadata = out.meta.0.clone();
-    let (tables, metrics) = tables_with_events(py, out, asked)?;
+fn ran<'py>(py: Python<'py>, played: Played, asked: &Asked) -> PyResult<Ran<'py>> {
+    let Played { mut out, records, .. } = played;
+    let meta = out.meta.clone();
+    let (made, events, metrics) = interruptible(py, |cancel| of_run(&mut out, &records, asked, cancel))?;
+    drop(out);
+    give_back(events);
+    let (metadata, tables) = (meta.0.clone(), PyDict::new(py));
+    if let Some(made) = made {
+        for table in made {
+            tables.set_item(table.name(), table)?;
+        }
+        tables.set_item("events", RunRecords { records, meta, events })?;
+    }
     Ok((metadata, tables, metrics))
 }
 
 /// Metadata and tables of a run.
-fn whole<'py>(py: Python<'py>, out: Out) -> PyResult<Tables<'py>> {
-    let (metadata, tables, _) = ran(py, out, &Asked { tables: true, metrics: None })?;
+fn whole<'py>(py: Python<'py>, played: Played) -> PyResult<Tables<'py>> {
+    let (metadata, tables, _) = ran(py, played, &Asked { tables: true, metrics: None })?;
     Ok((metadata, tables))
 }
 
@@ -289,11 +331,10 @@ impl Programs {
         spec: &ReplaySpec,
         asked: &Asked,
     ) -> PyResult<Ran<'py>> {
-        let out = under_object(py, policy, |stack, name, go_on| {
-            let run = rerun_under(&self.recon, spec, stack, name, &mut |_| go_on());
-            run.map(|run| run.out).map_err(|e| e.to_string())
+        let run = under_object(py, policy, |stack, name, go_on| {
+            play_under(&self.recon, spec, stack, name, &mut |_| go_on()).map_err(|e| e.to_string())
         })?;
-        ran(py, out, asked)
+        ran(py, run, asked)
     }
 }
 
@@ -308,8 +349,8 @@ const USED: &str = "_tracekit_used";
 fn under_object(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
-    run: impl FnOnce(Stack, String, &mut dyn FnMut() -> bool) -> Result<Out, String>,
-) -> PyResult<Out> {
+    run: impl FnOnce(Stack, String, &mut dyn FnMut() -> bool) -> Result<Played, String>,
+) -> PyResult<Played> {
     let raised = Raised::default();
     let used = policy.getattr_opt(USED)?.is_some();
     // An object that takes no attributes cannot be marked.

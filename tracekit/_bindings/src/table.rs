@@ -80,6 +80,15 @@ impl Table {
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
     }
 
+    /// Some of its columns.
+    fn select(&self, names: Vec<String>) -> PyResult<Table> {
+        let places: Result<Vec<usize>, _> = names.iter().map(|name| self.schema.index_of(name)).collect();
+        let places = places.map_err(arrow_error)?;
+        let schema = Arc::new(self.schema.project(&places).map_err(arrow_error)?);
+        let batches = self.batches.iter().map(|batch| batch.project(&places)).collect::<Result<_, _>>();
+        Ok(Table { name: self.name, schema, batches: batches.map_err(arrow_error)? })
+    }
+
     /// The schema, without metadata, as a message of Arrow's streams.
     fn schema_message<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &tracekit_schema::arrow::message(&self.schema))

@@ -1,0 +1,100 @@
+//! The events that programs are reconstructed from, part by part: they need not all be rows at a time.
+
+use std::collections::BTreeSet;
+
+use tracekit_schema::table::Table;
+use tracekit_schema::{Events, Kind, StrId, Strings};
+
+/// Events in time order.
+pub trait Parts {
+    /// What must be known of all of them before the first is read.
+    fn head(&self) -> &Head;
+    /// All their names.
+    fn strings(&self) -> &Strings;
+    /// Calls `take` with each part until it says no; can be done again.
+    fn each(&self, take: &mut dyn FnMut(&Events) -> bool);
+}
+
+/// Events that are all there.
+pub struct Whole<'a> {
+    events: &'a Events,
+    strings: &'a Strings,
+    head: Head,
+}
+
+impl<'a> Whole<'a> {
+    /// Of these.
+    pub fn new(events: &'a Events, strings: &'a Strings) -> Self {
+        let mut head = Head::default();
+        head.add(events);
+        Whole { events, strings, head }
+    }
+}
+
+impl Parts for Whole<'_> {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+    fn strings(&self) -> &Strings {
+        self.strings
+    }
+    fn each(&self, take: &mut dyn FnMut(&Events) -> bool) {
+        take(self.events);
+    }
+}
+
+/// Where a trace begins and ends, and its CPUs; gathered part by part.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// First and last record that is about scheduling.
+    first: Option<i64>,
+    last: i64,
+    numbers: BTreeSet<i32>,
+    /// Times of the records before that.
+    before: Vec<i64>,
+    /// Such a record came.
+    begun: bool,
+    /// Name and time of the last record.
+    end: (Option<StrId>, Option<i64>),
+}
+
+impl Head {
+    /// Adds the next events.
+    pub fn add(&mut self, events: &Events) {
+        let scheduling = |kind| matches!(kind, Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew);
+        let mut number = None;
+        for row in 0..events.len() {
+            let cpu = events.cpu.get(row);
+            if cpu.is_some() && cpu != number {
+                self.numbers.extend(cpu);
+                number = cpu;
+            }
+            let Some(ts) = events.ts_ns.get(row) else { continue };
+            if events.kind.get(row).is_some_and(scheduling) {
+                self.first = Some(self.first.map_or(ts, |first| first.min(ts)));
+                self.last = self.last.max(ts);
+            }
+            self.begun |= ts != 0 && self.first.is_some_and(|first| ts > first);
+            if !self.begun {
+                self.before.push(ts);
+            }
+        }
+        if let Some(row) = events.len().checked_sub(1) {
+            self.end = (events.name.get(row), events.ts_ns.get(row));
+        }
+    }
+
+    /// When the trace begins and ends, and which CPUs have records. Recorders add records of their own,
+    /// some at time 0; only those of scheduling tell, what was recorded up to a second before the first
+    /// of them, and the `end` that a replay marks.
+    pub(super) fn found(&self, end: Option<StrId>) -> (i64, i64, Vec<i32>) {
+        let marked = self.end.1.filter(|_| end.is_some() && self.end.0 == end);
+        let last = marked.map_or(self.last, |end| end.max(self.last));
+        let first = self.first.unwrap_or(0);
+        let near = |ts: &i64| *ts > 0 && *ts <= first && first - *ts < 1_000_000_000;
+        let times = self.before.iter().copied();
+        let start = times.take_while(|ts| *ts <= first || *ts == 0).filter(near).min().unwrap_or(first);
+        let numbers = if self.numbers.is_empty() { vec![0] } else { self.numbers.iter().copied().collect() };
+        (start, last, numbers)
+    }
+}
