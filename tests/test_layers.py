@@ -194,7 +194,6 @@ def test_no_file_names_a_place_of_one_machine() -> None:
 #: a trace. Everything else is imported by who is above.
 CONVENIENCE = {
     ("tracekit.trace", "tracekit.explain.delays"),
-    ("tracekit.trace", "tracekit.io.writers"),
     ("tracekit.trace", "tracekit.whatif.run"),
     ("tracekit.io.workload", "tracekit.io.reading"),
 }
