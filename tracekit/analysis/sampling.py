@@ -91,16 +91,20 @@ def sampling(
     """
     uncertainty.check_confidence(confidence)
     rows: list[Row] = []
-    waits = latency.samples(slice_table, states)
-    responses = response.samples(slice_table, states, end_ns)
     # Of a long trace the other columns take more room than these, and are copied with them.
-    waits = waits.select("utid", "tid", "comm", "cause", "run_delay_ns", "censored")
-    responses = responses.select("utid", "tid", "comm", "wake_ts_ns", "response_ns", "censored")
+    waits = latency.samples(slice_table, states).select(
+        *("utid", "tid", pl.col("comm").cast(pl.Categorical())),
+        *((pl.col("cause") == "wakeup").alias("woken"), "run_delay_ns", "censored"),
+    )
+    responses = response.samples(slice_table, states, end_ns).select(
+        *("utid", "tid", pl.col("comm").cast(pl.Categorical()), "wake_ts_ns", "response_ns", "censored"),
+    )
     slice_table = slice_table.select("ts_ns", "dur_ns", "utid", "tid", "comm", "involuntary", "flags")
     for scope, key in (("group", by), ("all", "all")):
         for sample in _samples(slice_table, waits, responses, key):
             rows += _of_samples(scope, *sample, confidence)
         rows += _of_slices(scope, slice_table.with_columns(c.group_of(key)), end_ns, confidence)
+    del waits, responses, slice_table
     rows += _of_queue(runqueue_table, end_ns, confidence)
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -116,7 +120,7 @@ def _samples(
     lengths = slices.closed(slice_table.with_columns(c.group_of(key))).sort("ts_ns")
     yield "slice", "dur_ns", lengths.with_columns(pl.lit(False).alias("censored"))
     yield "run_delay", "run_delay_ns", waits
-    yield "wakeup_latency", "run_delay_ns", waits.filter(pl.col("cause") == "wakeup")
+    yield "wakeup_latency", "run_delay_ns", waits.filter("woken")
     yield "response", "response_ns", responses.sort("wake_ts_ns", nulls_last=True)
 
 
