@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -217,6 +219,61 @@ def test_many_processes_at_once_read_the_right_tables(demo: Path, tmp_path: Path
         assert worker.exitcode == 0
     assert [results.get() for _ in workers] == [""] * 4
     assert not list((tmp_path / "cache").rglob("*.tmp"))
+
+
+#: Another process: each of two readings says whether the cache has the trace, and keeps it.
+READ_TWICE = """
+import sys, tracekit as tk
+from tracekit.io.cache import Cache, cache_key
+for _ in range(2):
+    print("hit" if Cache().get(cache_key(sys.argv[1], None, {}), "") else "miss")
+    tk.read(sys.argv[1], cache=True)
+"""
+CLEAR = "from tracekit.io.cache import Cache; print(Cache().clear())"
+
+
+def other_process(code: str, *words: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_what_is_half_written_is_no_entry(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = tk.read(demo)
+    table, seen = tk.Trace.table, []
+
+    def paused(self: tk.Trace, name: str) -> object:
+        # Half of the tables are written.
+        if name == TABLES[len(TABLES) // 2] and not seen:
+            seen.extend(other_process(READ_TWICE, str(demo)))
+        return table(self, name)
+
+    monkeypatch.setattr(tk.Trace, "table", paused)
+    key = cache_key(str(demo), None, {})
+    assert Cache().put(key, trace)
+    # The other process read, kept what it read, and found it again.
+    assert seen == ["miss", "hit"]
+    kept = Cache().get(key, "")
+    assert kept is not None
+    assert same(kept, trace)
+
+
+def test_an_entry_that_goes_while_it_is_read_is_a_miss(
+    demo: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tk.read(demo, cache=True)
+    read_ipc, removed = pl.read_ipc, []
+
+    def paused(path: Path) -> pl.DataFrame:
+        if path.stem == TABLES[len(TABLES) // 2] and not removed:
+            removed.extend(other_process(CLEAR))
+        return read_ipc(path)
+
+    monkeypatch.setattr(pl, "read_ipc", paused)
+    again = tk.read(demo, cache=True)
+    assert removed == ["1"]
+    assert same(first, again)
+    # It was read anew and kept.
+    assert [e.events for e in Cache(folder).entries()] == [len(first.events)]
 
 
 def test_the_command_lists_measures_and_clears(demo: Path) -> None:
