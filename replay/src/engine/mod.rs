@@ -129,6 +129,8 @@ pub struct Engine {
     units: Vec<u32>,
     /// Who spun in vain for somebody who waits, and sleeps now.
     spinners: Lists,
+    /// Who was woken to another CPU before it had left the one where it fell asleep.
+    still_on: Vec<(TaskId, Cpu)>,
     /// Who waits for a message of which queue, and the queues.
     readers: Lists,
     queues: Vec<Queue>,
@@ -229,6 +231,7 @@ impl Engine {
             waiters: Lists::new(sems),
             units,
             spinners: Lists::new(sems),
+            still_on: Vec::new(),
             readers: Lists::new(queues),
             queues: empty,
             inspect: Vec::new(),

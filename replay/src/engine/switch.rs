@@ -15,6 +15,9 @@ impl Engine {
         if busy > self.k.now {
             return self.k.slots.set_resched(cpu, busy);
         }
+        if let Some(until) = self.still_elsewhere(cpu) {
+            return self.k.slots.set_resched(cpu, until);
+        }
         self.k.slots.set_resched(cpu, NEVER);
         let now = self.k.now;
         let c = &mut self.k.cpus[cpu];
@@ -37,6 +40,28 @@ impl Engine {
             Some(t) => self.switch_in(cpu, t, prev),
             None => self.switch_to_idle(cpu, prev),
         }
+    }
+
+    /// Lets those who were woken to `cpu` before they had left another CPU leave that first, as
+    /// `try_to_wake_up` of Linux waits for `on_cpu`; until when, where that takes time.
+    fn still_elsewhere(&mut self, cpu: Cpu) -> Option<Ns> {
+        let mut until = None;
+        let mut i = 0;
+        while let Some(&(t, from)) = self.still_on.get(i) {
+            let busy = self.k.cpus[from].busy_until;
+            if self.k.cpus[from].leaving.is_none_or(|l| l.0 != t) {
+                self.still_on.swap_remove(i);
+            } else if self.k.tasks[t.index()].cpu != cpu {
+                i += 1;
+            } else if busy > self.k.now {
+                until = until.max(Some(busy));
+                i += 1;
+            } else {
+                self.still_on.swap_remove(i);
+                self.reschedule(from);
+            }
+        }
+        until
     }
 
     /// The running task goes back to its queue.
@@ -124,7 +149,9 @@ impl Engine {
             self.k.count(from, -1);
             self.k.count(cpu, 1);
         }
-        let switched = prev != Some(t);
+        // Woken before it had left: it never did.
+        let stays = self.k.cpus[cpu].leaving == Some((t, Stop::Slept));
+        let switched = prev != Some(t) && !stays;
         let on = self.k.work.tasks[t.index()].on.filter(|_| now == 0);
         let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
         if switched && on.is_none() {

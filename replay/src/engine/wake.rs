@@ -150,6 +150,9 @@ impl Engine {
         self.k.log.wake(self.k.now, t, to, wake);
         if from != to {
             self.k.log.migrate(self.k.now, t, from, to);
+            if self.k.cpus[from].leaving.is_some_and(|l| l.0 == t) {
+                self.still_on.push((t, from));
+            }
         }
         self.make_runnable(t, to, Enqueue::Wakeup(wake));
     }

@@ -136,7 +136,11 @@ impl Policy for ScxSimple {
             return self.local.push_front(cpu, t);
         }
         if matches!(why, Enqueue::Preempted | Enqueue::Yielded) {
-            self.prev[cpu] = Some((t, k.now()));
+            if let Some((left, _)) = self.prev[cpu].replace((t, k.now())) {
+                // A task of a higher class ran since, and came down to ours.
+                self.stop(left);
+                self.share(left);
+            }
             return;
         }
         let new = matches!(why, Enqueue::Wakeup(_) | Enqueue::Fork | Enqueue::Initial);
