@@ -20,8 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from longer import repeat_perf_data
+
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 20
+#: How often the perf.data is repeated, which is short.
+COPIES = 20
 DEMAND = 25.0
 TEXTS = ("ftrace-text", "perf-script")
 
@@ -82,7 +86,7 @@ def measure(case: Case, tool: Path, rounds: int, scratch: Path) -> dict[str, obj
     }
 
 
-def cases(testdata: Path) -> list[Case]:
+def cases(testdata: Path, scratch: Path) -> list[Case]:
     """The captures to measure, without those whose file or peer is missing."""
     lab = testdata / "lab"
     found = []
@@ -90,9 +94,14 @@ def cases(testdata: Path) -> list[Case]:
         capture = lab / f"{name}.dat"
         peer = ("trace-cmd", "report", str(capture))
         found += [Case(name.replace("/", "-"), capture, peer, fmt) for fmt in ("ftrace-text", "trace-dat")]
-    capture = lab / "6.1-perf/slice-default.perf.data"
+    short, capture = lab / "6.1-perf/slice-default.perf.data", scratch / "long.perf.data"
+    if short.is_file():
+        repeat_perf_data(short, capture, COPIES)
     script = ("perf", "script", "--ns", "-f", "-i", str(capture))
-    found += [Case("6.1-perf-slice-default", capture, script, fmt) for fmt in ("perf-data", "perf-script")]
+    found += [
+        Case(f"6.1-perf-slice-default, {COPIES} times", capture, script, fmt)
+        for fmt in ("perf-data", "perf-script")
+    ]
     return [case for case in found if available(case)]
 
 
@@ -133,7 +142,9 @@ def main() -> None:
     args = parser.parse_args()
     tool = build()
     with tempfile.TemporaryDirectory() as scratch:
-        rows = [measure(case, tool, args.rounds, Path(scratch)) for case in cases(args.testdata)]
+        rows = [
+            measure(case, tool, args.rounds, Path(scratch)) for case in cases(args.testdata, Path(scratch))
+        ]
     if args.json:
         print(json.dumps(rows, indent=2))
         return

@@ -249,14 +249,18 @@ impl Stream {
         let limit = self.limit;
         self.ready.clear();
         let ready = &mut self.ready;
-        // Keeps the order of the file, so that records of one time stay as they stand there.
-        self.waiting.retain(|w| {
-            let last = w.0 > limit;
-            if !last {
-                ready.push(*w);
-            }
-            last
-        });
+        if limit >= self.latest {
+            std::mem::swap(ready, &mut self.waiting);
+        } else {
+            // Keeps the order of the file, so that records of one time stay as they stand there.
+            self.waiting.retain(|w| {
+                let last = w.0 > limit;
+                if !last {
+                    ready.push(*w);
+                }
+                last
+            });
+        }
         self.ready.sort_by_key(|w| w.0);
     }
 }
