@@ -148,7 +148,7 @@ def _at(stay: _Stay, run: float) -> int:
 
 HIDDEN = (
     "messages were taken from pipes without a wakeup, so that {what}; a capture with the read and write system calls "
-    "(sys_enter_read, sys_exit_read, sys_enter_write) shows them"
+    "(sys_enter_read, sys_exit_read, sys_enter_write, sys_exit_write) shows them"
 )
 
 

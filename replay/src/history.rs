@@ -140,6 +140,21 @@ pub struct Act {
     pub what: What,
 }
 
+/// A system call that reads from a file or writes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// When it was entered; 0 where that was before the trace.
+    pub from: Ns,
+    /// When it was left; [`Ns::MAX`] where that is not recorded.
+    pub to: Ns,
+    /// Number of the file; none where the call was entered before the trace.
+    pub file: Option<i64>,
+    /// It reads; else it writes.
+    pub reads: bool,
+    /// What it read or wrote, bytes; 0 where it failed.
+    pub bytes: i64,
+}
+
 /// Everything known of one task.
 #[derive(Clone, Debug)]
 pub struct Life {
@@ -175,6 +190,8 @@ pub struct Life {
     pub round_robin: bool,
     /// It is the kernel's own thread for softirqs.
     pub softirqs: bool,
+    /// What it read and wrote, where such calls were recorded, in the order of time.
+    pub calls: Vec<Call>,
 }
 
 impl Life {
@@ -197,6 +214,7 @@ impl Life {
             before: 0,
             round_robin: false,
             softirqs: false,
+            calls: Vec::new(),
         }
     }
 }

@@ -237,7 +237,14 @@ fn jobs_that_make_no_sense_are_refused() {
 fn unexplained_messages_name_what_a_new_capture_needs() {
     let tasks = ["reader", "reader", "writer"].iter().map(|name| Program::new(*name, 1, Vec::new())).collect();
     let work = Workload { tasks, ..Workload::default() };
-    let group = |unexplained, outcome| Group { tasks: vec![0, 1, 2], messages: 100, hidden: 40, unexplained, outcome };
+    let group = |unexplained, outcome| Group {
+        tasks: vec![0, 1, 2],
+        messages: 100,
+        hidden: 40,
+        unexplained,
+        outcome,
+        recorded: false,
+    };
     let of = |groups| Hidden { groups, ..Hidden::default() }.told(&work);
     let told = of(vec![group(3, Outcome::Unexplained)]).unwrap();
     assert!(

@@ -85,6 +85,8 @@ pub(super) struct Flow {
     pub left: usize,
     /// Requests that went ways of their own.
     pub odd: usize,
+    /// Calls that were recorded show the messages.
+    pub recorded: bool,
 }
 
 impl Flow {

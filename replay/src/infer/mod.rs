@@ -10,7 +10,8 @@
 //! contradicts what shows (`log` is what they share), and `flow` is the outcome. Where tasks take
 //! turns, so that never more than one of them works, none of that is needed: `turns`. How long a
 //! service takes is a matter of work: `track` says how much was done where CPUs are not equally
-//! fast.
+//! fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
+//! `told` is what users are told.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
@@ -19,6 +20,7 @@
 
 mod beam;
 mod budget;
+mod calls;
 mod debts;
 mod explain;
 mod flow;
@@ -28,6 +30,7 @@ mod pools;
 mod routes;
 mod segments;
 mod sends;
+mod told;
 pub(crate) mod track;
 mod turns;
 mod walk;
@@ -37,7 +40,6 @@ use std::collections::{HashMap, HashSet};
 use crate::calibrate::{Limits, Overheads};
 use crate::cancel::Cancel;
 use crate::history::{By, History, LifeId, What};
-use crate::program::Workload;
 use crate::speeds::Speeds;
 use crate::task::Ns;
 use budget::{Budget, LOOKS};
@@ -100,6 +102,8 @@ pub struct Group {
     pub unexplained: usize,
     /// What became of it.
     pub outcome: Outcome,
+    /// The calls by which its tasks read and write were recorded, and show its messages.
+    pub recorded: bool,
 }
 
 /// What is known about hidden messages.
@@ -117,74 +121,6 @@ pub struct Hidden {
     pub groups: Vec<Group>,
     /// Steps that the search took; never more than a fixed number.
     pub spent: usize,
-}
-
-/// Names of tasks in a sentence, at most.
-const NAMED: usize = 3;
-
-impl Hidden {
-    /// What becomes of the unobserved messages, as a sentence; none where nothing is hidden.
-    pub fn told(&self, work: &Workload) -> Option<String> {
-        let of = |outcomes: &[Outcome]| -> Vec<&Group> {
-            self.groups.iter().filter(|g| outcomes.contains(&g.outcome)).collect()
-        };
-        let sum = |groups: &[&Group], what: fn(&Group) -> usize| groups.iter().map(|g| what(g)).sum::<usize>();
-        let mut sentences = Vec::new();
-        let explained = of(&[Outcome::Explained]);
-        if sum(&explained, |g| g.hidden) > 0 {
-            sentences.push(format!(
-                "{} of {} messages were sent to a task that was awake; they are inferred from what the tasks did",
-                sum(&explained, |g| g.hidden),
-                sum(&explained, |g| g.messages)
-            ));
-        }
-        let pooled = of(&[Outcome::Pooled]);
-        if !pooled.is_empty() {
-            let names: Vec<String> = pooled.iter().take(NAMED).map(|g| group_name(g, work)).collect();
-            sentences.push(format!(
-                "messages between {} cannot be followed one by one (locks wake tasks as well); \
-                 those that share a queue take its work as it comes, and as many requests as \
-                 arrived; waits for a lock stay as they were recorded",
-                names.join("; ")
-            ));
-        }
-        let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
-        if !kept.is_empty() {
-            let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();
-            let more = if kept.len() > NAMED { format!(" and {} more", kept.len() - NAMED) } else { String::new() };
-            let why = match kept.iter().filter(|g| g.outcome == Outcome::TooLarge).count() {
-                _ if kept.iter().all(|g| g.outcome == Outcome::Worse) => {
-                    "the recorded run is replayed less well with their explanation than without".into()
-                }
-                0 => format!("{} stay unexplained", sum(&kept, |g| g.unexplained)),
-                n if n == kept.len() => "the search for them came to its bound".into(),
-                _ => format!("{} stay unexplained or the search came to its bound", sum(&kept, |g| g.unexplained)),
-            };
-            sentences.push(format!(
-                "unobserved messages between {}{more} (about {} sent to a task that was awake; \
-                 {why}), so each wakeup there keeps its own cause: under a policy that orders work \
-                 otherwise, work may come before its cause; a capture with sys_enter_read, \
-                 sys_exit_read and sys_enter_write shows them",
-                names.join("; "),
-                sum(&kept, |g| g.hidden)
-            ));
-        }
-        (!sentences.is_empty()).then(|| sentences.join(". "))
-    }
-}
-
-/// The first names of a group's tasks.
-fn group_name(group: &Group, work: &Workload) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for task in group.tasks.iter().filter_map(|t| work.tasks.get(*t as usize)) {
-        if !names.contains(&task.comm.as_str()) {
-            names.push(&task.comm);
-        }
-    }
-    let more = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
-    let more = if more > 0 { format!(", ... ({more} more)") } else { String::new() };
-    format!("{}{more}", names.join(", "))
 }
 
 /// One thing about a message that a task did.
@@ -211,6 +147,8 @@ pub(crate) struct Messages {
     pub queue: Vec<(Option<u32>, bool)>,
     /// Per message: the request that it is about.
     pub request: Vec<Option<u32>>,
+    /// Per message: the calls that wrote and read it were recorded.
+    pub recorded: Vec<bool>,
     /// Queue from which each life is served, where its work begins with messages that others could take.
     pub serves: Vec<Option<u32>>,
     /// Lives in whose network wakeups are about messages.
@@ -284,7 +222,7 @@ fn share(flow: &Flow) -> f64 {
 }
 
 fn too_large(tasks: Vec<LifeId>) -> Group {
-    Group { tasks, messages: 0, hidden: 0, unexplained: 0, outcome: Outcome::TooLarge }
+    Group { tasks, messages: 0, hidden: 0, unexplained: 0, outcome: Outcome::TooLarge, recorded: false }
 }
 
 /// What the tasks of `net` did.
@@ -325,13 +263,14 @@ impl Messages {
         if net.stations.iter().filter(|s| !s.members.is_empty()).count() > MANY {
             return self.found.groups.push(too_large(tasks));
         }
-        // Where they take turns, nothing has to be guessed, and nothing can wait for ever.
-        let turns = turns::turns(&net, search.history).filter(|f| share(f) <= HOPELESS);
-        let allowed = if turns.is_some() { HOPELESS } else { search.limits.of("unexplained", UNEXPLAINED) };
-        let (net, flow) = match turns {
-            Some(flow) => (turns::as_calls(&net), flow),
-            None => search.best(net),
-        };
+        // Where calls show the messages, or tasks take turns, nothing has to be guessed, and nothing
+        // can wait for ever.
+        let clear = |f: &Flow| share(f) <= HOPELESS;
+        let shown = calls::calls(&net, search.history, self.queues as usize).filter(|f| clear(&f.1));
+        let turns = || turns::turns(&net, search.history).filter(clear).map(|f| (turns::as_calls(&net), f));
+        let sure = shown.or_else(turns);
+        let allowed = if sure.is_some() { HOPELESS } else { search.limits.of("unexplained", UNEXPLAINED) };
+        let (net, flow) = sure.unwrap_or_else(|| search.best(net));
         let worth = flow.hidden >= WORTH.0 && flow.hidden as f64 > WORTH.1 * flow.messages.len() as f64;
         let outcome = match worth {
             _ if search.budget.is_over() => Outcome::TooLarge,
@@ -345,7 +284,7 @@ impl Messages {
             None => (flow, outcome),
         };
         let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
-        self.found.groups.push(Group { tasks, messages, hidden, unexplained, outcome });
+        self.found.groups.push(Group { tasks, messages, hidden, unexplained, outcome, recorded: flow.recorded });
         self.found.messages += messages;
         self.found.hidden += hidden;
         self.found.unexplained += unexplained;
@@ -357,7 +296,7 @@ impl Messages {
     /// Takes over the work of pools whose messages cannot be followed; what it is.
     fn take_pools(&mut self, net: &Network, pools: &Network, search: &Search) -> Flow {
         let one_each = pools.stations.iter().map(|s| !s.members.is_empty());
-        self.one_each.resize(pools.stations.len(), false);
+        self.one_each.resize(pools.stations.len().max(self.one_each.len()), false);
         self.one_each.iter_mut().zip(one_each).for_each(|(known, one_each)| *known |= one_each);
         // By CPU time: how fast the CPUs are follows from how many requests each stay holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
@@ -384,6 +323,7 @@ impl Messages {
             *acts = marks.iter().map(act).collect();
         }
         self.queue.extend(flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)));
+        self.recorded.extend(flow.messages.iter().map(|_| flow.recorded));
         self.request.extend(flow.messages.iter().map(|m| m.request.map(|r| r + requests)));
         self.of_wake.extend(flow.of_wake.iter().map(|(wake, m)| (*wake, before + m)));
     }
@@ -391,6 +331,7 @@ impl Messages {
     /// Takes over what explains a group.
     fn take(&mut self, net: &Network, flow: &Flow, search: &Search) {
         self.number(flow);
+        self.queues = self.queues.max(net.stations.len() as u32);
         for life in net.members() {
             let i = life as usize;
             self.inside[i] = true;

@@ -40,8 +40,9 @@ impl Builder<'_> {
             return;
         }
         d.flush(at);
-        let note =
-            Note { at, partner, evidence: if partner.is_some() { Evidence::Recorded } else { Evidence::Hidden } };
+        let shows = partner.is_some() || self.messages.recorded[message as usize];
+        let evidence = if shows { Evidence::Recorded } else { Evidence::Hidden };
+        let note = Note { at, partner, evidence };
         let step = match queue {
             Some(queue) => Step::Send { queue: QueueId(queue), job: JobId(message) },
             None => Step::Post { sem: self.sem_of_message(message), sync: false },

@@ -17,7 +17,7 @@ use crate::calibrate::watch::Watch;
 use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
-use crate::history::{Act, By, First, History, Life, LifeId, Off, Way, What};
+use crate::history::{Act, By, Call, First, History, Life, LifeId, Off, Way, What};
 use crate::task::Ns;
 
 /// What is known of a task besides its life.
@@ -49,11 +49,15 @@ pub(super) struct Timeline {
     pub(super) places: Vec<Option<usize>>,
     /// Names of the threads for softirqs.
     softirqs: BTreeSet<StrId>,
+    /// Names of the calls that read from files, and of those that write to them.
+    calls: [BTreeSet<StrId>; 2],
     start: Ns,
     cut: Ns,
     pub(super) record: Record,
 }
 
+/// Calls that read from a file, and calls that write to one: their first argument is its number.
+const CALLS: [[&str; 4]; 2] = [["read", "readv", "recvfrom", "recvmsg"], ["write", "writev", "sendto", "sendmsg"]];
 /// Rows between two looks at whether to go on.
 const LOOK: usize = 1 << 14;
 
@@ -86,6 +90,7 @@ impl Timeline {
         let name = |number: &i32| strings.find(format!("ksoftirqd/{number}").as_bytes());
         Timeline {
             softirqs: numbers.iter().filter_map(name).collect(),
+            calls: CALLS.map(|names| names.iter().filter_map(|n| strings.find(n.as_bytes())).collect()),
             watches: vec![Watch::new(limits); numbers.len()],
             index: numbers.iter().enumerate().map(|(i, number)| (*number, i)).collect(),
             history: History { start, span: last, cpus: numbers, ..History::default() },
@@ -281,6 +286,22 @@ impl Timeline {
         true
     }
 
+    /// A call by which a task reads or writes.
+    fn calls(&mut self, at: Ns, task: u32, enters: bool, name: StrId, value: Option<i64>) {
+        let Some(which) = self.calls.iter().position(|names| names.contains(&name)) else { return };
+        let (reads, cpu) = (which == 0, self.place(self.record.cpu));
+        let Some(life) = self.known(task).life.filter(|life| self.watches[cpu].curr == Some(*life)) else { return };
+        let calls = &mut self.history.lives[life as usize].calls;
+        let bytes = value.unwrap_or(0).max(0);
+        if enters {
+            calls.push(Call { from: at, to: Ns::MAX, file: value, reads, bytes: 0 });
+        } else if calls.is_empty() {
+            calls.push(Call { from: 0, to: at, file: None, reads, bytes });
+        } else if let Some(open) = calls.last_mut().filter(|c| c.to == Ns::MAX && c.reads == reads) {
+            (open.to, open.bytes) = (at, bytes);
+        }
+    }
+
     /// Records were lost. Where no CPU saw that time, it is cut out.
     fn lost(&mut self, slot: Option<usize>, from: i64, ts: i64) {
         match slot {
@@ -347,6 +368,7 @@ impl Sink for Timeline {
             Transition::Wait { task, child } => {
                 self.does(at, task, What::WaitCall { tid: child });
             }
+            Transition::Call { task, enters, name: Some(name), value } => self.calls(at, task, enters, name, value),
             Transition::Prio { task, prio } => {
                 self.known(task).last_prio = Some(prio);
                 if let Some(life) = self.known(task).life {
@@ -366,7 +388,7 @@ impl Sink for Timeline {
                 }
             }
             Transition::Lost { cpu, from } => self.lost(cpu, from, ts),
-            Transition::Migrate { .. } | Transition::End => {}
+            Transition::Call { .. } | Transition::Migrate { .. } | Transition::End => {}
         }
     }
 

@@ -352,6 +352,14 @@ impl<S: Sink> Step<'_, S> {
                     self.d.sink.transition(ts, Transition::Wait { task, child });
                 }
             }
+            Kind::SysEnter | Kind::SysExit => {
+                self.subject(ts);
+                if let Some(Who::Task(task)) = slot.and_then(|slot| self.d.cpus[slot].cur) {
+                    let (name, value) = (self.e.name.get(self.row), self.e.value2.get(self.row));
+                    let enters = kind == Kind::SysEnter;
+                    self.d.sink.transition(ts, Transition::Call { task, enters, name, value });
+                }
+            }
             Kind::Tick => {
                 self.subject(ts);
                 if let Some(cpu) = slot {

@@ -154,6 +154,17 @@ pub enum Transition {
         /// Thread number of the child; 0 for any.
         child: i64,
     },
+    /// A task enters or leaves a system call.
+    Call {
+        /// Who.
+        task: u32,
+        /// It enters; else it leaves.
+        enters: bool,
+        /// Name of the call, where the record tells it.
+        name: Option<StrId>,
+        /// The file that it enters with, where it is about one, or the result that it leaves with.
+        value: Option<i64>,
+    },
     /// A task gets another priority.
     Prio {
         /// Who.

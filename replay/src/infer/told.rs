@@ -1,0 +1,78 @@
+//! What users are told about messages that no wakeup shows.
+
+use super::{Group, Hidden, Outcome};
+use crate::program::Workload;
+
+/// Names of tasks in a sentence, at most.
+const NAMED: usize = 3;
+
+impl Hidden {
+    /// What becomes of the unobserved messages, as a sentence; none where nothing is hidden.
+    pub fn told(&self, work: &Workload) -> Option<String> {
+        let of = |outcomes: &[Outcome]| -> Vec<&Group> {
+            self.groups.iter().filter(|g| outcomes.contains(&g.outcome)).collect()
+        };
+        let sum = |groups: &[&Group], what: fn(&Group) -> usize| groups.iter().map(|g| what(g)).sum::<usize>();
+        let mut sentences = Vec::new();
+        for (recorded, whence) in [
+            (true, "the recorded read and write calls show them"),
+            (false, "they are inferred from what the tasks did"),
+        ] {
+            let mut explained = of(&[Outcome::Explained]);
+            explained.retain(|g| g.recorded == recorded);
+            if sum(&explained, |g| g.hidden) > 0 {
+                sentences.push(format!(
+                    "{} of {} messages were sent to a task that was awake; {whence}",
+                    sum(&explained, |g| g.hidden),
+                    sum(&explained, |g| g.messages)
+                ));
+            }
+        }
+        let pooled = of(&[Outcome::Pooled]);
+        if !pooled.is_empty() {
+            let names: Vec<String> = pooled.iter().take(NAMED).map(|g| group_name(g, work)).collect();
+            sentences.push(format!(
+                "messages between {} cannot be followed one by one (locks wake tasks as well); \
+                 those that share a queue take its work as it comes, and as many requests as \
+                 arrived; waits for a lock stay as they were recorded",
+                names.join("; ")
+            ));
+        }
+        let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
+        if !kept.is_empty() {
+            let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();
+            let more = if kept.len() > NAMED { format!(" and {} more", kept.len() - NAMED) } else { String::new() };
+            let why = match kept.iter().filter(|g| g.outcome == Outcome::TooLarge).count() {
+                _ if kept.iter().all(|g| g.outcome == Outcome::Worse) => {
+                    "the recorded run is replayed less well with their explanation than without".into()
+                }
+                0 => format!("{} stay unexplained", sum(&kept, |g| g.unexplained)),
+                n if n == kept.len() => "the search for them came to its bound".into(),
+                _ => format!("{} stay unexplained or the search came to its bound", sum(&kept, |g| g.unexplained)),
+            };
+            sentences.push(format!(
+                "unobserved messages between {}{more} (about {} sent to a task that was awake; \
+                 {why}), so each wakeup there keeps its own cause: under a policy that orders work \
+                 otherwise, work may come before its cause; a capture with sys_enter_read, \
+                 sys_exit_read, sys_enter_write and sys_exit_write shows them",
+                names.join("; "),
+                sum(&kept, |g| g.hidden)
+            ));
+        }
+        (!sentences.is_empty()).then(|| sentences.join(". "))
+    }
+}
+
+/// The first names of a group's tasks.
+fn group_name(group: &Group, work: &Workload) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for task in group.tasks.iter().filter_map(|t| work.tasks.get(*t as usize)) {
+        if !names.contains(&task.comm.as_str()) {
+            names.push(&task.comm);
+        }
+    }
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let more = if more > 0 { format!(", ... ({more} more)") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
