@@ -101,6 +101,45 @@ def test_a_policy_of_ones_own_has_one_thread(part: tk.Trace) -> None:
     assert threads == {"MainThread"}
 
 
+def test_what_is_asked_for_anyway_is_computed_beside_the_replays(part: tk.Trace) -> None:
+    programs = tk.Programs(part)
+    asked = {label: Asked("rr") for label in ("one", "two")}
+    for jobs in (1, 3):
+        seen: list[str] = []
+        run_all(
+            programs,
+            asked,
+            programs.shakes(2),
+            "group",
+            span_ns=1,
+            jobs=jobs,
+            beside=lambda seen=seen: seen.append("beside"),
+            after=lambda label, run, seen=seen: seen.append(f"{label} {run.policy.partition(':')[0]}"),
+        )
+        assert sorted(seen) == ([] if jobs == 1 else ["beside", "one rr", "two rr"])
+
+
+def test_an_error_beside_the_replays_is_raised(part: tk.Trace) -> None:
+    programs = tk.Programs(part)
+
+    def fail() -> None:
+        raise RuntimeError("beside")
+
+    with pytest.raises(RuntimeError, match="beside"):
+        run_all(programs, {"one": Asked("rr")}, programs.shakes(2), "group", span_ns=1, jobs=2, beside=fail)
+
+
+def test_commands_without_a_condition_do_not_load_what_judges(demo: Path) -> None:
+    code = (
+        "import sys; from tracekit.cli import main\n"
+        f"sys.argv = ['tracekit', 'slices', {os.fspath(demo)!r}]\n"
+        "try: main()\n"
+        "finally: print([m for m in ('scipy', 'tracekit.explain.gate') if m in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stderr.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_signal_ends_a_comparison_and_leaves_no_file(

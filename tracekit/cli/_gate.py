@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +23,9 @@ def gate_option(baseline: bool = False) -> Callable[[Any], Any]:
     """
 
     def read(context: click.Context, param: click.Parameter, given: Sequence[str]) -> list[Condition]:
+        # Judging takes longer to import than most commands take.
+        if not given:
+            return []
         from tracekit.explain import parse_condition
 
         return [parse_condition(text, baseline) for text in given]
@@ -32,8 +35,10 @@ def gate_option(baseline: bool = False) -> Callable[[Any], Any]:
     return click.option("--fail-if", "fail_if", multiple=True, metavar="CONDITION", callback=read, help=help)
 
 
-def gate(conditions: Iterable[Condition], trace: Trace, by: str) -> list[Judged]:
+def gate(conditions: Sequence[Condition], trace: Trace, by: str) -> list[Judged]:
     """Judge conditions on one trace."""
+    if not conditions:
+        return []
     from tracekit.explain import judge
 
     return [judge(one, [trace], by) for one in conditions]
@@ -51,6 +56,8 @@ def extra_of(judged: Sequence[Judged]) -> dict[str, Any]:
 
 def ended(judged: Sequence[Judged]) -> int:
     """Say the verdicts on standard error, and give the exit status."""
+    if not judged:
+        return 0
     from tracekit.cli._output import printable
     from tracekit.explain import gate_status
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +22,7 @@ __all__ = [
     "asked",
     "caution",
     "costs_together",
+    "importing",
     "placement_option",
     "print_basis",
     "progress_bar",
@@ -155,6 +158,28 @@ def caution(trace: Trace, quiet: bool) -> None:
 def together(scenario: Scenario | None, overrides: Sequence[Override]) -> list[Override]:
     """What the file and the options say, the options last."""
     return [*(scenario.overrides if scenario else ()), *overrides]
+
+
+@contextlib.contextmanager
+def importing(*modules: str) -> Iterator[None]:
+    """Import what is needed later while the block reads, which needs no Python.
+
+    It is all there behind the block: two threads never import at the same time but for what the
+    block itself imports.
+    """
+
+    def load() -> None:
+        # Whoever needs the module gets the error.
+        with contextlib.suppress(Exception):
+            for name in modules:
+                importlib.import_module(name)
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,15 @@ import click
 
 from tracekit.cli._gate import ended, extra_of, gate_option
 from tracekit.cli._options import Input, analysis_options, by_option, input_options, output_place
-from tracekit.cli._replaying import asked, caution, costs_together, progress_bar, replay_options, together
+from tracekit.cli._replaying import (
+    asked,
+    caution,
+    costs_together,
+    importing,
+    progress_bar,
+    replay_options,
+    together,
+)
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
@@ -114,9 +122,7 @@ def command(
     4.
     """
     import tracekit as tk
-    from tracekit.cli._comparison import print_comparison
     from tracekit.cli._output import emit, emit_csv, emit_json, save_plot
-    from tracekit.explain import judge_rows
     from tracekit.registry import check_policy
     from tracekit.whatif.not_modelled import split
 
@@ -125,7 +131,8 @@ def command(
         check_policy(split(policy)[0])
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
-    trace = source.read()
+    with importing("tracekit.whatif.comparison", "tracekit.cli._comparison"):
+        trace = source.read()
     caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         comparison = tk.compare(
@@ -149,7 +156,13 @@ def command(
             progress=progress,
         )
         # Computed when first asked for, which shall be while the line is there.
-        judged = [one for row in fail_if for one in judge_rows(row, comparison.table.iter_rows(named=True))]
+        judged = []
+        if fail_if:
+            from tracekit.explain import judge_rows
+
+            judged = [
+                one for row in fail_if for one in judge_rows(row, comparison.table.iter_rows(named=True))
+            ]
         extra = {**comparison.to_dict(), **extra_of(judged)} if as_json else {}
         comparison.fidelity.height, comparison.table.height  # noqa: B018
     if output is not None:
@@ -165,6 +178,8 @@ def command(
         frame = frame if top is None else frame.head(top)
         if not (as_csv and emit_csv(frame)):
             if show in ("summary", "all"):
+                from tracekit.cli._comparison import print_comparison
+
                 print_comparison(comparison, frame, verbose)
             else:
                 emit(frame, trace, show=show, as_json=False, as_csv=False)

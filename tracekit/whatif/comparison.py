@@ -25,7 +25,7 @@ from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_fea
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, default_jobs, run_all
 from tracekit.whatif.row_error import change_class, no_error
-from tracekit.whatif.run import Programs, Scenario
+from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
 from tracekit.whatif.source import AnyTrace, as_trace
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated
@@ -182,7 +182,7 @@ class Comparison:
 
         The result of `tracekit.whatif.calibration.calibrate`.
         """
-        return calibrate(self.trace, self.identity)
+        return fidelity_of(self.trace, self.identity)
 
     @cached_property
     def calibration(self) -> pl.DataFrame:
@@ -434,6 +434,11 @@ def sampling_of(trace: Trace, by: str) -> pl.DataFrame:
     )
 
 
+def fidelity_of(trace: Trace, identity: Trace) -> pl.DataFrame:
+    """Return the result of `tracekit.whatif.calibration.calibrate`, computed once for both."""
+    return identity.once(("fidelity", trace), lambda: calibrate(trace, identity))
+
+
 def _complete(trace: Trace, metric: str) -> pl.DataFrame:
     """Return the samples of a metric of which start and end are known, in time order."""
     if metric == "slice":
@@ -547,6 +552,20 @@ def compare(
     shared = dict(known)
     if shared:
         del asked[IDENTITY]
+
+    # What the comparison will be asked for: while replays run, it needs no time of its own.
+    def beside() -> None:
+        from scipy import special  # noqa: F401
+
+        sampling_of(trace, by)
+
+    def after(label: str, run: Replay) -> None:
+        if label == IDENTITY:
+            fidelity_of(trace, run)
+        else:
+            sampling_of(run, by)
+
+    intervals = len(shaken) > 1
     plain, repeated = run_all(
         programs,
         asked,
@@ -555,6 +574,8 @@ def compare(
         span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
         jobs=jobs,
         progress=progress,
+        beside=beside if intervals else None,
+        after=after if intervals else None,
     )
     if not shared:
         shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}
@@ -563,7 +584,7 @@ def compare(
     repeated = {IDENTITY: shared["repeated"], **repeated}
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
-    if len(shaken) == 1:
+    if not intervals:
         return Comparison(trace, same, plain, why, by, jobs=jobs)
     attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
     other_cpus = cpus is not None and cpus != trace.cpus.height

@@ -112,6 +112,8 @@ def run_all(
     span_ns: int,
     jobs: int | None = None,
     progress: Callable[[float], object] | None = None,
+    beside: Callable[[], object] | None = None,
+    after: Callable[[str, Replay], object] | None = None,
 ) -> tuple[dict[str, Replay], dict[str, list[tuple[Shake, pl.DataFrame]]]]:
     """Run each policy under each perturbation.
 
@@ -131,6 +133,11 @@ def run_all(
         How many threads; by default `default_jobs`. The result is the same for any number.
     progress
         Called with a `Done`, from any of the threads but by one at a time.
+    beside
+        What is to be computed while the first replays run; not called with one thread.
+    after
+        Called with label and plain replay as soon as that is there, while others run; not called
+        with one thread.
 
     Returns
     -------
@@ -157,6 +164,8 @@ def run_all(
         except ReplayError as error:
             meter.ended(number)
             return None, None, error
+        if run is not None and after is not None and threads > 1:
+            after(label, run)
         meter.ended(number)
         return run, kept, None
 
@@ -166,7 +175,9 @@ def run_all(
     threads = 1 if alone else min(jobs or default_jobs(), len(work))
     plain: dict[str, Replay] = {}
     repeated: dict[str, list[tuple[Shake, pl.DataFrame]]] = {label: [] for label in asked}
-    for (label, shake), (run, kept, error) in zip(work, _each(one, len(work), threads, meter), strict=True):
+    for (label, shake), (run, kept, error) in zip(
+        work, _each(one, len(work), threads, meter, beside), strict=True
+    ):
         if run is not None:
             plain[label] = run
         elif error is not None and label not in plain:
@@ -188,18 +199,28 @@ def wait_for_first(waiting: set[Future[T]]) -> tuple[set[Future[T]], set[Future[
             return done, left
 
 
-def _each(one: Callable[[int], T], count: int, threads: int, meter: _Meter) -> Iterator[T]:
+def _each(
+    one: Callable[[int], T],
+    count: int,
+    threads: int,
+    meter: _Meter,
+    beside: Callable[[], object] | None,
+) -> Iterator[T]:
     """The results in order; when the caller stops, the runs that go on stop as well."""
     if threads <= 1:
         yield from map(one, range(count))
         return
     pool = ThreadPoolExecutor(threads, thread_name_prefix="replay")
     try:
+        first = pool.submit(beside) if beside is not None else None
         waiting: list[Future[T]] = [pool.submit(one, number) for number in range(count)]
         while waiting:
             future = waiting.pop(0)
             wait_for_first({future})
             yield future.result()
+        if first is not None:
+            wait_for_first({first})
+            first.result()
     finally:
         meter.stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
