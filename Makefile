@@ -115,18 +115,18 @@ differential: dev ## hold 200 random schedules of each policy against independen
 studies: dev ## run the five published studies and set their results beside the published ones
 	$(BIN)/tracekit study
 
-# Grammars that Python reads, as tools/fuzz_grammars.py calls them.
+# Grammars that Python reads, as tools/fuzz_grammars.py calls them; `filter` is the three that narrow a trace.
 GRAMMARS := fail-if goal set set-shown grid grid-set filter-name filter-time filter-cpu duration scenario machine group-map
 
 fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; FORMAT=list prints what there is, FORMAT=all shares the time among them (grammars and formats have it each)
 ifeq ($(FORMAT),list)
 	@printf '%s\n' $(GRAMMARS)
 endif
-ifneq ($(filter $(FORMAT),$(GRAMMARS) all),)
+ifneq ($(filter $(FORMAT),$(GRAMMARS) filter all),)
 	@[ -x $(BIN)/tracekit ] || $(MAKE) dev
 	$(BIN)/python tools/fuzz_grammars.py "$(FORMAT)" "$(or $(DURATION),600)"
 endif
-ifeq ($(filter $(FORMAT),$(GRAMMARS)),)
+ifeq ($(filter $(FORMAT),$(GRAMMARS) filter),)
 	cargo run --quiet --profile checked --package tracekit-replay --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 endif
 

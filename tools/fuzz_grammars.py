@@ -1,10 +1,10 @@
 """Look for texts that break a grammar of the command line or of a settings file.
 
-``python tools/fuzz_grammars.py TARGET [SECONDS of CPU time] [SEED]``; TARGET is all, or one of those
-that ``list`` prints. A text is a valid one, damaged; it is read, or refused with an error of
-tracekit's own. Anything else is a finding: another exception, over 10 s, over 1 GiB, or a text that
-is shown and not read as the same. The grammars that Rust reads (policies, workloads) are targets of
-``replay/examples/fuzz``.
+``python tools/fuzz_grammars.py TARGET [SECONDS of CPU time] [SEED]``; TARGET is all, one of those
+that ``list`` prints, or ``filter``, which draws from what narrows a trace. A text is a valid one,
+damaged; it is read, or refused with an error of tracekit's own. Anything else is a finding: another
+exception, over 10 s, over 1 GiB, or a text that is shown and not read as the same. The grammars that
+Rust reads (policies, workloads) are targets of ``replay/examples/fuzz``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ from tracekit.whatif.run import replay
 SLOW_S, LARGE_KIB = 10.0, 1 << 20
 #: Findings of a target after which it stops.
 ENOUGH = 10
+
+#: Grammars that are one target, too.
+TOGETHER = {"filter": ("filter-name", "filter-time", "filter-cpu")}
 
 ROOT = Path(__file__).resolve().parent.parent
 #: A machine as it was recorded, and the tables that it lacks.
@@ -236,12 +239,13 @@ def tried(target: Target, text: str) -> tuple[bool, str | None]:
     return True, None
 
 
-def fuzz(name: str, target: Target, seconds: float, seed: int) -> int:
-    """Try one target for so much CPU time; the number of findings."""
+def fuzz(name: str, several: list[Target], seconds: float, seed: int) -> int:
+    """Try one target, or several in turn, for so much CPU time; the number of findings."""
     draw = random.Random(f"{name} {seed}")
     start = time.process_time()
     runs, read, slowest, findings = 0, 0, 0.0, []
     while time.process_time() - start < seconds and len(findings) < ENOUGH:
+        target = several[runs % len(several)]
         text = damage(draw.choice(target.seeds), draw.choice(target.seeds), draw)
         began = time.process_time()
         fine, wrong = tried(target, text)
@@ -275,9 +279,9 @@ def main(arguments: list[str]) -> int:
         print("\n".join(known))
         return 0
     chosen = list(known) if wanted == "all" else [wanted]
-    if not set(chosen) <= set(known):
+    if not set(chosen) <= {*known, *TOGETHER}:
         print(
-            f"usage: fuzz_grammars.py TARGET [SECONDS] [SEED]; TARGET is all, {', '.join(known)}",
+            f"usage: fuzz_grammars.py TARGET [SECONDS] [SEED]; TARGET is all, {', '.join([*TOGETHER, *known])}",
             file=sys.stderr,
         )
         return 2
@@ -286,7 +290,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGVTALRM, _too_slow)
     found = 0
     with contextlib.suppress(BrokenPipeError):
-        found = sum(fuzz(name, known[name], seconds / len(chosen), seed) for name in chosen)
+        parts = {name: [known[part] for part in TOGETHER.get(name, (name,))] for name in chosen}
+        found = sum(fuzz(name, parts[name], seconds / len(chosen), seed) for name in chosen)
     return 1 if found else 0
 
 

@@ -24,6 +24,10 @@ const KINDS: [Kind; 12] = [
 ];
 const STATES: [State; 6] =
     [State::Runnable, State::Preempted, State::Sleeping, State::Blocked, State::Dead, State::Zombie];
+/// Policies of replays.
+pub const POLICIES: [&str; 6] = ["cfs", "eevdf", "rr", "fifo", "o1", "ule"];
+/// Steps that the search for messages may take: what it says of itself.
+const SEARCHED: usize = 6_000_000;
 /// Numbers of CPUs: some that lie apart, one that is none.
 const CPUS: [i32; 6] = [0, 1, 2, 3, 63, 4095];
 /// Rounds of a replay's progress callback after which it is stopped.
@@ -39,29 +43,36 @@ pub struct Sequence {
 
 impl Target for Sequence {
     fn make(&mut self, random: &mut Random) -> Vec<u8> {
-        self.policy = random.below(6);
+        self.policy = random.below(POLICIES.len());
         (0..WIDTH * (1 + random.below(600))).map(|_| random.next() as u8).collect()
     }
 
     fn run(&mut self, input: &[u8]) -> Result<u64, String> {
-        let events = events(input);
         let mut strings = Strings::new();
         strings.intern(b"");
-        let mut diagnostics = Diagnostics::default();
-        let mut deriver = Deriver::new(DeriveOptions::default());
-        deriver.push(&events, &strings, &mut diagnostics);
-        let tables = deriver.finish(&mut diagnostics);
-        holds(&tables)?;
-        let recon = reconstruct(&events, &strings, &Options::default());
-        let policy = ["cfs", "eevdf", "rr", "fifo", "o1", "ule"][self.policy];
-        let spec = ReplaySpec { policy: policy.into(), ..ReplaySpec::default() };
-        let mut rounds = 0;
-        let replayed = rerun(&recon, &spec, &mut |_| {
-            rounds += 1;
-            rounds < ROUNDS
-        });
-        Ok((tables.slices.len() + replayed.map_or(0, |r| r.out.events.len())) as u64)
+        used(&events(input), &strings, POLICIES[self.policy])
     }
+}
+
+/// Takes events through the state machine, the reconstruction and a replay under `policy`; rows that
+/// came out.
+pub fn used(events: &Events, strings: &Strings, policy: &str) -> Result<u64, String> {
+    let mut diagnostics = Diagnostics::default();
+    let mut deriver = Deriver::new(DeriveOptions::default());
+    deriver.push(events, strings, &mut diagnostics);
+    let tables = deriver.finish(&mut diagnostics);
+    holds(&tables)?;
+    let recon = reconstruct(events, strings, &Options::default());
+    if recon.hidden.spent > SEARCHED {
+        return Err(format!("the search for messages takes {} steps", recon.hidden.spent));
+    }
+    let spec = ReplaySpec { policy: policy.into(), ..ReplaySpec::default() };
+    let mut rounds = 0;
+    let replayed = rerun(&recon, &spec, &mut |_| {
+        rounds += 1;
+        rounds < ROUNDS
+    });
+    Ok((tables.slices.len() + replayed.map_or(0, |r| r.out.events.len())) as u64)
 }
 
 /// The events that the bytes stand for, in time order but for one in a hundred.

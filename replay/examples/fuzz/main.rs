@@ -1,8 +1,10 @@
 //! Looks for inputs that break something: `fuzz TARGET [SECONDS] [SEED]`, seconds of CPU time.
 //!
-//! A target is a format (its fixtures are damaged and read), `events` (any sequence of events
-//! through the state machine, the reconstruction and a replay), `policy` (damaged policy strings),
-//! `workload` (damaged workload texts), or `all`.
+//! A target is a format (its fixtures are damaged and read), several that share a system (`aix`,
+//! `dtrace`), `events` (any sequence of events through the state machine, the reconstruction and a
+//! replay), `messages` (runs of tasks that send each other messages, damaged, through the same: what
+//! is inferred is bounded), `policy` (damaged policy strings), `workload` (damaged workload texts),
+//! or `all`.
 //!
 //! A finding is a panic, an input that takes longer than ten seconds, one that never ends, one that
 //! breaks an invariant, or memory above 1 GiB. Its input is written to `target/findings/TARGET-N`
@@ -13,6 +15,7 @@
 mod damage;
 mod events;
 mod formats;
+mod messages;
 mod random;
 mod texts;
 
@@ -39,22 +42,28 @@ trait Target {
     fn run(&mut self, input: &[u8]) -> Result<u64, String>;
 }
 
-/// A format: damaged fixtures.
+/// Formats that are one target, too: inputs of each in turn.
+const TOGETHER: [(&str, &[&str]); 2] =
+    [("aix", &["trcrpt", "curt"]), ("dtrace", &["dtrace-tkd", "dtrace-text", "dtrace-agg"])];
+
+/// A format, or several in turn: damaged fixtures.
 struct Reading {
-    format: formats::Format,
+    formats: Vec<formats::Format>,
+    turn: usize,
     pick: usize,
     step: usize,
 }
 
 impl Target for Reading {
     fn make(&mut self, random: &mut Random) -> Vec<u8> {
-        let (input, pick) = self.format.input(random);
+        self.turn = (self.turn + 1) % self.formats.len();
+        let (input, pick) = self.formats[self.turn].input(random);
         (self.pick, self.step) = (pick, [1usize, 100, 1 << 16][random.below(3)]);
         input
     }
 
     fn run(&mut self, input: &[u8]) -> Result<u64, String> {
-        self.format.read(input, self.pick, self.step)
+        self.formats[self.turn].read(input, self.pick, self.step)
     }
 }
 
@@ -62,14 +71,17 @@ impl Target for Reading {
 fn target(name: &str) -> Option<Box<dyn Target>> {
     Some(match name {
         "events" => Box::new(events::Sequence::default()),
+        "messages" => Box::new(messages::Messages),
         "policy" => Box::new(texts::Policies::new()),
         "workload" => Box::new(texts::Workloads::new()),
         _ => {
-            let format = formats::Format::new(FORMATS.iter().find(|f| f.name == name)?.name);
-            if format.seeds() == 0 {
+            let names = TOGETHER.iter().find(|t| t.0 == name).map_or_else(|| vec![name], |t| t.1.to_vec());
+            let known = FORMATS.iter().filter(|f| names.contains(&f.name));
+            let formats: Vec<_> = known.map(|f| formats::Format::new(f.name)).filter(|f| f.seeds() > 0).collect();
+            if formats.is_empty() {
                 return None;
             }
-            Box::new(Reading { format, pick: 0, step: 1 })
+            Box::new(Reading { formats, turn: 0, pick: 0, step: 1 })
         }
     })
 }
@@ -77,17 +89,20 @@ fn target(name: &str) -> Option<Box<dyn Target>> {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let mut names: Vec<&str> = FORMATS.iter().map(|f| f.name).collect();
-    names.extend(["events", "policy", "workload"]);
+    names.extend(["events", "messages", "policy", "workload"]);
     if args.first().is_some_and(|t| t == "list") {
         println!("{}", names.join("\n"));
         return;
     }
-    let Some(wanted) = args.first().filter(|t| *t == "all" || names.contains(&t.as_str())) else {
-        eprintln!("usage: fuzz TARGET [SECONDS] [SEED]; TARGET is all, list, {}", names.join(", "));
+    let Some(wanted) = args.first().filter(|t| {
+        *t == "all" || names.contains(&t.as_str()) || TOGETHER.iter().any(|several| several.0 == t.as_str())
+    }) else {
+        let several = TOGETHER.map(|t| t.0).join(", ");
+        eprintln!("usage: fuzz TARGET [SECONDS] [SEED]; TARGET is all, list, {several}, {}", names.join(", "));
         std::process::exit(2);
     };
     let number = |i: usize, default: u64| args.get(i).map_or(default, |a| a.parse().expect("a number"));
-    let chosen: Vec<&str> = names.into_iter().filter(|n| wanted == "all" || n == wanted).collect();
+    let chosen = if wanted == "all" { names } else { vec![wanted.as_str()] };
     let each = Duration::from_secs(number(1, 600)) / chosen.len() as u32;
     std::panic::set_hook(Box::new(|_| {}));
     let findings: u64 = chosen.iter().map(|name| fuzz(name, each, number(2, 1))).sum();
