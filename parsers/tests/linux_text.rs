@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use common::{read_in_steps, root, row};
 use tracekit_parsers::Options;
 use tracekit_schema::table::Table;
-use tracekit_schema::{Kind, Out};
+use tracekit_schema::{Code, Kind, Out};
 
 /// Files under `testdata/<folder>` whose names end in one of `ends`; `None` where the captures are
 /// not at hand.
@@ -83,6 +83,13 @@ fn read_file(path: &Path, careful: bool) -> Result<Out, String> {
     result.map(|_| out).map_err(|e| format!("{}: {}", e.code, e.message))
 }
 
+/// What is said of the lines, and how many are read and not understood.
+fn told(out: &Out) -> Vec<String> {
+    let rows = out.diagnostics.rows().iter().map(|d| format!("{d:?}"));
+    let counts = ["parse.lines", "parse.unparsed"].map(|key| format!("{key} {:?}", out.meta.get(key)));
+    rows.chain(counts).collect()
+}
+
 /// Files in which lines and rows differ, by how many and why.
 const EXPLAINED: [(&str, usize, &str); 2] = [
     ("trappy_trace_idle_unsorted.txt", 1, "the last line is cut within its payload"),
@@ -114,6 +121,9 @@ fn check(paths: &[PathBuf]) {
             failures.push(format!("{name}: {lines} lines, {} rows", sched_rows(&quick)));
         }
         let careful = read_file(path, true).expect("as before");
+        if told(&quick) != told(&careful) {
+            failures.push(format!("{name}: {:?}\n  carefully {:?}", told(&quick), told(&careful)));
+        }
         let same = |r: &usize| row(&quick.events, &quick.strings, *r) == row(&careful.events, &careful.strings, *r);
         // Comparing cell by cell is slow; a sample of rows at odd distances sees every shape.
         let step = (quick.events.len() / 2000).max(1);
@@ -125,6 +135,42 @@ fn check(paths: &[PathBuf]) {
         }
     }
     assert!(failures.is_empty(), "{} of {} files\n{}", failures.len(), paths.len(), failures.join("\n"));
+}
+
+/// Time that steps back, and lines of another kind, are told by the quick path as without it.
+#[test]
+fn the_quick_path_tells_what_the_other_one_tells() {
+    for name in ["ftrace", "perf"] {
+        let mut text = String::new();
+        for i in 0..60u64 {
+            // Two CPUs a little apart; every seventh line of CPU 1 lies before the one before it.
+            let (cpu, back) = (i % 2, if i % 14 == 13 { 5_000 } else { i % 3 });
+            let us = 100_000 + 100 * i - back;
+            let event = format!("sched_wakeup: comm=a pid={} prio=120 target_cpu=00{cpu}", 7 + cpu);
+            let head = match name {
+                "ftrace" => format!("            b-5       [00{cpu}] d..2.     5.{us:06}: "),
+                _ => format!("b     5 [00{cpu}]     5.{us:06}: sched:"),
+            };
+            let junk = match i {
+                9 | 30 => "neither head nor tail\n",
+                20 => &format!("{head}print: words of a program\nthat go on\n"),
+                _ => "",
+            };
+            text += &format!("{head}{event}\n{junk}");
+        }
+        let read = |careful: bool| {
+            let mut options = Options::default();
+            if careful {
+                options.extra.insert("careful".to_owned(), String::new());
+            }
+            let (out, result) = read_in_steps(text.as_bytes(), None, &options, 1 << 16);
+            result.map(|_| out).expect("it is of the format")
+        };
+        let (quick, careful) = (read(false), read(true));
+        assert_eq!(told(&quick), told(&careful), "{name}");
+        let back = quick.diagnostics.rows().iter().filter(|d| d.code == Code::TimeBackwards);
+        assert_eq!(back.count(), 4, "{name}");
+    }
 }
 
 #[test]

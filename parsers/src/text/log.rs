@@ -200,6 +200,17 @@ impl Log {
         !self.losses.is_empty()
     }
 
+    /// True when time runs backwards on this CPU, which [`Self::record`] tells.
+    #[inline(always)]
+    pub fn goes_back(&self, stamp: &Stamp) -> bool {
+        stamp.ts_ns < self.newest && self.last_of(stamp).is_some_and(|last| stamp.ts_ns < last)
+    }
+
+    /// Time of the last record of this CPU.
+    fn last_of(&self, stamp: &Stamp) -> Option<i64> {
+        stamp.cpu.and_then(|cpu| self.last.get(cpu as usize)).copied()
+    }
+
     /// Adds the row of a line with this head and the event `name` with `payload`.
     pub fn record(
         &mut self,
@@ -237,8 +248,7 @@ impl Log {
         if self.has_pending() {
             self.end_losses(stamp, out);
         }
-        let last = stamp.cpu.and_then(|cpu| self.last.get(cpu as usize)).copied();
-        if let (Some(last), Some(cpu)) = (last, stamp.cpu) {
+        if let (Some(last), Some(cpu)) = (self.last_of(stamp), stamp.cpu) {
             if stamp.ts_ns < last {
                 let line = self.lines;
                 out.diagnostics.push_with(Code::TimeBackwards, || {

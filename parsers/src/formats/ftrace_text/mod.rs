@@ -309,7 +309,12 @@ impl Dialect for Ftrace {
             return None;
         }
         let (stamp, at) = self.head.read(w)?;
-        quick::event(&mut self.quick, w, skip_blanks(w, at), &stamp, log, out)
+        if log.goes_back(&stamp) {
+            return None;
+        }
+        let read = quick::event(&mut self.quick, w, skip_blanks(w, at), &stamp, log, out)?;
+        self.text_before = false;
+        Some(read)
     }
 
     fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out) {
