@@ -26,7 +26,7 @@ from tracekit.errors import TracekitError
 from tracekit.trace import Trace
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.switch_costs import Change
-from validation import lab, predict
+from validation import bistable, lab, predict
 from validation.metrics import Refused, measure
 
 __all__ = ["Aim", "Result", "aims", "job"]
@@ -64,6 +64,8 @@ class Result:
         Main metric of each target.
     why
         Why there is no figure.
+    replays
+        Main metric of each replay as itself.
     """
 
     key: str
@@ -75,6 +77,7 @@ class Result:
     errors: Mapping[str, tuple[float | None, float | None]]
     targets: Mapping[str, float | None]
     why: str = ""
+    replays: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,8 @@ def _migrations(trace: Trace) -> int:
 
 def _floor(captures: Mapping[str, lab.Capture]) -> str:
     """Say how well repeats of one capture agree in their migrations: no prediction can do better."""
-    families: dict[str, list[lab.Capture]] = {}
-    for key, capture in captures.items():
-        if capture.cpus > 1:
-            families.setdefault(re.sub(r"-(rep|boot)\d+$", "", key), []).append(capture)
-    counts = [[_migrations(tk.read(c.file)) for c in of] for of in families.values() if len(of) > 1]
+    families = bistable.families([key for key, capture in captures.items() if capture.cpus > 1])
+    counts = [[_migrations(tk.read(captures[k].file)) for k in of] for of in families.values() if len(of) > 1]
     off = [_off((a, b)) for of in counts for a, b in itertools.combinations(of, 2)]
     if not off:
         return ""
@@ -171,15 +171,15 @@ def job(task: tuple[lab.Capture, Sequence[lab.Capture], str]) -> Result:
     errors = _errors(trace, replays)
     found: dict[str, float | None] = {}
     for target in targets:
-        asked = lab.question(target, trace, known)
-        costs = predict.switch_costs(programs, capture, itself, asked) if asked != itself else None
         try:
+            asked = lab.question(target, trace, known)
+            costs = predict.switch_costs(programs, capture, itself, asked) if asked != itself else None
             predicted = _replays(programs, _controlled(asked, control), costs)
             found[target.key] = _middle(_metric(x, capture) for x in predicted)
         except TracekitError:
             found[target.key] = None
-    identity = _middle(_metric(x, capture) for x in replays)
-    return Result(*about, _metric(trace, capture), identity, errors, found)
+    each = tuple(_metric(x, capture) for x in replays)
+    return Result(*about, _metric(trace, capture), _middle(each), errors, found, replays=each)
 
 
 def _aim(text: str, wanted: float, cases: Sequence[bool]) -> Aim:
@@ -400,12 +400,13 @@ def _page(
     parts = [
         [*_aims_table(tables), "", floor],
         ["## By kind", "", *_group_table(results, found)],
+        bistable.table({r.key: r.real for r in results}, {r.key: r.replays for r in results}),
         ["## Pairs that change", "", *_pairs_table(found)],
         ["## Captures", "", *_captures_table(results)],
     ]
     if CAUSES.is_file():
         parts.insert(2, [CAUSES.read_text().rstrip()])
-    text = "\n\n".join("\n".join(part) for part in parts)
+    text = "\n\n".join("\n".join(part) for part in parts if part)
     return "\n".join(head) + "\n" + (left + "\n\n" if left else "") + text + "\n"
 
 
