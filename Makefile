@@ -15,7 +15,7 @@ OUT := out
 # How the core is built here; wheels and measurements use release.
 PROFILE ?= quick
 
-.PHONY: help tools dev demo test test-rust test-python lint format testdata bench validate bounds studies differential fuzz sanitize docs wheel smoke publishable clean release
+.PHONY: help tools dev demo test test-rust tests-built test-python lint lint-rust lint-python format testdata bench validate bounds studies differential fuzz sanitize docs wheel smoke publishable clean release
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,10 +38,16 @@ $(VENV)/.needed: setup.cfg | tools
 	@chmod +x $(BIN)/tracekit
 	@mv $@.tmp $@
 
+$(VENV)/.packages: $(VENV)/.needed
+	@echo "installing the packages that tests, lints and docs need into $(VENV)"
+	@$(BIN)/python -c "import configparser as c; p = c.ConfigParser(); p.read('setup.cfg'); [print(p['options.extras_require'][k].strip()) for k in ('test', 'lint', 'docs')]" > $@.tmp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $@.tmp
+	@mv $@.tmp $@
+
 # The editable installation would build the core a second time; the same profile makes that short.
-$(VENV)/.made: setup.cfg pyproject.toml $(VENV)/.needed | $(CORE)
-	@echo "installing tracekit and what its tests need into $(VENV)"
-	SETUPTOOLS_RUST_CARGO_PROFILE=$(PROFILE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/.made: setup.cfg pyproject.toml $(VENV)/.packages | $(CORE)
+	@echo "installing tracekit into $(VENV)"
+	SETUPTOOLS_RUST_CARGO_PROFILE=$(PROFILE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(CORE): $(RUST) | tools
@@ -63,12 +69,19 @@ test: test-rust test-python ## run all tests
 test-rust: | tools
 	cargo test --quiet --workspace
 
+tests-built: | tools
+	cargo test --quiet --workspace --no-run
+
 test-python: dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
-lint: dev ## check formatting, lints and types
+lint: lint-rust lint-python ## check formatting, lints and types
+
+lint-rust: | tools
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
+
+lint-python: $(VENV)/.packages $(CORE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -115,18 +128,18 @@ differential: dev ## hold 200 random schedules of each policy against independen
 studies: dev ## run the five published studies and set their results beside the published ones
 	$(BIN)/tracekit study
 
-# Grammars that Python reads, as tools/fuzz_grammars.py calls them; `filter` is the three that narrow a trace.
+# Grammars that Python reads, as tools/fuzz_grammars.py calls them; `filter` and `text` draw from several.
 GRAMMARS := fail-if goal set set-shown grid grid-set filter-name filter-time filter-cpu duration scenario machine group-map
 
 fuzz: | tools ## look for inputs that break something: make fuzz FORMAT=trace-dat [DURATION=600 seconds of CPU time]; FORMAT=list prints what there is, FORMAT=all shares the time among them (grammars and formats have it each)
 ifeq ($(FORMAT),list)
 	@printf '%s\n' $(GRAMMARS)
 endif
-ifneq ($(filter $(FORMAT),$(GRAMMARS) filter all),)
+ifneq ($(filter $(FORMAT),$(GRAMMARS) filter text all),)
 	@[ -x $(BIN)/tracekit ] || $(MAKE) dev
 	$(BIN)/python tools/fuzz_grammars.py "$(FORMAT)" "$(or $(DURATION),600)"
 endif
-ifeq ($(filter $(FORMAT),$(GRAMMARS) filter),)
+ifeq ($(filter $(FORMAT),$(GRAMMARS) filter text),)
 	cargo run --quiet --profile checked --package tracekit-replay --example fuzz -- "$(FORMAT)" "$(or $(DURATION),600)"
 endif
 

@@ -1,7 +1,7 @@
 """Look for texts that break a grammar of the command line or of a settings file.
 
 ``python tools/fuzz_grammars.py TARGET [SECONDS of CPU time] [SEED]``; TARGET is all, one of those
-that ``list`` prints, or ``filter``, which draws from what narrows a trace. A text is a valid one,
+that ``list`` prints, or ``filter`` or ``text``, which draw from several. A text is a valid one,
 damaged; it is read, or refused with an error of tracekit's own. Anything else is a finding: another
 exception, over 10 s, over 1 GiB, or a text that is shown and not read as the same. The grammars that
 Rust reads (policies, workloads) are targets of ``replay/examples/fuzz``.
@@ -39,7 +39,8 @@ SLOW_S, LARGE_KIB = 10.0, 1 << 20
 ENOUGH = 10
 
 #: Grammars that are one target, too.
-TOGETHER = {"filter": ("filter-name", "filter-time", "filter-cpu")}
+FILTERS = ("filter-name", "filter-time", "filter-cpu")
+TOGETHER = {"filter": FILTERS, "text": (*FILTERS, "fail-if", "scenario", "machine")}
 
 ROOT = Path(__file__).resolve().parent.parent
 #: A machine as it was recorded, and the tables that it lacks.

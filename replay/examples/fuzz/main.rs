@@ -1,7 +1,7 @@
 //! Looks for inputs that break something: `fuzz TARGET [SECONDS] [SEED]`, seconds of CPU time.
 //!
-//! A target is a format (its fixtures are damaged and read), several that share a system (`aix`,
-//! `dtrace`), `events` (any sequence of events through the state machine, the reconstruction and a
+//! A target is a format (its fixtures are damaged and read), several in turn (`aix`, `dtrace`,
+//! `words`), `events` (any sequence of events through the state machine, the reconstruction and a
 //! replay), `messages` (runs of tasks that send each other messages, damaged, through the same: what
 //! is inferred is bounded), `policy` (damaged policy strings), `workload` (damaged workload texts),
 //! or `all`.
@@ -42,28 +42,46 @@ trait Target {
     fn run(&mut self, input: &[u8]) -> Result<u64, String>;
 }
 
-/// Formats that are one target, too: inputs of each in turn.
-const TOGETHER: [(&str, &[&str]); 2] =
-    [("aix", &["trcrpt", "curt"]), ("dtrace", &["dtrace-tkd", "dtrace-text", "dtrace-agg"])];
+/// Targets that are one, too: an input of each in turn.
+const TOGETHER: [(&str, &[&str]); 3] = [
+    ("aix", &["trcrpt", "curt"]),
+    ("dtrace", &["dtrace-tkd", "dtrace-text", "dtrace-agg"]),
+    ("words", &["policy", "workload"]),
+];
 
-/// A format, or several in turn: damaged fixtures.
-struct Reading {
-    formats: Vec<formats::Format>,
+/// Several targets in turn.
+struct InTurn {
+    targets: Vec<Box<dyn Target>>,
     turn: usize,
+}
+
+impl Target for InTurn {
+    fn make(&mut self, random: &mut Random) -> Vec<u8> {
+        self.turn = (self.turn + 1) % self.targets.len();
+        self.targets[self.turn].make(random)
+    }
+
+    fn run(&mut self, input: &[u8]) -> Result<u64, String> {
+        self.targets[self.turn].run(input)
+    }
+}
+
+/// A format: damaged fixtures.
+struct Reading {
+    format: formats::Format,
     pick: usize,
     step: usize,
 }
 
 impl Target for Reading {
     fn make(&mut self, random: &mut Random) -> Vec<u8> {
-        self.turn = (self.turn + 1) % self.formats.len();
-        let (input, pick) = self.formats[self.turn].input(random);
+        let (input, pick) = self.format.input(random);
         (self.pick, self.step) = (pick, [1usize, 100, 1 << 16][random.below(3)]);
         input
     }
 
     fn run(&mut self, input: &[u8]) -> Result<u64, String> {
-        self.formats[self.turn].read(input, self.pick, self.step)
+        self.format.read(input, self.pick, self.step)
     }
 }
 
@@ -75,13 +93,15 @@ fn target(name: &str) -> Option<Box<dyn Target>> {
         "policy" => Box::new(texts::Policies::new()),
         "workload" => Box::new(texts::Workloads::new()),
         _ => {
-            let names = TOGETHER.iter().find(|t| t.0 == name).map_or_else(|| vec![name], |t| t.1.to_vec());
-            let known = FORMATS.iter().filter(|f| names.contains(&f.name));
-            let formats: Vec<_> = known.map(|f| formats::Format::new(f.name)).filter(|f| f.seeds() > 0).collect();
-            if formats.is_empty() {
+            if let Some((_, parts)) = TOGETHER.iter().find(|t| t.0 == name) {
+                let targets = parts.iter().filter_map(|part| target(part)).collect();
+                return Some(Box::new(InTurn { targets, turn: 0 }));
+            }
+            let format = formats::Format::new(FORMATS.iter().find(|f| f.name == name)?.name);
+            if format.seeds() == 0 {
                 return None;
             }
-            Box::new(Reading { formats, turn: 0, pick: 0, step: 1 })
+            Box::new(Reading { format, pick: 0, step: 1 })
         }
     })
 }
