@@ -118,6 +118,7 @@ validate: dev testdata ## hold a sample of pairs against reality; write docs/val
 	$(BIN)/python -m validation.run testdata/lab --pairs $(ARCHIVES)/lab/pairs.tsv --several testdata/lab2 --several-pairs $(ARCHIVES)/lab2/pairs.tsv --sample $(or $(SAMPLE),320) --budget $(or $(BUDGET),34) --store $(OUT)/validation -o docs/validation.md --fit tracekit/whatif/model_error.toml --fit-rows tracekit/whatif/row_error.toml
 	$(BIN)/python -m validation.blame testdata/lab
 	$(BIN)/python -m validation.several testdata/lab2 --pairs $(ARCHIVES)/lab2/pairs.tsv --only '$(SEVERAL)' --controls -o docs/validation-several.md
+	$(BIN)/python -m validation.tunables testdata/lab testdata/lab2 -o docs/validation-infer.md
 
 bounds: dev ## take records out of whole traces 1,000 times: the truth lies inside the bounds of what is left
 	TRACEKIT_BOUNDS=125 $(BIN)/python -m pytest -n 2 -q tests/analysis/test_bounds.py

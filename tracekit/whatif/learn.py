@@ -46,8 +46,13 @@ _FAMILIES = {
     "eevdf 6.18": "eevdf:version=6.18",
     "eevdf 7.3": "eevdf:version=7.3",
 }
-#: Factors on a parameter's default: third-octaves from a quarter to sixteen times.
-_FACTORS = tuple(2 ** (k / 3) for k in range(-6, 13))
+#: Factors on a parameter's default: third-octaves from a sixteenth to sixteen times.
+_FACTORS = tuple(2 ** (k / 3) for k in range(-12, 13))
+#: Half a third-octave: how far from the likely values others are tried, where these are few.
+_FINE, FEW = 2 ** (1 / 6), 4
+#: What a kernel takes at least, ns (`kernel/sched/debug.c`), and parameters that may be 0.
+_BOUND = {"base_slice": 100_000}
+_ZERO = ("wakeup_granularity",)
 #: Parameters by policy: their default on one CPU in ns, which the kernel scales by 1 + log2 of at
 #: most 8 CPUs.
 _SCALED = {
@@ -245,10 +250,15 @@ def infer_parameters(
     for parameter, unscaled in _SCALED.get(name, {}).items():
         # cfs scales what it is given, eevdf takes it as it is.
         default = unscaled * (scale if name == "eevdf" else 1)
-        candidates = {
-            f"{round(default * f)}ns": _with(policy, f"{parameter}={round(default * f)}ns") for f in _FACTORS
-        }
+        least = _BOUND.get(parameter, 1)
+        values = [max(round(default * f), least) for f in _FACTORS] + [0] * (parameter in _ZERO)
+        candidates = {f"{ns}ns": _with(policy, f"{parameter}={ns}ns") for ns in values}
         found = search.finding(parameter, candidates, sigma)
+        if len(found.likely) <= FEW:
+            likely = [int(label.removesuffix("ns")) for label in found.likely]
+            fine = {max(round(ns * f), least) for ns in likely if ns for f in (1 / _FINE, _FINE)}
+            candidates |= {f"{ns}ns": _with(policy, f"{parameter}={ns}ns") for ns in sorted(fine)}
+            found = search.finding(parameter, candidates, sigma)
         findings.append(found)
         policy = _keep(policy, found, parameter, f"{default}ns")
     for parameter in _SWITCHES.get(name, ()):
