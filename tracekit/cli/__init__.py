@@ -53,6 +53,7 @@ from tracekit.cli import (
     why,
 )
 from tracekit.cli._places import explicit
+from tracekit.cli._room import check_room, room
 from tracekit.errors import TracekitError
 
 __all__ = ["main"]
@@ -106,6 +107,8 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; `--json` and `--csv` get the file that follows them, if one does."""
         name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and "--help" not in rest:
+            check_room(command.name or "")
         return name, command, rest if command is None else explicit(command, ctx, rest)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -136,21 +139,12 @@ def _is_unmapped(error: BaseException) -> bool:
     """
     text = str(error)
     if isinstance(error, SystemError):
-        return "exception" in text and _is_limited()
+        return "exception" in text and room() is not None
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, ImportError) and (
         "failed to map segment" in text or "cannot allocate" in text.lower()
     )
-
-
-def _is_limited() -> bool:
-    """Whether `ulimit -v` bounds the memory of this process."""
-    try:
-        import resource
-    except ImportError:  # not a Unix
-        return False
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -172,7 +166,8 @@ def _fail(error: Exception) -> NoReturn:
         text = str(error)
         status = error.status
     elif isinstance(error, MemoryError) or _is_unmapped(error):
-        text = "out of memory; `tracekit convert` needs little of it"
+        why = f": {error}" if isinstance(error, MemoryError) and str(error) else ""
+        text = f"out of memory{why}; `tracekit convert` needs little of it"
     elif isinstance(error, OSError) and error.strerror:
         # What has no name was written to standard output: files have theirs.
         text = f"{error.filename or 'standard output'}: {error.strerror}"

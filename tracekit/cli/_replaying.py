@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tracekit.cli._room import room
+
 if TYPE_CHECKING:
     from tracekit import Replay
     from tracekit.trace import Trace
@@ -165,8 +167,12 @@ def importing(*modules: str) -> Iterator[None]:
     """Import what is needed later while the block reads, which needs no Python.
 
     It is all there behind the block: two threads never import at the same time but for what the
-    block itself imports.
+    block itself imports. Where memory is limited (`ulimit -v`), nothing is imported beside: a library
+    that gets none in another thread ends the process, where one line is to say it.
     """
+    if room() is not None:
+        yield
+        return
 
     def load() -> None:
         # Whoever needs the module gets the error.
