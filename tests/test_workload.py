@@ -226,7 +226,6 @@ def test_times_come_from_a_trace(demo: Path, tmp_path: Path) -> None:
     "other",
     [
         b"",
-        b"# tracer: nop\n",
         b"A: this is prose\nand more\n",
         b"PARTIAL: yes\nkey: value\n",
         b"policy: rr\n",

@@ -14,7 +14,7 @@ import tracekit as tk
 #: Cuts of each file; the seed makes them the same in every run.
 CUTS = 200
 #: Where a file ends, in a refusal.
-PLACE = re.compile(r"\((byte|line) \d+\)|found none in \d+ records")
+PLACE = re.compile(r"\((byte|line) \d+\)")
 
 
 #: An address of a call chain.
@@ -66,6 +66,50 @@ def test_a_capture_cut_anywhere_is_read_or_refused_with_the_place(name: str, roo
     assert [r for r in refusals if not PLACE.search(r)] == []
     assert read >= CUTS // 4
     assert told == read
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "line"),
+    [
+        ("ftrace", 16, 2),  # behind a line of the header
+        ("ftrace", 500, 11),  # within its last line
+        ("ftrace", 700, 13),  # within the first record
+        ("tasks", 60, 1),  # the same, without a header
+        ("tasks", 100, 2),  # behind a record that is none of the scheduler
+    ],
+)
+def test_a_text_cut_before_its_first_event_has_none(name: str, size: int, line: int, root: Path) -> None:
+    trace = tk.read(inputs(root)[name][:size])
+    assert trace.events.filter(kind="switch").height == 0
+    said = trace.diagnostics.filter(code="truncated")
+    assert said["line"].to_list() == [line]
+    assert trace.diagnostics.filter(code="missing-events").height == 1
+
+
+HEADERS = {
+    "ftrace": "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:4\n#\n",
+    "perf": "# ========\n# perf version : 6.1\n# event : name = sched:sched_switch, type = 2\n# ========\n#\n",
+}
+
+
+def test_a_header_that_counts_no_record_is_whole() -> None:
+    for text, truncated in [
+        (HEADERS["ftrace"].format(n=0), 0),
+        (HEADERS["ftrace"].format(n=7), 1),
+        (HEADERS["perf"], 1),
+    ]:
+        trace = tk.read(text.encode())
+        assert trace.events.height == 0
+        assert trace.diagnostics.filter(code="truncated").height == truncated
+        assert trace.diagnostics.filter(code="missing-events").height == 1
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_lines_that_are_no_records_are_no_trace_without_events(header: str) -> None:
+    with pytest.raises(tk.TracekitError):
+        tk.read((HEADERS[header].format(n=7) + "nothing that fits\nat all\n").encode())
+    with pytest.raises(tk.TracekitError):
+        tk.read(b"# a comment of something else\n", format="perf-script")
 
 
 #: Files of version 7: with counters and without, compressed and not, of one, two and four CPUs, and

@@ -3,6 +3,7 @@
 //! A format is a [`Dialect`]: it takes one line apart. [`TextLog`] runs it over the source, sorts
 //! what stands out of order, and keeps the accounts that become diagnostics and metadata.
 
+mod finish;
 mod runner;
 
 pub use runner::TextLog;
@@ -13,7 +14,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, Out, StrId, Strings};
 
 use crate::mismatch;
-use crate::text::payload::{self, quick};
+use crate::text::payload;
 use crate::text::scan;
 use crate::text::stage::Stage;
 use crate::text::swar::Window;
@@ -103,6 +104,8 @@ pub struct Log {
     pub numbers: payload::state::Evidence,
     /// CPUs, where the source says.
     pub cpus: Option<u64>,
+    /// The source says that it has no record.
+    pub empty: bool,
     seq: u64,
     /// Rows of this call that have no time of their own ([`quality::SYNTHESIZED`] at time 0).
     untimed: usize,
@@ -383,89 +386,6 @@ impl Log {
         true
     }
 
-    /// Adds what is known at the end.
-    pub fn finish(&mut self, out: &mut Out) {
-        for loss in std::mem::take(&mut self.losses) {
-            add_loss(loss, None, out);
-        }
-        self.finish_order(out);
-        self.finish_names(out);
-        self.finish_metadata(out);
-        self.finish_missing(out);
-    }
-
-    fn finish_order(&mut self, out: &mut Out) {
-        if let Some((line, ts_ns)) = self.first_displaced {
-            let late = match self.late {
-                0 => String::new(),
-                n => format!("; {n} of them came too late and stand out of order"),
-            };
-            let message = format!("{} records stood after one of a later time and were sorted{late}", self.displaced);
-            let d = Diagnostic { count: self.displaced, ..Diagnostic::new(Code::Reordered, message) };
-            out.diag(at(line, d).at_ts(ts_ns));
-        }
-    }
-
-    fn finish_names(&mut self, out: &mut Out) {
-        for (id, &count) in self.unknown.iter().enumerate().filter(|(_, n)| **n > 0) {
-            let name = self.names.text(StrId(id as u32)).into_owned();
-            let message = format!("event `{name}` has no kind; its records are kept as `other`");
-            out.diag(Diagnostic { count, ..Diagnostic::new(Code::UnknownEvent, message) });
-        }
-        if self.unnamed > 0 {
-            let message = format!("the names of {} tasks are not known to the source", self.unnamed);
-            let d = Diagnostic { count: self.unnamed, ..Diagnostic::new(Code::UnknownName, message) };
-            out.diag(d.advise("record with a larger table of names (saved_cmdlines_size)"));
-        }
-        let bad = out.strings.iter().filter(|s| std::str::from_utf8(s).is_err()).count() as u64;
-        if bad > 0 {
-            let message = format!("{bad} names or texts are not valid UTF-8; the bytes that are not are replaced");
-            out.diag(Diagnostic { count: bad, ..Diagnostic::new(Code::NotUtf8, message) });
-        }
-    }
-
-    fn finish_metadata(&mut self, out: &mut Out) {
-        for (bit, name) in quick::NAMES.iter().enumerate() {
-            if self.quick_seen >> bit & 1 == 1 {
-                self.note_name(name.as_bytes());
-            }
-        }
-        let mut names: Vec<_> = self.names.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect();
-        names.sort_unstable();
-        out.meta.set("events.recorded", json_list(&names));
-        // Binary sources have no lines.
-        let records = if self.lines == 0 { self.seq } else { self.lines };
-        out.meta.set("parse.lines", records.to_string());
-        out.meta.set("parse.unparsed", self.unparsed.to_string());
-        let cpus = self.cpus.unwrap_or(0).max(self.last.len() as u64);
-        if cpus > 0 {
-            out.meta.set("nr_cpus", cpus.to_string());
-        }
-        if self.lost.is_some() || self.lost_unknown {
-            out.meta.set("loss.known", (!self.lost_unknown).to_string());
-        }
-        if let (Some(n), false) = (self.lost, self.lost_unknown) {
-            out.meta.set("loss.total", n.to_string());
-        }
-    }
-
-    fn finish_missing(&mut self, out: &mut Out) {
-        let quick = |bit: u32| self.quick_seen >> bit & 1 == 1;
-        let seen = |name: &str| self.names.find(name.as_bytes()).is_some();
-        let missing = if self.scheduling == 0 && self.quick_seen == 0 {
-            Some(("scheduler events", "record the events of the `sched` subsystem"))
-        } else if self.switches == 0 && !quick(0) {
-            Some(("`sched_switch`: nothing says what ran", "record `sched_switch`"))
-        } else if !["sched_waking", "sched_wakeup"].into_iter().any(seen) {
-            Some(("wakeups: run delays and wakers are unknown", "record `sched_wakeup` and `sched_waking`"))
-        } else {
-            None
-        };
-        if let Some((what, advice)) = missing {
-            out.diag(Diagnostic::new(Code::MissingEvents, format!("the source has no {what}")).advise(advice));
-        }
-    }
-
     /// True when no scheduler event was met.
     pub fn has_no_scheduling(&self) -> bool {
         self.scheduling == 0 && self.quick_seen == 0
@@ -483,11 +403,6 @@ fn at(line: u64, d: Diagnostic) -> Diagnostic {
         return d;
     }
     d.at_line(line)
-}
-
-fn json_list(names: &[String]) -> String {
-    let quoted: Vec<_> = names.iter().map(|n| format!("\"{}\"", n.replace(['"', '\\', '\t'], "?"))).collect();
-    format!("[{}]", quoted.join(", "))
 }
 
 fn is_account(kind: Kind) -> bool {

@@ -13,6 +13,8 @@ pub(super) struct Header {
     pub any: bool,
     pub tracer: Option<String>,
     pub cpus: Option<u64>,
+    /// It says that there are no entries.
+    pub empty: bool,
     /// A latency tracer's report: times are relative.
     pub latency: bool,
     columns: Vec<Column>,
@@ -72,6 +74,7 @@ impl Header {
         }
         let mut counts = counts.splitn(2, |b| *b == b'/').map(scan::i64);
         if let (Some(Some(kept)), Some(Some(written))) = (counts.next(), counts.next()) {
+            self.empty = kept == 0;
             if written > kept && log.records() == 0 {
                 log.overwritten(written.saturating_sub(kept), out);
             }

@@ -74,6 +74,9 @@ pub static FORMAT: Format = Format {
 /// What a line must look like, for diagnostics.
 const EXPECTED: &str = "an ftrace line `COMM-TID [CPU] TIME: EVENT: ...`";
 
+/// What to do about a text without events of the scheduler.
+const ADVICE: &str = "record the events of the `sched` subsystem";
+
 fn sniff(head: &Head) -> Confidence {
     let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes);
     if text.starts_with(b"# tracer: ") {
@@ -96,14 +99,12 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     let head = source.head().map_err(|e| ParseError::io(FORMAT.name, &e))?;
     let (probe, found) = TextLog::probe(&head, Ftrace::new(options));
     let (seen, log) = probe.parts();
-    if head.whole && log.records() == 0 && !seen.header.any {
+    if head.whole && seen.first_time.is_none() && !seen.header.any {
         let line = log.lines.min(1);
         return Err(ParseError::new(FORMAT.name, "unknown-format", refusal(&found, &head)).at_line(line));
     }
-    if head.whole && log.has_no_scheduling() && !seen.header.latency {
-        let message = format!("expected events of the scheduler, found none in {} records", log.records());
-        return Err(ParseError::new(FORMAT.name, "no-scheduler-events", message)
-            .advise("record the events of the `sched` subsystem"));
+    if let (true, Some(refusal)) = (head.whole && !seen.header.latency, probe.no_scheduling(&found, ADVICE)) {
+        return Err(refusal);
     }
     let mut dialect = Ftrace::new(options);
     let source = dialect.gather_states(source, &head).map_err(|e| ParseError::io(FORMAT.name, &e))?;
@@ -375,6 +376,7 @@ impl Dialect for Ftrace {
     fn finish(&mut self, log: &mut Log, out: &mut Out) {
         log.unnamed = self.unnamed.len() as u64;
         log.cpus = self.header.cpus;
+        log.empty = self.header.empty;
         self.labels.finish(out);
         log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "or report without -R", out);
         if self.header.latency {

@@ -67,6 +67,9 @@ pub static FORMAT: Format = Format {
 /// What a line must look like, for diagnostics.
 const EXPECTED: &str = "a perf line `COMM TID [CPU] TIME: EVENT: ...`";
 
+/// What to do about a text without events of the scheduler.
+const ADVICE: &str = "record them: perf sched record, or perf record -e 'sched:*'";
+
 fn sniff(head: &Head) -> Confidence {
     let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes);
     let mut header = false;
@@ -95,24 +98,17 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     let head = source.head().map_err(|e| ParseError::io(FORMAT.name, &e))?;
     let (probe, found) = TextLog::probe(&head, Perf::new(options));
     let (seen, log) = probe.parts();
-    if head.whole && log.records() == 0 {
-        let no_time = seen.timeless > 0;
-        let (code, message) = match found.diagnostics.rows().iter().find(|d| d.code == Code::Unparsed) {
-            Some(d) if no_time => ("unsupported", d.message.clone()),
-            Some(d) => ("unknown-format", d.message.clone()),
-            None => ("no-scheduler-events", "expected events, found a header without any".to_owned()),
+    if head.whole && seen.digits.is_none() && !(seen.header && log.ends_in_header()) {
+        let (code, advice) = match seen.timeless {
+            0 => ("unknown-format", ""),
+            _ => ("unsupported", "let perf script print the time (-F +time)"),
         };
-        let mut error = ParseError::new(FORMAT.name, code, message);
-        if code == "no-scheduler-events" {
-            error = error.at_line(log.lines);
-        }
-        let advice = if no_time { "let perf script print the time (-F +time)" } else { "" };
-        return Err(error.advise(advice));
+        let found = found.diagnostics.rows().iter().find(|d| matches!(d.code, Code::Unparsed | Code::Truncated));
+        let message = found.map_or_else(|| format!("expected {EXPECTED}, found none"), |d| d.message.clone());
+        return Err(ParseError::new(FORMAT.name, code, message).at_line(log.lines.min(1)).advise(advice));
     }
-    if head.whole && log.has_no_scheduling() {
-        let message = format!("expected events of the scheduler, found none in {} records", log.records());
-        return Err(ParseError::new(FORMAT.name, "no-scheduler-events", message)
-            .advise("record them: perf sched record, or perf record -e 'sched:*'"));
+    if let (true, Some(refusal)) = (head.whole, probe.no_scheduling(&found, ADVICE)) {
+        return Err(refusal);
     }
     let mut dialect = Perf::new(options);
     if !dialect.states_named {
@@ -135,6 +131,8 @@ struct Perf {
     states_named: bool,
     unnamed: BTreeSet<i64>,
     digits: Option<usize>,
+    /// Some line was one of perf's header.
+    header: bool,
     /// Lines of events without a time.
     timeless: u64,
     no_cpu: bool,
@@ -160,6 +158,7 @@ impl Perf {
             states_named: states.is_some(),
             unnamed: BTreeSet::new(),
             digits: None,
+            header: false,
             timeless: 0,
             no_cpu: false,
             plugin: false,
@@ -203,6 +202,7 @@ impl Perf {
         let Some(colon) = memchr::memchr(b':', text) else { return };
         let (key, value) = (scan::trim(&text[..colon]), scan::trim(&text[colon + 1..]));
         let shown = || Some(scan::shown(value, 80));
+        self.header |= matches!(key, b"perf version" | b"event");
         match key {
             b"hostname" => self.host = shown(),
             b"os release" => {

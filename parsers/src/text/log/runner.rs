@@ -1,5 +1,6 @@
 //! The loop over the lines of a log.
 
+use tracekit_schema::diag::Code;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Out};
 
@@ -45,6 +46,19 @@ impl<D: Dialect> TextLog<D> {
         let mut log = TextLog::new(Source::from_bytes(&head.bytes[..]), dialect);
         while let Ok(true) = log.fill(&mut out, CHUNK) {}
         (log, out)
+    }
+
+    /// The refusal of a text that this probe read to its end and `found` no event of the scheduler
+    /// in. One that ends in its header or within a line does not show what else was recorded: it is
+    /// read as far as it goes.
+    pub fn no_scheduling(&self, found: &Out, advice: &str) -> Option<ParseError> {
+        let cut = found.diagnostics.rows().iter().any(|d| d.code == Code::Truncated);
+        if !self.log.has_no_scheduling() || self.log.ends_in_header() || cut {
+            return None;
+        }
+        let (records, line) = (self.log.records(), self.log.lines);
+        let message = format!("expected events of the scheduler, found none in {records} records up to its end");
+        Some(ParseError::new(D::NAME, "no-scheduler-events", message).at_line(line).advise(advice))
     }
 
     /// The dialect and the accounts.
