@@ -67,6 +67,12 @@ impl Cpu {
         }
     }
 
+    /// No record tells of a switch on it or that it idled: who had it is known from other records, and
+    /// only while there are any.
+    pub fn only_glimpsed(&self) -> bool {
+        self.nr_switches == 0 && self.idle_periods == 0
+    }
+
     /// Adds the time up to `ts` to what the CPU was doing, and says at which time that leaves it:
     /// never before the last.
     #[inline]

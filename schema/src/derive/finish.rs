@@ -13,6 +13,10 @@ impl<S: Sink> Deriver<S> {
         for slot in 0..self.cpus.all.len() {
             let cpu = &mut self.cpus[slot];
             let Some(first) = cpu.first else { continue };
+            if cpu.only_glimpsed() {
+                cpu.account(cpu.last);
+                cpu.cur = None;
+            }
             cpu.account(end);
             // Nobody knows who had it before its first record.
             cpu.unknown = cpu.unknown.saturating_add(first.saturating_sub(start));
@@ -44,7 +48,12 @@ impl<S: Sink> Deriver<S> {
         if task.phase == Phase::Running {
             let flags = task.open.flags;
             task.flags |= flags;
-            self.end_slice(utid, &End { ts: end, flags: flag::OPEN_END, ..End::default() });
+            let seen = task.slot.map(|slot| &self.cpus[slot]).filter(|cpu| cpu.only_glimpsed()).map(|cpu| cpu.last);
+            let ts = seen.map_or(end, |last| last.max(self.tasks[utid].open.ts));
+            self.end_slice(utid, &End { ts, flags: flag::OPEN_END, ..End::default() });
+            if seen.is_some() {
+                self.turn(utid, ts, Phase::Unknown, State::Unknown);
+            }
         }
         if self.options.states {
             let ts = end.max(self.tasks[utid].since);

@@ -496,13 +496,17 @@ fn current_threads_count_only_where_switches_are_recorded() {
     assert_eq!(slices(&d), []);
     assert_eq!(d.cpus.unknown_ns.get(0), Some(10));
     assert_eq!(states(&d, 3), [(5, 5, State::Unknown)]);
-    // A CPU that never switches, next to one that does.
+    // A CPU that never switches, next to one that does: its switches may not be recorded, so that its
+    // thread is known to run only while there are records of it.
     t.add(20, 1, Kind::StatRuntime).ctx_tid(5).tid(5);
     t.switch(30, 0, 2, State::Preempted, 1);
+    t.add(40, 1, Kind::StatRuntime).ctx_tid(5).tid(5);
     t.switch(50, 0, 1, State::Preempted, 2);
     let d = t.derive();
-    assert_eq!(slices(&d), [(10, 20, 0, 2), (20, 30, 1, 5), (30, 20, 0, 1), (50, 0, 0, 2)]);
+    assert_eq!(slices(&d), [(10, 20, 0, 2), (20, 20, 1, 5), (30, 20, 0, 1), (50, 0, 0, 2)]);
     assert_eq!(d.slices.flags.get(1), Some(flag::OPEN_START | flag::OPEN_END));
+    assert_eq!(states(&d, 5), [(20, 20, State::Running), (40, 10, State::Unknown)]);
+    assert_eq!((d.cpus.busy_ns.get(1), d.cpus.unknown_ns.get(1)), (Some(20), Some(30)));
 }
 
 #[test]
