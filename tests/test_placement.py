@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+from tracekit.whatif.basis import unrecorded
 
 #: Three that compute, some that sleep, a pair, on two CPUs: balancing moves tasks about.
 TEXT = "policy: eevdf\nuntil: 2000\ncpus: 2\nH*3: R∞\nT*4: (R1.3 S7)*\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*"
@@ -71,13 +72,56 @@ def test_who_says_where_a_task_may_run_is_heard(trace: tk.Trace) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"placement": "elsewhere"}, "placement 'elsewhere': expected model or trace"),
+        ({"placement": "elsewhere"}, "placement 'elsewhere': expected auto, model, trace"),
         ({"placement": "trace", "cpus": 3}, "of 2: with another number of CPUs"),
     ],
 )
 def test_what_cannot_be_is_refused(trace: tk.Trace, asked: dict[str, object], message: str) -> None:
     with pytest.raises(tk.ReplayError, match=message):
         tk.replay(trace, "eevdf", **asked)  # type: ignore[arg-type]
+
+
+#: Tasks that wake another one and go on: it preempts them where wakeups do not look for an idle CPU.
+STAYING = (
+    "policy: cfs:shared_cache=off\nuntil: 2000\ncpus: 2\nW: (R0.3 P(x) R1 S2)*\nX: (W(x) R0.2)*\n"
+    "V: (R0.2 P(y) R1 S3)*\nY: (W(y) R0.3)*"
+)
+
+
+def test_a_machine_that_places_otherwise_is_replayed_where_it_was_recorded(tmp_path: Path) -> None:
+    (tmp_path / "a.wl").write_text(STAYING)
+    # Texts do not name the policy: it is taken for `cfs`, which looks for an idle CPU.
+    tk.generate(tmp_path / "a.wl", tmp_path / "a.txt", to="ftrace")
+    trace = tk.read(tmp_path / "a.txt")
+    auto, model, placed = (
+        tk.replay(trace, "cfs", placement=placement) for placement in ("auto", "model", "trace")
+    )
+    assert auto.slices.equals(placed.slices)
+    assert auto.metadata["replay.placement"] == "trace"
+    assert "replay.placement" not in model.metadata
+
+    def preempted(run: tk.Trace) -> int:
+        return run.slices.filter("involuntary").height
+
+    assert preempted(model) < preempted(trace) / 2
+    assert preempted(auto) == pytest.approx(preempted(trace), rel=0.02)
+    said = " came while another CPU idled"
+    assert [said in " ".join(unrecorded(run)) for run in (auto, model, placed)] == [True, False, False]
+    with pytest.raises(
+        tk.ReplayError, match=r"how this machine places woken tasks is not modelled.*of 2: with"
+    ):
+        tk.replay(trace, "cfs", cpus=3)
+    assert tk.replay(trace, "cfs", cpus=3, placement="model").cpus.height == 3
+
+
+def test_a_policy_that_places_as_the_machine_did_is_left_to_it(trace: tk.Trace, tmp_path: Path) -> None:
+    assert "replay.placement" not in tk.replay(trace, "eevdf").metadata
+    # The same machine, whose recording says under which policy it was made.
+    (tmp_path / "a.wl").write_text(STAYING)
+    tk.generate(tmp_path / "a.wl", tmp_path / "a.parquet", to="parquet")
+    known = tk.read(tmp_path / "a.parquet")
+    assert "shared_cache=off" in known.metadata["replay.policy"]
+    assert "replay.placement" not in tk.replay(known, "cfs:shared_cache=off").metadata
 
 
 def test_a_workload_text_has_no_recorded_places(tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ class Programs:
         endless: Sequence[int] | None = None,
         vary: str | None = None,
         identity: str | None = None,
-        places: bool = False,
+        placement: str = "model",
     ) -> Programs: ...
     @staticmethod
     def from_text(text: str, seed: int | None = None, hz: int | None = None) -> Programs: ...

@@ -244,17 +244,37 @@ pub struct History {
     pub mismatches: u64,
     /// True when records carry interrupt and reschedule flags.
     pub has_flags: bool,
+    /// True when wakeups are recorded.
+    pub wakes: bool,
     /// True when the kernel's account of run time is recorded.
     pub has_runtime: bool,
     /// Tasks that began to exit, and how often one was preempted after that: only a preemptible kernel does.
     pub exits: (u64, u64),
-    /// Switches away from tasks that stayed ready, of which no record shows the cause, where ticks
-    /// do not show either.
+    /// Switches away from tasks that stayed ready, of which nothing shows the cause.
     pub uncaused: u64,
     /// Yields that the records tell, and those that only follow from other records.
     pub yields: (u64, u64),
-    /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks.
-    pub loose: Vec<Ns>,
+    /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks and yields.
+    pub loose: Vec<Loose>,
+}
+
+/// A task left a CPU ready to run, and no record shows why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loose {
+    /// When.
+    pub at: Ns,
+    /// Position of the CPU.
+    pub cpu: i32,
+    /// Who.
+    pub life: LifeId,
+    /// When it came onto the CPU, where that is known.
+    pub since: Option<Ns>,
+    /// It was not in the kernel: there, only a preemption makes a ready task leave.
+    pub user: bool,
+    /// Nothing was woken or moved here during its stay: only a tick can have asked for the switch.
+    pub quiet: bool,
+    /// A reschedule was asked for, or ticks would show: it was a preemption.
+    pub told: bool,
 }
 
 impl History {

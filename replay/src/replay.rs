@@ -203,9 +203,12 @@ pub fn play_under(
         return Err(ReplayError::Trace(NOTHING.into()));
     }
     if recon.placed && spec.cpus.is_some_and(|cpus| cpus != recon.cpus.len()) {
+        let why = recon.beside.map_or_else(
+            || "placement=trace keeps each task on the CPU on which it was recorded".into(),
+            |beside| beside.told(),
+        );
         return Err(ReplayError::Trace(format!(
-            "placement=trace keeps each task on the CPU on which it was recorded, of {}: with another \
-             number of CPUs leave the placement to the policy (placement=model)",
+            "{why}, of {}: with another number of CPUs leave the placement to the policy (placement=model)",
             recon.cpus.len()
         )));
     }

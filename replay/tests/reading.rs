@@ -1,5 +1,6 @@
 //! What a reconstruction makes of records: each test writes down a few and says what the program must hold.
 
+use tracekit_replay::calibrate::TickSource;
 use tracekit_replay::program::{Pause, Step};
 use tracekit_replay::reconstruct::{reconstruct, Evidence, Options, Recon};
 use tracekit_replay::replay::{replay, ReplaySpec};
@@ -71,7 +72,7 @@ fn two_hogs(state: State) -> Trace {
 }
 
 fn no_cause_is_told(recon: &Recon) -> bool {
-    recon.missing().iter().any(|d| d.message.contains("no record shows why"))
+    recon.missing().iter().any(|d| d.message.contains("nothing shows why"))
 }
 
 #[test]
@@ -79,7 +80,8 @@ fn a_preemption_whose_tick_does_not_show_is_no_yield() {
     for state in [State::Runnable, State::Preempted] {
         let recon = two_hogs(state).programs();
         assert!(!has(&recon, 1, |s| matches!(s, Step::Yield)), "{state:?}");
-        assert!(no_cause_is_told(&recon), "{state:?}: nothing says that ticks are missing");
+        let ticks_lack = recon.missing().iter().any(|d| d.message.contains("clock ticks"));
+        assert!(ticks_lack, "{state:?}: nothing says that ticks are missing");
         let trace = two_hogs(state);
         let spec = ReplaySpec { policy: "fifo".into(), overheads: false, ..ReplaySpec::default() };
         let (_, run) = replay(&trace.events, &trace.strings, &spec, &mut |_| true).expect("it runs");
@@ -103,6 +105,53 @@ fn a_yield_is_seen_where_ticks_would_show() {
     let recon = trace.programs();
     assert!(has(&recon, 1, |s| matches!(s, Step::Yield)));
     assert!(!no_cause_is_told(&recon));
+}
+
+/// Two hogs take turns on CPU 0 every `period`; a task on CPU 1 looks for work, and another one, in
+/// turns of 3 us; a third sleeps. Only switches and wakeups are recorded, of which one more may come in
+/// each turn.
+fn two_that_spin(period: impl Fn(i64) -> i64, wakes: bool, stirred: bool) -> Trace {
+    let mut rows: Vec<(i64, i32, i64, i64)> = Vec::new();
+    let mut at = MS;
+    for turn in 0..50 {
+        rows.push((at, 0, 1 + turn % 2, 2 - turn % 2));
+        at += period(turn);
+    }
+    for turn in 0..1000 {
+        rows.push((2 * MS + turn * 3 * US, 1, 3 + turn % 2, 4 - turn % 2));
+    }
+    rows.sort_unstable();
+    let mut trace = Trace::new();
+    if wakes {
+        trace.waking(0, MS / 2, 1, 9, 0, 0);
+    }
+    for (at, cpu, prev, next) in rows {
+        if stirred && cpu == 1 {
+            trace.waking(1, at - US, 0, 9, 1, irq::HARDIRQ);
+        }
+        trace.switch(cpu, at, prev, State::Runnable, next);
+    }
+    trace
+}
+
+#[test]
+fn what_leaves_between_ticks_that_only_preemptions_tell_has_yielded() {
+    let yields = |trace: &Trace, tid| {
+        let recon = trace.programs();
+        (steps(&recon, tid).iter().filter(|s| matches!(s, Step::Yield)).count(), recon.overheads.tick_source)
+    };
+    let every_tick = |turn: i64| 4 * MS + turn % 3 * 20 * US - (turn + 2) % 3 * 20 * US;
+    let trace = two_that_spin(every_tick, true, false);
+    let (n, source) = yields(&trace, 3);
+    assert_eq!(source, TickSource::Preemptions);
+    assert!((400..500).contains(&n), "{n} of 500 turns; those around the tick may be preemptions");
+    assert_eq!(yields(&trace, 1).0, 0, "a hog that has used up its time yields");
+    assert!(trace.programs().uncaused < 100, "most causes are known");
+    // Nothing tells ticks where stays end at any time, as high-resolution ticks make them end.
+    assert_eq!(yields(&two_that_spin(|turn| 4 * MS + turn * 77 * US, true, false), 3).0, 0);
+    // Without records of wakeups, and where there was one, a wakeup can be why.
+    assert_eq!(yields(&two_that_spin(every_tick, false, false), 3).0, 0);
+    assert_eq!(yields(&two_that_spin(every_tick, true, true), 3).0, 0);
 }
 
 #[test]

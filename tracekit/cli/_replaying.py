@@ -64,11 +64,12 @@ def costs_together(scenario: Scenario | None, costs: Mapping[str, str]) -> dict[
 
 placement_option = click.option(
     "--placement",
-    type=click.Choice(["model", "trace"]),
-    default="model",
+    type=click.Choice(["auto", "model", "trace"]),
+    default="auto",
     show_default=True,
     help="What decides where a task runs: the policy (model), or the recording (trace): each task is on the CPU on "
-    "which it was at the same point of its work. Needs as many CPUs as recorded.",
+    "which it was at the same point of its work, which needs as many CPUs as recorded. auto: the policy, but the "
+    "recording where a replay as recorded shows that the machine places woken tasks otherwise; it is said then.",
 )
 
 

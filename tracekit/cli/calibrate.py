@@ -88,7 +88,7 @@ def command(
     ]
     table(shown, columns, more=["what"], right=("recorded", "replayed", "error", "n"), notes=notes)
     print()
-    where = ", each task where it was recorded" if placement == "trace" else ""
+    where = ", each task where it was recorded" if replay.metadata.get("replay.placement") == "trace" else ""
     paragraph(f"replayed under {policy} ({why}){where}")
     for missing in unrecorded(replay):
         paragraph(missing)

@@ -20,7 +20,7 @@ def calibrate(
     policy: str | AnyPolicy | None = None,
     *,
     rt: str | None = None,
-    placement: str = "model",
+    placement: str = "auto",
     progress: Callable[[float], object] | None = None,
 ) -> pl.DataFrame:
     """Replay a trace under the policy that it was captured under, and judge each metric by fixed tolerances.

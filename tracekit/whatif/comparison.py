@@ -472,7 +472,7 @@ def compare(
     cpus: int | None = None,
     hz: int | None = None,
     endless: Sequence[str] = (),
-    placement: str = "model",
+    placement: str = "auto",
     overheads: bool = True,
     switch_costs: bool = True,
     costs: Mapping[str, str] | None = None,

@@ -39,7 +39,7 @@ Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | Sequence[Override
 
 #: Where tasks wake and what moves them: the policy's own choice, or as recorded at the same point
 #: of their programs.
-PLACEMENTS = ("model", "trace")
+PLACEMENTS = ("auto", "model", "trace")
 
 #: Metadata of a trace that holds for its replays as well.
 _INHERITED = ("host", "kernel", "arch", "source.files")
@@ -159,12 +159,14 @@ class Programs:
         What decides on which CPU a task is: ``model``, the policy, or ``trace``, the recording. A
         task is then where it was at the same point of its program; where it was moved between two
         stays it goes at the end of the stay that is nearest. What a pool serves is left to the
-        policy: which of them does it is no point of a program.
+        policy: which of them does it is no point of a program. ``auto`` is ``model``, but ``trace``
+        where a replay as recorded shows that the machine places woken tasks otherwise
+        (`replay/src/trial/places.rs`); the replay's diagnostics say so then.
 
     Raises
     ------
     ReplayError
-        No task has a name of `endless`. `placement` is neither. A workload text is given together with another `loop`,
+        No task has a name of `endless`. `placement` is none of these. A workload text is given together with another `loop`,
         `placement` or `endless`: it says itself why sleeps end and which tasks do.
 
     Examples
@@ -182,10 +184,10 @@ class Programs:
         loop: str = "dependency",
         hz: int | None = None,
         endless: Sequence[str] = (),
-        placement: str = "model",
+        placement: str = "auto",
     ) -> None:
         if placement not in PLACEMENTS:
-            raise ReplayError(f"placement {placement!r}: expected {' or '.join(PLACEMENTS)}")
+            raise ReplayError(f"placement {placement!r}: expected {', '.join(PLACEMENTS)}")
         self.trace = trace = as_trace(trace)
         self._asked = loop, hz, tuple(endless), placement
         self._less: tuple[list[tuple[int, int]], list[tuple[int, int, int]]] | None = None
@@ -202,9 +204,9 @@ class Programs:
     def _state(self, text: str, seed: int | None) -> None:
         """Take the programs from a workload text."""
         loop, hz, endless, placement = self._asked
-        if loop != "dependency" or endless or placement != "model":
+        if loop != "dependency" or endless or placement == "trace":
             what = "endless tasks" if endless else f"loop {loop!r}"
-            if placement != "model":
+            if placement == "trace":
                 what = f"placement {placement!r}"
             raise ReplayError(f"{what}: for recorded traces; a workload text says itself why sleeps end")
         self.contexts = Contexts(True, 0, pl.DataFrame(schema={"tid": pl.Int64, "n": pl.UInt32}))
@@ -241,7 +243,7 @@ class Programs:
             system=system,
             endless=_named(trace, endless),
             identity=infer(trace.metadata, [p["name"] for p in _core.policies()])[0],
-            places=placement == "trace",
+            placement=placement,
         )
 
     def listing_under(self, policy: str | None = None) -> Listing:
@@ -564,7 +566,7 @@ def replay(
     cpus: int | None = None,
     hz: int | None = None,
     endless: Sequence[str] = (),
-    placement: str = "model",
+    placement: str = "auto",
     phase_ns: int = 0,
     overheads: bool = True,
     switch_costs: bool = True,

@@ -1,7 +1,7 @@
 //! When the clock ticks: how often a second, and at which time on each CPU.
 
 use super::Overheads;
-use crate::history::History;
+use crate::history::{History, Loose, Off, What};
 use crate::task::Ns;
 
 /// Tick rates that systems use, slowest first.
@@ -24,28 +24,27 @@ pub enum TickSource {
 /// Ticks per second and their phase.
 pub(super) fn find_tick(history: &History, stated: Option<i64>, found: &mut Overheads) {
     let cpus = history.cpus.len().max(1);
-    let times: Vec<Ns> = history.ticks.iter().map(|t| t.0 - found.tick_lag).collect();
+    let seen: Vec<(Ns, i32)> = history.ticks.iter().map(|t| (t.0 - found.tick_lag, t.1)).collect();
     let rates: Vec<i64> = stated.map_or_else(|| RATES.to_vec(), |hz| vec![hz]);
-    for (times, source, share) in [(&times, TickSource::Seen, 0.9), (&history.loose, TickSource::Preemptions, 0.8)] {
-        if times.len() < 8 {
-            continue;
-        }
+    for source in [TickSource::Seen, TickSource::Preemptions] {
         for &hz in &rates {
-            if let Some(phase) = concentrated(times, 1_000_000_000 / hz, share) {
-                found.hz = hz;
-                found.tick_source = source;
-                found.phase = (0..cpus as i32)
-                    .map(|cpu| match source {
-                        TickSource::Seen => {
-                            let own: Vec<Ns> =
-                                history.ticks.iter().filter(|t| t.1 == cpu).map(|t| t.0 - found.tick_lag).collect();
-                            concentrated(&own, 1_000_000_000 / hz, share).unwrap_or(phase)
-                        }
-                        _ => phase,
-                    })
-                    .collect();
-                return;
-            }
+            let period = 1_000_000_000 / hz;
+            let (times, crowd) = match source {
+                TickSource::Seen => (seen.clone(), SEEN),
+                _ => (used_up(&history.loose, period), CAUSED),
+            };
+            let all: Vec<Ns> = times.iter().map(|t| t.0).collect();
+            let Some(phase) = (all.len() >= FEWEST).then(|| concentrated(&all, period, crowd)).flatten() else {
+                continue;
+            };
+            let of = |cpu| {
+                let own: Vec<Ns> = times.iter().filter(|t| t.1 == cpu).map(|t| t.0).collect();
+                concentrated(&own, period, crowd).unwrap_or(phase)
+            };
+            found.hz = hz;
+            found.tick_source = source;
+            found.phase = (0..cpus as i32).map(of).collect();
+            return;
         }
     }
     found.hz = stated.unwrap_or(250);
@@ -53,15 +52,65 @@ pub(super) fn find_tick(history: &History, stated: Option<i64>, found: &mut Over
     found.phase = vec![0; cpus];
 }
 
-/// The phase of `times` modulo `period`, when at least `share` of them are within a hundredth of it.
-fn concentrated(times: &[Ns], period: Ns, share: f64) -> Option<Ns> {
+/// The part of a period that most of the times fill, and how many of them that is at least.
+type Crowd = (Ns, f64);
+/// Ticks lie within a hundredth of their period, but for those that interrupts held up.
+const SEEN: Crowd = (100, 0.9);
+/// Switches that ticks cause come later by what the switch takes, which is less the same each time.
+const CAUSED: Crowd = (25, 0.8);
+
+/// Fewer times tell no phase.
+const FEWEST: usize = 8;
+
+/// Switches without a cause that ended stays of at least a quarter of `period`: such a stay has used
+/// up its time, unlike one that ends with a yield. Where enough of them were quiet, only those: in the
+/// others a switch may have waited for the end of a long system call.
+fn used_up(loose: &[Loose], period: Ns) -> Vec<(Ns, i32)> {
+    let long = |l: &&Loose| l.since.is_some_and(|since| 4 * (l.at - since) >= period);
+    let quiet: Vec<&Loose> = loose.iter().filter(|l| l.quiet).filter(long).collect();
+    let all = || loose.iter().filter(long).collect();
+    let taken: Vec<&Loose> = if quiet.len() < FEWEST { all() } else { quiet };
+    taken.into_iter().map(|l| (l.at, l.cpu)).collect()
+}
+
+/// What the switches without a cause are. Where no record tells ticks, but the switches that they cause
+/// tell their times: who left a CPU ready to run, with no tick in its stay and nothing else that could
+/// have asked for the switch, has yielded.
+pub(crate) fn explain(history: &mut History, found: &Overheads) {
+    let (period, known) = (1_000_000_000 / found.hz.max(1), found.tick_source == TickSource::Preemptions);
+    let early = period / CAUSED.0;
+    let late = early + found.limits.at_once();
+    for loose in &history.loose {
+        let phase = found.phase.get(loose.cpu as usize).filter(|_| known);
+        let ticked = |(since, phase): (Ns, &Ns)| {
+            let tick = loose.at + early - (loose.at + early - phase).rem_euclid(period);
+            tick + late >= since
+        };
+        match loose.since.zip(phase).map(ticked) {
+            Some(false) if loose.user && loose.quiet => {
+                let acts = &mut history.lives[loose.life as usize].acts;
+                let from = acts.partition_point(|a| a.at < loose.at);
+                let mut left = acts[from..].iter_mut().take_while(|a| a.at == loose.at);
+                if let Some(act) = left.find(|a| a.what == What::Off(Off::Preempted { interrupt: None })) {
+                    act.what = What::Off(Off::Yielded);
+                    history.yields.1 += 1;
+                }
+            }
+            Some(true) => {}
+            _ => history.uncaused += u64::from(!loose.told),
+        }
+    }
+}
+
+/// The phase of `times` modulo `period`, when enough of them crowd there.
+fn concentrated(times: &[Ns], period: Ns, (part, share): Crowd) -> Option<Ns> {
     let mut phases: Vec<Ns> = times.iter().map(|t| t.rem_euclid(period)).collect();
     let n = phases.len();
     if n == 0 {
         return None;
     }
     phases.sort_unstable();
-    let width = period / 100;
+    let width = period / part;
     let mut best = (0, 0);
     let mut to = 0;
     for from in 0..n {
@@ -98,8 +147,17 @@ mod tests {
 
     #[test]
     fn without_evidence_nothing_is_claimed() {
-        let history =
-            History { cpus: vec![0, 1], loose: (0..50).map(|i| i * i * 7_919).collect(), ..History::default() };
+        let at = |i: Ns| 9_000_000 + i * i * 7_919;
+        let loose = |i| Loose {
+            at: at(i),
+            cpu: 0,
+            life: 0,
+            since: Some(at(i) - 4_000_000),
+            user: true,
+            quiet: true,
+            told: false,
+        };
+        let history = History { cpus: vec![0, 1], loose: (0..50).map(loose).collect(), ..History::default() };
         let mut found = Overheads::default();
         find_tick(&history, None, &mut found);
         assert_eq!((found.tick_source, found.phase.len()), (TickSource::Unknown, 2));

@@ -25,6 +25,8 @@ pub(crate) struct Watch {
     /// Last wakeup by the running task, and last wakeup to this CPU's queue that another CPU made.
     pub post: Option<Ns>,
     pub remote: Option<Ns>,
+    /// Last time that a task was woken or moved here, or from here, whatever came of it.
+    pub stirred: Option<Ns>,
     /// The current stay began with a wakeup preemption at this time; charged since.
     preempting: Option<Ns>,
     charged: Ns,
@@ -135,6 +137,12 @@ impl Watch {
         self.need_resched && self.last_event >= self.on_at
     }
 
+    /// Nothing in this stay, or shortly before it, can have asked for a switch but a tick.
+    pub fn quiet(&self) -> bool {
+        let before = self.on_at - self.limits.one_call();
+        self.on_at > 0 && !self.asked() && self.stirred.is_none_or(|at| at < before)
+    }
+
     /// The running task leaves: what the stay says of costs, and what the next one is to know.
     /// `end` is where its leaving will stand among the acts of its life.
     pub fn leave(&mut self, at: Ns, off: Off, end: usize, samples: &mut Vec<Sample>) {
@@ -204,6 +212,7 @@ impl Watch {
             on_at: if seen { at } else { 0 },
             last_event: self.last_event.max(at),
             preempting: preempting.filter(|_| next.is_some()),
+            stirred: self.stirred,
             limits: self.limits,
             ..Watch::default()
         };

@@ -237,6 +237,12 @@ impl Messages {
         self.acts.iter().map(of).collect()
     }
 
+    /// The tasks of groups whose messages cannot be followed.
+    pub(crate) fn unexplained(&self) -> impl Iterator<Item = LifeId> + '_ {
+        let open = |g: &&Group| matches!(g.outcome, Outcome::Unexplained | Outcome::TooLarge);
+        self.found.groups.iter().filter(open).flat_map(|g| g.tasks.iter().copied())
+    }
+
     /// Takes back what explains a group: its wakeups keep their recorded causes.
     pub(crate) fn forget(&mut self, history: &History, group: usize) {
         let Some(group) = self.found.groups.get_mut(group) else { return };
@@ -279,8 +285,11 @@ impl Messages {
             true => Outcome::Explained,
         };
         let open = matches!(outcome, Outcome::Unexplained | Outcome::TooLarge);
-        let (flow, outcome) = match open.then(|| pools::alone(&net)).flatten() {
-            Some(pools) => (self.take_pools(&net, &pools, search), Outcome::Pooled),
+        // By CPU time: how fast the CPUs are follows from how many requests each stay holds.
+        let time = |l| Track::of(l, search.history.span, &Speeds::default());
+        let tracks: Vec<Track> = search.history.lives.iter().filter(|_| open).map(time).collect();
+        let (flow, outcome) = match open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten() {
+            Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
             None => (flow, outcome),
         };
         let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
@@ -294,14 +303,11 @@ impl Messages {
     }
 
     /// Takes over the work of pools whose messages cannot be followed; what it is.
-    fn take_pools(&mut self, net: &Network, pools: &Network, search: &Search) -> Flow {
+    fn take_pools(&mut self, net: &Network, pools: &Network, tracks: &[Track], search: &Search) -> Flow {
         let one_each = pools.stations.iter().map(|s| !s.members.is_empty());
         self.one_each.resize(pools.stations.len().max(self.one_each.len()), false);
         self.one_each.iter_mut().zip(one_each).for_each(|(known, one_each)| *known |= one_each);
-        // By CPU time: how fast the CPUs are follows from how many requests each stay holds.
-        let time = |l| Track::of(l, search.history.span, &Speeds::default());
-        let tracks: Vec<Track> = search.history.lives.iter().map(time).collect();
-        let (flow, own) = pools::work(net, pools, search.history, &tracks, search.limits);
+        let (flow, own) = pools::work(net, pools, search.history, tracks, search.limits);
         self.own.extend(own);
         self.number(&flow);
         for member in pools.members() {

@@ -228,12 +228,13 @@ impl Network {
         for (waker, readers) in &by_waker {
             // Of each two: contested wakeups, and those out of turn.
             let mut pairs: BTreeMap<(LifeId, LifeId), (usize, usize)> = BTreeMap::new();
+            let near: BTreeSet<LifeId> = readers.iter().map(|r| r.0).chain([*waker]).collect();
             for (i, (a, of_a)) in readers.iter().enumerate() {
                 for (b, of_b) in &readers[i + 1..] {
                     if !budget.spend(1 + (of_a.len() + of_b.len()) / 4) {
                         return None;
                     }
-                    if alike(&sends, (*a, woken[*a as usize]), (*b, woken[*b as usize])) {
+                    if alike(&sends, &near, (*a, woken[*a as usize]), (*b, woken[*b as usize])) {
                         pairs.insert((*a, *b), out_of_turn(of_a, of_b));
                     }
                 }
@@ -434,13 +435,18 @@ fn sends(history: &History, life: &Life, inside: &[bool]) -> BTreeSet<LifeId> {
     woken.filter(|w| inside[*w as usize]).collect()
 }
 
-/// Servers of a pool send to the same tasks, but for each other; one that was woken a few times
-/// only may not have sent yet.
-fn alike(sends: &[BTreeSet<LifeId>], (a, woken_a): (LifeId, usize), (b, woken_b): (LifeId, usize)) -> bool {
+/// Servers of a pool send to the same tasks, but for each other, or to none but their waker and those
+/// that it wakes (`near`): a lock that they share. One that was woken a few times only may not have sent yet.
+fn alike(
+    sends: &[BTreeSet<LifeId>],
+    near: &BTreeSet<LifeId>,
+    (a, woken_a): (LifeId, usize),
+    (b, woken_b): (LifeId, usize),
+) -> bool {
     let of = |x: LifeId, y: LifeId| sends[x as usize].iter().copied().filter(|t| *t != y).collect::<BTreeSet<_>>();
     let (x, y) = (of(a, b), of(b, a));
     let new = |targets: &BTreeSet<LifeId>, woken: usize| targets.is_empty() && woken < 2 * FEW;
-    !x.is_disjoint(&y) || x.is_empty() && y.is_empty() || new(&x, woken_a) || new(&y, woken_b)
+    !x.is_disjoint(&y) || x.is_subset(near) && y.is_subset(near) || new(&x, woken_a) || new(&y, woken_b)
 }
 
 /// The sleeps of a task that other tasks ended.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::flow::{Flow, Mark, Message};
 use super::network::Network;
 use super::track::Track;
-use crate::calibrate::Limits;
+use crate::calibrate::{Limits, ENOUGH};
 use crate::history::{By, History, LifeId, Off, What};
 use crate::task::Ns;
 
@@ -30,19 +30,33 @@ const MANY: f64 = 0.3;
 const SELDOM: f64 = 0.25;
 /// A request takes at least this share of the mean: less work is left for none.
 const LEAST: f64 = 0.25;
+/// Members of a pool take, for what they are woken for, times that differ by less than an order of
+/// magnitude in their means: CPUs of one machine differ by up to 2, and where requests wait, a wakeup
+/// holds several. Others have work of their own each.
+const ALIKE: f64 = 10.0;
 
 /// The pools of `net`, each of them by itself; none where there is no pool.
-pub(super) fn alone(net: &Network) -> Option<Network> {
+pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: Limits) -> Option<Network> {
     let mut pools = net.clone();
     for station in &mut pools.stations {
         let serve = station.members.iter().all(|m| net.server[*m as usize]);
-        if station.members.len() < 2 || !serve {
+        let mean = |m: &LifeId| mean_work(history, &tracks[*m as usize], *m);
+        let means: Vec<f64> = station.members.iter().filter(|_| serve).filter_map(mean).collect();
+        let (least, most) = means.iter().fold((f64::MAX, 0.0), |(a, b), m| (m.min(a), m.max(b)));
+        let unlike = most > limits.of("pool_alike", ALIKE) * least;
+        if station.members.len() < 2 || !serve || unlike {
             for m in std::mem::take(&mut station.members) {
                 pools.station[m as usize] = None;
             }
         }
     }
     pools.stations.iter().any(|s| !s.members.is_empty()).then_some(pools)
+}
+
+/// What a task takes behind a wakeup by another task, on average; none of a few.
+fn mean_work(history: &History, track: &Track, id: LifeId) -> Option<f64> {
+    let work: Vec<Ns> = stays(history, track, id).iter().filter(|s| s.by.is_some()).map(Stay::run).collect();
+    (work.len() >= ENOUGH).then(|| work.iter().sum::<Ns>() as f64 / work.len() as f64)
 }
 
 /// What a task did from a wakeup to its next sleep.
@@ -365,4 +379,44 @@ struct Got {
     by: LifeId,
     /// A wakeup shows it.
     shows: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::Station;
+    use super::*;
+    use crate::history::{Act, First, Life};
+    use crate::speeds::Speeds;
+
+    /// A task that another one wakes so many times, each time for as long.
+    fn served(id: LifeId, times: Ns, run: Ns) -> Life {
+        let mut life = Life::new(id, First::Asleep, 0);
+        for at in (0..times).map(|i| i * 10_000_000) {
+            let woken = What::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
+            let slept = What::Off(Off::Slept { deep: false, way: Default::default(), held: false });
+            let acts = [(at, woken), (at, What::On { cpu: 0 }), (at + run, slept)];
+            life.acts.extend(acts.map(|(at, what)| Act { at, what }));
+        }
+        life
+    }
+
+    #[test]
+    fn tasks_whose_work_takes_times_of_its_own_are_no_pool() {
+        let pool = |runs: [Ns; 2], times: Ns| {
+            let lives = vec![served(0, times, runs[0]), served(1, times, runs[1])];
+            let history = History { lives, wakee: vec![0], ..History::default() };
+            let tracks: Vec<Track> =
+                history.lives.iter().map(|life| Track::of(life, history.span, &Speeds::default())).collect();
+            let net = Network {
+                station: vec![Some(0), Some(0)],
+                stations: vec![Station { members: vec![0, 1], ..Station::default() }],
+                server: vec![true, true],
+                ..Network::default()
+            };
+            alone(&net, &history, &tracks, Limits::default()).is_some()
+        };
+        assert!(pool([1_000_000, 8_000_000], 10));
+        assert!(!pool([23_000, 2_000_000], 10));
+        assert!(pool([23_000, 2_000_000], 9), "too few to tell");
+    }
 }

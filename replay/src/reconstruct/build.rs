@@ -1,11 +1,11 @@
 //! Second pass: from what happened to what each task does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::served::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::spins::{self, Spins};
-use super::{Class, Evidence, LoopMode, Note, Options, Reading, Recon};
+use super::{Class, Evidence, LoopMode, Note, Options, Placement, Reading, Recon};
 use crate::calibrate::Overheads;
 use crate::history::{Act, By, First, History, Life, LifeId, Off, What};
 use crate::infer::Messages;
@@ -42,6 +42,8 @@ pub(super) struct Builder<'a> {
     sems: Vec<u32>,
     pub(super) spins: &'a Spins,
     pub(super) messages: Messages,
+    /// Tasks that send each other messages of which too many cannot be followed.
+    pub(super) unexplained: HashSet<LifeId>,
     pub(super) sem_of_message: HashMap<u32, SemId>,
     pub(super) job_of_wake: HashMap<u32, JobId>,
     /// Work behind each message: the task that did it, its steps, and where they come from.
@@ -61,6 +63,8 @@ pub(super) struct Draft {
     pub(super) said: usize,
     /// How many of its busy waits are done with.
     pub(super) spun: usize,
+    /// How many of the questions that it got while it was awake.
+    pub(super) asked: usize,
     attrs: Vec<Attrs>,
     /// Work done since the last step, and how much of it at the front is in the kernel.
     pub(super) pending: Ns,
@@ -125,6 +129,7 @@ impl<'a> Builder<'a> {
             sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
             verdicts: reading.verdicts.clone(),
             jobs: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
+            unexplained: messages.unexplained().collect(),
             messages,
             sem_of_message: HashMap::new(),
             job_of_wake: HashMap::new(),
@@ -181,7 +186,8 @@ impl<'a> Builder<'a> {
             slack: self.sleeps.slack.clone(),
             classes: self.classes,
             starved: self.starved,
-            placed: self.options.places,
+            placed: self.options.placement == Placement::Trace,
+            beside: None,
             bound: Vec::new(),
             start: self.history.start,
             span: self.history.span,

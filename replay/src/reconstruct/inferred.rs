@@ -77,7 +77,7 @@ impl Recon {
         if self.uncaused > 0 && !self.ticks_show {
             let n = self.uncaused;
             let what = format!(
-                "{n} tasks left a CPU ready to run and no record shows why: clock ticks do not show \
+                "{n} tasks left a CPU ready to run and nothing shows why: clock ticks do not show \
                  in the trace, so these switches are taken for preemptions, yields among them"
             );
             let advice = "record sched:sched_stat_runtime, which shows ticks, or the system call sched_yield";
@@ -95,6 +95,10 @@ impl Recon {
             let advice =
                 "record sched:sched_stat_runtime with interrupt flags on Linux, and keep the perf.data or trace.dat";
             found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
+        }
+        if let Some(beside) = &self.beside {
+            let advice = "see --placement in the help of `tracekit compare`: `model` leaves it to the policy";
+            found.push(Diagnostic::new(Code::MissingEvents, beside.told()).advise(advice));
         }
         if self.coarse {
             let what = "the times of this trace are whole microseconds";

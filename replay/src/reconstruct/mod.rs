@@ -43,11 +43,12 @@ pub use build::Verdict;
 pub use demand::Demand;
 pub use inferred::{Inferred, Judged};
 pub use parts::{Head, Parts, Whole};
+pub use places::{Beside, Preemptions};
 
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, Strings};
 
-use crate::calibrate::{calibrate, speed, Limits};
+use crate::calibrate::{calibrate, speed, tick, Limits};
 use crate::cancel::Cancel;
 use crate::engine::Machine;
 use crate::history::Life;
@@ -195,8 +196,27 @@ pub struct Options {
     pub limits: Option<Limits>,
     /// Threads that would have gone on for ever: their recorded end is that of the recording.
     pub endless: Vec<i64>,
-    /// Each task belongs on the CPU on which it was recorded at the same point of its program.
-    pub places: bool,
+    /// What decides on which CPU a task is.
+    pub placement: Placement,
+}
+
+/// What decides on which CPU a task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The policy.
+    #[default]
+    Model,
+    /// The recording: each task belongs on the CPU on which it was at the same point of its program.
+    Trace,
+    /// The policy, unless a replay as recorded shows that the machine places tasks otherwise
+    /// ([`reconstruct_tried`](crate::trial::reconstruct_tried)).
+    Auto,
+}
+
+impl Placement {
+    /// Names, as a caller writes them.
+    pub const NAMES: [(&'static str, Placement); 3] =
+        [("auto", Placement::Auto), ("model", Placement::Model), ("trace", Placement::Trace)];
 }
 
 /// Programs, and what was found on the way.
@@ -219,8 +239,10 @@ pub struct Recon {
     /// Tasks that were ready to run when the trace ended and never got a CPU in it: what they do is
     /// not known, and they do nothing.
     pub starved: Vec<TaskId>,
-    /// Each task belongs where it was recorded ([`Options::places`]).
+    /// Each task belongs where it was recorded ([`Options::placement`]).
     pub placed: bool,
+    /// Why, where the caller left it to the trace.
+    pub beside: Option<Beside>,
     /// Tasks that may run on one CPU only, and its position in [`Self::cpus`].
     pub bound: Vec<(TaskId, usize)>,
     /// Trace time of the first record.
@@ -314,6 +336,7 @@ impl Reading {
             history = read(limits);
             overheads = calibrate(&mut history, options.hz, limits);
         }
+        tick::explain(&mut history, &overheads);
         Self::with(history, overheads, parts.strings(), options)
     }
 
@@ -352,6 +375,11 @@ impl Reading {
             speeds = speeds_of(&messages.takes());
         }
         Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds, spins }
+    }
+
+    /// From now on this decides where tasks are.
+    pub(crate) fn place(&mut self, placement: Placement) {
+        self.options.placement = placement;
     }
 
     /// The programs.

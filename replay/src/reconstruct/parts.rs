@@ -1,6 +1,6 @@
 //! The events that programs are reconstructed from, part by part: they need not all be rows at a time.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, StrId, Strings};
@@ -49,7 +49,7 @@ pub struct Head {
     /// First and last record that is about scheduling.
     first: Option<i64>,
     last: i64,
-    numbers: BTreeSet<i32>,
+    cpus: BTreeMap<i32, Glimpse>,
     /// Times of the records before that.
     before: Vec<i64>,
     /// Such a record came.
@@ -58,18 +58,39 @@ pub struct Head {
     end: (Option<StrId>, Option<i64>),
 }
 
+/// What the records of a CPU say of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Glimpse {
+    /// Of those that have a time.
+    first: Option<i64>,
+    last: i64,
+    /// A switch or an idle state is among them.
+    switches: bool,
+}
+
+impl Glimpse {
+    /// Of more of the trace than not nobody knows what the CPU did.
+    fn is_stray(&self, span: i64) -> bool {
+        let seen = self.first.map_or(0, |first| self.last - first);
+        !self.switches && seen.saturating_mul(2) < span
+    }
+}
+
 impl Head {
     /// Adds the next events.
     pub fn add(&mut self, events: &Events) {
         let scheduling = |kind| matches!(kind, Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew);
-        let mut number = None;
+        let tells = |kind| matches!(kind, Kind::Switch | Kind::Resume | Kind::CpuIdle);
         for row in 0..events.len() {
-            let cpu = events.cpu.get(row);
-            if cpu.is_some() && cpu != number {
-                self.numbers.extend(cpu);
-                number = cpu;
-            }
             let Some(ts) = events.ts_ns.get(row) else { continue };
+            if let Some(cpu) = events.cpu.get(row) {
+                let seen = self.cpus.entry(cpu).or_default();
+                if ts != 0 {
+                    seen.first = Some(seen.first.map_or(ts, |first| first.min(ts)));
+                    seen.last = seen.last.max(ts);
+                }
+                seen.switches |= events.kind.get(row).is_some_and(tells);
+            }
             if events.kind.get(row).is_some_and(scheduling) {
                 self.first = Some(self.first.map_or(ts, |first| first.min(ts)));
                 self.last = self.last.max(ts);
@@ -86,7 +107,8 @@ impl Head {
 
     /// When the trace begins and ends, and which CPUs have records. Recorders add records of their own,
     /// some at time 0; only those of scheduling tell, what was recorded up to a second before the first
-    /// of them, and the `end` that a replay marks.
+    /// of them, and the `end` that a replay marks. A CPU of which a few records strayed into the
+    /// recording of others is left out.
     pub(super) fn found(&self, end: Option<StrId>) -> (i64, i64, Vec<i32>) {
         let marked = self.end.1.filter(|_| end.is_some() && self.end.0 == end);
         let last = marked.map_or(self.last, |end| end.max(self.last));
@@ -94,7 +116,13 @@ impl Head {
         let near = |ts: &i64| *ts > 0 && *ts <= first && first - *ts < 1_000_000_000;
         let times = self.before.iter().copied();
         let start = times.take_while(|ts| *ts <= first || *ts == 0).filter(near).min().unwrap_or(first);
-        let numbers = if self.numbers.is_empty() { vec![0] } else { self.numbers.iter().copied().collect() };
+        let span = last.saturating_sub(start);
+        let known = self.cpus.values().any(|cpu| !cpu.is_stray(span));
+        let cpus = self.cpus.iter().filter(|(_, cpu)| !known || !cpu.is_stray(span));
+        let mut numbers: Vec<i32> = cpus.map(|(number, _)| *number).collect();
+        if numbers.is_empty() {
+            numbers.push(0);
+        }
         (start, last, numbers)
     }
 }

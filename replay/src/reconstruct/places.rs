@@ -2,10 +2,43 @@
 //! its program.
 
 use super::build::{Builder, Draft};
-use super::Note;
+use super::{Note, Placement};
 use crate::history::{Act, Life, What};
 use crate::program::{Program, Start, Step};
 use crate::task::{Attrs, CpuSet, Ns};
+
+/// Preemptions of a run, and those while another CPU had nothing to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preemptions {
+    /// All.
+    pub all: u64,
+    /// While another CPU idled.
+    pub beside: u64,
+}
+
+/// Why tasks are where they were recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// In the trace.
+    pub recorded: Preemptions,
+    /// In a replay as recorded with the policy's placement.
+    pub model: Preemptions,
+    /// In one with the recorded places.
+    pub placed: Preemptions,
+}
+
+impl Beside {
+    /// What it says, for people.
+    pub fn told(&self) -> String {
+        let Beside { recorded, model, placed } = self;
+        format!(
+            "{} of the {} preemptions recorded came while another CPU idled, and {} of {} in a replay \
+             with the policy's placement: how this machine places woken tasks is not modelled, so \
+             tasks are where they were recorded ({} preemptions)",
+            recorded.beside, recorded.all, model.beside, model.all, placed.all
+        )
+    }
+}
 
 /// The CPU on which the task runs next.
 fn next_cpu(acts: &[Act]) -> Option<i32> {
@@ -17,7 +50,7 @@ impl Builder<'_> {
     /// where it runs next. A task of a pool is left to the policy: which of the pool does the work
     /// is not a point of its program.
     pub(super) fn place(&self, life: &Life, i: usize, at: Ns, d: &mut Draft) {
-        if !self.options.places || self.messages.serves[life.id as usize].is_some() {
+        if self.options.placement != Placement::Trace || self.messages.serves[life.id as usize].is_some() {
             return;
         }
         let Some(cpu) = next_cpu(&life.acts[i..]).filter(|cpu| d.place != Some(*cpu)) else { return };
@@ -30,7 +63,8 @@ impl Builder<'_> {
 
     /// The attributes while the task belongs on its CPU.
     pub(super) fn placed(&self, attrs: Attrs, d: &Draft) -> Attrs {
-        let cpu = d.place.filter(|_| self.options.places).and_then(|cpu| usize::try_from(cpu).ok());
+        let cpu =
+            d.place.filter(|_| self.options.placement == Placement::Trace).and_then(|cpu| usize::try_from(cpu).ok());
         match cpu {
             Some(cpu) => Attrs { affinity: CpuSet::of(&[cpu]), ..attrs },
             None => attrs,

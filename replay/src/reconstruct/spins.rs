@@ -7,6 +7,13 @@
 //! spinning: a replay spins as long as it takes, or for as many turns as the task was seen to take before
 //! it went to sleep. (rayon-core's sleep module describes such threads: rounds of yields, then sleep;
 //! so do OpenMP's OMP_WAIT_POLICY and KMP_BLOCKTIME.)
+//!
+//! The same holds for a task that others ask for something while it is busy, which wakes nobody. Where
+//! their messages can be followed, that says when. Where not, a task that another one wakes at times, and
+//! that wakes this one without having slept since it fell asleep, has an answer for it: it does not come
+//! there before the other one sleeps.
+
+use std::collections::{HashMap, HashSet};
 
 use super::build::{Builder, Draft};
 use super::{Evidence, Note};
@@ -36,27 +43,33 @@ pub(crate) struct Spins {
     of: Vec<Vec<Spin>>,
     /// Turns of each life before it goes to sleep, where it ever did.
     turns: Vec<u32>,
+    /// The same of those that do not busy-wait: what they were asked for while they were awake.
+    asked: Vec<Vec<Spin>>,
 }
 
 impl Spins {
     /// Finds the tasks that busy-wait, and for whom.
     pub fn find(history: &History) -> Self {
-        let yields = |life: &Life| life.acts.iter().any(|a| a.what == What::Off(Off::Yielded));
-        if !history.lives.iter().any(yields) {
-            return Spins::none(history);
-        }
         let slept = asleep_since(history);
+        let yields = |life: &Life| life.acts.iter().any(|a| a.what == What::Off(Off::Yielded));
         let spins = |life: &Life| if yields(life) { spins_of(life, &slept) } else { Vec::new() };
+        let of: Vec<Vec<Spin>> = history.lives.iter().map(spins).collect();
+        let pairs = pairs(history);
+        let asked = |life: &Life| match of[life.id as usize].is_empty() {
+            true => asked_of(life, &slept, |wake| pairs.contains(&(life.id, history.wakee[wake as usize]))),
+            false => Vec::new(),
+        };
         Spins {
-            of: history.lives.iter().map(spins).collect(),
+            asked: history.lives.iter().map(asked).collect(),
             turns: history.lives.iter().map(|life| turns_of(life).unwrap_or(u32::MAX)).collect(),
+            of,
         }
     }
 
     /// Nobody does.
     pub fn none(history: &History) -> Self {
         let n = history.lives.len();
-        Spins { of: vec![Vec::new(); n], turns: vec![u32::MAX; n] }
+        Spins { of: vec![Vec::new(); n], turns: vec![u32::MAX; n], asked: vec![Vec::new(); n] }
     }
 
     /// True for a task that busy-waits.
@@ -114,6 +127,43 @@ fn spins_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Spin> {
     spins
 }
 
+/// Tasks that wake each other: an answer needs a question. A few may be chance.
+fn pairs(history: &History) -> HashSet<(LifeId, LifeId)> {
+    let mut posts: HashMap<(LifeId, LifeId), usize> = HashMap::new();
+    for life in &history.lives {
+        for act in &life.acts {
+            if let What::Post { wake } = act.what {
+                *posts.entry((life.id, history.wakee[wake as usize])).or_default() += 1;
+            }
+        }
+    }
+    let enough = |pair: &(LifeId, LifeId)| posts.get(pair).is_some_and(|n| *n >= WORTH.0);
+    posts.keys().filter(|p| enough(p) && enough(&(p.1, p.0))).copied().collect()
+}
+
+/// The wakeups by a task that was awake when those that it woke fell asleep, and did nothing for others
+/// since: what they asked for woke nobody, and the answer comes no earlier than the question.
+fn asked_of(life: &Life, slept: &[Option<Ns>], answers: impl Fn(u32) -> bool) -> Vec<Spin> {
+    let mut asked = Vec::new();
+    let mut awake = None;
+    for act in &life.acts {
+        match act.what {
+            What::Woken { .. } => awake = Some(act.at),
+            What::Off(Off::Slept { .. } | Off::Unknown) => awake = None,
+            What::Post { wake } => {
+                let meanwhile = |at: &Ns| *at <= act.at && awake.is_some_and(|since| *at > since);
+                if let Some(at) = slept[wake as usize].filter(meanwhile).filter(|_| answers(wake)) {
+                    asked.push(Spin { at, wake });
+                }
+                awake = awake.map(|_| act.at);
+            }
+            What::Exiting => break,
+            _ => {}
+        }
+    }
+    asked
+}
+
 /// The median number of yields in a row before a sleep.
 fn turns_of(life: &Life) -> Option<u32> {
     let (mut turns, mut row) = (Vec::new(), 0);
@@ -151,6 +201,7 @@ pub(super) fn check(work: &mut Workload) {
 impl Builder<'_> {
     /// Steps for those that `life` spun for from before `until` on.
     pub(super) fn spins_until(&mut self, life: LifeId, until: Ns, d: &mut Draft) {
+        self.asked_until(life, until, d);
         let (spins, turns) = (&self.spins.of[life as usize], self.spins.turns[life as usize]);
         while let Some(&Spin { at, wake }) = spins.get(d.spun).filter(|spin| spin.at <= until) {
             d.spun += 1;
@@ -159,6 +210,25 @@ impl Builder<'_> {
             let ns = d.drop_turns(at).max(SHORTEST_TURN);
             let partner = self.history.lives[self.history.wakee[wake as usize] as usize].tid;
             d.add(Step::Spin { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Hidden));
+        }
+    }
+
+    /// Steps for the questions that `life` got while it was awake, from before `until` on, where the
+    /// messages cannot be followed: it does not answer one before it was asked.
+    fn asked_until(&mut self, life: LifeId, until: Ns, d: &mut Draft) {
+        if !self.unexplained.contains(&life) {
+            return;
+        }
+        let asked = &self.spins.asked[life as usize];
+        while let Some(&Spin { at, wake }) = asked.get(d.asked).filter(|spin| spin.at <= until) {
+            d.asked += 1;
+            let who = self.history.wakee[wake as usize];
+            let followed = self.messages.inside[who as usize];
+            let Some(sem) = self.sem_of_wake[wake as usize].filter(|_| !followed) else { continue };
+            d.work_until(at, at);
+            d.flush(at);
+            let note = Note::at(at).with(self.history.lives[who as usize].tid).because(Evidence::Hidden);
+            d.add(Step::Spin { sem, ns: 1, turns: 0 }, note);
         }
     }
 }

@@ -3,11 +3,11 @@
 use tracekit_schema::events::irq;
 use tracekit_schema::{DeriveOptions, Events, Kind, State, Strings};
 
-use super::{timeline, Options, Reading, Recon, Whole};
+use super::{timeline, Group, Options, Outcome, Reading, Recon, Whole};
 use crate::calibrate::{Estimate, Limits, Overheads};
 use crate::cancel::Cancel;
 use crate::history::{By, History, What};
-use crate::program::Step;
+use crate::program::{Start, Step};
 
 /// Records of CPU 0.
 struct Records {
@@ -230,4 +230,100 @@ fn wakeups_keep_their_time_in_an_open_replay_whoever_spins() {
     let recon = Reading::with(records.history(), Overheads::default(), &records.strings, &options).programs();
     assert!(recon.spinners.is_empty());
     assert!(!recon.work.tasks.iter().any(|p| p.steps.iter().any(|s| matches!(s, Step::Spin { .. }))));
+}
+
+/// Task 7 runs for 3 ms, the CPU idles, and task 8 comes, of which no record told before.
+fn unannounced() -> Records {
+    let mut records = Records::new();
+    records.switch(3_000_000, (7, 120, SLEEPS), 0);
+    records.switch(5_000_000, (0, 120, State::Runnable), 8);
+    records.switch(6_000_000, (8, 120, SLEEPS), 0);
+    records
+}
+
+#[test]
+fn a_task_that_comes_behind_an_idle_cpu_did_not_wait_from_the_start() {
+    let recon = unannounced().programs(&Overheads::default());
+    let program = recon.work.tasks.iter().find(|p| p.tid == 8).unwrap();
+    assert_eq!(program.start, Start::Asleep(0));
+    assert!(matches!(program.steps[0], Step::Pause { .. }), "{:?}", program.steps);
+    // Beside one that had the CPU all the time it may have waited.
+    let mut records = Records::new();
+    records.switch(3_000_000, (7, 120, SLEEPS), 8);
+    records.switch(6_000_000, (8, 120, SLEEPS), 0);
+    let recon = records.programs(&Overheads::default());
+    assert_eq!(recon.work.tasks.iter().find(|p| p.tid == 8).unwrap().start, Start::At(0));
+}
+
+#[test]
+fn where_wakeups_and_new_tasks_are_recorded_a_task_without_either_was_runnable() {
+    let mut records = unannounced();
+    records.waking(7_000_000, 0, 7, irq::HARDIRQ);
+    let wakeups = records.programs(&Overheads::default());
+    assert_eq!(wakeups.work.tasks.iter().find(|p| p.tid == 8).unwrap().start, Start::Asleep(0));
+    let mut row = records.events.push();
+    row.ts_ns(7_500_000).cpu(0).kind(Kind::WakeupNew).ctx_tid(7).tid(9).target_cpu(0).quality(0);
+    let all = records.programs(&Overheads::default());
+    assert_eq!(all.work.tasks.iter().find(|p| p.tid == 8).unwrap().start, Start::At(0));
+}
+
+/// Task 7 serves task 8, which asks while 7 is awake, sleeps, and is answered; so many times. What it
+/// asks wakes nobody, but now and then 7 has gone to sleep first, where `back`.
+fn answered_by_a_task_that_goes_on(times: i64, back: bool) -> Records {
+    let mut records = Records::new();
+    records.switch(0, (0, 120, State::Runnable), 8);
+    for start in (0..times).map(|i| i * 100_000) {
+        if back {
+            records.waking(start + 5_000, 8, 7, 0);
+        } else {
+            records.waking(start + 5_000, 0, 7, irq::HARDIRQ);
+        }
+        records.switch(start + 10_000, (8, 120, SLEEPS), 7);
+        records.waking(start + 20_000, 7, 8, 0);
+        records.switch(start + 22_000, (7, 120, State::Runnable), 8);
+        records.switch(start + 30_000, (8, 120, SLEEPS), 7);
+        records.waking(start + 50_000, 7, 8, 0);
+        records.switch(start + 60_000, (7, 120, SLEEPS), 8);
+    }
+    records
+}
+
+#[test]
+fn a_task_that_is_asked_while_it_is_awake_does_not_answer_before() {
+    let questions = |times, back, followed: bool| {
+        let records = answered_by_a_task_that_goes_on(times, back);
+        let mut reading = Reading::with(records.history(), Overheads::default(), &records.strings, &Options::default());
+        let tasks = if followed { Vec::new() } else { (0..reading.history.lives.len() as u32).collect() };
+        let group =
+            Group { tasks, messages: 9, hidden: 5, unexplained: 4, outcome: Outcome::Unexplained, recorded: false };
+        reading.messages.found.groups = vec![group];
+        let recon = reading.programs();
+        let program = recon.work.tasks.iter().find(|p| p.tid == 7).expect("it was seen").clone();
+        let spin = |s: &Step| matches!(s, Step::Spin { turns: 0, .. });
+        let before_post =
+            |w: &[Step]| spin(&w[0]) && matches!(w[1], Step::Run { ns: 20_000 }) && matches!(w[2], Step::Post { .. });
+        let n = program.steps.iter().filter(|s| spin(s)).count();
+        (n, program.steps.windows(3).filter(|w| before_post(w)).count())
+    };
+    let (n, in_place) = questions(6, true, false);
+    assert!(in_place >= 6, "{in_place} of {n}");
+    assert_eq!(questions(6, false, false).0, 0, "8 never wakes 7: it may be a reader behind a writer");
+    assert_eq!(questions(4, true, false).0, 0, "a few may be chance");
+    assert_eq!(questions(6, true, true).0, 0, "where messages are followed, or all show, nothing is missing");
+}
+
+#[test]
+fn a_cpu_of_which_one_record_strayed_in_is_left_out() {
+    let mut records = Records::new();
+    let mut row = records.events.push();
+    row.ts_ns(1).cpu(1).kind(Kind::Migrate).ctx_tid(21).tid(7).target_cpu(0).quality(0);
+    records.switch(3_000_000, (7, 120, SLEEPS), 8);
+    records.switch(6_000_000, (8, 120, SLEEPS), 7);
+    let recon = records.programs(&Overheads::default());
+    assert_eq!(recon.cpus, [0]);
+    assert_eq!(recon.work.tasks.iter().map(|p| p.tid).collect::<Vec<_>>(), [7, 8]);
+    // A thread that has a CPU to itself shows by the ticks that charge it.
+    records.charge(5_000_000, 21, 4_000_000);
+    records.events.cpu.set(3, 1);
+    assert_eq!(records.programs(&Overheads::default()).cpus, [0, 1]);
 }

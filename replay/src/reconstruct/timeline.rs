@@ -17,7 +17,7 @@ use crate::calibrate::watch::Watch;
 use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
-use crate::history::{Act, By, Call, First, History, Life, LifeId, Off, Way, What};
+use crate::history::{Act, By, Call, First, History, Life, LifeId, Loose, Off, Way, What};
 use crate::task::Ns;
 
 /// What is known of a task besides its life.
@@ -53,6 +53,12 @@ pub(super) struct Timeline {
     calls: [BTreeSet<StrId>; 2],
     start: Ns,
     cut: Ns,
+    /// CPUs, by position, that have been idle.
+    idled: Vec<bool>,
+    /// Tasks whose first record is a switch to them, on a CPU that had been idle: when.
+    unannounced: Vec<(LifeId, Ns)>,
+    /// Wakeups are recorded, and new tasks.
+    pub(super) tells: (bool, bool),
     pub(super) record: Record,
 }
 
@@ -76,7 +82,8 @@ pub(super) fn read(parts: &dyn Parts, known: &DeriveOptions, limits: Limits, can
         }
         true
     });
-    let end = deriver.end(&mut diagnostics);
+    let mut end = deriver.end(&mut diagnostics);
+    end.wake_unannounced();
     let mut history = end.history;
     history.mismatches = diagnostics.count(Code::SwitchMismatch);
     history.cut = end.cut;
@@ -92,12 +99,15 @@ impl Timeline {
             softirqs: numbers.iter().filter_map(name).collect(),
             calls: CALLS.map(|names| names.iter().filter_map(|n| strings.find(n.as_bytes())).collect()),
             watches: vec![Watch::new(limits); numbers.len()],
+            idled: vec![false; numbers.len()],
             index: numbers.iter().enumerate().map(|(i, number)| (*number, i)).collect(),
             history: History { start, span: last, cpus: numbers, ..History::default() },
             known: Vec::new(),
             places: Vec::new(),
             start,
             cut: 0,
+            unannounced: Vec::new(),
+            tells: (false, false),
             record: Record { ts: 0, kind: Kind::Other, cpu: None, number: None, irq: None },
         }
     }
@@ -118,6 +128,11 @@ impl Timeline {
             self.known.resize(at + 1, Known::default());
         }
         &mut self.known[at]
+    }
+
+    /// The record is of a CPU that is left out.
+    pub(super) fn strays(&self) -> bool {
+        self.record.cpu.is_some_and(|slot| self.places.get(slot).copied().flatten().is_none())
     }
 
     /// The life of a task, made when it is new.
@@ -145,15 +160,34 @@ impl Timeline {
     }
 
     fn switch_in(&mut self, at: Ns, task: u32, cpu: usize, prio: Option<i32>, seen: bool) {
+        let new = self.known(task).life.is_none();
         let life = self.life(task, if seen { First::Runnable } else { First::Running }, cpu);
         if std::mem::take(&mut self.known(task).asleep) {
             // No record told of its wakeup.
             self.push(life, at, What::Woken { by: By::Unknown, cpu: cpu as i32 });
         }
+        if new && seen && at > 0 && self.idled[cpu] {
+            self.unannounced.push((life, at));
+        }
         self.known(task).early = None;
         self.prio_seen(task, life, at, prio);
         self.watches[cpu].enter(at, Some(life), seen, &mut self.history.samples);
         self.push(life, at, What::On { cpu: cpu as i32 });
+    }
+
+    /// Tasks that nothing announced were not runnable from the start where their CPU had been idle:
+    /// a CPU does not idle beside a runnable task. They were made or woken without a record, as
+    /// wakeups without a record are. Where wakeups and new tasks are recorded, such a task was
+    /// runnable before, on the CPU from which it was pulled.
+    fn wake_unannounced(&mut self) {
+        if self.tells == (true, true) {
+            return;
+        }
+        for (life, at) in std::mem::take(&mut self.unannounced) {
+            let life = &mut self.history.lives[life as usize];
+            life.first = First::Asleep;
+            life.acts.insert(0, Act { at, what: What::Woken { by: By::Unknown, cpu: life.cpu } });
+        }
     }
 
     /// A changed priority in the columns of a switch is a change of attributes.
@@ -177,7 +211,7 @@ impl Timeline {
         let off = match why {
             Why::Preempted | Why::Ready => {
                 self.history.lives[life as usize].round_robin |= realtime(prio) && prio == next;
-                self.leaves_ready(cpu, at, why, runs)
+                self.leaves_ready((cpu, life), at, why, runs)
             }
             Why::Yielded => {
                 self.history.yields.0 += 1;
@@ -210,7 +244,7 @@ impl Timeline {
     }
 
     /// Why a task left that stayed ready.
-    fn leaves_ready(&mut self, cpu: usize, at: Ns, why: Why, runs: bool) -> Off {
+    fn leaves_ready(&mut self, (cpu, life): (usize, LifeId), at: Ns, why: Why, runs: bool) -> Off {
         let watch = &self.watches[cpu];
         let interrupt = watch.interrupt_before(at).filter(|_| runs);
         let called = interrupt.is_some() || watch.posted_before(at);
@@ -222,9 +256,11 @@ impl Timeline {
             self.history.yields.1 += 1;
             return Off::Yielded;
         }
-        self.history.uncaused += u64::from(!called && !watch.asked() && !watch.charges());
         if !called {
-            self.history.loose.push(at);
+            let since = Some(watch.on_at).filter(|since| runs && *since > 0);
+            let told = watch.asked() || watch.charges();
+            let quiet = runs && self.history.wakes && watch.quiet();
+            self.history.loose.push(Loose { at, cpu: cpu as i32, life, since, user: why == Why::Ready, quiet, told });
         }
         Off::Preempted { interrupt }
     }
@@ -334,7 +370,7 @@ impl Sink for Timeline {
     fn recorded(&mut self, record: &Record) {
         let (at, cpu) = (self.at(record.ts), self.place(record.cpu));
         let need = record.irq.is_some_and(|f| f & (irq::NEED_RESCHED | irq::LAZY_RESCHED) != 0);
-        if record.kind != Kind::Lost {
+        if record.kind != Kind::Lost && !self.strays() {
             self.watches[cpu].recorded(at, record.kind == Kind::Switch, need);
         }
     }
@@ -342,6 +378,11 @@ impl Sink for Timeline {
     fn transition(&mut self, ts: i64, what: Transition) {
         let at = self.at(ts);
         match what {
+            Transition::SwitchIn { .. }
+            | Transition::SwitchOut { .. }
+            | Transition::Tick { .. }
+            | Transition::Charge { .. }
+                if self.strays() => {}
             Transition::Wake { .. } => self.wake(at, what),
             Transition::SwitchOut { .. } => self.switch_out(at, what),
             Transition::SwitchIn { task, cpu, prio, seen } => {
@@ -350,6 +391,7 @@ impl Sink for Timeline {
             }
             Transition::Idle { cpu } => {
                 let cpu = self.place(Some(cpu));
+                self.idled[cpu] = true;
                 self.watches[cpu].enter(at, None, true, &mut self.history.samples);
             }
             Transition::Tick { cpu } => {
@@ -388,7 +430,11 @@ impl Sink for Timeline {
                 }
             }
             Transition::Lost { cpu, from } => self.lost(cpu, from, ts),
-            Transition::Call { .. } | Transition::Migrate { .. } | Transition::End => {}
+            Transition::Migrate { target, .. } => {
+                let to = self.place(Some(target));
+                self.watches[to].stirred = Some(at);
+            }
+            Transition::Call { .. } | Transition::End => {}
         }
     }
 

@@ -29,8 +29,12 @@ impl Timeline {
         let Transition::Wake { task, waker, cpu, target, irq, effect } = wake else { return };
         let place = self.place(cpu);
         let to = target.and_then(|slot| self.places.get(slot).copied().flatten()).unwrap_or(place);
+        self.history.wakes = true;
+        self.watches[place].stirred = Some(at);
+        self.watches[to].stirred = Some(at);
         let first = if self.record.kind == Kind::Enqueue { First::Runnable } else { First::Asleep };
         let new = self.known(task).life.is_none();
+        self.tells.0 = true;
         match effect {
             Effect::Starts => return self.starts(task, waker, place, to, at),
             Effect::Overtook(_) | Effect::Nothing | Effect::Late if new => return,
@@ -59,6 +63,9 @@ impl Timeline {
 
     /// What made the wakeup of `life` that is being read.
     fn cause(&mut self, life: LifeId, waker: Option<u32>, cpu: usize, flags: Option<u16>) -> Cause {
+        if self.strays() {
+            return Cause::Unknown;
+        }
         let at = self.at(self.record.ts);
         let flags = flags.unwrap_or(0);
         let hard = flags & irq::HARDIRQ != 0;
@@ -141,6 +148,7 @@ impl Timeline {
 
     /// A new task is queued.
     fn starts(&mut self, task: u32, waker: Option<u32>, cpu: usize, to: usize, at: Ns) {
+        self.tells.1 = true;
         let parent = waker.and_then(|w| self.known(w).life).or(self.watches[cpu].curr);
         if self.known(task).life.is_none() {
             let child = self.life(task, First::Forked, to);
@@ -171,6 +179,7 @@ impl Timeline {
     }
 
     pub(super) fn fork(&mut self, at: Ns, parent: Option<u32>, child: u32, thread: bool, cpu: usize) {
+        self.tells.1 = true;
         let parent = parent.and_then(|p| self.known(p).life);
         let child = self.life(child, First::Forked, cpu);
         self.history.lives[child as usize].parent = parent;

@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyString};
 use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
-use tracekit_replay::reconstruct::{Class, Demand, Less, LoopMode, Options, Reading, Recon};
+use tracekit_replay::reconstruct::{Class, Demand, Less, LoopMode, Options, Placement, Reading, Recon};
 use tracekit_replay::replay::{play, play_under, Override, Played, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
 use tracekit_replay::task::NEVER;
@@ -73,7 +73,7 @@ impl Programs {
     /// well than without are left out.
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, places=false))]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, placement="model"))]
     fn new(
         py: Python<'_>,
         events: &Bound<'_, PyAny>,
@@ -84,13 +84,15 @@ impl Programs {
         endless: Option<Vec<i64>>,
         vary: Option<&str>,
         identity: Option<String>,
-        places: bool,
+        placement: &str,
     ) -> PyResult<Self> {
         let mode =
             LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
                 let names: Vec<_> = LoopMode::NAMES.iter().map(|(name, _)| *name).collect();
                 replay_error(py, &format!("no loop is called {}; there are {}", r#loop, names.join(", ")))
             })?;
+        let placement = Placement::NAMES.iter().find(|(name, _)| *name == placement).map(|(_, p)| *p);
+        let placement = placement.ok_or_else(|| replay_error(py, "placement: expected auto, model or trace"))?;
         let parts = Batches::of(py, events)?;
         let mut meta = Metadata::default();
         if let Some(system) = system {
@@ -101,7 +103,7 @@ impl Programs {
         let idle = DeriveOptions::for_trace(&meta).idle;
         let recon = interruptible(py, |cancel| {
             let cancel = cancel.clone();
-            let options = Options { mode, hz, exact_timers, idle, endless, limits, places, cancel };
+            let options = Options { mode, hz, exact_timers, idle, endless, limits, placement, cancel };
             match identity {
                 Some(policy) => {
                     reconstruct_tried(&parts, &options, &ReplaySpec { policy, mode, hz, ..ReplaySpec::default() })

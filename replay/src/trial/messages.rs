@@ -1,5 +1,4 @@
-//! Inference is never worse than none: what explains a group of tasks is kept where the recorded
-//! run is replayed at least as well.
+//! What explains a group of tasks is kept where the recorded run is replayed at least as well.
 //!
 //! The trace is replayed twice under the policy that it was recorded under, with every explanation
 //! and with none. A replay of a group is off by the work that its tasks did more or less than recorded
@@ -16,8 +15,10 @@ use tracekit_schema::{Kind, State};
 use crate::cancel::Cancel;
 use crate::history::{Off, What};
 use crate::infer::{Outcome, Track};
-use crate::reconstruct::{Options, Parts, Reading, Recon};
+use crate::reconstruct::{Reading, Recon};
 use crate::replay::{play, ReplaySpec};
+
+use super::STRETCH;
 use crate::task::Ns;
 
 /// Parts of a run that are compared: CPU time at another place within a part does not count.
@@ -29,9 +30,6 @@ const TOLERATED: (Ns, Ns) = (200, 20);
 
 /// How much further off the time awake may be, as a logarithm: `run_delay_p50` in `tolerances.toml`.
 const AWAKE: f64 = 0.1;
-
-/// Events of a replay that are there at a time.
-const STRETCH: usize = 1 << 16;
 
 /// What a thread did in a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,10 +43,9 @@ struct Spent {
 /// The threads of a run.
 type Spents = BTreeMap<i64, Spent>;
 
-/// Reconstructs the programs in events and keeps what was inferred about hidden messages only
-/// where `identity`, a replay as the trace was recorded, says that it does no harm.
-pub fn reconstruct_tried(parts: &dyn Parts, options: &Options, identity: &ReplaySpec) -> Recon {
-    let mut reading = Reading::of(parts, options);
+/// The programs with those explanations under which `identity`, a replay as the trace was recorded, is no
+/// worse than without them.
+pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel) -> Recon {
     let all = reading.messages.found.groups.iter().enumerate();
     let groups: Vec<usize> =
         all.filter(|g| matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled)).map(|g| g.0).collect();
@@ -62,10 +59,8 @@ pub fn reconstruct_tried(parts: &dyn Parts, options: &Options, identity: &Replay
     }
     let without = reading.programs();
     reading.messages = kept;
-    let recorded = recorded(&reading);
-    let (Some(used), Some(plain)) =
-        (replayed(&with, identity, &options.cancel), replayed(&without, identity, &options.cancel))
-    else {
+    let recorded = recorded(reading);
+    let (Some(used), Some(plain)) = (replayed(&with, identity, cancel), replayed(&without, identity, cancel)) else {
         return with;
     };
     // Those that are served: what sources use besides is not explained by messages. Tasks of a pool
