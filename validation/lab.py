@@ -330,5 +330,5 @@ def question(target: Capture, trace: Trace, known: list[str]) -> Question:
         tuple(sets),
         tuple(unmodelled),
         groups,
-        target.cpus if target.cpus != trace.slices["cpu"].n_unique() else None,
+        target.cpus,
     )
