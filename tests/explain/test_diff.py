@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import tracekit as tk
 from tracekit.analysis import difference, windows
 from tracekit.cli import main
 from tracekit.explain import GateError, Judged, diff, gate_status, judge, parse_condition
+from tracekit.explain.two_captures import _percent
 from tracekit.plot import changes
 
 ROOT = Path(__file__).parents[2]
@@ -323,3 +325,23 @@ def make(trace: tk.Trace) -> Callable[[str], tk.Trace]:
         return tk.Trace({**held, "tasks": task}, trace.metadata)
 
     return renamed
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(0.9, 1.2), (0.005, 8000.0), (0.2, 3.0), (1.0, 1.0), (0.97, 60.0)])
+def test_labels_of_changes_stand_apart(lo: float, hi: float) -> None:
+    row = {"group": "a", "metric": "slice", "statistic": "p50", "change": (lo * hi) ** 0.5 - 1}
+    table = pl.DataFrame([{**row, "lo": lo - 1, "hi": hi - 1, "verdict": "changed"}])
+    (ax,) = changes(table).axes
+    ax.figure.canvas.draw()  # type: ignore[attr-defined]
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert "+0 %" in [label.get_text() for label in ax.get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def test_a_change_of_many_times_is_no_percentage() -> None:
+    assert [_percent(value) for value in (None, -0.5, 98.0, 7004.5)] == [
+        "-",
+        "-50.0 %",
+        "+9800.0 %",
+        "7,006 times",
+    ]

@@ -194,7 +194,9 @@ def _shown(value: float | None, unit: str) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:+.1f} %"
+    if value is None:
+        return "-"
+    return f"{1 + value:,.0f} times" if value >= 99 else f"{100 * value:+.1f} %"
 
 
 def _md(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
@@ -54,12 +56,20 @@ def changes(table: pl.DataFrame, name: str = "") -> Figure:
         ax.invert_yaxis()
         ax.grid(visible=False, axis="y")
         ends = float(np.min(np.maximum(lo, 1e-3))), float(np.max(hi))
-        known = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 100]
-        ticks = [t for t in known if ends[0] <= t <= ends[1]] or [1]
-        while len(ticks) > 9:
-            ticks = [t for t in ticks[::2] if t != 1] + [1]
-        ax.set_xticks(sorted(ticks), [f"{100 * (t - 1):+.0f} %" for t in sorted(ticks)])
+        ticks = _ticks(*ends)
+        ax.set_xticks(ticks, [f"{t:,.0f} times" if t >= 100 else f"{100 * (t - 1):+.0f} %" for t in ticks])
         ax.minorticks_off()
         ax.set_xlabel("change, B over A")
         ax.set_title("What changed" + (f", {s.plain(name)}" if name else ""))
         return s.finish(fig)
+
+
+def _ticks(lo: float, hi: float) -> list[float]:
+    """Ratios between `lo` and `hi` whose labels have room beside each other; 1 is one of them."""
+    known = [10.0**n for n in range(-2, 9)] + [0.5, 2, 3, 5, 0.75, 1.5, 0.25, 0.9, 1.1, 1.25, 0.95, 1.05]
+    room = math.log(max(hi, 1) / min(lo, 1)) / 8
+    ticks: list[float] = [1.0]
+    for tick in known:
+        if lo <= tick <= hi and all(abs(math.log(tick / other)) > room for other in ticks):
+            ticks.append(tick)
+    return sorted(ticks)
