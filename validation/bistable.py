@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Side", "families", "sides", "table"]
+from validation.repeats import families
+
+__all__ = ["Side", "sides", "table"]
 
 #: Two values so many times apart are not two of one group: the spread of repeats that make one
 #: group is 8 to 16 % (lab2/README.md, noise floor).
 APART = 1.5
 #: Repeats below which nothing is said about groups.
 FEWEST = 3
-
-
-def families(keys: Sequence[str]) -> dict[str, list[str]]:
-    """Name the captures that repeat one another.
-
-    Parameters
-    ----------
-    keys
-        Folder and name of each capture.
-
-    Returns
-    -------
-    dict
-        By folder and name without `-rep2`, `-boot2` and the like: the captures.
-    """
-    found: dict[str, list[str]] = {}
-    for key in sorted(keys):
-        found.setdefault(re.sub(r"-(rep|boot)\d+$", "", key), []).append(key)
-    return found
 
 
 def split(values: Sequence[float]) -> float | None:
