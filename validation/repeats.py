@@ -6,7 +6,9 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 
-__all__ = ["families", "spreads"]
+import polars as pl
+
+__all__ = ["families", "share_gap", "spreads"]
 
 #: Median spread of repeats by workload, a share of their mean (lab2/README.md, noise floor): for
 #: captures that were recorded once.
@@ -54,3 +56,28 @@ def spreads(recorded: Mapping[str, float | None], workloads: Mapping[str, str]) 
         own = (max(values) - min(values)) / statistics.mean(values) if len(values) > 1 else None
         found.update({k: BY_WORKLOAD.get(workloads[k], 0.0) if own is None else own for k in keys})
     return found
+
+
+def share_gap(a: pl.DataFrame, b: pl.DataFrame) -> float:
+    """Compare the CPU shares of tasks in two recordings.
+
+    Parameters
+    ----------
+    a, b
+        Slices of each.
+
+    Returns
+    -------
+    float
+        Largest difference of the share that tasks of one name have in the CPU time, percentage
+        points. A task counts by its last name: its number is another in each recording.
+    """
+
+    def shares(slices: pl.DataFrame) -> pl.DataFrame:
+        task = slices.sort("ts_ns").group_by("utid").agg(pl.col("dur_ns").sum(), pl.col("comm").last())
+        time = task.group_by(pl.col("comm").cast(pl.String)).agg(pl.col("dur_ns").sum().alias("share"))
+        return time.with_columns(pl.col("share") / pl.col("share").sum())
+
+    both = shares(a).join(shares(b), on="comm", how="full", coalesce=True, suffix="_b", nulls_equal=True)
+    gap = (both["share"].fill_null(0.0) - both["share_b"].fill_null(0.0)).abs().max()
+    return 100 * float(gap) if isinstance(gap, float) else 0.0
