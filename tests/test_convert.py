@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import time
 from pathlib import Path
 
 import duckdb
@@ -122,6 +124,36 @@ def test_the_digest_of_a_source_is_that_of_the_stored_bytes(root: Path, tmp_path
         done = tk.convert(path, tmp_path / "x.parquet")
         assert done.rows > 4000
         assert json.loads(done.metadata["source.files"])[0]["blake3"] == _core.blake3(data)
+
+
+def _threads_that_hash() -> int:
+    names = (task / "comm" for task in Path("/proc/self/task").iterdir())
+    return sum(name.read_text().strip() == "digest" for name in names if name.exists())
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_the_digest_is_the_same_on_any_number_of_cpus(cpus: int, root: Path, tmp_path: Path) -> None:
+    every = os.sched_getaffinity(0)
+    cpus = min(cpus, len(every))
+    text = (root / "fixtures" / "ftrace-text" / "kernel-6.1" / "input.txt").read_bytes()
+    path = tmp_path / "long.txt"
+    # Longer than what the thread behind the reader waits for, and not a whole number of it.
+    path.write_bytes(long := text + text[text.rindex(b"\n", 0, -1) + 1 :] * 40_000)
+    assert len(long) > 3 << 20
+    try:
+        os.sched_setaffinity(0, set(sorted(every)[:cpus]))
+        done = tk.convert(path, tmp_path / "x.parquet")
+        abandoned = _core.Reader(path, hashed=True)
+        assert abandoned.read(100) is not None
+        assert _threads_that_hash() == cpus - 1
+    finally:
+        os.sched_setaffinity(0, every)
+    assert json.loads(done.metadata["source.files"])[0]["blake3"] == _core.blake3(long)
+    del abandoned
+    until = time.monotonic() + 30
+    while _threads_that_hash() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert _threads_that_hash() == 0
 
 
 def test_other_tools_read_the_files(trace: tk.Trace, demo: Path, tmp_path: Path) -> None:

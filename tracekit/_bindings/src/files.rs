@@ -47,7 +47,7 @@ pub fn open(path: &Path, hashed: bool) -> Result<Opened, ParseError> {
     let text = is_text(&mut file).map_err(|e| failed(&e))?;
     if text || is_wrapped(&mut file).map_err(|e| failed(&e))? {
         let same = file.try_clone().ok();
-        let digest = hashed.then(Running::default);
+        let digest = hashed.then(|| Running::of(&file));
         let opened = stream(file, Some(meta.len()), digest).map_err(|e| failed(&e))?;
         return Ok(Opened { file: same, ..opened });
     }
