@@ -87,12 +87,21 @@ fn sniff(head: &Head) -> Confidence {
         return 0;
     }
     let mut lines = text.split(|b| *b == b'\n').take(2000);
-    let whole = |l: &&[u8]| head::parse(l.strip_suffix(b"\r").unwrap_or(l)).is_some_and(|h| h.body.contains(&b':'));
-    if lines.any(|l| whole(&l)) {
+    let whole = |l: &[u8]| {
+        let found = head::parse(l.strip_suffix(b"\r").unwrap_or(l));
+        found.is_some_and(|h| h.body.contains(&b':') && !gone(&h))
+    };
+    if lines.any(whole) {
         80
     } else {
         0
     }
+}
+
+/// Is it perf's head of a task that has ended, whose thread it prints as -1 (`:-1 -1 [000]`, `:-1
+/// 27228/-1 [000]`)? Thread 1, which ftrace would mean by that, has a name right before the dash.
+fn gone(h: &head::Head) -> bool {
+    h.tid == 1 && matches!(h.comm.last(), Some(b' ' | b'\t' | b'/'))
 }
 
 fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
