@@ -65,7 +65,8 @@ vocabulary! {
         Free = "free",
         /// `ctx_tid` starts to wait for a child (`tid`, 0 for any).
         Wait = "wait",
-        /// A task changes its name to `comm`.
+        /// A task changes its name to `comm`, or has it when the recording starts; `value` is then
+        /// its parent, where the source says it.
         Comm = "comm",
         /// A task is put on the run queue of `target_cpu`.
         Enqueue = "enqueue",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.whatif.members import unlisted
+
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
@@ -25,7 +27,7 @@ def inferred(replay: Trace) -> list[dict[str, Any]]:
 
 
 def unknown_machine(trace: Trace) -> str | None:
-    """Say what a replay of a Linux trace does not know where no machine.toml lies beside it.
+    """Say what a replay of a Linux trace does not know for lack of a machine.toml, or of tasks in it.
 
     Kernels share CPU time among groups before tasks, so that CPU shares depend on who is in which.
 
@@ -37,12 +39,14 @@ def unknown_machine(trace: Trace) -> str | None:
     Returns
     -------
     str or None
-        None where the machine is known, the trace is of another system, or nothing was recorded: a
-        workload text says all.
+        None where the machine is known with the tasks that matter (`tracekit.whatif.members.unlisted`), the
+        trace is of another system, or nothing was recorded: a workload text says all.
     """
     meta = trace.metadata
-    if trace.machine is not None or meta.get("os", "linux") != "linux" or "workload" in meta:
+    if meta.get("os", "linux") != "linux" or "workload" in meta:
         return None
+    if trace.machine is not None:
+        return unlisted(trace)
     return (
         "not known: who shares CPU time with whom (cgroups, sessions), and affinities; no machine.toml "
         "lies beside the trace. With the next recording run the script of `tracekit recipes machine`"

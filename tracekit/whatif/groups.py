@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from tracekit.errors import ReplayError
-from tracekit.whatif.scenario import Override, group_settings, same_name
+from tracekit.whatif.members import grouped, membership
+from tracekit.whatif.scenario import Override, group_settings
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -91,21 +90,18 @@ def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, st
         Threads with their group, as `tracekit.whatif.scenario.resolve` gives attributes, and the
         groups with their settings. A group without the CPU controller is left out: its tasks
         compete in the nearest group above that has it. Tasks in the root group are in their
-        session's autogroup, where the machine has these. A task that the machine does not list is
-        in the group of its process, or else of the task that forked it, as the kernel places it.
-        One that called setsid since, or that was moved, is then in the wrong group: no record says
-        so.
+        session's autogroup, where the machine has these. Of tasks that the machine does not list
+        see `tracekit.whatif.members.membership`.
     """
     machine = trace.machine
     if machine is None:
         return [], []
     groups: list[Group] = []
-    known = set()
+    known = grouped(machine)
     for path, shares, quota, period, idle in machine.cgroups.select(
         "path", "shares", "quota_us", "period_us", "idle"
     ).iter_rows():
-        if path.strip("/") and shares is not None:
-            known.add(path)
+        if path in known:
             weight = min(max(round(shares * 100 / 1024), 1), 10_000)
             settings = [("weight", str(weight)), ("quota", _quota(quota, period))]
             groups.append((path.strip("/"), settings + ([("idle", "on")] if idle else [])))
@@ -114,38 +110,8 @@ def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, st
     ):
         if nice:
             groups.append((session.strip("/"), [("nice", str(nice))]))
-    names: dict[int, set[str]] = {}
-    process: dict[int, int | None] = {}
-    for tid, pid, comm in trace.tasks.select("tid", "pid", pl.col("comm").cast(pl.String)).iter_rows():
-        names.setdefault(tid, set()).add(comm or "")
-        process[tid] = pid
-    stated: dict[int, str] = {}
-    for tid, comm, path, session in machine.tasks.select("tid", "comm", "cgroup", "autogroup").iter_rows():
-        found = path or "/"
-        while found not in known and found not in ("/", ""):
-            found = found.rpartition("/")[0]
-        if tid not in names or comm is None or any(same_name(comm, n) for n in names[tid]):
-            stated[tid] = found.strip("/") or (session or "").strip("/")
-    parents = _parents(trace)
-    members = []
-    for tid in names:
-        group, seen = None, set()
-        at: int | None = tid
-        while group is None and at is not None and at not in seen:
-            seen.add(at)
-            leader = process.get(at)
-            group = stated.get(at, None if leader is None else stated.get(leader))
-            at = parents.get(at)
-        if group:
-            members.append(([tid], [("group", group)]))
-    return members, groups
-
-
-def _parents(trace: Trace) -> dict[int, int]:
-    """Who forked each task, where the trace shows it."""
-    events = trace.columns("events", "kind", "tid", "ctx_tid")
-    forks = events.filter(pl.col("kind").cast(pl.String) == "fork").select("tid", "ctx_tid").drop_nulls()
-    return dict(forks.iter_rows())
+    found = membership(trace, machine, known)
+    return [([tid], [("group", group)]) for tid, group in found.group.items() if group], groups
 
 
 def _whole(text: str) -> bool:

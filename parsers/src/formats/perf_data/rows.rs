@@ -54,6 +54,8 @@ pub struct Rows {
     any_switch: bool,
     /// Names from before the recording: process, thread, name.
     initial: Vec<(i64, i64, Option<StrId>)>,
+    /// Parents of tasks from before the recording.
+    parents: HashMap<i64, i64>,
     /// Tracepoints are recorded, and none has come yet: what tasks did so far was before the recording.
     before: bool,
     /// Switches come as samples and as records: who left and who came in the last sample of each CPU.
@@ -85,6 +87,7 @@ impl Rows {
             skipped: 0,
             any_switch: false,
             initial: Vec::new(),
+            parents: HashMap::new(),
             before: false,
             beside: None,
             repeated: 0,
@@ -265,6 +268,10 @@ impl Rows {
                 let task = self.tasks.entry(tid);
                 task.set_pid(pid);
                 task.set_comm(parent.comm());
+                if ts == 0 || self.before {
+                    // Of a thread, its process; 0 is the parent of the first tasks.
+                    self.parents.extend(ppid.filter(|p| *p > 0).map(|p| (tid, p)));
+                }
                 if !self.told.fork && ts != 0 && !self.before {
                     self.row(Kind::Fork, ts, record, out)
                         .tid(tid)
@@ -317,6 +324,7 @@ impl Rows {
         for (pid, tid, name) in std::mem::take(&mut self.initial) {
             let mut row = out.events.push();
             row.ts_ns(ts).seq(self.seq).kind(Kind::Comm).tid(tid).pid(pid).comm(name).quality(quality::SYNTHESIZED);
+            row.value(self.parents.get(&tid).copied());
             self.seq += 1;
         }
     }
