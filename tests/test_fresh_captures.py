@@ -3,15 +3,20 @@ tasks are made while it goes on."""
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import tracekit as tk
+from tracekit.cli import main
 from tracekit.whatif.groups import from_machine
+from tracekit.whatif.members import grouped, membership, unlisted
 from tracekit.whatif.scenario import parse_set
+from tracekit.whatif.worst import waits, worst
 
 #: perf_event.h
 COMM, SAMPLE = 3, 9
@@ -115,6 +120,66 @@ def test_a_task_that_is_made_while_recording_is_in_the_group_of_its_parent(tmp_p
         20: "autogroup-4",
         21: "autogroup-4",
     }
+
+
+def test_tasks_that_began_after_the_machine_was_written_are_where_their_like_are(tmp_path: Path) -> None:
+    text = (
+        _switch(1.000, 0, ("swapper/0", 0), "R", ("cc1", 40))
+        + _switch(1.004, 0, ("cc1", 40), "R", ("seq", 60))
+        + _switch(1.005, 0, ("seq", 60), "R", ("late", 70))
+        + _switch(1.006, 0, ("late", 70), "R", ("cc1", 50))
+        + _switch(1.010, 0, ("cc1", 50), "S", ("swapper/0", 0))
+    )
+    # Thread 60 was a shell before it became seq.
+    listed = {50: ("cc1", "7"), 51: ("cc1", "7"), 52: ("cc1", "8"), 60: ("sh", "3")}
+    trace = _written(tmp_path, text, listed)
+    assert trace.machine is not None
+    found = membership(trace, trace.machine, grouped(trace.machine))
+    assert found.group == {0: "", 40: "autogroup-7", 60: "autogroup-3", 70: "", 50: "autogroup-7"}
+    assert found.alike == {40}
+    assert found.nowhere >= {70}
+    said = unlisted(trace)
+    assert said is not None
+    assert "1 task with 40 % of the CPU time (cc1), taken to be" in said
+    assert "1 task with 10 % of the CPU time (late), left in the root group" in said
+
+
+def test_switches_alone_do_not_measure_waits_after_sleeps(tmp_path: Path) -> None:
+    pair = ("a", 10), ("b", 20)
+    lines = [_switch(1.0, 0, ("swapper/0", 0), "R", pair[0])]
+    lines += [_switch(1.001 + 0.001 * i, 0, pair[i % 2], "S", pair[1 - i % 2]) for i in range(400)]
+    path = tmp_path / "switches.txt"
+    path.write_text("".join(lines))
+    result = CliRunner().invoke(main, ["calibrate", str(path), "--json"])
+    found = json.loads(result.stdout)
+    rows = {r["metric"]: r for r in found["rows"]}
+    for name in ("run_delay_p50", "run_delay_p95", "run_delay_ks", "runqueue_mean", "runqueue_histogram"):
+        assert rows[name]["result"] == "not measured", name
+        assert rows[name]["allowed"] == "needs records of wakeups"
+    assert rows["switches"]["result"] != "not measured"
+    assert any(said.startswith("no record says when tasks woke") for said in found["not_recorded"])
+    text = CliRunner().invoke(main, ["compare", str(path), "--policy", "rr", "--quick"]).stdout
+    assert "no record says when tasks woke" in " ".join(text.split())
+
+
+def test_the_tasks_that_a_replay_gets_wrong_are_named(demo: Path, trace: tk.Trace) -> None:
+    assert worst(trace, trace).height == 0
+    wrong = tk.replay(trace, "cfs:wakeup_preemption=off,min_granularity=30ms")
+    found = worst(trace, wrong, most=3)
+    assert found.height == 3
+    gap = (found["switches_replayed"] - found["switches_recorded"]).abs()
+    assert gap.to_list() == sorted(gap, reverse=True)
+    tids = dict(trace.tasks.select(pl.col("comm").cast(pl.String), "tid").iter_rows())
+    said = waits(wrong, [tids["spin00"], tids["waker00"], 0])
+    # It begins when its parent says so; the other sleeps on a timer, again and again.
+    assert said[tids["spin00"]] == f"wl:{tids['wl']} (100 %)"
+    assert "timers (" in said[tids["waker00"]]
+    assert said[0] == "nothing"
+    result = CliRunner().invoke(main, ["calibrate", str(demo), "--policy", wrong.policy, "--json"])
+    listed = json.loads(result.stdout)["worst"]
+    assert listed[0]["tid"] == found["tid"][0]
+    text = CliRunner().invoke(main, ["calibrate", str(demo), "--policy", wrong.policy]).stdout
+    assert f"{found['comm'][0]}:{found['tid'][0]}" in text
 
 
 def test_the_nice_value_of_an_autogroup_is_its_weight(tmp_path: Path) -> None:

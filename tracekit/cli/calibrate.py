@@ -49,6 +49,7 @@ def command(
     from tracekit.whatif.basis import unknown_machine, unrecorded
     from tracekit.whatif.calibration import METRICS, calibrate
     from tracekit.whatif.identity import infer
+    from tracekit.whatif.worst import worst
 
     trace = source.read()
     caution(trace, source.quiet)
@@ -60,6 +61,8 @@ def command(
     found = calibrate(trace, replay)
     rows = found.to_dicts()
     failed = [r["metric"] for r in rows if r["result"] == "fail"]
+    far = worst(trace, replay).to_dicts() if failed else []
+    unknown = unknown_machine(trace) if failed else None
     facts = {
         "trace": about(trace),
         "policy": replay.policy,
@@ -68,6 +71,9 @@ def command(
         "inferred": replay.inferred.to_dicts(),
         "rows": rows,
         "failed": failed,
+        "worst": far,
+        "not_recorded": unrecorded(replay),
+        "not_known": unknown,
     }
     judged = sum(r["result"] != "not measured" for r in rows)
     status = 1 if failed or 2 * judged < len(rows) else 0
@@ -88,15 +94,33 @@ def command(
     ]
     table(shown, columns, more=["what"], right=("recorded", "replayed", "error", "n"), notes=notes)
     print()
+    if far:
+        print("Tasks whose switches differ most, and what ends their sleeps in the replay:")
+        table(
+            [_task(r) for r in far],
+            ["task", "switches", "CPU share", "waits for"],
+            right=("switches", "CPU share"),
+        )
+        print()
     where = ", each task where it was recorded" if replay.metadata.get("replay.placement") == "trace" else ""
     paragraph(f"replayed under {policy} ({why}){where}")
     for missing in unrecorded(replay):
         paragraph(missing)
-    if failed and (unknown := unknown_machine(trace)):
+    if unknown:
         paragraph(unknown)
     if verbose:
         print_basis(replay)
     return status
+
+
+def _task(row: dict[str, object]) -> dict[str, str]:
+    """A task that the replay gets wrong: recorded -> replayed."""
+    return {
+        "task": f"{row['comm'] or 'thread'}:{row['tid']}",
+        "switches": f"{row['switches_recorded']} -> {row['switches_replayed']}",
+        "CPU share": f"{row['share_recorded']:.1f} -> {row['share_replayed']:.1f} %",
+        "waits for": str(row["waits"]),
+    }
 
 
 def _readable(row: dict[str, object]) -> dict[str, str]:

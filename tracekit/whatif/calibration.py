@@ -86,6 +86,12 @@ def titles(names: Sequence[str], most: int = 4) -> str:
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+#: Metrics that take records of wakeups: without them a task counts as runnable, after a sleep, only
+#: once it has a CPU.
+_OF_WAKEUPS = ("run_delay_p50", "run_delay_p95", "run_delay_ks", "runqueue_mean", "runqueue_histogram")
+#: Records that say when a task became runnable.
+_WAKES = ("waking", "wakeup", "wakeup_new", "enqueue", "stat_wait")
+
 _SCHEMA = {
     "metric": pl.String,
     "unit": pl.String,
@@ -373,6 +379,12 @@ def _until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.D
     return recorded.slices.filter(left), replayed.slices.filter(left)
 
 
+def _without_wakeups(trace: Trace) -> bool:
+    """Switches are recorded, and no wakeup."""
+    kinds = set(trace.columns("events", "kind")["kind"].cast(pl.String).unique().to_list())
+    return bool(kinds & {"switch", "resume"}) and not kinds & set(_WAKES)
+
+
 def calibrate(
     recorded: Trace, replayed: Trace, rules: Mapping[str, Mapping[str, float]] | None = None
 ) -> pl.DataFrame:
@@ -381,7 +393,7 @@ def calibrate(
     Definitions: see `METRICS`. Where tasks are taken for endless, stays count that ended before the
     recorded run was stopped. A metric passes when its error is within any allowance of its rule; it
     is not measured when there are fewer samples than the rule wants, or when the trace does not
-    hold what it takes.
+    hold what it takes: without records of wakeups, run delays and run queues.
 
     Parameters
     ----------
@@ -421,5 +433,10 @@ def calibrate(
     }
     hz = int(replayed.metadata.get("hz", "250"))
     missing = _Pair("", None, None, (0, 0))
-    rows = [_judge(name, pairs.get(name, missing), rules.get(name, {}), 1e9 / hz) for name in METRICS]
+    untold = _OF_WAKEUPS if _without_wakeups(recorded) else ()
+    rows = [
+        _judge(name, missing if name in untold else pairs.get(name, missing), rules.get(name, {}), 1e9 / hz)
+        | ({"allowed": "needs records of wakeups"} if name in untold else {})
+        for name in METRICS
+    ]
     return pl.DataFrame(rows, schema=_SCHEMA)

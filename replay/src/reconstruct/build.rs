@@ -197,6 +197,7 @@ impl<'a> Builder<'a> {
             uncaused: self.history.uncaused,
             yields_untold: self.history.yields.0 == 0 && self.history.yields.1 > 0,
             ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),
+            wakes_untold: !self.history.wakes && self.classes.iter().any(|n| *n > 0),
             coarse: self.history.resolution() >= 1_000,
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,

@@ -74,6 +74,12 @@ impl Recon {
     /// What the trace leaves open, and which records of a new capture would tell.
     pub fn missing(&self) -> Vec<Diagnostic> {
         let mut found = Vec::new();
+        if self.wakes_untold {
+            let what = "no record says when tasks woke, nor who woke them: every sleep ends when the \
+                task next got a CPU, so that a replay makes its waits longer, and waits after sleeps and \
+                the lengths of run queues cannot be held against the recording";
+            found.push(Diagnostic::new(Code::MissingEvents, what).advise("record sched:sched_waking"));
+        }
         if self.uncaused > 0 && !self.ticks_show {
             let n = self.uncaused;
             let what = format!(

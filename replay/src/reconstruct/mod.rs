@@ -261,6 +261,8 @@ pub struct Recon {
     pub yields_untold: bool,
     /// The trace shows clock ticks.
     pub ticks_show: bool,
+    /// No wakeup is recorded, and tasks slept.
+    pub wakes_untold: bool,
     /// Its times are whole microseconds or less exact.
     pub coarse: bool,
     /// When the recorded run was stopped.
