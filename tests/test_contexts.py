@@ -3,6 +3,7 @@ search, prove it."""
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import tracekit as tk
 from tracekit.cli import main
 from tracekit.whatif import contexts
 from tracekit.whatif.calibration import calibrate
-from tracekit.whatif.contexts import recognise
+from tracekit.whatif.contexts import delivered, recognise
 
 IN_INTERRUPT = (pl.col("irq_flags").cast(pl.UInt32) & 0x30) != 0
 
@@ -95,6 +96,70 @@ def test_timers_are_told_from_messages(kind: str, sign: str | None) -> None:
     said = found.sentence()
     assert said is not None
     assert f"{found.recognised} of them" in said
+
+
+def ftrace(now: int, by: str, event: str, rest: str, flags: str = "d..2.") -> str:
+    comm, tid = by.split(":")
+    return f"{comm:>16}-{tid}  [000] {flags} {now / 1e9:.6f}: {event}: {rest}\n"
+
+
+def relayed(tmp_path: Path, sends: bool, rounds: int = 100) -> tk.Trace:
+    """ftrace of one CPU: `s` is woken in softirqs, by what `a` and `b` send, or while whoever runs."""
+    dice = random.Random(2)
+    now, text = 1_000_000_000, "# tracer: nop\n#\n"
+
+    def switched(prev: str, state: str, to: str) -> str:
+        (x, p), (y, n) = prev.split(":"), to.split(":")
+        left = f"prev_comm={x} prev_pid={p} prev_prio=120 prev_state={state}"
+        return ftrace(now, prev, "sched_switch", f"{left} ==> next_comm={y} next_pid={n} next_prio=120")
+
+    text += switched("x:9", "S", "hog:4")
+    for _ in range(rounds):
+        turns = [("hog:4", dice.randrange(2_000_000, 6_000_000)), (dice.choice(["a:1", "b:2"]), 1_000_000)]
+        if not sends:
+            turns[1] = ("b:2", dice.randrange(2_000_000, 6_000_000))
+            dice.shuffle(turns)
+        runner = "hog:4"
+        for who, length in turns:
+            if who != runner:
+                text += switched(runner, "R", who)
+                runner = who
+            now += length
+        text += ftrace(now, runner, "sched_waking", "comm=s pid=5 prio=120 target_cpu=000", "d.s3.")
+        now += 5_000
+        text += switched(runner, "R", "s:5")
+        now += 20_000
+        text += switched("s:5", "S", "hog:4")
+    path = tmp_path / "relayed.txt"
+    path.write_text(text)
+    return tk.read(path)
+
+
+def test_messages_through_sockets_of_the_machine_itself_are_said(tmp_path: Path) -> None:
+    said = delivered(relayed(tmp_path, sends=True))
+    assert said is not None
+    assert said.startswith("100 wakeups (100 %) of s came in softirqs")
+    result = CliRunner().invoke(main, ["calibrate", str(tmp_path / "relayed.txt"), "--json"])
+    assert said in json.loads(result.stdout)["not_recorded"]
+    # A network card interrupts whoever runs; few wakeups say nothing.
+    assert delivered(relayed(tmp_path, sends=False)) is None
+    assert delivered(relayed(tmp_path, sends=True, rounds=contexts.LEAST - 1)) is None
+
+
+@pytest.mark.parametrize("sleep", [12_000, 200_000])
+def test_who_had_the_cpu_alone_during_a_sleep_may_have_ended_it(sleep: int) -> None:
+    # Each of three works for as long as it takes and asks s, which answers and sleeps until whoever
+    # has come next asks it: the waker is whoever ran in that sleep, and did wake it.
+    dice = random.Random(1)
+    now = 1_000_000_000
+    text = switch(now, "x:9", "S", "s:5")
+    for _ in range(200):
+        asks = dice.choice(["a:1", "b:2", "c:4"])
+        text += switch(now + 20_000, "s:5", "S", asks)
+        now += 20_000 + sleep + dice.randrange(sleep // 2)
+        text += line(now, 0, asks, "sched_waking", "comm=s pid=5 prio=120 target_cpu=000")
+        text += switch(now, asks, "R", "s:5")
+    assert recognise(tk.read(text.encode())).timers.height == 0
 
 
 def test_few_wakeups_tell_nothing() -> None:

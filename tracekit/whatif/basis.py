@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.whatif.contexts import delivered
 from tracekit.whatif.members import unlisted
 
 if TYPE_CHECKING:
@@ -64,10 +65,15 @@ def unrecorded(replay: Trace) -> list[str]:
     Returns
     -------
     list of str
-        What is missing, and what to record: its diagnostics with the code ``missing-events``.
+        What is missing, and what to record: its diagnostics with the code ``missing-events``; and
+        what it shows of messages that a replay takes for a device's.
     """
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
-    return [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
+    said = [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
+    programs = getattr(replay, "_programs", None)
+    if programs is not None and not programs.stated and (messages := delivered(programs.trace)):
+        said.append(messages)
+    return said
 
 
 def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:

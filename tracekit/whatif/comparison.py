@@ -17,7 +17,7 @@ from tracekit import _core, analysis
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.export.files import replacing
 from tracekit.trace import Trace
-from tracekit.whatif.basis import MIN_SAMPLES, inferred, wakeup_classes
+from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded, wakeup_classes
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.identity import infer
 from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share, kernel_shares
@@ -333,7 +333,8 @@ class Comparison:
             `wakeups` (share of each class of wakeup, when the replay tells), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `summary`, `comparison` (`table`),
             `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
-            distribution by label) and `predictable` (shares of trust), `definitions`. Numbers that
+            distribution by label), `not_recorded` and `not_known` (what the trace, and the machine
+            beside it, do not say) and `predictable` (shares of trust), `definitions`. Numbers that
             are not known are None, never NaN.
         """
         queue = {
@@ -355,6 +356,8 @@ class Comparison:
             "fidelity": self.fidelity.to_dicts(),
             "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,
             "inferred": inferred(self.identity),
+            "not_recorded": unrecorded(self.identity),
+            "not_known": unknown_machine(self.trace),
             "distances": self.distances.to_dicts(),
             "intervals": self.intervals.to_dicts(),
             "predictable": self.predictable,
