@@ -91,8 +91,10 @@ impl Engine {
     /// `stay` where less than half as much work is left as it did in it.
     fn place_early(&mut self, t: TaskId, stay: Ns) {
         let task = &self.k.tasks[t.index()];
-        let next = self.k.steps_of(t).get(task.pc as usize);
-        if let (Some(&Step::Place { cpu }), true) = (next, task.left < stay / 2) {
+        if task.left >= stay / 2 {
+            return;
+        }
+        if let Some(&Step::Place { cpu }) = self.k.steps_of(t).get(task.pc as usize) {
             let task = &mut self.k.tasks[t.index()];
             task.attrs.affinity = CpuSet::of(&[cpu as Cpu]);
             task.pc += 1;
@@ -152,7 +154,7 @@ impl Engine {
         // Woken before it had left: it never did.
         let stays = self.k.cpus[cpu].leaving == Some((t, Stop::Slept));
         let switched = prev != Some(t) && !stays;
-        let on = self.k.work.tasks[t.index()].on.filter(|_| now == 0);
+        let on = if now == 0 { self.k.work.tasks[t.index()].on } else { None };
         let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
         if switched && on.is_none() {
             let shift = self.path_shift(cpu, prev, t).max(-costs.record);

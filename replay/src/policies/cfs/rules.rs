@@ -245,6 +245,10 @@ impl Cfs {
 
     /// `e` is no longer preferred or passed over, nor are the groups above it that were so for its sake.
     pub(super) fn clear_buddies(&mut self, e: TaskId) {
+        let (rq, is) = (&self.rqs[self.tasks[e].q], Some(e));
+        if rq.next != is && rq.last != is && rq.skip != is {
+            return;
+        }
         let buddies: [fn(&mut super::Rq) -> &mut Option<TaskId>; 3] =
             [|rq| &mut rq.next, |rq| &mut rq.last, |rq| &mut rq.skip];
         for of in buddies {

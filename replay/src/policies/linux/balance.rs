@@ -102,7 +102,7 @@ impl Balancer {
     pub(super) fn group_of(&self, k: &Kernel, cpu: Cpu) -> Group {
         let c = &self.cpus[cpu];
         let nr = k.nr_runnable(cpu) as u64;
-        let loaded = CAPACITY * 100 < c.avg.util * IMBALANCE_PCT || CAPACITY * IMBALANCE_PCT < c.avg.runnable * 100;
+        let loaded = CAPACITY * 100 < c.avg.util() * IMBALANCE_PCT || CAPACITY * IMBALANCE_PCT < c.avg.runnable() * 100;
         if nr > 1 && loaded {
             Group::Overloaded
         } else if nr < 1 || !loaded {
@@ -153,17 +153,16 @@ impl Balancer {
             return Vec::new();
         }
         let mut found = Vec::new();
-        let idle: Vec<Cpu> = (0..k.nr_cpus()).filter(|&c| c != cpu && k.is_idle(c)).collect();
-        let due =
-            |s: &Self, c: Cpu, busy: bool| k.ticks(cpu) >= s.cpus[c].domain.last + s.cpus[c].domain.interval(k, busy);
+        let ticks = k.ticks(cpu);
+        let due = |s: &Self, c: Cpu, busy: bool| ticks >= s.cpus[c].domain.last + s.cpus[c].domain.interval(k, busy);
         let busy = !self.only_idle_policy(k, cpu);
         if due(self, cpu, busy) {
-            self.cpus[cpu].domain.last = k.ticks(cpu);
+            self.cpus[cpu].domain.last = ticks;
             found.extend(self.balance(k, cpu, Idle::No, &can));
         }
-        for c in idle {
+        for c in k.idle_cpus().filter(|&c| c != cpu) {
             if due(self, c, false) {
-                self.cpus[c].domain.last = k.ticks(cpu);
+                self.cpus[c].domain.last = ticks;
                 found.extend(self.balance(k, c, Idle::Yes, &can));
             }
         }
@@ -175,6 +174,7 @@ impl Balancer {
         let now = k.now();
         // update_blocked_averages: of the CPU that balances; those of others are as of their last event.
         self.update_cpu(now, dst);
+        self.settle();
         if idle != Idle::Newly {
             self.note_idle_scan(k);
         }
@@ -220,7 +220,7 @@ impl Balancer {
     /// SIS_UTIL: how many CPUs a wakeup may look at, by the utilisation of all.
     fn note_idle_scan(&mut self, k: &Kernel) {
         let n = k.nr_cpus() as u64;
-        let x = self.cpus.iter().map(|c| c.avg.util).sum::<u64>() / n;
+        let x = self.cpus.iter().map(|c| c.avg.util()).sum::<u64>() / n;
         let used = (x * x * IMBALANCE_PCT * IMBALANCE_PCT / (10_000 * CAPACITY)).min(CAPACITY);
         self.idle_scan = ((CAPACITY - used) * n / CAPACITY) as i64;
     }

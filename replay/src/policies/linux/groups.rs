@@ -87,6 +87,7 @@ impl Groups {
     }
 
     /// The CPU of queue `q`.
+    #[inline]
     pub fn cpu_of(&self, q: usize) -> Cpu {
         if q < self.cpus {
             q
@@ -101,13 +102,18 @@ impl Groups {
     }
 
     /// The group whose share of a CPU `e` is, and the CPU; `None` for a task.
+    #[inline]
     pub fn of_entity(&self, e: TaskId) -> Option<(usize, Cpu)> {
         let n = e.0.checked_sub(self.tasks)? as usize;
         Some((n / self.cpus, n % self.cpus))
     }
 
     /// The queue on which `e`, a task or a group's share, belongs on `cpu`.
+    #[inline]
     pub fn home(&self, e: TaskId, cpu: Cpu) -> usize {
+        if self.is_empty() {
+            return cpu;
+        }
         let above = match self.of_entity(e) {
             Some((g, _)) => self.groups[g].parent,
             None => self.of_task[e.index()],
@@ -155,7 +161,11 @@ impl Groups {
     }
 
     /// The entity that stands for queue `q` above it.
+    #[inline]
     pub fn owner(&self, q: usize) -> Option<TaskId> {
+        if q < self.cpus {
+            return None;
+        }
         self.group_of_queue(q).map(|g| self.entity(g, self.cpu_of(q)))
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Ent {
 }
 
 /// One run queue: of a CPU, or of a group on a CPU.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     pub avg: Pelt,
     /// What left for other CPUs in its sleep: taken out when the averages are next brought up to date.
@@ -131,39 +131,55 @@ impl Balancer {
 
     fn update_queue(&mut self, now: Ns, q: usize) {
         let queue = &mut self.queues[q];
-        if let Some(removed) = queue.removed.take() {
-            queue.avg.detach(&removed, 1);
+        if let Some(removed) = &queue.removed {
+            queue.avg.detach(removed, 1);
+            queue.removed = None;
         }
         queue.avg.update(now, Since { load: queue.weight, runnable: queue.nr, running: false }, 1);
     }
 
     pub(super) fn update_cpu(&mut self, now: Ns, cpu: Cpu) {
         let c = &mut self.cpus[cpu];
-        if let Some(removed) = c.removed.take() {
-            c.avg.detach(&removed, 1);
+        if let Some(removed) = &c.removed {
+            c.avg.detach(removed, 1);
+            c.removed = None;
         }
         c.avg.update(now, Since { load: 0, runnable: c.nr, running: c.running }, 1);
         self.update_queue(now, cpu);
+    }
+
+    /// What all CPUs are compared by is about to be read.
+    pub(super) fn settle(&mut self) {
+        for (cpu, queue) in self.cpus.iter_mut().zip(&mut self.queues) {
+            cpu.avg.settle();
+            queue.avg.settle();
+        }
     }
 
     /// `t` comes on queue `q`.
     pub fn enqueue(&mut self, now: Ns, q: usize, t: TaskId) {
         self.update_entity(now, t);
         self.update_queue(now, q);
-        let e = self.ents[t];
-        if e.queue != Some(q) {
-            if let Some(old) = e.queue.filter(|_| e.moving) {
-                self.update_queue(now, old);
-                self.queues[old].avg.detach(&e.avg, e.weight);
-            } else if let Some(old) = e.queue {
-                self.queues[old].removed.get_or_insert_default().attach(&e.avg, e.weight);
-            }
-            self.queues[q].avg.attach(&e.avg, e.weight);
-            self.ents[t].queue = Some(q);
+        if self.ents[t].queue != Some(q) {
+            self.attach_queue(now, q, t);
         }
-        self.ents[t].on_rq = true;
-        self.ents[t].moving = false;
+        let e = &mut self.ents[t];
+        e.on_rq = true;
+        e.moving = false;
         self.queues[q].weight += e.weight;
+    }
+
+    /// `t` counts in the averages of queue `q` from now on, and no more in those of its last one.
+    fn attach_queue(&mut self, now: Ns, q: usize, t: TaskId) {
+        let e = self.ents[t];
+        if let Some(old) = e.queue.filter(|_| e.moving) {
+            self.update_queue(now, old);
+            self.queues[old].avg.detach(&e.avg, e.weight);
+        } else if let Some(old) = e.queue {
+            self.queues[old].removed.get_or_insert_default().attach(&e.avg, e.weight);
+        }
+        self.queues[q].avg.attach(&e.avg, e.weight);
+        self.ents[t].queue = Some(q);
     }
 
     /// `t`, which is runnable, is about to be moved: it takes its load along at once. What wakes
@@ -193,10 +209,10 @@ impl Balancer {
     /// `t` changes its weight.
     pub fn reweigh(&mut self, now: Ns, t: TaskId, weight: u64) {
         self.update_entity(now, t);
-        let e = self.ents[t];
-        if e.weight == weight {
+        if self.ents[t].weight == weight {
             return;
         }
+        let e = self.ents[t];
         self.ents[t].weight = weight;
         self.ents[t].avg.reweigh(weight);
         let Some(q) = e.queue else { return };
@@ -214,36 +230,40 @@ impl Balancer {
     pub fn task_arrives(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         self.update_entity(now, t);
         self.update_cpu(now, cpu);
-        let e = self.ents[t];
-        if e.cpu != Some(cpu) {
-            if let Some(old) = e.cpu {
-                if e.moving {
-                    self.update_cpu(now, old);
-                    self.cpus[old].avg.detach(&e.avg, 0);
-                } else {
-                    self.cpus[old].removed.get_or_insert_default().attach(&e.avg, 0);
-                }
-                // What comes from another CPU is cold here.
-                self.ents[t].last_ran = Ns::MIN / 2;
-            }
-            self.cpus[cpu].avg.attach(&e.avg, 0);
-            self.ents[t].cpu = Some(cpu);
+        if self.ents[t].cpu != Some(cpu) {
+            self.attach_cpu(now, cpu, t);
         }
         let c = &mut self.cpus[cpu];
         c.nr += 1;
-        c.nr_idle_policy += u64::from(e.idle_policy);
+        c.nr_idle_policy += u64::from(self.ents[t].idle_policy);
         self.touch(cpu, t);
+    }
+
+    /// `t` counts in the averages of `cpu` from now on, and no more in those of its last one.
+    fn attach_cpu(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let e = self.ents[t];
+        if let Some(old) = e.cpu {
+            if e.moving {
+                self.update_cpu(now, old);
+                self.cpus[old].avg.detach(&e.avg, 0);
+            } else {
+                self.cpus[old].removed.get_or_insert_default().attach(&e.avg, 0);
+            }
+            // What comes from another CPU is cold here.
+            self.ents[t].last_ran = Ns::MIN / 2;
+        }
+        self.cpus[cpu].avg.attach(&e.avg, 0);
+        self.ents[t].cpu = Some(cpu);
     }
 
     /// Task `t` is no longer runnable on its CPU, or leaves it.
     pub fn task_departs(&mut self, now: Ns, t: TaskId) {
         self.update_entity(now, t);
-        let e = self.ents[t];
-        let Some(cpu) = e.cpu else { return };
+        let Some(cpu) = self.ents[t].cpu else { return };
         self.update_cpu(now, cpu);
         let c = &mut self.cpus[cpu];
         c.nr -= 1;
-        c.nr_idle_policy -= u64::from(e.idle_policy);
+        c.nr_idle_policy -= u64::from(self.ents[t].idle_policy);
         self.lists.remove(t);
     }
 
@@ -284,22 +304,22 @@ impl Balancer {
 
     /// Load average of the queue of `cpu`.
     pub(super) fn cpu_load(&self, cpu: Cpu) -> u64 {
-        self.queues[cpu].avg.load
+        self.queues[cpu].avg.load()
     }
 
     /// Load average of group `q`'s queue as its part of the CPU's load.
     fn queue_h_load(&self, q: usize) -> u64 {
         let queue = &self.queues[q];
-        let Some(owner) = queue.owner else { return queue.avg.load };
+        let Some(owner) = queue.owner else { return queue.avg.load() };
         let above = self.ents[owner].queue.unwrap_or(0);
-        self.queue_h_load(above) * self.ents[owner].avg.load / (self.queues[above].avg.load + 1)
+        self.queue_h_load(above) * self.ents[owner].avg.load() / (self.queues[above].avg.load() + 1)
     }
 
     /// Load of a task as part of its CPU's load.
     pub(super) fn task_h_load(&self, t: TaskId) -> u64 {
         let e = &self.ents[t];
-        let Some(q) = e.queue else { return e.avg.load };
-        e.avg.load * self.queue_h_load(q) / (self.queues[q].avg.load + 1)
+        let Some(q) = e.queue else { return e.avg.load() };
+        e.avg.load() * self.queue_h_load(q) / (self.queues[q].avg.load() + 1)
     }
 
     /// Weight, load average and average number of runnable tasks (times 1024) of queue `q`, for the
@@ -307,7 +327,7 @@ impl Balancer {
     pub fn queue_load(&mut self, now: Ns, q: usize) -> (u64, u64, u64) {
         self.update_queue(now, q);
         let queue = &self.queues[q];
-        (queue.weight, queue.avg.load, queue.avg.runnable)
+        (queue.weight, queue.avg.load(), queue.avg.runnable())
     }
 
     /// One runnable task more or less on queue `q` and all above it.

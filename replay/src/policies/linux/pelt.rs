@@ -77,6 +77,9 @@ fn quotient(sum: u64, divider: u64) -> u64 {
 }
 
 /// The averages of a task, a group on one CPU, or a run queue.
+///
+/// They follow from the sums by divisions, which are made when somebody asks: most are brought up
+/// to date many times before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pelt {
     last: Ns,
@@ -84,12 +87,18 @@ pub struct Pelt {
     load_sum: u64,
     runnable_sum: u64,
     util_sum: u64,
-    /// Weight times the share of time in which it was runnable.
-    pub load: u64,
-    /// 1024 times the number of runnable tasks.
-    pub runnable: u64,
-    /// 1024 times the share of time in which it ran.
-    pub util: u64,
+    /// The averages, where they are not due, and the weight by which the load follows from its sum.
+    averages: Averages,
+    due: bool,
+    weight: u64,
+}
+
+/// What the sums of [`Pelt`] come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Averages {
+    load: u64,
+    runnable: u64,
+    util: u64,
 }
 
 /// What was so since the last update: load (0 or 1 of an entity, the weight of a queue), runnable
@@ -104,63 +113,108 @@ pub struct Since {
 impl Pelt {
     /// A new task counts as if it had always been runnable, so that it is not taken for light.
     pub fn newborn(now: Ns, weight: u64) -> Self {
-        Pelt { last: now, load_sum: MAX - PERIOD, load: weight, ..Pelt::default() }
+        let averages = Averages { load: weight, ..Averages::default() };
+        Pelt { last: now, load_sum: MAX - PERIOD, averages, ..Pelt::default() }
+    }
+
+    /// Weight times the share of time in which it was runnable.
+    pub fn load(&self) -> u64 {
+        if self.due {
+            quotient(self.weight * self.load_sum, self.divider())
+        } else {
+            self.averages.load
+        }
+    }
+
+    /// 1024 times the number of runnable tasks.
+    pub fn runnable(&self) -> u64 {
+        if self.due {
+            quotient(self.runnable_sum, self.divider())
+        } else {
+            self.averages.runnable
+        }
+    }
+
+    /// 1024 times the share of time in which it ran.
+    pub fn util(&self) -> u64 {
+        if self.due {
+            quotient(self.util_sum, self.divider())
+        } else {
+            self.averages.util
+        }
+    }
+
+    fn divider(&self) -> u64 {
+        MAX - PERIOD + self.into_period
+    }
+
+    fn averages(&self) -> Averages {
+        Averages { load: self.load(), runnable: self.runnable(), util: self.util() }
+    }
+
+    /// Makes the divisions that are due: for who asks for averages of many, again and again.
+    #[inline]
+    pub fn settle(&mut self) {
+        if self.due {
+            self.averages = self.averages();
+            self.due = false;
+        }
     }
 
     /// Adds the time up to `now`; `weight` is that of an entity, 1 for a queue.
     #[inline]
     pub fn update(&mut self, now: Ns, since: Since, weight: u64) {
         let delta = (now - self.last).max(0) as u64 >> 10;
-        if delta > 0 {
-            self.advance(delta, since, weight);
+        if delta == 0 {
+            return;
         }
-    }
-
-    fn advance(&mut self, mut delta: u64, since: Since, weight: u64) {
         self.last += (delta << 10) as Ns;
-        let mut share = delta;
-        delta += self.into_period;
-        let periods = delta / PERIOD;
-        if periods > 0 {
-            self.load_sum = decayed(self.load_sum, periods);
-            self.runnable_sum = decayed(self.runnable_sum, periods);
-            self.util_sum = decayed(self.util_sum, periods);
-            delta %= PERIOD;
-            let first = decayed(PERIOD - self.into_period, periods);
-            share = first + (MAX - decayed(MAX, periods) - PERIOD) + delta;
-        }
-        self.into_period = delta;
+        let into = self.into_period + delta;
+        let share = if into < PERIOD { delta } else { self.pass(into / PERIOD) + into % PERIOD };
+        self.into_period = into % PERIOD;
         self.load_sum += since.load * share;
         self.runnable_sum += (since.runnable * share) << 10;
         self.util_sum += u64::from(since.running) * (share << 10);
-        let divider = MAX - PERIOD + self.into_period;
-        self.load = quotient(weight * self.load_sum, divider);
-        self.runnable = quotient(self.runnable_sum, divider);
-        self.util = quotient(self.util_sum, divider);
+        self.weight = weight;
+        self.due = true;
+    }
+
+    /// Lets what was before decay over the ends of `periods`; what counts since the last update,
+    /// but for the part of the period that has just begun.
+    fn pass(&mut self, periods: u64) -> u64 {
+        self.load_sum = decayed(self.load_sum, periods);
+        self.runnable_sum = decayed(self.runnable_sum, periods);
+        self.util_sum = decayed(self.util_sum, periods);
+        decayed(PERIOD - self.into_period, periods) + (MAX - decayed(MAX, periods) - PERIOD)
     }
 
     /// Another weight: the load of an entity follows at once.
     pub fn reweigh(&mut self, weight: u64) {
-        self.load = weight * self.load_sum / (MAX - PERIOD + self.into_period);
+        self.settle();
+        self.averages.load = weight * self.load_sum / self.divider();
     }
 
     /// Counts an entity of `weight` in the averages of this queue.
     pub fn attach(&mut self, e: &Pelt, weight: u64) {
-        self.load += e.load;
+        self.settle();
+        let theirs = e.averages();
+        self.averages.load += theirs.load;
         self.load_sum += weight * e.load_sum;
-        self.runnable += e.runnable;
+        self.averages.runnable += theirs.runnable;
         self.runnable_sum += e.runnable_sum;
-        self.util += e.util;
+        self.averages.util += theirs.util;
         self.util_sum += e.util_sum;
     }
 
     /// Takes it out again.
     pub fn detach(&mut self, e: &Pelt, weight: u64) {
-        self.load = self.load.saturating_sub(e.load);
+        self.settle();
+        let (ours, theirs) = (&mut self.averages, e.averages());
+        ours.load = ours.load.saturating_sub(theirs.load);
         self.load_sum = self.load_sum.saturating_sub(weight * e.load_sum);
-        self.runnable = self.runnable.saturating_sub(e.runnable);
+        ours.runnable = ours.runnable.saturating_sub(theirs.runnable);
         self.runnable_sum = self.runnable_sum.saturating_sub(e.runnable_sum);
-        self.util = self.util.saturating_sub(e.util);
+        ours.util = ours.util.saturating_sub(theirs.util);
         self.util_sum = self.util_sum.saturating_sub(e.util_sum);
     }
 }
@@ -183,8 +237,8 @@ mod tests {
             let on = ms % 2 == 0;
             e.update(ms * 1_000_000, Since { load: u64::from(on), runnable: u64::from(on), running: on }, 2048);
         }
-        assert!(e.util.abs_diff(512) < 20 && e.load.abs_diff(1024) < 40, "{e:?}");
+        assert!(e.util().abs_diff(512) < 20 && e.load().abs_diff(1024) < 40, "{e:?}");
         e.update(1_999_000_000 + 33_554_432, Since { load: 0, runnable: 0, running: false }, 2048);
-        assert!(e.util.abs_diff(256) < 12, "half as much after 32 periods: {e:?}");
+        assert!(e.util().abs_diff(256) < 12, "half as much after 32 periods: {e:?}");
     }
 }

@@ -25,6 +25,8 @@ struct Band {
 /// Quota of all groups.
 #[derive(Clone, Debug, Default)]
 pub struct Quota {
+    /// A group has a quota.
+    any: bool,
     bands: Vec<Option<Band>>,
     /// What each queue has left.
     local: Vec<Ns>,
@@ -40,11 +42,13 @@ pub struct Quota {
 impl Quota {
     /// Of the groups of the workload.
     pub fn new(k: &Kernel, groups: &Groups) -> Self {
-        let bands = (0..groups.len())
-            .map(|g| groups.quota(k, g).map(|(quota, period)| Band { quota, period, left: quota, started: false }));
+        let bands: Vec<_> = (0..groups.len())
+            .map(|g| groups.quota(k, g).map(|(quota, period)| Band { quota, period, left: quota, started: false }))
+            .collect();
         let n = groups.nr_queues();
         Quota {
-            bands: bands.collect(),
+            any: bands.iter().any(Option::is_some),
+            bands,
             local: vec![0; n],
             throttled: vec![false; n],
             parked: vec![Vec::new(); n],
@@ -53,8 +57,9 @@ impl Quota {
     }
 
     /// True when a group has a quota.
+    #[inline]
     pub fn any(&self) -> bool {
-        self.bands.iter().any(Option::is_some)
+        self.any
     }
 
     /// A task of queue `q` of group `g` has run for `ran`; true when no run time is left.
@@ -80,6 +85,9 @@ impl Quota {
 
     /// `cpu` chooses: the queues of groups without run time that are to leave it.
     pub fn due(&mut self, k: &mut Kernel, groups: &Groups, cpu: Cpu) -> Vec<usize> {
+        if !self.any {
+            return Vec::new();
+        }
         for g in std::mem::take(&mut self.begin) {
             if let Some(band) = self.bands[g] {
                 k.timer_at(k.now() + band.period, g as u64);
@@ -118,6 +126,9 @@ impl Quota {
 
     /// Takes `t` from those that wait for quota; false when it is not one of them.
     pub fn unpark(&mut self, k: &mut Kernel, t: TaskId) -> bool {
+        if !self.any {
+            return false;
+        }
         for parked in &mut self.parked {
             if let Some(i) = parked.iter().position(|&p| p == t) {
                 parked.remove(i);

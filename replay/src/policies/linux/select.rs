@@ -140,10 +140,11 @@ impl Balancer {
 
     /// Fork and exec: the idlest CPU, where it is idle enough to be worth it; else the one of the parent.
     fn idlest(&mut self, k: &Kernel, t: TaskId, this: Cpu) -> Cpu {
+        self.settle();
         let key = |s: &Self, c: Cpu| {
             let group = s.group_of(k, c);
             let load = if group == super::balance::Group::HasSpare { 0 } else { s.cpu_load(c) };
-            (group, !s.free(k, t, c) as u8, load, s.cpus[c].avg.util)
+            (group, !s.free(k, t, c) as u8, load, s.cpus[c].avg.util())
         };
         let others = (0..k.nr_cpus()).filter(|&c| c != this && k.allowed(t, c));
         let Some(idlest) = others.min_by_key(|&c| (key(self, c), c)) else { return this };
