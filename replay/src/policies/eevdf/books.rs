@@ -96,8 +96,9 @@ impl Eevdf {
     }
 
     pub(super) fn put_in_tree(&mut self, q: usize, t: TaskId) {
-        let e = &self.e[t];
-        self.rq[q].tree.insert(t, e.deadline, e.v);
+        let e = &mut self.e[t];
+        debug_assert!(!e.place.is_queued(), "a task is queued once");
+        e.place = self.rq[q].tree.insert(t, e.deadline, e.v);
     }
 
     /// The lag of `t`, which is counted on `q`, within its bounds.
@@ -140,7 +141,7 @@ impl Eevdf {
             e.deadline -= e.v;
             e.rel_deadline = true;
         }
-        rq.tree.remove(t);
+        rq.take_out(e);
         rq.sub(e);
         e.on_rq = false;
         if rq.curr == Some(t) {
@@ -209,7 +210,7 @@ impl Eevdf {
     pub(super) fn pick(&self, q: usize, curr: Option<TaskId>, protect: bool) -> Option<TaskId> {
         let rq = &self.rq[q];
         if rq.nr == 1 {
-            return curr.or_else(|| rq.tree.find(|_| true));
+            return curr.or_else(|| rq.tree.first());
         }
         let buddy = rq.next.filter(|&n| self.e[n].on_rq && !self.e[n].delayed && rq.eligible(self.e[n].v));
         if let (Some(next), true) = (buddy, protect) {
@@ -222,7 +223,7 @@ impl Eevdf {
     pub(super) fn earliest(&self, q: usize, curr: Option<TaskId>, protect: bool) -> Option<TaskId> {
         let rq = &self.rq[q];
         if rq.nr == 1 {
-            return curr.or_else(|| rq.tree.find(|_| true));
+            return curr.or_else(|| rq.tree.first());
         }
         let curr = curr.filter(|&c| rq.eligible(self.e[c].v));
         if let Some(c) = curr.filter(|&c| protect && self.is_protected(c)) {
@@ -273,7 +274,7 @@ impl Eevdf {
         let q = old.q;
         let mean = self.rq[q].mean();
         let lag = self.lag(q, t);
-        let queued = self.rq[q].tree.remove(t);
+        let queued = self.rq[q].take_out(&mut self.e[t]);
         self.rq[q].sub(&old);
         self.e[t].weigh(weight);
         self.e[t].v = match self.f.reweight_places {

@@ -283,7 +283,7 @@ impl Eevdf {
         }
         self.e[t].vlag = lag;
         if let Some(kept) = changed {
-            let queued = self.rq[q].tree.remove(t);
+            let queued = self.rq[q].take_out(&mut self.e[t]);
             self.rq[q].sub(&self.e[t]);
             self.e[t].vlag = kept;
             self.place(q, t, false);
@@ -313,7 +313,7 @@ impl Eevdf {
         let before = chain.as_ref().map_or(&[][..], Chain::all);
         for &e in before {
             let q = self.e[e].q;
-            self.rq[q].tree.remove(e);
+            self.rq[q].take_out(&mut self.e[e]);
         }
         let picked = loop {
             match self.descend(k, cpu, before) {
@@ -329,7 +329,7 @@ impl Eevdf {
         let next = next.as_ref().map_or(&[][..], Chain::all);
         for &e in before {
             let q = self.e[e].q;
-            if !next.contains(&e) && self.e[e].on_rq && !self.rq[q].tree.contains(e) {
+            if !next.contains(&e) && self.e[e].on_rq && !self.e[e].place.is_queued() {
                 self.put_in_tree(q, e);
             }
         }
@@ -358,7 +358,8 @@ impl Eevdf {
     /// `t` and the groups above it are out of their trees, as far as they were not before.
     pub(super) fn set_next(&mut self, t: TaskId, before: &[TaskId]) {
         if self.flat() && !self.groups.is_empty() {
-            self.rq[self.e[t].q].tree.remove(t);
+            let e = &mut self.e[t];
+            self.rq[e.q].take_out(e);
             let weight = self.flat_weight(t);
             self.reweigh(t, weight);
         }
@@ -367,7 +368,7 @@ impl Eevdf {
                 continue;
             }
             let q = self.e[e].q;
-            self.rq[q].tree.remove(e);
+            self.rq[q].take_out(&mut self.e[e]);
             self.rq[q].clear_buddy(e);
             self.protect(e);
         }

@@ -18,6 +18,7 @@ use crate::policy::{Dequeue, Enqueue, Kernel, Policy, Select, Stop};
 use crate::queue::TaskMap;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
 use rq::Rq;
+use tree::Place;
 
 /// Whose rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +70,8 @@ struct Entity {
     /// Counted in the sums of queue `q`.
     on_rq: bool,
     q: usize,
+    /// Where it is in the tree of `q`.
+    place: Place,
     idle: bool,
     /// Deadline when it was picked; the kernel keeps it in `vlag` meanwhile. 6.18 and later:
     /// protected until this vruntime.
@@ -150,8 +153,9 @@ impl Eevdf {
         self.f.version == Version::V73
     }
 
+    #[inline]
     fn cpu_of(&self, q: usize) -> Cpu {
-        q % self.ncpu
+        self.groups.cpu_of(q)
     }
 
     /// Moves what the balancer found.

@@ -58,6 +58,14 @@ impl Rq {
         }
     }
 
+    /// Takes `e` out of the tree; false when it is in none.
+    #[inline]
+    pub fn take_out(&mut self, e: &mut Entity) -> bool {
+        let place = std::mem::take(&mut e.place);
+        place.is_queued() && self.tree.remove(place)
+    }
+
+    #[inline]
     pub fn clear_buddy(&mut self, t: TaskId) {
         if self.next == Some(t) {
             self.next = None;

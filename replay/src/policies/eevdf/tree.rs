@@ -1,210 +1,147 @@
-//! Tasks ordered by deadline, with the smallest vruntime of each subtree: finds the eligible task
-//! with the earliest deadline in O(log n), as the augmented tree of the kernel does.
+//! Tasks ordered by deadline, in blocks that know their smallest vruntime: finds the eligible task
+//! with the earliest deadline, as the augmented tree of the kernel does. Queues are short mostly,
+//! and within one block nothing but neighbours is touched.
 
 use crate::task::{Ns, TaskId};
 
-const NIL: u32 = u32::MAX;
+/// Most entries of a block. Results do not depend on it.
+const BLOCK: usize = 64;
+
+/// Where a task is queued: by deadline, then by order of insertion, from 1. The default is nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    deadline: Ns,
+    nr: u64,
+}
+
+impl Place {
+    /// It is a place in a queue.
+    #[inline]
+    pub(super) fn is_queued(self) -> bool {
+        self.nr != 0
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Deadline, then order of insertion.
-    key: (Ns, u64),
+    place: Place,
     v: Ns,
-    /// Smallest `v` in the subtree.
-    min_v: Ns,
-    left: u32,
-    right: u32,
-    rank: u32,
     task: TaskId,
-    queued: bool,
 }
 
-/// A treap over tasks; ranks come from a fixed sequence, so equal inputs give equal trees.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
-    /// As many as tasks were ever queued at once, so that those of one queue lie together.
+struct Block {
+    /// In order of their places.
     nodes: Vec<Node>,
-    /// Nodes that hold no task.
-    free: Vec<u32>,
-    /// The node of each task.
-    places: Vec<u32>,
-    root: u32,
-    seq: u64,
+    /// Smallest `v`.
+    min_v: Ns,
 }
 
-impl Default for Tree {
-    fn default() -> Self {
-        Tree { nodes: Vec::new(), free: Vec::new(), places: Vec::new(), root: NIL, seq: 0 }
+impl Block {
+    fn of(nodes: Vec<Node>) -> Self {
+        let mut block = Block { nodes, min_v: 0 };
+        block.refresh();
+        block
     }
+
+    fn refresh(&mut self) {
+        self.min_v = self.nodes.iter().fold(Ns::MAX, |min, n| min.min(n.v));
+    }
+}
+
+/// The queued tasks. Who queues one keeps its [`Place`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tree {
+    /// In order of their nodes; none is empty, but for the first where nothing is queued.
+    blocks: Vec<Block>,
+    /// Smallest `v` of all, the greatest number when nothing is queued.
+    min_v: Ns,
+    nr: u64,
 }
 
 impl Tree {
-    fn place(&self, t: TaskId) -> Option<u32> {
-        self.places.get(t.index()).copied().filter(|at| *at != NIL)
-    }
-
-    pub(super) fn contains(&self, t: TaskId) -> bool {
-        self.place(t).is_some()
-    }
-
     /// Smallest vruntime of all.
+    #[inline]
     pub(super) fn min_v(&self) -> Option<Ns> {
-        (self.root != NIL).then(|| self.nodes[self.root as usize].min_v)
+        self.first().map(|_| self.min_v)
+    }
+
+    /// The block in which `place` lies, or would.
+    #[inline]
+    fn block_of(&self, place: Place) -> usize {
+        if self.blocks.len() == 1 {
+            return 0;
+        }
+        let from = |b: &Block| b.nodes.first().is_none_or(|n| n.place <= place);
+        self.blocks.partition_point(from).saturating_sub(1)
     }
 
     /// Adds `t`, behind all with the same deadline.
-    pub(super) fn insert(&mut self, t: TaskId, deadline: Ns, v: Ns) {
-        if self.places.len() <= t.index() {
-            self.places.resize(t.index() + 1, NIL);
+    pub(super) fn insert(&mut self, t: TaskId, deadline: Ns, v: Ns) -> Place {
+        self.nr += 1;
+        let place = Place { deadline, nr: self.nr };
+        if self.blocks.is_empty() {
+            self.blocks.push(Block::of(Vec::new()));
         }
-        debug_assert!(!self.contains(t), "a task is queued once");
-        self.seq += 1;
-        let rank = (self.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
-        let node = Node { key: (deadline, self.seq), v, min_v: v, left: NIL, right: NIL, rank, task: t, queued: true };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.nodes[at as usize] = node;
-                at
-            }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() as u32 - 1
-            }
-        };
-        self.places[t.index()] = at;
-        self.root = self.put(self.root, at);
+        self.min_v = if self.first().is_some() { self.min_v.min(v) } else { v };
+        let at = self.block_of(place);
+        let block = &mut self.blocks[at];
+        let behind = block.nodes.iter().rposition(|n| n.place < place).map_or(0, |i| i + 1);
+        block.nodes.insert(behind, Node { place, v, task: t });
+        block.min_v = block.min_v.min(v);
+        if block.nodes.len() > BLOCK {
+            let upper = block.nodes.split_off(BLOCK / 2);
+            block.refresh();
+            self.blocks.insert(at + 1, Block::of(upper));
+        }
+        place
     }
 
-    /// Takes `t` out; false when it is not queued.
-    pub(super) fn remove(&mut self, t: TaskId) -> bool {
-        let Some(at) = self.place(t) else { return false };
-        self.root = self.cut(self.root, at);
-        self.nodes[at as usize].queued = false;
-        self.places[t.index()] = NIL;
-        self.free.push(at);
+    /// Takes out the task at `place`; false when it is none of this queue.
+    pub(super) fn remove(&mut self, place: Place) -> bool {
+        if self.blocks.is_empty() {
+            return false;
+        }
+        let at = self.block_of(place);
+        let block = &mut self.blocks[at];
+        let Some(i) = block.nodes.iter().position(|n| n.place == place) else { return false };
+        let gone = block.nodes.remove(i);
+        if gone.v == block.min_v {
+            block.refresh();
+        }
+        if block.nodes.is_empty() && self.blocks.len() > 1 {
+            self.blocks.remove(at);
+        } else if let Some(next) = self.blocks.get(at + 1) {
+            if self.blocks[at].nodes.len() + next.nodes.len() <= BLOCK / 2 {
+                let next = self.blocks.remove(at + 1);
+                let block = &mut self.blocks[at];
+                block.nodes.extend(next.nodes);
+                block.min_v = block.min_v.min(next.min_v);
+            }
+        }
+        if gone.v == self.min_v {
+            self.min_v = self.blocks.iter().fold(Ns::MAX, |min, b| min.min(b.min_v));
+        }
         true
     }
 
     /// The eligible task with the earliest deadline. `eligible` must be monotone: true for every
     /// smaller vruntime.
+    #[inline]
     pub(super) fn first_eligible(&self, eligible: impl Fn(Ns) -> bool) -> Option<TaskId> {
-        let mut at = self.root;
-        while at != NIL {
-            let node = &self.nodes[at as usize];
-            if node.left != NIL && eligible(self.nodes[node.left as usize].min_v) {
-                at = node.left;
-            } else if eligible(node.v) {
-                return Some(node.task);
-            } else {
-                at = node.right;
-            }
-        }
-        None
+        let block = self.blocks.iter().find(|b| eligible(b.min_v))?;
+        block.nodes.iter().find(|n| eligible(n.v)).map(|n| n.task)
     }
 
-    /// The first task in order of deadlines that `fits`.
-    pub(super) fn find(&self, fits: impl Fn(TaskId) -> bool) -> Option<TaskId> {
-        let mut stack = Vec::new();
-        let mut at = self.root;
-        while at != NIL || !stack.is_empty() {
-            while at != NIL {
-                stack.push(at);
-                at = self.nodes[at as usize].left;
-            }
-            let here = stack.pop()?;
-            let node = &self.nodes[here as usize];
-            if fits(node.task) {
-                return Some(node.task);
-            }
-            at = node.right;
-        }
-        None
+    /// The task with the earliest deadline.
+    #[inline]
+    pub(super) fn first(&self) -> Option<TaskId> {
+        self.blocks.first()?.nodes.first().map(|n| n.task)
     }
 
-    /// All that are queued, in no order.
+    /// All that are queued, by deadline.
     pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.nodes.iter().filter(|n| n.queued).map(|n| n.task)
-    }
-
-    fn update(&mut self, at: u32) {
-        let node = self.nodes[at as usize];
-        let mut min = node.v;
-        for child in [node.left, node.right] {
-            if child != NIL {
-                min = min.min(self.nodes[child as usize].min_v);
-            }
-        }
-        self.nodes[at as usize].min_v = min;
-    }
-
-    fn put(&mut self, at: u32, new: u32) -> u32 {
-        if at == NIL {
-            return new;
-        }
-        if self.nodes[new as usize].rank > self.nodes[at as usize].rank {
-            let (left, right) = self.split(at, self.nodes[new as usize].key);
-            self.nodes[new as usize].left = left;
-            self.nodes[new as usize].right = right;
-            self.update(new);
-            return new;
-        }
-        if self.nodes[new as usize].key < self.nodes[at as usize].key {
-            self.nodes[at as usize].left = self.put(self.nodes[at as usize].left, new);
-        } else {
-            self.nodes[at as usize].right = self.put(self.nodes[at as usize].right, new);
-        }
-        self.update(at);
-        at
-    }
-
-    /// Splits the subtree into keys below `key` and the others.
-    fn split(&mut self, at: u32, key: (Ns, u64)) -> (u32, u32) {
-        if at == NIL {
-            return (NIL, NIL);
-        }
-        if self.nodes[at as usize].key < key {
-            let (left, right) = self.split(self.nodes[at as usize].right, key);
-            self.nodes[at as usize].right = left;
-            self.update(at);
-            (at, right)
-        } else {
-            let (left, right) = self.split(self.nodes[at as usize].left, key);
-            self.nodes[at as usize].left = right;
-            self.update(at);
-            (left, at)
-        }
-    }
-
-    fn merge(&mut self, left: u32, right: u32) -> u32 {
-        if left == NIL {
-            return right;
-        }
-        if right == NIL {
-            return left;
-        }
-        if self.nodes[left as usize].rank > self.nodes[right as usize].rank {
-            self.nodes[left as usize].right = self.merge(self.nodes[left as usize].right, right);
-            self.update(left);
-            left
-        } else {
-            self.nodes[right as usize].left = self.merge(left, self.nodes[right as usize].left);
-            self.update(right);
-            right
-        }
-    }
-
-    fn cut(&mut self, at: u32, gone: u32) -> u32 {
-        if at == gone {
-            let node = self.nodes[at as usize];
-            return self.merge(node.left, node.right);
-        }
-        if self.nodes[gone as usize].key < self.nodes[at as usize].key {
-            self.nodes[at as usize].left = self.cut(self.nodes[at as usize].left, gone);
-        } else {
-            self.nodes[at as usize].right = self.cut(self.nodes[at as usize].right, gone);
-        }
-        self.update(at);
-        at
+        self.blocks.iter().flat_map(|b| b.nodes.iter().map(|n| n.task))
     }
 }
 
@@ -215,33 +152,40 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_sorted_vector(ops in prop::collection::vec((0u8..3, 0u32..50, 0i64..20, 0i64..20), 1..400)) {
+        fn agrees_with_a_sorted_vector(
+            // Enough for several blocks, which are split and joined.
+            ops in prop::collection::vec((0u8..8, 0u32..300, 0i64..20, 0i64..20), 1..1500),
+            removals in 1u8..7,
+        ) {
             let mut tree = Tree::default();
+            let mut places = std::collections::HashMap::new();
             let mut model: Vec<(i64, usize, i64, u32)> = Vec::new();
             for (n, (op, t, deadline, v)) in ops.into_iter().enumerate() {
+                // More are put in than taken out, later the other way round.
+                let more = if n < 700 { op >= removals / 2 } else { op > removals };
                 let known = model.iter().position(|m| m.3 == t);
-                match (op, known) {
-                    (0 | 1, None) => {
-                        tree.insert(TaskId(t), deadline, v);
+                match (more, known) {
+                    (true, None) => {
+                        places.insert(t, tree.insert(TaskId(t), deadline, v));
                         model.push((deadline, n, v, t));
                         model.sort_unstable();
                     }
-                    (2, Some(i)) => {
-                        prop_assert!(tree.remove(TaskId(t)));
+                    (false, Some(i)) => {
+                        prop_assert!(tree.remove(places[&t]));
+                        prop_assert!(!tree.remove(places[&t]));
                         model.remove(i);
                     }
-                    (2, None) => prop_assert!(!tree.remove(TaskId(t))),
                     _ => {}
                 }
-                prop_assert_eq!(tree.iter().count(), model.len());
                 prop_assert_eq!(tree.min_v(), model.iter().map(|m| m.2).min());
+                prop_assert_eq!(tree.first(), model.first().map(|m| TaskId(m.3)));
                 for limit in [-1, 0, 7, 15, 20] {
                     let want = model.iter().find(|m| m.2 <= limit).map(|m| TaskId(m.3));
                     prop_assert_eq!(tree.first_eligible(|v| v <= limit), want);
                 }
-                let odd = model.iter().find(|m| m.3 % 2 == 1).map(|m| TaskId(m.3));
-                prop_assert_eq!(tree.find(|t| t.0 % 2 == 1), odd);
             }
+            let all: Vec<TaskId> = model.iter().map(|m| TaskId(m.3)).collect();
+            prop_assert_eq!(tree.iter().collect::<Vec<_>>(), all);
         }
     }
 }
