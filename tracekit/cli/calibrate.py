@@ -100,6 +100,7 @@ def command(
             [_task(r) for r in far],
             ["task", "switches", "CPU share", "waits for"],
             right=("switches", "CPU share"),
+            first_out=["CPU share"],
         )
         print()
     where = ", each task where it was recorded" if replay.metadata.get("replay.placement") == "trace" else ""

@@ -28,6 +28,8 @@ _WORDS = {
     "absolute": "something not recorded",
 }
 
+#: Letters of two causes that fit beside a task and its switches in 80 columns.
+WIDE = 38
 #: Share of a task's sleeps below which a second cause is not named: judgement, for short lines.
 SMALL = 0.1
 
@@ -96,7 +98,8 @@ def waits(replay: Trace, tids: list[int]) -> dict[int, str]:
             else:
                 word = f"{names.get(partner) or 'thread'}:{partner}"
             said.append(f"{word} ({100 * n / of.height:.0f} %)")
-        found[tid] = ", ".join(said)
+        both = ", ".join(said)
+        found[tid] = both if len(both) <= WIDE else said[0]
     return found
 
 
