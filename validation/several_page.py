@@ -111,12 +111,12 @@ def page(
     head = [
         "# Several CPUs, groups, current kernels: what was measured",
         "",
-        f"Written by `python -m validation.several`. Medians of {REPLAYS} replays with other jitter and tick phases. The",
-        "last two leave out what the aims are about: where an aim holds there as well, it says nothing. With",
-        "placement=trace each task is where it was recorded, so that migrations are given, and no other",
-        "number of CPUs or affinity can be asked for. The spread is that of a capture's own repeats, and of",
-        "captures recorded once the median of their workload's. The last two columns are about the",
-        f"{len(keys)} captures with repeats: the replay, and one recording taken for the prediction of another",
+        f"Written by `python -m validation.several`. Medians of {REPLAYS} replays with other jitter and tick phases.",
+        "`balance=off` and `no groups` leave out what the aims are about: where an aim holds there as well, it",
+        "says nothing. With placement=trace each task is where it was recorded, so that migrations are given,",
+        "and no other number of CPUs or affinity can be asked for. The spread is that of a capture's own",
+        "repeats, and of captures recorded once the median of their workload's. The last two columns are about",
+        f"the {len(keys)} captures with repeats: the replay, and one recording taken for the prediction of another",
         f"({len(again)} ordered pairs), which shows how much of a miss is chance.",
         "",
     ]
