@@ -45,6 +45,12 @@ def test_a_selector_names_threads(text, tids):
     assert parse_set(str(override)) == override
 
 
+def test_the_name_of_a_group_has_no_blanks_or_slashes_around_it():
+    override = parse_set("group: /b: \x85weight=300ta=50ms\x85/: nice=19")
+    assert override.value == "b: \x85weight=300ta=50ms"
+    assert parse_set(str(override)) == override
+
+
 def test_settings_keep_their_order_and_text():
     assert parse_set("comm=a: policy=fifo, prio=45").settings == (("policy", "fifo"), ("prio", "45"))
     assert parse_set("comm~x:y: cpus=0-3").value == "x:y"

@@ -159,11 +159,16 @@ def parse_set(text: str) -> Override:
     return _override(selector, _settings(rest, where), where)
 
 
+def _bare(group: str) -> str:
+    """The name of a group without slashes and blanks (all that `str.strip` takes for one) around it."""
+    return group.strip("/" + "".join(c for c in group if c.isspace()))
+
+
 def _override(selector: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:
     if selector == "*":
         return Override("*", "", settings)
-    if selector.startswith("group:") and selector[6:].strip("/ "):
-        return Override("group", selector[6:].strip("/ "), settings)
+    if selector.startswith("group:") and (name := _bare(selector[6:])):
+        return Override("group", name, settings)
     if len(selector) > 1 and selector.startswith("/") and selector.endswith("/"):
         return _checked("comm_regex", selector[1:-1], settings, where)
     for sign, key in (("comm~", "comm_regex"), ("comm=", "comm"), ("tid=", "tid"), ("pid=", "pid")):
