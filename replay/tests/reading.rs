@@ -108,9 +108,9 @@ fn a_yield_is_seen_where_ticks_would_show() {
 }
 
 /// Two hogs take turns on CPU 0 every `period`; a task on CPU 1 looks for work, and another one, in
-/// turns of 3 us; a third sleeps. Only switches and wakeups are recorded, of which one more may come in
+/// turns of `spin`; a third sleeps. Only switches and wakeups are recorded, of which one more may come in
 /// each turn.
-fn two_that_spin(period: impl Fn(i64) -> i64, wakes: bool, stirred: bool) -> Trace {
+fn two_that_spin(period: impl Fn(i64) -> i64, spin: i64, wakes: bool, stirred: bool) -> Trace {
     let mut rows: Vec<(i64, i32, i64, i64)> = Vec::new();
     let mut at = MS;
     for turn in 0..50 {
@@ -118,7 +118,7 @@ fn two_that_spin(period: impl Fn(i64) -> i64, wakes: bool, stirred: bool) -> Tra
         at += period(turn);
     }
     for turn in 0..1000 {
-        rows.push((2 * MS + turn * 3 * US, 1, 3 + turn % 2, 4 - turn % 2));
+        rows.push((2 * MS + turn * spin, 1, 3 + turn % 2, 4 - turn % 2));
     }
     rows.sort_unstable();
     let mut trace = Trace::new();
@@ -141,17 +141,24 @@ fn what_leaves_between_ticks_that_only_preemptions_tell_has_yielded() {
         (steps(&recon, tid).iter().filter(|s| matches!(s, Step::Yield)).count(), recon.overheads.tick_source)
     };
     let every_tick = |turn: i64| 4 * MS + turn % 3 * 20 * US - (turn + 2) % 3 * 20 * US;
-    let trace = two_that_spin(every_tick, true, false);
+    let trace = two_that_spin(every_tick, 3 * US, true, false);
     let (n, source) = yields(&trace, 3);
     assert_eq!(source, TickSource::Preemptions);
     assert!((400..500).contains(&n), "{n} of 500 turns; those around the tick may be preemptions");
     assert_eq!(yields(&trace, 1).0, 0, "a hog that has used up its time yields");
     assert!(trace.programs().uncaused < 100, "most causes are known");
-    // Nothing tells ticks where stays end at any time, as high-resolution ticks make them end.
-    assert_eq!(yields(&two_that_spin(|turn| 4 * MS + turn * 77 * US, true, false), 3).0, 0);
+    // Nothing tells ticks where stays end at any time, as high-resolution ticks make them end. These end
+    // slices of 0.1 ms and more: turns of 150 us can be such slices, turns of 3 us are no clock's.
+    let any_time = |turn: i64| 4 * MS + turn * 77 * US;
+    assert_eq!(yields(&two_that_spin(any_time, 150 * US, true, false), 3).0, 0);
+    let crowd = two_that_spin(any_time, 3 * US, true, false);
+    assert_eq!(yields(&crowd, 3), (499, TickSource::Unknown), "of 500 turns");
+    assert_eq!(yields(&crowd, 1).0, 0, "a hog among slow turns yields");
     // Without records of wakeups, and where there was one, a wakeup can be why.
-    assert_eq!(yields(&two_that_spin(every_tick, false, false), 3).0, 0);
-    assert_eq!(yields(&two_that_spin(every_tick, true, true), 3).0, 0);
+    for spin in [150 * US, 3 * US] {
+        assert_eq!(yields(&two_that_spin(every_tick, spin, false, false), 3).0, 0);
+        assert_eq!(yields(&two_that_spin(every_tick, spin, true, true), 3).0, 0);
+    }
 }
 
 #[test]
