@@ -5,16 +5,22 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
 import tracekit as tk
 from tracekit.cli import main
-from tracekit.whatif import row_error, trust
+from tracekit.whatif import headline, row_error, trust
 from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+
+if TYPE_CHECKING:
+    from tracekit.whatif import Comparison
 
 
 def a_row(**other: object) -> dict:
@@ -25,6 +31,29 @@ def a_row(**other: object) -> dict:
         **{"no_interval": None, "validated": 40},
     }
     return row | other
+
+
+def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
+    def says(*rows: dict) -> str:
+        common = {"policy": "rr", "scope": "comm", "high": 13e6, "change_pct": 1.0}
+        summary = pl.DataFrame([common | row for row in rows], infer_schema_length=None)
+        (finding,) = headline.findings(cast("Comparison", SimpleNamespace(replays=["rr"], summary=summary)))
+        return finding.sentence
+
+    never = a_row(group="db", predicted=900e6, low=None, trust=trust.DO_NOT_USE)
+    bare = a_row(group="web", predicted=90e6, low=None, trust=trust.CARE)
+    small = a_row(group="ls", predicted=12e6, trust=trust.CARE)
+    same = a_row(group="ls", verdict="not resolved", trust=trust.TRUSTED)
+    assert says(never, bare, small, same) == (
+        "rr changes 2 of 4 metrics; most of all ls run delay, p50, from 10 ms to 12 ms (+1.0 %). "
+        "1 more changes, but is marked `do not use`."
+    ), "what has an interval goes first"
+    assert "most of all web run delay" in says(never, bare)
+    assert says(never, never, same) == (
+        "rr changes none of 3 metrics by more than the error of the replay. "
+        "2 more change, but are marked `do not use`."
+    )
+    assert says(small).endswith("(+1.0 %).")
 
 
 def test_a_row_is_held_against_its_own_tolerance() -> None:

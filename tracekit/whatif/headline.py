@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.units import format_ns
+from tracekit.whatif.trust import DO_NOT_USE
 from tracekit.words import group_name, metric_name, percent, span, value
 
 if TYPE_CHECKING:
@@ -58,23 +59,31 @@ class Finding:
     policy
         Its label.
     changed, of
-        How many of the main metrics change by more than the error of the replay.
+        How many of the main metrics change by more than the error of the replay, and can be used.
+    unusable
+        How many more change so, and are marked ``do not use``.
     largest
-        The largest of these changes, one a group of tasks.
+        The largest changes that can be used, one a group of tasks.
     """
 
     policy: str
     changed: int
     of: int
+    unusable: int
     largest: tuple[Effect, ...]
 
     @property
     def sentence(self) -> str:
         """The finding as a sentence."""
         if not self.changed:
-            return f"{self.policy} changes none of {self.of} metrics by more than the error of the replay."
-        many = f"{self.changed} of {self.of} metrics"
-        return f"{self.policy} changes {many}; most of all {self.largest[0].sentence}."
+            first = f"{self.policy} changes none of {self.of} metrics by more than the error of the replay."
+        else:
+            many = f"{self.changed} of {self.of} metrics"
+            first = f"{self.policy} changes {many}; most of all {self.largest[0].sentence}."
+        if not self.unusable:
+            return first
+        others = "change, but are" if self.unusable > 1 else "changes, but is"
+        return f"{first} {self.unusable} more {others} marked `{DO_NOT_USE}`."
 
 
 def effect_of(row: Mapping[str, Any]) -> Effect:
@@ -109,20 +118,23 @@ def findings(comparison: Comparison) -> list[Finding]:
     Returns
     -------
     list of Finding
-        One a policy. A change counts when its verdict is ``resolved``; `largest` has up to three,
-        by the logarithm of the factor between identity replay and prediction.
+        One a policy. A change counts when its verdict is ``resolved`` and its trust is not
+        ``do not use``; `largest` has up to three, those with an interval first, by the logarithm of
+        the factor between identity replay and prediction.
     """
     out = []
     rows = comparison.summary.to_dicts()
     for label in comparison.replays:
         own = [row for row in rows if row["policy"] == label]
         resolved = [r for r in own if r["verdict"] == "resolved"]
-        sized = [r for r in resolved if r["identity"] and r["predicted"]]
-        sized.sort(key=lambda r: -abs(math.log(abs(r["predicted"] / r["identity"]))))
+        usable = [r for r in resolved if r["trust"] != DO_NOT_USE]
+        sized = [r for r in usable if r["identity"] and r["predicted"]]
+        sized.sort(key=lambda r: (r["low"] is None, -abs(math.log(abs(r["predicted"] / r["identity"])))))
         largest: dict[str, Effect] = {}
-        for row in sized or resolved:
+        for row in sized or usable:
             largest.setdefault(group_name(row), effect_of(row))
-        out.append(Finding(label, len(resolved), len(own), tuple(largest.values())[:3]))
+        unusable = len(resolved) - len(usable)
+        out.append(Finding(label, len(usable), len(own), unusable, tuple(largest.values())[:3]))
     return out
 
 
