@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import polars as pl
 from tracekit.trace import Trace
 from tracekit.whatif.groups import models_groups, read_map
 from tracekit.whatif.identity import infer
+from tracekit.whatif.settings import FEATURES, TUNABLES, unscaled
 
 __all__ = ["METRIC_OF", "Capture", "Pair", "Question", "captures", "pairs", "question"]
 
@@ -29,29 +29,6 @@ METRIC_OF = {
     "server": "mean_request_us",
     "groups": "mean_response_us",
     "autogroup": "mean_response_us",
-}
-#: Kernel features and tunables, and the parameter of the policy that models each; None: nothing does.
-FEATURES = {
-    "GENTLE_FAIR_SLEEPERS": "gentle_fair_sleepers",
-    "WAKEUP_PREEMPTION": "wakeup_preemption",
-    "START_DEBIT": "start_debit",
-    "NEXT_BUDDY": "next_buddy",
-    "LAST_BUDDY": "last_buddy",
-    "PLACE_LAG": "place_lag",
-    "PLACE_DEADLINE_INITIAL": "place_deadline_initial",
-    "RUN_TO_PARITY": "run_to_parity",
-    "PREEMPT_SHORT": "preempt_short",
-    "DELAY_DEQUEUE": "delay_dequeue",
-    "DELAY_ZERO": "delay_zero",
-    "HRTICK": "hrtick",
-}
-TUNABLES = {
-    "latency_ns": "latency",
-    "min_granularity_ns": "min_granularity",
-    "wakeup_granularity_ns": "wakeup_granularity",
-    "idle_min_granularity_ns": "idle_min_granularity",
-    "base_slice_ns": "base_slice",
-    "migration_cost_ns": "migration_cost",
 }
 #: Policies of callpipe's tasks A to F by its argument `pol`.
 PIPES = {
@@ -233,16 +210,6 @@ def _roles(workload: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]
             ]
 
 
-def _tunable(name: str, value: str, policy: str, cpus: int) -> str:
-    """A tunable as a parameter.
-
-    A running kernel shows and takes times that are scaled by its CPUs, `cfs` takes them unscaled.
-    """
-    scaled = policy == "cfs" and name in ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns")
-    factor = 1 + int(math.log2(min(cpus, 8))) if scaled else 1
-    return f"{TUNABLES[name]}={int(value) // factor}ns"
-
-
 def _setup(text: str, known: str, cpus: int = 1) -> tuple[list[str], list[str], list[str]]:
     """Parameters of the policy and of the real-time class that a set-up means, and what nothing models."""
     fair: list[str] = []
@@ -258,7 +225,8 @@ def _setup(text: str, known: str, cpus: int = 1) -> tuple[list[str], list[str], 
                 else:
                     unmodelled.append(f"feature {word}")
         elif verb == "tun" and words[0] in TUNABLES:
-            fair.append(_tunable(words[0], words[1], known, cpus))
+            ns = unscaled(words[0], int(words[1]), known, cpus)
+            fair.append(f"{TUNABLES[words[0]]}={ns}ns")
         elif words[:1] == ["sched_rr_timeslice_ms"]:
             rt.append(f"slice={words[1]}ms")
         elif words[:1] == ["sched_rt_runtime_us"]:

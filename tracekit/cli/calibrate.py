@@ -43,19 +43,18 @@ def command(
     can be measured: such a trace does not show whether it can be replayed.
     """
     import tracekit as tk
-    from tracekit import registry
     from tracekit.cli._output import about, emit_csv, emit_json, paragraph, table
     from tracekit.cli._replaying import caution, print_basis, progress_bar
     from tracekit.whatif.basis import unknown_machine, unrecorded
     from tracekit.whatif.calibration import METRICS, calibrate
-    from tracekit.whatif.identity import infer
+    from tracekit.whatif.identity import stated
     from tracekit.whatif.worst import worst
 
     trace = source.read()
     caution(trace, source.quiet)
     why = "as given"
     if policy is None:
-        policy, why = infer(trace.metadata, [p["name"] for p in registry.policies()])
+        policy, why = stated(trace)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         replay = tk.replay(trace, policy, rt=rt, placement=placement, progress=progress)
     found = calibrate(trace, replay)

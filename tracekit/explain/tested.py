@@ -15,7 +15,7 @@ from tracekit.errors import FilterError, ReplayError
 from tracekit.explain.changes import PART, VARIANTS, Culprit, lock_time, replays, untestable, without
 from tracekit.explain.delays import Why, why
 from tracekit.trace import Trace
-from tracekit.whatif.identity import infer
+from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import FLOOR, KINDS, Z90, model_error
 from tracekit.whatif.run import Programs
 
@@ -178,10 +178,8 @@ class _Test:
     """A trace, what was found in it, and its identity replays."""
 
     def __init__(self, trace: Trace, found: Why, runs: int) -> None:
-        from tracekit import registry
-
         self.trace, self.found = trace, found
-        self.policy, _ = infer(trace.metadata, [p["name"] for p in registry.policies()])
+        self.policy, _ = stated(trace)
         self.programs = Programs(trace)
         self.shakes = self.programs.shakes(runs)
         utids = found.spans["utid"].unique()

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import polars as pl
 
-from tracekit import registry
 from tracekit.whatif.calibration import calibrate as judge
-from tracekit.whatif.identity import infer
+from tracekit.whatif.identity import stated
 from tracekit.whatif.run import AnyPolicy, replay
 from tracekit.whatif.source import AnyTrace, as_trace
 
@@ -54,5 +53,5 @@ def calibrate(
     """
     trace = as_trace(trace)
     if policy is None:
-        policy, _ = infer(trace.metadata, [p["name"] for p in registry.policies()])
+        policy, _ = stated(trace)
     return judge(trace, replay(trace, policy, rt=rt, placement=placement, progress=progress))

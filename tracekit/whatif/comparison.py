@@ -19,7 +19,7 @@ from tracekit.export.files import replacing
 from tracekit.trace import Trace
 from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded, wakeup_classes
 from tracekit.whatif.calibration import calibrate, tolerances
-from tracekit.whatif.identity import infer
+from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share, kernel_shares
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
@@ -537,7 +537,7 @@ def compare(
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
     why = "told"
     if identity is None:
-        identity, why = infer(trace.metadata, [p["name"] for p in _core.policies()])
+        identity, why = stated(trace)
     labelled, unmodelled = _modelled(trace, identity, labelled, force)
     for policy in labelled.values():
         _core.parse_policy(policy)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit import _core
 from tracekit.errors import ReplayError
 from tracekit.explain.loss import what_holds
 from tracekit.units import format_count, format_ns
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.contexts import Contexts, recognise
-from tracekit.whatif.identity import infer
+from tracekit.whatif.identity import names_kernel, stated
 from tracekit.whatif.run import replay
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def _trial(
             else "no record says who left a CPU and who entered it (sched_switch)",
             None,
         )
-    policy = identity or infer(trace.metadata, [p["name"] for p in _core.policies()])[0]
+    policy = identity or stated(trace)[0]
     part, which = _first_part(trace)
     done = _tried(part, policy, seconds)
     if done is None:
@@ -355,8 +354,8 @@ def _give(trace: Trace, kinds: set[str], identity: str | None) -> list[tuple[str
         give.append(("-O clock_hz=N", "times are in ticks of a clock whose rate the trace does not state"))
     if not kinds & {"switch", "resume"}:
         return give
-    if identity is None and "kernel" not in meta and meta.get("os", "linux") == "linux":
-        policy, _ = infer(meta, [p["name"] for p in _core.policies()])
+    if identity is None and not names_kernel(trace) and meta.get("os", "linux") == "linux":
+        policy, _ = stated(trace)
         why = f"the trace does not name its kernel; without it {policy} is a guess"
         give.append(("--identity POLICY", why))
     if meta.get("os", "linux") == "linux":

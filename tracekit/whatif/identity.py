@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
-__all__ = ["infer"]
+from tracekit import _core
+from tracekit.whatif.settings import differing
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["by_kernel", "infer", "names_kernel", "stated"]
 
 #: First kernel of each scheduler of Linux's fair class, newest first: version, name, spelling of the policy.
 _LINUX = (
@@ -70,6 +77,59 @@ def infer(metadata: Mapping[str, str], known: Collection[str]) -> tuple[str, str
         why = f"the trace says that the system is {system}, which schedules with {scheduler}"
         return _pick(policy, known, why)
     return _pick(_FALLBACK, known, "the trace does not say which kernel it is from, so this is a guess")
+
+
+def stated(trace: Trace) -> tuple[str, str]:
+    """Say the policy that a trace was captured under as far as somebody wrote it down.
+
+    Parameters
+    ----------
+    trace
+        The trace. The machine beside it names the kernel where the trace does not, and features and
+        tunables that differ from those of the kernel's version.
+
+    Returns
+    -------
+    tuple of str
+        The policy, and a sentence that says why, as in `infer`.
+    """
+    policy, why = by_kernel(trace)
+    machine = trace.machine
+    if machine is None or "replay.policy" in trace.metadata or not names_kernel(trace):
+        return policy, why
+    if set_to := differing(machine, policy, trace.cpus.height):
+        policy += ("," if ":" in policy else ":") + ",".join(set_to)
+        why += f"; machine.toml says {', '.join(set_to)}"
+    return policy, why
+
+
+def by_kernel(trace: Trace, known: Collection[str] | None = None) -> tuple[str, str]:
+    """Say what the kernel of a trace schedules with, as its version came.
+
+    Parameters
+    ----------
+    trace
+        The trace. The machine beside it names the kernel where the trace does not.
+    known
+        Names of the policies that may be said; by default all that can be replayed.
+
+    Returns
+    -------
+    tuple of str
+        The policy, and a sentence that says why, as in `infer`.
+    """
+    meta, machine = trace.metadata, trace.machine
+    known = [p["name"] for p in _core.policies()] if known is None else known
+    if "kernel" in meta or machine is None or machine.release is None:
+        return infer(meta, known)
+    policy, why = infer({**meta, "kernel": machine.release}, known)
+    return policy, why.replace("the trace says", "machine.toml says", 1)
+
+
+def names_kernel(trace: Trace) -> bool:
+    """Whether the trace, or the machine beside it, says which kernel it is from."""
+    machine = trace.machine
+    return bool(trace.metadata.get("kernel") or (machine is not None and machine.release))
 
 
 def _version(kernel: str) -> tuple[int, ...] | None:

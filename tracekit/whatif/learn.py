@@ -20,8 +20,9 @@ import polars as pl
 
 from tracekit.analysis import _common as c
 from tracekit.units import format_ns
-from tracekit.whatif.identity import infer
+from tracekit.whatif.identity import by_kernel, names_kernel
 from tracekit.whatif.run import Programs
+from tracekit.whatif.settings import scale_of
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -229,7 +230,7 @@ def infer_parameters(
     ReplayError
         When the trace cannot be replayed.
     """
-    stated, _ = infer(trace.metadata, ["cfs", "eevdf"])
+    stated, _ = by_kernel(trace, ["cfs", "eevdf"])
     preempted = trace.slices.filter(pl.col("involuntary")).height
     if preempted < LEAST:
         why = f"{preempted} slices ended by preemption, expected at least {LEAST}: record for longer, or under load"
@@ -237,7 +238,7 @@ def infer_parameters(
     programs = Programs(trace)
     search = _Search(trace, programs, progress)
     families = dict(_FAMILIES)
-    if family is not None or trace.metadata.get("kernel"):
+    if family is not None or names_kernel(trace):
         chosen = family or stated
         families = {chosen: chosen}
     first = max(families.values(), key=search.score)
@@ -246,7 +247,7 @@ def infer_parameters(
     policy = first
     name = policy.partition(":")[0]
     cpus = trace.slices["cpu"].n_unique()
-    scale = 1 + int(math.log2(min(max(cpus, 1), 8)))
+    scale = scale_of(cpus)
     for parameter, unscaled in _SCALED.get(name, {}).items():
         # cfs scales what it is given, eevdf takes it as it is.
         default = unscaled * (scale if name == "eevdf" else 1)

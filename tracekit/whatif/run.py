@@ -20,11 +20,12 @@ from tracekit.io.workload import run as run_text
 from tracekit.trace import Trace
 from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
-from tracekit.whatif.identity import infer
+from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Shake, shakes
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.whatif.scenario import Override, affinities, overrides_of, resolve
 from tracekit.whatif.scenario import Scenario as ScenarioFile
+from tracekit.whatif.settings import real_time
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
 from tracekit.whatif.switch_costs import Change, change, shipped
 
@@ -242,7 +243,7 @@ class Programs:
             exact_timers=system != "linux",
             system=system,
             endless=_named(trace, endless),
-            identity=infer(trace.metadata, [p["name"] for p in _core.policies()])[0],
+            identity=stated(trace)[0],
             placement=placement,
         )
 
@@ -262,7 +263,7 @@ class Programs:
             What `tracekit.export.layouts.write_program` takes.
         """
         tasks, requests, units, hz, cpus, end, costs, phases = self._core.listing()
-        own, _ = infer(self.trace.metadata, [p["name"] for p in _core.policies()])
+        own, _ = stated(self.trace)
         named = [Task(*task) for task in tasks]
         return Listing(named, requests, units, hz, cpus, end, policy or own, costs, phases)
 
@@ -422,7 +423,7 @@ class Programs:
         """What switches take in the recorded kernel and under `policy`; a workload text states it."""
         if self.stated:
             return None
-        identity, _ = infer(self.trace.metadata, [p["name"] for p in _core.policies()])
+        identity, _ = stated(self.trace)
         if identity.partition(":")[0] not in ("cfs", "eevdf"):
             return None
         found = self.inferred.filter(
@@ -534,7 +535,7 @@ class Programs:
         )
         shift = self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None
         return {
-            "rt": rt,
+            "rt": rt or (None if self.stated else real_time(self.trace.machine)),
             "cpus": cpus,
             "overheads": overheads,
             "sets": sets,

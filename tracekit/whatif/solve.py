@@ -29,7 +29,7 @@ from tracekit.trace import Trace
 from tracekit.units import parse_duration
 from tracekit.whatif.goals import Goal, parse_goal
 from tracekit.whatif.grid import Cell
-from tracekit.whatif.identity import infer
+from tracekit.whatif.identity import stated
 from tracekit.whatif.scenario import parse_set, resolve
 from tracekit.whatif.sweep import Options, Pool, Runner
 
@@ -364,7 +364,7 @@ def solve(
     with tempfile.TemporaryDirectory(prefix="tracekit-solve-") as folder, Pool(jobs, executor) as pool:
         runner = Runner([trace], Path(folder), options, pool)
         recorded = read(runner.paths[0])
-        identity = options.identity or infer(recorded.metadata, [p["name"] for p in _core.policies()])[0]
+        identity = options.identity or stated(recorded)[0]
         start = Cell(identity)
         seen = _tried(runner, [start], goals, 1, progress)
         if start not in seen or -math.inf in seen[start][0]:

@@ -1,0 +1,98 @@
+"""What machine.toml says of the scheduler: settings that differ from those of the kernel's version."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import tracekit as tk
+from tracekit.machine import parse_machine
+from tracekit.whatif.identity import by_kernel, names_kernel, stated
+from tracekit.whatif.run import Programs
+from tracekit.whatif.settings import differing, real_time
+
+ROOT = Path(__file__).parent.parent
+DEMO = ROOT / "fixtures" / "demo" / "slice-default.dat"
+#: As a stock 6.1 shows itself on two CPUs (lab: 6.1-2cpu/mixed-default).
+STOCK = {"latency_ns": 12_000_000, "min_granularity_ns": 1_500_000, "wakeup_granularity_ns": 2_000_000}
+
+
+def text_of(features: str = "", release: str = "6.1.0-50", preempt: str = "", **tunables: int) -> str:
+    """A machine.toml with these features and tunables."""
+    lines = ["schema = 1", "[kernel]", 'os = "linux"', f'release = "{release}"']
+    lines += [f'preempt = "{preempt}"'] if preempt else []
+    lines += ["[scheduler]", f'features = "{features}"', "[scheduler.tunables]"]
+    return "\n".join(lines + [f"{k} = {v}" for k, v in tunables.items()]) + "\n"
+
+
+def differences(policy: str, cpus: int, features: str = "", preempt: str = "", **tunables: int) -> list[str]:
+    return differing(parse_machine(text_of(features, preempt=preempt, **tunables)), policy, cpus)
+
+
+def test_a_stock_kernel_differs_in_nothing() -> None:
+    stock = "GENTLE_FAIR_SLEEPERS START_DEBIT NO_NEXT_BUDDY LAST_BUDDY WAKEUP_PREEMPTION NO_HRTICK BASE_SLICE"
+    assert differences("cfs:form=6.1", 2, stock, **STOCK) == []
+    newer = "PLACE_LAG PLACE_DEADLINE_INITIAL PLACE_REL_DEADLINE RUN_TO_PARITY PREEMPT_SHORT DELAY_DEQUEUE DELAY_ZERO"
+    assert differences("eevdf:version=6.12", 2, newer, "voluntary", base_slice_ns=1_400_000) == []
+    # On one CPU the same time is twice the usual.
+    assert differences("eevdf:version=6.12", 1, base_slice_ns=1_400_000) == ["base_slice=1400000ns"]
+    # HRTICK and lazy preemption are usual from 7.1 on, and unusual before.
+    assert differences("eevdf:version=7.3", 2, "HRTICK", "lazy") == []
+    assert differences("eevdf:version=6.12", 2, "HRTICK", "lazy") == ["hrtick=on", "preempt=lazy"]
+
+
+def test_what_differs_is_a_parameter_of_the_policy() -> None:
+    assert differences("cfs:form=6.1", 2, "NO_WAKEUP_PREEMPTION") == ["wakeup_preemption=off"]
+    # A running kernel shows what it scaled by its CPUs, cfs takes it unscaled.
+    assert differences("cfs:form=6.1", 2, **(STOCK | {"latency_ns": 48_000_000})) == ["latency=24000000ns"]
+    unscaled = differences("cfs:form=6.1", 2, latency_ns=6_000_000, tunable_scaling=0)
+    assert unscaled == ["scaling=none"]
+    assert differences("eevdf:version=6.12", 2, "NO_RUN_TO_PARITY") == ["run_to_parity=off"]
+    # BASE_SLICE is a switch of cfs; eevdf has a time of that name.
+    assert differences("eevdf:version=6.12", 2, "NO_BASE_SLICE") == []
+    # What a policy does not know is not asked of it.
+    assert differences("cfs:form=6.1", 2, "HRTICK NO_PLACE_LAG") == []
+    assert differences("ule", 2, "NO_WAKEUP_PREEMPTION") == []
+
+
+def test_the_real_time_class() -> None:
+    assert real_time(None) is None
+    usual = text_of(sched_rr_timeslice_ms=100, sched_rt_runtime_us=950_000, sched_rt_period_us=1_000_000)
+    assert real_time(parse_machine(usual)) is None
+    assert real_time(parse_machine(text_of(sched_rr_timeslice_ms=20))) == "rt:slice=20ms"
+    assert real_time(parse_machine(text_of(sched_rt_runtime_us=-1))) == "rt:throttle=off"
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """The shipped capture, under a name of its own."""
+    path = tmp_path / "t.dat"
+    path.write_bytes(DEMO.read_bytes())
+    return path
+
+
+def test_a_capture_is_replayed_under_the_settings_beside_it(beside: Path) -> None:
+    assert stated(tk.read(beside))[0] == "cfs:form=6.1"
+    plain = tk.replay(tk.read(beside), "cfs").slices.height
+    release = tk.read(beside).metadata["kernel"].split()[0]
+    text = text_of("NO_WAKEUP_PREEMPTION", release, wakeup_granularity_ns=1_000_000, sched_rr_timeslice_ms=20)
+    beside.with_name("t.machine.toml").write_text(text)
+    trace = tk.read(beside)
+    policy, why = stated(trace)
+    assert policy == "cfs:form=6.1,wakeup_preemption=off"
+    assert "machine.toml says wakeup_preemption=off" in why
+    assert by_kernel(trace)[0] == "cfs:form=6.1"
+    assert names_kernel(trace)
+    run = tk.replay(trace, policy)
+    assert "wakeup_preemption=off" in run.policy
+    assert run.slices.height < plain / 2
+    told = partial(Programs(trace)._options, "cfs", cpus=None, phase_ns=0, overheads=True, switch_costs=True)
+    asked = partial(told, costs=None, scenario=None, shake=None)
+    assert asked(rt=None)["rt"] == "rt:slice=20ms"
+    assert asked(rt="rt:slice=5ms")["rt"] == "rt:slice=5ms"
+    # What the caller says wins.
+    assert "wakeup_preemption=on" in tk.replay(trace, "cfs").policy
+    compared = tk.compare(trace, "cfs:wakeup_preemption=on", runs=1)
+    assert "machine.toml says" in compared.why
