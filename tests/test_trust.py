@@ -37,7 +37,9 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
     def says(*rows: dict) -> str:
         common = {"policy": "rr", "scope": "comm", "high": 13e6, "change_pct": 1.0}
         summary = pl.DataFrame([common | row for row in rows], infer_schema_length=None)
-        (finding,) = headline.findings(cast("Comparison", SimpleNamespace(replays=["rr"], summary=summary)))
+        (finding,) = headline.findings(
+            cast("Comparison", SimpleNamespace(replays=["rr"], summary=summary, repeated={}))
+        )
         return finding.sentence
 
     never = a_row(group="db", predicted=900e6, low=None, trust=trust.DO_NOT_USE)
@@ -45,7 +47,7 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
     small = a_row(group="ls", predicted=12e6, trust=trust.CARE)
     same = a_row(group="ls", verdict="not resolved", trust=trust.TRUSTED)
     assert says(never, bare, small, same) == (
-        "rr changes 2 of 4 metrics; most of all ls run delay, p50, from 10 ms to 12 ms (+1.0 %). "
+        "rr changes 2 of 4 metrics, 1 of them without an interval; most of all ls run delay, p50, from 10 ms to 12 ms (+1.0 %). "
         "1 more changes, but is marked `do not use`."
     ), "what has an interval goes first"
     assert "most of all web run delay" in says(never, bare)
@@ -54,6 +56,21 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
         "2 more change, but are marked `do not use`."
     )
     assert says(small).endswith("(+1.0 %).")
+
+
+def test_what_has_no_interval_says_why_where_it_would_stand() -> None:
+    def of(**other: object) -> tuple[str, str]:
+        effect = headline.effect_of(a_row(scope="comm", group="db", high=None, change_pct=1.0, **other))
+        return effect.span, effect.no_span
+
+    drift = "predicted: the samples drift over the whole trace"
+    few = "recorded: 3 effective samples leave fewer than 8 beyond the quantile"
+    assert of(low=None, no_interval=drift) == ("", "none: drifts")
+    assert of(low=None, no_interval=few) == ("", "none: too few")
+    assert of(low=None, no_interval="n = 3 is below 30") == ("", "none: too few")
+    assert headline.effect_of(a_row(scope="comm", group="db", high=13e6, change_pct=1.0)).no_span == ""
+    # What was not predicted lacks more than its interval.
+    assert of(low=None, predicted=None, no_interval="not predicted") == ("", "")
 
 
 def test_a_row_is_held_against_its_own_tolerance() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracekit.units import format_bound, format_count
 
-__all__ = ["NAMES", "group_name", "metric_name", "percent", "span", "value"]
+__all__ = ["NAMES", "group_name", "metric_name", "no_span", "percent", "span", "value"]
 
 NAMES = {
     "slice_per_involuntary": "slice per invol. switch",
@@ -33,6 +33,16 @@ def metric_name(metric: str, statistic: str) -> str:
     return name if plain else f"{name}, {statistic}"
 
 
+#: Part of a reason for which there is no interval (`tracekit.analysis.uncertainty`), and short words for it.
+_NO_SPAN = {
+    "drift": "none: drifts",
+    "sample": "none: too few",
+    "n = ": "none: too few",
+    "zero": "none: zero",
+    "no prediction of this kind": "none: not validated",
+}
+
+
 def group_name(row: Mapping[str, Any]) -> str:
     """What a row of `Comparison.table` is about."""
     if row["scope"] == "system":
@@ -48,6 +58,11 @@ def value(number: float | None, unit: str) -> str:
         return "-"
     whole = unit != "ns" and number == int(number)
     return format_count(int(number)) if whole else format_bound(number, unit)
+
+
+def no_span(reason: str | None) -> str:
+    """Why there is no interval, in a word or two for a narrow column; empty where nothing says why."""
+    return next((short for part, short in _NO_SPAN.items() if part in (reason or "")), "")
 
 
 def percent(change: float | None) -> str:

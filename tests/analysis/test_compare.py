@@ -100,5 +100,5 @@ def test_a_mean_that_is_a_bound_is_marked(trace: tk.Trace) -> None:
     bound = both.filter(scope="group", metric="response", statistic="mean").filter("recorded_is_bound")
     assert bound["predicted_is_bound"].all()
     assert bound.height
-    row = {**bound.row(0, named=True), "low": None, "high": None}
+    row = {**bound.row(0, named=True), "low": None, "high": None, "no_interval": None}
     assert effect_of(row).recorded.startswith("\u2265 ")

@@ -91,7 +91,7 @@ def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> No
                 "recorded": effect.recorded,
                 "whatever was lost": bounds.get(tuple(row[k] for k in _KEYS)),
                 "predicted": effect.predicted,
-                "90 % interval": effect.span or None,
+                "90 % interval": effect.span or effect.no_span or None,
                 "change": " ".join([effect.change, *marks]),
                 "trust": None if narrow else row.get("trust"),
                 "identity": effect.identity,

@@ -111,7 +111,7 @@ def _cell(row: Mapping[str, Any] | None) -> Cell:
         effect.predicted,
         effect.change,
         row["verdict"],
-        effect.span,
+        effect.span or effect.no_span.replace("none", "no interval"),
         two,
         "" if trust in (None, "trusted") else str(trust),
         row["predicted"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.units import format_ns
 from tracekit.whatif.trust import DO_NOT_USE
-from tracekit.words import group_name, metric_name, percent, span, value
+from tracekit.words import group_name, metric_name, no_span, percent, span, value
 
 if TYPE_CHECKING:
     from tracekit.whatif.comparison import Comparison
@@ -29,6 +29,8 @@ class Effect:
         The values, with their unit.
     span
         The 90 % interval of the prediction; empty without one.
+    no_span
+        Why there is none, in short: ``none: too few``; empty where there is one, or nothing to say.
     change
         Predicted against identity: ``+29.6 %`` or ``x 64.7``; ``not resolved``, ``not measured``.
     row
@@ -41,6 +43,7 @@ class Effect:
     identity: str
     predicted: str
     span: str
+    no_span: str
     change: str
     row: Mapping[str, Any]
 
@@ -60,6 +63,8 @@ class Finding:
         Its label.
     changed, of
         How many of the main metrics change by more than the error of the replay, and can be used.
+    bare
+        How many of those that change have no interval.
     unusable
         How many more change so, and are marked ``do not use``.
     largest
@@ -69,6 +74,7 @@ class Finding:
     policy: str
     changed: int
     of: int
+    bare: int
     unusable: int
     largest: tuple[Effect, ...]
 
@@ -78,7 +84,8 @@ class Finding:
         if not self.changed:
             first = f"{self.policy} changes none of {self.of} metrics by more than the error of the replay."
         else:
-            many = f"{self.changed} of {self.of} metrics"
+            bare = f", {self.bare} of them without an interval" if self.bare else ""
+            many = f"{self.changed} of {self.of} metrics{bare}"
             first = f"{self.policy} changes {many}; most of all {self.largest[0].sentence}."
         if not self.unusable:
             return first
@@ -97,6 +104,7 @@ def effect_of(row: Mapping[str, Any]) -> Effect:
         value(row["identity"], unit),
         _least(value(row["predicted"], unit), row.get("predicted_is_bound")),
         span(row["low"], row["high"], unit),
+        no_span(row["no_interval"]) if row["low"] is None and row["predicted"] is not None else "",
         percent(row["change_pct"]) if known else row["verdict"],
         row,
     )
@@ -134,7 +142,9 @@ def findings(comparison: Comparison) -> list[Finding]:
         for row in sized or usable:
             largest.setdefault(group_name(row), effect_of(row))
         unusable = len(resolved) - len(usable)
-        out.append(Finding(label, len(usable), len(own), unusable, tuple(largest.values())[:3]))
+        # Without repetitions no row has one, which is said once.
+        bare = sum(r["low"] is None for r in usable) if comparison.repeated is not None else 0
+        out.append(Finding(label, len(usable), len(own), bare, unusable, tuple(largest.values())[:3]))
     return out
 
 
