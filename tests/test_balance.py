@@ -41,3 +41,40 @@ def test_where_cpus_share_no_cache_a_wakeup_does_not_look_for_an_idle_one(policy
         mine = slices.filter(pl.col("comm").cast(pl.String) == "S").sort("ts_ns")
         ran_on[cache] = mine["cpu"].to_list()[-1]
     assert ran_on == {"on": 1, "off": 0}
+
+
+def on_cpu(text: str, policy: str, name: str, cpu: int, after_ms: float) -> int:
+    """How many tasks of this name run on the CPU from a time on."""
+    slices = tk.simulate(text, policy).slices.with_columns(pl.col("comm").cast(pl.String))
+    late = slices.filter(pl.col("comm").str.starts_with(name), pl.col("ts_ns") >= after_ms * 1e6)
+    return late.filter(cpu=cpu)["comm"].n_unique()
+
+
+@pytest.mark.parametrize(("policy", "moves"), [("cfs:form=6.1", True), ("eevdf:version=7.3", False)])
+def test_a_cpu_that_runs_something_does_not_even_out_numbers(policy: str, moves: bool) -> None:
+    # I has CPU 1, six tasks wait on CPU 0; at the ticks CPU 1 is not busy enough to compare loads.
+    # Up to 6.5 it takes some of them; sibling_imbalance (6.6) leaves that to idle CPUs.
+    text = """
+cpus: 2
+hz: 250
+I policy=idle cpus=1: R100
+H*6 policy=idle cpus=0: R0.5 N(cpus=0-1) R100
+until: 20
+"""
+    assert (on_cpu(text, policy, "H", 1, 3.1) > 0) is moves
+
+
+@pytest.mark.parametrize(("delayed", "cpu"), [("on", 1), ("off", 0)])
+def test_what_sleeps_in_delayed_dequeue_counts_among_the_tasks_of_its_cpu(delayed: str, cpu: int) -> None:
+    # A has just fallen asleep on CPU 0 when B wakes. As long as A is counted there, CPU 0 has more
+    # than SCHED_IDLE tasks (sched_idle_rq), and CPU 1 does not.
+    text = """
+cpus: 2
+hz: 250
+I policy=idle cpus=0: R100
+J policy=idle cpus=1: R100
+A cpus=0: S10 R2 S100
+B cpus=0: R0.1 N(cpus=0-1) S12.5 R1 S100
+until: 20
+"""
+    assert on_cpu(text, f"eevdf:version=6.12,delay_dequeue={delayed}", "B", cpu, 12) == 1

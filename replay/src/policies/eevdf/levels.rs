@@ -217,6 +217,7 @@ impl Eevdf {
         self.bal.task_departs(now, t);
         self.bal.count(now, self.groups.home(t, cpu), false);
         if self.delays(t) {
+            self.bal.task_lingers(t, true);
             return self.delay(t);
         }
         self.leave_levels(k, t, true);
@@ -245,6 +246,7 @@ impl Eevdf {
             e.vlag = 0;
         }
         if self.groups.of_entity(t).is_none() {
+            self.bal.task_lingers(t, false);
             self.count_out(k, cpu, t);
         }
     }
@@ -254,6 +256,7 @@ impl Eevdf {
         let q = self.e[t].q;
         let cpu = self.cpu_of(q);
         let now = k.now();
+        self.bal.task_lingers(t, false);
         self.bal.task_arrives(now, cpu, t);
         self.bal.count(now, self.groups.home(t, cpu), true);
         if self.flat() {

@@ -101,7 +101,7 @@ impl Balancer {
     /// How `cpu` stands (group_has_capacity, group_is_overloaded with one CPU in a group).
     pub(super) fn group_of(&self, k: &Kernel, cpu: Cpu) -> Group {
         let c = &self.cpus[cpu];
-        let nr = k.nr_runnable(cpu) as u64;
+        let nr = self.queued(k, cpu) as u64;
         let loaded = CAPACITY * 100 < c.avg.util() * IMBALANCE_PCT || CAPACITY * IMBALANCE_PCT < c.avg.runnable() * 100;
         if nr > 1 && loaded {
             Group::Overloaded
@@ -115,7 +115,7 @@ impl Balancer {
     /// `cpu` has nothing to run: what it takes. `can` says whether a task may be taken now, given
     /// how often balancing has failed.
     pub fn newidle(&mut self, k: &Kernel, cpu: Cpu, can: impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
-        let overloaded = (0..k.nr_cpus()).any(|c| k.nr_runnable(c) > 1);
+        let overloaded = (0..k.nr_cpus()).any(|c| self.queued(k, c) > 1);
         if k.nr_cpus() == 1 || !self.on || !overloaded {
             return None;
         }
@@ -230,9 +230,9 @@ impl Balancer {
         let rank = |&c: &Cpu| {
             let group = self.group_of(k, c);
             let load = if group == Group::Overloaded { self.cpu_load(c) } else { 0 };
-            (group, load, !k.is_idle(c), k.nr_runnable(c), std::cmp::Reverse(c))
+            (group, load, !k.is_idle(c), self.queued(k, c), std::cmp::Reverse(c))
         };
-        let src = (0..k.nr_cpus()).filter(|&c| c != dst && self.cpus[c].nr > 0).max_by_key(rank)?;
+        let src = (0..k.nr_cpus()).filter(|&c| c != dst && self.waiting(c) > 0).max_by_key(rank)?;
         let (local, busiest) = (self.group_of(k, dst), self.group_of(k, src));
         let average = (0..k.nr_cpus()).map(|c| self.cpu_load(c)).sum::<u64>() / k.nr_cpus() as u64;
         let (here, there) = (self.cpu_load(dst), self.cpu_load(src));
@@ -242,11 +242,15 @@ impl Balancer {
         if local == Group::Overloaded && (here >= there || here >= average || 100 * there <= IMBALANCE_PCT * here) {
             return None;
         }
-        if busiest != Group::Overloaded && (idle == Idle::No || self.cpus[src].nr == 1) {
+        if busiest != Group::Overloaded && (idle == Idle::No || self.waiting(src) == 1) {
             return None;
         }
         if local == Group::HasSpare {
-            let diff = k.nr_runnable(src).saturating_sub(k.nr_runnable(dst)) as u64;
+            // sibling_imbalance, since 6.6: a CPU that runs something does not even out numbers.
+            if idle == Idle::No && self.form != Form::Cfs {
+                return None;
+            }
+            let diff = self.queued(k, src).saturating_sub(self.queued(k, dst)) as u64;
             return (diff > 1).then_some((src, Kind::Tasks, diff / 2));
         }
         if here >= there || here >= average {
@@ -269,7 +273,7 @@ impl Balancer {
         can: &impl Fn(TaskId, u32) -> bool,
     ) -> (Vec<TaskId>, bool) {
         let mut left = imbalance as i64;
-        let mut nr = k.nr_runnable(src);
+        let mut nr = self.queued(k, src);
         let mut found = Vec::new();
         let mut all_pinned = true;
         if nr <= 1 {

@@ -52,6 +52,8 @@ pub(super) struct CpuLoad {
     pub removed: Option<Pelt>,
     pub nr: u64,
     pub nr_idle_policy: u64,
+    /// Tasks that sleep and are still counted (delayed dequeue), and those of them under SCHED_IDLE.
+    pub delayed: (u64, u64),
     pub running: bool,
     pub domain: super::balance::Domain,
     pub idle_since: Ns,
@@ -275,6 +277,26 @@ impl Balancer {
         }
     }
 
+    /// `t`, which fell asleep, stays counted among the tasks of its CPU, or is no more.
+    pub fn task_lingers(&mut self, t: TaskId, lingers: bool) {
+        let e = &self.ents[t];
+        let Some(cpu) = e.cpu else { return };
+        let (all, idle) = &mut self.cpus[cpu].delayed;
+        let (own, own_idle) = (1, u64::from(e.idle_policy));
+        (*all, *idle) = if lingers { (*all + own, *idle + own_idle) } else { (*all - own, *idle - own_idle) };
+    }
+
+    /// Tasks of all classes on `cpu`, those in delayed dequeue among them (`rq->nr_running`).
+    pub(super) fn queued(&self, k: &Kernel, cpu: Cpu) -> usize {
+        k.nr_runnable(cpu) + self.cpus[cpu].delayed.0 as usize
+    }
+
+    /// Fair tasks of `cpu` as balancing counts them: since 7.0 without those in delayed dequeue.
+    pub(super) fn waiting(&self, cpu: Cpu) -> u64 {
+        let c = &self.cpus[cpu];
+        c.nr + if self.form == Form::Flat { 0 } else { c.delayed.0 }
+    }
+
     /// Task `t` runs on `cpu`, or ceases to.
     pub fn task_runs(&mut self, now: Ns, cpu: Cpu, t: TaskId, runs: bool) {
         self.update_cpu(now, cpu);
@@ -296,10 +318,10 @@ impl Balancer {
         }
     }
 
-    /// Nothing but SCHED_IDLE tasks is runnable on `cpu`.
+    /// Nothing but SCHED_IDLE tasks is on `cpu` (sched_idle_rq, which counts what sleeps in delayed dequeue).
     pub(super) fn only_idle_policy(&self, k: &Kernel, cpu: Cpu) -> bool {
         let c = &self.cpus[cpu];
-        c.nr > 0 && c.nr == c.nr_idle_policy && c.nr as usize == k.nr_runnable(cpu)
+        c.nr > 0 && c.nr == c.nr_idle_policy && c.delayed.0 == c.delayed.1 && c.nr as usize == k.nr_runnable(cpu)
     }
 
     /// Load average of the queue of `cpu`.
