@@ -158,13 +158,14 @@ fn is_looping(life: &Life, stop: Ns) -> bool {
     if sleeps.len() < 5 || other * 10 > sleeps.len() {
         return false;
     }
-    // A recorded exit is an exit, unless it came with the stop: somebody ended its last sleep.
+    sleeps.sort_unstable();
+    // A recorded exit is an exit, unless it came with the stop: somebody ended its last sleep, or
+    // none of its sleeps would have ended before the stop.
     if let Some(exit) = exit_begun(life) {
         let woken = |a: &&Act| a.at <= exit && matches!(a.what, What::Woken { .. });
         let last = life.acts.iter().rev().find(woken).map(|a| a.what);
-        return exit >= stop || matches!(last, Some(What::Woken { by: By::Task { .. }, .. }));
+        return exit + sleeps[0] >= stop || matches!(last, Some(What::Woken { by: By::Task { .. }, .. }));
     }
-    sleeps.sort_unstable();
     let longest = sleeps[sleeps.len() - 1];
     life.acts.last().map_or(0, |a| a.at) + 2 * longest >= stop
 }
@@ -244,8 +245,10 @@ mod tests {
         // Alive, shortly or long before the stop.
         assert!(looping(by_timer, false, 20_500));
         assert!(!looping(by_timer, false, 30_000));
-        // By itself before the stop, with it, and because somebody woke it.
+        // By itself before the stop, so shortly before it that none of its sleeps (998) would have ended,
+        // with it, and because somebody woke it.
         assert!(!looping(by_timer, true, 20_500));
+        assert!(looping(by_timer, true, 20_000));
         assert!(looping(by_timer, true, 19_100));
         assert!(looping(by_task, true, 20_500));
     }
