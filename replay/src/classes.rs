@@ -40,14 +40,6 @@ impl Stack {
         self
     }
 
-    /// Replaces the real-time class by `rt`.
-    pub fn with_rt(mut self, rt: Stack) -> Self {
-        self.layers.retain(|l| l.0 != Layer::Rt);
-        let at = self.layers.iter().position(|l| l.0 == Layer::Main).unwrap_or(0);
-        self.layers.splice(at..at, rt.layers.into_iter().map(|l| (Layer::Rt, l.1)));
-        self
-    }
-
     pub(crate) fn class_of(&self, attrs: &Attrs) -> u8 {
         let want = match attrs.policy {
             SchedPolicy::Deadline => Layer::Deadline,

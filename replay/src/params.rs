@@ -192,6 +192,18 @@ impl Params {
         Ok(Params { values, given })
     }
 
+    /// The same with `form` for the table's first parameter, and the defaults of that where no value was given.
+    pub fn of_form(&self, table: &'static [Param], form: &str) -> Self {
+        let mut params = self.clone();
+        for (at, p) in table.iter().enumerate().filter(|(_, p)| !self.given(p.name)) {
+            let text = if at == 0 { form } else { p.default_for(form) };
+            if let Ok(value) = p.parse(text) {
+                params.values[at].1 = value;
+            }
+        }
+        params
+    }
+
     /// The choice that `text` makes for the first parameter of the table, when that is a choice.
     fn form<'a>(table: &'static [Param], text: &'a str) -> &'a str {
         let Some(Param { name, unit: Unit::Choice(_), default, .. }) = table.first() else { return "" };
@@ -295,6 +307,9 @@ mod tests {
         assert_eq!(Params::parse("x", TABLE, "").unwrap().int("wait"), 2_000_000);
         assert_eq!(Params::parse("x", TABLE, "form=a").unwrap().int("wait"), 1_000_000);
         assert_eq!(Params::parse("x", TABLE, "wait=7ms, form = a").unwrap().int("wait"), 7_000_000);
+        let shown = |text: &str| Params::parse("x", TABLE, text).unwrap().of_form(TABLE, "a").show(TABLE).to_string();
+        assert_eq!(shown("fair=off"), "form=a,wait=1ms,quantum=100ms,fair=off");
+        assert_eq!(shown("wait=7ms"), "form=a,wait=7ms,quantum=100ms,fair=on");
     }
 
     #[test]

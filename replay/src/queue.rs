@@ -65,12 +65,6 @@ impl Bits {
         *word = if on { *word | bit } else { *word & !bit };
     }
 
-    /// True when no number is in it.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|&word| word == 0)
-    }
-
     /// Takes out the least number of a word.
     #[inline]
     pub fn take_from(&mut self, word: usize) -> Option<usize> {

@@ -182,11 +182,9 @@ pub fn rerun(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> 
 /// The same without making the events.
 pub fn play(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> bool) -> Result<Played, ReplayError> {
     let policy = PolicySpec::parse(&spec.policy)?;
-    let mut stack = policy.stack()?;
     let stated = recon.stated.as_ref().and_then(|s| s.rt.as_deref());
-    if let Some(rt) = spec.rt.as_deref().or(stated) {
-        stack = stack.with_rt(PolicySpec::parse(rt)?.stack()?);
-    }
+    let above = spec.rt.as_deref().or(stated).map(PolicySpec::parse).transpose()?;
+    let stack = policy.stack_under(above.as_ref())?;
     play_under(recon, spec, stack, policy.show(), progress)
 }
 

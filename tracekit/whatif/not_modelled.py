@@ -17,7 +17,6 @@ MECHANISMS = {
     "autogroup": "automatic task groups by session",
     "bandwidth": "CPU bandwidth of cgroups (cpu.max)",
     "core_scheduling": "core scheduling of SMT siblings",
-    "deadline_server": "the deadline server of the fair class",
     "energy_aware": "energy-aware placement",
     "numa_balancing": "NUMA balancing",
     "uclamp": "utilisation clamping",

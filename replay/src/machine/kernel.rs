@@ -87,6 +87,12 @@ impl Kernel {
         (self.now - self.cpus[cpu].tick_phase).div_euclid(self.tick_ns)
     }
 
+    /// The first tick of `cpu` at or after `at`.
+    pub fn tick_at(&self, cpu: Cpu, at: Ns) -> Ns {
+        let phase = self.cpus[cpu].tick_phase;
+        phase - (phase - at).div_euclid(self.tick_ns) * self.tick_ns
+    }
+
     /// The task that runs on `cpu`; `None` when it is idle or its task just went to sleep.
     #[inline]
     pub fn curr(&self, cpu: Cpu) -> Option<TaskId> {
@@ -236,6 +242,17 @@ impl Kernel {
     pub fn resched_keeping_clock(&mut self, cpu: Cpu) {
         self.resched(cpu);
         self.cpus[cpu].keep_clock = true;
+    }
+
+    /// The CPU on which what happens now happens; `None` where it happens on none, such as a timer
+    /// of a policy.
+    pub fn here(&self) -> Option<Cpu> {
+        self.here
+    }
+
+    /// When `cpu` is through with the switch or interrupt that it is in: now, where it is in none.
+    pub fn switching_until(&self, cpu: Cpu) -> Ns {
+        self.cpus[cpu].busy_until.max(self.now)
     }
 
     /// True when a reschedule of `cpu` is due.

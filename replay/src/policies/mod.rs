@@ -114,9 +114,7 @@ pub fn find(name: &str) -> Option<&'static PolicyInfo> {
 
 /// A stack of `policy` with the real-time class above it, as on Linux.
 pub fn below_rt(policy: Box<dyn Policy>) -> Result<Stack, ParamError> {
-    let rt = Params::parse("rt", rt::INFO.params, "")?;
-    let rt = (rt::INFO.build)(&rt).map_err(|e| ParamError(format!("policy rt: {e}")))?;
-    Ok(Stack::single(policy).above(Layer::Rt, rt))
+    Ok(Stack::single(policy).above(Layer::Rt, PolicySpec::parse("rt")?.policy()?))
 }
 
 /// A policy with checked parameters.
@@ -144,13 +142,32 @@ impl PolicySpec {
 
     /// The scheduling classes of a replay under this policy: real time above it where the row says so.
     pub fn stack(&self) -> Result<Stack, ParamError> {
-        let error = |e| ParamError(format!("policy {}: {e}", self.info.name));
-        let policy = (self.info.build)(&self.params).map_err(error)?;
-        if self.info.rt_above {
-            below_rt(policy)
-        } else {
-            Ok(Stack::single(policy))
+        self.stack_under(None)
+    }
+
+    /// The same with `above`, where given, for real time. That class follows the rules of the kernel that
+    /// this policy is of, where `above` does not say which.
+    pub fn stack_under(&self, above: Option<&PolicySpec>) -> Result<Stack, ParamError> {
+        let stack = Stack::single(self.policy()?);
+        let of_kernel = PolicySpec::parse("rt")?;
+        let Some(above) = above.or(self.info.rt_above.then_some(&of_kernel)) else { return Ok(stack) };
+        let mut above = above.clone();
+        if above.info.name == rt::INFO.name && !above.params.given("version") {
+            above.params = above.params.of_form(rt::INFO.params, self.rt_version());
         }
+        Ok(stack.above(Layer::Rt, above.policy()?))
+    }
+
+    /// The newest kernel that the real-time class knows and that is not newer than the one that this policy is of.
+    fn rt_version(&self) -> &'static str {
+        match self.info.name {
+            "eevdf" => ["6.1", "6.12", "6.12", "7.3"][self.params.int("version") as usize],
+            _ => "6.1",
+        }
+    }
+
+    fn policy(&self) -> Result<Box<dyn Policy>, ParamError> {
+        (self.info.build)(&self.params).map_err(|e| ParamError(format!("policy {}: {e}", self.info.name)))
     }
 
     /// The policy with all its parameters, as written in metadata.

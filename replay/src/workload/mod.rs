@@ -129,11 +129,7 @@ impl Scenario {
 
     /// Its own scheduling classes.
     fn stack(&self) -> Result<Stack, EngineError> {
-        let mut stack = self.policy.stack().map_err(|e| EngineError(e.0))?;
-        if let Some(rt) = &self.rt {
-            stack = stack.with_rt(rt.stack().map_err(|e| EngineError(e.0))?);
-        }
-        Ok(stack)
+        self.policy.stack_under(self.rt.as_ref()).map_err(|e| EngineError(e.0))
     }
 
     /// Runs it under other scheduling classes than its own. `progress` is as for [`Engine::run`].

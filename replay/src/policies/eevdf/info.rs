@@ -35,7 +35,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
               with the product of its shares, and a group counts as often as it has tasks that \
               could run at once.",
     tie_break: "Equal deadlines: the task that was queued first; a queued task before the running one.",
-    not_modelled: "The deadline server, core scheduling, bursts of quotas, topology other than CPUs \
+    not_modelled: "Core scheduling, bursts of quotas, topology other than CPUs \
         that all share one cache or share none, capacities.",
     sources: "Linux 6.6.9, 6.12.0, 6.12.19, 6.12.117, 7.3.4 kernel/sched/fair.c, core.c and \
               features.h (6.18: only what is published of 6.18.38, else those rules of 7.3 that \
