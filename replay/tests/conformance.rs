@@ -285,6 +285,18 @@ fn a_single_hog_is_switched_to_once() {
 /// Other work that leaves gaps does not change how much of it gets done: hog and sleeper share one
 /// CPU without idle time.
 #[test]
+fn a_policy_that_refuses_the_workload_ends_the_run_before_it_begins() {
+    let mut work = Workload::default();
+    work.groups.push(Group::new("/a"));
+    work.tasks.push(Program::new("t", 1, vec![Step::Run { ns: MS }]));
+    work.tasks[0].first.group = Some("/a".into());
+    let spec = PolicySpec::parse("cfs:form=2.6.29").unwrap();
+    let machine = Machine { until: 10 * MS, ..Machine::default() };
+    let error = Engine::new(work, &machine, spec.stack().unwrap()).unwrap().run(&mut |_| true).unwrap_err();
+    assert!(error.0.contains("groups are modelled for form=6.1 only"), "{error}");
+}
+
+#[test]
 fn idle_only_when_nothing_is_runnable() {
     let hog = Program::new("hog", 1, vec![Step::Run { ns: 400 * MS }]);
     let nap = Step::Pause { pause: Pause::Timer { ns: 9 * MS, slack: 0 }, sleep: Sleep::Interruptible };

@@ -274,6 +274,9 @@ impl Engine {
             self.k.class = class as u8;
             self.stack.layers[class].1.init(&mut self.k);
         }
+        if self.k.failed.is_some() {
+            return Err(self.failure());
+        }
         self.k.slots.set_second(1_000_000_000);
         let limit = STUCK + 100 * self.k.tasks.len() as u64;
         let mut at_this_instant = 0u64;
@@ -299,18 +302,25 @@ impl Engine {
                 self.ends_with_essential = false;
                 self.until = self.at_least.max(self.k.now);
             }
-            if let Some(why) = self.k.failed.take() {
-                return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
+            if self.k.failed.is_some() {
+                return Err(self.failure());
             }
             if self.counts.events.is_multiple_of(REPORT) && !progress(self.k.now) {
                 return Err(EngineError("stopped".into()));
             }
         }
         self.lost_at_the_end(self.k.now.max(if self.until == NEVER { 0 } else { self.until }));
-        if let Some(why) = self.k.failed.take() {
-            return Err(EngineError(format!("at {} ns: {why}", self.k.now)));
+        if self.k.failed.is_some() {
+            return Err(self.failure());
         }
         Ok(self.finish())
+    }
+
+    /// Why the run cannot go on.
+    #[cold]
+    fn failure(&mut self) -> EngineError {
+        let why = self.k.failed.take().unwrap_or_default();
+        EngineError(format!("at {} ns: {why}", self.k.now))
     }
 
     /// Nothing is runnable and nothing will wake: a timer of a policy cannot change that.
