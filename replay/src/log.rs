@@ -93,6 +93,7 @@ impl Log {
         }
     }
 
+    #[inline]
     pub(crate) fn wake(&mut self, ts: Ns, t: TaskId, cpu: Cpu, wake: Wake) {
         let (b, x) = match wake {
             Wake::Task { waker, .. } => (waker.0, by::TASK),
@@ -103,6 +104,7 @@ impl Log {
         self.add(ts, What::Wake, cpu, t.0, b, x);
     }
 
+    #[inline]
     pub(crate) fn migrate(&mut self, ts: Ns, t: TaskId, from: Cpu, to: Cpu) {
         self.add(ts, What::Migrate, to, t.0, IDLE, from as u32);
     }

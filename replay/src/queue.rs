@@ -65,14 +65,6 @@ impl Bits {
         *word = if on { *word | bit } else { *word & !bit };
     }
 
-    /// Takes out the least number of a word.
-    #[inline]
-    pub fn take_from(&mut self, word: usize) -> Option<usize> {
-        let bits = &mut self.0[word];
-        let bit = (*bits != 0).then(|| bits.trailing_zeros() as usize)?;
-        *bits &= *bits - 1;
-        Some(word * 64 + bit)
-    }
 
     /// The words, least numbers first.
     pub fn words(&self) -> &[u64] {

@@ -43,12 +43,12 @@ impl Engine {
             return;
         }
         // Something comes before the next tick already, mostly a tick of another CPU: none to pass over.
-        if self.k.slots.earliest().0 < next {
+        if self.k.slots.earliest_time() < next {
             return;
         }
         self.k.slots.set_tick(cpu, NEVER);
         let soft = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .2);
-        let something = self.k.slots.earliest().0.min(soft).min(self.until);
+        let something = self.k.slots.earliest_time().min(soft).min(self.until);
         let tick = self.k.tick_ns;
         let passed = if something == NEVER { 0 } else { (something - next + tick - 1).max(0) / tick };
         if passed > 0 {

@@ -328,7 +328,7 @@ impl Engine {
         self.coming.is_empty() && self.timers.iter().all(BinaryHeap::is_empty) && self.k.cpus.iter().all(|c| c.nr == 0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, due: Due) {
         self.k.here = match due {
             Due::Segment(cpu) | Due::Tick(cpu) | Due::Timer(cpu) | Due::Slice(cpu) | Due::Resched(cpu) => Some(cpu),

@@ -1,11 +1,11 @@
 //! The next event of each kind and CPU. The earliest of each CPU stands in a winner tree, whose
-//! root is the earliest of all. A change is only noted, and brought into the tree when the next
-//! event is asked for, because handling one event mostly changes several times of the same CPU.
+//! root is the earliest of all. What is handled mostly changes times of the CPU on which it happens,
+//! and mostly the next event is there as well: the tree does not know the times of the CPU whose
+//! event came last until one of another CPU comes before them.
 //!
 //! Events with equal time come in the order of their kinds in [`Due`], then by CPU: segment ends,
 //! ticks, the 1 Hz work, timer expiries, other wakeups, policy timers, slice ends, reschedules.
 
-use crate::queue::Bits;
 use crate::task::{Cpu, Ns, NEVER};
 
 /// What is due.
@@ -38,31 +38,63 @@ const WAKE: usize = 4;
 const POLICY_TIMER: usize = 5;
 const SLICE: usize = 6;
 const RESCHED: usize = 7;
-const KINDS: usize = 8;
 
-/// A time above the kind and the CPU: the order of keys is the order of events.
-type Key = i128;
+/// Places of an entry: CPUs and the machine have different kinds of events.
+const PLACES: usize = 5;
+const OF_CPU: [usize; PLACES] = [SEGMENT, TICK, TIMER, SLICE, RESCHED];
+const OF_MACHINE: [usize; PLACES] = [SECOND, WAKE, POLICY_TIMER, RESCHED, RESCHED];
 
+/// The place of a kind.
 #[inline]
-fn key(at: Ns, kind: usize, cpu: usize) -> Key {
-    (Key::from(at) << 64) | (kind << 32 | cpu) as Key
+const fn place(kind: usize) -> usize {
+    match kind {
+        SEGMENT | SECOND => 0,
+        TICK | WAKE => 1,
+        TIMER | POLICY_TIMER => 2,
+        SLICE => 3,
+        _ => 4,
+    }
 }
 
-/// Times of all kinds; those of a CPU, or in one entry more those of the whole machine.
-type Times = [Ns; KINDS];
+/// A time above the kind and the entry: the order of keys is the order of events. Times are counted
+/// from an epoch; from [`FAR`] on all are the same, and whoever meets one looks at the times themselves.
+type Key = u64;
+const ENTRY_BITS: u32 = 13;
+const LOW_BITS: u32 = ENTRY_BITS + 3;
+/// More than three days.
+const FAR: Ns = (1 << (64 - LOW_BITS)) - 1;
+const NOTHING: Key = Key::MAX;
+
+#[inline]
+fn key(since_epoch: Ns, kind: usize, entry: usize) -> Key {
+    (since_epoch.clamp(0, FAR) as u64) << LOW_BITS | (kind << ENTRY_BITS | entry) as u64
+}
+
+#[inline]
+fn entry_of(key: Key) -> usize {
+    (key & ((1 << ENTRY_BITS) - 1)) as usize
+}
+
+#[inline]
+fn is_far(key: Key) -> bool {
+    (key >> LOW_BITS) as Ns == FAR
+}
 
 /// The next events.
 #[derive(Clone, Debug)]
 pub struct Slots {
     cpus: usize,
-    /// By CPU, the machine last.
-    times: Vec<Times>,
-    /// Entries of `times` that the tree does not know yet.
-    stale: Bits,
+    epoch: Ns,
+    /// By CPU, the machine last; of each by place, in the order of their kinds.
+    times: Vec<[Ns; PLACES]>,
+    keys: Vec<[Key; PLACES]>,
+    /// The entry of the last event, whose keys the tree may not know, and the earliest of all others.
+    last: usize,
+    others: Key,
     /// Number of leaves, a power of two.
     leaves: usize,
-    /// `win[1]` is the earliest of all; children of `i` are `2i` and `2i + 1`, the entries of
-    /// `times` begin at `leaves`.
+    /// `win[1]` is the earliest of all; children of `i` are `2i` and `2i + 1`, the entries begin at
+    /// `leaves`.
     win: Vec<Key>,
 }
 
@@ -70,40 +102,116 @@ impl Slots {
     /// All slots empty.
     pub fn new(cpus: usize) -> Self {
         let leaves = (cpus + 1).next_power_of_two();
-        let win = vec![key(NEVER, RESCHED, 0); 2 * leaves];
-        Slots { cpus, times: vec![[NEVER; KINDS]; cpus + 1], stale: Bits::none(cpus + 1), leaves, win }
+        let (times, keys) = (vec![[NEVER; PLACES]; cpus + 1], vec![[NOTHING; PLACES]; cpus + 1]);
+        Slots { cpus, epoch: 0, times, keys, last: cpus, others: NOTHING, leaves, win: vec![NOTHING; 2 * leaves] }
     }
 
     #[inline]
     fn set(&mut self, entry: usize, kind: usize, at: Ns) {
-        if self.times[entry][kind] != at {
-            self.times[entry][kind] = at;
-            self.stale.set(entry, true);
+        let was = std::mem::replace(&mut self.times[entry][place(kind)], at);
+        self.keys[entry][place(kind)] = key(at - self.epoch, kind, entry);
+        if entry != self.last && was != at {
+            self.elsewhere(entry);
         }
     }
 
-    /// The earliest event.
+    /// The times of an entry that is not the last one have changed.
+    #[inline(never)]
+    fn elsewhere(&mut self, entry: usize) {
+        let first = self.first_of(entry);
+        self.climb(entry, first);
+        if first < self.others {
+            self.others = first;
+        } else if entry_of(self.others) == entry {
+            self.others = self.all_but(self.last);
+        }
+    }
+
+    /// The earliest event, which is to be handled now.
     #[inline]
     pub fn earliest(&mut self) -> (Ns, Due) {
-        for word in 0..self.stale.words().len() {
-            while let Some(entry) = self.stale.take_from(word) {
-                self.refresh(entry);
+        let mut first = self.first();
+        if is_far(first) {
+            first = self.look_far();
+            if is_far(first) {
+                return (NEVER, Due::Second);
             }
         }
-        let first = self.win[1];
-        ((first >> 64) as Ns, Self::due(first as u64))
+        let (entry, kind) = (entry_of(first), (first >> ENTRY_BITS & 7) as usize);
+        (self.epoch + (first >> LOW_BITS) as Ns, Self::due(kind, entry))
     }
 
-    /// Brings an entry into the tree.
-    #[inline]
-    fn refresh(&mut self, entry: usize) {
-        let times = &self.times[entry];
-        let (mut at, mut kind) = (times[0], 0);
-        for (i, &time) in times.iter().enumerate().skip(1) {
-            (at, kind) = if time < at { (time, i) } else { (at, kind) };
+    /// Its time, where other events may still come before it.
+    pub fn earliest_time(&mut self) -> Ns {
+        let first = self.first();
+        if is_far(first) {
+            return self.earliest_of_all();
         }
+        self.epoch + (first >> LOW_BITS) as Ns
+    }
+
+    #[inline]
+    fn first(&mut self) -> Key {
+        let first = self.first_of(self.last);
+        if first > self.others {
+            self.change(first)
+        } else {
+            first
+        }
+    }
+
+    fn earliest_of_all(&self) -> Ns {
+        self.times.iter().flatten().copied().min().unwrap_or(NEVER)
+    }
+
+    /// Another entry than the last one, whose own earliest event is `first`, has the earliest of all.
+    #[inline(never)]
+    fn change(&mut self, first: Key) -> Key {
+        self.climb(self.last, first);
+        let first = self.win[1];
+        self.last = entry_of(first).min(self.cpus);
+        self.others = self.all_but(self.last);
+        first
+    }
+
+    /// Nothing comes before [`FAR`]: what comes first makes another epoch.
+    #[cold]
+    fn look_far(&mut self) -> Key {
+        let first = self.earliest_of_all();
+        if first == NEVER {
+            return NOTHING;
+        }
+        self.epoch = first;
+        for entry in 0..=self.cpus {
+            for (i, kind) in (if entry == self.cpus { OF_MACHINE } else { OF_CPU }).into_iter().enumerate() {
+                self.keys[entry][i] = key(self.times[entry][i] - first, kind, entry);
+            }
+            self.climb(entry, self.first_of(entry));
+        }
+        self.change(self.first_of(self.last))
+    }
+
+    /// The earliest event of an entry.
+    #[inline]
+    fn first_of(&self, entry: usize) -> Key {
+        self.keys[entry].iter().fold(NOTHING, |first, &key| first.min(key))
+    }
+
+    /// The earliest event of all entries but one, as the tree knows them.
+    fn all_but(&self, entry: usize) -> Key {
         let mut i = self.leaves + entry;
-        let mut winner = key(at, kind, entry);
+        let mut first = NOTHING;
+        while i > 1 {
+            first = first.min(self.win[i ^ 1]);
+            i /= 2;
+        }
+        first
+    }
+
+    /// Brings the earliest event of an entry into the tree.
+    fn climb(&mut self, entry: usize, first: Key) {
+        let mut winner = first;
+        let mut i = self.leaves + entry;
         // Where the same wins as before, nothing changes above.
         while self.win[i] != winner {
             self.win[i] = winner;
@@ -116,9 +224,8 @@ impl Slots {
     }
 
     #[inline]
-    fn due(slot: u64) -> Due {
-        let cpu = slot as u32 as usize;
-        match (slot >> 32) as usize {
+    fn due(kind: usize, cpu: Cpu) -> Due {
+        match kind {
             SEGMENT => Due::Segment(cpu),
             TICK => Due::Tick(cpu),
             SECOND => Due::Second,
@@ -133,7 +240,7 @@ impl Slots {
     /// End of the current run step on `cpu`.
     #[inline]
     pub fn segment_end(&self, cpu: Cpu) -> Ns {
-        self.times[cpu][SEGMENT]
+        self.times[cpu][place(SEGMENT)]
     }
     /// Sets the end of the current run step on `cpu`.
     #[inline]
@@ -143,7 +250,7 @@ impl Slots {
     /// The next tick of `cpu`.
     #[inline]
     pub fn tick(&self, cpu: Cpu) -> Ns {
-        self.times[cpu][TICK]
+        self.times[cpu][place(TICK)]
     }
     /// Sets the next tick of `cpu`.
     #[inline]
@@ -157,7 +264,7 @@ impl Slots {
     /// The next timer interrupt of `cpu`.
     #[inline]
     pub fn timer(&self, cpu: Cpu) -> Ns {
-        self.times[cpu][TIMER]
+        self.times[cpu][place(TIMER)]
     }
     /// Sets the next timer interrupt of `cpu`.
     #[inline]
@@ -245,13 +352,37 @@ mod tests {
 
     proptest! {
         #[test]
+        fn events_that_are_days_apart_come_in_order(
+            ops in prop::collection::vec((0..=RESCHED, 0usize..3, 0i64..6, 0u32..55), 1..100),
+        ) {
+            let mut slots = Slots::new(3);
+            let mut model = std::collections::BTreeMap::new();
+            let mut now = 0;
+            for (kind, cpu, part, bits) in ops {
+                // From ns to months ahead.
+                let at = now + (part << bits);
+                let cpu = if matches!(kind, SECOND | WAKE | POLICY_TIMER) { 3 } else { cpu };
+                slots.set(cpu, kind, at);
+                model.insert((kind, cpu), at);
+                let next = model.iter().map(|(&(kind, cpu), &at)| (at, kind, cpu)).min().unwrap();
+                prop_assert_eq!(slots.earliest_time(), next.0);
+                if part % 2 == 0 {
+                    prop_assert_eq!(slots.earliest(), (next.0, Slots::due(next.1, next.2)));
+                    now = next.0;
+                    slots.set(next.2, next.1, NEVER);
+                    model.remove(&(next.1, next.2));
+                }
+            }
+        }
+
+        #[test]
         fn the_next_event_is_the_least_by_time_kind_and_cpu(
             cpus in 1usize..70,
             // Few times, so that many are equal; some cleared.
-            ops in prop::collection::vec((0..KINDS, 0usize..70, 0i64..8, any::<bool>()), 1..200),
+            ops in prop::collection::vec((0..=RESCHED, 0usize..70, 0i64..8, any::<bool>()), 1..200),
         ) {
             let mut slots = Slots::new(cpus);
-            let mut model = vec![vec![NEVER; cpus]; KINDS];
+            let mut model = vec![vec![NEVER; cpus]; RESCHED + 1];
             for (kind, cpu, at, ask) in ops {
                 let of_machine = matches!(kind, SECOND | WAKE | POLICY_TIMER);
                 let cpu = if of_machine { 0 } else { cpu % cpus };
@@ -270,12 +401,12 @@ mod tests {
                 if !ask {
                     continue;
                 }
-                let pairs = (0..KINDS).flat_map(|kind| (0..cpus).map(move |cpu| (kind, cpu)));
+                let pairs = (0..=RESCHED).flat_map(|kind| (0..cpus).map(move |cpu| (kind, cpu)));
                 let (at, kind, cpu) = pairs.map(|(kind, cpu)| (model[kind][cpu], kind, cpu)).min().unwrap();
                 let got = slots.earliest();
                 prop_assert_eq!(got.0, at);
                 if at != NEVER {
-                    prop_assert_eq!(got.1, Slots::due((kind << 32 | cpu) as u64));
+                    prop_assert_eq!(got.1, Slots::due(kind, cpu));
                 }
             }
         }

@@ -177,6 +177,7 @@ impl Engine {
         true
     }
 
+    #[inline(always)]
     pub(super) fn checked_cpu(&mut self, t: TaskId, cpu: Cpu) -> Cpu {
         if cpu >= self.k.cpus.len() {
             self.k.fail(format!("select_cpu chose CPU {cpu} of {}", self.k.cpus.len()));
