@@ -108,8 +108,44 @@ struct Queue {
     one_each: bool,
 }
 
-/// Hard expiry, order, soft expiry, task.
-type TimerHeap = BinaryHeap<Reverse<(Ns, u64, Ns, u32)>>;
+/// The timer of a sleeping task. The greatest is the one that expires first.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    hard: Ns,
+    /// Of equal expiries the one that was set first comes first.
+    order: u64,
+    soft: Ns,
+    task: TaskId,
+}
+
+impl Timer {
+    #[inline]
+    fn key(&self) -> i128 {
+        i128::from(self.hard) << 64 | i128::from(self.order)
+    }
+}
+
+impl Ord for Timer {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl PartialOrd for Timer {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Timer {}
 
 /// The engine.
 pub struct Engine {
@@ -122,8 +158,8 @@ pub struct Engine {
     paths: Option<SwitchCostChange>,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
-    /// Timers of each CPU by (hard expiry, order): soft expiry and task.
-    timers: Vec<TimerHeap>,
+    /// Timers of each CPU.
+    timers: Vec<BinaryHeap<Timer>>,
     order: u64,
     waiters: Lists,
     units: Vec<u32>,

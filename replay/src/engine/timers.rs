@@ -1,9 +1,7 @@
 //! Timers of sleeping tasks: when they are set, and which of them an interrupt fires.
 
-use std::cmp::Reverse;
-
 use super::slots::Slots;
-use super::{Coming, Engine, TimerMode};
+use super::{Coming, Engine, Timer, TimerMode};
 use crate::policy::Wake;
 use crate::program::Pause;
 use crate::task::{Cpu, Ns, TaskId, NEVER};
@@ -45,15 +43,15 @@ impl Engine {
 
     pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
         self.order += 1;
-        let next = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0).min(self.k.slots.tick(cpu));
+        let next = self.timers[cpu].peek().map_or(NEVER, |t| t.hard).min(self.k.slots.tick(cpu));
         self.k.cpus[cpu].timer_first = hard < next;
         // A recorded end may come a little before the time asked for.
-        self.timers[cpu].push(Reverse((hard, self.order, soft.min(hard), t.0)));
+        self.timers[cpu].push(Timer { hard, order: self.order, soft: soft.min(hard), task: t });
         self.next_timer(cpu);
     }
 
     fn next_timer(&mut self, cpu: Cpu) {
-        let first = self.timers[cpu].peek().map_or(NEVER, |t| t.0 .0);
+        let first = self.timers[cpu].peek().map_or(NEVER, |t| t.hard);
         self.k.slots.set_timer(cpu, first);
     }
 
@@ -61,9 +59,9 @@ impl Engine {
     /// hard expiry, and the tick is one of them: the first whose soft expiry has not passed holds
     /// up those behind it.
     pub(super) fn next_expired(&self, cpu: Cpu, entry: Ns) -> Option<TaskId> {
-        let Reverse((hard, _, soft, t)) = *self.timers[cpu].peek()?;
-        let behind_tick = hard > self.k.slots.tick(cpu).max(self.k.now);
-        (soft <= entry && !behind_tick).then_some(TaskId(t))
+        let timer = self.timers[cpu].peek()?;
+        let behind_tick = timer.hard > self.k.slots.tick(cpu).max(self.k.now);
+        (timer.soft <= entry && !behind_tick).then_some(timer.task)
     }
 
     /// A timer interrupt: it fires every timer whose soft expiry has passed. One is fired now; when
