@@ -92,8 +92,7 @@ impl Cfs {
         }
         self.place(k, self.groups.home(t, cpu), t, why);
         if let Some(bal) = &mut self.bal {
-            bal.task_arrives(k.now(), cpu, t);
-            self.groups.count_in(bal, k.now(), cpu, t);
+            self.groups.arrives(bal, k.now(), cpu, t);
         }
         self.runnable[cpu] += 1;
         let mut at = t;
@@ -127,12 +126,6 @@ impl Cfs {
             let q = self.tasks[at].q;
             self.update_curr(k, q);
             self.rqs[q].tree.remove(at);
-            if at == t {
-                if let Some(bal) = &mut self.bal {
-                    bal.task_departs(k.now(), t);
-                    bal.count(k.now(), self.groups.home(t, cpu), false);
-                }
-            }
             self.forget(at);
             let Some(owner) = self.rqs[q].owner else { break };
             if self.rqs[q].nr > 0 {
@@ -146,7 +139,7 @@ impl Cfs {
         }
         self.runnable[cpu] -= 1;
         if let Some(bal) = &mut self.bal {
-            self.groups.count_out(bal, k.now(), cpu, t);
+            self.groups.leaves(bal, k.now(), cpu, t);
         }
         self.refresh_shares(k, t);
     }

@@ -290,7 +290,6 @@ impl Policy for Cfs {
             self.rqs[self.tasks[t].q].tree.remove(t);
         }
         if let Some(bal) = &mut self.bal {
-            bal.set_running(k.now(), t, true);
             bal.task_runs(k.now(), cpu, t, true);
         }
         let clock = k.clock(cpu);
@@ -319,7 +318,6 @@ impl Policy for Cfs {
         self.charge_chain(k, t);
         self.tasks[t].last_ran = k.now();
         if let Some(bal) = &mut self.bal {
-            bal.set_running(k.now(), t, false);
             bal.task_runs(k.now(), cpu, t, false);
         }
         let group = self.above(t);

@@ -54,22 +54,20 @@ impl Eevdf {
         self.rq[q].add(&self.e[t]);
     }
 
-    /// Counts `t` in the loads of its queue and of the groups above it; true when the kernel would
-    /// ask for a reschedule, as in [`Self::refresh_weights`].
-    fn count_in(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) -> bool {
-        self.groups.count_in(&mut self.bal, k.now(), cpu, t);
-        self.refresh_weights(k, cpu, t)
-    }
-
-    /// Takes it out of them again.
+    /// Takes `t` out of the loads of its queue and of the groups above it.
     fn count_out(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
         self.groups.count_out(&mut self.bal, k.now(), cpu, t);
         self.refresh_weights(k, cpu, t);
     }
 
     /// Brings the shares of the groups above `t` on `cpu` up to date, and charges what runs beside
-    /// those that change.
+    /// those that change; true when the kernel would ask for a reschedule.
+    #[inline]
     fn refresh_weights(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) -> bool {
+        !self.groups.is_empty() && self.refresh_levels(k, cpu, t)
+    }
+
+    fn refresh_levels(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) -> bool {
         let now = k.now();
         let mut asks = false;
         let mut q = self.groups.home(t, cpu);
@@ -133,11 +131,11 @@ impl Eevdf {
         if self.quota.park(k, &self.groups, cpu, t) {
             return;
         }
-        self.bal.task_arrives(now, cpu, t);
+        self.groups.arrives(&mut self.bal, now, cpu, t);
         if self.flat() {
             self.charge_and_resched(k, cpu);
             self.e[t].q = cpu;
-            self.count_in(k, cpu, t);
+            self.refresh_weights(k, cpu, t);
             if !self.groups.is_empty() {
                 let weight = self.flat_weight(t);
                 self.reweigh(t, weight);
@@ -147,7 +145,7 @@ impl Eevdf {
             return self.put_in_tree(cpu, t);
         }
         let (mut at, mut initial) = (t, initial);
-        if self.count_in(k, cpu, t) {
+        if self.refresh_weights(k, cpu, t) {
             self.resched(k, cpu);
         }
         loop {
@@ -213,15 +211,14 @@ impl Eevdf {
 
     /// The running task falls asleep.
     pub(super) fn falls_asleep(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
-        let now = k.now();
-        self.bal.task_departs(now, t);
-        self.bal.count(now, self.groups.home(t, cpu), false);
         if self.delays(t) {
+            self.groups.departs(&mut self.bal, k.now(), cpu, t);
             self.bal.task_lingers(t, true);
             return self.delay(t);
         }
+        self.groups.leaves(&mut self.bal, k.now(), cpu, t);
         self.leave_levels(k, t, true);
-        self.count_out(k, cpu, t);
+        self.refresh_weights(k, cpu, t);
     }
 
     /// `t`, which is runnable, leaves the books of `cpu`.
@@ -229,11 +226,9 @@ impl Eevdf {
         if self.quota.unpark(k, t) {
             return;
         }
-        let now = k.now();
-        self.bal.task_departs(now, t);
-        self.bal.count(now, self.groups.home(t, cpu), false);
+        self.groups.leaves(&mut self.bal, k.now(), cpu, t);
         self.leave_levels(k, t, sleeps);
-        self.count_out(k, cpu, t);
+        self.refresh_weights(k, cpu, t);
     }
 
     /// What slept with negative lag has become eligible, or must go: its sleep begins in the books.

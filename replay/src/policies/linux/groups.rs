@@ -61,6 +61,7 @@ impl Groups {
     }
 
     /// True when all tasks are in the root group.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
@@ -127,9 +128,14 @@ impl Groups {
         std::iter::successors(Some(self.home(e, cpu)), next)
     }
 
-    /// Counts task `t`, which becomes runnable on `cpu`, in the loads of its queue and of those of
-    /// the groups above it.
-    pub fn count_in(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
+    /// Task `t` becomes runnable on `cpu`: counts it in the loads of the CPU, of its queue and of
+    /// those of the groups above it.
+    #[inline]
+    pub fn arrives(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
+        if self.is_empty() {
+            return balancer.arrives_alone(now, cpu, t);
+        }
+        balancer.task_arrives(now, cpu, t);
         let mut at = t;
         loop {
             let q = self.home(at, cpu);
@@ -142,7 +148,24 @@ impl Groups {
         balancer.count(now, self.home(t, cpu), true);
     }
 
-    /// Takes it out of them again; the number of runnable tasks is the caller's to count.
+    /// Task `t` is no longer runnable on `cpu`, or leaves it: takes it out of the loads again.
+    #[inline]
+    pub fn leaves(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
+        if self.is_empty() {
+            return balancer.leaves_alone(now, cpu, t);
+        }
+        self.departs(balancer, now, cpu, t);
+        self.count_out(balancer, now, cpu, t);
+    }
+
+    /// Takes it out of the loads of the CPU and of the numbers of runnable tasks, but not of those
+    /// of its queues ([`Self::count_out`] does).
+    pub fn departs(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
+        balancer.task_departs(now, t);
+        balancer.count(now, self.home(t, cpu), false);
+    }
+
+    /// Takes it out of the loads of its queue and of those of the groups above it.
     pub fn count_out(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
         let mut at = t;
         loop {

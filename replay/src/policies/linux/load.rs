@@ -59,6 +59,70 @@ pub(super) struct CpuLoad {
     pub idle_since: Ns,
 }
 
+impl Ent {
+    /// Brings the averages up to date, where they are behind.
+    #[inline(always)]
+    fn catch_up(&mut self, now: Ns) {
+        if self.avg.is_behind(now) {
+            self.update(now);
+        }
+    }
+
+    #[inline(never)]
+    fn update(&mut self, now: Ns) {
+        let on = u64::from(self.on_rq);
+        self.avg.update(now, Since { load: on, runnable: on, running: self.running }, self.weight);
+    }
+}
+
+impl Queue {
+    /// Takes out what has left, and tells what was so since the last update.
+    #[inline]
+    fn since(&mut self) -> Since {
+        if let Some(removed) = &self.removed {
+            self.avg.detach(removed, 1);
+            self.removed = None;
+        }
+        Since { load: self.weight, runnable: self.nr, running: false }
+    }
+
+    /// Brings the averages up to date, where they are behind.
+    #[inline(always)]
+    fn catch_up(&mut self, now: Ns) {
+        if self.removed.is_some() || self.avg.is_behind(now) {
+            self.update(now);
+        }
+    }
+
+    #[inline(never)]
+    fn update(&mut self, now: Ns) {
+        let since = self.since();
+        self.avg.update(now, since, 1);
+    }
+}
+
+impl CpuLoad {
+    /// Brings the averages up to date, and those of the CPU's own queue, where they are behind.
+    #[inline(always)]
+    fn catch_up(&mut self, queue: &mut Queue, now: Ns) {
+        let behind = self.avg.is_behind(now) || queue.avg.is_behind(now);
+        if behind || self.removed.is_some() || queue.removed.is_some() {
+            self.update(queue, now);
+        }
+    }
+
+    #[inline(never)]
+    fn update(&mut self, queue: &mut Queue, now: Ns) {
+        if let Some(removed) = &self.removed {
+            self.avg.detach(removed, 1);
+            self.removed = None;
+        }
+        let of_queue = queue.since();
+        let since = Since { load: 0, runnable: self.nr, running: self.running };
+        self.avg.update_both(since, &mut queue.avg, of_queue, now);
+    }
+}
+
 /// Load tracking and balancing of all CPUs.
 #[derive(Debug)]
 pub struct Balancer {
@@ -125,29 +189,19 @@ impl Balancer {
         *self.ents.ensure(t) = Ent { avg, weight, idle_policy, last_ran: Ns::MIN / 2, ..Ent::default() };
     }
 
+    #[inline]
     fn update_entity(&mut self, now: Ns, t: TaskId) {
-        let e = &mut self.ents[t];
-        let on = u64::from(e.on_rq);
-        e.avg.update(now, Since { load: on, runnable: on, running: e.running }, e.weight);
+        self.ents[t].catch_up(now);
     }
 
+    #[inline]
     fn update_queue(&mut self, now: Ns, q: usize) {
-        let queue = &mut self.queues[q];
-        if let Some(removed) = &queue.removed {
-            queue.avg.detach(removed, 1);
-            queue.removed = None;
-        }
-        queue.avg.update(now, Since { load: queue.weight, runnable: queue.nr, running: false }, 1);
+        self.queues[q].catch_up(now);
     }
 
+    #[inline]
     pub(super) fn update_cpu(&mut self, now: Ns, cpu: Cpu) {
-        let c = &mut self.cpus[cpu];
-        if let Some(removed) = &c.removed {
-            c.avg.detach(removed, 1);
-            c.removed = None;
-        }
-        c.avg.update(now, Since { load: 0, runnable: c.nr, running: c.running }, 1);
-        self.update_queue(now, cpu);
+        self.cpus[cpu].catch_up(&mut self.queues[cpu], now);
     }
 
     /// What all CPUs are compared by is about to be read.
@@ -172,6 +226,7 @@ impl Balancer {
     }
 
     /// `t` counts in the averages of queue `q` from now on, and no more in those of its last one.
+    #[inline(never)]
     fn attach_queue(&mut self, now: Ns, q: usize, t: TaskId) {
         let e = self.ents[t];
         if let Some(old) = e.queue.filter(|_| e.moving) {
@@ -203,6 +258,7 @@ impl Balancer {
     }
 
     /// `t` begins or ceases to be the one that runs.
+    #[inline]
     pub fn set_running(&mut self, now: Ns, t: TaskId, running: bool) {
         self.update_entity(now, t);
         self.ents[t].running = running;
@@ -242,6 +298,7 @@ impl Balancer {
     }
 
     /// `t` counts in the averages of `cpu` from now on, and no more in those of its last one.
+    #[inline(never)]
     fn attach_cpu(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         let e = self.ents[t];
         if let Some(old) = e.cpu {
@@ -269,11 +326,51 @@ impl Balancer {
         self.lists.remove(t);
     }
 
+    /// Task `t`, which is in no group, becomes runnable on `cpu`: as [`Self::task_arrives`],
+    /// [`Self::enqueue`] and [`Self::count`].
+    pub(super) fn arrives_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let e = &self.ents[t];
+        if (e.cpu, e.queue) != (Some(cpu), Some(cpu)) {
+            self.task_arrives(now, cpu, t);
+            self.enqueue(now, cpu, t);
+            return self.count(now, cpu, true);
+        }
+        let (e, c, queue) = (&mut self.ents[t], &mut self.cpus[cpu], &mut self.queues[cpu]);
+        e.catch_up(now);
+        c.catch_up(queue, now);
+        c.nr += 1;
+        c.nr_idle_policy += u64::from(e.idle_policy);
+        (e.on_rq, e.moving) = (true, false);
+        queue.weight += e.weight;
+        queue.nr += 1;
+        self.lists.move_back(cpu, t);
+    }
+
+    /// Task `t`, which is in no group, is no longer runnable, or leaves its CPU: as
+    /// [`Self::task_departs`], [`Self::count`] and [`Self::dequeue`].
+    pub(super) fn leaves_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let e = &mut self.ents[t];
+        if (e.cpu, e.queue, e.on_rq) != (Some(cpu), Some(cpu), true) {
+            self.task_departs(now, t);
+            self.count(now, cpu, false);
+            return self.dequeue(now, t);
+        }
+        let (c, queue) = (&mut self.cpus[cpu], &mut self.queues[cpu]);
+        e.catch_up(now);
+        c.catch_up(queue, now);
+        c.nr -= 1;
+        c.nr_idle_policy -= u64::from(e.idle_policy);
+        e.on_rq = false;
+        queue.weight -= e.weight;
+        queue.nr = queue.nr.saturating_sub(1);
+        self.lists.remove(t);
+    }
+
     /// Puts `t` in front of the list of its CPU: pulling begins at the other end.
+    #[inline]
     pub(super) fn touch(&mut self, cpu: Cpu, t: TaskId) {
         if self.lists.back(cpu) != Some(t) {
-            self.lists.remove(t);
-            self.lists.push_back(cpu, t);
+            self.lists.move_back(cpu, t);
         }
     }
 
@@ -298,13 +395,17 @@ impl Balancer {
     }
 
     /// Task `t` runs on `cpu`, or ceases to.
+    #[inline]
     pub fn task_runs(&mut self, now: Ns, cpu: Cpu, t: TaskId, runs: bool) {
-        self.update_cpu(now, cpu);
-        self.cpus[cpu].running = runs;
+        let (e, c) = (&mut self.ents[t], &mut self.cpus[cpu]);
+        e.catch_up(now);
+        e.running = runs;
+        c.catch_up(&mut self.queues[cpu], now);
+        c.running = runs;
         if runs {
             self.touch(cpu, t);
         } else {
-            self.ents[t].last_ran = now;
+            e.last_ran = now;
         }
     }
 
@@ -386,5 +487,54 @@ impl Balancer {
     /// `cpu` goes idle, or finds something to run.
     pub fn note_idle(&mut self, now: Ns, cpu: Cpu) {
         self.cpus[cpu].idle_since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn balancer(cpus: usize) -> Balancer {
+        let mut found = Balancer::new(Form::Cfs, 0, true);
+        found.cpus = vec![CpuLoad::default(); cpus];
+        found.queues = vec![Queue::default(); cpus];
+        found.lists = Lists::new(cpus);
+        for t in 0..6u32 {
+            found.init_entity(0, TaskId(t), 1024 >> (t % 3), t == 5, true);
+        }
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn a_task_alone_is_counted_as_step_by_step(
+            ops in prop::collection::vec((0u32..6, 0usize..3, 0i64..5_000_000, any::<bool>()), 1..80),
+        ) {
+            let (mut alone, mut steps) = (balancer(3), balancer(3));
+            let mut on = [None; 6];
+            let mut now = 0;
+            for (t, cpu, passed, moves) in ops {
+                now += passed;
+                let (at, t) = (&mut on[t as usize], TaskId(t));
+                if let Some(cpu) = at.take() {
+                    alone.leaves_alone(now, cpu, t);
+                    steps.task_departs(now, t);
+                    steps.count(now, cpu, false);
+                    steps.dequeue(now, t);
+                } else {
+                    if moves {
+                        alone.moves(t);
+                        steps.moves(t);
+                    }
+                    alone.arrives_alone(now, cpu, t);
+                    steps.task_arrives(now, cpu, t);
+                    steps.enqueue(now, cpu, t);
+                    steps.count(now, cpu, true);
+                    *at = Some(cpu);
+                }
+                prop_assert_eq!(format!("{:?}", alone), format!("{:?}", steps));
+            }
+        }
     }
 }

@@ -8,6 +8,8 @@ use crate::task::Ns;
 /// What a signal that was always 1 adds up to: 1024 / (1 - 2^(-1/32)), in the kernel's rounding.
 const MAX: u64 = 47_742;
 const PERIOD: u64 = 1024;
+/// Time is counted in units of 1024 ns.
+const UNIT_BITS: u32 = 10;
 /// Periods in which a signal halves.
 const HALF_LIFE: u64 = 32;
 
@@ -55,15 +57,6 @@ const fn decay_table() -> [u64; 32] {
     table
 }
 
-/// `value` as it counts `periods` later.
-fn decayed(value: u64, periods: u64) -> u64 {
-    if periods > 63 * HALF_LIFE {
-        return 0;
-    }
-    let halved = value >> (periods / HALF_LIFE);
-    ((u128::from(halved) * u128::from(DECAY[(periods % HALF_LIFE) as usize])) >> 32) as u64
-}
-
 /// `sum / divider`, for a divider of 32 bits: sums are mostly short, too, and short divisions take
 /// half the time.
 #[inline]
@@ -108,6 +101,44 @@ pub struct Since {
     pub load: u64,
     pub runnable: u64,
     pub running: bool,
+}
+
+/// From one update to the next.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    last: Ns,
+    into_period: u64,
+    /// What was before decays over the ends of periods: halved so often, and the rest in units of 2^-32.
+    passes: bool,
+    halved: u32,
+    rest: u64,
+    /// What counts of the time since then.
+    share: u64,
+}
+
+impl Step {
+    #[inline]
+    fn to(now: Ns, last: Ns, into_period: u64) -> Self {
+        let delta = (now - last) as u64 >> UNIT_BITS;
+        let last = last + (delta << UNIT_BITS) as Ns;
+        let into = into_period + delta;
+        let periods = into / PERIOD;
+        let mut step = Step { last, into_period: into % PERIOD, passes: periods > 0, halved: 0, rest: 0, share: delta };
+        if step.passes {
+            let gone = periods > 63 * HALF_LIFE;
+            step.halved = if gone { 0 } else { (periods / HALF_LIFE) as u32 };
+            step.rest = if gone { 0 } else { DECAY[(periods % HALF_LIFE) as usize] };
+            let whole = MAX - step.decayed(MAX) - PERIOD;
+            step.share = step.decayed(PERIOD - into_period) + whole + step.into_period;
+        }
+        step
+    }
+
+    /// `value` as it counts now.
+    #[inline(always)]
+    fn decayed(&self, value: u64) -> u64 {
+        ((u128::from(value >> self.halved) * u128::from(self.rest)) >> 32) as u64
+    }
 }
 
 impl Pelt {
@@ -161,31 +192,50 @@ impl Pelt {
         }
     }
 
-    /// Adds the time up to `now`; `weight` is that of an entity, 1 for a queue.
+    /// True when [`Self::update`] would change anything.
     #[inline]
-    pub fn update(&mut self, now: Ns, since: Since, weight: u64) {
-        let delta = (now - self.last).max(0) as u64 >> 10;
-        if delta == 0 {
-            return;
-        }
-        self.last += (delta << 10) as Ns;
-        let into = self.into_period + delta;
-        let share = if into < PERIOD { delta } else { self.pass(into / PERIOD) + into % PERIOD };
-        self.into_period = into % PERIOD;
-        self.load_sum += since.load * share;
-        self.runnable_sum += (since.runnable * share) << 10;
-        self.util_sum += u64::from(since.running) * (share << 10);
-        self.weight = weight;
-        self.due = true;
+    pub fn is_behind(&self, now: Ns) -> bool {
+        now - self.last >= 1 << UNIT_BITS
     }
 
-    /// Lets what was before decay over the ends of `periods`; what counts since the last update,
-    /// but for the part of the period that has just begun.
-    fn pass(&mut self, periods: u64) -> u64 {
-        self.load_sum = decayed(self.load_sum, periods);
-        self.runnable_sum = decayed(self.runnable_sum, periods);
-        self.util_sum = decayed(self.util_sum, periods);
-        decayed(PERIOD - self.into_period, periods) + (MAX - decayed(MAX, periods) - PERIOD)
+    /// Adds the time up to `now`, if any; `weight` is that of an entity, 1 for a queue.
+    #[inline]
+    pub fn update(&mut self, now: Ns, since: Since, weight: u64) {
+        if self.is_behind(now) {
+            self.go(Step::to(now, self.last, self.into_period), since, weight);
+        }
+    }
+
+    /// The same for a CPU and its queue, which are mostly brought up to date together.
+    #[inline]
+    pub fn update_both(&mut self, since: Since, queue: &mut Self, of_queue: Since, now: Ns) {
+        if (self.last, self.into_period) == (queue.last, queue.into_period) {
+            if !self.is_behind(now) {
+                return;
+            }
+            let step = Step::to(now, self.last, self.into_period);
+            self.go(step, since, 1);
+            queue.go(step, of_queue, 1);
+        } else {
+            self.update(now, since, 1);
+            queue.update(now, of_queue, 1);
+        }
+    }
+
+    #[inline]
+    fn go(&mut self, step: Step, since: Since, weight: u64) {
+        self.last = step.last;
+        self.into_period = step.into_period;
+        if step.passes {
+            self.load_sum = step.decayed(self.load_sum);
+            self.runnable_sum = step.decayed(self.runnable_sum);
+            self.util_sum = step.decayed(self.util_sum);
+        }
+        self.load_sum += since.load * step.share;
+        self.runnable_sum += (since.runnable * step.share) << 10;
+        self.util_sum += u64::from(since.running) * (step.share << 10);
+        self.weight = weight;
+        self.due = true;
     }
 
     /// Another weight: the load of an entity follows at once.

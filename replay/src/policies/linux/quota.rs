@@ -114,10 +114,12 @@ impl Quota {
     }
 
     /// Keeps `t`, which becomes runnable on `cpu`, off the queue where its group is throttled.
+    #[inline]
     pub fn park(&mut self, k: &mut Kernel, groups: &Groups, cpu: Cpu, t: TaskId) -> bool {
-        if !self.any() {
-            return false;
-        }
+        self.any() && self.park_throttled(k, groups, cpu, t)
+    }
+
+    fn park_throttled(&mut self, k: &mut Kernel, groups: &Groups, cpu: Cpu, t: TaskId) -> bool {
         let Some(q) = self.throttled_above(groups, t, cpu) else { return false };
         self.parked[q].push(t);
         k.set_throttled(t, true);
