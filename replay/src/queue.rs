@@ -453,23 +453,25 @@ impl<K: Copy + Ord> Ordered<K> {
     }
 
     /// Takes `t` out and returns its key.
+    #[inline(always)]
     pub fn remove(&mut self, t: TaskId) -> Option<K> {
         let i = *self.at.get(t.index())?;
-        if i == NIL {
-            return None;
-        }
-        let i = i as usize;
-        self.at[t.index()] = NIL;
+        (i != NIL).then(|| self.take(i as usize))
+    }
+
+    /// Takes out what is at place `i` of the heap.
+    #[inline(never)]
+    fn take(&mut self, i: usize) -> K {
         let gone = self.heap.swap_remove(i);
+        self.at[gone.2 as usize] = NIL;
         if i < self.heap.len() {
-            self.at[self.heap[i].2 as usize] = i as u32;
             if i > 0 && self.less(i, (i - 1) / 4) {
                 self.up(i);
             } else {
                 self.down(i);
             }
         }
-        Some(gone.0)
+        gone.0
     }
 
     /// The first task and its key.
@@ -535,13 +537,13 @@ impl<K: Copy + Ord> Ordered<K> {
             if from >= len {
                 break;
             }
-            let mut best = from;
-            for child in from + 1..(from + 4).min(len) {
-                if self.less(child, best) {
-                    best = child;
+            let children = &self.heap[from..(from + 4).min(len)];
+            let (mut best, mut below) = (from, children[0]);
+            for (n, child) in children.iter().enumerate().skip(1) {
+                if (child.0, child.1) < (below.0, below.1) {
+                    (best, below) = (from + n, *child);
                 }
             }
-            let below = self.heap[best];
             if (item.0, item.1) <= (below.0, below.1) {
                 break;
             }

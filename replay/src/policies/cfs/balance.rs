@@ -115,8 +115,14 @@ impl Cfs {
     }
 
     /// The task that ran on `cpu`, and is back in the queue, goes where the balancer said.
+    #[inline]
     pub(super) fn push_running(&mut self, k: &mut Kernel, cpu: Cpu) {
-        let Some(to) = self.push[cpu].take() else { return };
+        if let Some(to) = self.push[cpu].take() {
+            self.push_ran(k, cpu, to);
+        }
+    }
+
+    fn push_ran(&mut self, k: &mut Kernel, cpu: Cpu, to: Cpu) {
         let ran = |t: &TaskId| self.tasks[*t].last_ran == k.now() && k.allowed(*t, to);
         let queued = |t: &TaskId| self.rqs[self.tasks[*t].q].tree.contains(*t);
         let tasks = self.bal.as_ref().map(|b| b.tasks_of(cpu)).unwrap_or_default();

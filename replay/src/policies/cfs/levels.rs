@@ -13,7 +13,11 @@ impl Cfs {
     }
 
     /// The entities of two tasks of one CPU that compete on the same queue.
+    #[inline]
     pub(super) fn matching(&self, a: TaskId, b: TaskId) -> (TaskId, TaskId) {
+        if self.groups.is_empty() {
+            return (a, b);
+        }
         let mut x = Some(a);
         while let Some(e) = x {
             let mut y = Some(b);
@@ -113,6 +117,7 @@ impl Cfs {
         self.resched_out_of_quota(k);
     }
 
+    #[inline]
     pub(super) fn resched_out_of_quota(&mut self, k: &mut Kernel) {
         if let Some(cpu) = self.out_of_quota.take().filter(|&cpu| k.curr(cpu).is_some()) {
             k.resched(cpu);
@@ -145,6 +150,7 @@ impl Cfs {
     }
 
     /// The groups above what ran go back to their queues; those that are chosen again at once go on.
+    #[inline]
     pub(super) fn put_groups_back(&mut self, k: &Kernel, group: Option<TaskId>) {
         let mut at = group;
         while let Some(e) = at {
@@ -164,6 +170,7 @@ impl Cfs {
     }
 
     /// Charges what runs, on all levels of `t`.
+    #[inline]
     pub(super) fn charge_chain(&mut self, k: &Kernel, t: TaskId) {
         let mut at = Some(t);
         while let Some(e) = at {
@@ -173,6 +180,7 @@ impl Cfs {
     }
 
     /// Brings the shares of the groups above `t` up to date.
+    #[inline]
     fn refresh_shares(&mut self, k: &Kernel, t: TaskId) {
         let mut at = self.above(t);
         while let Some(e) = at {
@@ -182,10 +190,14 @@ impl Cfs {
     }
 
     /// Brings the weight of `e` up to date, where it is a group's share of its CPU.
+    #[inline]
     pub(super) fn refresh_share(&mut self, k: &Kernel, e: TaskId) {
-        if self.groups.of_entity(e).is_none() || !self.tasks[e].on_rq {
-            return;
+        if self.groups.is_share(e) && self.tasks[e].on_rq {
+            self.refresh_queued_share(k, e);
         }
+    }
+
+    fn refresh_queued_share(&mut self, k: &Kernel, e: TaskId) {
         let q = self.tasks[e].q;
         if self.rqs[q].curr == Some(e) {
             self.update_curr(k, q);
@@ -199,15 +211,20 @@ impl Cfs {
     }
 
     /// What runs on queue `q` has used `ran`; true when its group has no run time left.
+    #[inline]
     pub(super) fn use_quota(&mut self, q: usize, ran: Ns) -> bool {
         self.quota.any() && self.groups.group_of_queue(q).is_some_and(|g| self.quota.spend(g, q, ran))
     }
 
     /// `cpu` chooses: groups without run time leave its queues.
+    #[inline]
     pub(super) fn enforce_quota(&mut self, k: &mut Kernel, cpu: Cpu) {
-        if !self.quota.any() {
-            return;
+        if self.quota.any() {
+            self.throttle_due(k, cpu);
         }
+    }
+
+    fn throttle_due(&mut self, k: &mut Kernel, cpu: Cpu) {
         for q in self.quota.due(k, &self.groups, cpu) {
             let mut within = self.bal.as_ref().map(|b| b.tasks_of(cpu)).unwrap_or_default();
             within.retain(|&t| self.groups.is_below(t, cpu, q));

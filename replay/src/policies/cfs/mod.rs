@@ -324,7 +324,7 @@ impl Policy for Cfs {
         match why {
             Stop::Preempted | Stop::Yielded => self.rqs[self.tasks[t].q].curr = None,
             Stop::Slept | Stop::Exited | Stop::SwitchedFrom => {
-                if why == Stop::Slept {
+                if why == Stop::Slept && self.tun.form == Form::V32 {
                     self.note_sleep(t);
                 }
                 self.take_out(k, cpu, t, why != Stop::SwitchedFrom);

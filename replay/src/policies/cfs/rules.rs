@@ -19,14 +19,20 @@ impl Cfs {
     }
 
     /// Charges what runs on queue `q` up to now.
+    #[inline(always)]
     pub(super) fn update_curr(&mut self, k: &Kernel, q: usize) {
-        let Some(t) = self.rqs[q].curr else { return };
+        let rq = &self.rqs[q];
+        let Some(t) = rq.curr else { return };
         let now = k.clock(self.groups.cpu_of(q));
-        let delta = now - self.rqs[q].exec_start;
-        if delta <= 0 {
-            return;
+        if now > rq.exec_start {
+            self.charge(q, t, now);
         }
-        self.rqs[q].exec_start = now;
+    }
+
+    /// Charges `t`, which runs on queue `q`.
+    #[inline(never)]
+    fn charge(&mut self, q: usize, t: TaskId, now: Ns) {
+        let delta = now - std::mem::replace(&mut self.rqs[q].exec_start, now);
         let v = self.fair(delta, self.tasks[t].weight);
         let e = &mut self.tasks[t];
         e.sum += delta;
@@ -38,16 +44,16 @@ impl Cfs {
     }
 
     /// The queue's minimum follows the smaller of what runs and the leftmost that waits, and never goes back.
+    #[inline]
     pub(super) fn update_min(&mut self, q: usize) {
-        let rq = &self.rqs[q];
+        let rq = &mut self.rqs[q];
         let left = rq.tree.first().map(|f| f.0);
-        let curr = rq.curr.filter(|&t| self.tasks[t].on_rq).map(|t| self.tasks[t].vruntime);
+        let curr = rq.curr.map(|t| &self.tasks[t]).filter(|e| e.on_rq).map(|e| e.vruntime);
         let low = match (curr, left) {
             (Some(c), Some(l)) => c.min(l),
             (Some(v), None) | (None, Some(v)) => v,
             (None, None) => return,
         };
-        let rq = &mut self.rqs[q];
         rq.min_vruntime = rq.min_vruntime.max(low);
     }
 
@@ -167,6 +173,7 @@ impl Cfs {
     }
 
     /// True when `a` is so far ahead of `b` that it would be unfair to run `a` first.
+    #[inline]
     fn unfair(&self, a: TaskId, b: TaskId) -> bool {
         let ahead = self.tasks[a].vruntime - self.tasks[b].vruntime;
         ahead > 0 && ahead > self.granularity(a, b)
@@ -244,11 +251,16 @@ impl Cfs {
     }
 
     /// `e` is no longer preferred or passed over, nor are the groups above it that were so for its sake.
+    #[inline(always)]
     pub(super) fn clear_buddies(&mut self, e: TaskId) {
         let (rq, is) = (&self.rqs[self.tasks[e].q], Some(e));
-        if rq.next != is && rq.last != is && rq.skip != is {
-            return;
+        if rq.next == is || rq.last == is || rq.skip == is {
+            self.clear_these(e);
         }
+    }
+
+    #[inline(never)]
+    fn clear_these(&mut self, e: TaskId) {
         let buddies: [fn(&mut super::Rq) -> &mut Option<TaskId>; 3] =
             [|rq| &mut rq.next, |rq| &mut rq.last, |rq| &mut rq.skip];
         for of in buddies {
@@ -265,6 +277,7 @@ impl Cfs {
     }
 
     /// The task to run next; it and the groups above it stay in their trees.
+    #[inline(always)]
     pub(super) fn pick(&mut self, cpu: Cpu) -> Option<TaskId> {
         let mut q = cpu;
         loop {
@@ -279,6 +292,9 @@ impl Cfs {
     fn pick_on(&self, q: usize) -> Option<TaskId> {
         let rq = &self.rqs[q];
         let (_, left) = rq.tree.first()?;
+        if rq.skip.is_none() && rq.next.is_none() && rq.last.is_none() {
+            return Some(left);
+        }
         let good = |buddy: Option<TaskId>| buddy.filter(|&b| rq.tree.contains(b) && !self.unfair(b, left));
         let mut chosen = left;
         if rq.skip == Some(left) {

@@ -109,6 +109,12 @@ impl Groups {
         Some((n / self.cpus, n % self.cpus))
     }
 
+    /// True when `e` is a group's share of a CPU, and no task.
+    #[inline]
+    pub fn is_share(&self, e: TaskId) -> bool {
+        e.0 >= self.tasks
+    }
+
     /// The queue on which `e`, a task or a group's share, belongs on `cpu`.
     #[inline]
     pub fn home(&self, e: TaskId, cpu: Cpu) -> usize {
