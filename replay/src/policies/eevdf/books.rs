@@ -7,15 +7,18 @@ use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
 
 impl Eevdf {
     /// Charges what runs on queue `q` up to the clock; true when the kernel would ask for a reschedule.
+    #[inline(always)]
     pub(super) fn charge(&mut self, k: &Kernel, q: usize) -> bool {
-        let cpu = self.cpu_of(q);
         let Some(t) = self.rq[q].curr else { return false };
+        let delta = k.clock(self.cpu_of(q)) - self.e[t].exec_start;
+        delta > 0 && self.charge_for(q, t, delta)
+    }
+
+    /// Charges `t`, which runs on queue `q`, for `delta`.
+    #[inline(never)]
+    fn charge_for(&mut self, q: usize, t: TaskId, delta: Ns) -> bool {
         let rq = &mut self.rq[q];
         let e = &mut self.e[t];
-        let delta = k.clock(cpu) - e.exec_start;
-        if delta <= 0 {
-            return false;
-        }
         e.exec_start += delta;
         let step = e.fair(delta);
         e.v += step;
@@ -27,19 +30,18 @@ impl Eevdf {
             }
             e.deadline = e.v + e.fair(e.slice);
         }
-        let e = *e;
         rq.raise_min(Some(e.v));
         let short = self.use_quota(q, delta);
-        let rq = &mut self.rq[q];
+        let (rq, e) = (&mut self.rq[q], &self.e[t]);
         if rq.nr <= 1 {
             return short;
         }
-        let unprotected = match self.f.version {
+        let unprotected = || match self.f.version {
             Version::V66 => false,
             Version::V612 => self.f.preempt_short && e.picked != Some(e.deadline) && !rq.eligible(e.v),
             Version::V618 | Version::V73 => e.v >= e.protected,
         };
-        if expired || unprotected {
+        if expired || unprotected() {
             rq.clear_buddy(t);
             return true;
         }
@@ -160,7 +162,7 @@ impl Eevdf {
             return;
         }
         let normalized = self.base / weights::cpu_factor(self.ncpu);
-        let e = self.e[t];
+        let e = &self.e[t];
         let slice = if self.f.run_to_parity { self.least_slice(q) } else { normalized }.min(e.slice);
         let mut until = e.deadline;
         if slice != e.slice {
@@ -201,7 +203,7 @@ impl Eevdf {
     pub(super) fn shorten_protection(&mut self, t: TaskId) {
         let q = self.e[t].q;
         let slice = self.least_slice(q);
-        let e = self.e[t];
+        let e = &self.e[t];
         let from = if self.f.version == Version::V73 { e.v.min(self.rq[q].mean()) } else { e.v };
         self.e[t].protected = e.protected.min(from + e.fair(slice));
     }

@@ -34,8 +34,13 @@ impl Iterator for Chain {
 }
 
 impl Eevdf {
-    /// `t` and what stands for it on the queues above.
+    /// The group's share that stands for `e` on the queue above.
     #[inline]
+    pub(super) fn above(&self, e: TaskId) -> Option<TaskId> {
+        self.rq[self.e[e].q].owner
+    }
+
+    /// `t` and what stands for it on the queues above.
     pub(super) fn chain(&self, t: TaskId) -> Chain {
         let mut chain = Chain { of: [t; DEPTH], n: 1, at: 0 };
         let mut q = self.e[t].q;
@@ -119,9 +124,12 @@ impl Eevdf {
     }
 
     /// Charges what runs, on all levels of `t`.
+    #[inline]
     pub(super) fn charge_chain(&mut self, k: &Kernel, t: TaskId) {
-        for e in self.chain(t) {
+        let mut at = Some(t);
+        while let Some(e) = at {
             self.charge(k, self.e[e].q);
+            at = self.above(e);
         }
     }
 
@@ -307,6 +315,38 @@ impl Eevdf {
     /// The task that `cpu` runs next, out of its trees; `prev` ran until now and may go on.
     pub(super) fn pick_task(&mut self, k: &mut Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
         let prev = prev.filter(|&p| self.e[p].on_rq && self.cpu_of(self.e[p].q) == cpu);
+        if self.groups.is_empty() {
+            self.pick_single(k, cpu, prev)
+        } else {
+            self.pick_down(k, cpu, prev)
+        }
+    }
+
+    /// The same where there is but one level.
+    fn pick_single(&mut self, k: &Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
+        if let Some(p) = prev {
+            self.rq[cpu].take_out(&mut self.e[p]);
+        }
+        let picked = loop {
+            let picked = self.pick(cpu, prev.filter(|&p| self.e[p].on_rq), true);
+            match picked {
+                Some(t) if self.e[t].delayed => self.finish_delayed(k, t),
+                _ => break picked,
+            }
+        };
+        if picked.is_some() && picked == prev {
+            return picked;
+        }
+        if let Some(p) = prev.filter(|&p| self.e[p].on_rq && !self.e[p].place.is_queued()) {
+            self.put_in_tree(cpu, p);
+        }
+        let t = picked?;
+        self.take_next(t);
+        Some(t)
+    }
+
+    /// From the queue of `cpu` down through the groups.
+    fn pick_down(&mut self, k: &Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
         let chain = prev.map(|p| self.chain(p));
         let before = chain.as_ref().map_or(&[][..], Chain::all);
         for &e in before {
@@ -362,21 +402,28 @@ impl Eevdf {
             self.reweigh(t, weight);
         }
         for e in self.chain(t) {
-            if before.contains(&e) {
-                continue;
+            if !before.contains(&e) {
+                self.take_next(e);
             }
-            let q = self.e[e].q;
-            self.rq[q].take_out(&mut self.e[e]);
-            self.rq[q].clear_buddy(e);
-            self.protect(e);
         }
     }
 
+    /// `e` is out of the tree of its queue.
+    fn take_next(&mut self, e: TaskId) {
+        let entity = &mut self.e[e];
+        let rq = &mut self.rq[entity.q];
+        rq.take_out(entity);
+        rq.clear_buddy(e);
+        self.protect(e);
+    }
+
     /// What runs on queue `q` has used `ran`; true when a group above has no run time left.
+    #[inline]
     pub(super) fn use_quota(&mut self, q: usize, ran: Ns) -> bool {
-        if !self.quota.any() {
-            return false;
-        }
+        self.quota.any() && self.spend_quota(q, ran)
+    }
+
+    fn spend_quota(&mut self, q: usize, ran: Ns) -> bool {
         if !self.flat() {
             return self.groups.group_of_queue(q).is_some_and(|g| self.quota.spend(g, q, ran));
         }
@@ -390,7 +437,14 @@ impl Eevdf {
     }
 
     /// `cpu` chooses: groups without run time leave its queues.
+    #[inline]
     pub(super) fn enforce_quota(&mut self, k: &mut Kernel, cpu: Cpu) {
+        if self.quota.any() {
+            self.throttle_due(k, cpu);
+        }
+    }
+
+    fn throttle_due(&mut self, k: &mut Kernel, cpu: Cpu) {
         for q in self.quota.due(k, &self.groups, cpu) {
             let mut within = self.bal.tasks_of(cpu);
             within.retain(|&t| self.groups.is_below(t, cpu, q));

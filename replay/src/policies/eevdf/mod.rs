@@ -266,7 +266,11 @@ impl Eevdf {
     }
 
     /// The entities of two tasks that compete on the same queue.
+    #[inline]
     fn matching(&self, a: TaskId, b: TaskId) -> (TaskId, TaskId) {
+        if self.groups.is_empty() {
+            return (a, b);
+        }
         let (up_a, up_b) = (self.chain(a), self.chain(b));
         for x in up_a {
             if let Some(y) = up_b.into_iter().find(|&y| self.e[y].q == self.e[x].q) {
@@ -439,11 +443,16 @@ impl Policy for Eevdf {
             self.set_next(t, &[]);
         }
         let clock = k.clock(cpu);
-        for e in self.chain(t) {
-            self.e[e].exec_start = clock;
-            let q = self.e[e].q;
-            self.rq[q].curr = Some(e);
-            self.bal.set_running(k.now(), e, true);
+        let mut at = Some(t);
+        while let Some(e) = at {
+            let entity = &mut self.e[e];
+            entity.exec_start = clock;
+            let rq = &mut self.rq[entity.q];
+            rq.curr = at;
+            at = rq.owner;
+            if e != t {
+                self.bal.set_running(k.now(), e, true);
+            }
         }
         self.bal.task_runs(k.now(), cpu, t, true);
         if self.f.hrtick && switched {
@@ -456,8 +465,10 @@ impl Policy for Eevdf {
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
         self.charge_chain(k, t);
         let now = k.now();
-        for e in self.chain(t) {
+        let mut at = self.above(t);
+        while let Some(e) = at {
             self.bal.set_running(now, e, false);
+            at = self.above(e);
         }
         self.bal.task_runs(now, cpu, t, false);
         match why {
@@ -469,7 +480,8 @@ impl Policy for Eevdf {
                 self.e[t].rel_deadline = false;
             }
         }
-        for e in self.chain(t) {
+        at = Some(t);
+        while let Some(e) = at {
             let q = self.e[e].q;
             if self.rq[q].curr == Some(e) {
                 self.rq[q].curr = None;
@@ -477,6 +489,7 @@ impl Policy for Eevdf {
                     self.put_in_tree(q, e);
                 }
             }
+            at = self.above(e);
         }
     }
 
@@ -498,8 +511,10 @@ impl Policy for Eevdf {
     }
 
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        for e in self.chain(t) {
+        let mut at = Some(t);
+        while let Some(e) = at {
             self.charge_and_resched(k, self.e[e].q);
+            at = self.above(e);
         }
         self.refresh_shares(k, t);
         let (e, rq, f) = (&self.e, &self.rq, &self.f);
@@ -514,9 +529,7 @@ impl Policy for Eevdf {
     }
 
     fn slice_expired(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        for e in self.chain(t) {
-            self.charge(k, self.e[e].q);
-        }
+        self.charge_chain(k, t);
         k.resched(cpu);
     }
 

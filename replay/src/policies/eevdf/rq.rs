@@ -32,22 +32,26 @@ impl Rq {
         self.min_v + mean
     }
 
+    #[inline]
     pub fn eligible(&self, v: Ns) -> bool {
         self.sum_wv >= i128::from(v) * i128::from(self.sum_w)
     }
 
+    #[inline]
     pub fn add(&mut self, e: &Entity) {
         self.sum_w += e.weight;
         self.sum_wv += i128::from(e.weight) * i128::from(e.v);
         self.nr += 1;
     }
 
+    #[inline]
     pub fn sub(&mut self, e: &Entity) {
         self.sum_w -= e.weight;
         self.sum_wv -= i128::from(e.weight) * i128::from(e.v);
         self.nr -= 1;
     }
 
+    #[inline]
     pub fn raise_min(&mut self, curr: Option<Ns>) {
         let lowest = match (curr, self.tree.min_v()) {
             (Some(a), Some(b)) => Some(a.min(b)),

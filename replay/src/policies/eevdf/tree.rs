@@ -86,7 +86,8 @@ impl Tree {
         self.min_v = if self.first().is_some() { self.min_v.min(v) } else { v };
         let at = self.block_of(place);
         let block = &mut self.blocks[at];
-        let behind = block.nodes.iter().rposition(|n| n.place < place).map_or(0, |i| i + 1);
+        // No place has a greater number.
+        let behind = block.nodes.iter().rposition(|n| n.place.deadline <= deadline).map_or(0, |i| i + 1);
         block.nodes.insert(behind, Node { place, v, task: t });
         block.min_v = block.min_v.min(v);
         if block.nodes.len() > BLOCK {
@@ -104,7 +105,7 @@ impl Tree {
         }
         let at = self.block_of(place);
         let block = &mut self.blocks[at];
-        let Some(i) = block.nodes.iter().position(|n| n.place == place) else { return false };
+        let Some(i) = block.nodes.iter().position(|n| n.place.nr == place.nr && n.place == place) else { return false };
         let gone = block.nodes.remove(i);
         if gone.v == block.min_v {
             block.refresh();
