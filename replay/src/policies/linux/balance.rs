@@ -102,10 +102,13 @@ impl Balancer {
     pub(super) fn group_of(&self, k: &Kernel, cpu: Cpu) -> Group {
         let c = &self.cpus[cpu];
         let nr = self.queued(k, cpu) as u64;
+        if nr < 1 {
+            return Group::HasSpare;
+        }
         let loaded = CAPACITY * 100 < c.avg.util() * IMBALANCE_PCT || CAPACITY * IMBALANCE_PCT < c.avg.runnable() * 100;
         if nr > 1 && loaded {
             Group::Overloaded
-        } else if nr < 1 || !loaded {
+        } else if !loaded {
             Group::HasSpare
         } else {
             Group::FullyBusy

@@ -1,5 +1,6 @@
 //! Where a task goes when it wakes, is new, or executes a program.
 
+use super::balance::Group;
 use super::Balancer;
 use crate::policy::{Kernel, Select, Wake};
 use crate::task::{Cpu, Ns, TaskId};
@@ -35,7 +36,11 @@ impl Balancer {
         (0..k.nr_cpus()).find(|&c| k.allowed(t, c)).unwrap_or(prev)
     }
 
+    #[inline]
     fn only_cpu(&self, k: &Kernel, t: TaskId) -> Option<Cpu> {
+        if k.nr_cpus() > 1 && k.task(t).attrs.affinity.is_all() {
+            return None;
+        }
         let mut usable = (0..k.nr_cpus()).filter(|&c| k.allowed(t, c));
         match (usable.next(), usable.next()) {
             (only, None) => only,
@@ -46,11 +51,12 @@ impl Balancer {
     fn select_wakeup(&mut self, k: &Kernel, t: TaskId, this: Cpu, prev: Cpu, sync: bool) -> Cpu {
         let now = k.now();
         // Loads are as of the last event of each CPU: nothing brings them up to date here.
-        if let Some(waker) = k.curr(this) {
+        let waker = k.curr(this);
+        if let Some(waker) = waker {
             self.record_wakee(now, waker, t);
         }
-        let wide = k.curr(this).is_some_and(|waker| self.wake_wide(k, waker, t));
-        let affine = !wide && k.allowed(t, this) && this != prev;
+        let wide = || waker.is_some_and(|waker| self.wake_wide(k, waker, t));
+        let affine = this != prev && k.allowed(t, this) && !wide();
         let target = if affine && self.wake_affine(k, t, this, prev, sync) { this } else { prev };
         self.select_idle_sibling(k, t, prev, target)
     }
@@ -141,21 +147,32 @@ impl Balancer {
     /// Fork and exec: the idlest CPU, where it is idle enough to be worth it; else the one of the parent.
     fn idlest(&mut self, k: &Kernel, t: TaskId, this: Cpu) -> Cpu {
         self.settle();
-        let key = |s: &Self, c: Cpu| {
-            let group = s.group_of(k, c);
-            let load = if group == super::balance::Group::HasSpare { 0 } else { s.cpu_load(c) };
-            (group, !s.free(k, t, c) as u8, load, s.cpus[c].avg.util())
+        let rank = |s: &Self, c: Cpu| (s.group_of(k, c), !s.free(k, t, c));
+        let key = |s: &Self, c: Cpu, (group, busy)| {
+            let load = if group == Group::HasSpare { 0 } else { s.cpu_load(c) };
+            (group, busy, load, s.cpus[c].avg.util())
         };
-        let others = (0..k.nr_cpus()).filter(|&c| c != this && k.allowed(t, c));
-        let Some(idlest) = others.min_by_key(|&c| (key(self, c), c)) else { return this };
+        // The first of the least; what ranks behind the least so far is not looked at more closely.
+        let mut least: Option<((Group, bool, u64, u64), Cpu)> = None;
+        for c in (0..k.nr_cpus()).filter(|&c| c != this && k.allowed(t, c)) {
+            let ranks = rank(self, c);
+            if least.is_some_and(|((group, busy, ..), _)| ranks > (group, busy)) {
+                continue;
+            }
+            let found = key(self, c, ranks);
+            if least.is_none_or(|(key, _)| found < key) {
+                least = Some((found, c));
+            }
+        }
+        let Some((_, idlest)) = least else { return this };
         if !k.allowed(t, this) {
             return idlest;
         }
-        let (local, other) = (key(self, this), key(self, idlest));
+        let (local, other) = (key(self, this, rank(self, this)), key(self, idlest, rank(self, idlest)));
         let better = match local.0.cmp(&other.0) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Greater => true,
-            std::cmp::Ordering::Equal if local.0 == super::balance::Group::HasSpare => local.1 > other.1,
+            std::cmp::Ordering::Equal if local.0 == Group::HasSpare => local.1 && !other.1,
             std::cmp::Ordering::Equal => {
                 let imbalance = 1024 * (super::balance::IMBALANCE_PCT - 100) / 100;
                 other.2 < local.2 + imbalance && 100 * local.2 > super::balance::IMBALANCE_PCT * other.2
