@@ -57,6 +57,8 @@ pub fn kind(event: &[u8]) -> Option<Kind> {
         b"irq_softirq_raise" | b"softirq_raise" => Kind::SoftirqRaise,
         b"power_cpu_idle" | b"cpu_idle" => Kind::CpuIdle,
         b"power_cpu_frequency" | b"cpu_frequency" => Kind::CpuFreq,
+        b"cpu_frequency_limits" if perf => Kind::CpuFreqLimits,
+        b"cpu_capacity" if perf => Kind::CpuCapacity,
         b"lttng_statedump_process_state" if !perf => Kind::Comm,
         _ if event.starts_with(b"syscall_entry_") && !perf => Kind::SysEnter,
         _ if event.starts_with(b"syscall_exit_") && !perf => Kind::SysExit,
@@ -156,7 +158,13 @@ pub fn fill(
             row.target_cpu(r.cpu("cpu_id")).value(Some(value).filter(|v| (0..u32::MAX as i64).contains(v)));
         }
         Kind::CpuFreq => {
-            row.target_cpu(r.cpu("cpu_id")).value(f.int("state")?);
+            row.target_cpu(r.cpu("cpu_id")?).value(f.int("state")?);
+        }
+        Kind::CpuFreqLimits => {
+            row.target_cpu(r.cpu("cpu_id")?).value(f.int("max_freq")?).value2(f.int("min_freq")?);
+        }
+        Kind::CpuCapacity => {
+            row.target_cpu(r.cpu("cpu_id")?).value2(f.int("state")?);
         }
         Kind::Comm => {
             row.tid(f.int("tid")?).pid(f.int("pid")).comm(name("name"));

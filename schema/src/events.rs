@@ -95,7 +95,8 @@ table! {
         state: State = "not a switch, or not stated",
         /// The state as the source writes it (`R+`, `D|K`).
         state_raw: StrId = "not a switch, or not stated",
-        /// CPU a wakeup or migration goes to; the queue's CPU for enqueue, dequeue and load.
+        /// CPU a wakeup or migration goes to; the queue's CPU for enqueue, dequeue and load; the CPU
+        /// that a frequency, a capacity or an idle state is of.
         target_cpu: i32 = "the record names none",
         /// CPU a migration comes from.
         orig_cpu: i32 = "not a migration",

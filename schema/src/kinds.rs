@@ -117,8 +117,13 @@ vocabulary! {
         SysExit = "sys_exit",
         /// The CPU enters idle state `value`, or leaves idle (`value` null).
         CpuIdle = "cpu_idle",
-        /// The CPU's frequency becomes `value` kHz.
+        /// The frequency of `target_cpu` becomes `value` kHz.
         CpuFreq = "cpu_freq",
+        /// The frequency of `target_cpu` is from now on at most `value` kHz and at least `value2`.
+        CpuFreqLimits = "cpu_freq_limits",
+        /// The capacity of `target_cpu`, of 1024 for the fastest CPU at its highest frequency: `value`
+        /// at its own highest frequency, `value2` at the present one; null what the record leaves out.
+        CpuCapacity = "cpu_capacity",
         /// A CPU comes on line.
         CpuOnline = "cpu_online",
         /// A CPU goes off line.

@@ -38,6 +38,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "softirq_raise": {"value": 1},
     "cpu_idle": {"value": 2, "target_cpu": 1},
     "cpu_freq": {"value": 1_800_000, "target_cpu": 1},
+    "cpu_freq_limits": {"value": 1_900_000, "value2": 300_000, "target_cpu": 1},
     "sys_enter": {"value": 202},
     "sys_exit": {"value": 202, "value2": -11},
 }

@@ -96,6 +96,10 @@ EVENTS: dict[str, tuple[str, Fields]] = {
     "softirq_raise": ("softirq_raise", _VECTOR),
     "cpu_idle": ("cpu_idle", _POWER),
     "cpu_freq": ("cpu_frequency", _POWER),
+    "cpu_freq_limits": (
+        "cpu_frequency_limits",
+        {"min_freq": ("value2", _U32), "max_freq": ("value", _U32), "cpu_id": ("target_cpu", _U32)},
+    ),
     "sys_enter": ("sys_enter", {"id": ("value", _I64)}),
     "sys_exit": ("sys_exit", {"id": ("value", _I64), "ret": ("value2", _I64)}),
     "marker": ("print", {"buf": ("name", _TEXT)}),
@@ -190,7 +194,7 @@ def _field(kind: str, column: str, dtype: type[pl.DataType]) -> pl.Expr:
     if kind == "cpu_idle" and column == "value":
         # Linux writes -1 as an unsigned number when a CPU leaves idle.
         value = value.fill_null(LEFT_IDLE)
-    if column == "target_cpu" and kind in ("cpu_idle", "cpu_freq"):
+    if column == "target_cpu" and kind in ("cpu_idle", "cpu_freq", "cpu_freq_limits"):
         value = pl.coalesce("target_cpu", "cpu")
     return value.cast(dtype, strict=False)
 

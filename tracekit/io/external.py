@@ -74,7 +74,7 @@ FOREIGN: tuple[Foreign, ...] = (
             "streams": False,
             "produced_by": "perfetto, record_android_trace, adb bugreport, the Perfetto UI; tracekit export --perfetto",
             "kinds": "switch, waking, wakeup, wakeup_new, migrate, fork, exec, exit, free, wait, comm, prio, "
-            "blocked_reason, irq_*, softirq_*, cpu_idle, cpu_freq, sys_*",
+            "blocked_reason, irq_*, softirq_*, cpu_idle, cpu_freq, cpu_freq_limits, sys_*",
             "provides": "waker, target CPU, priority, state, losses",
             "resolution": "1 ns",
             "clock": "boot; others as the trace says",

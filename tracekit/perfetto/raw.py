@@ -79,6 +79,9 @@ RECORDS: dict[str, Record] = {
     "softirq_raise": Record("softirq_raise", {"value": "vec"}),
     "cpu_idle": Record("cpu_idle", {"value": "state", "target_cpu": "cpu_id"}),
     "cpu_frequency": Record("cpu_freq", {"value": "state", "target_cpu": "cpu_id"}),
+    "cpu_frequency_limits": Record(
+        "cpu_freq_limits", {"value": "max_freq", "value2": "min_freq", "target_cpu": "cpu_id"}
+    ),
     "sys_enter": Record("sys_enter", {"value": "id"}),
     "sys_exit": Record("sys_exit", {"value": "id", "value2": "ret"}),
 }

@@ -113,6 +113,10 @@ def _frequency(frame: pl.DataFrame) -> list[Cells]:
     return [*_told(frame, 1, "value"), *ints(2, _of_cpu(frame))]
 
 
+def _limits(frame: pl.DataFrame) -> list[Cells]:
+    return [*_told(frame, 1, "value2"), *_told(frame, 2, "value"), *ints(3, _of_cpu(frame))]
+
+
 # kind -> (field of FtraceEvent, its fields); a kind may become two records.
 ABOUT_TASKS: list[tuple[str, int, Fields]] = [
     ("fork", 239, _fork),
@@ -134,6 +138,7 @@ ABOUT_CPUS: list[tuple[str, int, Fields]] = [
     ("softirq_raise", 26, _number),
     ("cpu_idle", 13, _idle),
     ("cpu_freq", 11, _frequency),
+    ("cpu_freq_limits", 12, _limits),
 ]
 SYSTEM_CALLS: list[tuple[str, int, Fields]] = [("sys_enter", 329, _number), ("sys_exit", 330, _result)]
 

@@ -62,7 +62,7 @@ pub static FORMAT: Format = Format {
     info: FormatInfo {
         produced_by: "babeltrace2 TRACE > trace.txt (LTTng kernel tracing of sched_*, irq_*, syscalls)",
         kinds: "switch, waking, wakeup, wakeup_new, migrate, fork, exec, exit, free, wait, prio, \
-            stat_*, comm, irq_*, softirq_*, sys_enter, sys_exit, cpu_idle, cpu_freq, lost, other",
+            stat_*, comm, irq_*, softirq_*, sys_enter, sys_exit, cpu_idle, cpu_freq, cpu_freq_limits, cpu_capacity, lost, other",
         provides: "waker (with the context tid), target CPU, priority, state, losses",
         resolution: "1 ns",
         clock: "wall clock: time of day, seconds, or date",

@@ -41,6 +41,9 @@ const WAKEUP: &[(&str, To)] = &[
 ];
 const TASK: &[(&str, To)] = &[("comm", To::Comm), ("pid", To::Tid), ("prio", To::Prio)];
 const DELAY: &[(&str, To)] = &[("comm", To::Comm), ("pid", To::Tid), ("delay", To::Value)];
+/// Two modules turn the tracepoint `sched_cpu_capacity_tp` into an event. What real time and interrupts
+/// leave of a capacity (`capacity`) is no speed.
+const CAPACITY: &[(&str, To)] = &[("capacity_orig", To::Value), ("capacity_curr", To::Value2), ("cpu", To::TargetCpu)];
 const SOFTIRQ: &[(&str, To)] = &[("vec", To::Symbol)];
 
 /// Every tracepoint that has a kind of its own. System calls have two more: see [`syscall`].
@@ -111,6 +114,15 @@ pub const ROWS: &[Row] = &[
     ("raw_syscalls", "sys_exit", Kind::SysExit, &[("id", To::Value), ("ret", To::Value2)]),
     ("power", "cpu_idle", Kind::CpuIdle, &[("state", To::IdleState), ("cpu_id", To::TargetCpu)]),
     ("power", "cpu_frequency", Kind::CpuFreq, &[("state", To::Value), ("cpu_id", To::TargetCpu)]),
+    (
+        "power",
+        "cpu_frequency_limits",
+        Kind::CpuFreqLimits,
+        &[("max_freq", To::Value), ("min_freq", To::Value2), ("cpu_id", To::TargetCpu)],
+    ),
+    ("power", "cpu_capacity", Kind::CpuCapacity, &[("state", To::Value2), ("cpu_id", To::TargetCpu)]),
+    ("sched", "sched_cpu_capacity", Kind::CpuCapacity, CAPACITY),
+    ("lisa", "lisa__sched_cpu_capacity", Kind::CpuCapacity, CAPACITY),
     ("ftrace", "print", Kind::Marker, &[("buf", To::Marker)]),
 ];
 

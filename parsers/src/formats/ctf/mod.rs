@@ -68,7 +68,7 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "lttng record of kernel events (the folder, or a tar of it); perf data convert --to-ctf",
-        kinds: "sched, irq, softirq, system call, cpu_idle and cpu_frequency events; others as `other`",
+        kinds: "sched, irq, softirq, system call, cpu_idle, cpu_frequency and cpu_capacity events; others as `other`",
         provides: "target CPU, priority, state, losses",
         resolution: "1 ns",
         clock: "that of the metadata with its offset: since 1970 for LTTng",

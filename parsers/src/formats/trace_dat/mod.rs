@@ -59,7 +59,8 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "trace-cmd record, trace-cmd extract",
-        kinds: "all sched, irq, softirq, syscall, cpu_idle and cpu_frequency tracepoints, markers; others as `other`",
+        kinds: "all sched, irq, softirq, syscall, cpu_idle, cpu_frequency and cpu_capacity tracepoints, \
+            markers; others as `other`",
         provides: "waker, target CPU, priority, state, losses",
         resolution: "1 ns (ticks of the clock, where it is not in ns)",
         clock: "any trace_clock; x86-tsc with its conversion where the file has one",

@@ -16,6 +16,13 @@ pub fn decode(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Cont
         b"softirq_raise" => softirq(Kind::SoftirqRaise, payload, row, cx),
         b"cpu_idle" => cpu_idle(payload, row),
         b"cpu_frequency" => cpu_frequency(payload, row),
+        b"cpu_frequency_limits" => cpu_frequency_limits(payload, row),
+        b"cpu_capacity" => cpu_capacity(payload, row),
+        // Without `capacity_orig` it only tells what real time and interrupts leave of a capacity.
+        b"sched_cpu_capacity" | b"lisa__sched_cpu_capacity" => {
+            scan::keyed(payload, b"capacity_orig=")?;
+            sched_cpu_capacity(payload, row)
+        }
         b"sys_enter" => sys_enter(payload, row),
         b"sys_exit" => sys_exit(payload, row),
         b"task_rename" => task_rename(payload, row, cx),
@@ -81,6 +88,28 @@ fn cpu_frequency(payload: &[u8], row: &mut EventRow<'_>) -> Option<Kind> {
     let khz = number(payload, b"state=")?;
     row.value(khz).target_cpu(number32(payload, b"cpu_id=")?);
     Some(Kind::CpuFreq)
+}
+
+/// `min=300000 max=1900800 cpu_id=4`
+fn cpu_frequency_limits(payload: &[u8], row: &mut EventRow<'_>) -> Option<Kind> {
+    let (least, most) = (number(payload, b"min=")?, number(payload, b"max=")?);
+    row.value(most).value2(least).target_cpu(number32(payload, b"cpu_id=")?);
+    Some(Kind::CpuFreqLimits)
+}
+
+/// `state=258 cpu_id=1`: the capacity at the present frequency.
+fn cpu_capacity(payload: &[u8], row: &mut EventRow<'_>) -> Option<Kind> {
+    let now = number(payload, b"state=")?;
+    row.value2(now).target_cpu(number32(payload, b"cpu_id=")?);
+    Some(Kind::CpuCapacity)
+}
+
+/// `cpu=1 capacity=440 capacity_orig=446 capacity_curr=258`, the last one from one of two modules only.
+fn sched_cpu_capacity(payload: &[u8], row: &mut EventRow<'_>) -> Option<Kind> {
+    let cpu = number32(payload, b"cpu=")?;
+    let whole = number(payload, b"capacity_orig=")?;
+    row.value(whole).value2(number(payload, b"capacity_curr=")).target_cpu(cpu);
+    Some(Kind::CpuCapacity)
 }
 
 /// `NR 16 (1d, 2400)`
