@@ -172,20 +172,53 @@ impl Diagnostics {
     /// Adds a diagnostic that is only built while rows of its code are still kept one by one.
     pub fn push_with(&mut self, code: Code, make: impl FnOnce() -> Diagnostic) {
         let seen = self.seen.entry(code).or_insert((0, None));
-        seen.0 += 1;
-        if seen.0 <= KEPT_PER_CODE {
+        if seen.0 < KEPT_PER_CODE {
+            seen.0 += 1;
             self.rows.push(make());
             return;
         }
+        self.count_further(code, 1);
+    }
+
+    /// Counts so many that are not listed one by one.
+    fn count_further(&mut self, code: Code, count: u64) {
+        let seen = self.seen.entry(code).or_insert((0, None));
+        seen.0 += count;
         match seen.1 {
-            Some(i) => self.rows[i].count += 1,
+            Some(i) => self.rows[i].count += count,
             None => {
                 seen.1 = Some(self.rows.len());
                 self.rows.push(Diagnostic {
                     message: format!("further `{}` records, not listed one by one", code.as_str()),
+                    count,
                     ..Diagnostic::new(code, "")
                 });
             }
+        }
+    }
+
+    /// What there would be if this one and `other` had been one, and had been added to in turns.
+    /// `turns` and `others` say how many rows each had at the end of each turn; the last turn is
+    /// that of the rows that are left.
+    pub fn in_turns(&self, turns: &[usize], other: &Self, others: &[usize]) -> Self {
+        let mut all = Diagnostics::default();
+        let (mut at, mut its) = (0, 0);
+        let ends = turns.iter().copied().zip(others.iter().copied());
+        for (end, its_end) in ends.chain([(self.rows.len(), other.rows.len())]) {
+            (at..end).for_each(|row| all.again(self, row));
+            (its..its_end).for_each(|row| all.again(other, row));
+            (at, its) = (at.max(end), its.max(its_end));
+        }
+        all
+    }
+
+    /// Adds a row of others.
+    fn again(&mut self, others: &Self, row: usize) {
+        let d = &others.rows[row];
+        if others.seen.get(&d.code).is_some_and(|seen| seen.1 == Some(row)) {
+            self.count_further(d.code, d.count);
+        } else {
+            self.push_with(d.code, || d.clone());
         }
     }
 
@@ -197,5 +230,44 @@ impl Diagnostics {
     /// How often `code` was seen.
     pub fn count(&self, code: Code) -> u64 {
         self.rows.iter().filter(|d| d.code == code).map(|d| d.count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CODES: [Code; 3] = [Code::SwitchMismatch, Code::ClockSkew, Code::Unparsed];
+
+    proptest! {
+        #[test]
+        fn two_in_turns_are_as_one(
+            turns in prop::collection::vec(
+                (prop::collection::vec(0usize..3, 0..9), prop::collection::vec(0usize..3, 0..9)),
+                1..8,
+            ),
+        ) {
+            let (mut one, mut a, mut b) = (Diagnostics::default(), Diagnostics::default(), Diagnostics::default());
+            let (mut ends, mut others) = (Vec::new(), Vec::new());
+            let mut number = 0;
+            for (of_a, of_b) in turns {
+                for (codes, to) in [(of_a, &mut a), (of_b, &mut b)] {
+                    for code in codes {
+                        number += 1;
+                        let made = Diagnostic::new(CODES[code], "").at_line(number);
+                        one.push(made.clone());
+                        to.push(made);
+                    }
+                }
+                ends.push(a.rows().len());
+                others.push(b.rows().len());
+            }
+            ends.pop();
+            others.pop();
+            let both = a.in_turns(&ends, &b, &others);
+            prop_assert_eq!(both.rows(), one.rows());
+            prop_assert_eq!(both.seen, one.seen);
+        }
     }
 }
