@@ -85,13 +85,14 @@ impl Strings {
     /// What a [`follow`](Self::follow)er that knows `known` strings lacks, and all texts, which are
     /// forgotten here.
     pub fn news(&mut self, known: usize) -> News {
+        let texts = std::mem::take(&mut self.texts);
+        News { texts, text_ends: std::mem::take(&mut self.text_ends), ..self.new_names(known) }
+    }
+
+    /// What a [`follow`](Self::follow)er that knows `known` strings lacks, for one that looks no texts up.
+    pub fn new_names(&self, known: usize) -> News {
         let from = known.checked_sub(1).map_or(0, |last| self.ends[last] as usize);
-        News {
-            texts: std::mem::take(&mut self.texts),
-            text_ends: std::mem::take(&mut self.text_ends),
-            bytes: self.bytes[from..].to_vec(),
-            ends: self.ends[known..].to_vec(),
-        }
+        News { bytes: self.bytes[from..].to_vec(), ends: self.ends[known..].to_vec(), ..News::default() }
     }
 
     /// Takes over what another interner has come to know, for who only looks up ids: nothing may be

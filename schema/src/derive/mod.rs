@@ -254,6 +254,11 @@ impl<S: Sink> Deriver<S> {
         }
     }
 
+    /// Whoever listens.
+    pub fn sink(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
     /// Closes what is open at the time of the last record, and gives the sink back.
     pub fn end(mut self, diagnostics: &mut Diagnostics) -> S {
         self.close(diagnostics);

@@ -192,13 +192,13 @@ impl Measured<'_> {
         let mut survey = Survey::new(self.end).holding(usize::MAX);
         let s = self.slices;
         let task = |row| s.utid.get(row).unwrap_or(0);
-        in_order(s.len(), task, |row| s.ts_ns.get(row).unwrap_or(0), |row| survey.slice(s, row));
+        in_order(s.len(), task, |row| s.ts_ns.get(row).unwrap_or(0), |row| survey.slice_at(s, row));
         if let Some(s) = self.states {
             let task = |row| s.utid.get(row).unwrap_or(0);
-            in_order(s.len(), task, |row| s.ts_ns.get(row).unwrap_or(0), |row| survey.state(s, row));
+            in_order(s.len(), task, |row| s.ts_ns.get(row).unwrap_or(0), |row| survey.state_at(s, row));
         }
         let q = self.runqueue;
-        in_order(q.len(), |_| 0, |row| q.ts_ns.get(row).unwrap_or(0), |row| survey.queues.row(q, row));
+        in_order(q.len(), |_| 0, |row| q.ts_ns.get(row).unwrap_or(0), |row| survey.queues.row_at(q, row));
         survey.finish(self.end);
         survey
     }

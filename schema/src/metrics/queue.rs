@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::derive::sink::QueueRow;
 use crate::table::Table;
 use crate::tables::{flag, Runqueue};
 
@@ -79,25 +80,35 @@ pub struct QueueSummary {
 impl Queues {
     /// Adds rows in time order.
     pub fn push(&mut self, queue: &Runqueue) {
-        (0..queue.len()).for_each(|row| self.row(queue, row));
+        (0..queue.len()).for_each(|row| self.row_at(queue, row));
+    }
+
+    /// Adds a row of a table.
+    pub(super) fn row_at(&mut self, queue: &Runqueue, row: usize) {
+        self.row(&QueueRow {
+            ts: queue.ts_ns.get(row).unwrap_or(0),
+            cpu: queue.cpu.get(row),
+            running: queue.nr_running.get(row).unwrap_or(0),
+            waiting: queue.nr_waiting.get(row).unwrap_or(0),
+            flags: queue.flags.get(row).unwrap_or(0),
+        });
     }
 
     /// Adds a row.
-    pub(super) fn row(&mut self, queue: &Runqueue, row: usize) {
-        let ts = queue.ts_ns.get(row).unwrap_or(0);
-        let flags = queue.flags.get(row).unwrap_or(0);
+    pub(super) fn row(&mut self, row: &QueueRow) {
+        let ts = row.ts;
         let held = Held {
-            running: queue.nr_running.get(row).unwrap_or(0).into(),
-            waiting: queue.nr_waiting.get(row).unwrap_or(0).into(),
-            estimated: i64::from(flags & flag::ESTIMATED != 0),
-            unknown: i64::from(flags & flag::CROSSES_LOSS != 0),
+            running: row.running.into(),
+            waiting: row.waiting.into(),
+            estimated: i64::from(row.flags & flag::ESTIMATED != 0),
+            unknown: i64::from(row.flags & flag::CROSSES_LOSS != 0),
         };
         self.unsorted |= self.last.is_some_and(|last| ts < last);
         if self.last.is_none() {
             self.system.since = ts;
         }
         self.last = Some(ts);
-        let own = self.each.entry(queue.cpu.get(row)).or_insert_with(|| Queue { since: ts, ..Queue::default() });
+        let own = self.each.entry(row.cpu).or_insert_with(|| Queue { since: ts, ..Queue::default() });
         own.until(ts);
         self.system.until(ts);
         let (was, now) = (own.held, &mut self.system.held);

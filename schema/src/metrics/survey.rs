@@ -9,6 +9,7 @@ use super::bag::{Statistics, Union};
 use super::life::{Life, Part, Slice, Stretch, CAUSES};
 use super::queue::Queues;
 use super::Grouping;
+use crate::derive::sink::{QueueRow, Sink, SliceRow, StateRow};
 use crate::table::Table;
 use crate::tables::{Runqueue, Slices, States};
 use crate::{State, StrId, Strings};
@@ -81,6 +82,38 @@ enum Named {
     Responses = 2,
 }
 
+/// Rows as the state machine tells them, which then are in no table.
+impl Sink for Survey {
+    #[inline]
+    fn slice(&mut self, row: &SliceRow) {
+        self.add_slice(
+            row.utid,
+            &Slice {
+                ts: row.ts,
+                dur: row.dur,
+                tid: row.tid,
+                comm: row.comm,
+                end_state: row.end_state,
+                involuntary: row.involuntary,
+                wake: row.wake.map(|w| w.0),
+                delay: row.run_delay,
+                flags: row.flags,
+            },
+        );
+    }
+
+    #[inline]
+    fn state(&mut self, row: &StateRow) {
+        let StateRow { ts, dur, tid, comm, state, flags, .. } = *row;
+        self.life(row.utid).state(&Stretch { ts, dur, tid, comm, state, flags });
+    }
+
+    #[inline]
+    fn runqueue(&mut self, row: &QueueRow) {
+        self.queues.row(row);
+    }
+}
+
 type Grouped<'s> = BTreeMap<Option<String>, Vec<(usize, &'s Part)>>;
 
 impl Survey {
@@ -97,12 +130,16 @@ impl Survey {
 
     /// Adds rows, those of each task in time order.
     pub fn push(&mut self, slices: &Slices, states: Option<&States>, runqueue: &Runqueue) {
-        (0..slices.len()).for_each(|row| self.slice(slices, row));
+        (0..slices.len()).for_each(|row| self.slice_at(slices, row));
         if let Some(states) = states {
-            (0..states.len()).for_each(|row| self.state(states, row));
+            (0..states.len()).for_each(|row| self.state_at(states, row));
         }
         self.queues.push(runqueue);
-        self.rows += slices.len();
+        self.look();
+    }
+
+    /// Looks now and then at how many samples are held: to be called after each batch of rows.
+    pub fn look(&mut self) {
         if self.rows >= self.limit.map_or(LOOK, |limit| limit.min(LOOK)) {
             self.rows = 0;
             self.rounding |= self.held() > self.limit.unwrap_or(HELD);
@@ -131,35 +168,42 @@ impl Survey {
 
     /// Adds a row of slices.
     #[inline]
-    pub(super) fn slice(&mut self, s: &Slices, row: usize) {
-        let slice = Slice {
-            ts: s.ts_ns.get(row).unwrap_or(0),
-            dur: s.dur_ns.get(row).unwrap_or(0),
-            tid: s.tid.get(row).unwrap_or(0),
-            comm: s.comm.get(row),
-            end_state: s.end_state.get(row),
-            involuntary: s.involuntary.get(row),
-            wake: s.wake_ts_ns.get(row),
-            delay: s.run_delay_ns.get(row),
-            flags: s.flags.get(row).unwrap_or(0),
-        };
+    pub(super) fn slice_at(&mut self, s: &Slices, row: usize) {
+        self.add_slice(
+            s.utid.get(row).unwrap_or(0),
+            &Slice {
+                ts: s.ts_ns.get(row).unwrap_or(0),
+                dur: s.dur_ns.get(row).unwrap_or(0),
+                tid: s.tid.get(row).unwrap_or(0),
+                comm: s.comm.get(row),
+                end_state: s.end_state.get(row),
+                involuntary: s.involuntary.get(row),
+                wake: s.wake_ts_ns.get(row),
+                delay: s.run_delay_ns.get(row),
+                flags: s.flags.get(row).unwrap_or(0),
+            },
+        );
+    }
+
+    #[inline]
+    fn add_slice(&mut self, task: u32, slice: &Slice) {
         let stop = self.end;
         self.last = self.last.max(slice.ts + slice.dur);
-        self.life(s.utid.get(row).unwrap_or(0)).slice(&slice, stop);
+        self.rows += 1;
+        self.life(task).slice(slice, stop);
     }
 
     /// Adds a row of states.
     #[inline]
-    pub(super) fn state(&mut self, s: &States, row: usize) {
-        let stretch = Stretch {
+    pub(super) fn state_at(&mut self, s: &States, row: usize) {
+        self.life(s.utid.get(row).unwrap_or(0)).state(&Stretch {
             ts: s.ts_ns.get(row).unwrap_or(0),
             dur: s.dur_ns.get(row).unwrap_or(0),
             tid: s.tid.get(row).unwrap_or(0),
             comm: s.comm.get(row),
             state: s.state.get(row).unwrap_or(State::Unknown),
             flags: s.flags.get(row).unwrap_or(0),
-        };
-        self.life(s.utid.get(row).unwrap_or(0)).state(&stretch);
+        });
     }
 
     /// There are no more rows; the trace ends at `end`, or with its last slice.
