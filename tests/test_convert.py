@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import os
-import time
 from pathlib import Path
 
 import duckdb
@@ -20,6 +18,8 @@ import tracekit as tk
 from tracekit import _core
 from tracekit._frames import TABLES, typed
 from tracekit.io import writers
+
+from .threads import soon
 
 DERIVED = ("slices", "states", "runqueue", "tasks", "cpus")
 
@@ -127,24 +127,6 @@ def test_the_digest_of_a_source_is_that_of_the_stored_bytes(root: Path, tmp_path
         assert json.loads(done.metadata["source.files"])[0]["blake3"] == _core.blake3(data)
 
 
-def _threads_that_hash() -> int:
-    found = 0
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It has ended since.
-            found += (task / "comm").read_text().strip() == "digest"
-    return found
-
-
-def _hashing(threads: int) -> bool:
-    """Whether so many threads hash, as soon as that is so: a new one has its name once it runs."""
-    until = time.monotonic() + 30
-    while _threads_that_hash() != threads:
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_the_digest_is_the_same_on_any_number_of_cpus(cpus: int, root: Path, tmp_path: Path) -> None:
     every = os.sched_getaffinity(0)
@@ -159,12 +141,12 @@ def test_the_digest_is_the_same_on_any_number_of_cpus(cpus: int, root: Path, tmp
         done = tk.convert(path, tmp_path / "x.parquet")
         abandoned = _core.Reader(path, hashed=True)
         assert abandoned.read(100) is not None
-        assert _hashing(cpus - 1)
+        assert soon("digest", cpus - 1)
     finally:
         os.sched_setaffinity(0, every)
     assert json.loads(done.metadata["source.files"])[0]["blake3"] == _core.blake3(long)
     del abandoned
-    assert _hashing(0)
+    assert soon("digest", 0)
 
 
 def test_other_tools_read_the_files(trace: tk.Trace, demo: Path, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ use pyo3::types::PyDict;
 use tracekit_replay::cancel::Cancel;
 use tracekit_replay::emit::Records;
 use tracekit_schema::arrow::{batch, schema, Names};
-use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver};
+use tracekit_schema::derive::sink::Sink;
+use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver, Tables};
 use tracekit_schema::diag::Diagnostics;
 use tracekit_schema::metrics::{Grouping, Survey};
 use tracekit_schema::table::Table as _;
@@ -34,6 +35,9 @@ pub struct Wanted {
 impl Wanted {
     /// All of them.
     pub const ALL: Wanted = Wanted { any: true, slices: true, states: true, runqueue: true, alone: false };
+
+    /// None of them.
+    pub const NONE: Wanted = Wanted { any: false, slices: false, states: false, runqueue: false, alone: false };
 
     /// From names of tables; none means all.
     pub fn new(names: Option<Vec<String>>) -> PyResult<Self> {
@@ -89,14 +93,6 @@ impl Derivation {
         deriver.push(&out.events, &out.strings, &mut out.diagnostics);
     }
 
-    /// Takes the rows that are finished, in the order in which they ended.
-    pub fn take(&mut self) -> Derived {
-        match &mut self.deriver {
-            Some(deriver) => deriver.drain(),
-            None => std::mem::take(&mut self.tables),
-        }
-    }
-
     /// Takes the rows that are finished.
     pub fn drain(&mut self) {
         if let Some(deriver) = &mut self.deriver {
@@ -107,20 +103,13 @@ impl Derivation {
 
     /// Ends the derivation.
     pub fn finish(&mut self, out: &mut Out) {
-        if self.deriver.is_some() {
-            self.end(out);
+        if let Some(deriver) = self.deriver.take() {
+            self.tables = deriver.finish(&mut out.diagnostics);
+            own_up(out);
             self.settle();
         } else if !out.slices.is_empty() {
             // Tools that state slices leave no events to derive anything from.
             self.tables.tasks = tasks_of(&out.slices);
-        }
-    }
-
-    /// Ends the state machine; rows stay in the order in which they ended.
-    fn end(&mut self, out: &mut Out) {
-        if let Some(deriver) = self.deriver.take() {
-            self.tables = deriver.finish(&mut out.diagnostics);
-            own_up(out);
         }
     }
 
@@ -133,7 +122,7 @@ impl Derivation {
 }
 
 /// Takes back a count of lost records when switches are missing: the source lost more than it knows of.
-fn own_up(out: &mut Out) {
+pub fn own_up(out: &mut Out) {
     if out.diagnostics.count(Code::SwitchMismatch) > 0 && out.meta.0.remove("loss.total").is_some() {
         out.meta.set("loss.known", "false");
     }
@@ -204,32 +193,42 @@ pub fn of_run(
     asked: &Asked,
     cancel: &Cancel,
 ) -> (Option<[Table; 6]>, usize, Vec<MetricRow>) {
-    let mut derivation = Derivation::new(Wanted::ALL);
     let mut survey = Survey::new(Some(records.span().1)).holding(usize::MAX);
-    let mut gather = |of: &Derived| {
-        if asked.metrics.is_some() {
+    let (derived, events) = if asked.tables {
+        let (tables, events) = listened(out, records, Tables::default(), cancel);
+        (Some(tables.rows), events)
+    } else {
+        let events;
+        (survey, events) = listened(out, records, survey, cancel);
+        (None, events)
+    };
+    let metrics = asked.metrics.map(|by| {
+        if let Some(of) = &derived {
             survey.push(&of.slices, Some(&of.states), &of.runqueue);
         }
-    };
-    let (mut emitter, mut events) = (records.emitter(out), 0);
+        survey.finish(None);
+        of_survey(&survey, &out.strings, by)
+    });
+    drop(survey);
+    let tables = derived.map(|mut rows| {
+        rows.sort();
+        exported(rows, out)
+    });
+    (tables, events, metrics.unwrap_or_default())
+}
+
+/// What a sink heard of a run, and how many events that has.
+fn listened<S: Sink>(out: &mut Out, records: &Records, sink: S, cancel: &Cancel) -> (S, usize) {
+    let mut emitter = records.emitter(out);
+    let (mut deriver, mut events) = (Deriver::with(DeriveOptions::for_trace(&out.meta), sink), 0);
     while !cancel.is_set() && emitter.fill(out, STRETCH) {
         events += out.events.len();
-        derivation.push(out);
+        deriver.push(&out.events, &out.strings, &mut out.diagnostics);
         out.clear_events();
-        if !asked.tables {
-            gather(&derivation.take());
-        }
     }
-    derivation.end(out);
-    gather(&derivation.tables);
-    survey.finish(None);
-    let metrics = asked.metrics.map(|by| of_survey(&survey, &out.strings, by)).unwrap_or_default();
-    drop(survey);
-    let tables = asked.tables.then(|| {
-        derivation.settle();
-        exported(derivation.tables, out)
-    });
-    (tables, events, metrics)
+    let sink = deriver.end(&mut out.diagnostics);
+    own_up(out);
+    (sink, events)
 }
 
 /// The events of a run.

@@ -1,9 +1,7 @@
 //! Rows become Parquet in a thread of their own while the next ones are read.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{channel, sync_channel, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,9 +13,7 @@ use tracekit_schema::tables::{Runqueue, Slices, States};
 use tracekit_schema::{Events, News, Strings};
 
 use crate::errors::{detached, internal_error, Bug};
-
-/// Pieces that wait: one is read and one is written meanwhile.
-const WAITING: usize = 2;
+use crate::stage::Stage;
 
 /// Threads that encode: with four, reading takes longer than encoding whatever the format.
 const MOST_THREADS: usize = 4;
@@ -74,18 +70,14 @@ impl Rows {
     }
 }
 
-/// What the thread is given.
-enum Piece {
-    Rows(Rows, News),
-    End(BTreeMap<String, String>),
-}
+/// What the thread keeps: the writer, and the strings that it was told.
+type Kept = (Writer, Strings);
 
 struct Inner {
-    pieces: Option<SyncSender<Piece>>,
-    ready: Receiver<Vec<u8>>,
+    stage: Stage<Kept, (Rows, News), (Rows, Vec<u8>)>,
+    ready: Vec<u8>,
     /// Emptied rows, whose memory is used again.
-    emptied: Receiver<Rows>,
-    thread: Option<JoinHandle<()>>,
+    emptied: Vec<Rows>,
     known: usize,
     rows: u64,
 }
@@ -104,33 +96,9 @@ impl Encoder {
     /// For the table of this name, with row groups of so many rows.
     #[new]
     fn new(table: String, group_rows: usize) -> PyResult<Self> {
-        let mut writer = Rows::none(&table)?.writer(group_rows.max(1));
-        let (pieces, given) = sync_channel(WAITING);
-        let (bytes, ready) = channel();
-        let (back, emptied) = channel();
-        let work = move || {
-            let mut strings = Strings::new();
-            while let Ok(piece) = given.recv() {
-                let mut out = Vec::new();
-                match piece {
-                    Piece::Rows(mut rows, news) => {
-                        strings.follow(news);
-                        each!(&rows, table => writer.push(&**table, &strings, &mut out));
-                        rows.clear();
-                        // Nobody listens any more when the reader has given up.
-                        let _ = back.send(rows);
-                        let _ = bytes.send(out);
-                    }
-                    Piece::End(metadata) => {
-                        writer.finish(&metadata, &mut out);
-                        let _ = bytes.send(out);
-                        return;
-                    }
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("encoder".into()).spawn(work)?;
-        let inner = Inner { pieces: Some(pieces), ready, emptied, thread: Some(thread), known: 0, rows: 0 };
+        let writer = Rows::none(&table)?.writer(group_rows.max(1));
+        let stage = Stage::start("encoder", (writer, Strings::new()), encode)?;
+        let inner = Inner { stage, ready: Vec::new(), emptied: Vec::new(), known: 0, rows: 0 };
         Ok(Encoder { table, inner: Mutex::new(inner) })
     }
 
@@ -142,22 +110,34 @@ impl Encoder {
 
     /// The bytes that are ready, which follow those asked for before.
     fn ready<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let found = self.inner().ready.try_iter().collect::<Vec<_>>().concat();
-        PyBytes::new(py, &found)
+        let inner = self.inner();
+        inner.collect();
+        let found = PyBytes::new(py, &inner.ready);
+        inner.ready.clear();
+        found
     }
 
     /// Ends the file with this metadata, and gives the bytes that are left.
     fn close<'py>(&mut self, py: Python<'py>, metadata: BTreeMap<String, String>) -> PyResult<Bound<'py, PyBytes>> {
         let inner = self.inner();
         let rest = detached(py, || {
-            inner.send(Piece::End(metadata))?;
-            inner.pieces = None;
-            let thread = inner.thread.take().ok_or(())?;
-            let rest = inner.ready.iter().collect::<Vec<_>>().concat();
-            thread.join().map(|()| rest).map_err(|_| ())
+            inner.collect();
+            let ((writer, _), last) = inner.stage.end()?;
+            last.into_iter().for_each(|done| inner.take(done));
+            writer.finish(&metadata, &mut inner.ready);
+            Ok(std::mem::take(&mut inner.ready))
         })?;
-        rest.map(|rest| PyBytes::new(py, &rest)).map_err(|()| lost(py))
+        rest.map(|rest| PyBytes::new(py, &rest)).map_err(|bug: Bug| internal_error(py, &bug))
     }
+}
+
+/// Makes a piece of the file of these rows.
+fn encode((writer, strings): &mut Kept, (mut rows, news): (Rows, News)) -> (Rows, Vec<u8>) {
+    let mut out = Vec::new();
+    strings.follow(news);
+    each!(&rows, table => writer.push(&**table, strings, &mut out));
+    rows.clear();
+    (rows, out)
 }
 
 impl Encoder {
@@ -173,25 +153,31 @@ impl Encoder {
     /// Emptied rows to fill, and how many strings it knows.
     pub fn state(&mut self) -> (Option<Rows>, usize) {
         let inner = self.inner();
-        (inner.emptied.try_recv().ok(), inner.known)
+        inner.collect();
+        (inner.emptied.pop(), inner.known)
     }
 
-    /// Hands over rows; waits while there are enough on the way. False when the thread is lost.
-    pub fn give(&mut self, rows: Rows, news: News, known: usize) -> bool {
+    /// Hands over rows; waits while there are enough on the way.
+    ///
+    /// # Errors
+    /// The panic in which the thread ended.
+    pub fn give(&mut self, rows: Rows, news: News, known: usize) -> Result<(), Bug> {
         let inner = self.inner();
         inner.known = known;
         inner.rows += rows.len() as u64;
-        inner.send(Piece::Rows(rows, news)).is_ok()
+        inner.stage.give((rows, news))
     }
 }
 
 impl Inner {
-    fn send(&mut self, piece: Piece) -> Result<(), ()> {
-        self.pieces.as_ref().ok_or(())?.send(piece).map_err(|_| ())
+    /// Takes what the thread has done.
+    fn collect(&mut self) {
+        let done: Vec<_> = self.stage.done().collect();
+        done.into_iter().for_each(|done| self.take(done));
     }
-}
 
-/// The thread panicked.
-pub fn lost(py: Python<'_>) -> PyErr {
-    internal_error(py, &Bug::new("while a Parquet file was made"))
+    fn take(&mut self, (rows, bytes): (Rows, Vec<u8>)) {
+        self.emptied.push(rows);
+        self.ready.extend_from_slice(&bytes);
+    }
 }

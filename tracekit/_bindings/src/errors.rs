@@ -38,7 +38,7 @@ fn raised<'py>(py: Python<'py>, class: &str, args: impl PyCallArgs<'py>) -> PyEr
 pub struct Bug(String);
 
 impl Bug {
-    /// A panic of a thread of which only the place is known.
+    /// Something that must not be.
     pub fn new(place: &str) -> Self {
         Bug(place.to_owned())
     }
@@ -86,7 +86,7 @@ pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + 
     std::thread::scope(|scope| {
         let (sender, mut receiver) = channel();
         let body = move || {
-            let done = catch_unwind(AssertUnwindSafe(|| work(cancel))).map_err(|_| Bug(LAST_PANIC.take()));
+            let done = caught(|| work(cancel));
             // Nobody listens any more only after a panic here.
             let _ = sender.send(done);
         };
@@ -127,8 +127,12 @@ pub fn give_back(rows: usize) {
     let _ = rows;
 }
 
+/// Runs `work`, and gives a panic in it as words.
+pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Bug> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Bug(LAST_PANIC.take()))
+}
+
 /// Runs `work` without the GIL. A panic in it does not tear down the interpreter.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    let done = py.detach(|| catch_unwind(AssertUnwindSafe(work)).map_err(|_| Bug(LAST_PANIC.take())));
-    done.map_err(|bug| internal_error(py, &bug))
+    py.detach(|| caught(work)).map_err(|bug| internal_error(py, &bug))
 }

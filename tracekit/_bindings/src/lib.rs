@@ -11,6 +11,7 @@ mod digest;
 mod encoder;
 mod errors;
 mod files;
+mod gather;
 mod mapping;
 mod metrics;
 mod parts;
@@ -18,6 +19,7 @@ mod policy;
 mod reader;
 mod registry;
 mod run;
+mod stage;
 mod survey;
 mod table;
 

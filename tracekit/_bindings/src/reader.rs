@@ -19,8 +19,8 @@ use tracekit_schema::{Code, Diagnostic, Events, Metadata, Out};
 
 use crate::derive::{export_diagnostics, Derivation, Wanted};
 use crate::digest::Running;
-use crate::encoder::{lost, Encoder, Rows};
-use crate::errors::{detached, parse_error};
+use crate::encoder::{Encoder, Rows};
+use crate::errors::{detached, internal_error, parse_error, Bug};
 use crate::files::{self, Opened};
 use crate::table::Table;
 
@@ -167,7 +167,7 @@ impl Reader {
             return Err(PyValueError::new_err(format!("`{table}` was not asked for alone when the trace was opened")));
         }
         let given = detached(py, || inner.encode(to, &table, rows.max(1)))?.map_err(|e| parse_error(py, &e, None))?;
-        given.ok_or_else(|| lost(py))
+        given.map_err(|bug| internal_error(py, &bug))
     }
 
     /// The BLAKE3 digest of the file as stored, in hexadecimal; none where it was not asked for or
@@ -281,18 +281,18 @@ impl Inner {
     }
 
     /// Of events that come from elsewhere, with what is known of their trace.
-    pub(crate) fn fed(meta: Metadata) -> PyResult<Self> {
-        Ok(Inner {
+    pub(crate) fn fed(meta: Metadata) -> Self {
+        Inner {
             format: "tracekit",
             parser: Box::new(Nothing),
             out: Out { meta, ..Out::default() },
-            derivation: Derivation::new(Wanted::new(None)?),
+            derivation: Derivation::new(Wanted::NONE),
             opened: Progress { file: None, size: None, counter: None, digest: None },
             keys: false,
             rows: 0,
             done: false,
             ended: false,
-        })
+        }
     }
 
     /// Derives from the events that are there.
@@ -310,8 +310,8 @@ impl Inner {
         Ok(Some(table))
     }
 
-    /// Reads the next events and gives rows to an encoder: false at the end, none when its thread is lost.
-    fn encode(&mut self, to: &mut Encoder, table: &str, rows: usize) -> Result<Option<bool>, ParseError> {
+    /// Reads the next events and gives rows to an encoder: false at the end.
+    fn encode(&mut self, to: &mut Encoder, table: &str, rows: usize) -> Result<Result<bool, Bug>, ParseError> {
         let more = self.next(rows)?;
         let (emptied, known) = to.state();
         if !self.ended {
@@ -320,13 +320,10 @@ impl Inner {
         self.stated_slices();
         let derived = &mut self.derivation.tables;
         let rows = match table {
-            "events" => {
-                let room = match emptied {
-                    Some(Rows::Events(events)) => *events,
-                    _ => self.out.events.like(),
-                };
-                Rows::Events(Box::new(std::mem::replace(&mut self.out.events, room)))
-            }
+            "events" => Rows::Events(self.take_events(match emptied {
+                Some(Rows::Events(events)) => Some(events),
+                _ => None,
+            })),
             "slices" => Rows::Slices(Box::new(std::mem::take(&mut derived.slices))),
             "states" => Rows::States(Box::new(std::mem::take(&mut derived.states))),
             _ => Rows::RunQueue(Box::new(std::mem::take(&mut derived.runqueue))),
@@ -334,7 +331,14 @@ impl Inner {
         let news = self.out.strings.news(known);
         let known = self.out.strings.len();
         self.out.clear_events();
-        Ok(to.give(rows, news, known).then_some(more))
+        Ok(to.give(rows, news, known).map(|()| more))
+    }
+
+    /// Takes the events that are there; the next ones are written to `emptied`, where that is given.
+    pub(crate) fn take_events(&mut self, emptied: Option<Box<Events>>) -> Box<Events> {
+        let mut room = emptied.unwrap_or_else(|| Box::new(self.out.events.like()));
+        std::mem::swap(&mut self.out.events, &mut room);
+        room
     }
 
     /// Tools that state slices leave no events to derive them from.

@@ -9,19 +9,22 @@ use pyo3::types::PyDict;
 
 use std::collections::BTreeMap;
 
+use tracekit_parsers::ParseError;
 use tracekit_schema::metrics::{self, By, Scope, Statistics, CAUSES};
 use tracekit_schema::table::Table as _;
-use tracekit_schema::tables::{flag, Slices};
-use tracekit_schema::{Derived, Kind, Metadata};
+use tracekit_schema::{Kind, Metadata};
 
 use crate::derive::Wanted;
-use crate::errors::{detached, parse_error};
+use crate::errors::{detached, internal_error, parse_error, Bug};
+use crate::gather::{Gathered, Gatherer};
 use crate::metrics::grouping;
 use crate::reader::{parser_options, Inner, Input};
 use crate::table::{append, pieces, Table};
 
-/// Rows read at a time.
-const BATCH: usize = 1 << 16;
+/// Rows of a turn: as many as are read of a whole trace at a time, so that diagnostics stand in the same order.
+const TURN: usize = 1 << 16;
+/// Rows handed over at a time: they stay in the second-level cache, and few of them are on the way.
+const PART: usize = 1 << 13;
 
 /// Samples, censored ones, sum, mean, whether that is a lower bound, least, quantiles, largest,
 /// whether values were rounded.
@@ -39,6 +42,8 @@ fn spread(s: &Statistics) -> Spread {
 }
 
 /// A trace of which only statistics and the small tables are kept.
+///
+/// They are there when `read` has returned false.
 #[pyclass(module = "tracekit._core")]
 pub struct Survey {
     // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is
@@ -48,76 +53,46 @@ pub struct Survey {
 
 struct Running {
     source: Inner,
-    survey: metrics::Survey,
-    /// Events by number of their kind.
-    kinds: [u64; Kind::NAMES.len()],
-    /// Slices, states, changes of run queues.
-    rows: [u64; 3],
-    span: Option<(i64, i64)>,
+    /// Takes the events; none at the end.
+    gatherer: Option<Gatherer>,
+    gathered: Gathered,
     /// The first events, as many as were asked for.
     head: Vec<Table>,
     head_rows: usize,
-    /// Slices that records contradict.
-    damaged: Slices,
-    tail: Option<Derived>,
 }
 
 impl Running {
-    /// Reads on; false at the end.
-    fn step(&mut self) -> Result<bool, tracekit_parsers::ParseError> {
-        if self.source.next(BATCH)? {
-            self.gather();
-            return Ok(true);
+    /// Reads a turn; false at the end.
+    fn step(&mut self) -> Result<Result<bool, Bug>, ParseError> {
+        let mut left = TURN;
+        while left > 0 {
+            if !self.source.next(left.min(PART))? {
+                return Ok(self.end().map(|()| false));
+            }
+            left = left.saturating_sub(self.source.out.events.len());
+            if let Err(bug) = self.gather(left == 0) {
+                return Ok(Err(bug));
+            }
         }
-        if self.tail.is_none() {
-            let derived = std::mem::take(&mut self.source.derivation.tables);
-            // Tools that state slices leave no events to derive them from.
-            let stated = std::mem::take(&mut self.source.out.slices);
-            let derived = if derived.slices.is_empty() { Derived { slices: stated, ..derived } } else { derived };
-            self.add(&derived);
-            self.survey.finish(self.span.map(|span| span.1));
-            self.source.derivation.tables.tasks = derived.tasks;
-            self.source.derivation.tables.cpus = derived.cpus;
-            self.tail = Some(Derived::default());
-        }
-        Ok(false)
+        Ok(Ok(true))
     }
 
     /// Takes what the events that are there say.
-    fn gather(&mut self) {
-        let events = &self.source.out.events;
-        for row in 0..events.len() {
-            if let Some(kind) = events.kind.get(row) {
-                self.kinds[kind as usize] += 1;
-            }
-            if let Some(ts) = events.ts_ns.get(row) {
-                let (first, last) = self.span.get_or_insert((ts, ts));
-                (*first, *last) = ((*first).min(ts), (*last).max(ts));
-            }
-        }
+    fn gather(&mut self, last_of_turn: bool) -> Result<(), Bug> {
         if self.head_rows > 0 {
-            self.head_rows = self.head_rows.saturating_sub(events.len());
-            let table = self.source.export(events);
-            self.head.push(table);
+            self.head_rows = self.head_rows.saturating_sub(self.source.out.events.len());
+            self.head.push(self.source.export(&self.source.out.events));
         }
-        let derived = self.source.derivation.take();
-        self.add(&derived);
-        self.source.out.clear_events();
+        let gatherer = self.gatherer.as_mut().ok_or_else(|| Bug::new("a survey went on after its end"))?;
+        gatherer.take(&mut self.source, last_of_turn)
     }
 
-    fn add(&mut self, derived: &Derived) {
-        self.survey.push(&derived.slices, Some(&derived.states), &derived.runqueue);
-        let marked = flag::INFERRED_END | flag::CLAMPED;
-        let damaged = |row: &u32| derived.slices.flags.get(*row as usize).unwrap_or(0) & marked != 0;
-        let places: Vec<u32> = (0..derived.slices.len() as u32).filter(damaged).collect();
-        if !places.is_empty() {
-            self.damaged.extend_from(&derived.slices.take(&places), 0);
+    /// There are no more events.
+    fn end(&mut self) -> Result<(), Bug> {
+        if let Some(gatherer) = self.gatherer.take() {
+            self.gathered = gatherer.end(&mut self.source)?;
         }
-        for (count, rows) in
-            self.rows.iter_mut().zip([derived.slices.len(), derived.states.len(), derived.runqueue.len()])
-        {
-            *count += rows as u64;
-        }
+        Ok(())
     }
 }
 
@@ -137,16 +112,15 @@ impl Survey {
         let input = Input::Path(source);
         let name = input.name();
         let options = parser_options(options.unwrap_or_default()).map_err(|e| parse_error(py, &e, None))?;
-        let wanted = Wanted::new(None)?;
-        let opened = detached(py, || Inner::open(input, format.as_deref(), &options, wanted, false, false))?;
+        let opened = detached(py, || Inner::open(input, format.as_deref(), &options, Wanted::NONE, false, false))?;
         Ok(Survey::of(opened.map_err(|e| parse_error(py, &e, Some(&name)))?, head, hold))
     }
 
     /// Of events that are given by `push`; `metadata` is what is known of their trace.
     #[staticmethod]
     #[pyo3(signature = (metadata, *, head=0, hold=None))]
-    fn fed(metadata: BTreeMap<String, String>, head: usize, hold: Option<usize>) -> PyResult<Self> {
-        Ok(Survey::of(Inner::fed(Metadata(metadata))?, head, hold))
+    fn fed(metadata: BTreeMap<String, String>, head: usize, hold: Option<usize>) -> Self {
+        Survey::of(Inner::fed(Metadata(metadata)), head, hold)
     }
 
     /// Adds events, which go on where the last ones ended: an Arrow table with the columns of `events`.
@@ -155,10 +129,8 @@ impl Survey {
         for piece in pieces(events)? {
             let out = &mut inner.source.out;
             append(&mut out.events, &piece?, &mut out.strings)?;
-            detached(py, || {
-                inner.source.digest();
-                inner.gather();
-            })?;
+            inner.source.rows += inner.source.out.events.len() as u64;
+            detached(py, || inner.gather(false))?.map_err(|bug| internal_error(py, &bug))?;
         }
         Ok(())
     }
@@ -178,7 +150,8 @@ impl Survey {
     /// Reads on; false at the end.
     fn read(&mut self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.inner();
-        detached(py, || inner.step())?.map_err(|e| parse_error(py, &e, None))
+        let more = detached(py, || inner.step())?.map_err(|e| parse_error(py, &e, None))?;
+        more.map_err(|bug| internal_error(py, &bug))
     }
 
     /// What is known of the trace; complete at the end.
@@ -194,28 +167,28 @@ impl Survey {
     /// First and last time.
     #[getter]
     fn span(&mut self) -> Option<(i64, i64)> {
-        self.inner().span
+        self.inner().gathered.span
     }
 
     /// Events, slices, states, changes of run queues.
     #[getter]
     fn rows(&mut self) -> (u64, u64, u64, u64) {
         let inner = self.inner();
-        let [slices, states, runqueue] = inner.rows;
+        let [slices, states, runqueue] = inner.gathered.kept.rows;
         (inner.source.rows, slices, states, runqueue)
     }
 
     /// Events by kind.
     #[getter]
     fn kinds(&mut self) -> Vec<(&'static str, u64)> {
-        let counts = Kind::NAMES.iter().zip(self.inner().kinds).filter(|(_, count)| *count > 0);
+        let counts = Kind::NAMES.iter().zip(self.inner().gathered.kinds).filter(|(_, count)| *count > 0);
         counts.map(|(name, count)| (*name, count)).collect()
     }
 
     /// Are values rounded, because there are more samples than are held one by one?
     #[getter]
     fn rounded(&mut self) -> bool {
-        self.inner().survey.rounds()
+        self.inner().gathered.kept.survey.rounds()
     }
 
     /// The first events.
@@ -229,7 +202,7 @@ impl Survey {
         let inner = self.inner();
         crate::registry::by_name(name)?;
         detached(py, || match name {
-            "slices" => inner.source.export(&inner.damaged),
+            "slices" => inner.source.export(&inner.gathered.kept.tables.rows.slices),
             name => inner.source.table(name),
         })
     }
@@ -292,7 +265,7 @@ impl Survey {
 
     /// Run queues; `None` where rows came out of time order, so that the system's length is not known.
     fn queues(&mut self, waiting: bool) -> Option<Vec<QueueRow>> {
-        let queues = &self.inner().survey.queues;
+        let queues = &self.inner().gathered.kept.survey.queues;
         let row = |q: metrics::QueueSummary| {
             let (scope, cpu) = match q.scope {
                 Scope::System => ("system", None),
@@ -307,18 +280,14 @@ impl Survey {
 
 impl Survey {
     fn of(source: Inner, head: usize, hold: Option<usize>) -> Self {
-        let survey = metrics::Survey::new(None).holding(hold.unwrap_or(metrics::HELD));
+        let hold = hold.unwrap_or(metrics::HELD);
         Survey {
             inner: Mutex::new(Running {
                 source,
-                survey,
-                kinds: [0; Kind::NAMES.len()],
-                rows: [0; 3],
-                span: None,
+                gatherer: Some(Gatherer::new(hold)),
+                gathered: Gathered::holding(hold),
                 head: Vec::new(),
                 head_rows: head,
-                damaged: Slices::default(),
-                tail: None,
             }),
         }
     }
@@ -339,7 +308,7 @@ impl Survey {
         let inner = self.inner();
         detached(py, || {
             let by = By { grouping, strings: &inner.source.out.strings, labels: &labels };
-            of(&inner.survey, &by)
+            of(&inner.gathered.kept.survey, &by)
         })
     }
 }
