@@ -295,6 +295,7 @@ class Programs:
         vary: str | None = None,
         identity: str | None = None,
         placement: str = "model",
+        cpus: Sequence[tuple[int, int | None, int | None, bool, bool]] | None = None,
     ) -> Programs: ...
     @staticmethod
     def from_text(text: str, seed: int | None = None, hz: int | None = None) -> Programs: ...
@@ -330,6 +331,7 @@ class Programs:
         overheads: bool = True,
         sets: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
         groups: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None,
+        cpu_sets: Sequence[tuple[int, Sequence[tuple[str, str]]]] | None = None,
         costs: Sequence[tuple[str, str]] | None = None,
         switch_costs: tuple[Sequence[int | None], Sequence[int | None]] | None = None,
         jitter_ns: int = 0,

@@ -206,6 +206,48 @@ class Machine:
         rows = self.tasks.select("tid", "cpus").drop_nulls().iter_rows()
         return {tid: tuple(cpus) for tid, cpus in rows if cpus and not online <= set(cpus)}
 
+    def isolated(self) -> tuple[int, ...]:
+        """CPUs without a scheduling domain: nothing balances tasks onto them.
+
+        Returns
+        -------
+        tuple of int
+            CPUs that ``isolcpus=`` among the kernel's arguments takes out of the domains (Linux:
+            Documentation/admin-guide/kernel-parameters.txt; without flags it does, with flags only
+            where ``domain`` is one of them), and those for which the file lists no domain while it
+            does for others: cpuset partitions make these. In order.
+        """
+        found: set[int] = set()
+        for argument in self.arguments.split():
+            key, _, value = argument.partition("=")
+            if key != "isolcpus":
+                continue
+            flags, listed = [], []
+            for part in value.split(","):
+                (listed if part[:1].isdigit() else flags).append(part)
+            if not flags or "domain" in flags:
+                try:
+                    found.update(_numbers(",".join(listed)))
+                except ValueError:
+                    continue  # The kernel leaves out as well what it cannot read.
+        online = self.cpus.filter(pl.col("online"))
+        none = online.filter(pl.col("domains").is_null() | (pl.col("domains").str.strip_chars() == ""))
+        if none.height < online.height:
+            found.update(none["cpu"].to_list())
+        known = set(self.cpus["cpu"].to_list())
+        return tuple(sorted(found & known if known else found))
+
+    def tickless(self) -> tuple[int, ...]:
+        """CPUs that ``nohz_full=`` names, which tick only while several tasks run."""
+        for argument in self.arguments.split():
+            key, _, value = argument.partition("=")
+            if key == "nohz_full":
+                try:
+                    return tuple(_numbers(value))
+                except ValueError:
+                    return ()
+        return ()
+
     def line_of(self, key: str) -> int | None:
         """Line of the file that holds `key`, from 1; None when no line does.
 

@@ -3,6 +3,7 @@
 use tracekit_schema::StrId;
 
 use crate::program::Fork;
+use crate::rates::Recorded;
 use crate::task::Ns;
 
 /// Number of a task's life in [`History::lives`].
@@ -236,6 +237,8 @@ pub struct History {
     pub wakee: Vec<LifeId>,
     /// Numbers of the CPUs that have records, ascending; acts name CPUs by their position here.
     pub cpus: Vec<i32>,
+    /// What the records tell of the speeds of CPUs, by position.
+    pub speeds: Vec<Recorded>,
     /// Wakeup records that found their task awake: they changed nothing.
     pub idle_wakeups: u64,
     /// Time cut out because records were lost.

@@ -33,6 +33,7 @@ pub mod policies;
 pub mod policy;
 pub mod program;
 pub mod queue;
+pub mod rates;
 pub mod reasons;
 pub mod reconstruct;
 pub mod replay;

@@ -10,6 +10,7 @@ use crate::params::ParamError;
 use crate::perturb;
 use crate::policies::PolicySpec;
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
+use crate::speeds::Speeds;
 use crate::switch_costs::{self, SwitchCostChange};
 use crate::task::{CpuSet, Ns};
 
@@ -42,6 +43,8 @@ pub struct ReplaySpec {
     /// Groups with their settings: name, and pairs of key and value as
     /// [`crate::program::Group::set`] takes them. A group that only tasks name has the defaults.
     pub groups: Vec<(String, Vec<(String, String)>)>,
+    /// CPUs by their recorded numbers, and their settings, as [`crate::rates::Rates::set`] takes them.
+    pub cpu_sets: Vec<(i32, Vec<(String, String)>)>,
     /// How the ways through the scheduler differ from the recorded ones; nothing without
     /// `overheads`, or where `costs` says what a switch costs.
     pub paths: Option<SwitchCostChange>,
@@ -64,6 +67,7 @@ impl Default for ReplaySpec {
             seed: 0,
             sets: Vec::new(),
             groups: Vec::new(),
+            cpu_sets: Vec::new(),
             paths: None,
             costs: Vec::new(),
         }
@@ -221,6 +225,10 @@ pub fn play_under(
     }
     let was = switch_costs::realtime(&work);
     overrides::apply(&spec.sets, &recon.cpus, &mut work)?;
+    let as_recorded = spec.cpus.is_none_or(|cpus| cpus == recon.cpus.len());
+    if as_recorded {
+        recon.isolated.keep_off(recon.cpus.len(), &mut work);
+    }
     overrides::make_groups(&spec.groups, &mut work)?;
     switch_costs::note_changes(&mut work, &was);
     if spec.jitter > 0 {
@@ -263,8 +271,12 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         hz,
         tick_phase: over.phase.iter().map(|p| (p + spec.phase_shift).rem_euclid(1_000_000_000 / hz)).collect(),
         preempt_kernel: spec.preempt_kernel.unwrap_or(recon.preempt_kernel),
-        // Other CPUs than the recorded ones are middling ones.
-        speeds: if spec.cpus.is_none_or(|n| n == recon.cpus.len()) { recon.speeds.clone() } else { Default::default() },
+        speeds: speeds(recon, spec)?,
+        balanced: if spec.cpus.is_none_or(|cpus| cpus == recon.cpus.len()) {
+            recon.isolated.balanced(recon.cpus.len())
+        } else {
+            CpuSet::all()
+        },
         costs,
         // Who says what a switch costs means all of it.
         paths: spec.paths.filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
@@ -273,6 +285,32 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         timers: stated.map_or_else(Default::default, |machine| machine.timers),
         ..Machine::default()
     })
+}
+
+/// How fast the CPUs are. Other CPUs than the recorded ones are middling ones.
+fn speeds(recon: &Recon, spec: &ReplaySpec) -> Result<Speeds, ReplayError> {
+    let other = spec.cpus.is_some_and(|n| n != recon.cpus.len());
+    if other && !spec.cpu_sets.is_empty() {
+        let why = "with another number of CPUs all are of middling speed; ask for one or the other";
+        return Err(ReplayError::Set(format!("cpu:{}: {why}", spec.cpu_sets[0].0)));
+    }
+    if other {
+        return Ok(Speeds::default());
+    }
+    if spec.cpu_sets.is_empty() {
+        return Ok(recon.speeds.clone());
+    }
+    let mut rates = recon.rates.clone();
+    for (cpu, settings) in &spec.cpu_sets {
+        let place = recon.cpus.iter().position(|c| c == cpu).ok_or_else(|| {
+            let known: Vec<String> = recon.cpus.iter().map(i32::to_string).collect();
+            ReplayError::Set(format!("cpu:{cpu}: the trace has no such CPU; it has {}", known.join(", ")))
+        })?;
+        for (key, value) in settings {
+            rates.set(place, key, value).map_err(|why| ReplayError::Set(format!("cpu:{cpu}: {why}")))?;
+        }
+    }
+    Ok(rates.speeds())
 }
 
 /// What is assumed of ways through the scheduler that the trace does not show.
@@ -318,7 +356,10 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         );
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
-    if !recon.speeds.are_equal() {
+    for (_, told) in recon.rates.told(&recon.cpus) {
+        out.diag(Diagnostic::new(Code::Inferred, told));
+    }
+    if recon.rates.are_unknown() && !recon.speeds.are_equal() {
         let of = |(i, cpu): (usize, &i32)| format!("CPU {cpu} {:.2}", recon.speeds.time_of_one(i));
         let times: Vec<String> = recon.cpus.iter().enumerate().map(of).collect();
         let message = format!("CPUs are not equally fast: the same work takes {}", times.join(", "));

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_SAMPLES", "inferred", "unknown_machine", "unrecorded", "wakeup_classes"]
 
+#: Rows of `tracekit.Replay.inferred` that say how far a replay models the speed and the isolation of CPUs.
+MACHINE = ("capacities of CPUs", "frequency governor", "isolated CPUs")
 #: Fewest samples for a curve or a headline of a group.
 MIN_SAMPLES = 20
 
@@ -55,7 +57,7 @@ def unknown_machine(trace: Trace) -> str | None:
 
 
 def unrecorded(replay: Trace) -> list[str]:
-    """Say what the recording lacks that a fuller one of the same run would have shown a replay.
+    """Say what a replay does not know of the recorded run, or does not model of its machine.
 
     Parameters
     ----------
@@ -65,14 +67,23 @@ def unrecorded(replay: Trace) -> list[str]:
     Returns
     -------
     list of str
-        What is missing, and what to record: its diagnostics with the code ``missing-events``; and
-        what it shows of messages that a replay takes for a device's.
+        What is missing, and what to record: its diagnostics with the code ``missing-events``; what it
+        shows of messages that a replay takes for a device's; capacities, frequencies and isolated
+        CPUs, and how far they are modelled.
     """
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
     said = [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
     programs = getattr(replay, "_programs", None)
     if programs is not None and not programs.stated and (messages := delivered(programs.trace)):
         said.append(messages)
+    found = {row["name"]: row["how"] for row in inferred(replay) if row["name"] in MACHINE}
+    said += [f"{name}: {found[name]}" for name in MACHINE if name in found]
+    machine = None if programs is None else programs.trace.machine
+    if machine is not None and (cpus := machine.tickless()):
+        listed = ", ".join(map(str, cpus))
+        said.append(
+            f"nohz_full: not modelled: CPU {listed} does not tick while it has one task; a replay ticks"
+        )
     return said
 
 

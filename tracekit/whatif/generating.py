@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from tracekit.errors import OutputError
 from tracekit.export.layouts import LAYOUTS, PROGRAMS, Generated, write_layout, write_program
@@ -69,6 +70,11 @@ def generate(
         trace = simulate(trace.metadata["workload"], seed=seed)
     programs = Programs(trace) if policy is not None or to in PROGRAMS else None
     if to in PROGRAMS and programs is not None:
+        text = trace.metadata.get("workload", "")
+        if stated := re.search(r"^\s*(capacity|khz\s+\d+)\s*:", text, re.MULTILINE):
+            raise OutputError(
+                f"`{stated[1]}:`: speeds of CPUs are not written into programs for another machine"
+            )
         return write_program(programs.listing_under(policy), to, os.fspath(target))
     if programs is not None and policy is not None:
         trace = programs.run(policy)

@@ -23,7 +23,7 @@ from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Shake, shakes
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
-from tracekit.whatif.scenario import Override, affinities, overrides_of, resolve
+from tracekit.whatif.scenario import Override, affinities, cpu_settings, overrides_of, resolve, stated_cpus
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.settings import real_time
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
@@ -245,6 +245,7 @@ class Programs:
             endless=_named(trace, endless),
             identity=stated(trace)[0],
             placement=placement,
+            cpus=stated_cpus(trace),
         )
 
     def listing_under(self, policy: str | None = None) -> Listing:
@@ -526,6 +527,7 @@ class Programs:
         sets += members
         sets += resolve(overrides, self.trace)
         groups += asked_of_groups(policy, overrides)
+        cpu_sets = cpu_settings(overrides)
         given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
         given |= costs or {}
         changed = (
@@ -540,6 +542,7 @@ class Programs:
             "overheads": overheads,
             "sets": sets,
             "groups": groups,
+            "cpu_sets": cpu_sets,
             "switch_costs": shift,
             "costs": list(given.items()),
             **changed,

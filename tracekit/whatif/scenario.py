@@ -22,7 +22,8 @@ A scenario file::
 The same as ``--set`` texts: ``A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries
 win. The attributes are those of the replay engine: policy, nice, prio, upri, class, slice,
 deadline, tickets, foreground, process, kernel, cpus, group. ``group:web: weight=300,
-quota=50ms/100ms, idle=on`` sets those of a group; ``nice=10`` in place of a weight.
+quota=50ms/100ms, idle=on`` sets those of a group; ``nice=10`` in place of a weight. ``cpu:3:
+capacity=512, khz=600000`` sets the capacity of a CPU (1024 for the fastest) and its frequency at all times.
 
 A task that is made in the trace begins with the policy, nice value, priority and slice that its
 parent has at that moment, as a fork hands them on. It has its own from where it was seen to set
@@ -49,12 +50,14 @@ __all__ = [
     "Override",
     "Scenario",
     "affinities",
+    "cpu_settings",
     "group_settings",
     "load",
     "overrides_of",
     "parse_set",
     "resolve",
     "same_name",
+    "stated_cpus",
 ]
 
 _KEYS = ("comm", "comm_regex", "tid", "pid")
@@ -68,7 +71,7 @@ class Override:
     ----------
     key
         ``comm`` (glob), ``comm_regex``, ``tid``, ``pid`` or ``*`` (every task); ``group`` for a
-        group, not its tasks.
+        group, not its tasks; ``cpu`` for a CPU.
     value
         What to look for.
     settings
@@ -91,6 +94,7 @@ class Override:
             "pid": "pid=",
             "*": "*",
             "group": "group:",
+            "cpu": "cpu:",
         }[self.key]
         return f"{sign}{self.value}: {settings}"
 
@@ -136,8 +140,8 @@ def parse_set(text: str) -> Override:
     ----------
     text
         ``SELECTOR: key=value,...``. The selector is ``comm=GLOB`` (or just the glob),
-        ``comm~REGEX`` (or ``/REGEX/``), ``tid=N``, ``pid=N``, ``*``, or ``group:NAME`` for weight,
-        quota and idle of a group.
+        ``comm~REGEX`` (or ``/REGEX/``), ``tid=N``, ``pid=N``, ``*``, ``group:NAME`` for weight,
+        quota and idle of a group, or ``cpu:N`` for capacity and khz of a CPU.
 
     Returns
     -------
@@ -169,6 +173,8 @@ def _override(selector: str, settings: tuple[tuple[str, str], ...], where: str) 
         return Override("*", "", settings)
     if selector.startswith("group:") and (name := _bare(selector[6:])):
         return Override("group", name, settings)
+    if selector.startswith("cpu:"):
+        return _checked("cpu", selector[4:].strip(), settings, where)
     if len(selector) > 1 and selector.startswith("/") and selector.endswith("/"):
         return _checked("comm_regex", selector[1:-1], settings, where)
     for sign, key in (("comm~", "comm_regex"), ("comm=", "comm"), ("tid=", "tid"), ("pid=", "pid")):
@@ -213,7 +219,7 @@ def overrides_of(
 
 
 def _checked(key: str, value: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:
-    if key in ("tid", "pid") and not re.fullmatch("-?[0-9]{1,18}", value):
+    if key in ("tid", "pid", "cpu") and not re.fullmatch("-?[0-9]{1,18}", value):
         raise ReplayError(f"{where}: {key}={value}: expected a number")
     if key == "comm_regex":
         try:
@@ -305,7 +311,7 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
     every = set().union(*names.values())
     found = []
     for override in overrides:
-        if override.key == "group":
+        if override.key in ("group", "cpu"):
             continue
         tids = _threads(override, names, pids, every)
         if not tids:
@@ -330,6 +336,22 @@ def group_settings(overrides: Iterable[Override]) -> list[tuple[str, list[tuple[
         Groups, and settings with their values, in the given order.
     """
     return [(o.value, list(o.settings)) for o in overrides if o.key == "group"]
+
+
+def cpu_settings(overrides: Iterable[Override]) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Pick what is set of CPUs.
+
+    Parameters
+    ----------
+    overrides
+        What to set.
+
+    Returns
+    -------
+    list of (int, list of (str, str))
+        CPUs by their numbers, and settings with their values, in the given order.
+    """
+    return [(int(o.value), list(o.settings)) for o in overrides if o.key == "cpu"]
 
 
 def _tasks(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
@@ -375,6 +397,39 @@ def affinities(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
         if known and allowed and len(allowed) < len(here):
             found.append(([tid], [("cpus", "+".join(map(str, allowed)))]))
     return found
+
+
+#: Governors that do not look at the load (Linux: Documentation/admin-guide/pm/cpufreq.rst; ``powersave``
+#: does under intel_pstate).
+FIXED_GOVERNORS = ("performance", "userspace")
+
+
+def stated_cpus(trace: Trace) -> list[tuple[int, int | None, int | None, bool, bool]]:
+    """CPUs as the machine beside the trace says.
+
+    Parameters
+    ----------
+    trace
+        The trace, with or without a machine.
+
+    Returns
+    -------
+    list of (int, int or None, int or None, bool, bool)
+        Number, capacity (1024 for the fastest), highest frequency in kHz, whether its frequency does
+        not follow its load (`FIXED_GOVERNORS`), and whether it has no scheduling domain
+        (`tracekit.machine.Machine.isolated`).
+    """
+    machine = trace.machine
+    if machine is None:
+        return []
+    isolated = set(machine.isolated())
+    rows = machine.cpus.select("cpu", "capacity", "max_khz", "governor").rows()
+    known = {cpu for cpu, *_ in rows}
+    stated = [
+        (cpu, capacity, khz, governor in FIXED_GOVERNORS, cpu in isolated)
+        for cpu, capacity, khz, governor in rows
+    ]
+    return stated + [(cpu, None, None, False, True) for cpu in sorted(isolated - known)]
 
 
 def same_name(full: str, name: str) -> bool:

@@ -4,7 +4,8 @@
 //! wakeup to the next sleep) before and behind its move are compared, on a scale of logarithms. And
 //! tasks of one name (numbers in it aside) that stayed on different CPUs, where those on the same
 //! CPU are as alike as copies of one program: their mean bursts are compared. Bursts that were
-//! spread over CPUs do not count, nor do those that are mostly costs of switches.
+//! spread over CPUs do not count, nor do those that are mostly costs of switches. Where frequencies are
+//! recorded, a burst is as long as it would have been at the highest.
 //!
 //! Each pair of CPUs gets a difference and its standard error from the scatter between moves, or
 //! between tasks; least squares make one number a CPU from them. A CPU counts as faster or slower
@@ -46,8 +47,15 @@ type Burst = (f64, Option<usize>);
 type Pairs = BTreeMap<(usize, usize), Vec<(f64, f64)>>;
 
 /// What `history` shows of the speed of its CPUs; `names` are those of its tasks, without those
-/// that are bound to a CPU, `takes` when each task took a message, and `over` says what a switch costs.
-pub(crate) fn measure(history: &History, names: &[Option<&str>], takes: &[Vec<Ns>], over: &Overheads) -> Speeds {
+/// that are bound to a CPU, `takes` when each task took a message, `known` is how fast CPUs are known
+/// to be by their frequencies, and `over` says what a switch costs.
+pub(crate) fn measure(
+    history: &History,
+    names: &[Option<&str>],
+    takes: &[Vec<Ns>],
+    known: &Speeds,
+    over: &Overheads,
+) -> Speeds {
     let n = history.cpus.len();
     if n < 2 {
         return Speeds::default();
@@ -58,7 +66,7 @@ pub(crate) fn measure(history: &History, names: &[Option<&str>], takes: &[Vec<Ns
     let mut copies: BTreeMap<String, Vec<(usize, f64)>> = BTreeMap::new();
     for (life, name) in history.lives.iter().zip(names) {
         let Some(name) = name else { continue };
-        let bursts = bursts(life, takes.get(life.id as usize).map_or(&[], Vec::as_slice), least);
+        let bursts = bursts(life, takes.get(life.id as usize).map_or(&[], Vec::as_slice), known, least);
         note_moves(&bursts, limits, &mut moves);
         if let Some(own) = stayed(&bursts, limits, n) {
             let name: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -77,14 +85,15 @@ pub(crate) fn measure(history: &History, names: &[Option<&str>], takes: &[Vec<Ns
 
 /// The bursts of a life that begin with a wakeup and end with a sleep, and those between two messages
 /// that it took: where servers find requests waiting, one stay holds as many as there were.
-fn bursts(life: &Life, takes: &[Ns], least: f64) -> Vec<Burst> {
+fn bursts(life: &Life, takes: &[Ns], known: &Speeds, least: f64) -> Vec<Burst> {
     let mut found = Vec::new();
+    let mut here = usize::MAX;
     let (mut on, mut sum, mut cpus, mut whole) = (None, 0, Vec::new(), false);
     let mut takes = takes.iter().copied().peekable();
     for act in &life.acts {
         while let Some(take) = takes.next_if(|t| *t < act.at) {
             if let Some(from) = on.filter(|from| *from < take) {
-                sum += take - from;
+                sum += known.work(here, from, take);
                 if whole && sum as f64 >= least {
                     found.push(((sum as f64).ln(), only(&cpus)));
                 }
@@ -94,7 +103,7 @@ fn bursts(life: &Life, takes: &[Ns], least: f64) -> Vec<Burst> {
         }
         match act.what {
             What::On { cpu } => {
-                on = Some(act.at);
+                (on, here) = (Some(act.at), usize::try_from(cpu).unwrap_or(usize::MAX));
                 cpus.retain(|c| *c != cpu);
                 cpus.push(cpu);
             }
@@ -103,7 +112,7 @@ fn bursts(life: &Life, takes: &[Ns], least: f64) -> Vec<Burst> {
                 cpus.clear();
             }
             What::Off(off) => {
-                sum += on.take().map_or(0, |from| act.at - from);
+                sum += on.take().map_or(0, |from| known.work(here, from, act.at));
                 if matches!(off, Off::Slept { .. }) {
                     if whole && sum as f64 >= least {
                         found.push(((sum as f64).ln(), only(&cpus)));
@@ -317,9 +326,9 @@ mod tests {
             act(2_200, What::On { cpu: 1 }),
             act(2_300, slept),
         ];
-        assert_eq!(bursts(&life, &[], 1.0), [(200f64.ln(), Some(0)), (200f64.ln(), None)]);
+        assert_eq!(bursts(&life, &[], &Speeds::default(), 1.0), [(200f64.ln(), Some(0)), (200f64.ln(), None)]);
         // It took a second message when it had worked for 50.
         let cut = [(50f64.ln(), Some(0)), (150f64.ln(), Some(0)), (200f64.ln(), None)];
-        assert_eq!(bursts(&life, &[1_000, 1_050, 2_000], 1.0), cut);
+        assert_eq!(bursts(&life, &[1_000, 1_050, 2_000], &Speeds::default(), 1.0), cut);
     }
 }

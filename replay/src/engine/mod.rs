@@ -238,6 +238,7 @@ impl Engine {
             preempt_kernel: machine.preempt_kernel,
             costs: machine.costs,
             speeds: machine.speeds.clone(),
+            balanced: machine.balanced.clone(),
             cpus: (0..machine.cpus).map(cpu).collect(),
             idle: IdleCpus::all(machine.cpus),
             tasks,
@@ -425,11 +426,19 @@ impl Engine {
     fn delay(&mut self, cpu: Cpu, cost: Ns) {
         let now = self.k.now;
         let c = &mut self.k.cpus[cpu];
-        c.run_from = c.run_from.max(now) + cost;
+        let from = c.run_from.max(now);
+        c.run_from = from + cost;
         if c.serving {
             let end = self.k.slots.segment_end(cpu);
             if end != NEVER {
-                self.k.slots.set_segment_end(cpu, end + cost);
+                let speeds = &self.k.speeds;
+                // Work that is put off may come under another speed.
+                let length = if speeds.change() && end > from {
+                    speeds.time(cpu, from + cost, speeds.work(cpu, from, end))
+                } else {
+                    end - from
+                };
+                self.k.slots.set_segment_end(cpu, from + cost + length);
             }
         }
     }

@@ -114,7 +114,7 @@ impl Engine {
         c.on_since = now;
         if std::mem::take(&mut c.serving) {
             let end = self.k.slots.segment_end(cpu);
-            task.left = if end == NEVER { NEVER } else { self.k.speeds.work(cpu, end - now.max(c.run_from)) };
+            task.left = if end == NEVER { NEVER } else { self.k.speeds.work(cpu, now.max(c.run_from), end) };
             self.k.slots.set_segment_end(cpu, NEVER);
         }
     }
@@ -211,7 +211,8 @@ impl Engine {
         let c = &mut self.k.cpus[cpu];
         c.run_from = c.run_from.max(self.k.now);
         c.serving = true;
-        let end = if left == NEVER { NEVER } else { c.run_from.saturating_add(self.k.speeds.time(cpu, left)) };
+        let end =
+            if left == NEVER { NEVER } else { c.run_from.saturating_add(self.k.speeds.time(cpu, c.run_from, left)) };
         self.k.slots.set_segment_end(cpu, end);
     }
 

@@ -23,7 +23,7 @@ impl Track {
                 What::Off(_) => {
                     if let Some((from, cpu)) = on.take() {
                         stays.push((from, act.at, sum, cpu));
-                        sum += speeds.work(cpu, act.at - from);
+                        sum += speeds.work(cpu, from, act.at);
                     }
                 }
                 _ => {}
@@ -39,7 +39,7 @@ impl Track {
     pub fn pos(&self, at: Ns) -> Ns {
         let i = self.stays.partition_point(|s| s.0 <= at);
         match i.checked_sub(1).map(|i| self.stays[i]) {
-            Some((from, to, before, cpu)) => before + self.speeds.work(cpu, at.min(to) - from),
+            Some((from, to, before, cpu)) => before + self.speeds.work(cpu, from, at.min(to)),
             None => 0,
         }
     }
@@ -48,7 +48,7 @@ impl Track {
     pub fn time(&self, pos: Ns) -> Ns {
         let i = self.stays.partition_point(|s| s.2 <= pos);
         match i.checked_sub(1).map(|i| self.stays[i]) {
-            Some((from, to, before, cpu)) => (from + self.speeds.time(cpu, pos - before)).min(to),
+            Some((from, to, before, cpu)) => (from + self.speeds.time(cpu, from, pos - before)).min(to),
             None => self.stays.first().map_or(0, |s| s.0),
         }
     }

@@ -7,7 +7,7 @@ use crate::engine::slots::Slots;
 use crate::log::Log;
 use crate::program::{Group, Pause, Step, Workload};
 use crate::speeds::Speeds;
-use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
+use crate::task::{Cpu, CpuSet, Ns, Task, TaskId, TaskState, NEVER};
 
 /// The machine under the policy: time, CPUs, tasks, and requests to the engine.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub struct Kernel {
     pub(crate) preempt_kernel: bool,
     pub(crate) costs: Costs,
     pub(crate) speeds: Speeds,
+    pub(crate) balanced: CpuSet,
     pub(crate) cpus: Vec<CpuState>,
     pub(crate) idle: IdleCpus,
     pub(crate) tasks: Vec<Task>,
@@ -158,6 +159,17 @@ impl Kernel {
     #[inline]
     pub fn allowed(&self, t: TaskId, cpu: Cpu) -> bool {
         self.task(t).attrs.affinity.contains(cpu)
+    }
+
+    /// True when `cpu` has a scheduling domain: others balance tasks with it.
+    #[inline]
+    pub fn balances(&self, cpu: Cpu) -> bool {
+        self.balanced.contains(cpu)
+    }
+
+    /// The CPUs with a scheduling domain.
+    pub fn domain(&self) -> impl Iterator<Item = Cpu> + '_ {
+        (0..self.cpus.len()).filter(|&c| self.balances(c))
     }
 
     /// The task's last CPU when that is idle; else the next idle CPU that it may use; else its last
@@ -331,7 +343,7 @@ impl Kernel {
         let mut sum = match task.state {
             TaskState::Running => match self.slots.segment_end(task.cpu) {
                 NEVER => return NEVER,
-                end => self.speeds.work(task.cpu, end - self.now.max(self.cpus[task.cpu].run_from)),
+                end => self.speeds.work(task.cpu, self.now.max(self.cpus[task.cpu].run_from), end),
             },
             _ => task.left,
         };

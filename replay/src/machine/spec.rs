@@ -3,7 +3,7 @@
 use crate::cost::Costs;
 use crate::speeds::Speeds;
 use crate::switch_costs::SwitchCostChange;
-use crate::task::{Ns, NEVER};
+use crate::task::{CpuSet, Ns, NEVER};
 
 /// When sleeps end on timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Machine {
     pub preempt_kernel: bool,
     /// How fast its CPUs are; what scheduling costs is the same on all.
     pub speeds: Speeds,
+    /// CPUs with a scheduling domain: Linux balances tasks among them.
+    pub balanced: CpuSet,
     /// What scheduling costs.
     pub costs: Costs,
     /// How the ways through the scheduler differ from the recorded ones.
@@ -51,6 +53,7 @@ impl Default for Machine {
             timers: TimerMode::High,
             preempt_kernel: true,
             speeds: Speeds::default(),
+            balanced: CpuSet::all(),
             costs: Costs::default(),
             paths: None,
             until: NEVER,

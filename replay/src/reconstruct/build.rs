@@ -10,6 +10,7 @@ use crate::calibrate::Overheads;
 use crate::history::{Act, By, First, History, Life, LifeId, Off, What};
 use crate::infer::Messages;
 use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
+use crate::rates::Rates;
 use crate::speeds::Speeds;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, TaskId};
 
@@ -27,7 +28,8 @@ pub struct Verdict {
 pub(super) struct Builder<'a> {
     pub(super) history: &'a History,
     pub(super) over: &'a Overheads,
-    speeds: &'a Speeds,
+    speeds: Speeds,
+    rates: &'a Rates,
     pub(super) options: &'a Options,
     pub(super) sleeps: Sleeps,
     pub(super) verdicts: Vec<Verdict>,
@@ -93,7 +95,7 @@ impl Draft {
     /// Work up to `at`; what follows counts from there, or from `resume`.
     pub(super) fn work_until(&mut self, at: Ns, resume: Ns) {
         if self.running {
-            self.pending += self.speeds.work(self.cpu, (at - self.run_from).max(0));
+            self.pending += self.speeds.work(self.cpu, self.run_from, at.max(self.run_from));
             self.run_from = self.run_from.max(at).max(resume);
         }
     }
@@ -123,7 +125,7 @@ impl Draft {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(reading: &'a Reading) -> Self {
-        let Reading { history, overheads: over, options, speeds, .. } = reading;
+        let Reading { history, overheads: over, options, .. } = reading;
         let messages = reading.messages.clone();
         Builder {
             sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
@@ -143,7 +145,8 @@ impl<'a> Builder<'a> {
             starved: Vec::new(),
             history,
             over,
-            speeds,
+            speeds: reading.speeds(),
+            rates: reading.rates(),
             options,
         }
     }
@@ -194,6 +197,8 @@ impl<'a> Builder<'a> {
             cut: self.history.cut,
             cpus: self.history.cpus.clone(),
             speeds: self.speeds.clone(),
+            rates: self.rates.clone(),
+            isolated: Default::default(),
             uncaused: self.history.uncaused,
             yields_untold: self.history.yields.0 == 0 && self.history.yields.1 > 0,
             ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),

@@ -65,6 +65,7 @@ impl Recon {
         let mut rows = self.costs();
         rows.extend(self.clock());
         rows.extend(self.speeds());
+        rows.extend(self.isolation());
         rows.extend(self.ends());
         rows.push(self.slacks());
         rows.extend(self.messages());
@@ -199,6 +200,7 @@ impl Recon {
 
     /// How fast the CPUs are, where they differ.
     fn speeds(&self) -> Vec<Inferred> {
+        let mut rows = self.rates.rows(&self.cpus, self.span);
         let row = |(i, cpu): (usize, &i32)| Inferred {
             name: "slowness of a CPU",
             value: Some(self.speeds.time_of_one(i)),
@@ -206,8 +208,10 @@ impl Recon {
             n: None,
             how: format!("time that CPU {cpu} takes for the same work, against one of middling speed"),
         };
-        let differ = !self.speeds.are_equal();
-        self.cpus.iter().enumerate().filter(|_| differ).map(row).collect()
+        if self.rates.are_unknown() && !self.speeds.are_equal() {
+            rows.extend(self.cpus.iter().enumerate().map(row));
+        }
+        rows
     }
 
     fn ends(&self) -> Vec<Inferred> {

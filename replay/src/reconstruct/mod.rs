@@ -23,6 +23,7 @@ mod demand;
 mod dependencies;
 mod ending;
 mod inferred;
+mod isolated;
 mod parts;
 mod places;
 mod served;
@@ -42,6 +43,7 @@ pub use altered::Less;
 pub use build::Verdict;
 pub use demand::Demand;
 pub use inferred::{Inferred, Judged};
+pub use isolated::Isolated;
 pub use parts::{Head, Parts, Whole};
 pub use places::{Beside, Preemptions};
 
@@ -53,6 +55,7 @@ use crate::cancel::Cancel;
 use crate::engine::Machine;
 use crate::history::Life;
 use crate::program::Workload;
+use crate::rates::{Rates, Source, StatedCpu};
 use crate::speeds::Speeds;
 use crate::task::{CpuSet, Ns, TaskId};
 
@@ -198,6 +201,8 @@ pub struct Options {
     pub endless: Vec<i64>,
     /// What decides on which CPU a task is.
     pub placement: Placement,
+    /// What the machine beside the trace states of its CPUs.
+    pub cpus: Vec<StatedCpu>,
 }
 
 /// What decides on which CPU a task is.
@@ -255,6 +260,10 @@ pub struct Recon {
     pub cpus: Vec<i32>,
     /// How fast they are: the programs hold work, in time of a CPU of middling speed.
     pub speeds: Speeds,
+    /// What capacities and frequencies are known of them.
+    pub rates: Rates,
+    /// Those without a scheduling domain.
+    pub isolated: Isolated,
     /// Switches away from tasks that stayed ready, of which no record shows the cause.
     pub uncaused: u64,
     /// That tasks yielded only follows from other records: the trace shows involuntary switches.
@@ -322,7 +331,8 @@ pub struct Reading {
     comms: Vec<String>,
     /// Names of each life before its execs.
     names: Vec<Vec<String>>,
-    pub(crate) speeds: Speeds,
+    /// Where the policy places tasks, and where they are as recorded.
+    rates: [Rates; 2],
     spins: spins::Spins,
 }
 
@@ -354,11 +364,19 @@ impl Reading {
         let comms: Vec<String> = history.lives.iter().map(|l| text(l.comm)).collect();
         let before = |l: &Life| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
         let names = history.lives.iter().map(before).collect();
-        let speeds_of = |takes: &[Vec<Ns>]| {
+        let followed = Rates::of(&history.cpus, &history.speeds, &options.cpus, history.span);
+        let fixed = options.cpus.iter().filter(|c| c.fixed).map(|c| c.cpu);
+        let fixed = fixed.collect::<std::collections::BTreeSet<i32>>().is_superset(&followed.recorded(&history.cpus));
+        let rates = if fixed { followed.clone() } else { followed.unfollowed(history.span) };
+        let rates_of = |rates: &Rates, takes: &[Vec<Ns>]| {
+            if rates.source != Source::Work {
+                return rates.clone();
+            }
             let free = |(life, comm): (&Life, &String)| bound::cpu_of(life, comm, &history.cpus).is_none();
             let of = history.lives.iter().zip(&comms);
             let of: Vec<Option<&str>> = of.map(|of| free(of).then_some(of.1.as_str())).collect();
-            speed::measure(&history, &of, takes, &overheads)
+            let measured = speed::measure(&history, &of, takes, &rates.by_frequency(), &overheads);
+            rates.clone().with_measured(measured, history.span)
         };
         let messages_at = |speeds: &Speeds| match options.mode {
             LoopMode::Dependency => {
@@ -369,14 +387,26 @@ impl Reading {
             _ => Messages::none(&history),
         };
         // How long a service takes hangs by the CPU; which services there are, tells of the CPUs.
-        let whole = speeds_of(&[]);
+        let whole = rates_of(&rates, &[]).speeds();
         let mut messages = messages_at(&whole);
-        let mut speeds = speeds_of(&messages.takes());
-        if whole.are_equal() && !speeds.are_equal() {
-            messages = messages_at(&speeds);
-            speeds = speeds_of(&messages.takes());
+        let mut settled = rates_of(&rates, &messages.takes());
+        if whole.are_equal() && !settled.speeds().are_equal() {
+            messages = messages_at(&settled.speeds());
+            settled = rates_of(&rates, &messages.takes());
         }
-        Reading { history, overheads, messages, options: options.clone(), verdicts, stop, comms, names, speeds, spins }
+        let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
+        let (options, rates) = (options.clone(), [settled, placed]);
+        Reading { history, overheads, messages, options, verdicts, stop, comms, names, rates, spins }
+    }
+
+    /// What is known of the speeds of CPUs, and holds where tasks are.
+    fn rates(&self) -> &Rates {
+        &self.rates[usize::from(self.options.placement == Placement::Trace)]
+    }
+
+    /// How fast the CPUs are.
+    pub(crate) fn speeds(&self) -> Speeds {
+        self.rates().speeds()
     }
 
     /// From now on this decides where tasks are.
@@ -395,6 +425,9 @@ impl Reading {
             program.names.clone_from(names);
         }
         recon.bind(&self.history);
+        let isolated = |number: &i32| self.options.cpus.iter().any(|c| c.cpu == *number && c.isolated);
+        let cpus = self.history.cpus.iter().enumerate().filter(|(_, number)| isolated(number)).map(|c| c.0);
+        recon.isolated = Isolated::of(&self.history, cpus.collect());
         recon
     }
 }

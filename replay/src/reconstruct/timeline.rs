@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tracekit_schema::derive::sink::{Record, Sink, TaskRow, Transition, Why};
+use tracekit_schema::derive::sink::{Record, Sink, Speed, TaskRow, Transition, Why};
 use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Kind, State, StrId, Strings};
@@ -18,6 +18,7 @@ use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
 use crate::history::{Act, By, Call, First, History, Life, LifeId, Loose, Off, Way, What};
+use crate::rates::Recorded;
 use crate::task::Ns;
 
 /// What is known of a task besides its life.
@@ -53,6 +54,8 @@ pub(super) struct Timeline {
     calls: [BTreeSet<StrId>; 2],
     start: Ns,
     cut: Ns,
+    /// What is told of the speeds of CPUs, by position.
+    speeds: Vec<Recorded>,
     /// CPUs, by position, that have been idle.
     idled: Vec<bool>,
     /// Tasks whose first record is a switch to them, on a CPU that had been idle: when.
@@ -85,6 +88,7 @@ pub(super) fn read(parts: &dyn Parts, known: &DeriveOptions, limits: Limits, can
     let mut end = deriver.end(&mut diagnostics);
     end.wake_unannounced();
     let mut history = end.history;
+    history.speeds = end.speeds;
     history.mismatches = diagnostics.count(Code::SwitchMismatch);
     history.cut = end.cut;
     history.span = (history.span - end.start - end.cut).max(0);
@@ -100,6 +104,7 @@ impl Timeline {
             calls: CALLS.map(|names| names.iter().filter_map(|n| strings.find(n.as_bytes())).collect()),
             watches: vec![Watch::new(limits); numbers.len()],
             idled: vec![false; numbers.len()],
+            speeds: vec![Recorded::default(); numbers.len()],
             index: numbers.iter().enumerate().map(|(i, number)| (*number, i)).collect(),
             history: History { start, span: last, cpus: numbers, ..History::default() },
             known: Vec::new(),
@@ -338,6 +343,17 @@ impl Timeline {
         }
     }
 
+    fn speed(&mut self, at: Ns, cpu: i32, what: Speed) {
+        // A CPU without other records takes no part in a replay.
+        let Some(told) = self.index.get(&cpu).and_then(|place| self.speeds.get_mut(*place)) else { return };
+        match what {
+            Speed::Frequency(khz) => told.khz.push((at, khz)),
+            Speed::Limit(khz) => told.limit = told.limit.max(Some(khz)),
+            Speed::Capacity(capacity) => told.capacity = told.capacity.max(Some(capacity)),
+            Speed::Present(capacity) => told.present.push((at, capacity)),
+        }
+    }
+
     /// Records were lost. Where no CPU saw that time, it is cut out.
     fn lost(&mut self, slot: Option<usize>, from: i64, ts: i64) {
         match slot {
@@ -429,6 +445,7 @@ impl Sink for Timeline {
                     self.history.lives[life as usize].softirqs = true;
                 }
             }
+            Transition::Speed { cpu, what } => self.speed(at, cpu, what),
             Transition::Lost { cpu, from } => self.lost(cpu, from, ts),
             Transition::Migrate { target, .. } => {
                 let to = self.place(Some(target));

@@ -121,16 +121,17 @@ fn end(span: Ns, parts: usize) -> Ns {
 }
 
 /// The parts of a run of length `span` in which the time from `from` to `to` lies.
-fn book(used: &mut [Ns; PARTS], from: Ns, to: Ns, span: Ns, work: impl Fn(Ns) -> Ns) {
+fn book(used: &mut [Ns; PARTS], from: Ns, to: Ns, span: Ns, work: impl Fn(Ns, Ns) -> Ns) {
     for (part, used) in used.iter_mut().enumerate() {
-        *used += work((to.min(end(span, part + 1)) - from.max(end(span, part))).max(0));
+        let from = from.max(end(span, part));
+        *used += work(from, to.min(end(span, part + 1)).max(from));
     }
 }
 
 fn recorded(reading: &Reading) -> Spents {
-    let (mut spents, span) = (Spents::new(), reading.history.span);
+    let (mut spents, span, speeds) = (Spents::new(), reading.history.span, reading.speeds());
     for life in &reading.history.lives {
-        let (track, row) = (Track::of(life, span, &reading.speeds), spents.entry(life.tid).or_default());
+        let (track, row) = (Track::of(life, span, &speeds), spents.entry(life.tid).or_default());
         for (part, used) in row.used.iter_mut().enumerate() {
             *used += track.pos(end(span, part + 1)) - track.pos(end(span, part));
         }
@@ -155,7 +156,7 @@ fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spe
     let mut since: BTreeMap<i64, Ns> = BTreeMap::new();
     let work = |cpu: Option<i32>| {
         let place = cpu.and_then(|cpu| recon.cpus.binary_search(&cpu).ok()).unwrap_or(usize::MAX);
-        move |time| recon.speeds.work(place, time)
+        move |from, to| recon.speeds.work(place, from, to)
     };
     let mut emitter = run.records.emitter(&mut out);
     while emitter.fill(&mut out, STRETCH) {

@@ -17,6 +17,8 @@
 //! | `policy: NAME:param=value,...` | the policy; may be repeated, to put a class above: `policy rt: rt:slice=20ms` |
 //! | `cpus: N`, `hz: N` | the machine; defaults 1 and 1000 |
 //! | `phase: T,T,...` | time of the first tick, per CPU |
+//! | `capacity: N,N,...` | capacity per CPU, 1024 for full speed; the last for all further ones |
+//! | `khz CPU: T KHZ, T KHZ, ...` | frequency of a CPU from each time on; the first holds before, the highest is full speed |
 //! | `timers: hr` or `tick` | when sleeps end |
 //! | `kernel: preempt` or `nopreempt` | may `K` steps be preempted |
 //! | `costs: switch=T fork=list:T/T ...` | what scheduling costs: [`crate::cost::COST_KEYS`] |
@@ -89,6 +91,7 @@ use crate::emit::{self, Records};
 use crate::engine::{Engine, EngineError, Machine, Run, Stack};
 use crate::policies::PolicySpec;
 use crate::program::Workload;
+use crate::rates::Rates;
 use crate::replay::Played;
 use crate::task::Ns;
 
@@ -101,6 +104,8 @@ pub struct Scenario {
     pub rt: Option<PolicySpec>,
     /// The machine.
     pub machine: Machine,
+    /// Capacities and frequencies of its CPUs.
+    pub(crate) rates: Rates,
     /// The tasks.
     pub work: Workload,
     /// What must come out.

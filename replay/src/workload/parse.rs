@@ -9,6 +9,7 @@ use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
 use crate::program::{Fork, Group, Pause, Program, QueueId, SemId, Start, Step, Workload};
+use crate::rates::Rates;
 use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
 
 /// A text that is no workload.
@@ -29,6 +30,9 @@ pub const ROUNDS: usize = 1000;
 pub(super) struct Builder {
     unit: Ns,
     machine: Machine,
+    /// Capacity of each CPU, the last for all further ones, and the frequencies of some.
+    capacities: Vec<i64>,
+    khz: BTreeMap<usize, Vec<(Ns, i64)>>,
     policy: Option<String>,
     rt: Option<String>,
     pub(super) draws: Draws,
@@ -56,6 +60,8 @@ pub(super) fn scenario(text: &str, policy: Option<&str>, seed: Option<u64>) -> R
     let mut b = Builder {
         unit: 1_000_000,
         machine: Machine { hz: 1000, ..Machine::default() },
+        capacities: Vec::new(),
+        khz: BTreeMap::new(),
         policy: None,
         rt: None,
         draws: Draws::new(seeded),
@@ -108,6 +114,10 @@ impl Builder {
             "phase" => {
                 self.machine.tick_phase = body.split(',').map(|p| self.time(p.trim())).collect::<Result<_, _>>()?
             }
+            "capacity" => {
+                let each = body.split(',').map(|c| number(c.trim(), 1, 1024));
+                self.capacities = each.collect::<Result<_, _>>()?;
+            }
             "timers" => {
                 self.machine.timers = match body {
                     "hr" => TimerMode::High,
@@ -123,6 +133,19 @@ impl Builder {
                 }
             }
             "costs" => self.costs(body)?,
+            _ if head.starts_with("khz ") => {
+                let cpu = number(head["khz ".len()..].trim(), 0, 4095)? as usize;
+                let each = body.split(',').map(|change| {
+                    let expected = || format!("`{}`: expected a time and kHz, such as `20 600000`", change.trim());
+                    let (at, khz) = change.trim().split_once(' ').ok_or_else(expected)?;
+                    Ok((self.time(at.trim())?, number(khz.trim(), 1, i64::from(i32::MAX))?))
+                });
+                let khz: Vec<(Ns, i64)> = each.collect::<Result<_, String>>()?;
+                if khz.windows(2).any(|two| two[0].0 >= two[1].0) {
+                    return Err(format!("{head}: expected times that rise"));
+                }
+                self.khz.insert(cpu, khz);
+            }
             _ if head.starts_with("group ") => self.declare_group(head["group ".len()..].trim(), body)?,
             _ if head.starts_with("values ") => self.declare_values(head["values ".len()..].trim(), body)?,
             "tolerance" => self.tolerance = self.time(body)?,
@@ -408,12 +431,18 @@ impl Builder {
             }
         }
         self.work.check()?;
+        if let Some((cpu, _)) = self.khz.last_key_value().filter(|(cpu, _)| **cpu >= self.machine.cpus) {
+            return Err(format!("khz {cpu}: there are {} CPUs, counted from 0", self.machine.cpus));
+        }
+        let rates = Rates::stated(self.machine.cpus, &self.capacities, &self.khz);
+        self.machine.speeds = rates.speeds();
         let policy = policy.or(self.policy.as_deref()).ok_or("no `policy:` line; add one such as `policy: cfs`")?;
         let rt = self.rt.as_deref().map(PolicySpec::parse).transpose().map_err(|e| e.0)?;
         Ok(Scenario {
             policy: PolicySpec::parse(policy).map_err(|e| e.0)?,
             rt,
             machine: self.machine,
+            rates,
             work: self.work,
             expect: self.expect,
             seed: self.seeded,

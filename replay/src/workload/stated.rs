@@ -36,6 +36,8 @@ impl Scenario {
             classes,
             span: self.span(),
             cpus: (0..self.machine.cpus as i32).collect(),
+            speeds: self.machine.speeds.clone(),
+            rates: self.rates.clone(),
             preempt_kernel: self.machine.preempt_kernel,
             until: self.machine.until,
             stop: self.machine.until,

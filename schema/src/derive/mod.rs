@@ -69,7 +69,7 @@ use crate::{Diagnostics, Events, Kind, Metadata, StrId, Strings};
 
 use cpus::CpuMap;
 use queue::Queues;
-use sink::{Record, Sink, Transition};
+use sink::{Record, Sink, Speed, Transition};
 pub use stated::tasks_of;
 pub use tables::Tables;
 use tasks::{Phase, TaskMap};
@@ -365,6 +365,7 @@ impl<S: Sink> Step<'_, S> {
                     self.d.sink.transition(ts, Transition::Call { task, enters, name, value });
                 }
             }
+            Kind::CpuFreq | Kind::CpuFreqLimits | Kind::CpuCapacity => self.speed(kind, ts),
             Kind::Tick => {
                 self.subject(ts);
                 if let Some(cpu) = slot {
@@ -379,6 +380,23 @@ impl<S: Sink> Step<'_, S> {
             }
             _ => {
                 self.subject(ts);
+            }
+        }
+    }
+
+    /// How fast a CPU is from now on; 0 is no speed.
+    fn speed(&mut self, kind: Kind, ts: i64) {
+        let Some(cpu) = self.e.target_cpu.get(self.row) else { return };
+        let (value, value2) = (self.e.value.get(self.row), self.e.value2.get(self.row));
+        let told = match kind {
+            Kind::CpuFreq => [value.map(Speed::Frequency), None],
+            Kind::CpuFreqLimits => [value.map(Speed::Limit), None],
+            _ => [value.map(Speed::Capacity), value2.map(Speed::Present)],
+        };
+        for what in told.into_iter().flatten() {
+            let (Speed::Frequency(n) | Speed::Limit(n) | Speed::Capacity(n) | Speed::Present(n)) = what;
+            if n > 0 {
+                self.d.sink.transition(ts, Transition::Speed { cpu, what });
             }
         }
     }

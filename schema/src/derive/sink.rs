@@ -56,6 +56,19 @@ pub enum Effect {
     Nothing,
 }
 
+/// What a record tells of the speed of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speed {
+    /// Its frequency from now on, kHz.
+    Frequency(i64),
+    /// The highest that its frequency may be from now on, kHz.
+    Limit(i64),
+    /// Its capacity at its highest frequency, of 1024 for the fastest CPU.
+    Capacity(i64),
+    /// Its capacity at the present frequency.
+    Present(i64),
+}
+
 /// Something that happened to a task or on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
@@ -180,6 +193,13 @@ pub enum Transition {
         comm: Option<StrId>,
         /// Its priority.
         prio: Option<i32>,
+    },
+    /// A record tells how fast a CPU is or may be.
+    Speed {
+        /// Number of the CPU.
+        cpu: i32,
+        /// What it tells.
+        what: Speed,
     },
     /// Records were lost.
     Lost {

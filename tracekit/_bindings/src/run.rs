@@ -8,6 +8,7 @@ use pyo3::types::{PyDict, PyString};
 use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
+use tracekit_replay::rates::StatedCpu;
 use tracekit_replay::reconstruct::{Class, Demand, Less, LoopMode, Options, Placement, Reading, Recon};
 use tracekit_replay::replay::{play, play_under, Override, Played, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
@@ -34,6 +35,12 @@ type Times = [Option<i64>; SWITCH_KINDS];
 
 /// A group, and the attributes it gets.
 type GroupSettings = (String, Vec<(String, String)>);
+
+/// A CPU: number, capacity, highest frequency in kHz, its frequency is fixed, no scheduling domain.
+type StatedCpuRow = (i32, Option<i64>, Option<i64>, bool, bool);
+
+/// A CPU by its recorded number, and its settings.
+type CpuSettings = (i32, Vec<(String, String)>);
 
 /// Threads, and the attributes they get.
 type Settings = (Vec<i64>, Vec<(String, String)>);
@@ -70,10 +77,12 @@ impl Programs {
     /// are recognised; `endless` are threads that would have gone on. `vary` names a constant of
     /// the reading to double, or a rule to leave out (`constants` lists them). `identity` is the
     /// policy that was recorded: explanations of hidden messages with which it is replayed less
-    /// well than without are left out.
+    /// well than without are left out. `cpus` are what the machine beside the trace states of CPUs:
+    /// number, capacity, highest frequency (kHz), whether its frequency does not follow its load, and
+    /// whether it has no scheduling domain.
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, placement="model"))]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, placement="model", cpus=None))]
     fn new(
         py: Python<'_>,
         events: &Bound<'_, PyAny>,
@@ -85,6 +94,7 @@ impl Programs {
         vary: Option<&str>,
         identity: Option<String>,
         placement: &str,
+        cpus: Option<Vec<StatedCpuRow>>,
     ) -> PyResult<Self> {
         let mode =
             LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
@@ -99,11 +109,13 @@ impl Programs {
             meta.set("os", system);
         }
         let endless = endless.unwrap_or_default();
+        let stated = |(cpu, capacity, max_khz, fixed, isolated)| StatedCpu { cpu, capacity, max_khz, fixed, isolated };
+        let cpus = cpus.unwrap_or_default().into_iter().map(stated).collect();
         let limits = vary.map(|name| varied(py, name)).transpose()?;
         let idle = DeriveOptions::for_trace(&meta).idle;
         let recon = interruptible(py, |cancel| {
             let cancel = cancel.clone();
-            let options = Options { mode, hz, exact_timers, idle, endless, limits, placement, cancel };
+            let options = Options { mode, hz, exact_timers, idle, endless, limits, placement, cpus, cancel };
             match identity {
                 Some(policy) => {
                     reconstruct_tried(&parts, &options, &ReplaySpec { policy, mode, hz, ..ReplaySpec::default() })
@@ -190,12 +202,13 @@ impl Programs {
 
     /// Runs the programs. `policy` is a string, or an object as in `tracekit.whatif.policy`. `sets`
     /// are attributes for tasks: threads, and pairs of key and value; `groups` are names of groups,
-    /// and pairs as well. `costs` are pairs of key and value as well, in place of measured ones.
+    /// and pairs as well, `cpu_sets` numbers of CPUs, and pairs as well. `costs` are pairs of key and
+    /// value as well, in place of measured ones.
     /// `switch_costs` are what switches take in the recorded and in the replayed kernel. `progress`
     /// is called with the share that is done. `tables` asks for the tables, `by` for the statistics
     /// of `tracekit.analysis.compare.metrics` by that grouping. Gives metadata, tables and
     /// statistics.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, groups=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=true, by=None))]
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, groups=None, cpu_sets=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=true, by=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -207,6 +220,7 @@ impl Programs {
         overheads: bool,
         sets: Option<Vec<Settings>>,
         groups: Option<Vec<GroupSettings>>,
+        cpu_sets: Option<Vec<CpuSettings>>,
         costs: Option<Vec<(String, String)>>,
         switch_costs: Option<(Times, Times)>,
         jitter_ns: i64,
@@ -231,6 +245,7 @@ impl Programs {
             overheads,
             sets,
             groups: groups.unwrap_or_default(),
+            cpu_sets: cpu_sets.unwrap_or_default(),
             costs: costs.unwrap_or_default(),
             paths: switch_costs
                 .map(|(was, is)| SwitchCostChange { recorded: SwitchCosts(was), replayed: SwitchCosts(is) }),

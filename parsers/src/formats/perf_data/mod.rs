@@ -55,7 +55,8 @@ pub static FORMAT: Format = Format {
     open,
     info: FormatInfo {
         produced_by: "perf sched record, perf record -e 'sched:*', perf record --switch-events",
-        kinds: "all sched, irq, softirq, syscall, cpu_idle, cpu_frequency and cpu_capacity tracepoints; task and \
+        kinds: "all sched, irq, softirq, syscall, cpu_idle, cpu_frequency and cpu_capacity \
+            tracepoints; task and \
             switch records; others as `other`",
         provides: "waker, target CPU, priority, state, process, losses",
         resolution: "1 ns",

@@ -72,7 +72,7 @@ impl Default for Domain {
 
 impl Domain {
     pub(super) fn init(&mut self, k: &Kernel) {
-        self.min_ms = k.nr_cpus() as i64;
+        self.min_ms = k.domain().count() as i64;
         self.interval_ms = self.min_ms;
     }
 
@@ -118,8 +118,8 @@ impl Balancer {
     /// `cpu` has nothing to run: what it takes. `can` says whether a task may be taken now, given
     /// how often balancing has failed.
     pub fn newidle(&mut self, k: &Kernel, cpu: Cpu, can: impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
-        let overloaded = (0..k.nr_cpus()).any(|c| self.queued(k, c) > 1);
-        if k.nr_cpus() == 1 || !self.on || !overloaded {
+        let overloaded = k.domain().any(|c| self.queued(k, c) > 1);
+        if k.nr_cpus() == 1 || !self.on || !overloaded || !k.balances(cpu) {
             return None;
         }
         let form = self.form;
@@ -152,7 +152,7 @@ impl Balancer {
         }
         let now = k.now();
         self.update_cpu(now, cpu);
-        if !self.on {
+        if !self.on || !k.balances(cpu) {
             return Vec::new();
         }
         let mut found = Vec::new();
@@ -163,7 +163,7 @@ impl Balancer {
             self.cpus[cpu].domain.last = ticks;
             found.extend(self.balance(k, cpu, Idle::No, &can));
         }
-        for c in k.idle_cpus().filter(|&c| c != cpu) {
+        for c in k.idle_cpus().filter(|&c| c != cpu && k.balances(c)) {
             if due(self, c, false) {
                 self.cpus[c].domain.last = ticks;
                 found.extend(self.balance(k, c, Idle::Yes, &can));
@@ -222,8 +222,8 @@ impl Balancer {
 
     /// SIS_UTIL: how many CPUs a wakeup may look at, by the utilisation of all.
     fn note_idle_scan(&mut self, k: &Kernel) {
-        let n = k.nr_cpus() as u64;
-        let x = self.cpus.iter().map(|c| c.avg.util()).sum::<u64>() / n;
+        let n = k.domain().count().max(1) as u64;
+        let x = k.domain().map(|c| self.cpus[c].avg.util()).sum::<u64>() / n;
         let used = (x * x * IMBALANCE_PCT * IMBALANCE_PCT / (10_000 * CAPACITY)).min(CAPACITY);
         self.idle_scan = ((CAPACITY - used) * n / CAPACITY) as i64;
     }
@@ -235,9 +235,9 @@ impl Balancer {
             let load = if group == Group::Overloaded { self.cpu_load(c) } else { 0 };
             (group, load, !k.is_idle(c), self.queued(k, c), std::cmp::Reverse(c))
         };
-        let src = (0..k.nr_cpus()).filter(|&c| c != dst && self.waiting(c) > 0).max_by_key(rank)?;
+        let src = k.domain().filter(|&c| c != dst && self.waiting(c) > 0).max_by_key(rank)?;
         let (local, busiest) = (self.group_of(k, dst), self.group_of(k, src));
-        let average = (0..k.nr_cpus()).map(|c| self.cpu_load(c)).sum::<u64>() / k.nr_cpus() as u64;
+        let average = k.domain().map(|c| self.cpu_load(c)).sum::<u64>() / k.domain().count().max(1) as u64;
         let (here, there) = (self.cpu_load(dst), self.cpu_load(src));
         if local > busiest {
             return None;

@@ -9,7 +9,8 @@
 //! group of its own; select_task_rq_fair with wake_affine and select_idle_sibling (SIS_UTIL), fork
 //! balancing, newidle, idle and busy periodic balancing by load and by number of tasks, migration
 //! cost (cache-hot tasks), nr_balance_failed, the random skipping of newidle balances by their
-//! success (NI_RANDOM). Not modelled: threads of a core, NUMA, capacities, energy-aware placement,
+//! success (NI_RANDOM). Isolated CPUs are in no domain: each stands alone. Not modelled:
+//! threads of a core, NUMA, capacities, energy-aware placement,
 //! the cost of balancing itself.
 //!
 //! Sources: Linux 6.1.192, 6.12.117, 7.3.4 kernel/sched/{fair,pelt,topology,features}.

@@ -56,7 +56,8 @@ impl Balancer {
             self.record_wakee(now, waker, t);
         }
         let wide = || waker.is_some_and(|waker| self.wake_wide(k, waker, t));
-        let affine = this != prev && k.allowed(t, this) && !wide();
+        let one_domain = k.balances(this) && k.balances(prev);
+        let affine = this != prev && one_domain && k.allowed(t, this) && !wide();
         let target = if affine && self.wake_affine(k, t, this, prev, sync) { this } else { prev };
         self.select_idle_sibling(k, t, prev, target)
     }
@@ -114,15 +115,15 @@ impl Balancer {
         if self.free(k, t, target) {
             return target;
         }
-        if !self.shared_cache {
+        if !self.shared_cache || !k.balances(target) {
             return target;
         }
-        if prev != target && self.free(k, t, prev) {
+        if prev != target && k.balances(prev) && self.free(k, t, prev) {
             return prev;
         }
         let recent = self.ents[t].recent_cpu.replace(prev);
         if let Some(r) = recent.filter(|&r| r != prev && r != target && r < k.nr_cpus()) {
-            if self.free(k, t, r) && k.allowed(t, r) {
+            if self.free(k, t, r) && k.allowed(t, r) && k.balances(r) {
                 return r;
             }
         }
@@ -132,7 +133,7 @@ impl Balancer {
             return target;
         }
         let n = k.nr_cpus();
-        for cpu in (1..=n).map(|i| (target + i) % n).filter(|&c| k.allowed(t, c)) {
+        for cpu in (1..=n).map(|i| (target + i) % n).filter(|&c| k.allowed(t, c) && k.balances(c)) {
             left -= 1;
             if left <= 0 {
                 break;
@@ -147,6 +148,9 @@ impl Balancer {
     /// Fork and exec: the idlest CPU, where it is idle enough to be worth it; else the one of the parent.
     fn idlest(&mut self, k: &Kernel, t: TaskId, this: Cpu) -> Cpu {
         self.settle();
+        if !k.balances(this) {
+            return this;
+        }
         let rank = |s: &Self, c: Cpu| (s.group_of(k, c), !s.free(k, t, c));
         let key = |s: &Self, c: Cpu, (group, busy)| {
             let load = if group == Group::HasSpare { 0 } else { s.cpu_load(c) };
@@ -154,7 +158,7 @@ impl Balancer {
         };
         // The first of the least; what ranks behind the least so far is not looked at more closely.
         let mut least: Option<((Group, bool, u64, u64), Cpu)> = None;
-        for c in (0..k.nr_cpus()).filter(|&c| c != this && k.allowed(t, c)) {
+        for c in k.domain().filter(|&c| c != this && k.allowed(t, c)) {
             let ranks = rank(self, c);
             if least.is_some_and(|((group, busy, ..), _)| ranks > (group, busy)) {
                 continue;
