@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -150,8 +151,8 @@ class Programs:
         wakers; ``open`` keeps the recorded time of every wakeup; ``closed`` keeps the recorded
         length of every sleep.
     hz
-        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`),
-        else as found in the trace.
+        Clock ticks a second; by default as the machine beside the trace (`Trace.machine`) or the
+        trace itself says, as a replay does, else as found in the trace.
     endless
         Names of tasks that would have gone on for ever, such as ``spin*``: their recorded end is
         that of the recording. Without it a recorded exit is an exit, unless the trace shows that
@@ -233,6 +234,10 @@ class Programs:
         machine = trace.machine
         if hz is None and machine is not None:
             hz = machine.hz
+        # A replay, and a run of a workload, say theirs. A file may say anything.
+        told = trace.metadata.get("hz", "")
+        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", told):
+            hz = int(told)
         # Slack is Linux's, and every source from Linux names its system.
         system = trace.metadata.get("os")
         self.contexts = recognise(trace)
@@ -599,8 +604,8 @@ def replay(
         Number of CPUs; by default as recorded. With another number, affinities that the machine
         beside the trace states are left out: they name CPUs of the recorded machine.
     hz
-        Clock ticks a second; by default as the machine beside the trace says (`Trace.machine`),
-        else as found in the trace.
+        Clock ticks a second; by default as the machine beside the trace (`Trace.machine`) or the
+        trace itself says, as a replay does, else as found in the trace.
     endless
         Names of tasks that would have gone on for ever, such as ``spin*``; see `Programs`.
     placement
