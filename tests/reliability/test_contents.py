@@ -168,3 +168,26 @@ def test_a_locale_without_the_letters_of_a_name(encoding: str, tmp_path: Path) -
         done = bare("slices", file, form, **env)
         assert done.returncode == 0, done.stderr
         assert "☃" in done.stdout
+
+
+def test_counters_near_the_end_of_64_bits(tmp_path: Path) -> None:
+    """What 63 bits hold is kept, sums end there, and what is beyond is told and stands for nothing."""
+    most = (1 << 63) - 1
+    ran = "               a-10      [000] d..2 1.1000{i:02d}: sched_stat_runtime: comm=a pid=10 runtime={n} [ns] vruntime={v} [ns]\n"
+    lost = "CPU:0 [LOST {n} EVENTS]\n"
+    lines = [ran.format(i=1, n=most, v=(1 << 64) - 1), ran.format(i=2, n=1 << 63, v=0)]
+    trace = capture(tmp_path, [*switches(50), *lines])
+    assert trace.events.tail(2).select("kind", "value").rows() == [("stat_runtime", most), ("other", None)]
+    assert "partly-parsed" in codes(trace)
+    trace = capture(
+        tmp_path,
+        [*switches(20), lost.format(n=most), *switches(20, 2.0), lost.format(n=most), *switches(20, 3.0)],
+    )
+    assert trace.losses["count"].to_list() == [most, most]
+    assert trace.metadata["loss.total"] == str(most)
+    rows = trace.bounds("all")
+    assert rows.filter(pl.col("upper").is_not_null()).height > 0
+    assert rows.filter((pl.col("lower") > pl.col("upper")) | (pl.col("lower") < 0)).height == 0
+    # A marker whose number does not fit is a line that nobody could read: then there are no bounds.
+    trace = capture(tmp_path, [*switches(20), lost.format(n=1 << 63), *switches(20, 2.0)])
+    assert (trace.losses.height, trace.missing().refused is None) == (0, False)

@@ -1,0 +1,136 @@
+"""What holds for any trace: cut, joined, in another order, replayed.
+
+That what is written is read back is in tests/test_generate.py.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracekit as tk
+from tracekit import _core
+
+#: Workloads on one to four CPUs: bursts with sleeps between them, and a task that forks another.
+workloads = st.tuples(
+    st.integers(1, 4),
+    st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4), min_size=1, max_size=6),
+    st.booleans(),
+)
+#: Formats by the name under which they are written.
+FORMS = {"ftrace": "ftrace-text", "perf-script": "perf-script", "lttng": "lttng-text"}
+
+
+def simulated(cpus: int, bursts: list[list[int]], forks: bool, policy: str = "cfs") -> tk.Replay:
+    """Run a workload, bursts in quarters of a millisecond."""
+    tasks = [f"T{i}: " + " S1.5 ".join(f"R{b * 0.25}" for b in each) for i, each in enumerate(bursts)]
+    if forks:
+        tasks += ["P: R1 F(C) R1", "C start=fork: R0.5 S1 R0.25"]
+    return tk.simulate("\n".join([f"cpus: {cpus}", "until: 400", *tasks]), policy)
+
+
+def written(run: tk.Trace, form: str) -> tuple[str, list[str]]:
+    """Head of a text, and its lines, one for each record."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "x.txt"
+        tk.generate(run, place, form)
+        lines = place.read_text().splitlines(keepends=True)
+    head = [line for line in lines if line.startswith("#")]
+    assert lines[: len(head)] == head
+    return "".join(head), lines[len(head) :]
+
+
+def read(form: str, *parts: str) -> tk.Trace:
+    return tk.read("".join(parts).encode(), format=FORMS[form], cache=None)
+
+
+def told(trace: tk.Trace) -> list[tuple[object, ...]]:
+    """The rows of a trace; `seq` counts those of one file."""
+    return trace.events.drop("seq").with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).rows()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(deadline=None, max_examples=20)
+@given(work=workloads, at=st.floats(0, 1), within=st.integers(0, 120))
+def test_a_part_tells_what_the_whole_tells(
+    form: str, work: tuple[int, list[list[int]], bool], at: float, within: int
+) -> None:
+    """Cut between two lines or within one, which says what it says whole, or is told to be cut."""
+    head, lines = written(simulated(*work), form)
+    whole = told(read(form, head, *lines))
+    assert len(whole) == len(lines)
+    n = 1 + int(at * (len(lines) - 1))
+    rest = lines[n][:within].rstrip("\n") if n < len(lines) else ""
+    part = read(form, head, *lines[:n], rest)
+    rows = told(part)
+    assert rows[:n] == whole[:n]
+    assert len(rows) <= n + 1
+    if rest.strip() and rows[n:] != whole[n : n + 1]:
+        assert {"truncated", "partly-parsed", "unparsed"} & set(part.diagnostics["code"].cast(pl.String)), (
+            rest
+        )
+    # Joined again it is the whole: rows of the first part, then those of the second.
+    if n < len(lines):
+        assert told(read(form, head, *lines[:n])) + told(read(form, head, *lines[n:])) == whole
+
+
+def derived(events: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    return {name: pl.DataFrame(table) for name, table in _core.derive(events, {}).items()}
+
+
+@settings(deadline=None, max_examples=20)
+@given(work=workloads, seed=st.integers(0, 99))
+def test_the_order_of_cpus_is_no_matter(work: tuple[int, list[list[int]], bool], seed: int) -> None:
+    """Numbers of CPUs are names: other ones give the same tables under the other numbers."""
+    events = simulated(*work).events
+    new = dict(enumerate(np.random.default_rng(seed).permutation(work[0]).tolist()))
+    moved = pl.col("cpu").replace_strict(new, return_dtype=pl.Int32)
+    target = pl.col("target_cpu").replace_strict(new, return_dtype=pl.Int32)
+    one, two = derived(events), derived(events.with_columns(moved, target))
+    slices = ["ts_ns", "dur_ns", "cpu", "tid", "run_delay_ns", "sleep_ns", "end_state", "flags"]
+    for table, names in (("slices", slices), ("cpus", ["cpu", "busy_ns", "idle_ns", "unknown_ns"])):
+        mine = one[table].select(names).with_columns(moved).sort(names)
+        assert mine.equals(two[table].select(names).sort(names)), table
+    tasks = ["tid", "comm", "run_ns", "nr_voluntary", "nr_involuntary"]
+    mine, yours = (t["tasks"].filter(is_idle=False).select(tasks).sort(tasks) for t in (one, two))
+    assert mine.equals(yours)
+
+
+@settings(deadline=None, max_examples=20)
+@given(work=workloads, seed=st.integers(0, 99))
+def test_the_order_of_buffers_is_no_matter(work: tuple[int, list[list[int]], bool], seed: int) -> None:
+    """A text whose lines stand CPU by CPU has the events of one in which they stand by time."""
+    head, lines = written(simulated(*work), "ftrace")
+    # At one instant the order of CPUs is what the text says: one line of each is left.
+    kept = list({line.split(": ")[0].split()[-1]: line for line in lines}.values())
+    order = np.random.default_rng(seed).permutation(work[0]).tolist()
+    buffers = [line for cpu in order for line in kept if f"[{cpu:03d}]" in line]
+    assert len(buffers) == len(kept)
+    # A record that was moved is marked so.
+    one, two = (read("ftrace", head, *lines).events.drop("seq", "quality") for lines in (buffers, kept))
+    assert one.equals(two)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    bursts=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4), min_size=1, max_size=6),
+    policy=st.sampled_from(["cfs", "eevdf", "rr:quantum=3ms", "fifo"]),
+)
+def test_a_replay_keeps_the_work_and_replays_as_itself(bursts: list[list[int]], policy: str) -> None:
+    run = simulated(1, bursts, forks=False, policy=policy)
+    # A run stands for the recording; what a switch takes is nothing in both.
+    first = tk.replay(run, policy, overheads=False)
+    second = tk.replay(first, policy, overheads=False)
+    for one in (first, second):
+        spent = one.tasks.filter(is_idle=False)["run_ns"].sum()
+        assert spent == sum(map(sum, bursts)) * 250_000
+        for row in one.cpus.to_dicts():
+            assert row["busy_ns"] + row["idle_ns"] + row["unknown_ns"] == one.end_ns - one.start_ns
+    ends = ["ts_ns", "dur_ns", "cpu", "tid"]
+    assert second.slices.select(ends).equals(first.slices.select(ends))
