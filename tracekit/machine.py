@@ -222,7 +222,8 @@ class Machine:
             key, _, value = argument.partition("=")
             if key != "isolcpus":
                 continue
-            flags, listed = [], []
+            flags: list[str] = []
+            listed: list[str] = []
             for part in value.split(","):
                 (listed if part[:1].isdigit() else flags).append(part)
             if not flags or "domain" in flags:

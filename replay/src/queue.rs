@@ -65,7 +65,6 @@ impl Bits {
         *word = if on { *word | bit } else { *word & !bit };
     }
 
-
     /// The words, least numbers first.
     pub fn words(&self) -> &[u64] {
         &self.0

@@ -154,7 +154,7 @@ fn work(recon: &Recon, tables: &Derived, row: usize, task: usize) -> (i64, i64) 
     let done = own.iter().map(|&s| {
         let number = slices.cpu.get(s).expect("a CPU");
         let cpu = recon.cpus.iter().position(|c| *c == number).expect("a recorded CPU");
-        recon.speeds.work(cpu, slices.dur_ns.get(s).expect("a length"))
+        recon.speeds.work(cpu, 0, slices.dur_ns.get(s).expect("a length"))
     });
     (done.sum(), pieces as i64)
 }
