@@ -63,6 +63,11 @@ def test_the_real_time_class() -> None:
     assert real_time(parse_machine(usual)) is None
     assert real_time(parse_machine(text_of(sched_rr_timeslice_ms=20))) == "rt:slice=20ms"
     assert real_time(parse_machine(text_of(sched_rt_runtime_us=-1))) == "rt:throttle=off"
+    assert real_time(parse_machine(text_of("NO_RT_PUSH_IPI"))) == "rt:push_ipi=off"
+    assert (
+        real_time(parse_machine(text_of("RT_PUSH_IPI", sched_rr_timeslice_ms=20)))
+        == "rt:slice=20ms,push_ipi=on"
+    )
 
 
 @pytest.fixture

@@ -166,8 +166,9 @@ def real_time(machine: Machine | None) -> str | None:
     Returns
     -------
     str or None
-        ``rt:slice=20ms``, from ``sched_rr_timeslice_ms``, ``sched_rt_runtime_us`` and
-        ``sched_rt_period_us``.
+        ``rt:slice=20ms``, from ``sched_rr_timeslice_ms``, ``sched_rt_runtime_us``,
+        ``sched_rt_period_us`` and, where it is known, the feature ``RT_PUSH_IPI``, which stable
+        kernels turned off within a version (Debian's changelogs of 6.1.178 and 6.12.96).
     """
     if machine is None:
         return None
@@ -180,4 +181,6 @@ def real_time(machine: Machine | None) -> str | None:
         value = machine.tunables.get(tunable)
         if isinstance(value, int) and value != usual:
             asked.append("throttle=off" if value < 0 else f"{parameter}={value}{unit}")
+    if (push := machine.features.get("RT_PUSH_IPI")) is not None:
+        asked.append(f"push_ipi={'on' if push else 'off'}")
     return "rt:" + ",".join(asked) if asked else None
