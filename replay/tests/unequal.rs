@@ -9,7 +9,8 @@ use tracekit_replay::trial::reconstruct_tried;
 use tracekit_replay::workload;
 use tracekit_schema::Out;
 
-/// Three sources, a pool of two, two stations behind it, and three hogs.
+/// Three sources, a pool of two, two stations behind it, and three hogs that sleep now and then, so that
+/// CPUs that go idle take tasks from each other.
 const PIPELINE: &str = "
 until: 3000
 cpus: 2
@@ -19,7 +20,7 @@ J: (S13 R0.02 P(q))*
 A*2: (W(q) R0.8 P(b))*
 B: (W(b) R0.9 P(c))*
 C: (W(c) R0.5)*
-H*3: R∞
+H*3: (R100 S20)*
 ";
 
 /// What is recorded where the second CPU takes 1.7 times as long as the first, read as a trace.
