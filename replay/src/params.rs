@@ -192,7 +192,8 @@ impl Params {
         Ok(Params { values, given })
     }
 
-    /// The same with `form` for the table's first parameter, and the defaults of that where no value was given.
+    /// The same with `form` for the table's first parameter, and the defaults of that where no value
+    /// was given.
     pub fn of_form(&self, table: &'static [Param], form: &str) -> Self {
         let mut params = self.clone();
         for (at, p) in table.iter().enumerate().filter(|(_, p)| !self.given(p.name)) {

@@ -158,7 +158,8 @@ impl PolicySpec {
         Ok(stack.above(Layer::Rt, above.policy()?))
     }
 
-    /// The newest kernel that the real-time class knows and that is not newer than the one that this policy is of.
+    /// The newest kernel that the real-time class knows and that is not newer than the one that this
+    /// policy is of.
     fn rt_version(&self) -> &'static str {
         match self.info.name {
             "eevdf" => ["6.1", "6.12", "6.12", "7.3"][self.params.int("version") as usize],

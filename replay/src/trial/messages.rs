@@ -48,7 +48,10 @@ type Spents = BTreeMap<i64, Spent>;
 pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel) -> Recon {
     let all = reading.messages.found.groups.iter().enumerate();
     let groups: Vec<usize> =
-        all.filter(|g| matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled)).map(|g| g.0).collect();
+        // Nothing was guessed where the calls were recorded.
+        all.filter(|g| !g.1.recorded && matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled))
+        .map(|g| g.0)
+        .collect();
     let with = reading.programs();
     if groups.is_empty() {
         return with;

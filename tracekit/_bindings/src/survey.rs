@@ -21,7 +21,8 @@ use crate::metrics::grouping;
 use crate::reader::{parser_options, Inner, Input};
 use crate::table::{append, pieces, Table};
 
-/// Rows of a turn: as many as are read of a whole trace at a time, so that diagnostics stand in the same order.
+/// Rows of a turn: as many as are read of a whole trace at a time, so that diagnostics stand in the
+/// same order.
 const TURN: usize = 1 << 16;
 /// Rows handed over at a time: they stay in the second-level cache, and few of them are on the way.
 const PART: usize = 1 << 13;

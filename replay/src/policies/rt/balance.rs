@@ -55,7 +55,8 @@ impl Rt {
         queued.min(Self::running_level(k, cpu).unwrap_or(NONE))
     }
 
-    /// The CPU that counts least of those that `t` may use and that count less than `t`: its own, then `this`,
+    /// The CPU that counts least of those that `t` may use and that count less than `t`: its own,
+    /// then `this`,
     /// on which that is asked, then the next in turn.
     fn lowest(&mut self, k: &Kernel, t: TaskId, this: Cpu) -> Option<Cpu> {
         if !movable(k, t) {

@@ -8,31 +8,32 @@ use crate::policies::PolicyInfo;
 /// Documentation and constructor.
 pub const INFO: PolicyInfo = PolicyInfo {
     name: "rt",
-    title: "POSIX SCHED_FIFO and SCHED_RR by priority, with push and pull, throttling or a fair server",
+    title: "POSIX SCHED_FIFO and SCHED_RR by priority, with push and pull",
     idea: "100 FIFO lists per CPU, one per priority, 99 best. A better task preempts at once. \
            SCHED_RR tasks of one priority take turns by a slice counted in ticks. This is the class \
            that runs above every Linux policy; named by itself it schedules everybody, time-sharing \
            tasks in a single list below priority 1.",
-    formula: "next = head of the best non-empty list. Woken and new: tail. Preempted: head. Yield: \
-              tail. RR: each tick takes one tick off the slice; at 0 it is refilled and, when \
-              others wait in the list, the task goes to the tail. The slice is not refilled by \
-              sleep or preemption. Throttling per CPU: when the class has run more than `runtime` \
-              within `period`, it is not chosen until the period ends; then the time used falls by \
-              `runtime`. From 6.12 on there is no throttle but a fair server per CPU: starving tasks of other \
-              classes run first for `server_runtime` in each `server_period`. Several CPUs: each counts \
-              as the best of its real-time tasks, below priority 1 without one. A task wakes on its last \
-              CPU; where that runs one as good, on the CPU that counts least, if less than itself (of \
-              several its own, then the waker's, then in turn). A CPU that begins to run such a task \
-              pushes those that wait there to lower CPUs, best first. A CPU whose task sleeps, and that \
-              has none as good, pulls: by interrupts that make others push once it has switched \
-              (push_ipi), or at once.",
+    formula: "next = head of the best non-empty list. Woken and new: tail. Preempted: head. \
+              Yield: tail. RR: each tick takes one tick off the slice; at 0 it is refilled \
+              and, when others wait in the list, the task goes to the tail. The slice is not \
+              refilled by sleep or preemption. Throttling per CPU: when the class has run more \
+              than `runtime` within `period`, it is not chosen until the period ends; then the \
+              time used falls by `runtime`. From 6.12 on there is no throttle but a fair \
+              server per CPU: starving tasks of other classes run first for `server_runtime` \
+              in each `server_period`. Several CPUs: each counts as the best of its real-time \
+              tasks, below priority 1 without one. A task wakes on its last CPU; where that \
+              runs one as good, on the CPU that counts least, if less than itself (of several \
+              its own, then the waker's, then in turn). A CPU that begins to run such a task \
+              pushes those that wait there to lower CPUs, best first. A CPU whose task sleeps, \
+              and that has none as good, pulls: by interrupts that make others push once it \
+              has switched (push_ipi), or at once.",
     tie_break: "Order of arrival in the list. Equal priority does not preempt, but where the running \
                 task can move to a lower CPU and the waking one cannot.",
-    not_modelled: "Priority inheritance, tasks whose migration is disabled, groups of real-time tasks, \
-                   runtime sharing between CPUs (RT_RUNTIME_SHARE), capacities, the time that pushing \
-                   takes and that an interrupt takes to reach another CPU. The fair server starts at the \
-                   next tick or dispatch behind the arrival of somebody to be served, and has no server \
-                   for sched_ext beside it.",
+    not_modelled: "Priority inheritance, tasks whose migration is disabled, groups of \
+                   real-time tasks, runtime sharing between CPUs (RT_RUNTIME_SHARE), capacities, \
+                   the time that pushing takes and that an interrupt takes to reach another \
+                   CPU. The fair server starts at the next tick or dispatch behind the arrival \
+                   of somebody to be served, and has no server for sched_ext beside it.",
     sources: "Linux 6.1.192 and 6.12.117 kernel/sched/{rt,cpupri,deadline,features}, \
               include/linux/sched/rt.h; Debian's changelogs of linux 6.1 and 6.12 (RT_PUSH_IPI: off by \
               default from 6.1.178 and 6.12.96 on); features of a running 7.3.4; POSIX.1 on SCHED_FIFO \
@@ -50,8 +51,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Switch,
             default: "6.1:on 6.12:on 7.3:off",
             range: None,
-            doc: "A CPU that wants tasks asks the others by interrupt to push (RT_PUSH_IPI; off by default from \
-                6.1.178 and 6.12.96 on, but for PREEMPT_RT); off: it takes them itself.",
+            doc: "A CPU that wants tasks asks the others by interrupt to push (RT_PUSH_IPI; off by \
+                  default from 6.1.178 and 6.12.96 on, but for PREEMPT_RT); off: it takes them \
+                  itself.",
         },
         Param {
             name: "slice",

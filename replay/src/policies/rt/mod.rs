@@ -1,4 +1,5 @@
-//! POSIX real time as on Linux: SCHED_FIFO and SCHED_RR by priority. This file holds the queues, turns and the
+//! POSIX real time as on Linux: SCHED_FIFO and SCHED_RR by priority. This file holds the queues,
+//! turns and the
 //! throttle, `balance` what moves tasks between CPUs, `server` what other classes get from 6.12 on.
 
 mod balance;
