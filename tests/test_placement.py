@@ -13,7 +13,7 @@ import tracekit as tk
 from tracekit.whatif.basis import unrecorded
 
 #: Three that compute, some that sleep, a pair, on two CPUs: balancing moves tasks about.
-TEXT = "policy: eevdf\nuntil: 2000\ncpus: 2\nH*3: R∞\nT*4: (R1.3 S7)*\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*"
+TEXT = "policy: eevdf\nuntil: 2000\ncpus: 2\nH*3: R∞\nT*5: (R1.3 S5)*\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*"
 
 
 @pytest.fixture(scope="module")
@@ -144,10 +144,10 @@ def test_doctor_says_when_the_arrangement_is_what_differs(
 ) -> None:
     from tracekit.whatif import fitness
 
-    placed = tk.calibrate(trace, "rr:quantum=5ms", placement="trace")
-    own = tk.calibrate(trace, "rr:quantum=5ms")
+    placed = tk.calibrate(trace, "rr:quantum=2ms", placement="trace")
+    own = tk.calibrate(trace, "rr:quantum=2ms")
     passing = [found.filter(result="pass").height for found in (own, placed)]
     assert passing[0] < passing[1]
-    said = fitness._where_recorded(trace, "rr:quantum=5ms", 60.0, passing[0])
+    said = fitness._where_recorded(trace, "rr:quantum=2ms", 60.0, passing[0])
     assert f"(--placement trace) {passing[1]} of " in said
-    assert fitness._where_recorded(trace, "rr:quantum=5ms", 60.0, passing[1]) == ""
+    assert fitness._where_recorded(trace, "rr:quantum=2ms", 60.0, passing[1]) == ""
