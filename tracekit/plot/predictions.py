@@ -41,9 +41,9 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
     --------------
     Each line is one metric of one group. The axis is the factor to the recorded value, which is the
     black line at 1. The grey cross is the identity replay: its distance from 1 is what the replay
-    gets wrong. A dot is the prediction for a policy and the bar its 90 % interval; a hollow dot is
-    a change that is not resolved. A dot right of the line is more than recorded, which for times is
-    worse.
+    gets wrong. A dot is the prediction for a policy and the bar its 90 % interval; a dot without a
+    bar has none, and is no surer for it. A hollow dot is a change that is not resolved. A dot right
+    of the line is more than recorded, which for times is worse.
     """
     keys = ("scope", "group", "metric", "statistic")
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
