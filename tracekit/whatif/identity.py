@@ -93,6 +93,10 @@ def stated(trace: Trace) -> tuple[str, str]:
     tuple of str
         The policy, and a sentence that says why, as in `infer`.
     """
+    return trace.once("stated policy", lambda: _stated(trace))
+
+
+def _stated(trace: Trace) -> tuple[str, str]:
     policy, why = by_kernel(trace)
     machine = trace.machine
     if machine is None or "replay.policy" in trace.metadata or not names_kernel(trace):
