@@ -132,6 +132,40 @@ def test_a_command_reaches_only_what_was_asked_for(words: tuple[str, ...], tmp_p
     assert left <= {"x", "watched", "out", "fonts"}
 
 
+def test_dask_reaches_the_scheduler_that_was_named(tmp_path: Path) -> None:
+    """A sweep on Dask connects to its scheduler and the workers of that, starts nothing and writes its output."""
+    distributed = pytest.importorskip("distributed", reason="pip install 'tracekit[dask]'")
+    trace, watched, out = tmp_path / "x.txt", tmp_path / "watched", tmp_path / "out.parquet"
+    trace.write_text(hostile())
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        command = ["sweep", str(trace), "--policy", "rr:quantum=1ms..4ms/2", "--metric", "slice", "--runs", "1"]
+        done = subprocess.run(
+            [sys.executable, "-c", WATCH, *command, "--dask", cluster.scheduler_address, "-o", str(out)],
+            capture_output=True, text=True, timeout=120,
+            env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "WATCHED": str(watched), "HOME": str(tmp_path),
+                 "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        known = [cluster.scheduler_address, *(w["id"] for w in cluster.scheduler_info["workers"].values())]
+        known += list(cluster.scheduler_info["workers"])
+    assert done.returncode == 0, done.stderr
+    assert out.exists()
+    told = watched.read_text().splitlines()
+    reached = {line for line in told if line.startswith("socket.")}
+    ports = {str(k).rpartition(":")[2] for k in known}
+    assert reached
+    for line in reached:
+        assert "'127.0.0.1'" in line or line == "socket.getaddrinfo 127.0.0.1", line
+        assert line.startswith("socket.getaddrinfo") or line.rstrip(")").rpartition(" ")[2] in ports, line
+    # Python's `platform` asks once what system this is.
+    others = [line for line in told if not line.startswith(("socket.", "open "))]
+    assert [line for line in others if line != "subprocess.Popen uname"] == []
+    fine = ("open /dev/null", f"open {out}", f"open {tmp_path}/.")
+    rest = [line for line in told if line.startswith("open ") and not line.startswith(fine)]
+    assert [line for line in rest if not line.removeprefix("open ").isdigit()] == []
+
+
 #: Calls by which text becomes a program, or bytes an object with code of its own.
 EVALUATING = {
     "eval", "exec", "compile", "pickle.load", "pickle.loads", "marshal.load", "marshal.loads", "shelve.open", "os.system",
