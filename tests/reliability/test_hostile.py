@@ -140,7 +140,16 @@ def test_dask_reaches_the_scheduler_that_was_named(tmp_path: Path) -> None:
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
     ) as cluster:
-        command = ["sweep", str(trace), "--policy", "rr:quantum=1ms..4ms/2", "--metric", "slice", "--runs", "1"]
+        command = [
+            "sweep",
+            str(trace),
+            "--policy",
+            "rr:quantum=1ms..4ms/2",
+            "--metric",
+            "slice",
+            "--runs",
+            "1",
+        ]
         done = subprocess.run(
             [sys.executable, "-c", WATCH, *command, "--dask", cluster.scheduler_address, "-o", str(out)],
             capture_output=True, text=True, timeout=120,

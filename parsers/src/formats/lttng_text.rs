@@ -51,6 +51,8 @@ const NAME: &str = "lttng-text";
 const DAY: i64 = 86_400_000_000_000;
 /// More fields than this of one record are not looked at.
 const MOST: usize = 24;
+/// Names of a task's contexts (lttng add-context).
+const CONTEXTS: [&[u8]; 5] = [b"procname", b"pid", b"tid", b"vpid", b"vtid"];
 
 /// The row of the registry.
 pub static FORMAT: Format = Format {
@@ -279,6 +281,16 @@ impl<'t> Fields<'t> {
         Self::find(&self.pairs[..self.payload], key.as_bytes())
     }
 
+    /// A line that was cut behind the contexts of an event of the scheduler has no payload: each of these events
+    /// states more than numbers and name of a task.
+    fn without_payload(mut self, event: &[u8]) -> Self {
+        let last = &self.pairs[self.payload..self.count];
+        if event.starts_with(b"sched_") && !last.is_empty() && last.iter().all(|(key, _)| CONTEXTS.contains(key)) {
+            self.payload = self.count;
+        }
+        self
+    }
+
     /// Takes all groups as payload, as perf has no contexts.
     fn without_contexts(mut self) -> Self {
         self.payload = 0;
@@ -362,7 +374,7 @@ impl Dialect for Babeltrace {
         let mut who = who;
         let mut cpu = context("cpu_id").and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 0);
         let (event, perf) = lttng::event_name(head.event);
-        let fields = if perf { fields.without_contexts() } else { fields };
+        let fields = if perf { fields.without_contexts() } else { fields.without_payload(head.event) };
         if perf {
             let (perf_cpu, tid, pid) = lttng::perf_context(&fields);
             cpu = cpu.or(perf_cpu);
@@ -474,5 +486,14 @@ mod tests {
         assert!(Fields::of(b"{ a = \"x }").is_none());
         assert!(Fields::of(b"{ a = 1").is_none());
         assert_eq!(Fields::of(b"{ cpu_id = 3 }").unwrap().context("cpu_id"), Some(&b"3"[..]));
+    }
+
+    #[test]
+    fn a_line_cut_behind_its_contexts_has_no_payload() {
+        let cut = br#"{ cpu_id = 0 }, { procname = "swapper/0", pid = 0, tid = 0 }"#;
+        let f = Fields::of(cut).unwrap().without_payload(b"sched_wakeup");
+        assert_eq!((f.get("tid"), f.context("tid")), (None, Some(&b"0"[..])));
+        let call = Fields::of(b"{ cpu_id = 0 }, { pid = 5 }").unwrap().without_payload(b"syscall_entry_getsid");
+        assert_eq!(call.get("pid"), Some(&b"5"[..]));
     }
 }
