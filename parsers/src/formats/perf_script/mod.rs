@@ -422,7 +422,8 @@ impl Perf {
         } else if head::lacks_time(bytes) {
             self.timeless += 1;
             log.unparsed(line, "a time in each line", out);
-        } else if self.in_event && is_frame(bytes) {
+        } else if self.in_event && line.ended && is_frame(bytes) {
+            // Without its end it may as well be the head of a record: a name can be a hexadecimal number.
             self.chains = true;
         } else if !perf_tables::is_message(bytes) {
             if line.ended {
