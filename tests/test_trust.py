@@ -259,3 +259,18 @@ def test_the_command_refuses_with_status_4_unless_forced(demo: Path) -> None:
 
 def test_one_policy_is_one_policy(trace: tk.Trace) -> None:
     assert list(tk.compare(trace, "fifo", runs=1).replays) == ["fifo"]
+
+
+def test_a_cpu_that_ran_next_to_nothing_has_no_known_speed(tmp_path: Path) -> None:
+    (tmp_path / "a.wl").write_text(
+        "policy: eevdf\nuntil: 1000\ncpus: 2\nA cpus=0: R∞\nB cpus=0: (R1 S4)*\nC cpus=1: (R0.01 S20)*"
+    )
+    tk.generate(tmp_path / "a.wl", tmp_path / "a.parquet", to="parquet")
+    trace = tk.read(tmp_path / "a.parquet")
+    there = tk.compare(trace, "eevdf:base_slice=9ms")
+    moved = tk.compare(trace, "eevdf", scenario={"A": {"cpus": "1"}})
+    said = "the recording hardly used CPU 1, so that its speed is not known"
+    assert said not in there.table["no_interval"].to_list()
+    rows = moved.table.filter(pl.col("metric_class") != "", pl.col("predicted").is_not_null())
+    assert rows["low"].is_null().all()
+    assert said in rows["no_interval"].to_list()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tracekit as tk
-from validation import lab, run, store
+from validation import lab, run, store, unseen
 
 PAIRS = "dir\tcapture_a\tcapture_b\tkind\tmetric\ta_value\tb_value\n"
 
@@ -76,3 +76,18 @@ def test_code_that_changes_during_a_run_does_not_lose_it(
     monkeypatch.setattr(run, "_data", lambda *given: "")
     assert run.main(arguments(folder)) == 0
     assert sorted(seen) == ["6.1/x", "6.1/y"]
+
+
+def test_shipped_intervals_are_held_against_captures(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(folder / "lab"), "--pairs", str(folder / "pairs.tsv"), "-j", "1"]
+    assert unseen.main(given) == 0
+    rows = [line.split("┆") for line in capsys.readouterr().out.splitlines() if line.startswith("│ 6.1/")]
+    assert [row[0].strip("│ ") for row in rows] == ["6.1/x", "6.1/y"]
+    for row in rows:
+        n, without, covered = int(row[1]), int(row[3]), float(row[4])
+        # B is the same capture: where nothing changes all rows hold, where preemption is off some do not.
+        assert 20 < n and 0 < without < n and 0 < covered <= 1
+    (folder / "pairs.tsv").write_text(PAIRS)
+    assert unseen.main(given) == 2

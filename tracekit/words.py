@@ -40,6 +40,7 @@ _NO_SPAN = {
     "n = ": "none: too few",
     "zero": "none: zero",
     "no prediction of this kind": "none: not validated",
+    "hardly used": "none: unknown CPU",
 }
 
 

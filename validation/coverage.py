@@ -24,6 +24,7 @@ from tracekit import analysis, registry
 from tracekit.analysis.compare import IDENTITY
 from tracekit.errors import TracekitError
 from tracekit.whatif import row_error
+from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.comparison import Comparison, known_of
 from tracekit.whatif.intervals import Shake, kernel_share
@@ -118,6 +119,7 @@ def pair_rows(
             figures={IDENTITY: same.values, "B": found.values},
             changes={"B": kind},
             unmodelled={"B": asked.unmodelled},
+            unmeasured={"B": why} if (why := unmeasured_cpus(trace, found.plain)) else {},
         )
         table = _judged(trace, same.plain, found.plain, repeated)
         real = _metrics(tk.read(target.file)).select(*KEYS, real="value", n_real="n")
@@ -181,8 +183,15 @@ def fitted(rows: pl.DataFrame, without: str | None = None) -> dict[tuple[str, st
     return row_error.fit(cases)
 
 
-def judged(rows: pl.DataFrame) -> pl.DataFrame:
+def judged(rows: pl.DataFrame, known: row_error.Table | None = None) -> pl.DataFrame:
     """Give each row the interval that a fit without its workload makes, and whether it holds.
+
+    Parameters
+    ----------
+    rows
+        Rows of `pair_rows`.
+    known
+        Model errors to be used for all rows in place of the fits.
 
     Returns
     -------
@@ -192,7 +201,7 @@ def judged(rows: pl.DataFrame) -> pl.DataFrame:
         (Boolean, off by at most 10 %) and `mark` (String, the trust that the row has with that
         interval).
     """
-    tables = {w: fitted(rows, w) for w in rows["workload"].unique().to_list()}
+    tables = {w: known or fitted(rows, w) for w in rows["workload"].unique().to_list()}
     out = []
     for r in rows.filter(pl.col("real").is_not_null(), pl.col("predicted").is_not_null()).iter_rows(
         named=True

@@ -280,7 +280,9 @@ def question(target: Capture, trace: Trace, known: list[str]) -> Question:
         chosen = tuple(sorted(set(tasks.filter(pl.col("comm").str.contains(pattern))["tid"])))
         if chosen:
             sets.append((chosen, _spec(spec)))
-    for pattern, cpu in target.affinity:
+    # Where the workload binds tasks, those that it does not bind are free.
+    free = [(pattern, f"0-{target.cpus - 1}") for pattern, _ in _roles(target.workload, target.arguments)]
+    for pattern, cpu in (*(free if target.workload == "pinned" else ()), *target.affinity):
         chosen = tuple(sorted(set(tasks.filter(pl.col("comm").str.contains(pattern))["tid"])))
         if chosen:
             sets.append((chosen, (("cpus", cpu),)))

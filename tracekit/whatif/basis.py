@@ -12,12 +12,15 @@ from tracekit.whatif.members import unlisted
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["MIN_SAMPLES", "inferred", "unknown_machine", "unrecorded", "wakeup_classes"]
+__all__ = ["MIN_SAMPLES", "inferred", "unknown_machine", "unmeasured_cpus", "unrecorded", "wakeup_classes"]
 
 #: Rows of `tracekit.Replay.inferred` that say how far a replay models the speed and the isolation of CPUs.
 MACHINE = ("capacities of CPUs", "frequency governor", "isolated CPUs")
 #: Fewest samples for a curve or a headline of a group.
 MIN_SAMPLES = 20
+#: A CPU that was busy for less than the first share of a recording shows nothing of its speed; a prediction
+#: rests on that speed when it keeps the CPU busy for more than the second share of its time.
+UNUSED, USED = 0.01, 0.05
 
 
 def inferred(replay: Trace) -> list[dict[str, Any]]:
@@ -85,6 +88,34 @@ def unrecorded(replay: Trace) -> list[str]:
             f"nohz_full: not modelled: CPU {listed} does not tick while it has one task; a replay ticks"
         )
     return said
+
+
+def unmeasured_cpus(trace: Trace, replay: Trace) -> str | None:
+    """Say which CPUs a prediction uses whose speed the recording does not show.
+
+    CPUs of one machine differ, in guests by what runs beside them, on phones by design. CPUs that the
+    recorded machine does not have are not meant: what a replay on another number of CPUs misses has
+    been measured.
+
+    Parameters
+    ----------
+    trace, replay
+        The recording, and a replay of it.
+
+    Returns
+    -------
+    str or None
+        None where the recording used all of them, or says their capacities.
+    """
+    if any(row["name"] == "capacities of CPUs" for row in inferred(replay)):
+        return None
+    busy = pl.col("busy_ns") / (pl.col("busy_ns") + pl.col("idle_ns") + pl.col("unknown_ns")).clip(1)
+    unused = trace.cpus.filter(busy < UNUSED, pl.col("unknown_ns") < pl.col("idle_ns"))["cpu"].to_list()
+    used = replay.cpus.filter(busy > USED, pl.col("cpu").is_in(unused))["cpu"].sort().to_list()
+    if not used:
+        return None
+    which, whose = ("CPU", "its speed is") if len(used) == 1 else ("CPUs", "their speeds are")
+    return f"the recording hardly used {which} {', '.join(map(str, used))}, so that {whose} not known"
 
 
 def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:

@@ -17,7 +17,14 @@ from tracekit import _core, analysis
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.export.files import replacing
 from tracekit.trace import Trace
-from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded, wakeup_classes
+from tracekit.whatif.basis import (
+    MIN_SAMPLES,
+    inferred,
+    unknown_machine,
+    unmeasured_cpus,
+    unrecorded,
+    wakeup_classes,
+)
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share, kernel_shares
@@ -596,7 +603,9 @@ def compare(
         for label, run in plain.items()
     }
     found = known_of(programs, trace, by, repeated, classes)
-    return Comparison(trace, same, plain, why, by, replace(found, unmodelled=unmodelled), jobs)
+    unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
+    found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
+    return Comparison(trace, same, plain, why, by, found, jobs)
 
 
 def _first(repeated: Sequence[tuple[Shake, pl.DataFrame]]) -> pl.DataFrame:

@@ -45,6 +45,8 @@ class Repeated:
         Share of the time in which records were lost.
     unmodelled
         Label to what of the change nothing models.
+    unmeasured
+        Label to why no prediction under it has an interval.
     tick_ns, resolution_ns
         Length of a clock tick, and the smallest difference that clock and perturbation resolve.
     errors
@@ -60,6 +62,7 @@ class Repeated:
     unexplained: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
     lost: float = 0.0
     unmodelled: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
@@ -272,6 +275,8 @@ def _row(
         return out | {"no_interval": of_recorded.reason}
     measured = intervals.measured(predicted, values, parts[1], recorded, identity)
     scale = sampling_scale(errors, kind)
+    if (why := repeated.unmeasured.get(row["policy"])) is not None:
+        return out | {"no_interval": why}
     made = _with_width(out, measured, of_recorded, of_predicted, (model, scale), len(values))
     return made | {"halve_ns": to_halve(made["half_width_pct"], made["sampling_pct"], repeated.span_ns)}
 

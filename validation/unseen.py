@@ -1,0 +1,60 @@
+"""How often the intervals that ship hold on captures that nothing was fitted to.
+
+`python -m validation.unseen FOLDER --pairs TABLE` replays each capture A of the table as its captures B
+were run, and holds every row that `tracekit compare` would print against the same row of B. The
+intervals are made with the model errors of the package, not with a fit to these captures. Shares are
+printed by class of change, kind of metric and trust.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import polars as pl
+
+from tracekit.whatif.row_error import row_errors
+from validation import coverage, lab
+
+__all__ = ["main"]
+
+
+def _of(task: tuple[Path, Path, str]) -> tuple[list[pl.DataFrame], list[str]]:
+    """The rows of one capture A, and why pairs have none."""
+    folder, table, a = task
+    captures = lab.captures(folder)
+    pairs = [p for p in lab.pairs(table) if p.a == a and p.b in captures]
+    frames, notes, _ = coverage.pair_rows(captures[a], [(p, captures[p.b]) for p in pairs])
+    return frames, notes
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; the exit status is 2 where no pair of the table is below the folder."""
+    parser = argparse.ArgumentParser(prog="python -m validation.unseen", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the captures")
+    parser.add_argument("--pairs", type=Path, required=True, help="the table of pairs")
+    parser.add_argument("-j", "--jobs", type=int, default=2, help="processes")
+    given = parser.parse_args(argv)
+    captures = lab.captures(given.folder)
+    known = dict.fromkeys(p.a for p in lab.pairs(given.pairs) if p.a in captures and p.b in captures)
+    if not known:
+        print(f"validation: no pair of {given.pairs} is below {given.folder}", file=sys.stderr)
+        return 2
+    frames: list[pl.DataFrame] = []
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for found, notes in pool.map(_of, [(given.folder, given.pairs, a) for a in known]):
+            frames += found
+            for note in notes:
+                print(f"validation: {note}", file=sys.stderr)
+    rows = coverage.judged(pl.concat(frames, how="vertical_relaxed"), row_errors())
+    for keys in ("change_class", "metric_class", "mark", "a"):
+        with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+            print(coverage.shares(rows, [keys]).with_columns(pl.col(pl.Float64).round(3)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
