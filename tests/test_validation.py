@@ -88,6 +88,8 @@ def test_shipped_intervals_are_held_against_captures(
     for row in rows:
         n, without, covered = int(row[1]), int(row[3]), float(row[4])
         # B is the same capture: where nothing changes all rows hold, where preemption is off some do not.
-        assert 20 < n and 0 < without < n and 0 < covered <= 1
+        assert n > 20
+        assert 0 < without < n
+        assert 0 < covered <= 1
     (folder / "pairs.tsv").write_text(PAIRS)
     assert unseen.main(given) == 2

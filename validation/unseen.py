@@ -9,9 +9,9 @@ printed by class of change, kind of metric and trust.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"validation: no pair of {given.pairs} is below {given.folder}", file=sys.stderr)
         return 2
     frames: list[pl.DataFrame] = []
-    with ProcessPoolExecutor(given.jobs) as pool:
-        for found, notes in pool.map(_of, [(given.folder, given.pairs, a) for a in known]):
+    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
+        for found, notes in pool.imap(_of, [(given.folder, given.pairs, a) for a in known]):
             frames += found
             for note in notes:
                 print(f"validation: {note}", file=sys.stderr)

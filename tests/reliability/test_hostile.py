@@ -133,7 +133,7 @@ def test_a_command_reaches_only_what_was_asked_for(words: tuple[str, ...], tmp_p
 
 
 def test_dask_reaches_the_scheduler_that_was_named(tmp_path: Path) -> None:
-    """A sweep on Dask connects to its scheduler and the workers of that, starts nothing and writes its output."""
+    """A sweep on Dask connects to its scheduler and its workers, starts nothing and writes its output."""
     distributed = pytest.importorskip("distributed", reason="pip install 'tracekit[dask]'")
     trace, watched, out = tmp_path / "x.txt", tmp_path / "watched", tmp_path / "out.parquet"
     trace.write_text(hostile())
