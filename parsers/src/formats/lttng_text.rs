@@ -281,8 +281,8 @@ impl<'t> Fields<'t> {
         Self::find(&self.pairs[..self.payload], key.as_bytes())
     }
 
-    /// A line that was cut behind the contexts of an event of the scheduler has no payload: each of these events
-    /// states more than numbers and name of a task.
+    /// A line that was cut behind the contexts of an event of the scheduler has no payload: each of these
+    /// events states more than numbers and name of a task.
     fn without_payload(mut self, event: &[u8]) -> Self {
         let last = &self.pairs[self.payload..self.count];
         if event.starts_with(b"sched_") && !last.is_empty() && last.iter().all(|(key, _)| CONTEXTS.contains(key)) {
