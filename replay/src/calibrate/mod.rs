@@ -14,7 +14,7 @@ pub(crate) mod ways;
 use std::collections::BTreeMap;
 
 use crate::cost::Costs;
-use crate::history::{History, LifeId, Off, Sample, What};
+use crate::history::{EventKind, History, Off, Sample, TaskIndex};
 use crate::task::Ns;
 
 pub use limits::Limits;
@@ -108,9 +108,9 @@ impl Overheads {
     }
 
     /// The same for the end of a burst.
-    pub(crate) fn left_at(&self, history: &History, life: LifeId, end: usize) -> Ns {
-        match history.lives.get(life as usize).and_then(|l| l.acts.get(end)).map(|a| a.what) {
-            Some(What::Off(off)) => self.left(off),
+    pub(crate) fn left_at(&self, history: &History, task: TaskIndex, end: usize) -> Ns {
+        match history.tasks.get(task as usize).and_then(|l| l.events.get(end)).map(|a| a.kind) {
+            Some(EventKind::Off(off)) => self.left(off),
             _ => 0,
         }
     }
@@ -266,15 +266,15 @@ fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
 /// Both are differences of a task's bursts with and without one, over tasks whose bursts hardly
 /// vary.
 fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate) {
-    let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 4]> = BTreeMap::new();
+    let mut by_task: BTreeMap<TaskIndex, [Vec<Ns>; 4]> = BTreeMap::new();
     for sample in &history.samples {
-        if let Sample::Burst { life, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, end } = *sample {
-            let ns = ns - found.left_at(history, life, end);
-            by_life.entry(life).or_default()[(ticks + 2 * wakes) as usize].push(ns);
+        if let Sample::Burst { task, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, end } = *sample {
+            let ns = ns - found.left_at(history, task, end);
+            by_task.entry(task).or_default()[(ticks + 2 * wakes) as usize].push(ns);
         }
     }
     let (mut ticks, mut wakeups) = (Vec::new(), Vec::new());
-    for [mut plain, ticked, woke, both] in by_life.into_values() {
+    for [mut plain, ticked, woke, both] in by_task.into_values() {
         plain.sort_unstable();
         let n = plain.len();
         if n < ENOUGH {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn interrupts_cost_what_bursts_with_them_take_more() {
-        let burst = |ticks, wakes, ns| Sample::Burst { life: 3, ticks, wakes, ns, end: 0 };
+        let burst = |ticks, wakes, ns| Sample::Burst { task: 3, ticks, wakes, ns, end: 0 };
         let mut history = History::default();
         history.samples.extend((0..20).map(|i| burst(0, 0, 30_000 + i % 2 * 100)));
         history.samples.extend([burst(1, 0, 36_000), burst(1, 0, 36_100), burst(1, 0, 36_200)]);

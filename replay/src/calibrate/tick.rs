@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Overheads;
-use crate::history::{History, Loose, Off, What};
+use crate::history::{EventKind, History, Loose, Off};
 use crate::task::Ns;
 
 /// Tick rates that systems use, slowest first.
@@ -117,11 +117,11 @@ pub(crate) fn explain(history: &mut History, found: &Overheads) {
         };
         let ticked = loose.since.zip(phase).map(ticked);
         if loose.user && loose.quiet && ticked.map_or(crowded, |ticked| !ticked) {
-            let acts = &mut history.lives[loose.life as usize].acts;
-            let from = acts.partition_point(|a| a.at < loose.at);
-            let mut left = acts[from..].iter_mut().take_while(|a| a.at == loose.at);
-            if let Some(act) = left.find(|a| a.what == What::Off(Off::Preempted { interrupt: None })) {
-                act.what = What::Off(Off::Yielded);
+            let events = &mut history.tasks[loose.task as usize].events;
+            let from = events.partition_point(|a| a.at < loose.at);
+            let mut left = events[from..].iter_mut().take_while(|a| a.at == loose.at);
+            if let Some(event) = left.find(|a| a.kind == EventKind::Off(Off::Preempted { interrupt: None })) {
+                event.kind = EventKind::Off(Off::Yielded);
                 history.yields.1 += 1;
             }
         } else if ticked != Some(true) {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn no_clock_makes_a_crowd() {
-        let loose = |at: Ns, cpu| Loose { at, cpu, life: 0, since: None, user: true, quiet: true, told: true };
+        let loose = |at: Ns, cpu| Loose { at, cpu, task: 0, since: None, user: true, quiet: true, told: true };
         // Slices of 0.1 ms, the shortest; every 50 us on two CPUs; and eleven within 0.1 ms.
         let slices: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE, 0)).collect();
         let apart: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE / 2, i as i32 % 2)).collect();
@@ -195,7 +195,7 @@ mod tests {
         let loose = |i| Loose {
             at: at(i),
             cpu: 0,
-            life: 0,
+            task: 0,
             since: Some(at(i) - 4_000_000),
             user: true,
             quiet: true,

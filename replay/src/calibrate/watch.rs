@@ -3,14 +3,14 @@
 
 use super::limits::Limits;
 use crate::cost::LONG_STAY;
-use crate::history::{LifeId, Off, Sample};
+use crate::history::{Off, Sample, TaskIndex};
 use crate::task::Ns;
 
 /// One CPU since its last switch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     limits: Limits,
-    pub curr: Option<LifeId>,
+    pub curr: Option<TaskIndex>,
     /// Idle runs.
     pub idle: bool,
     /// When the switch to whoever runs was recorded; 0 where it was not.
@@ -144,14 +144,14 @@ impl Watch {
     }
 
     /// The running task leaves: what the stay says of costs, and what the next one is to know.
-    /// `end` is where its leaving will stand among the acts of its life.
+    /// `end` is where its leaving will stand among the events of the task.
     pub fn leave(&mut self, at: Ns, off: Off, end: usize, samples: &mut Vec<Sample>) {
         match off {
             Off::Preempted { .. } => self.sample_preemption(at, samples),
             Off::Slept { .. } => {
-                if let Some(life) = self.curr.filter(|_| self.on_at > 0 && at - self.on_at < self.limits.short_burst) {
+                if let Some(task) = self.curr.filter(|_| self.on_at > 0 && at - self.on_at < self.limits.short_burst) {
                     let ns = at - self.on_at;
-                    samples.push(Sample::Burst { life, ticks: self.ticks, wakes: self.wakes, ns, end });
+                    samples.push(Sample::Burst { task, ticks: self.ticks, wakes: self.wakes, ns, end });
                 }
                 if let (Some(woke), false) = (self.preempting, self.interrupted) {
                     if self.charged > 0 {
@@ -199,7 +199,7 @@ impl Watch {
     }
 
     /// Somebody else has the CPU from `at` on: a task, or nobody where `next` is none.
-    pub fn enter(&mut self, at: Ns, next: Option<LifeId>, seen: bool, samples: &mut Vec<Sample>) {
+    pub fn enter(&mut self, at: Ns, next: Option<TaskIndex>, seen: bool, samples: &mut Vec<Sample>) {
         if self.idle {
             if let Some(woke) = self.idle_wake.filter(|w| at - w < self.limits.at_once()) {
                 samples.push(Sample::IdleToSwitch(at - woke));

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::cost::{cold_share, Costs};
-use crate::log::{left, What, IDLE};
+use crate::log::{left, RecKind, IDLE};
 use crate::policy::{Enqueue, Stop};
 use crate::program::Step;
 use crate::switch_costs::Leaves;
@@ -286,6 +286,6 @@ impl Engine {
             (None, Some(t)) => (t.0, left::PREEMPTED),
             (None, None) => (IDLE, left::PREEMPTED),
         };
-        self.k.log.add(ts, What::Switch, cpu, from, next, state);
+        self.k.log.add(ts, RecKind::Switch, cpu, from, next, state);
     }
 }

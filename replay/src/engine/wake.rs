@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{Coming, Engine};
-use crate::log::{What, IDLE};
+use crate::log::{RecKind, IDLE};
 use crate::policy::{Enqueue, Select, Wake};
 use crate::program::{Start, Step};
 use crate::task::{Cpu, TaskId, TaskState, NEVER};
@@ -61,7 +61,7 @@ impl Engine {
             }
         };
         self.k.tasks[t.index()].cpu = cpu;
-        self.k.log.add(self.k.now, What::Initial, cpu, t.0, IDLE, 0);
+        self.k.log.add(self.k.now, RecKind::Initial, cpu, t.0, IDLE, 0);
         self.make_runnable(t, cpu, Enqueue::Initial);
     }
 
@@ -117,7 +117,7 @@ impl Engine {
         let empty = self.queues[queue].messages.is_empty();
         self.queues[queue].messages.push_back(job);
         if let Wake::Task { waker, cpu, .. } = wake {
-            self.k.log.add(self.k.now, What::Sent, cpu, queue as u32, waker.0, job);
+            self.k.log.add(self.k.now, RecKind::Sent, cpu, queue as u32, waker.0, job);
         }
         if empty || self.queues[queue].one_each {
             self.call(queue, wake);

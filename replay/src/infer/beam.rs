@@ -92,9 +92,9 @@ fn state(walk: &Walk) -> u64 {
             token(item.token, &mut hash);
         }
     }
-    for (hold, life) in walk.hold.iter().zip(&walk.known.members) {
+    for (hold, task) in walk.hold.iter().zip(&walk.known.members) {
         if let Some(hold) = hold {
-            let usual = walk.known.usual[walk.station(*life)].mean;
+            let usual = walk.known.usual[walk.station(*task)].mean;
             ((hold.start as f64 / usual * 4.0) as u64, hold.segment).hash(&mut hash);
             token(hold.token, &mut hash);
         }
@@ -103,7 +103,7 @@ fn state(walk: &Walk) -> u64 {
     for debts in &walk.debts {
         debts.len().hash(&mut hash);
         for debt in debts {
-            (debt.life, debt.at).hash(&mut hash);
+            (debt.task, debt.at).hash(&mut hash);
         }
     }
     hash.finish()

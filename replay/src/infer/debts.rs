@@ -37,14 +37,14 @@ impl Walk<'_> {
 
     pub(super) fn pay(&mut self, debt: Debt, token: usize, message: u32) {
         self.log.push(Said::Taken(message));
-        self.log.push(Said::Paid(debt.life, debt.mark, message));
+        self.log.push(Said::Paid(debt.task, debt.mark, message));
         let request = self.tokens[token].request;
         if request != debt.request {
             self.log.push(Said::Same(debt.request, request, self.tokens[token].past.clone()));
         }
-        if self.hold[self.slot(debt.life)].is_some_and(|h| h.token == debt.token) {
+        if self.hold[self.slot(debt.task)].is_some_and(|h| h.token == debt.token) {
             self.tokens[debt.token] = self.tokens[token].clone();
-            let s = self.station(debt.life);
+            let s = self.station(debt.task);
             self.tokens[debt.token].visit(s);
         }
     }
@@ -53,7 +53,7 @@ impl Walk<'_> {
     fn fresh(&self) -> BTreeMap<usize, Vec<(Ns, usize)>> {
         let mut fresh: BTreeMap<usize, Vec<(Ns, usize)>> = BTreeMap::new();
         for (i, g) in self.known.segments.iter().enumerate().filter(|(_, g)| g.begin == Begin::Fresh) {
-            fresh.entry(self.station(g.life)).or_default().push((g.to, i));
+            fresh.entry(self.station(g.task)).or_default().push((g.to, i));
         }
         fresh.values_mut().for_each(|own| own.sort_unstable());
         fresh
@@ -78,8 +78,8 @@ impl Walk<'_> {
             };
             let message = self.message(Message { station: Some(queue), taken: true, request: Some(debt.request) });
             self.hidden += 1;
-            self.mark(g.life, g.to, Mark::Send(message));
-            self.log.push(Said::Paid(debt.life, debt.mark, message));
+            self.mark(g.task, g.to, Mark::Send(message));
+            self.log.push(Said::Paid(debt.task, debt.mark, message));
         }
         // What was sent after the last reader fell asleep was still on its way when the trace ended.
         for (queue, items) in self.queues.iter().enumerate() {

@@ -5,7 +5,7 @@ use super::log::Said;
 use super::routes::Past;
 use super::segments::{End, Segment};
 use super::walk::{Hold, Item, Part, Walk, LEAST, MIXED, MOST};
-use crate::history::LifeId;
+use crate::history::TaskIndex;
 use crate::task::Ns;
 
 /// Log-likelihood of a message left behind by a reader that fell asleep.
@@ -44,9 +44,9 @@ impl Walk<'_> {
         // What waits is looked at again and again.
         let mut costs: Vec<Option<(usize, f64)>> = Vec::new();
         let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
-        let own_queue = &self.queues[self.own_queue(g.life)];
+        let own_queue = &self.queues[self.own_queue(g.task)];
         self.known.budget.spend((self.queues[s].len() + self.known.net.stations[s].members.len()) / LOOKS);
-        let others: usize = self.known.net.stations[s].members.iter().map(|m| self.behind(*m, g.life, g.to)).sum();
+        let others: usize = self.known.net.stations[s].members.iter().map(|m| self.behind(*m, g.task, g.to)).sum();
         for k in 1..=MOST {
             let mut swap = None;
             let (score, target) = match g.end {
@@ -123,7 +123,7 @@ impl Walk<'_> {
     }
 
     /// True when a request that waits behind the first `taken` fits a message to `to` that shows.
-    fn waits_for(&self, s: usize, taken: usize, to: usize, reader: LifeId) -> bool {
+    fn waits_for(&self, s: usize, taken: usize, to: usize, reader: TaskIndex) -> bool {
         self.queues[s].iter().skip(taken).any(|q| {
             let token = &self.tokens[q.token];
             let caller = !self.known.net.answers(s, reader) || token.callers.last() == Some(&reader);
@@ -142,8 +142,8 @@ impl Walk<'_> {
     }
 
     /// Services that `other` may have begun besides the one it is known to be at.
-    fn behind(&self, other: LifeId, life: LifeId, at: Ns) -> usize {
-        let Some(hold) = self.hold[self.slot(other)].filter(|_| other != life) else { return 0 };
+    fn behind(&self, other: TaskIndex, task: TaskIndex, at: Ns) -> usize {
+        let Some(hold) = self.hold[self.slot(other)].filter(|_| other != task) else { return 0 };
         let ran = (self.known.tracks[other as usize].pos(at) - hold.start) as f64;
         (ran / self.known.usual[self.station(other)].mean) as usize
     }
@@ -194,7 +194,7 @@ impl Walk<'_> {
 
     fn parts(&self, hold: Hold, g: Segment, targets: &[(usize, Ns)], last: Option<usize>) -> Vec<Part> {
         let k = targets.len() as Ns + 1;
-        let track = &self.known.tracks[g.life as usize];
+        let track = &self.known.tracks[g.task as usize];
         let mut parts: Vec<Part> = Vec::with_capacity(k as usize);
         for (j, (to, next)) in targets.iter().enumerate() {
             let even = hold.start + (g.stop - hold.start) * (j as Ns + 1) / k;
@@ -209,7 +209,7 @@ impl Walk<'_> {
         &self,
         s: usize,
         past: &Past,
-        callers: &[LifeId],
+        callers: &[TaskIndex],
         fits: &dyn Fn(usize) -> bool,
     ) -> (f64, Option<usize>) {
         let (mut best, shares) = ((0.0, None), self.shares_to_each(s, past));

@@ -25,7 +25,7 @@ use super::routes::{Memo, Past, Routes};
 use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
-use crate::history::{History, LifeId};
+use crate::history::{History, TaskIndex};
 use crate::task::Ns;
 
 /// Services of which both ends show that tell how long they take.
@@ -72,7 +72,7 @@ pub(super) struct Booked {
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// Per life, in order of time.
+    /// Per task, in order of time.
     pub marks: Vec<Vec<(Ns, Mark)>>,
     /// Message of each visible wakeup.
     pub of_wake: HashMap<u32, u32>,
@@ -100,19 +100,19 @@ impl Flow {
         self.unexplained() + self.odd
     }
 
-    /// What a walk over `lives` tasks found, and where requests went.
-    fn of(walk: &Walk, lives: usize) -> (Flow, Routes) {
-        let mut flow = Flow { marks: vec![Vec::new(); lives], ..Flow::default() };
+    /// What a walk over that many `tasks` found, and where requests went.
+    fn of(walk: &Walk, tasks: usize) -> (Flow, Routes) {
+        let mut flow = Flow { marks: vec![Vec::new(); tasks], ..Flow::default() };
         let mut routes = Routes::default();
         // Requests that began with a read of what somebody had yet to be seen to write.
         let mut goes_on: HashMap<u32, (u32, &Past)> = HashMap::new();
         for said in walk.log.all() {
             match said {
-                Said::Mark(life, at, mark) => flow.marks[*life as usize].push((*at, *mark)),
-                Said::Paid(life, n, message) => flow.marks[*life as usize][*n].1 = Mark::Take(*message),
-                Said::Earlier(life, n, at) => {
+                Said::Mark(task, at, mark) => flow.marks[*task as usize].push((*at, *mark)),
+                Said::Paid(task, n, message) => flow.marks[*task as usize][*n].1 = Mark::Take(*message),
+                Said::Earlier(task, n, at) => {
                     // But behind what the task did before.
-                    let marks = &mut flow.marks[*life as usize];
+                    let marks = &mut flow.marks[*task as usize];
                     let before = n.checked_sub(1).map_or(0, |n| marks[n].0);
                     marks[*n].0 = marks[*n].0.min(*at).max(before.min(marks[*n].0));
                 }
@@ -181,8 +181,8 @@ pub(super) struct Known<'a> {
     pub(super) usual: Vec<Usual>,
     pub(super) routes: Routes,
     pub(super) first_pass: bool,
-    /// Tasks of the network, and the place of each life among them.
-    pub(super) members: Vec<LifeId>,
+    /// Tasks of the network, and the place of each task among them.
+    pub(super) members: Vec<TaskIndex>,
     pub(super) slot: Vec<usize>,
     /// Of each station, in ascending order.
     pub(super) targets: Vec<Vec<Target>>,
@@ -204,8 +204,8 @@ pub(super) struct Target {
 pub(super) enum Event {
     Begin(usize),
     End(usize),
-    Sleep(LifeId, bool),
-    Wake(LifeId, bool),
+    Sleep(TaskIndex, bool),
+    Wake(TaskIndex, bool),
 }
 
 impl<'a> Known<'a> {
@@ -216,14 +216,14 @@ impl<'a> Known<'a> {
         tracks: &'a [Track],
         segments: &'a [Segment],
     ) -> Self {
-        let members: Vec<LifeId> = net.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
-        let mut slot = vec![usize::MAX; history.lives.len()];
-        for (i, life) in members.iter().enumerate() {
-            slot[*life as usize] = i;
+        let members: Vec<TaskIndex> = net.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
+        let mut slot = vec![usize::MAX; history.tasks.len()];
+        for (i, task) in members.iter().enumerate() {
+            slot[*task as usize] = i;
         }
         let mut own = vec![Vec::new(); net.stations.len()];
         for g in segments {
-            if let Some(own) = net.station[g.life as usize].and_then(|s| own.get_mut(s)) {
+            if let Some(own) = net.station[g.task as usize].and_then(|s| own.get_mut(s)) {
                 own.push(g);
             }
         }
@@ -256,9 +256,9 @@ impl<'a> Known<'a> {
             events.push((g.to, if g.from < g.to { 0 } else { 2 }, Event::End(i)));
         }
         for s in sleeps {
-            events.push((s.from, 3, Event::Sleep(s.life, s.reply)));
+            events.push((s.from, 3, Event::Sleep(s.task, s.reply)));
             // A message wakes its reader after it is written.
-            events.push((s.to, 4, Event::Wake(s.life, s.reply)));
+            events.push((s.to, 4, Event::Wake(s.task, s.reply)));
         }
         events.sort_by_key(|e| (e.0, e.1));
         events
@@ -312,7 +312,7 @@ pub(super) fn follow(
         if nth > 0 && budget.is_over() {
             break;
         }
-        let (flow, routes) = Flow::of(&walk, history.lives.len());
+        let (flow, routes) = Flow::of(&walk, history.tasks.len());
         let booked = walk.booked.clone();
         drop(walk);
         if nth == 0 || flow.wrong() <= found.wrong() {

@@ -39,7 +39,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::calibrate::{Limits, Overheads};
 use crate::cancel::Cancel;
-use crate::history::{By, History, LifeId, What};
+use crate::history::{By, EventKind, History, TaskIndex};
 use crate::speeds::Speeds;
 use crate::task::Ns;
 use budget::{Budget, LOOKS};
@@ -125,7 +125,7 @@ pub struct Hidden {
 
 /// One thing about a message that a task did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum MessageEvent {
     /// Took it.
     Take(u32),
     /// Sent it without waking anybody.
@@ -135,8 +135,8 @@ pub(crate) enum Act {
 /// Hidden messages of a trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Messages {
-    /// Per life, in order of time.
-    pub acts: Vec<Vec<(Ns, Act)>>,
+    /// Per task, in order of time.
+    pub events: Vec<Vec<(Ns, MessageEvent)>>,
     /// Message of a wakeup.
     pub of_wake: HashMap<u32, u32>,
     /// Wakeups of tasks in a pool that are theirs alone, such as answers: they keep their recorded cause.
@@ -149,9 +149,9 @@ pub(crate) struct Messages {
     pub request: Vec<Option<u32>>,
     /// Per message: the calls that wrote and read it were recorded.
     pub recorded: Vec<bool>,
-    /// Queue from which each life is served, where its work begins with messages that others could take.
+    /// Queue from which each task is served, where its work begins with messages that others could take.
     pub serves: Vec<Option<u32>>,
-    /// Lives in whose network wakeups are about messages.
+    /// Tasks in whose network wakeups are about messages.
     pub inside: Vec<bool>,
     /// Queues.
     pub queues: u32,
@@ -163,8 +163,8 @@ pub(crate) struct Messages {
 impl Messages {
     /// No messages.
     pub(crate) fn none(history: &History) -> Self {
-        let n = history.lives.len();
-        Messages { acts: vec![Vec::new(); n], inside: vec![false; n], serves: vec![None; n], ..Messages::default() }
+        let n = history.tasks.len();
+        Messages { events: vec![Vec::new(); n], inside: vec![false; n], serves: vec![None; n], ..Messages::default() }
     }
 }
 
@@ -175,13 +175,13 @@ impl Messages {
 /// recorded causes and is named.
 pub(crate) fn infer(
     history: &History,
-    outside: &dyn Fn(LifeId) -> bool,
+    outside: &dyn Fn(TaskIndex) -> bool,
     speeds: &Speeds,
     over: &Overheads,
     cancel: &Cancel,
 ) -> Messages {
     let mut found = Messages::none(history);
-    let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span, speeds)).collect();
+    let tracks: Vec<Track> = history.tasks.iter().map(|l| Track::of(l, history.span, speeds)).collect();
     let budget = Budget::new(BUDGET, cancel.clone());
     let net = match Network::learn(&budget, history, &tracks, outside) {
         Ok(net) => net,
@@ -221,24 +221,26 @@ fn share(flow: &Flow) -> f64 {
     flow.unexplained() as f64 / flow.messages.len().max(1) as f64
 }
 
-fn too_large(tasks: Vec<LifeId>) -> Group {
+fn too_large(tasks: Vec<TaskIndex>) -> Group {
     Group { tasks, messages: 0, hidden: 0, unexplained: 0, outcome: Outcome::TooLarge, recorded: false }
 }
 
 /// What the tasks of `net` did.
 fn size(net: &Network, history: &History) -> usize {
-    net.members().iter().map(|m| history.lives[*m as usize].acts.len()).sum()
+    net.members().iter().map(|m| history.tasks[*m as usize].events.len()).sum()
 }
 
 impl Messages {
-    /// When each life took messages.
+    /// When each task took messages.
     pub(crate) fn takes(&self) -> Vec<Vec<Ns>> {
-        let of = |acts: &Vec<(Ns, Act)>| acts.iter().filter(|a| matches!(a.1, Act::Take(_))).map(|a| a.0).collect();
-        self.acts.iter().map(of).collect()
+        let of = |events: &Vec<(Ns, MessageEvent)>| {
+            events.iter().filter(|a| matches!(a.1, MessageEvent::Take(_))).map(|a| a.0).collect()
+        };
+        self.events.iter().map(of).collect()
     }
 
     /// The tasks of groups whose messages cannot be followed.
-    pub(crate) fn unexplained(&self) -> impl Iterator<Item = LifeId> + '_ {
+    pub(crate) fn unexplained(&self) -> impl Iterator<Item = TaskIndex> + '_ {
         let open = |g: &&Group| matches!(g.outcome, Outcome::Unexplained | Outcome::TooLarge);
         self.found.groups.iter().filter(open).flat_map(|g| g.tasks.iter().copied())
     }
@@ -248,9 +250,9 @@ impl Messages {
         let Some(group) = self.found.groups.get_mut(group) else { return };
         group.outcome = Outcome::Worse;
         self.found.resolved = false;
-        for &life in &group.tasks {
-            let i = life as usize;
-            self.acts[i].clear();
+        for &task in &group.tasks {
+            let i = task as usize;
+            self.events[i].clear();
             (self.inside[i], self.serves[i]) = (false, None);
         }
         let inside = &self.inside;
@@ -287,7 +289,7 @@ impl Messages {
         let open = matches!(outcome, Outcome::Unexplained | Outcome::TooLarge);
         // By CPU time: how fast the CPUs are follows from how many requests each stay holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
-        let tracks: Vec<Track> = search.history.lives.iter().filter(|_| open).map(time).collect();
+        let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
         let (flow, outcome) = match open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten() {
             Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
             None => (flow, outcome),
@@ -321,12 +323,12 @@ impl Messages {
     fn number(&mut self, flow: &Flow) {
         let before = self.queue.len() as u32;
         let requests = self.request.iter().flatten().max().map_or(0, |r| r + 1);
-        let act = |m: &(Ns, Mark)| match m.1 {
-            Mark::Take(m0) => (m.0, Act::Take(before + m0)),
-            Mark::Send(m0) => (m.0, Act::Send(before + m0)),
+        let event = |m: &(Ns, Mark)| match m.1 {
+            Mark::Take(m0) => (m.0, MessageEvent::Take(before + m0)),
+            Mark::Send(m0) => (m.0, MessageEvent::Send(before + m0)),
         };
-        for (acts, marks) in self.acts.iter_mut().zip(&flow.marks).filter(|m| !m.1.is_empty()) {
-            *acts = marks.iter().map(act).collect();
+        for (events, marks) in self.events.iter_mut().zip(&flow.marks).filter(|m| !m.1.is_empty()) {
+            *events = marks.iter().map(event).collect();
         }
         self.queue.extend(flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)));
         self.recorded.extend(flow.messages.iter().map(|_| flow.recorded));
@@ -338,12 +340,12 @@ impl Messages {
     fn take(&mut self, net: &Network, flow: &Flow, search: &Search) {
         self.number(flow);
         self.queues = self.queues.max(net.stations.len() as u32);
-        for life in net.members() {
-            let i = life as usize;
+        for task in net.members() {
+            let i = task as usize;
             self.inside[i] = true;
-            for act in &search.history.lives[i].acts {
-                if let What::Woken { by: By::Task { wake, .. }, .. } = act.what {
-                    self.woken_at.insert(wake, act.at);
+            for event in &search.history.tasks[i].events {
+                if let EventKind::Woken { by: By::Task { wake, .. }, .. } = event.kind {
+                    self.woken_at.insert(wake, event.at);
                 }
             }
             self.serves[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
@@ -433,7 +435,7 @@ impl Search<'_> {
     /// The flow of messages through `net`.
     fn follow(&self, net: &Network, widths: &[usize], first: usize) -> Flow {
         if !self.budget.spend(1 + size(net, self.history) / LOOKS) {
-            return Flow { marks: vec![Vec::new(); self.history.lives.len()], ..Flow::default() };
+            return Flow { marks: vec![Vec::new(); self.history.tasks.len()], ..Flow::default() };
         }
         let (segments, sleeps) = segments::segments(self.history, self.tracks, net, self.tail);
         flow::follow(self.budget, self.history, net, self.tracks, (&segments, &sleeps), (widths, first))

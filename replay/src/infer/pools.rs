@@ -18,7 +18,7 @@ use super::flow::{Flow, Mark, Message};
 use super::network::Network;
 use super::track::Track;
 use crate::calibrate::{Limits, ENOUGH};
-use crate::history::{By, History, LifeId, Off, What};
+use crate::history::{By, EventKind, History, Off, TaskIndex};
 use crate::task::Ns;
 
 /// Least share of the wakeups of a pool from outside that make a task one of those that feed it, and of
@@ -40,7 +40,7 @@ pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: 
     let mut pools = net.clone();
     for station in &mut pools.stations {
         let serve = station.members.iter().all(|m| net.server[*m as usize]);
-        let mean = |m: &LifeId| mean_work(history, &tracks[*m as usize], *m);
+        let mean = |m: &TaskIndex| mean_work(history, &tracks[*m as usize], *m);
         let means: Vec<f64> = station.members.iter().filter(|_| serve).filter_map(mean).collect();
         let (least, most) = means.iter().fold((f64::MAX, 0.0), |(a, b), m| (m.min(a), m.max(b)));
         let unlike = most > limits.of("pool_alike", ALIKE) * least;
@@ -54,7 +54,7 @@ pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: 
 }
 
 /// What a task takes behind a wakeup by another task, on average; none of a few.
-fn mean_work(history: &History, track: &Track, id: LifeId) -> Option<f64> {
+fn mean_work(history: &History, track: &Track, id: TaskIndex) -> Option<f64> {
     let work: Vec<Ns> = stays(history, track, id).iter().filter(|s| s.by.is_some()).map(Stay::run).collect();
     (work.len() >= ENOUGH).then(|| work.iter().sum::<Ns>() as f64 / work.len() as f64)
 }
@@ -62,10 +62,10 @@ fn mean_work(history: &History, track: &Track, id: LifeId) -> Option<f64> {
 /// What a task did from a wakeup to its next sleep.
 #[derive(Clone, Debug)]
 struct Stay {
-    life: LifeId,
+    task: TaskIndex,
     wake: Ns,
     /// The task that woke it, and the number of the wakeup.
-    by: Option<(LifeId, u32)>,
+    by: Option<(TaskIndex, u32)>,
     /// The waker was woken by this task since that was last woken itself.
     called: bool,
     end: Ns,
@@ -83,19 +83,19 @@ impl Stay {
 }
 
 /// The stays of a task behind its first wakeup.
-fn stays(history: &History, track: &Track, id: LifeId) -> Vec<Stay> {
+fn stays(history: &History, track: &Track, id: TaskIndex) -> Vec<Stay> {
     let mut found: Vec<Stay> = Vec::new();
     let mut open: Option<Stay> = None;
-    let mut called: BTreeSet<LifeId> = BTreeSet::new();
-    for act in &history.lives[id as usize].acts {
-        match act.what {
-            What::Woken { by, .. } => {
+    let mut called: BTreeSet<TaskIndex> = BTreeSet::new();
+    for event in &history.tasks[id as usize].events {
+        match event.kind {
+            EventKind::Woken { by, .. } => {
                 let by = if let By::Task { waker, wake } = by { Some((waker, wake)) } else { None };
                 let called = std::mem::take(&mut called);
-                let from = track.pos(act.at);
+                let from = track.pos(event.at);
                 open = Some(Stay {
-                    life: id,
-                    wake: act.at,
+                    task: id,
+                    wake: event.at,
                     by,
                     called: by.is_some_and(|b| called.contains(&b.0)),
                     end: history.span,
@@ -104,15 +104,15 @@ fn stays(history: &History, track: &Track, id: LifeId) -> Vec<Stay> {
                     posts: Vec::new(),
                 });
             }
-            What::Post { wake } => {
+            EventKind::Post { wake } => {
                 called.insert(history.wakee[wake as usize]);
                 if let Some(stay) = &mut open {
-                    stay.posts.push((act.at, wake));
+                    stay.posts.push((event.at, wake));
                 }
             }
-            What::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
+            EventKind::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
                 if let Some(mut stay) = open.take() {
-                    (stay.end, stay.to) = (act.at, track.pos(act.at));
+                    (stay.end, stay.to) = (event.at, track.pos(event.at));
                     found.push(stay);
                 }
             }
@@ -130,7 +130,7 @@ fn stays(history: &History, track: &Track, id: LifeId) -> Vec<Stay> {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Ns,
-    by: LifeId,
+    by: TaskIndex,
 }
 
 /// What is looked at, and what is found.
@@ -153,7 +153,7 @@ pub(super) fn work(
     tracks: &[Track],
     limits: Limits,
 ) -> (Flow, Vec<u32>) {
-    let flow = Flow { marks: vec![Vec::new(); history.lives.len()], ..Flow::default() };
+    let flow = Flow { marks: vec![Vec::new(); history.tasks.len()], ..Flow::default() };
     let mut search = Search { net, pools, history, tracks, limits, flow };
     let mut own = Vec::new();
     for station in 0..pools.stations.len() {
@@ -180,11 +180,11 @@ impl Search<'_> {
         let (answers, fed) = self.wakers(station, &all);
         let outside: usize = fed.values().sum();
         let share = self.limits.of("pool_feeds", FEEDS);
-        let feeds = |w: &(&LifeId, &usize)| {
+        let feeds = |w: &(&TaskIndex, &usize)| {
             let known = self.net.station[*w.0 as usize].is_some();
             known && !answers.contains(w.0) && *w.1 as f64 >= share * outside as f64
         };
-        let feeders: Vec<LifeId> = fed.iter().filter(feeds).map(|w| *w.0).collect();
+        let feeders: Vec<TaskIndex> = fed.iter().filter(feeds).map(|w| *w.0).collect();
         let own: Vec<u32> = all.iter().filter_map(|s| s.by).filter(|b| answers.contains(&b.0)).map(|b| b.1).collect();
         all.retain(|s| s.by.is_some_and(|b| !answers.contains(&b.0)));
         let mut hidden: Vec<Sent> = Vec::new();
@@ -196,7 +196,7 @@ impl Search<'_> {
             if let Some((_, wake)) = stay.by {
                 let number = self.message(Some(station));
                 self.flow.of_wake.insert(wake, number);
-                self.flow.marks[stay.life as usize].push((stay.wake, Mark::Take(number)));
+                self.flow.marks[stay.task as usize].push((stay.wake, Mark::Take(number)));
             }
         }
         self.hide(station, &all, hidden);
@@ -206,18 +206,18 @@ impl Search<'_> {
     /// Those outside a pool whose wakeups of its members are answers, and how often each of them woke
     /// one. Who answers was called before, or hardly ever wakes one member twice in a row, though it
     /// makes many of the wakeups: another request lies between.
-    fn wakers(&self, station: usize, all: &[Stay]) -> (BTreeSet<LifeId>, BTreeMap<LifeId, usize>) {
+    fn wakers(&self, station: usize, all: &[Stay]) -> (BTreeSet<TaskIndex>, BTreeMap<TaskIndex, usize>) {
         #[derive(Default)]
         struct Seen {
             n: usize,
             called: usize,
             again: usize,
         }
-        let mut seen: BTreeMap<LifeId, Seen> = BTreeMap::new();
-        let mut last: BTreeMap<LifeId, LifeId> = BTreeMap::new();
+        let mut seen: BTreeMap<TaskIndex, Seen> = BTreeMap::new();
+        let mut last: BTreeMap<TaskIndex, TaskIndex> = BTreeMap::new();
         for stay in all {
             let Some((waker, _)) = stay.by else { continue };
-            let before = last.insert(stay.life, waker);
+            let before = last.insert(stay.task, waker);
             if self.pools.station[waker as usize] != Some(station) {
                 let seen = seen.entry(waker).or_default();
                 seen.n += 1;
@@ -236,7 +236,7 @@ impl Search<'_> {
     }
 
     /// Messages of `feeder` to the pool that woke nobody who then worked.
-    fn feeds(&mut self, feeder: LifeId, station: usize, pool: &[Stay]) -> Vec<Sent> {
+    fn feeds(&mut self, feeder: TaskIndex, station: usize, pool: &[Stay]) -> Vec<Sent> {
         let track = &self.tracks[feeder as usize];
         // Woken by the pool, it has waited for a lock: it goes on.
         let mut turns: Vec<Stay> = Vec::new();
@@ -288,8 +288,8 @@ impl Search<'_> {
     }
 
     /// What `feeder` got from sources, in order; none where others wake it, too.
-    fn got(&self, feeder: LifeId, station: usize, turns: &[Stay]) -> Option<Vec<Got>> {
-        let mut sources: BTreeMap<LifeId, usize> = BTreeMap::new();
+    fn got(&self, feeder: TaskIndex, station: usize, turns: &[Stay]) -> Option<Vec<Got>> {
+        let mut sources: BTreeMap<TaskIndex, usize> = BTreeMap::new();
         for (waker, _) in turns.iter().filter_map(|t| t.by) {
             let of = self.net.station[waker as usize];
             if of.is_some_and(|s| s != station) && !self.net.server[waker as usize] {
@@ -316,7 +316,7 @@ impl Search<'_> {
     }
 
     /// A message that `feeder` got and that woke nobody: it waits for it at `at`.
-    fn gets(&mut self, feeder: LifeId, message: Got, at: Ns) {
+    fn gets(&mut self, feeder: TaskIndex, message: Got, at: Ns) {
         if !message.shows {
             let number = self.message(None);
             self.flow.hidden += 1;
@@ -327,7 +327,7 @@ impl Search<'_> {
 
     /// Gives hidden messages to stays of the pool that hold work.
     fn hide(&mut self, station: usize, pool: &[Stay], hidden: Vec<Sent>) {
-        let feeders: BTreeSet<LifeId> = hidden.iter().map(|s| s.by).collect();
+        let feeders: BTreeSet<TaskIndex> = hidden.iter().map(|s| s.by).collect();
         let works: Vec<&Stay> = pool.iter().filter(|s| s.run() > self.net.short).collect();
         // Those that were not woken for a message of their own took the first that waited.
         let mut left: VecDeque<Sent> = hidden.into();
@@ -350,7 +350,7 @@ impl Search<'_> {
             goes_on.retain(|i| sent.at < works[*i].end);
             let rest = |i: &&usize| {
                 let stay = works[**i];
-                stay.to - self.tracks[stay.life as usize].pos(sent.at).max(stay.from)
+                stay.to - self.tracks[stay.task as usize].pos(sent.at).max(stay.from)
             };
             let share = |i: &&usize| works[**i].run() / (more[**i].len() as Ns + 2);
             match goes_on.iter().filter(|i| rest(i) as f64 >= least).max_by_key(share) {
@@ -359,14 +359,14 @@ impl Search<'_> {
             }
         }
         for (stay, more) in works.iter().zip(more) {
-            let track = &self.tracks[stay.life as usize];
+            let track = &self.tracks[stay.task as usize];
             let parts = more.len() as Ns + 1;
             for (i, sent) in more.into_iter().enumerate() {
                 let cut = track.time(stay.from + stay.run() * (i as Ns + 1) / parts);
                 let number = self.message(Some(station));
                 self.flow.hidden += 1;
                 self.flow.marks[sent.by as usize].push((sent.at, Mark::Send(number)));
-                self.flow.marks[stay.life as usize].push((cut.max(sent.at).min(stay.end), Mark::Take(number)));
+                self.flow.marks[stay.task as usize].push((cut.max(sent.at).min(stay.end), Mark::Take(number)));
             }
         }
     }
@@ -376,7 +376,7 @@ impl Search<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Got {
     at: Ns,
-    by: LifeId,
+    by: TaskIndex,
     /// A wakeup shows it.
     shows: bool,
 }
@@ -385,28 +385,28 @@ struct Got {
 mod tests {
     use super::super::network::Station;
     use super::*;
-    use crate::history::{Act, First, Life};
+    use crate::history::{First, TaskEvent, TaskHistory};
     use crate::speeds::Speeds;
 
     /// A task that another one wakes so many times, each time for as long.
-    fn served(id: LifeId, times: Ns, run: Ns) -> Life {
-        let mut life = Life::new(id, First::Asleep, 0);
+    fn served(id: TaskIndex, times: Ns, run: Ns) -> TaskHistory {
+        let mut task = TaskHistory::new(id, First::Asleep, 0);
         for at in (0..times).map(|i| i * 10_000_000) {
-            let woken = What::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
-            let slept = What::Off(Off::Slept { deep: false, way: Default::default(), held: false });
-            let acts = [(at, woken), (at, What::On { cpu: 0 }), (at + run, slept)];
-            life.acts.extend(acts.map(|(at, what)| Act { at, what }));
+            let woken = EventKind::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
+            let slept = EventKind::Off(Off::Slept { deep: false, way: Default::default(), held: false });
+            let events = [(at, woken), (at, EventKind::On { cpu: 0 }), (at + run, slept)];
+            task.events.extend(events.map(|(at, kind)| TaskEvent { at, kind }));
         }
-        life
+        task
     }
 
     #[test]
     fn tasks_whose_work_takes_times_of_its_own_are_no_pool() {
         let pool = |runs: [Ns; 2], times: Ns| {
-            let lives = vec![served(0, times, runs[0]), served(1, times, runs[1])];
-            let history = History { lives, wakee: vec![0], ..History::default() };
+            let tasks = vec![served(0, times, runs[0]), served(1, times, runs[1])];
+            let history = History { tasks, wakee: vec![0], ..History::default() };
             let tracks: Vec<Track> =
-                history.lives.iter().map(|life| Track::of(life, history.span, &Speeds::default())).collect();
+                history.tasks.iter().map(|task| Track::of(task, history.span, &Speeds::default())).collect();
             let net = Network {
                 station: vec![Some(0), Some(0)],
                 stations: vec![Station { members: vec![0, 1], ..Station::default() }],

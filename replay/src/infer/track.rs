@@ -1,7 +1,7 @@
 //! When a task was on a CPU: from time to work and back. Work is CPU time, in time of a CPU of middling
 //! speed where the CPUs are not equally fast.
 
-use crate::history::{History, Life, Off, What};
+use crate::history::{EventKind, History, Off, TaskHistory};
 use crate::speeds::Speeds;
 use crate::task::{Cpu, Ns};
 
@@ -14,16 +14,16 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    pub fn of(life: &Life, end: Ns, speeds: &Speeds) -> Self {
+    pub fn of(task: &TaskHistory, end: Ns, speeds: &Speeds) -> Self {
         let mut stays = Vec::new();
         let (mut on, mut sum) = (None, 0);
-        for act in &life.acts {
-            match act.what {
-                What::On { cpu } => on = Some((act.at, usize::try_from(cpu).unwrap_or(usize::MAX))),
-                What::Off(_) => {
+        for event in &task.events {
+            match event.kind {
+                EventKind::On { cpu } => on = Some((event.at, usize::try_from(cpu).unwrap_or(usize::MAX))),
+                EventKind::Off(_) => {
                     if let Some((from, cpu)) = on.take() {
-                        stays.push((from, act.at, sum, cpu));
-                        sum += speeds.work(cpu, from, act.at);
+                        stays.push((from, event.at, sum, cpu));
+                        sum += speeds.work(cpu, from, event.at);
                     }
                 }
                 _ => {}
@@ -64,14 +64,14 @@ impl Track {
 /// tenth of them takes.
 pub(super) fn short(history: &History, tracks: &[Track], inside: &[bool]) -> Ns {
     let mut all = Vec::new();
-    for life in history.lives.iter().filter(|l| inside[l.id as usize]) {
+    for task in history.tasks.iter().filter(|l| inside[l.id as usize]) {
         let mut last: Option<Ns> = None;
-        for act in &life.acts {
-            match act.what {
-                What::Post { wake } if inside[history.wakee[wake as usize] as usize] => last = Some(act.at),
-                What::Off(Off::Slept { .. }) => {
-                    let track = &tracks[life.id as usize];
-                    all.extend(last.take().map(|l| track.pos(act.at) - track.pos(l)));
+        for event in &task.events {
+            match event.kind {
+                EventKind::Post { wake } if inside[history.wakee[wake as usize] as usize] => last = Some(event.at),
+                EventKind::Off(Off::Slept { .. }) => {
+                    let track = &tracks[task.id as usize];
+                    all.extend(last.take().map(|l| track.pos(event.at) - track.pos(l)));
                 }
                 _ => {}
             }

@@ -8,7 +8,7 @@
 //! where it ran.
 
 use super::{Inferred, Recon};
-use crate::history::{History, What};
+use crate::history::{EventKind, History};
 use crate::program::Workload;
 use crate::task::{Cpu, CpuSet};
 
@@ -30,15 +30,17 @@ impl Isolated {
         if found.cpus.is_empty() {
             return found;
         }
-        for (task, life) in history.lives.iter().enumerate() {
+        for (i, task) in history.tasks.iter().enumerate() {
             let on =
-                life.acts.iter().filter_map(|a| if let What::On { cpu } = a.what { Some(cpu as Cpu) } else { None });
+                task.events
+                    .iter()
+                    .filter_map(|a| if let EventKind::On { cpu } = a.kind { Some(cpu as Cpu) } else { None });
             let mut ran: Vec<Cpu> = on.collect();
             ran.sort_unstable();
             ran.dedup();
             let own: Vec<Cpu> = ran.iter().copied().filter(|c| found.cpus.contains(c)).collect();
             if !own.is_empty() && ran.len() > 1 {
-                found.moved.push(task);
+                found.moved.push(i);
             }
             found.own.push((own, ran.len() == 1));
         }

@@ -53,7 +53,7 @@ use tracekit_schema::{DeriveOptions, Events, Strings};
 use crate::calibrate::{calibrate, speed, tick, Limits};
 use crate::cancel::Cancel;
 use crate::engine::Machine;
-use crate::history::Life;
+use crate::history::TaskHistory;
 use crate::program::Workload;
 use crate::rates::{Rates, Source, StatedCpu};
 use crate::speeds::Speeds;
@@ -309,9 +309,9 @@ impl Recon {
         if self.cpus.len() < 2 {
             return;
         }
-        for (program, life) in self.work.tasks.iter_mut().zip(&history.lives) {
-            let Some(cpu) = bound::cpu_of(life, &program.comm, &self.cpus) else { continue };
-            self.bound.push((TaskId(life.id), cpu));
+        for (program, task) in self.work.tasks.iter_mut().zip(&history.tasks) {
+            let Some(cpu) = bound::cpu_of(task, &program.comm, &self.cpus) else { continue };
+            self.bound.push((TaskId(task.id), cpu));
             let own = CpuSet::of(&[cpu]);
             program.attrs.iter_mut().for_each(|attrs| attrs.affinity = own.clone());
             program.first.affinity = own;
@@ -329,7 +329,7 @@ pub struct Reading {
     verdicts: Vec<Verdict>,
     stop: Ns,
     comms: Vec<String>,
-    /// Names of each life before its execs.
+    /// Names of each task before its execs.
     names: Vec<Vec<String>>,
     /// Where the policy places tasks, and where they are as recorded.
     rates: [Rates; 2],
@@ -361,9 +361,9 @@ impl Reading {
             _ => spins::Spins::none(&history),
         };
         let text = |name| strings.text(name).into_owned();
-        let comms: Vec<String> = history.lives.iter().map(|l| text(l.comm)).collect();
-        let before = |l: &Life| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
-        let names = history.lives.iter().map(before).collect();
+        let comms: Vec<String> = history.tasks.iter().map(|l| text(l.comm)).collect();
+        let before = |l: &TaskHistory| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
+        let names = history.tasks.iter().map(before).collect();
         let followed = Rates::of(&history.cpus, &history.speeds, &options.cpus, history.span);
         let fixed = options.cpus.iter().filter(|c| c.fixed).map(|c| c.cpu);
         let fixed = fixed.collect::<std::collections::BTreeSet<i32>>().is_superset(&followed.recorded(&history.cpus));
@@ -372,8 +372,8 @@ impl Reading {
             if rates.source != Source::Work {
                 return rates.clone();
             }
-            let free = |(life, comm): (&Life, &String)| bound::cpu_of(life, comm, &history.cpus).is_none();
-            let of = history.lives.iter().zip(&comms);
+            let free = |(task, comm): (&TaskHistory, &String)| bound::cpu_of(task, comm, &history.cpus).is_none();
+            let of = history.tasks.iter().zip(&comms);
             let of: Vec<Option<&str>> = of.map(|of| free(of).then_some(of.1.as_str())).collect();
             let measured = speed::measure(&history, &of, takes, &rates.by_frequency(), &overheads);
             rates.clone().with_measured(measured, history.span)
@@ -381,7 +381,7 @@ impl Reading {
         let messages_at = |speeds: &Speeds| match options.mode {
             LoopMode::Dependency => {
                 // What a task finds that busy-waits, no wakeup shows.
-                let outside = |life: crate::history::LifeId| verdicts[life as usize].endless || spins.has(life);
+                let outside = |task: crate::history::TaskIndex| verdicts[task as usize].endless || spins.has(task);
                 infer(&history, &outside, speeds, &overheads, &options.cancel)
             }
             _ => Messages::none(&history),

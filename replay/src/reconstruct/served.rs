@@ -3,8 +3,8 @@
 
 use super::build::{Builder, Draft};
 use super::{Class, Evidence, Note};
-use crate::history::{By, Life, LifeId};
-use crate::infer::Act as Message;
+use crate::history::{By, TaskHistory, TaskIndex};
+use crate::infer::MessageEvent;
 use crate::program::{JobId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};
 
@@ -18,17 +18,17 @@ pub(super) struct Cut {
 }
 
 impl Builder<'_> {
-    /// Messages of `life` that nothing else shows, up to `until`; `last` is the latest moment at
+    /// Messages of `task` that nothing else shows, up to `until`; `last` is the latest moment at
     /// which the task still does something.
-    pub(super) fn messages_until(&mut self, life: &Life, until: Ns, last: Ns, d: &mut Draft) {
-        let id = life.id as usize;
-        while let Some(&(at, what)) = self.messages.acts[id].get(d.said).filter(|m| m.0 <= until) {
+    pub(super) fn messages_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
+        let id = task.id as usize;
+        while let Some(&(at, event)) = self.messages.events[id].get(d.said).filter(|m| m.0 <= until) {
             d.said += 1;
             let at = at.min(last);
             d.work_until(at, at);
-            match what {
-                Message::Send(message) => self.sends(message, at, None, d),
-                Message::Take(message) => self.takes(message, at, d),
+            match event {
+                MessageEvent::Send(message) => self.sends(message, at, None, d),
+                MessageEvent::Take(message) => self.takes(message, at, d),
             }
         }
     }
@@ -70,35 +70,35 @@ impl Builder<'_> {
         sem
     }
 
-    /// A wakeup by `life` of a task that messages wake; false when it is like any other.
-    pub(super) fn posts_message(&mut self, life: &Life, wake: u32, at: Ns, d: &mut Draft) -> bool {
+    /// A wakeup by `task` of a task that messages wake; false when it is like any other.
+    pub(super) fn posts_message(&mut self, task: &TaskHistory, wake: u32, at: Ns, d: &mut Draft) -> bool {
         let wakee = self.history.wakee[wake as usize];
         if !self.messages.inside[wakee as usize] || self.messages.own.contains(&wake) {
             return false;
         }
         if let Some(&message) = self.messages.of_wake.get(&wake) {
-            let partner = self.history.lives[wakee as usize].tid;
+            let partner = self.history.tasks[wakee as usize].tid;
             self.sends(message, at, Some(partner), d);
             return true;
         }
-        if self.messages.inside[life.id as usize] {
+        if self.messages.inside[task.id as usize] {
             // A message passed on within a pool: the engine does that by itself.
             return true;
         }
         let Some((queue, job)) = self.last_job(wakee, wake) else { return false };
         d.flush(at);
-        let partner = self.history.lives[wakee as usize].tid;
+        let partner = self.history.tasks[wakee as usize].tid;
         d.add(Step::Send { queue, job }, Note::at(at).with(partner));
         true
     }
 
     /// Somebody outside wakes a task that is served: where it has taken messages before, this is
     /// one more. What follows is its work.
-    fn last_job(&mut self, wakee: LifeId, wake: u32) -> Option<(QueueId, JobId)> {
+    fn last_job(&mut self, wakee: TaskIndex, wake: u32) -> Option<(QueueId, JobId)> {
         let queue = QueueId(self.messages.serves[wakee as usize]?);
         let at = *self.messages.woken_at.get(&wake)?;
-        let first = |m: &&(Ns, Message)| matches!(m.1, Message::Take(t) if self.messages.queue[t as usize].0.is_some());
-        let began = self.messages.acts[wakee as usize].iter().find(first)?.0;
+        let first = |m: &&(Ns, MessageEvent)| matches!(m.1, MessageEvent::Take(t) if self.messages.queue[t as usize].0.is_some());
+        let began = self.messages.events[wakee as usize].iter().find(first)?.0;
         (began < at).then(|| {
             let next = JobId(self.jobs.len() as u32);
             let job = *self.job_of_wake.entry(wake).or_insert(next);
@@ -110,22 +110,22 @@ impl Builder<'_> {
     }
 
     /// True for a wakeup about a message of the network.
-    pub(super) fn is_message(&self, life: &Life, by: By) -> bool {
-        let inside = |l: LifeId| self.messages.inside[l as usize];
+    pub(super) fn is_message(&self, task: &TaskHistory, by: By) -> bool {
+        let inside = |l: TaskIndex| self.messages.inside[l as usize];
         let known = |wake| self.messages.of_wake.contains_key(&wake);
         let own = |wake| self.messages.own.contains(&wake);
-        matches!(by, By::Task { waker, wake } if inside(life.id) && !own(wake) && (inside(waker) || known(wake)))
+        matches!(by, By::Task { waker, wake } if inside(task.id) && !own(wake) && (inside(waker) || known(wake)))
     }
 
     /// The wakeup of a task whose messages are known; false when it is like any other.
-    pub(super) fn woken_by_message(&mut self, life: &Life, by: By, d: &mut Draft) -> bool {
+    pub(super) fn woken_by_message(&mut self, task: &TaskHistory, by: By, d: &mut Draft) -> bool {
         let By::Task { waker, wake } = by else { return false };
-        if !self.messages.inside[life.id as usize] || self.messages.own.contains(&wake) {
+        if !self.messages.inside[task.id as usize] || self.messages.own.contains(&wake) {
             return false;
         }
         let outside = !self.messages.inside[waker as usize];
         if outside && !self.messages.of_wake.contains_key(&wake) {
-            let Some((_, job)) = self.last_job(life.id, wake) else { return false };
+            let Some((_, job)) = self.last_job(task.id, wake) else { return false };
             d.cuts.push(Cut { step: d.steps.len(), job, last: true });
         }
         self.classes[Class::Dependency as usize] += 1;
@@ -133,8 +133,8 @@ impl Builder<'_> {
     }
 
     /// Turns the work behind each message into a job; what is left serves the queue.
-    pub(super) fn make_jobs(&mut self, life: &Life, d: &mut Draft) {
-        let (Some(queue), Some(first)) = (self.messages.serves[life.id as usize], d.cuts.first()) else { return };
+    pub(super) fn make_jobs(&mut self, task: &TaskHistory, d: &mut Draft) {
+        let (Some(queue), Some(first)) = (self.messages.serves[task.id as usize], d.cuts.first()) else { return };
         let queue = QueueId(queue);
         let first = first.step;
         let killed = d.cuts.last().is_some_and(|c| c.last);
@@ -148,7 +148,7 @@ impl Builder<'_> {
             let lasting = |i: &usize| !matches!(d.steps[*i], Step::SetAttrs { .. });
             let job = &mut self.jobs[cut.job.0 as usize];
             *job = (
-                life.id,
+                task.id,
                 range.clone().filter(lasting).map(|i| d.steps[i]).collect(),
                 range.filter(lasting).map(|i| d.notes[i]).collect(),
             );

@@ -9,7 +9,7 @@
 //!
 //! # What it holds to
 //!
-//! * **A task is a life, not a number.** A thread number names a new task when a fork makes it
+//! * **A task is one use of a thread number.** A thread number names a new task when a fork makes it
 //!   again, or when something happens to it after its end. A change of name alone never makes a new
 //!   task. An exec by a thread other than the leader carries the task over to the leader's number.
 //! * **Idle is per CPU.** Idle is never a row of `slices` or `states`, and never a waker.

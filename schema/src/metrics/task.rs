@@ -111,7 +111,7 @@ struct Ready {
 
 /// A task while its rows come.
 #[derive(Clone, Debug, Default)]
-pub struct Life {
+pub struct TaskStats {
     /// Last name of its slices, of its waits, of its responses.
     pub names: [Option<StrId>; 3],
     /// By thread.
@@ -139,7 +139,7 @@ fn goes_on(slice: &Slice) -> Option<bool> {
     }
 }
 
-impl Life {
+impl TaskStats {
     /// What is known of a thread; most tasks have one.
     fn part(&mut self, tid: i64) -> &mut Part {
         let at = self.parts.iter().position(|p| p.0 == tid).unwrap_or_else(|| {
