@@ -22,7 +22,7 @@ def mean_response(trace: tk.Trace) -> float:
     return float(rows.filter(pl.col("comm") != "Z")["response_ns"].mean())
 
 
-def test_a_race_is_bistable() -> None:
+def test_a_race_is_bimodal() -> None:
     trace = tk.simulate(RACE, "fifo")
     programs = tk.Programs(trace)
     shakes = programs.shakes()
@@ -36,7 +36,7 @@ def test_a_race_is_bistable() -> None:
     assert made.high > 349e6
 
 
-def test_what_is_decided_is_not_bistable() -> None:
+def test_what_is_decided_is_not_bimodal() -> None:
     programs = tk.Programs(tk.simulate("until: 1000\nX: S10 R100\nY: S12 R300\nZ: S600 R1", "fifo"))
     values = [mean_response(programs.run("fifo", shake=s)) for s in programs.shakes()]
     assert p.modes(values) is None

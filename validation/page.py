@@ -129,7 +129,7 @@ def _identities(items: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _note(r: Row) -> str:
-    two = "" if r.bistable is None else f"bimodal: {_figure(r.bistable[0])} or {_figure(r.bistable[1])}"
+    two = "" if r.bimodal is None else f"bimodal: {_figure(r.bimodal[0])} or {_figure(r.bimodal[1])}"
     return "; ".join(filter(None, (two, r.note))).replace("|", "\\|")
 
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from validation import bistable
+from validation import bimodal
 from validation.several_aims import NO_FIGURE, REPLAYS, Aim, Case, Result, identity_aims, main_bounds
 
 __all__ = ["page"]
@@ -123,7 +123,7 @@ def page(
     parts = [
         _aims_table(tables, noise if keys else {}),
         ["## By kind", "", *_group_table(results, found)],
-        bistable.table({r.key: r.real for r in results}, {r.key: r.replays for r in results}),
+        bimodal.table({r.key: r.real for r in results}, {r.key: r.replays for r in results}),
         ["## Pairs that change", "", *_pairs_table(found)],
         ["## Captures", "", *_captures_table(results)],
     ]

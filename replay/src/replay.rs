@@ -385,7 +385,7 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         let message = format!("{n} tasks were ready to run until the end and never ran; they do nothing in the replay");
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
-    if let Some(message) = recon.hidden.told(&recon.work) {
+    if let Some(message) = recon.unobserved.told(&recon.work) {
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
     recon.missing().into_iter().for_each(|missing| out.diag(missing));

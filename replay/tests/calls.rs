@@ -51,10 +51,10 @@ fn answers_come_to_a_queue_of_their_own_where_requests_nearly_always_wait() {
         let mut out = Out::new();
         Records::of(&mut run, 2, &[], 1_000_000).all(&mut out);
         let recon = reconstruct(&out.events, &out.strings, &Options { hz: Some(1000), ..Options::default() });
-        let [group] = &recon.hidden.groups[..] else { panic!("{policy}: {:?}", recon.hidden) };
+        let [group] = &recon.unobserved.groups[..] else { panic!("{policy}: {:?}", recon.unobserved) };
         assert_eq!(group.outcome, Outcome::Explained, "{policy}: {group:?}");
         // A request, a call, an answer and a note each.
         assert_eq!((group.messages, group.unexplained), (4 * CALLS as usize, 0), "{policy}: {group:?}");
-        assert!(group.hidden > 200, "{policy}: {group:?}");
+        assert!(group.unobserved > 200, "{policy}: {group:?}");
     }
 }

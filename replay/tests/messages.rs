@@ -6,7 +6,7 @@ use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{JobId, Program, QueueId, Step, Workload};
-use tracekit_replay::reconstruct::{reconstruct, Group, Hidden, LoopMode, Options, Outcome, Recon, Whole};
+use tracekit_replay::reconstruct::{reconstruct, Group, LoopMode, Options, Outcome, Recon, Unobserved, Whole};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::Sleep;
 use tracekit_replay::trial::reconstruct_tried;
@@ -72,10 +72,13 @@ fn hidden_messages_are_found_and_move_with_the_schedule() {
     for from in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
         let trace = recorded(PIPELINE, from);
         let recon = programs(&trace);
-        assert!(recon.hidden.hidden > 20, "{from}: {:?}", recon.hidden);
-        assert!(recon.hidden.resolved, "{from}: {:?}", recon.hidden);
-        let told = recon.inferred().into_iter().find(|i| i.name == "hidden messages").unwrap();
-        assert_eq!((told.value, told.n), (Some(recon.hidden.hidden as f64), Some(recon.hidden.messages as u64)));
+        assert!(recon.unobserved.unobserved > 20, "{from}: {:?}", recon.unobserved);
+        assert!(recon.unobserved.resolved, "{from}: {:?}", recon.unobserved);
+        let told = recon.inferred().into_iter().find(|i| i.name == "unobserved messages").unwrap();
+        assert_eq!(
+            (told.value, told.n),
+            (Some(recon.unobserved.unobserved as f64), Some(recon.unobserved.messages as u64))
+        );
         assert!(told.how.contains("inferred from what the tasks did"), "{}", told.how);
         for to in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
             let (real, found) = (recorded(PIPELINE, to), replayed(&recon, to));
@@ -114,14 +117,14 @@ fn an_explanation_that_does_harm_is_left_out() {
             stations.iter().map(|tids| (used(&trace, tids) - used(&found, tids)).abs()).max().unwrap_or(0)
         };
         let untried = programs(&trace);
-        assert!(untried.hidden.resolved && untried.hidden.hidden > 20, "{from}: {:?}", untried.hidden);
+        assert!(untried.unobserved.resolved && untried.unobserved.unobserved > 20, "{from}: {:?}", untried.unobserved);
         if harms {
             // Half a point of the run.
             let (with, without) = (off(&untried), off(&recon));
             assert!(with > 15_000_000 && without < 5_000_000, "{from}: {with} ns, {without} ns");
         }
-        assert_eq!(recon.hidden.groups[0].outcome == Outcome::Worse, harms, "{from}: {:?}", recon.hidden);
-        let told = recon.hidden.told(&recon.work).expect("messages are hidden");
+        assert_eq!(recon.unobserved.groups[0].outcome == Outcome::Worse, harms, "{from}: {:?}", recon.unobserved);
+        let told = recon.unobserved.told(&recon.work).expect("messages are unobserved");
         assert_eq!(told.contains("replayed less well with their explanation than without"), harms, "{told}");
     }
 }
@@ -141,7 +144,7 @@ fn nothing_is_served_before_it_is_sent() {
 }
 
 /// Two that call and answer, beside work that keeps every CPU busy: of their messages those that
-/// find the reader awake are hidden. They take turns, so that each change of who works is one; the
+/// find the reader awake are unobserved. They take turns, so that each change of who works is one; the
 /// first comes from a task that was at work when the trace began.
 #[test]
 fn two_that_take_turns_do_so_under_every_policy() {
@@ -150,12 +153,12 @@ fn two_that_take_turns_do_so_under_every_policy() {
             "until: 3000\ncpus: {cpus}\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*\nH*3: R∞\nT: (R1 S4)*"
         );
         let (a, b) = (1, 2);
-        let mut hidden = 0;
+        let mut unobserved = 0;
         for from in ["eevdf", "eevdf:version=6.6"] {
             let recon = programs(&recorded(&text, from));
-            for group in &recon.hidden.groups {
-                assert!(matches!(group.outcome, Outcome::Explained | Outcome::Plain), "{from}: {:?}", recon.hidden);
-                hidden += group.hidden;
+            for group in &recon.unobserved.groups {
+                assert!(matches!(group.outcome, Outcome::Explained | Outcome::Plain), "{from}: {:?}", recon.unobserved);
+                unobserved += group.unobserved;
             }
             for to in ["cfs", "eevdf", "rr:quantum=5ms"] {
                 let (real, found) = (recorded(&text, to), replayed(&recon, to));
@@ -170,15 +173,15 @@ fn two_that_take_turns_do_so_under_every_policy() {
                 assert!(off < 600_000, "{cpus} CPUs, {from} -> {to}: A ran {got}, B {answers}: they do not take turns");
             }
         }
-        assert!(hidden > 50, "{cpus} CPUs: {hidden} messages were hidden");
+        assert!(unobserved > 50, "{cpus} CPUs: {unobserved} messages were unobserved");
     }
 }
 
-/// Where no message is hidden, programs are those of before: nothing is made up.
+/// Where no message is unobserved, programs are those of before: nothing is made up.
 #[test]
-fn without_hidden_messages_nothing_changes() {
+fn without_unobserved_messages_nothing_changes() {
     let recon = programs(&recorded("until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞", "cfs"));
-    assert_eq!((recon.hidden.hidden, recon.work.queues, recon.work.jobs.len()), (0, 0, 0));
+    assert_eq!((recon.unobserved.unobserved, recon.work.queues, recon.work.jobs.len()), (0, 0, 0));
     assert!(!recon.inferred().iter().any(|i| i.name.ends_with("messages")));
 }
 
@@ -240,12 +243,12 @@ fn unexplained_messages_name_what_a_new_capture_needs() {
     let group = |unexplained, outcome| Group {
         tasks: vec![0, 1, 2],
         messages: 100,
-        hidden: 40,
+        unobserved: 40,
         unexplained,
         outcome,
         recorded: false,
     };
-    let of = |groups| Hidden { groups, ..Hidden::default() }.told(&work);
+    let of = |groups| Unobserved { groups, ..Unobserved::default() }.told(&work);
     let told = of(vec![group(3, Outcome::Unexplained)]).unwrap();
     assert!(
         told.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"),
@@ -278,8 +281,8 @@ fn groups_are_explained_one_by_one() {
         own("M").replace("(c)", "(mc)")
     );
     let recon = programs(&recorded(&text, "cfs"));
-    assert_eq!(recon.hidden.groups.len(), 2, "{:?}", recon.hidden);
-    for group in &recon.hidden.groups {
+    assert_eq!(recon.unobserved.groups.len(), 2, "{:?}", recon.unobserved);
+    for group in &recon.unobserved.groups {
         assert!(group.tasks.len() > 3, "{group:?}");
         let first = &recon.work.tasks[group.tasks[0] as usize].comm[..1];
         assert!(group.tasks.iter().all(|t| recon.work.tasks[*t as usize].comm.starts_with(first)), "{group:?}");
@@ -296,7 +299,7 @@ fn the_search_has_a_hard_bound() {
     let pool = "until: 500\ncpus: 4\nG: (S0.2 R0.02 P(q) P(q))*\nA*120: (W(q) R0.05)*";
     for text in [private.as_str(), pool] {
         let recon = programs(&recorded(text, "cfs"));
-        assert!(recon.hidden.spent <= 6_000_000, "{}", recon.hidden.spent);
+        assert!(recon.unobserved.spent <= 6_000_000, "{}", recon.unobserved.spent);
     }
 }
 
@@ -342,10 +345,10 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
     let identity = ReplaySpec { policy: from.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
     let options = Options { hz: Some(1000), ..Options::default() };
     let recon = reconstruct_tried(&Whole::new(&trace.events, &trace.strings), &options, &identity);
-    let group = &recon.hidden.groups[0];
-    assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.hidden);
-    assert!(!recon.hidden.resolved, "replays say that locks are not followed");
-    let told = recon.hidden.told(&recon.work).expect("messages are hidden");
+    let group = &recon.unobserved.groups[0];
+    assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.unobserved);
+    assert!(!recon.unobserved.resolved, "replays say that locks are not followed");
+    let told = recon.unobserved.told(&recon.work).expect("messages are unobserved");
     assert!(told.contains("cannot be followed one by one"), "{told}");
     // Requests are counted: each took 2 ms, and a stay held up to as many as had arrived.
     let run = |steps: &Vec<Step>| steps.iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();

@@ -120,18 +120,18 @@ fn true_response(out: &Out) -> f64 {
     sum as f64 / f64::from(REQUESTS)
 }
 
-/// All messages are found, though most are hidden, and the response times under another policy are
+/// All messages are found, though most are unobserved, and the response times under another policy are
 /// those of the workload.
 #[test]
-fn requests_are_followed_through_hidden_messages() {
-    // Where few messages are hidden, requests overtake each other unseen, and some are mixed up.
+fn requests_are_followed_through_unobserved_messages() {
+    // Where few messages are unobserved, requests overtake each other unseen, and some are mixed up.
     for (from, within) in [("rr:quantum=4ms", 0.03), ("eevdf", 0.03), ("cfs:wakeup_preemption=off", 0.2)] {
         let trace = recorded(from);
         let sent = told(&trace).len();
         assert_eq!(sent, REQUESTS as usize * WAY.len());
         let recon = programs(&trace);
-        let found = &recon.hidden;
-        assert!(found.resolved && found.hidden * 10 > sent, "{from}: {found:?}");
+        let found = &recon.unobserved;
+        assert!(found.resolved && found.unobserved * 10 > sent, "{from}: {found:?}");
         assert!(found.messages.abs_diff(sent) * 100 <= sent, "{from}: {sent} messages, {found:?}");
         for to in ["rr:quantum=1ms", "cfs"] {
             let real = true_response(&recorded(to));

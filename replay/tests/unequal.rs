@@ -43,9 +43,9 @@ fn services_are_told_apart_by_their_work() {
     let ratio = recon.speeds.time_of_one(1) / recon.speeds.time_of_one(0);
     assert!((1.6..1.8).contains(&ratio), "{ratio}");
     assert!(
-        recon.hidden.groups.iter().all(|g| g.outcome == Outcome::Explained && g.hidden > 300),
+        recon.unobserved.groups.iter().all(|g| g.outcome == Outcome::Explained && g.unobserved > 300),
         "{:?}",
-        recon.hidden
+        recon.unobserved
     );
     for (name, work) in [("A", 800_000.0), ("B", 900_000.0), ("C", 500_000.0)] {
         let tasks: Vec<bool> = recon.work.tasks.iter().map(|t| t.comm.starts_with(name)).collect();

@@ -109,7 +109,7 @@ def spans_of_responses(responses: pl.DataFrame) -> pl.DataFrame:
         (Boolean: went on when the trace ended). Responses of which start or end is not known have
         no row.
     """
-    known = responses.filter(pl.col("response_ns").is_not_null() & (pl.col("status") != "doubtful"))
+    known = responses.filter(pl.col("response_ns").is_not_null() & (pl.col("status") != "unreliable"))
     return known.select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("span"),
         pl.col("utid").cast(pl.UInt32),

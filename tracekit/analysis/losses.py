@@ -1,6 +1,6 @@
 """How much of a trace is missing.
 
-Where records were lost nobody knows who ran. Analyses leave out what touches a loss (`n_doubtful`)
+Where records were lost nobody knows who ran. Analyses leave out what touches a loss (`n_unreliable`)
 instead of guessing, so counts and sums are lower bounds there; this module says how large the hole
 is.
 """

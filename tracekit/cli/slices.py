@@ -29,7 +29,7 @@ SHOWS = {
 #: Columns of the text, most important first.
 COLUMNS = {
     "summary": [
-        *("group", "n", "n_open", "n_doubtful", "nr_involuntary", "mean_per_involuntary_ns"),
+        *("group", "n", "n_open", "n_unreliable", "nr_involuntary", "mean_per_involuntary_ns"),
         *("p50_ns", "p95_ns", "max_ns", "run_ns"),
     ],
     "histogram": ["group", "lo_ns", "hi_ns", "n", "share", "bar"],

@@ -118,7 +118,7 @@ def centre(values: Sequence[float], shaken: Sequence[Shake]) -> float:
 def modes(values: Sequence[float]) -> tuple[float, float] | None:
     """Tell whether a figure has two values and none between.
 
-    Definition: the values are cut at their largest gap. The schedule is bistable when each side has
+    Definition: the values are cut at their largest gap. The schedule is bimodal when each side has
     a quarter of them and at least two, the gap is one and a half times as wide as the wider side,
     and 5 % of the median.
 
@@ -276,7 +276,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _reach(predicted: float, values: Sequence[float]) -> float:
-    """Relative half-width of what the repetitions hold; of a bistable schedule it reaches both values."""
+    """Relative half-width of what the repetitions hold; of a bimodal schedule it reaches both values."""
     two = modes(values) or ()
     far = [abs(math.log(m / predicted)) for m in two if m > 0]
     return max([Z90 * _spread(values), *far])

@@ -78,8 +78,8 @@ ADDED: dict[str, Any] = {
     "sampling_pct": pl.Float64,
     "halve_ns": pl.Float64,
     "n_effective": pl.Float64,
-    "bistable_low": pl.Float64,
-    "bistable_high": pl.Float64,
+    "bimodal_low": pl.Float64,
+    "bimodal_high": pl.Float64,
     "phase_sensitive": pl.Boolean,
     "identity_perturbed": pl.Float64,
     "predicted_perturbed": pl.Float64,
@@ -162,7 +162,7 @@ def with_intervals(
         without the model error, the part of the sample size, the larger one of recording and
         prediction), `halve_ns` (Float64, how much more to record for half the interval, see
         `to_halve`; null where no recording halves it), `n_effective` (Float64, of the smaller
-        sample), `bistable_low` and `bistable_high` (Float64, the two values of a schedule with two
+        sample), `bimodal_low` and `bimodal_high` (Float64, the two values of a schedule with two
         outcomes, else null), `phase_sensitive` (Boolean, true when perturbations move identity or
         prediction by more than they spread), `identity_perturbed`, `predicted_perturbed` (Float64,
         medians of the perturbed repetitions), `change_class`, `metric_class` (String), `validated`
@@ -259,7 +259,7 @@ def _row(
         return out | {"no_interval": "not predicted"}
     two = intervals.modes(values)
     if two is not None:
-        out |= {"bistable_low": two[0], "bistable_high": two[1]}
+        out |= {"bimodal_low": two[0], "bimodal_high": two[1]}
     if identity is None or recorded is None:
         return out | {"no_interval": "not measured in the recording"}
     clear = intervals.resolved(predicted, identity, recorded, values, same)

@@ -192,7 +192,7 @@ impl Found {
                     self.flow.of_wake.insert(*wake, message);
                 }
                 None => {
-                    self.flow.hidden += 1;
+                    self.flow.unobserved += 1;
                     self.flow.marks[id as usize].push((at, Mark::Send(message)));
                 }
             }

@@ -77,7 +77,7 @@ impl Walk<'_> {
                 continue;
             };
             let message = self.message(Message { station: Some(queue), taken: true, request: Some(debt.request) });
-            self.hidden += 1;
+            self.unobserved += 1;
             self.mark(g.task, g.to, Mark::Send(message));
             self.log.push(Said::Paid(debt.task, debt.mark, message));
         }

@@ -35,9 +35,9 @@ impl Walk<'_> {
         };
         let mut past = self.tokens[hold.token].past.clone();
         let mut callers = self.tokens[hold.token].callers.clone();
-        let (mut taken, mut taken_own, mut hidden) = (0, 0, 0.0);
+        let (mut taken, mut taken_own, mut unobserved) = (0, 0, 0.0);
         let mut targets: Vec<(usize, Ns)> = Vec::new();
-        // What each service but the last adds as a hidden one, and as the one that shows.
+        // What each service but the last adds as an unobserved one, and as the one that shows.
         let mut each: Vec<(f64, f64)> = Vec::new();
         let mut found: Vec<Way> = Vec::new();
         let mut scores: Vec<f64> = Vec::new();
@@ -92,7 +92,7 @@ impl Walk<'_> {
                     (share.max(1e-9).ln() + left, to)
                 }
             };
-            scores.push(score + hidden + length(k));
+            scores.push(score + unobserved + length(k));
             found.push(Way { services: k, target, swap });
             // One service more: where did this one's message go, and what came next?
             let (share, to) = self.likely(s, &past, &callers, &|_| true);
@@ -108,7 +108,7 @@ impl Walk<'_> {
             if ran / (k as f64 + 1.0) < LEAST * mean {
                 break;
             }
-            hidden += share.max(1e-9).ln();
+            unobserved += share.max(1e-9).ln();
             targets.push((to, next.at));
             past = self.tokens[next.token].past.clone();
             past.visit(s);
@@ -133,7 +133,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Where the message of the `k`-th service of a segment went, were it hidden.
+    /// Where the message of the `k`-th service of a segment went, were it unobserved.
     fn hidden_target(&self, s: usize, k: usize) -> Option<usize> {
         let token = &self.tokens[self.queues[s].get(k.checked_sub(2)?)?.token];
         let mut past = token.past.clone();

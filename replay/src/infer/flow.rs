@@ -78,7 +78,7 @@ pub(super) struct Flow {
     pub of_wake: HashMap<u32, u32>,
     pub messages: Vec<Message>,
     /// Messages that no wakeup shows.
-    pub hidden: usize,
+    pub unobserved: usize,
     /// Reads of messages that nobody can have written.
     pub unpaid: usize,
     /// Messages that nobody read.
@@ -148,7 +148,7 @@ impl Flow {
         if ways.len() * 2 > all {
             routes = Routes::of_ways(&ways);
         }
-        (flow.hidden, flow.unpaid, flow.left) = (walk.hidden, walk.unpaid, walk.left);
+        (flow.unobserved, flow.unpaid, flow.left) = (walk.unobserved, walk.unpaid, walk.left);
         (flow, routes)
     }
 }

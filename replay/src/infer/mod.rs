@@ -61,7 +61,7 @@ pub(crate) const BUDGET: usize = 6_000_000;
 /// Share of messages left unexplained by one guess beyond which several do not help, and beyond
 /// which tasks do not take turns.
 const HOPELESS: f64 = 0.1;
-/// Fewest hidden messages, and least share of all, that make a difference.
+/// Fewest unobserved messages, and least share of all, that make a difference.
 pub(crate) const WORTH: (usize, f64) = (5, 0.01);
 /// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
 const MANY: usize = 2_000;
@@ -72,7 +72,7 @@ const UNEXPLAINED: f64 = 0.002;
 /// What became of a group of tasks that send each other messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// So few messages are hidden that recorded causes say the same.
+    /// So few messages are unobserved that recorded causes say the same.
     Plain,
     /// Nearly everything is explained: the replay uses it.
     Explained,
@@ -96,8 +96,8 @@ pub struct Group {
     /// Messages, those of them that no wakeup shows, and those read and never written, written and
     /// never read, or written too late.
     pub messages: usize,
-    /// Hidden ones.
-    pub hidden: usize,
+    /// Unobserved ones.
+    pub unobserved: usize,
     /// Unexplained ones.
     pub unexplained: usize,
     /// What became of it.
@@ -106,13 +106,13 @@ pub struct Group {
     pub recorded: bool,
 }
 
-/// What is known about hidden messages.
+/// What is known about unobserved messages.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hidden {
+pub struct Unobserved {
     /// Messages, and those of them that no wakeup shows.
     pub messages: usize,
-    /// Hidden ones.
-    pub hidden: usize,
+    /// Unobserved ones.
+    pub unobserved: usize,
     /// Messages read and never written, written and never read, or written too late.
     pub unexplained: usize,
     /// The replay uses all that matter: nearly everything is explained.
@@ -132,7 +132,7 @@ pub(crate) enum MessageEvent {
     Send(u32),
 }
 
-/// Hidden messages of a trace.
+/// Unobserved messages of a trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Messages {
     /// Per task, in order of time.
@@ -157,7 +157,7 @@ pub(crate) struct Messages {
     pub queues: u32,
     /// Per queue, where not for all of them: each message wakes a reader, see [`Workload::one_each`].
     pub one_each: Vec<bool>,
-    pub found: Hidden,
+    pub found: Unobserved,
 }
 
 impl Messages {
@@ -168,7 +168,7 @@ impl Messages {
     }
 }
 
-/// Looks for hidden messages, group by group of tasks that send each other messages. `outside` says
+/// Looks for unobserved messages, group by group of tasks that send each other messages. `outside` says
 /// which tasks' wakeups are no messages, `speeds` how fast the CPUs are, as far as that is known
 /// before, `over` what the rest of a system call behind a wakeup costs. The search takes at most a
 /// fixed number of steps; a group that is not explained by then, or not nearly completely, keeps its
@@ -222,7 +222,7 @@ fn share(flow: &Flow) -> f64 {
 }
 
 fn too_large(tasks: Vec<TaskIndex>) -> Group {
-    Group { tasks, messages: 0, hidden: 0, unexplained: 0, outcome: Outcome::TooLarge, recorded: false }
+    Group { tasks, messages: 0, unobserved: 0, unexplained: 0, outcome: Outcome::TooLarge, recorded: false }
 }
 
 /// What the tasks of `net` did.
@@ -279,7 +279,7 @@ impl Messages {
         let sure = shown.or_else(turns);
         let allowed = if sure.is_some() { HOPELESS } else { search.limits.of("unexplained", UNEXPLAINED) };
         let (net, flow) = sure.unwrap_or_else(|| search.best(net));
-        let worth = flow.hidden >= WORTH.0 && flow.hidden as f64 > WORTH.1 * flow.messages.len() as f64;
+        let worth = flow.unobserved >= WORTH.0 && flow.unobserved as f64 > WORTH.1 * flow.messages.len() as f64;
         let outcome = match worth {
             _ if search.budget.is_over() => Outcome::TooLarge,
             false => Outcome::Plain,
@@ -294,10 +294,10 @@ impl Messages {
             Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
             None => (flow, outcome),
         };
-        let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
-        self.found.groups.push(Group { tasks, messages, hidden, unexplained, outcome, recorded: flow.recorded });
+        let (messages, unobserved, unexplained) = (flow.messages.len(), flow.unobserved, flow.unexplained());
+        self.found.groups.push(Group { tasks, messages, unobserved, unexplained, outcome, recorded: flow.recorded });
         self.found.messages += messages;
-        self.found.hidden += hidden;
+        self.found.unobserved += unobserved;
         self.found.unexplained += unexplained;
         if outcome == Outcome::Explained {
             self.take(&net, &flow, search);
@@ -392,7 +392,7 @@ impl Search<'_> {
         let quick = self.follow(net, &[1; PASSES], usize::MAX);
         let one = (self.budget.spent() - before) / PASSES;
         let hopeless = share(&quick) > HOPELESS;
-        if quick.hidden < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
+        if quick.unobserved < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
             return quick;
         }
         // As many guesses side by side as the budget has room for.

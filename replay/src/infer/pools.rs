@@ -8,7 +8,7 @@
 //!
 //! Requests that a server found waiting woke nobody. They are counted, not followed: a source sends
 //! one message each time that it is woken, and whoever feeds the pool passes on as many as it got.
-//! What that makes more than the wakeups that led to work is hidden in stays that were long enough:
+//! What that makes more than the wakeups that led to work is unobserved in stays that were long enough:
 //! each goes to the stay, among those that went on when it was sent, in which most work is left for
 //! each request, and such a stay is cut into equal parts.
 
@@ -143,7 +143,7 @@ struct Search<'a> {
     flow: Flow,
 }
 
-/// Work of the pools: every wakeup of a member by a task is a message to its pool, and hidden ones
+/// Work of the pools: every wakeup of a member by a task is a message to its pool, and unobserved ones
 /// are as many as those who feed it have got. Wakeups that are answers, which come second, are for the
 /// task that asked.
 pub(super) fn work(
@@ -187,11 +187,11 @@ impl Search<'_> {
         let feeders: Vec<TaskIndex> = fed.iter().filter(feeds).map(|w| *w.0).collect();
         let own: Vec<u32> = all.iter().filter_map(|s| s.by).filter(|b| answers.contains(&b.0)).map(|b| b.1).collect();
         all.retain(|s| s.by.is_some_and(|b| !answers.contains(&b.0)));
-        let mut hidden: Vec<Sent> = Vec::new();
+        let mut unobserved: Vec<Sent> = Vec::new();
         for feeder in feeders {
-            hidden.extend(self.feeds(feeder, station, &all));
+            unobserved.extend(self.feeds(feeder, station, &all));
         }
-        hidden.sort_by_key(|s| s.at);
+        unobserved.sort_by_key(|s| s.at);
         for stay in &all {
             if let Some((_, wake)) = stay.by {
                 let number = self.message(Some(station));
@@ -199,7 +199,7 @@ impl Search<'_> {
                 self.flow.marks[stay.task as usize].push((stay.wake, Mark::Take(number)));
             }
         }
-        self.hide(station, &all, hidden);
+        self.hide(station, &all, unobserved);
         own
     }
 
@@ -253,7 +253,7 @@ impl Search<'_> {
         let worked: BTreeSet<u32> =
             pool.iter().filter(|s| s.run() > self.net.short).filter_map(|s| s.by.map(|b| b.1)).collect();
         let got = self.got(feeder, station, &turns);
-        let (mut hidden, mut next) = (Vec::new(), 0);
+        let (mut unobserved, mut next) = (Vec::new(), 0);
         for turn in &turns {
             let shown: Vec<Ns> = turn.posts.iter().filter(|p| worked.contains(&p.1)).map(|p| p.0).collect();
             let first = next;
@@ -282,9 +282,9 @@ impl Search<'_> {
                 let nearest = before.into_iter().chain(behind).min_by_key(|t| (t.0 - at).abs()).copied();
                 nearest.map(|t| left.remove(&t));
             }
-            hidden.extend(left.into_iter().map(|(at, _)| Sent { at, by: feeder }));
+            unobserved.extend(left.into_iter().map(|(at, _)| Sent { at, by: feeder }));
         }
-        hidden
+        unobserved
     }
 
     /// What `feeder` got from sources, in order; none where others wake it, too.
@@ -319,18 +319,18 @@ impl Search<'_> {
     fn gets(&mut self, feeder: TaskIndex, message: Got, at: Ns) {
         if !message.shows {
             let number = self.message(None);
-            self.flow.hidden += 1;
+            self.flow.unobserved += 1;
             self.flow.marks[message.by as usize].push((message.at - 1, Mark::Send(number)));
             self.flow.marks[feeder as usize].push((at, Mark::Take(number)));
         }
     }
 
-    /// Gives hidden messages to stays of the pool that hold work.
-    fn hide(&mut self, station: usize, pool: &[Stay], hidden: Vec<Sent>) {
-        let feeders: BTreeSet<TaskIndex> = hidden.iter().map(|s| s.by).collect();
+    /// Gives unobserved messages to stays of the pool that hold work.
+    fn hide(&mut self, station: usize, pool: &[Stay], unobserved: Vec<Sent>) {
+        let feeders: BTreeSet<TaskIndex> = unobserved.iter().map(|s| s.by).collect();
         let works: Vec<&Stay> = pool.iter().filter(|s| s.run() > self.net.short).collect();
         // Those that were not woken for a message of their own took the first that waited.
-        let mut left: VecDeque<Sent> = hidden.into();
+        let mut left: VecDeque<Sent> = unobserved.into();
         for stay in &works {
             if stay.by.is_some_and(|b| !feeders.contains(&b.0)) && left.front().is_some_and(|s| s.at <= stay.wake) {
                 left.pop_front();
@@ -364,7 +364,7 @@ impl Search<'_> {
             for (i, sent) in more.into_iter().enumerate() {
                 let cut = track.time(stay.from + stay.run() * (i as Ns + 1) / parts);
                 let number = self.message(Some(station));
-                self.flow.hidden += 1;
+                self.flow.unobserved += 1;
                 self.flow.marks[sent.by as usize].push((sent.at, Mark::Send(number)));
                 self.flow.marks[stay.task as usize].push((cut.max(sent.at).min(stay.end), Mark::Take(number)));
             }

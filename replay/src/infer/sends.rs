@@ -140,7 +140,7 @@ impl Walk<'_> {
                 self.log.push(Said::Wake(wake, message));
             }
             None => {
-                self.hidden += 1;
+                self.unobserved += 1;
                 self.mark(task, at, Mark::Send(message));
             }
         }

@@ -87,7 +87,7 @@ pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
                 flow.of_wake.insert(*wake, number);
             }
             None => {
-                flow.hidden += 1;
+                flow.unobserved += 1;
                 let sent = at_work.to.min(next.from) - net.short / 2;
                 flow.marks[at_work.task as usize].push((sent.max(at_work.from), Mark::Send(number)));
             }

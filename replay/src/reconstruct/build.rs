@@ -60,7 +60,7 @@ pub(super) struct Builder<'a> {
 pub(super) struct Draft {
     pub(super) steps: Vec<Step>,
     pub(super) notes: Vec<Note>,
-    /// Where the work for messages begins, and how many hidden messages are done with.
+    /// Where the work for messages begins, and how many unobserved messages are done with.
     pub(super) cuts: Vec<Cut>,
     pub(super) said: usize,
     /// How many of its busy waits are done with.
@@ -206,7 +206,7 @@ impl<'a> Builder<'a> {
             coarse: self.history.resolution() >= 1_000,
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
-            hidden: self.messages.found,
+            unobserved: self.messages.found,
             spinners: self.spins.who().map(TaskId).collect(),
             stated: None,
         }

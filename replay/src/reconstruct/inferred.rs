@@ -277,12 +277,12 @@ impl Recon {
         Inferred { name: "timer slack", value, unit: "ns", n: Some(own.len() as u64), how }
     }
 
-    /// Messages that no wakeup shows; nothing where none is hidden.
+    /// Messages that no wakeup shows; nothing where none is unobserved.
     fn messages(&self) -> Option<Inferred> {
-        let how = self.hidden.told(&self.work)?;
-        let name = if self.hidden.resolved { "hidden messages" } else { "unexplained messages" };
-        let value = if self.hidden.resolved { self.hidden.hidden } else { self.hidden.unexplained };
-        Some(Inferred { name, value: Some(value as f64), unit: "1", n: Some(self.hidden.messages as u64), how })
+        let how = self.unobserved.told(&self.work)?;
+        let name = if self.unobserved.resolved { "unobserved messages" } else { "unexplained messages" };
+        let value = if self.unobserved.resolved { self.unobserved.unobserved } else { self.unobserved.unexplained };
+        Some(Inferred { name, value: Some(value as f64), unit: "1", n: Some(self.unobserved.messages as u64), how })
     }
 
     /// What was judged about each task.

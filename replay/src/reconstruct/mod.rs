@@ -38,7 +38,7 @@ mod wakeups;
 
 pub use crate::calibrate::Overheads;
 use crate::infer::{infer, Messages};
-pub use crate::infer::{Group, Hidden, Outcome};
+pub use crate::infer::{Group, Outcome, Unobserved};
 pub use altered::Less;
 pub use build::Verdict;
 pub use demand::Demand;
@@ -130,7 +130,7 @@ pub enum Evidence {
     /// Repeats what was recorded.
     Looped,
     /// Follows from other records: the message that it is about woke nobody.
-    Hidden,
+    Unobserved,
     /// A workload text states it.
     Stated,
     /// No record tells.
@@ -150,7 +150,7 @@ impl Evidence {
         "censored",
         "endless",
         "looped",
-        "hidden",
+        "unobserved",
         "stated",
         "none",
     ];
@@ -287,7 +287,7 @@ pub struct Recon {
     /// Switches that contradict each other.
     pub mismatches: u64,
     /// Messages that no wakeup shows.
-    pub hidden: Hidden,
+    pub unobserved: Unobserved,
     /// Tasks that busy-wait: they look for work and yield, in turns.
     pub spinners: Vec<TaskId>,
     /// What a workload text says of its machine; nothing for a trace.

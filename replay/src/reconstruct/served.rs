@@ -41,7 +41,7 @@ impl Builder<'_> {
         }
         d.flush(at);
         let shows = partner.is_some() || self.messages.recorded[message as usize];
-        let evidence = if shows { Evidence::Recorded } else { Evidence::Hidden };
+        let evidence = if shows { Evidence::Recorded } else { Evidence::Unobserved };
         let note = Note { at, partner, evidence };
         let step = match queue {
             Some(queue) => Step::Send { queue: QueueId(queue), job: JobId(message) },

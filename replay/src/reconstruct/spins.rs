@@ -209,7 +209,7 @@ impl Builder<'_> {
             d.work_until(at, at);
             let ns = d.drop_turns(at).max(SHORTEST_TURN);
             let partner = self.history.tasks[self.history.wakee[wake as usize] as usize].tid;
-            d.add(Step::Spin { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Hidden));
+            d.add(Step::Spin { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Unobserved));
         }
     }
 
@@ -227,7 +227,7 @@ impl Builder<'_> {
             let Some(sem) = self.sem_of_wake[wake as usize].filter(|_| !followed) else { continue };
             d.work_until(at, at);
             d.flush(at);
-            let note = Note::at(at).with(self.history.tasks[who as usize].tid).because(Evidence::Hidden);
+            let note = Note::at(at).with(self.history.tasks[who as usize].tid).because(Evidence::Unobserved);
             d.add(Step::Spin { sem, ns: 1, turns: 0 }, note);
         }
     }

@@ -295,7 +295,7 @@ fn a_task_that_is_asked_while_it_is_awake_does_not_answer_before() {
         let mut reading = Reading::with(records.history(), Overheads::default(), &records.strings, &Options::default());
         let tasks = if followed { Vec::new() } else { (0..reading.history.tasks.len() as u32).collect() };
         let group =
-            Group { tasks, messages: 9, hidden: 5, unexplained: 4, outcome: Outcome::Unexplained, recorded: false };
+            Group { tasks, messages: 9, unobserved: 5, unexplained: 4, outcome: Outcome::Unexplained, recorded: false };
         reading.messages.found.groups = vec![group];
         let recon = reading.programs();
         let program = recon.work.tasks.iter().find(|p| p.tid == 7).expect("it was seen").clone();

@@ -40,7 +40,7 @@ pub struct Survey {
 pub struct SliceSummary {
     pub tasks: u32,
     pub open: u32,
-    pub doubtful: u32,
+    pub unreliable: u32,
     pub run: i64,
     pub forced: u32,
     pub switches: u32,
@@ -53,7 +53,7 @@ pub struct SliceSummary {
 pub struct WaitSummary {
     pub statistics: Statistics,
     pub max_at: Option<i64>,
-    pub doubtful: u32,
+    pub unreliable: u32,
 }
 
 /// The responses of a group.
@@ -248,7 +248,7 @@ impl Survey {
             let summary = SliceSummary {
                 tasks,
                 open: count(|p| p.open),
-                doubtful: count(|p| p.doubtful),
+                unreliable: count(|p| p.unreliable),
                 run: parts.iter().map(|p| p.1.run).sum(),
                 forced: count(|p| p.forced),
                 switches: count(|p| p.switches),
@@ -272,8 +272,8 @@ impl Survey {
                 continue;
             }
             let longest = waits.iter().filter_map(|w| w.longest).min_by_key(|(ns, at)| (std::cmp::Reverse(*ns), *at));
-            let doubtful = waits.iter().map(|w| w.doubtful).sum();
-            rows.push((name, WaitSummary { statistics, max_at: longest.map(|l| l.1), doubtful }));
+            let unreliable = waits.iter().map(|w| w.unreliable).sum();
+            rows.push((name, WaitSummary { statistics, max_at: longest.map(|l| l.1), unreliable }));
         }
         rows.sort_by_key(|row| std::cmp::Reverse(row.1.statistics.sum));
         rows

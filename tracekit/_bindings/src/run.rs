@@ -76,7 +76,7 @@ impl Programs {
     /// recorded system's timers have no slack; `system` is the recorded one, by which idle threads
     /// are recognised; `endless` are threads that would have gone on. `vary` names a constant of
     /// the reading to double, or a rule to leave out (`constants` lists them). `identity` is the
-    /// policy that was recorded: explanations of hidden messages with which it is replayed less
+    /// policy that was recorded: explanations of unobserved messages with which it is replayed less
     /// well than without are left out. `cpus` are what the machine beside the trace states of CPUs:
     /// number, capacity, highest frequency (kHz), whether its frequency does not follow its load, and
     /// whether it has no scheduling domain.
