@@ -121,7 +121,11 @@ def _unobserved_at_most(sample: Partial) -> Floats | None:
             return None
         return np.array([sample.total])
     full = min(sample.unobserved, sample.total // sample.each)
-    rest = [sample.total - full * sample.each] if full < sample.unobserved and math.isfinite(sample.total) else []
+    rest = (
+        [sample.total - full * sample.each]
+        if full < sample.unobserved and math.isfinite(sample.total)
+        else []
+    )
     return np.concatenate([np.full(int(full), sample.each), rest])
 
 

@@ -162,7 +162,13 @@ class Survey(Trace):
             n, _, _, mean, _, least, quantiles, most, _ = s
             rows.append(
                 {
-                    **{"group": group, "nr_tasks": tasks, "n": n, "n_open": n_open, "n_unreliable": unreliable},
+                    **{
+                        "group": group,
+                        "nr_tasks": tasks,
+                        "n": n,
+                        "n_open": n_open,
+                        "n_unreliable": unreliable,
+                    },
                     **{"run_ns": run, "nr_involuntary": forced, "nr_voluntary": switches - forced},
                     "involuntary_share": forced / switches if switches else None,
                     "mean_per_involuntary_ns": run / forced if forced else None,

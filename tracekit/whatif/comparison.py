@@ -20,7 +20,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded, wakeup_classes
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.identity import stated
-from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share, kernel_shares
+from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Perturbation, kernel_share, kernel_shares
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, default_jobs, run_all
@@ -543,13 +543,13 @@ def compare(
         _core.parse_policy(policy)
     read = ("programs", loop, hz, tuple(endless), placement)
     programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement))
-    shaken = programs.shakes(max(runs, 1))
+    perturbations = programs.perturbations(max(runs, 1))
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
     changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
     # The identity replay is of what was recorded, so that every comparison of the trace shares it.
     asked = {IDENTITY: Asked(identity, both | {"switch_costs": False})}
     asked |= {label: Asked(policy, both | changes) for label, policy in labelled.items()}
-    key = ("identity", *read, identity, rt, overheads, len(shaken), by)
+    key = ("identity", *read, identity, rt, overheads, len(perturbations), by)
     known: dict[str, Any] = trace.once(key, dict)
     # Another thread may be running it, too; both find the same.
     shared = dict(known)
@@ -568,11 +568,11 @@ def compare(
         else:
             sampling_of(run, by)
 
-    intervals = len(shaken) > 1
+    intervals = len(perturbations) > 1
     plain, repeated = run_all(
         programs,
         asked,
-        shaken,
+        perturbations,
         by,
         span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
         jobs=jobs,
@@ -599,7 +599,7 @@ def compare(
     return Comparison(trace, same, plain, why, by, replace(found, unmodelled=unmodelled), jobs)
 
 
-def _first(repeated: Sequence[tuple[Shake, pl.DataFrame]]) -> pl.DataFrame:
+def _first(repeated: Sequence[tuple[Perturbation, pl.DataFrame]]) -> pl.DataFrame:
     """The statistics of the plain replay."""
     return repeated[0][1]
 
@@ -626,7 +626,7 @@ def known_of(
     programs: Programs,
     trace: Trace,
     by: str,
-    repeated: Mapping[str, list[tuple[Shake, pl.DataFrame]]],
+    repeated: Mapping[str, list[tuple[Perturbation, pl.DataFrame]]],
     changes: Mapping[str, str],
 ) -> Repeated:
     """Put together what intervals and trust are judged by.

@@ -15,7 +15,7 @@ import polars as pl
 from tracekit.analysis.sampling import KEYS
 from tracekit.whatif import intervals, trust
 from tracekit.whatif.calibration import tolerances
-from tracekit.whatif.intervals import Shake
+from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.row_error import Table, metric_class, row_errors, sampling_scale, width_of
 
 __all__ = ["ADDED", "DEFAULT_TICK_NS", "Repeated", "judged_alone", "to_halve", "with_intervals"]
@@ -53,7 +53,7 @@ class Repeated:
         Length of the recording.
     """
 
-    figures: Mapping[str, Sequence[tuple[Shake, pl.DataFrame]]]
+    figures: Mapping[str, Sequence[tuple[Perturbation, pl.DataFrame]]]
     changes: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
     sampling: Mapping[str, pl.DataFrame] = field(default_factory=dict)
@@ -98,12 +98,14 @@ def _key(row: Mapping[str, Any]) -> Key:
     return row["scope"], row["group"], row["metric"], row["statistic"]
 
 
-def _values(repetitions: Sequence[tuple[Shake, pl.DataFrame]]) -> dict[Key, list[tuple[Shake, float]]]:
-    found: dict[Key, list[tuple[Shake, float]]] = {}
-    for shake, frame in repetitions:
+def _values(
+    repetitions: Sequence[tuple[Perturbation, pl.DataFrame]],
+) -> dict[Key, list[tuple[Perturbation, float]]]:
+    found: dict[Key, list[tuple[Perturbation, float]]] = {}
+    for perturbation, frame in repetitions:
         for scope, group, metric, statistic, value in frame.select(*KEYS, "value").iter_rows():
             if value is not None:
-                found.setdefault((scope, group, metric, statistic), []).append((shake, value))
+                found.setdefault((scope, group, metric, statistic), []).append((perturbation, value))
     return found
 
 
@@ -233,8 +235,8 @@ def judged_alone(table: pl.DataFrame) -> pl.DataFrame:
 
 def _row(
     row: dict[str, Any],
-    found: Sequence[tuple[Shake, float]],
-    own: Sequence[tuple[Shake, float]],
+    found: Sequence[tuple[Perturbation, float]],
+    own: Sequence[tuple[Perturbation, float]],
     of_recorded: _Sampled,
     of_predicted: _Sampled,
     repeated: Repeated,

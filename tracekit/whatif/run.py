@@ -22,7 +22,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
 from tracekit.whatif.identity import stated
-from tracekit.whatif.intervals import RUNS, Shake, shakes
+from tracekit.whatif.intervals import RUNS, Perturbation, perturbations
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.whatif.scenario import Override, affinities, cpu_settings, overrides_of, resolve, stated_cpus
 from tracekit.whatif.scenario import Scenario as ScenarioFile
@@ -217,11 +217,11 @@ class Programs:
         self._seed = own if seed is None else seed
         self._redrawn: dict[int, _core.Programs] = {}
 
-    def _of(self, shake: Shake | None) -> _core.Programs:
+    def _of(self, perturbation: Perturbation | None) -> _core.Programs:
         """The programs of one repetition: of a workload text with random times, other draws."""
-        if shake is None or shake.seed == 0 or self._text is None or not self._drawn:
+        if perturbation is None or perturbation.seed == 0 or self._text is None or not self._drawn:
             return self._core
-        seed = self._seed + shake.seed
+        seed = self._seed + perturbation.seed
         if seed not in self._redrawn:
             if len(self._redrawn) >= MAX_REDRAWN:
                 self._redrawn = {}
@@ -408,7 +408,7 @@ class Programs:
         }
         return pl.DataFrame(self._core.judged(), schema=types, orient="row")
 
-    def shakes(self, runs: int = RUNS) -> list[Shake]:
+    def perturbations(self, runs: int = RUNS) -> list[Perturbation]:
         """Small changes of the machine with which a replay is repeated, to see what hangs by a thread.
 
         Parameters
@@ -418,12 +418,12 @@ class Programs:
 
         Returns
         -------
-        list of Shake
-            See `tracekit.whatif.intervals.shakes`.
+        list of Perturbation
+            See `tracekit.whatif.intervals.perturbations`.
         """
         found = dict(self.inferred.select("name", "value").unique("name", keep="first").iter_rows())
         tick = round(1e9 / (found.get("ticks a second") or 250))
-        return shakes(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
+        return perturbations(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
 
     def _switch_costs(self, policy: str) -> Change | None:
         """What switches take in the recorded kernel and under `policy`; a workload text states it."""
@@ -454,7 +454,7 @@ class Programs:
         switch_costs: bool = True,
         costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
-        shake: Shake | None = None,
+        perturbation: Perturbation | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> Replay:
         """Run the programs under a policy; see `replay` for the parameters.
@@ -463,16 +463,18 @@ class Programs:
         ----------
         policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, progress
             As in `replay`.
-        shake
-            Small changes of the machine, one of `shakes`.
+        perturbation
+            Timing jitter and tick phase, one of `Programs.perturbations`.
 
         Returns
         -------
         Replay
             Under that policy.
         """
-        options = self._options(policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake)
-        metadata, tables, _ = self._of(shake).run(policy, progress=progress, **options)
+        options = self._options(
+            policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation
+        )
+        metadata, tables, _ = self._of(perturbation).run(policy, progress=progress, **options)
         return self._replay(metadata, tables)
 
     def measure(
@@ -488,14 +490,14 @@ class Programs:
         switch_costs: bool = True,
         costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
-        shake: Shake | None = None,
+        perturbation: Perturbation | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> tuple[pl.DataFrame, Replay | None]:
         """Run the programs under a policy for its statistics.
 
         Parameters
         ----------
-        policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake, progress
+        policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation, progress
             As in `run`.
         by
             Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
@@ -507,8 +509,10 @@ class Programs:
         tuple
             The result of `tracekit.analysis.compare.metrics`, and the run; None without `tables`.
         """
-        options = self._options(policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake)
-        core = self._of(shake)
+        options = self._options(
+            policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation
+        )
+        core = self._of(perturbation)
         metadata, made, rows = core.run(policy, progress=progress, tables=tables, by=by, **options)
         return as_metrics(rows), self._replay(metadata, made) if tables else None
 
@@ -522,7 +526,7 @@ class Programs:
         switch_costs: bool,
         costs: Mapping[str, str] | None,
         scenario: Scenario | None,
-        shake: Shake | None,
+        perturbation: Perturbation | None,
     ) -> dict[str, Any]:
         """What the core is told of a run."""
         # What the caller sets wins over what the machine says.
@@ -536,8 +540,12 @@ class Programs:
         given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
         given |= costs or {}
         changed = (
-            {"jitter_ns": shake.jitter_ns, "seed": shake.seed, "phase_ns": phase_ns + shake.phase_ns}
-            if shake
+            {
+                "jitter_ns": perturbation.jitter_ns,
+                "seed": perturbation.seed,
+                "phase_ns": phase_ns + perturbation.phase_ns,
+            }
+            if perturbation
             else {"phase_ns": phase_ns}
         )
         shift = self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None
