@@ -5,7 +5,7 @@
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
-use tracekit_replay::program::{JobId, Program, QueueId, Step, Workload};
+use tracekit_replay::program::{HandlerId, Program, QueueId, Step, Workload};
 use tracekit_replay::reconstruct::{reconstruct, Group, LoopMode, Options, Outcome, Recon, Unobserved, Whole};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::Sleep;
@@ -181,13 +181,13 @@ fn two_that_take_turns_do_so_under_every_policy() {
 #[test]
 fn without_unobserved_messages_nothing_changes() {
     let recon = programs(&recorded("until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞", "cfs"));
-    assert_eq!((recon.unobserved.unobserved, recon.work.queues, recon.work.jobs.len()), (0, 0, 0));
+    assert_eq!((recon.unobserved.unobserved, recon.work.queues, recon.work.handlers.len()), (0, 0, 0));
     assert!(!recon.inferred().iter().any(|i| i.name.ends_with("messages")));
 }
 
 fn server(name: &str, tid: i64) -> Program {
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    Program::new(name, tid, vec![serve, Step::Goto { step: 0 }])
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    Program::new(name, tid, vec![receive, Step::Goto { step: 0 }])
 }
 
 fn run(work: Workload, cpus: usize) -> tracekit_replay::engine::Run {
@@ -199,11 +199,12 @@ fn run(work: Workload, cpus: usize) -> tracekit_replay::engine::Run {
 /// Messages are served in order by whoever is free, and one left behind wakes the next of the pool.
 #[test]
 fn a_pool_shares_a_queue() {
-    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
     let source = Program::new("source", 1, vec![Step::Run { ns: 1_000_000 }, send(0), send(1), send(2), Step::Exit]);
-    let jobs =
+    let handlers =
         vec![vec![Step::Run { ns: 3_000_000 }], vec![Step::Run { ns: 5_000_000 }], vec![Step::Run { ns: 7_000_000 }]];
-    let work = Workload { tasks: vec![source, server("x", 2), server("y", 3)], queues: 1, jobs, ..Workload::default() };
+    let work =
+        Workload { tasks: vec![source, server("x", 2), server("y", 3)], queues: 1, handlers, ..Workload::default() };
     work.check().expect("a sound workload");
     let run = run(work, 2);
     assert_eq!(run.ran.iter().sum::<i64>(), 16_000_000, "{:?}", run.ran);
@@ -211,28 +212,31 @@ fn a_pool_shares_a_queue() {
     assert!(run.ran[1] > 0 && run.ran[2] > 0, "both serve: {:?}", run.ran);
 }
 
-/// A job that is done leads back to the program of the task, which may then end.
+/// A request handler that is done leads back to the program of the task, which may then end.
 #[test]
 fn a_task_that_serves_so_many_ends() {
-    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
     let source = Program::new("source", 1, vec![Step::Run { ns: 1_000_000 }, send(0), send(0), Step::Exit]);
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    let sink = Program::new("sink", 2, vec![serve, serve, Step::Run { ns: 500_000 }, Step::Exit]);
-    let jobs = vec![vec![Step::Run { ns: 2_000_000 }]];
-    let run = run(Workload { tasks: vec![source, sink], queues: 1, jobs, ..Workload::default() }, 1);
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    let sink = Program::new("sink", 2, vec![receive, receive, Step::Run { ns: 500_000 }, Step::Exit]);
+    let handlers = vec![vec![Step::Run { ns: 2_000_000 }]];
+    let run = run(Workload { tasks: vec![source, sink], queues: 1, handlers, ..Workload::default() }, 1);
     assert_eq!((run.ran[0], run.ran[1]), (1_000_000, 4_500_000));
     assert_eq!(run.states[1], tracekit_replay::task::TaskState::Dead);
 }
 
 #[test]
-fn jobs_that_make_no_sense_are_refused() {
+fn handlers_that_make_no_sense_are_refused() {
     let tasks = vec![server("x", 1)];
-    let bad =
-        |jobs: Vec<Vec<Step>>, queues| Workload { tasks: tasks.clone(), queues, jobs, ..Workload::default() }.check();
+    let bad = |handlers: Vec<Vec<Step>>, queues| {
+        Workload { tasks: tasks.clone(), queues, handlers, ..Workload::default() }.check()
+    };
     assert!(bad(vec![], 0).unwrap_err().contains("no such queue"));
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    assert!(bad(vec![vec![serve]], 1).unwrap_err().contains("a request handler receives from no queue"));
-    assert!(bad(vec![vec![Step::Send { queue: QueueId(0), job: JobId(7) }]], 1).unwrap_err().contains("no such job"));
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    assert!(bad(vec![vec![receive]], 1).unwrap_err().contains("a request handler receives from no queue"));
+    assert!(bad(vec![vec![Step::Send { queue: QueueId(0), handler: HandlerId(7) }]], 1)
+        .unwrap_err()
+        .contains("no such request handler"));
 }
 
 /// What is not explained is told with the system calls that a new capture needs.
@@ -352,7 +356,7 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
     assert!(told.contains("cannot be followed one by one"), "{told}");
     // Requests are counted: each took 2 ms, and a stay held up to as many as had arrived.
     let run = |steps: &Vec<Step>| steps.iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();
-    let long: Vec<i64> = recon.work.jobs.iter().map(run).filter(|ns| *ns > 500_000).collect();
+    let long: Vec<i64> = recon.work.handlers.iter().map(run).filter(|ns| *ns > 500_000).collect();
     let mean = long.iter().sum::<i64>() / long.len() as i64;
     assert!((1_900_000..2_150_000).contains(&mean), "{} requests of {mean} ns", long.len());
     for to in ["eevdf", "cfs"] {
@@ -370,15 +374,15 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
 /// leaves one behind, a futex wakes both.
 #[test]
 fn a_queue_wakes_its_readers_as_a_pipe_or_as_a_futex_does() {
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    let server = |tid| Program::new("server", tid, vec![serve, Step::Goto { step: 0 }]);
-    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    let server = |tid| Program::new("server", tid, vec![receive, Step::Goto { step: 0 }]);
+    let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
     let run = |ns| Step::Run { ns };
     let sender = Program::new("sender", 1, vec![run(1_000_000), send(0), send(1), run(50_000_000), Step::Exit]);
-    let jobs = vec![vec![run(100_000)], vec![run(100_000)]];
+    let handlers = vec![vec![run(100_000)], vec![run(100_000)]];
     for (one_each, wakers) in [(vec![], [1, 2]), (vec![true], [1, 1])] {
         let tasks = vec![sender.clone(), server(2), server(3)];
-        let work = Workload { tasks, queues: 1, one_each, jobs: jobs.clone(), ..Workload::default() };
+        let work = Workload { tasks, queues: 1, one_each, handlers: handlers.clone(), ..Workload::default() };
         let stack = PolicySpec::parse("fifo").and_then(|p| p.stack()).expect("a policy");
         let machine = Machine { cpus: 3, until: 1_000_000_000, ..Machine::default() };
         let mut run = Engine::new(work, &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
-use tracekit_replay::program::{JobId, Pause, Program, QueueId, Step, Workload};
+use tracekit_replay::program::{HandlerId, Pause, Program, QueueId, Step, Workload};
 use tracekit_replay::reconstruct::{reconstruct, Options, Recon};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::{Sleep, NEVER};
@@ -26,26 +26,26 @@ fn workload() -> Workload {
         (state >> 33) as f64 / (1u64 << 31) as f64
     };
     let usual = [900e3, 400e3, 250e3, 500e3];
-    let mut jobs = Vec::new();
+    let mut handlers = Vec::new();
     let mut source = Vec::new();
     for _ in 0..REQUESTS {
-        let first = jobs.len() as u32;
+        let first = handlers.len() as u32;
         for (i, queue) in WAY.iter().enumerate() {
-            let mut job = vec![Step::Run { ns: (usual[*queue as usize] * (0.5 + random())) as i64 }];
+            let mut handler = vec![Step::Run { ns: (usual[*queue as usize] * (0.5 + random())) as i64 }];
             if let Some(next) = WAY.get(i + 1) {
-                job.push(Step::Send { queue: QueueId(*next), job: JobId(first + i as u32 + 1) });
+                handler.push(Step::Send { queue: QueueId(*next), handler: HandlerId(first + i as u32 + 1) });
             }
-            jobs.push(job);
+            handlers.push(handler);
         }
         let ns = (-6e6 * random().max(1e-3).ln()) as i64 + 100_000;
         source.push(Step::Pause { pause: Pause::Timer { ns, slack: 0 }, sleep: Sleep::Interruptible });
         source.push(Step::Run { ns: 15_000 });
-        source.push(Step::Send { queue: QueueId(0), job: JobId(first) });
+        source.push(Step::Send { queue: QueueId(0), handler: HandlerId(first) });
     }
     source.push(Step::Exit);
     let server = |name: &str, tid, queue| {
-        let serve = Step::Serve { queue: QueueId(queue), sleep: Sleep::Interruptible };
-        Program::new(name, tid, vec![serve, Step::Goto { step: 0 }])
+        let receive = Step::Receive { queue: QueueId(queue), sleep: Sleep::Interruptible };
+        Program::new(name, tid, vec![receive, Step::Goto { step: 0 }])
     };
     let tasks = vec![
         Program::new("source", 10, source),
@@ -56,7 +56,7 @@ fn workload() -> Workload {
         server("last", 15, 3),
         Program::new("hog", 16, vec![Step::Run { ns: NEVER }]),
     ];
-    Workload { tasks, queues: 4, jobs, ..Workload::default() }
+    Workload { tasks, queues: 4, handlers, ..Workload::default() }
 }
 
 fn recorded(policy: &str) -> Out {
@@ -102,14 +102,14 @@ fn mean_response(out: &Out) -> (f64, usize) {
     (times.values().sum::<i64>() as f64 / times.len() as f64, times.len())
 }
 
-/// The same of the workload itself, of which the n-th request is known by its jobs.
+/// The same of the workload itself, of which the n-th request is known by its request handlers.
 fn true_response(out: &Out) -> f64 {
     let e = &out.events;
     let (mut arrived, mut sum) = (HashMap::new(), 0);
     for row in (0..e.len()).filter(|r| e.kind.get(*r) == Some(Kind::Other)) {
-        let (at, job) = (e.ts_ns.get(row).unwrap(), e.value2.get(row).unwrap());
-        let request = job / WAY.len() as i64;
-        match job % WAY.len() as i64 {
+        let (at, handler) = (e.ts_ns.get(row).unwrap(), e.value2.get(row).unwrap());
+        let request = handler / WAY.len() as i64;
+        match handler % WAY.len() as i64 {
             0 => {
                 arrived.insert(request, at);
             }

@@ -49,7 +49,7 @@ fn services_are_told_apart_by_their_work() {
     );
     for (name, work) in [("A", 800_000.0), ("B", 900_000.0), ("C", 500_000.0)] {
         let tasks: Vec<bool> = recon.work.tasks.iter().map(|t| t.comm.starts_with(name)).collect();
-        let of = recon.work.jobs.iter().zip(&recon.jobs).filter(|(_, by)| tasks[by.0 as usize]);
+        let of = recon.work.handlers.iter().zip(&recon.handlers).filter(|(_, by)| tasks[by.0 as usize]);
         let run = |steps: &Vec<Step>| steps.iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();
         let all: Vec<i64> = of.map(|(steps, _)| run(steps)).collect();
         let near = all.iter().filter(|ns| (**ns as f64 / work - 1.0).abs() < 0.15).count();

@@ -102,7 +102,7 @@ enum Coming {
 /// A queue of messages.
 #[derive(Clone, Debug, Default)]
 struct Queue {
-    /// Jobs, first come first.
+    /// Request handlers, first come first.
     messages: VecDeque<u32>,
     /// Each message wakes a reader.
     one_each: bool,

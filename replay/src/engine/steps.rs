@@ -30,7 +30,7 @@ impl Engine {
             let pc = self.k.tasks[t.index()].pc as usize;
             let Some(&step) = self.k.steps_of(t).get(pc) else {
                 let task = &mut self.k.tasks[t.index()];
-                let Some((_, back)) = task.job.take() else { return self.exit(cpu, t) };
+                let Some((_, back)) = task.handler.take() else { return self.exit(cpu, t) };
                 task.pc = back;
                 continue;
             };
@@ -61,14 +61,14 @@ impl Engine {
                     }
                     cost => self.begin(cpu, t, cost, true),
                 },
-                Step::Send { queue, job } => match self.owed(t, |k| k.costs.wakeup) {
+                Step::Send { queue, handler } => match self.owed(t, |k| k.costs.wakeup) {
                     0 => {
-                        self.send(queue.0 as usize, job.0, Wake::Task { waker: t, cpu, sync: false });
+                        self.send(queue.0 as usize, handler.0, Wake::Task { waker: t, cpu, sync: false });
                         true
                     }
                     cost => self.begin(cpu, t, cost, true),
                 },
-                Step::Serve { queue, sleep } => self.serve_queue(cpu, t, queue.0 as usize, sleep),
+                Step::Receive { queue, sleep } => self.receive_from(cpu, t, queue.0 as usize, sleep),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
@@ -136,9 +136,9 @@ impl Engine {
     }
 
     /// `t`, which runs, takes a message or falls asleep; false when it sleeps.
-    fn serve_queue(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
+    fn receive_from(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
         let called = std::mem::take(&mut self.k.tasks[t.index()].called);
-        let Some(job) = self.queues[queue].messages.pop_front() else {
+        let Some(handler) = self.queues[queue].messages.pop_front() else {
             // It looks again when it is woken.
             self.k.tasks[t.index()].pc -= 1;
             self.block(cpu, t, sleep);
@@ -146,7 +146,7 @@ impl Engine {
             return false;
         };
         let task = &mut self.k.tasks[t.index()];
-        task.job = Some((job, task.pc));
+        task.handler = Some((handler, task.pc));
         task.pc = 0;
         self.counts.satisfied += 1;
         if called && !self.queues[queue].one_each && !self.queues[queue].messages.is_empty() {

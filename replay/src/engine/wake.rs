@@ -83,7 +83,7 @@ impl Engine {
                 self.units[sem.0 as usize] -= 1;
                 (sleep, false)
             }
-            Some(Step::Serve { queue, sleep }) if self.queues[queue.0 as usize].messages.is_empty() => {
+            Some(Step::Receive { queue, sleep }) if self.queues[queue.0 as usize].messages.is_empty() => {
                 self.readers.push_back(queue.0 as usize, t);
                 let task = &mut self.k.tasks[t.index()];
                 task.state = TaskState::Sleeping(sleep);
@@ -113,11 +113,11 @@ impl Engine {
     /// One message for a queue. As with a Linux pipe (pipe_write and pipe_read of fs/pipe.c since 5.5),
     /// one that finds the queue empty wakes the task that waits longest, and a reader that was woken
     /// and leaves messages behind wakes the next.
-    pub(super) fn send(&mut self, queue: usize, job: u32, wake: Wake) {
+    pub(super) fn send(&mut self, queue: usize, handler: u32, wake: Wake) {
         let empty = self.queues[queue].messages.is_empty();
-        self.queues[queue].messages.push_back(job);
+        self.queues[queue].messages.push_back(handler);
         if let Wake::Task { waker, cpu, .. } = wake {
-            self.k.log.add(self.k.now, RecKind::Sent, cpu, queue as u32, waker.0, job);
+            self.k.log.add(self.k.now, RecKind::Sent, cpu, queue as u32, waker.0, handler);
         }
         if empty || self.queues[queue].one_each {
             self.call(queue, wake);

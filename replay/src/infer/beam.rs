@@ -100,10 +100,10 @@ fn state(walk: &Walk) -> u64 {
         }
         hold.is_some().hash(&mut hash);
     }
-    for debts in &walk.debts {
-        debts.len().hash(&mut hash);
-        for debt in debts {
-            (debt.task, debt.at).hash(&mut hash);
+    for pending_reads in &walk.pending_reads {
+        pending_reads.len().hash(&mut hash);
+        for pending in pending_reads {
+            (pending.task, pending.at).hash(&mut hash);
         }
     }
     hash.finish()

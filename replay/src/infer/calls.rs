@@ -52,7 +52,7 @@ fn call_at(task: &TaskHistory, at: Ns) -> Option<usize> {
 
 /// What the calls of the tasks of `net` show; none where they were not recorded. Stations get numbers
 /// from `first` on. Reads of what nobody wrote, and wakeups among the tasks that no write makes, are
-/// counted as unpaid.
+/// counted as unmatched.
 pub(super) fn calls(net: &Network, history: &History, first: usize) -> Option<(Network, Flow)> {
     let members: BTreeSet<TaskIndex> = net.members().into_iter().collect();
     let task = |id: TaskIndex| &history.tasks[id as usize];
@@ -78,9 +78,9 @@ pub(super) fn calls(net: &Network, history: &History, first: usize) -> Option<(N
                     let (from, to) = (other.calls[i].file, task(wakee).calls[j].file);
                     found.files.join((other.id, from, false), (wakee, to, true));
                     let before = found.wakes.insert((other.id, i), wake);
-                    found.flow.unpaid += usize::from(before.is_some());
+                    found.flow.unmatched += usize::from(before.is_some());
                 }
-                _ => found.flow.unpaid += usize::from(members.contains(&other.id)),
+                _ => found.flow.unmatched += usize::from(members.contains(&other.id)),
             }
         }
     }
@@ -161,7 +161,7 @@ impl Found {
             if call.reads {
                 let when = began(task, call);
                 let taken = take(queue, call.bytes);
-                self.flow.unpaid += usize::from(taken.is_none());
+                self.flow.unmatched += usize::from(taken.is_none());
                 for message in taken.unwrap_or_default() {
                     let about = self.flow.messages[message as usize].request;
                     let counts = self.taken.entry((id, file)).or_default();
@@ -200,7 +200,7 @@ impl Found {
         self.flow.marks.iter_mut().for_each(|marks| marks.sort_by_key(|m| m.0));
     }
 
-    /// The stations: whoever reads a file with others, or from one only, serves it; other files
+    /// The stations: whoever reads a file with others, or from one only, receives from it; other files
     /// are a task's own.
     fn network(mut self, net: &Network, members: &BTreeSet<TaskIndex>, first: usize) -> (Network, Flow) {
         let mut readers: BTreeMap<usize, BTreeSet<TaskIndex>> = BTreeMap::new();

@@ -80,7 +80,7 @@ pub(super) struct Flow {
     /// Messages that no wakeup shows.
     pub unobserved: usize,
     /// Reads of messages that nobody can have written.
-    pub unpaid: usize,
+    pub unmatched: usize,
     /// Messages that nobody read.
     pub left: usize,
     /// Requests that went ways of their own.
@@ -92,7 +92,7 @@ pub(super) struct Flow {
 impl Flow {
     /// Messages that contradict each other.
     pub fn unexplained(&self) -> usize {
-        self.unpaid + self.left
+        self.unmatched + self.left
     }
 
     /// The same, and requests that went ways of their own.
@@ -109,7 +109,7 @@ impl Flow {
         for said in walk.log.all() {
             match said {
                 Said::Mark(task, at, mark) => flow.marks[*task as usize].push((*at, *mark)),
-                Said::Paid(task, n, message) => flow.marks[*task as usize][*n].1 = Mark::Take(*message),
+                Said::Matched(task, n, message) => flow.marks[*task as usize][*n].1 = Mark::Take(*message),
                 Said::Earlier(task, n, at) => {
                     // But behind what the task did before.
                     let marks = &mut flow.marks[*task as usize];
@@ -148,7 +148,7 @@ impl Flow {
         if ways.len() * 2 > all {
             routes = Routes::of_ways(&ways);
         }
-        (flow.unobserved, flow.unpaid, flow.left) = (walk.unobserved, walk.unpaid, walk.left);
+        (flow.unobserved, flow.unmatched, flow.left) = (walk.unobserved, walk.unmatched, walk.left);
         (flow, routes)
     }
 }

@@ -13,7 +13,7 @@ pub(super) enum Said {
     /// A task did this.
     Mark(TaskIndex, Ns, Mark),
     /// What the task took at its n-th mark was this message.
-    Paid(TaskIndex, usize, u32),
+    Matched(TaskIndex, usize, u32),
     /// The n-th mark of the task was no later than this.
     Earlier(TaskIndex, usize, Ns),
     /// One message more.

@@ -3,9 +3,9 @@
 //! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever
 //! wrote it woke nobody: the trace holds no record of either. So one stretch of work may hold
 //! several services, and a task may depend on others in ways that do not show. `network` learns
-//! from the wakeups that do show who serves whom, `segments` cuts the work of each task at what
+//! from the wakeups that do show who receives from whom, `segments` cuts the work of each task at what
 //! shows, `walk` and `sends` follow the messages through it, `explain` says what a piece of work
-//! holds, `routes` knows where messages go, `debts` settles what was read before it can be seen to
+//! holds, `routes` knows where messages go, `pending_reads` settles what was read before it can be seen to
 //! be written. Where a guess could have been another, `beam` follows both until one of them
 //! contradicts what shows (`log` is what they share), and `flow` is the outcome. Where tasks take
 //! turns, so that never more than one of them works, none of that is needed: `turns`. How long a
@@ -16,16 +16,16 @@
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
 //! those of it that share a queue take its work as it comes (`pools`), the others keep their recorded
-//! causes, since a replay under another order of events would serve messages that were not sent yet.
+//! causes, since a replay under another order of events would handle messages that were not sent yet.
 
 mod beam;
 mod budget;
 mod calls;
-mod debts;
 mod explain;
 mod flow;
 mod log;
 mod network;
+mod pending_reads;
 mod pools;
 mod routes;
 mod segments;
@@ -149,8 +149,8 @@ pub(crate) struct Messages {
     pub request: Vec<Option<u32>>,
     /// Per message: the calls that wrote and read it were recorded.
     pub recorded: Vec<bool>,
-    /// Queue from which each task is served, where its work begins with messages that others could take.
-    pub serves: Vec<Option<u32>>,
+    /// Queue from which each task receives, where its work begins with messages that others could take.
+    pub receives: Vec<Option<u32>>,
     /// Tasks in whose network wakeups are about messages.
     pub inside: Vec<bool>,
     /// Queues.
@@ -164,7 +164,7 @@ impl Messages {
     /// No messages.
     pub(crate) fn none(history: &History) -> Self {
         let n = history.tasks.len();
-        Messages { events: vec![Vec::new(); n], inside: vec![false; n], serves: vec![None; n], ..Messages::default() }
+        Messages { events: vec![Vec::new(); n], inside: vec![false; n], receives: vec![None; n], ..Messages::default() }
     }
 }
 
@@ -253,7 +253,7 @@ impl Messages {
         for &task in &group.tasks {
             let i = task as usize;
             self.events[i].clear();
-            (self.inside[i], self.serves[i]) = (false, None);
+            (self.inside[i], self.receives[i]) = (false, None);
         }
         let inside = &self.inside;
         let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
@@ -314,7 +314,7 @@ impl Messages {
         self.number(&flow);
         for member in pools.members() {
             let i = member as usize;
-            (self.inside[i], self.serves[i]) = (true, pools.station[i].map(|s| s as u32));
+            (self.inside[i], self.receives[i]) = (true, pools.station[i].map(|s| s as u32));
         }
         flow
     }
@@ -348,7 +348,7 @@ impl Messages {
                     self.woken_at.insert(wake, event.at);
                 }
             }
-            self.serves[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
+            self.receives[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
         }
     }
 }
@@ -415,7 +415,7 @@ impl Search<'_> {
         let flow = self.follow(&net, &[1; PASSES], TRIAL);
         let mut best = (net, flow);
         let mut left = TRIES;
-        while best.1.unpaid >= WORTH.0 {
+        while best.1.unmatched >= WORTH.0 {
             let silent = best.0.silent();
             let now = silent.len().min(left);
             left -= now;

@@ -119,8 +119,8 @@ impl Network {
         let all = || (0..self.stations.len()).filter(|s| !self.stations[*s].members.is_empty());
         let mut found = Vec::new();
         for from in all().filter(|s| self.stations[*s].targets.is_empty()) {
-            let serves = |s: &usize| self.server[self.stations[*s].members[0] as usize];
-            found.extend(all().filter(|to| *to != from).filter(serves).map(|to| (from, to)));
+            let is_server = |s: &usize| self.server[self.stations[*s].members[0] as usize];
+            found.extend(all().filter(|to| *to != from).filter(is_server).map(|to| (from, to)));
         }
         found
     }
@@ -303,8 +303,8 @@ impl Network {
             }
             let weak = (0..self.stations.len()).filter(|s| {
                 let members = &self.stations[*s].members;
-                let serves = members.iter().any(|m| self.server[*m as usize]);
-                !members.is_empty() && if serves { got[*s] < FEW * 2 } else { self.stations[*s].targets.is_empty() }
+                let is_server = members.iter().any(|m| self.server[*m as usize]);
+                !members.is_empty() && if is_server { got[*s] < FEW * 2 } else { self.stations[*s].targets.is_empty() }
             });
             let weak: Vec<usize> = weak.collect();
             if weak.is_empty() {
@@ -361,13 +361,13 @@ impl Network {
                 groups.push(group);
             }
             let station = &mut self.stations[s];
-            let serves = self.server[station.members.first().map_or(0, |m| *m as usize)];
-            if serves && groups.len() < 2 {
+            let is_server = self.server[station.members.first().map_or(0, |m| *m as usize)];
+            if is_server && groups.len() < 2 {
                 continue;
             }
             for (calls, answers) in groups {
                 // Where work begins is shared.
-                if !serves || answers.is_disjoint(&first) {
+                if !is_server || answers.is_disjoint(&first) {
                     station.calls.extend(calls);
                     station.answers.extend(answers);
                 }

@@ -39,12 +39,12 @@ const ALIKE: f64 = 10.0;
 pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: Limits) -> Option<Network> {
     let mut pools = net.clone();
     for station in &mut pools.stations {
-        let serve = station.members.iter().all(|m| net.server[*m as usize]);
+        let servers = station.members.iter().all(|m| net.server[*m as usize]);
         let mean = |m: &TaskIndex| mean_work(history, &tracks[*m as usize], *m);
-        let means: Vec<f64> = station.members.iter().filter(|_| serve).filter_map(mean).collect();
+        let means: Vec<f64> = station.members.iter().filter(|_| servers).filter_map(mean).collect();
         let (least, most) = means.iter().fold((f64::MAX, 0.0), |(a, b), m| (m.min(a), m.max(b)));
         let unlike = most > limits.of("pool_alike", ALIKE) * least;
-        if station.members.len() < 2 || !serve || unlike {
+        if station.members.len() < 2 || !servers || unlike {
             for m in std::mem::take(&mut station.members) {
                 pools.station[m as usize] = None;
             }
@@ -389,7 +389,7 @@ mod tests {
     use crate::speeds::Speeds;
 
     /// A task that another one wakes so many times, each time for as long.
-    fn served(id: TaskIndex, times: Ns, run: Ns) -> TaskHistory {
+    fn often_woken(id: TaskIndex, times: Ns, run: Ns) -> TaskHistory {
         let mut task = TaskHistory::new(id, First::Asleep, 0);
         for at in (0..times).map(|i| i * 10_000_000) {
             let woken = EventKind::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn tasks_whose_work_takes_times_of_its_own_are_no_pool() {
         let pool = |runs: [Ns; 2], times: Ns| {
-            let tasks = vec![served(0, times, runs[0]), served(1, times, runs[1])];
+            let tasks = vec![often_woken(0, times, runs[0]), often_woken(1, times, runs[1])];
             let history = History { tasks, wakee: vec![0], ..History::default() };
             let tracks: Vec<Track> =
                 history.tasks.iter().map(|task| Track::of(task, history.span, &Speeds::default())).collect();

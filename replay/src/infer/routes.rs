@@ -150,7 +150,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// From the ways of requests that were served to the end. Ways that hardly any request took
+    /// From the ways of requests that were handled to the end. Ways that hardly any request took
     /// count for less than their number: most of them are two requests that were mixed up.
     pub fn of_ways(ways: &[Vec<usize>]) -> Self {
         let mut number: BTreeMap<&[usize], f64> = BTreeMap::new();

@@ -146,16 +146,16 @@ impl Walk<'_> {
         }
         let from = wake.is_none().then_some(s);
         let began = self.hold_began;
-        while let Some(debt) = self.debts[queue].pop_front() {
-            if began >= debt.at {
+        while let Some(pending) = self.pending_reads[queue].pop_front() {
+            if began >= pending.at {
                 // The service began after that was read.
-                self.forgotten.push((queue, debt));
+                self.forgotten.push((queue, pending));
                 continue;
             }
             if wake.is_none() {
-                self.log.push(Said::Earlier(task, self.marks[self.slot(task)] - 1, debt.at));
+                self.log.push(Said::Earlier(task, self.marks[self.slot(task)] - 1, pending.at));
             }
-            self.pay(debt, token, message);
+            self.match_read(pending, token, message);
             return;
         }
         self.queues[queue].push_back(Item { token, message, at, from });
@@ -188,10 +188,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Two requests of which `served` has been read and `waits` has not were mixed up.
-    pub(super) fn change_places(&mut self, s: usize, served: usize, waits: usize) {
-        self.tokens.swap(served, waits);
-        self.tokens[served].visit(s);
+    /// Two requests of which `taken` has been read and `waits` has not were mixed up.
+    pub(super) fn change_places(&mut self, s: usize, taken: usize, waits: usize) {
+        self.tokens.swap(taken, waits);
+        self.tokens[taken].visit(s);
         self.tokens[waits].past = self.tokens[waits].before.clone();
     }
 }

@@ -57,7 +57,7 @@ fn wakeups(net: &Network, history: &History, members: &[TaskIndex]) -> HashMap<T
 }
 
 /// The messages of tasks that take turns; none where the network is not such a group. What
-/// contradicts it is counted as unpaid.
+/// contradicts it is counted as unmatched.
 pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
     let members = net.members();
     let alone = |s: &super::network::Station| s.members.len() <= 1;
@@ -76,7 +76,7 @@ pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
             at_work.to = next.to;
             continue;
         }
-        flow.unpaid += usize::from(at_work.to > next.from + net.short);
+        flow.unmatched += usize::from(at_work.to > next.from + net.short);
         let number = flow.messages.len() as u32;
         flow.messages.push(Message { station: None, taken: true, request: None });
         let posts = &wakeups[&at_work.task];
@@ -97,7 +97,7 @@ pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
     }
     // Wakeups that are no change of turns.
     let shown: usize = wakeups.values().map(Vec::len).sum();
-    flow.unpaid += shown - flow.of_wake.len();
+    flow.unmatched += shown - flow.of_wake.len();
     flow.marks.iter_mut().for_each(|marks| marks.sort_by_key(|m| m.0));
     Some(flow)
 }

@@ -26,7 +26,7 @@ const OTHERS: usize = 3;
 const FAR: f64 = 8.0;
 /// Log-likelihood of a read of what nobody has written yet, as far as can be seen: that of a message left
 /// behind.
-const OWED: f64 = -6.0;
+const UNMATCHED: f64 = -6.0;
 /// Log-likelihood that two requests were mixed up.
 pub(super) const MIXED: f64 = -2.5;
 
@@ -70,7 +70,7 @@ pub(super) struct Hold {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Debt {
+pub(super) struct PendingRead {
     pub(super) task: TaskIndex,
     pub(super) mark: usize,
     pub(super) token: usize,
@@ -102,12 +102,12 @@ pub(super) struct Walk<'a> {
     pub(super) log: Log,
     pub(super) booked: Vec<Booked>,
     pub(super) unobserved: usize,
-    pub(super) unpaid: usize,
+    pub(super) unmatched: usize,
     pub(super) left: usize,
     pub(super) tokens: Shared<Token>,
     /// Per station, then per task of the network.
     pub(super) queues: Vec<VecDeque<Item>>,
-    pub(super) debts: Vec<VecDeque<Debt>>,
+    pub(super) pending_reads: Vec<VecDeque<PendingRead>>,
     /// Per task of the network.
     pub(super) hold: Vec<Option<Hold>>,
     last: Vec<usize>,
@@ -121,8 +121,8 @@ pub(super) struct Walk<'a> {
     depth: usize,
     /// When the service began whose message is being sent.
     pub(super) hold_began: Ns,
-    /// Debts that nobody at work can pay any more.
-    pub(super) forgotten: Vec<(usize, Debt)>,
+    /// Reads of what nobody at work can have written any more.
+    pub(super) forgotten: Vec<(usize, PendingRead)>,
     /// When a reader of each station last fell asleep.
     pub(super) slept: Vec<Ns>,
     /// Log-likelihood of all guesses.
@@ -142,11 +142,11 @@ impl<'a> Walk<'a> {
             log: Log::default(),
             booked: vec![Booked::default(); stations],
             unobserved: 0,
-            unpaid: 0,
+            unmatched: 0,
             left: 0,
             tokens: Shared::default(),
             queues: vec![VecDeque::new(); stations + members],
-            debts: vec![VecDeque::new(); stations + members],
+            pending_reads: vec![VecDeque::new(); stations + members],
             hold: vec![None; members],
             last: vec![0; members],
             marks: vec![0; members],
@@ -292,8 +292,14 @@ impl<'a> Walk<'a> {
             None => {
                 let token = self.new_token();
                 let mark = self.marks[self.slot(task)];
-                self.debts[queue].push_back(Debt { task, mark, token, request: self.tokens[token].request, at });
-                self.score += OWED;
+                self.pending_reads[queue].push_back(PendingRead {
+                    task,
+                    mark,
+                    token,
+                    request: self.tokens[token].request,
+                    at,
+                });
+                self.score += UNMATCHED;
                 (token, u32::MAX)
             }
         };

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::served::Cut;
+use super::receive::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::spins::{self, Spins};
 use super::{Class, Evidence, LoopMode, Note, Options, Placement, Reading, Recon};
 use crate::calibrate::Overheads;
 use crate::history::{By, EventKind, First, History, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::infer::Messages;
-use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
+use crate::program::{Fork, HandlerId, Pause, Program, SemId, Start, Step, Workload};
 use crate::rates::Rates;
 use crate::speeds::Speeds;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, TaskId};
@@ -47,9 +47,9 @@ pub(super) struct Builder<'a> {
     /// Tasks that send each other messages of which too many cannot be followed.
     pub(super) unexplained: HashSet<TaskIndex>,
     pub(super) sem_of_message: HashMap<u32, SemId>,
-    pub(super) job_of_wake: HashMap<u32, JobId>,
+    pub(super) handler_of_wake: HashMap<u32, HandlerId>,
     /// Work behind each message: the task that did it, its steps, and where they come from.
-    pub(super) jobs: Vec<(TaskIndex, Vec<Step>, Vec<Note>)>,
+    pub(super) handlers: Vec<(TaskIndex, Vec<Step>, Vec<Note>)>,
     pub(super) classes: [u64; Class::COUNT],
     /// Tasks that were ready at the end and never got a CPU.
     pub(super) starved: Vec<TaskId>,
@@ -130,11 +130,11 @@ impl<'a> Builder<'a> {
         Builder {
             sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
             verdicts: reading.verdicts.clone(),
-            jobs: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
+            handlers: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
             unexplained: messages.unexplained().collect(),
             messages,
             sem_of_message: HashMap::new(),
-            job_of_wake: HashMap::new(),
+            handler_of_wake: HashMap::new(),
             stop: reading.stop,
             sem_of_wake: vec![None; history.wakee.len()],
             sem_of_exit: vec![None; history.tasks.len()],
@@ -166,11 +166,11 @@ impl<'a> Builder<'a> {
         work.sems = self.sems;
         work.queues = self.messages.queues;
         work.one_each.clone_from(&self.messages.one_each);
-        let mut jobs = Vec::with_capacity(self.jobs.len());
+        let mut handlers = Vec::with_capacity(self.handlers.len());
         work.requests.clone_from(&self.messages.request);
-        for (task, steps, notes) in self.jobs {
-            work.jobs.push(steps);
-            jobs.push((task, notes));
+        for (task, steps, notes) in self.handlers {
+            work.handlers.push(steps);
+            handlers.push((task, notes));
         }
         spins::check(&mut work);
         // A recording that ended with its work goes on until that is done; one that was stopped in the
@@ -183,7 +183,7 @@ impl<'a> Builder<'a> {
             preempt_kernel: self.history.exits.1 * 20 > self.history.exits.0,
             work,
             notes,
-            jobs,
+            handlers,
             verdicts: self.verdicts,
             overheads: self.over.clone(),
             slack: self.sleeps.slack.clone(),
@@ -256,7 +256,7 @@ impl<'a> Builder<'a> {
             self.event(task, i, event, &mut d, &mut slept);
         }
         self.close(task, verdict, slept, &mut d);
-        self.make_jobs(task, &mut d);
+        self.make_handlers(task, &mut d);
         let first = self.attrs(task, task.prio.unwrap_or(120));
         let start = match task.first {
             First::Forked if task.parent.is_some() => Start::Forked,

@@ -26,7 +26,7 @@ mod inferred;
 mod isolated;
 mod parts;
 mod places;
-mod served;
+mod receive;
 mod sleep;
 mod spins;
 mod table;
@@ -231,8 +231,8 @@ pub struct Recon {
     pub work: Workload,
     /// Where each step of each task comes from.
     pub notes: Vec<Vec<Note>>,
-    /// For each job of the workload, the task that did it and where its steps come from.
-    pub jobs: Vec<(u32, Vec<Note>)>,
+    /// For each request handler of the workload, the task that ran it and where its steps come from.
+    pub handlers: Vec<(u32, Vec<Note>)>,
     /// What was decided about each task.
     pub verdicts: Vec<Verdict>,
     /// Measured costs and ticks.

@@ -50,7 +50,7 @@ impl Builder<'_> {
     /// where it runs next. A task of a pool is left to the policy: which of the pool does the work
     /// is not a point of its program.
     pub(super) fn place(&self, task: &TaskHistory, i: usize, at: Ns, d: &mut Draft) {
-        if self.options.placement != Placement::Trace || self.messages.serves[task.id as usize].is_some() {
+        if self.options.placement != Placement::Trace || self.messages.receives[task.id as usize].is_some() {
             return;
         }
         let Some(cpu) = next_cpu(&task.events[i..]).filter(|cpu| d.place != Some(*cpu)) else { return };

@@ -66,12 +66,12 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let (Some(used), Some(plain)) = (replayed(&with, identity, cancel), replayed(&without, identity, cancel)) else {
         return with;
     };
-    // Those that are served: what sources use besides is not explained by messages. Tasks of a pool
+    // Those that receive: what sources use besides is not explained by messages. Tasks of a pool
     // take what comes, so that another of them may do it: a pool counts as one.
     let pools = |group: usize| -> Vec<Vec<i64>> {
         let mut pools: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
         for task in reading.messages.found.groups[group].tasks.iter().map(|t| *t as usize) {
-            let Some(queue) = reading.messages.serves[task] else { continue };
+            let Some(queue) = reading.messages.receives[task] else { continue };
             pools.entry(queue).or_default().push(reading.history.tasks[task].tid);
         }
         pools.into_values().collect()

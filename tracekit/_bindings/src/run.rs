@@ -187,12 +187,12 @@ impl Programs {
     /// the end in ns (none where there is none), costs and the phases of the tick.
     fn listing(&self) -> Listing {
         let (cpus, over) = (self.recon.cpus.len(), &self.recon.overheads);
-        let (tasks, jobs) = workload::listing(&self.recon.work, cpus);
+        let (tasks, handlers) = workload::listing(&self.recon.work, cpus);
         let tasks = tasks.into_iter().map(|t| (t.comm, t.tid, t.start, t.attrs, t.steps)).collect();
         let end = Some(self.recon.stop).filter(|ns| *ns < NEVER);
         let stated = self.recon.stated.as_ref().map(|s| s.machine.costs);
         let costs = stated.unwrap_or_else(|| over.costs()).listed();
-        (tasks, jobs, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone())
+        (tasks, handlers, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone())
     }
 
     /// Number of tasks.

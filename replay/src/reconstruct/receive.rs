@@ -1,18 +1,18 @@
-//! Programs of tasks whose messages are known: work that belongs to a message becomes a job, done
-//! by whoever takes it.
+//! Programs of tasks whose messages are known: work that belongs to a message becomes a request handler,
+//! run by whoever takes the message.
 
 use super::build::{Builder, Draft};
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
 use crate::infer::MessageEvent;
-use crate::program::{JobId, QueueId, SemId, Step};
+use crate::program::{HandlerId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};
 
 /// Where the work for a message begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     step: usize,
-    job: JobId,
+    handler: HandlerId,
     /// It is not from the network: it ends the task.
     last: bool,
 }
@@ -44,7 +44,7 @@ impl Builder<'_> {
         let evidence = if shows { Evidence::Recorded } else { Evidence::Unobserved };
         let note = Note { at, partner, evidence };
         let step = match queue {
-            Some(queue) => Step::Send { queue: QueueId(queue), job: JobId(message) },
+            Some(queue) => Step::Send { queue: QueueId(queue), handler: HandlerId(message) },
             None => Step::Post { sem: self.sem_of_message(message), sync: false },
         };
         d.add(step, note);
@@ -53,7 +53,7 @@ impl Builder<'_> {
     fn takes(&mut self, message: u32, at: Ns, d: &mut Draft) {
         d.flush(at);
         match self.messages.queue[message as usize].0 {
-            Some(_) => d.cuts.push(Cut { step: d.steps.len(), job: JobId(message), last: false }),
+            Some(_) => d.cuts.push(Cut { step: d.steps.len(), handler: HandlerId(message), last: false }),
             None => {
                 let sem = self.sem_of_message(message);
                 d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, Note::at(at).because(Evidence::Task));
@@ -85,27 +85,27 @@ impl Builder<'_> {
             // A message passed on within a pool: the engine does that by itself.
             return true;
         }
-        let Some((queue, job)) = self.last_job(wakee, wake) else { return false };
+        let Some((queue, handler)) = self.last_handler(wakee, wake) else { return false };
         d.flush(at);
         let partner = self.history.tasks[wakee as usize].tid;
-        d.add(Step::Send { queue, job }, Note::at(at).with(partner));
+        d.add(Step::Send { queue, handler }, Note::at(at).with(partner));
         true
     }
 
-    /// Somebody outside wakes a task that is served: where it has taken messages before, this is
+    /// Somebody outside wakes a task that receives: where it has taken messages before, this is
     /// one more. What follows is its work.
-    fn last_job(&mut self, wakee: TaskIndex, wake: u32) -> Option<(QueueId, JobId)> {
-        let queue = QueueId(self.messages.serves[wakee as usize]?);
+    fn last_handler(&mut self, wakee: TaskIndex, wake: u32) -> Option<(QueueId, HandlerId)> {
+        let queue = QueueId(self.messages.receives[wakee as usize]?);
         let at = *self.messages.woken_at.get(&wake)?;
         let first = |m: &&(Ns, MessageEvent)| matches!(m.1, MessageEvent::Take(t) if self.messages.queue[t as usize].0.is_some());
         let began = self.messages.events[wakee as usize].iter().find(first)?.0;
         (began < at).then(|| {
-            let next = JobId(self.jobs.len() as u32);
-            let job = *self.job_of_wake.entry(wake).or_insert(next);
-            if job == next {
-                self.jobs.push((wakee, Vec::new(), Vec::new()));
+            let next = HandlerId(self.handlers.len() as u32);
+            let handler = *self.handler_of_wake.entry(wake).or_insert(next);
+            if handler == next {
+                self.handlers.push((wakee, Vec::new(), Vec::new()));
             }
-            (queue, job)
+            (queue, handler)
         })
     }
 
@@ -125,16 +125,16 @@ impl Builder<'_> {
         }
         let outside = !self.messages.inside[waker as usize];
         if outside && !self.messages.of_wake.contains_key(&wake) {
-            let Some((_, job)) = self.last_job(task.id, wake) else { return false };
-            d.cuts.push(Cut { step: d.steps.len(), job, last: true });
+            let Some((_, handler)) = self.last_handler(task.id, wake) else { return false };
+            d.cuts.push(Cut { step: d.steps.len(), handler, last: true });
         }
         self.classes[Class::Dependency as usize] += 1;
         true
     }
 
-    /// Turns the work behind each message into a job; what is left serves the queue.
-    pub(super) fn make_jobs(&mut self, task: &TaskHistory, d: &mut Draft) {
-        let (Some(queue), Some(first)) = (self.messages.serves[task.id as usize], d.cuts.first()) else { return };
+    /// Turns the work behind each message into a request handler; what is left receives from the queue.
+    pub(super) fn make_handlers(&mut self, task: &TaskHistory, d: &mut Draft) {
+        let (Some(queue), Some(first)) = (self.messages.receives[task.id as usize], d.cuts.first()) else { return };
         let queue = QueueId(queue);
         let first = first.step;
         let killed = d.cuts.last().is_some_and(|c| c.last);
@@ -146,8 +146,8 @@ impl Builder<'_> {
             let range = cut.step.min(end)..to;
             // Attributes are those of a task, not of a message.
             let lasting = |i: &usize| !matches!(d.steps[*i], Step::SetAttrs { .. });
-            let job = &mut self.jobs[cut.job.0 as usize];
-            *job = (
+            let handler = &mut self.handlers[cut.handler.0 as usize];
+            *handler = (
                 task.id,
                 range.clone().filter(lasting).map(|i| d.steps[i]).collect(),
                 range.filter(lasting).map(|i| d.notes[i]).collect(),
@@ -157,17 +157,17 @@ impl Builder<'_> {
         d.steps.truncate(first);
         d.notes.truncate(first);
         let note = Note::at(d.begun).because(Evidence::Task);
-        let serve = Step::Serve { queue, sleep: Sleep::Interruptible };
+        let receive = Step::Receive { queue, sleep: Sleep::Interruptible };
         if exits.is_some() {
             for _ in &cuts {
-                d.add(serve, note);
+                d.add(receive, note);
             }
             for (step, note) in behind {
                 d.add(step, note);
             }
         } else {
             let step = d.steps.len() as u32;
-            d.add(serve, note);
+            d.add(receive, note);
             d.add(Step::Goto { step }, note.because(Evidence::Looped));
         }
     }
