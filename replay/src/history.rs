@@ -274,7 +274,7 @@ pub struct Loose {
     pub since: Option<Ns>,
     /// It was not in the kernel: there, only a preemption makes a ready task leave.
     pub user: bool,
-    /// Nothing was woken or moved here during its stay: only a tick can have asked for the switch.
+    /// Nothing was woken or moved here during its slice: only a tick can have asked for the switch.
     pub quiet: bool,
     /// A reschedule was asked for, or ticks would show: it was a preemption.
     pub told: bool,
@@ -305,7 +305,7 @@ pub enum Sample {
     /// From the last of several wakeups of an interrupt to the switch that they caused.
     LastIrqToSwitch(Ns),
     /// From the only wakeup of an interrupt, on a CPU that had not switched for long.
-    ColdIrqToSwitch(Ns),
+    CacheColdIrqToSwitch(Ns),
     /// From a task's last wakeup of another to the switch it caused.
     WakeToSwitch(Ns),
     /// Between two wakeups of one interrupt.
@@ -327,12 +327,12 @@ pub enum Sample {
     },
     /// From a switch to the first wakeup by an interrupt, where nothing lies between.
     SwitchToIrq(Ns),
-    /// A stay that began with a wakeup preemption and ended with a sleep: time between records,
+    /// A slice that began with a wakeup preemption and ended with a sleep: time between records,
     /// less charged time.
     Record(Ns),
-    /// A whole stay between two switches, without interrupt.
-    Stay(Ns),
-    /// A short stay that ended with a sleep: whose, with how many ticks and wakeups by interrupts,
+    /// A whole slice between two switches, without interrupt.
+    Slice(Ns),
+    /// A short slice that ended with a sleep: whose, with how many ticks and wakeups by interrupts,
     /// and how long.
     Burst {
         /// Task.

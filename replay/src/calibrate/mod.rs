@@ -35,15 +35,15 @@ pub struct Overheads {
     /// From the kernel's clock at a switch to the switch record.
     pub record: Estimate,
     /// From a switch record to an interrupt that waited for it.
-    pub unmask: Estimate,
+    pub irqs_on: Estimate,
     /// From the only wakeup of an interrupt to the reschedule.
     pub interrupt: Estimate,
     /// From the last of several wakeups of an interrupt to the reschedule.
     pub interrupt_last: Estimate,
     /// From the last wakeup of an interrupt to the interrupted work going on, and what it took before.
-    pub interrupt_stay: Estimate,
+    pub interrupt_return: Estimate,
     /// What more it takes to the reschedule on a CPU that had not switched for long.
-    pub interrupt_cold: Estimate,
+    pub interrupt_cache_cold: Estimate,
     /// From a task's wakeup of another, which preempts it, to the reschedule.
     pub wakeup_tail: Estimate,
     /// From the wakeup of an idle CPU to the reschedule.
@@ -52,7 +52,7 @@ pub struct Overheads {
     pub next_wakeup: Estimate,
     /// From the record of a fork to the record that the child is queued: the kernel reads the clock
     /// of its place in between, right behind the first.
-    pub newborn: Estimate,
+    pub fork_clock: Estimate,
     /// From a tick to the reschedule.
     pub tick_resched: Estimate,
     /// From a tick to the first timer that rides on it.
@@ -67,7 +67,7 @@ pub struct Overheads {
     /// What more it takes to the switch record when the timer of the sleep is the next to fire.
     pub timer_first: Estimate,
     /// Shortest stay on a CPU: no switch costs more.
-    pub shortest_stay: Estimate,
+    pub shortest_slice: Estimate,
     /// A switch, until the new task's own work begins.
     pub switch: Ns,
     /// By how much a cost varies from one time to the next: median deviation from the median, of
@@ -89,8 +89,8 @@ impl Overheads {
         Costs {
             switch: self.switch,
             record: self.record.ns,
-            irq_entry: self.unmask.ns / 2,
-            irqs_off: self.record.ns + self.unmask.ns,
+            irq_entry: self.irqs_on.ns / 2,
+            irqs_off: self.record.ns + self.irqs_on.ns,
             lower_class: self.lower_class.ns,
             timer_first: self.timer_first.ns,
             tick: self.tick.ns,
@@ -98,11 +98,11 @@ impl Overheads {
             tick_wakeup: self.tick_wakeup.ns,
             interrupt: self.interrupt.ns,
             interrupt_last: self.interrupt_last.ns,
-            interrupt_stay: self.interrupt_stay.ns,
-            interrupt_cold: self.interrupt_cold.ns,
+            interrupt_return: self.interrupt_return.ns,
+            interrupt_cache_cold: self.interrupt_cache_cold.ns,
             idle_exit: self.idle_exit.ns,
             next_wakeup: self.next_wakeup.ns,
-            newborn: self.newborn.ns,
+            fork_clock: self.fork_clock.ns,
             ..Costs::default()
         }
     }
@@ -148,37 +148,37 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
     let record = if record.n > 0 { record } else { to_switch };
     let less = |e: Estimate| Estimate { ns: (e.ns - record.ns).max(0), n: e.n };
     let mut stays: Vec<Ns> =
-        history.samples.iter().filter_map(|s| if let Sample::Stay(v) = s { Some(*v) } else { None }).collect();
+        history.samples.iter().filter_map(|s| if let Sample::Slice(v) = s { Some(*v) } else { None }).collect();
     stays.sort_unstable();
-    let shortest_stay = Estimate { ns: stays.get(stays.len() / 100).copied().unwrap_or(0), n: stays.len() };
+    let shortest_slice = Estimate { ns: stays.get(stays.len() / 100).copied().unwrap_or(0), n: stays.len() };
     // The record is made within the switch; a little of it comes after. No stay can be shorter than a switch.
-    let switch = (record.ns + record.ns / 4).min(shortest_stay.ns);
+    let switch = (record.ns + record.ns / 4).min(shortest_slice.ns);
     let mut found = Overheads {
         limits,
         record: Estimate { ns: record.ns.min(switch), n: record.n },
         wakeup_tail: less(of(|s| if let Sample::WakeToSwitch(v) = s { Some(*v) } else { None })),
         idle_exit: less(of(|s| if let Sample::IdleToSwitch(v) = s { Some(*v) } else { None })),
         next_wakeup: of(|s| if let Sample::IrqStep(v) = s { Some(*v) } else { None }),
-        newborn: of(|s| if let Sample::ForkToNew(v) = s { Some(*v) } else { None }),
+        fork_clock: of(|s| if let Sample::ForkToNew(v) = s { Some(*v) } else { None }),
         tick_resched: of(|s| if let Sample::TickToReschedule(v) = s { Some(*v) } else { None }),
         tick_lag: if to_switch.n > 0 { record.ns - to_switch.ns } else { 0 },
-        shortest_stay,
+        shortest_slice,
         switch,
         ..Overheads::default()
     };
     // An interrupt that came during the switch is served as soon as any can be.
     let after = || history.samples.iter().filter_map(|s| if let Sample::SwitchToIrq(v) = s { Some(*v) } else { None });
     if let Some(soonest) = after().min().filter(|v| *v <= record.ns) {
-        found.unmask = median(after().filter(|v| v - soonest <= soonest / 4).collect());
+        found.irqs_on = median(after().filter(|v| v - soonest <= soonest / 4).collect());
     }
     let alone = less(of(|s| if let Sample::IrqToSwitch(v) = s { Some(*v) } else { None }));
     let last = less(of(|s| if let Sample::LastIrqToSwitch(v) = s { Some(*v) } else { None }));
-    let cold = less(of(|s| if let Sample::ColdIrqToSwitch(v) = s { Some(*v) } else { None }));
+    let cache_cold = less(of(|s| if let Sample::CacheColdIrqToSwitch(v) = s { Some(*v) } else { None }));
     // What is rarely seen is taken for as long as what is like it.
-    found.interrupt = [alone, last, cold].into_iter().find(|e| e.n >= ENOUGH).unwrap_or(alone);
+    found.interrupt = [alone, last, cache_cold].into_iter().find(|e| e.n >= ENOUGH).unwrap_or(alone);
     found.interrupt_last = if last.n >= ENOUGH { last } else { found.interrupt };
-    if limits.cold && cold.n >= ENOUGH {
-        found.interrupt_cold = Estimate { ns: (cold.ns - found.interrupt.ns).max(0), n: cold.n };
+    if limits.cache_cold && cache_cold.n >= ENOUGH {
+        found.interrupt_cache_cold = Estimate { ns: (cache_cold.ns - found.interrupt.ns).max(0), n: cache_cold.n };
     }
     if let Some((wakeup, lag)) = tick_wakeup(history) {
         found.tick_wakeup = wakeup;
@@ -188,7 +188,7 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
     if limits.exit_costs {
         ways::exit_costs(history, &mut found);
     }
-    (found.tick, found.interrupt_stay) = interrupt_costs(history, &found);
+    (found.tick, found.interrupt_return) = interrupt_costs(history, &found);
     found.jitter = jitter(history);
     stand_in(&mut found);
     tick::find_tick(history, hz, &mut found);
@@ -205,8 +205,8 @@ fn stand_in(found: &mut Overheads) {
             missing.ns = like.ns;
         }
     }
-    if found.interrupt_cold.n == 0 && found.limits.cold {
-        found.interrupt_cold.ns = found.interrupt.ns * found.limits.cold_share / 100;
+    if found.interrupt_cache_cold.n == 0 && found.limits.cache_cold {
+        found.interrupt_cache_cold.ns = found.interrupt.ns * found.limits.cache_cold_share / 100;
     }
     if found.tick.n == 0 {
         found.tick.ns = found.tick_resched.ns + found.tick_resched.ns / 2;
@@ -217,9 +217,9 @@ fn stand_in(found: &mut Overheads) {
     if found.tick_wakeup.n == 0 {
         found.tick_wakeup.ns = found.tick_resched.ns;
     }
-    if found.interrupt_stay.n == 0 {
+    if found.interrupt_return.n == 0 {
         // As much longer as a tick is that leads to no switch.
-        found.interrupt_stay.ns = found.interrupt.ns + (found.tick.ns - found.tick_resched.ns).max(0);
+        found.interrupt_return.ns = found.interrupt.ns + (found.tick.ns - found.tick_resched.ns).max(0);
     }
 }
 

@@ -2,7 +2,7 @@
 //! interrupts, wakeups, charges.
 
 use super::limits::Limits;
-use crate::cost::LONG_STAY;
+use crate::cost::CACHE_COLD_AFTER;
 use crate::history::{Off, Sample, TaskIndex};
 use crate::task::Ns;
 
@@ -162,7 +162,7 @@ impl Watch {
             _ => {}
         }
         if !self.interrupted && self.on_at > 0 {
-            samples.push(Sample::Stay(at - self.on_at));
+            samples.push(Sample::Slice(at - self.on_at));
         }
         let ready = matches!(off, Off::Preempted { .. } | Off::Yielded);
         let from_irq =
@@ -182,7 +182,7 @@ impl Watch {
                 }
                 let alone = self.irq.is_some_and(|i| i.2 == 1);
                 samples.push(match alone {
-                    true if irq - self.on_at >= LONG_STAY => Sample::ColdIrqToSwitch(at - irq),
+                    true if irq - self.on_at >= CACHE_COLD_AFTER => Sample::CacheColdIrqToSwitch(at - irq),
                     true => Sample::IrqToSwitch(at - irq),
                     false => Sample::LastIrqToSwitch(at - irq),
                 });

@@ -29,7 +29,7 @@ pub use crate::machine::{Machine, TimerMode};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::cost::LONG_STAY;
+use crate::cost::CACHE_COLD_AFTER;
 use crate::log::Log;
 use crate::machine::{CpuState, IdleCpus, Kernel};
 use crate::program::{Start, Workload};
@@ -402,13 +402,13 @@ impl Engine {
             return costs.idle_exit;
         }
         if !self.k.cpus[cpu].need_resched {
-            return costs.interrupt_stay;
+            return costs.interrupt_return;
         }
         if !first {
             return costs.interrupt_last;
         }
-        let cold = self.k.now - self.k.cpus[cpu].switched_at >= LONG_STAY;
-        costs.interrupt + if cold { costs.interrupt_cold } else { 0 }
+        let cache_cold = self.k.now - self.k.cpus[cpu].switched_at >= CACHE_COLD_AFTER;
+        costs.interrupt + if cache_cold { costs.interrupt_cache_cold } else { 0 }
     }
 
     /// An interrupt takes `cost` from whoever runs on `cpu`.

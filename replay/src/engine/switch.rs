@@ -1,7 +1,7 @@
 //! The switch path: who leaves, who is chosen, who enters, and what that takes.
 
 use super::Engine;
-use crate::cost::{cold_share, Costs};
+use crate::cost::{cache_cold_share, Costs};
 use crate::log::{left, RecKind, IDLE};
 use crate::policy::{Enqueue, Stop};
 use crate::program::Step;
@@ -173,7 +173,7 @@ impl Engine {
         if switched {
             let entry = match (left, prev) {
                 (Some(_), _) => costs.switch_block,
-                (None, Some(_)) => cold_share(costs.switch_cold, now - c.blocked_at),
+                (None, Some(_)) => cache_cold_share(costs.switch_cache_cold, now - c.blocked_at),
                 (None, None) => 0,
             };
             c.run_from = now + costs.switch + more + owed + entry;

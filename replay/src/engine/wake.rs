@@ -198,7 +198,7 @@ impl Engine {
         self.k.count(cpu, 1);
         let c = &mut self.k.cpus[cpu];
         // Clocks do not go back.
-        c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.newborn) } else { now };
+        c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.fork_clock) } else { now };
         let class = self.class(t);
         let policy = &mut self.stack.layers[class].1;
         policy.runnable(&mut self.k, cpu, t);

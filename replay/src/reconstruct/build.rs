@@ -323,7 +323,7 @@ impl<'a> Builder<'a> {
             EventKind::Tick => d.work_until(at - over.tick_lag, at - over.tick_lag + over.tick.ns),
             EventKind::Irq { last, .. } => {
                 // Where it led to a switch, no work follows.
-                d.work_until(at, last + over.interrupt_stay.ns);
+                d.work_until(at, last + over.interrupt_return.ns);
             }
             EventKind::Off(off) => self.off(task, i, off, d, slept),
             EventKind::Post { wake } => {
