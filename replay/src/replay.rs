@@ -395,7 +395,7 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
     }
     if recon.mismatches > 0 {
         let message =
-            format!("{} switches contradict the one before; the missing stays were made up", recon.mismatches);
+            format!("{} switches contradict the one before; the missing slices were made up", recon.mismatches);
         out.diag(Diagnostic::new(Code::SwitchMismatch, message));
     }
 }

@@ -289,7 +289,7 @@ pub struct Task {
     pub parent: Option<TaskId>,
     /// When it last became runnable, ran, or fell asleep.
     pub since: Ns,
-    /// CPU time of its finished stays on a CPU.
+    /// CPU time of its finished slices.
     pub(crate) ran: Ns,
     /// Demand left in its run step.
     pub(crate) left: Ns,

@@ -354,7 +354,7 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
     assert!(!recon.unobserved.resolved, "replays say that locks are not followed");
     let told = recon.unobserved.told(&recon.work).expect("messages are unobserved");
     assert!(told.contains("cannot be followed one by one"), "{told}");
-    // Requests are counted: each took 2 ms, and a stay held up to as many as had arrived.
+    // Requests are counted: each took 2 ms, and a burst held up to as many as had arrived.
     let run = |steps: &Vec<Step>| steps.iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();
     let long: Vec<i64> = recon.work.handlers.iter().map(run).filter(|ns| *ns > 500_000).collect();
     let mean = long.iter().sum::<i64>() / long.len() as i64;

@@ -25,7 +25,7 @@ pub mod flag {
 }
 
 table! {
-    /// Slices: one row per uninterrupted stay of a task on a CPU (idle has none), by start time.
+    /// Slices: one row per uninterrupted on-CPU interval of a task (idle has none), by start time.
     Slices, SliceRow, "slices" {
         /// Start, trace clock, ns.
         ts_ns: i64 = "",

@@ -1,6 +1,6 @@
 """Slices: how long tasks stayed on a CPU, and why they left it.
 
-A slice is one uninterrupted stay of a task on a CPU. All functions take the `slices` table of a
+A slice is one uninterrupted on-CPU interval of a task. All functions take the `slices` table of a
 trace and return a new DataFrame. Slices that began before the trace or end after it have no known
 length, and neither have those within which records were lost: they are left out of lengths and
 counted, never stretched or cut. `survival` uses those that are only open at the end by the method

@@ -32,7 +32,7 @@ GRID = 1000
 
 #: What can be measured of a group of tasks, its unit, and what it is.
 METRICS = {
-    "slice": ("ns", "an uninterrupted stay on a CPU"),
+    "slice": ("ns", "an uninterrupted on-CPU interval"),
     "run delay": ("ns", "from runnable until running"),
     "wakeup latency": ("ns", "run delay after a wakeup"),
     "preemption wait": ("ns", "run delay after an involuntary switch"),

@@ -63,7 +63,7 @@ def command(
 ) -> int:
     """Show how long tasks stay on a CPU, and why they leave it.
 
-    A slice is one uninterrupted stay of a task on a CPU. An involuntary switch takes the CPU from a
+    A slice is one uninterrupted on-CPU interval of a task. An involuntary switch takes the CPU from a
     task that was ready to go on. "mean per involuntary" is run time / involuntary switches.
     """
     from tracekit.analysis import slices

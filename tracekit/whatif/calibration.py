@@ -205,12 +205,12 @@ def _quantile(values: pl.Series, q: float) -> float | None:
 
 def _distributions(a: pl.DataFrame, b: pl.DataFrame, resolution_ns: float) -> dict[str, _Pair]:
     delays = [latency.samples(t).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)]
-    stays = [
+    lengths = [
         t.filter(_STAYED_READY & ~c.has(c.OPEN_START) & ~c.has(c.OPEN_END))["dur_ns"].drop_nulls()
         for t in (a, b)
     ]
     found = {}
-    for name, (x, y), qs in (("run_delay", delays, (0.5, 0.95)), ("slice", stays, (0.5,))):
+    for name, (x, y), qs in (("run_delay", delays, (0.5, 0.95)), ("slice", lengths, (0.5,))):
         n = (x.len(), y.len())
         for q in qs:
             found[f"{name}_p{100 * q:.0f}"] = _Pair("ns", _quantile(x, q), _quantile(y, q), n)
@@ -390,7 +390,7 @@ def calibrate(
 ) -> pl.DataFrame:
     """Judge a replay against the recording that it was made from.
 
-    Definitions: see `METRICS`. Where tasks are taken for endless, stays count that ended before the
+    Definitions: see `METRICS`. Where tasks are taken for endless, slices count that ended before the
     recorded run was stopped. A metric passes when its error is within any allowance of its rule; it
     is not measured when there are fewer samples than the rule wants, or when the trace does not
     hold what it takes: without records of wakeups, run delays and run queues.

@@ -160,8 +160,8 @@ class Programs:
     placement
         What decides on which CPU a task is: ``model``, the policy, or ``trace``, the recording. A
         task is then where it was at the same point of its program; where it was moved between two
-        stays it goes at the end of the stay that is nearest. What a pool serves is left to the
-        policy: which of them does it is no point of a program. ``auto`` is ``model``, but ``trace``
+        slices it goes at the end of the slice that is nearest. Which task of a pool handles a request
+        is left to the policy: that is no point of a program. ``auto`` is ``model``, but ``trace``
         where a replay as recorded shows that the machine places woken tasks otherwise
         (`replay/src/trial/places.rs`); the replay's diagnostics say so then.
 

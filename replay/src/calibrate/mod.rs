@@ -66,7 +66,7 @@ pub struct Overheads {
     pub lower_class: Estimate,
     /// What more it takes to the switch record when the timer of the sleep is the next to fire.
     pub timer_first: Estimate,
-    /// Shortest stay on a CPU: no switch costs more.
+    /// Shortest slice: no switch costs more.
     pub shortest_slice: Estimate,
     /// A switch, until the new task's own work begins.
     pub switch: Ns,
@@ -147,11 +147,11 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
     let to_switch = of(|s| if let Sample::TickToSwitch(v) = s { Some(*v) } else { None });
     let record = if record.n > 0 { record } else { to_switch };
     let less = |e: Estimate| Estimate { ns: (e.ns - record.ns).max(0), n: e.n };
-    let mut stays: Vec<Ns> =
+    let mut slices: Vec<Ns> =
         history.samples.iter().filter_map(|s| if let Sample::Slice(v) = s { Some(*v) } else { None }).collect();
-    stays.sort_unstable();
-    let shortest_slice = Estimate { ns: stays.get(stays.len() / 100).copied().unwrap_or(0), n: stays.len() };
-    // The record is made within the switch; a little of it comes after. No stay can be shorter than a switch.
+    slices.sort_unstable();
+    let shortest_slice = Estimate { ns: slices.get(slices.len() / 100).copied().unwrap_or(0), n: slices.len() };
+    // The record is made within the switch; a little of it comes after. No slice can be shorter than a switch.
     let switch = (record.ns + record.ns / 4).min(shortest_slice.ns);
     let mut found = Overheads {
         limits,
@@ -314,7 +314,7 @@ mod tests {
         history.samples.push(Sample::TickToWakeup { records: 40_000, charged: 42_000 });
         let (wakeup, lag) = tick_wakeup(&history).expect("a sample");
         assert_eq!((wakeup, lag), (Estimate { ns: 5_000, n: 1 }, 2_000));
-        let (tick, stay) = interrupt_costs(&history, &Overheads { tick_wakeup: wakeup, ..Overheads::default() });
-        assert_eq!((tick, stay), (Estimate { ns: 6_000, n: 3 }, Estimate { ns: 9_900, n: 4 }));
+        let (tick, wakeup) = interrupt_costs(&history, &Overheads { tick_wakeup: wakeup, ..Overheads::default() });
+        assert_eq!((tick, wakeup), (Estimate { ns: 6_000, n: 3 }, Estimate { ns: 9_900, n: 4 }));
     }
 }

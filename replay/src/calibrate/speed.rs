@@ -84,7 +84,7 @@ pub(crate) fn measure(
 }
 
 /// The bursts of a task that begin with a wakeup and end with a sleep, and those between two messages
-/// that it took: where servers find requests waiting, one stay holds as many as there were.
+/// that it took: where servers find requests waiting, one burst holds as many as there were.
 fn bursts(task: &TaskHistory, takes: &[Ns], known: &Speeds, least: f64) -> Vec<Burst> {
     let mut found = Vec::new();
     let mut here = usize::MAX;
@@ -135,18 +135,18 @@ fn only(cpus: &[i32]) -> Option<usize> {
     }
 }
 
-/// The stays of a task on CPUs, each beside the next.
+/// The runs of bursts of a task on one CPU, each beside the next.
 fn note_moves(bursts: &[Burst], limits: Limits, moves: &mut Pairs) {
-    let mut stays: Vec<(usize, Vec<f64>)> = Vec::new();
+    let mut runs: Vec<(usize, Vec<f64>)> = Vec::new();
     for &(ln, cpu) in bursts {
         let Some(cpu) = cpu else { continue };
-        match stays.last_mut() {
+        match runs.last_mut() {
             Some((last, of)) if *last == cpu => of.push(ln),
-            _ => stays.push((cpu, vec![ln])),
+            _ => runs.push((cpu, vec![ln])),
         }
     }
     let side = limits.of("speed_side", SIDE);
-    for two in stays.windows(2) {
+    for two in runs.windows(2) {
         let [(from, before), (to, behind)] = two else { continue };
         let before = &before[before.len().saturating_sub(side)..];
         let behind = &behind[..behind.len().min(side)];
@@ -270,14 +270,14 @@ mod tests {
     use super::*;
 
     /// Bursts of about `length` on a CPU, no two of the same length.
-    fn stay(cpu: usize, length: f64, n: usize) -> Vec<Burst> {
+    fn bursts_on(cpu: usize, length: f64, n: usize) -> Vec<Burst> {
         (0..n).map(|i| ((length * (0.8 + 0.4 * ((i * 7) % 11) as f64 / 10.0)).ln(), Some(cpu))).collect()
     }
 
     fn moving(second: f64) -> Vec<(usize, usize, f64, f64)> {
         let mut moves = Pairs::new();
         let bursts: Vec<Burst> =
-            (0..16).flat_map(|i| stay(i % 2, if i % 2 == 0 { 1e6 } else { second }, 3 + i % 5)).collect();
+            (0..16).flat_map(|i| bursts_on(i % 2, if i % 2 == 0 { 1e6 } else { second }, 3 + i % 5)).collect();
         note_moves(&bursts, Limits::default(), &mut moves);
         moves.iter().filter_map(|((a, b), seen)| mean(seen, Limits::default()).map(|(m, se)| (*a, *b, m, se))).collect()
     }

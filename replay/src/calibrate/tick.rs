@@ -64,7 +64,7 @@ const CAUSED: Crowd = (25, 0.8);
 /// Fewer times tell no phase.
 const FEWEST: usize = 8;
 
-/// Switches without a cause that ended stays of at least a quarter of `period`: such a stay has used
+/// Switches without a cause that ended slices of at least a quarter of `period`: such a slice has used
 /// up its time, unlike one that ends with a yield. Where enough of them were quiet, only those: in the
 /// others a switch may have waited for the end of a long system call.
 fn used_up(loose: &[Loose], period: Ns) -> Vec<(Ns, i32)> {
@@ -101,7 +101,7 @@ fn crowded(loose: &[Loose]) -> Vec<bool> {
 }
 
 /// What the switches without a cause are. Where no record tells ticks, but the switches that they cause
-/// tell their times: who left a CPU ready to run, with no tick in its stay and nothing else that could
+/// tell their times: who left a CPU ready to run, with no tick in its slice and nothing else that could
 /// have asked for the switch, has yielded. So has, where nothing tells ticks, who left it among more
 /// such switches than a clock makes.
 pub(crate) fn explain(history: &mut History, found: &Overheads) {

@@ -27,12 +27,12 @@ pub(crate) struct Watch {
     pub remote: Option<Ns>,
     /// Last time that a task was woken or moved here, or from here, whatever came of it.
     pub stirred: Option<Ns>,
-    /// The current stay began with a wakeup preemption at this time; charged since.
+    /// The current slice began with a wakeup preemption at this time; charged since.
     preempting: Option<Ns>,
     charged: Ns,
     interrupted: bool,
     pub need_resched: bool,
-    /// Ticks in this stay, and wakeups in interrupts.
+    /// Ticks in this slice, and wakeups in interrupts.
     ticks: u32,
     wakes: u32,
     pub last_event: Ns,
@@ -82,7 +82,7 @@ impl Watch {
         in_hardirq && !of_wakeup
     }
 
-    /// The running task was charged in this stay: where ticks charge, they show.
+    /// The running task was charged in this slice: where ticks charge, they show.
     pub fn charges(&self) -> bool {
         self.charged > 0
     }
@@ -132,18 +132,18 @@ impl Watch {
         self.post.max(self.remote).is_some_and(|p| at - p < self.limits.at_once())
     }
 
-    /// A reschedule was asked for in this stay.
+    /// A reschedule was asked for in this slice.
     pub fn asked(&self) -> bool {
         self.need_resched && self.last_event >= self.on_at
     }
 
-    /// Nothing in this stay, or shortly before it, can have asked for a switch but a tick.
+    /// Nothing in this slice, or shortly before it, can have asked for a switch but a tick.
     pub fn quiet(&self) -> bool {
         let before = self.on_at - self.limits.one_call();
         self.on_at > 0 && !self.asked() && self.stirred.is_none_or(|at| at < before)
     }
 
-    /// The running task leaves: what the stay says of costs, and what the next one is to know.
+    /// The running task leaves: what the slice says of costs, and what the next one is to know.
     /// `end` is where its leaving will stand among the events of the task.
     pub fn leave(&mut self, at: Ns, off: Off, end: usize, samples: &mut Vec<Sample>) {
         match off {

@@ -72,9 +72,9 @@ impl Engine {
         self.k.class = class;
         let policy = &mut self.stack.layers[class as usize].1;
         policy.stopping(&mut self.k, cpu, t, why);
-        let stay = now - self.k.cpus[cpu].on_since;
+        let slice = now - self.k.cpus[cpu].on_since;
         self.account(cpu, t);
-        self.place_early(t, stay);
+        self.place_early(t, slice);
         let task = &mut self.k.tasks[t.index()];
         task.state = TaskState::Runnable;
         task.since = now;
@@ -86,12 +86,12 @@ impl Engine {
         self.stack.layers[class as usize].1.enqueue(&mut self.k, cpu, t, back);
     }
 
-    /// A task that was recorded to go on elsewhere goes at the end of the stay that is nearest to
+    /// A task that was recorded to go on elsewhere goes at the end of the slice that is nearest to
     /// that point of its program: of this
-    /// `stay` where less than half as much work is left as it did in it.
-    fn place_early(&mut self, t: TaskId, stay: Ns) {
+    /// `slice` where less than half as much work is left as it did in it.
+    fn place_early(&mut self, t: TaskId, slice: Ns) {
         let task = &self.k.tasks[t.index()];
-        if task.left >= stay / 2 {
+        if task.left >= slice / 2 {
             return;
         }
         if let Some(&Step::Place { cpu }) = self.k.steps_of(t).get(task.pc as usize) {
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// Books the stay of `t` on `cpu` and what is left of its run step.
+    /// Books the slice of `t` on `cpu` and what is left of its run step.
     pub(super) fn account(&mut self, cpu: Cpu, t: TaskId) {
         let now = self.k.now;
         if self.ends_with_essential && self.k.work.tasks[t.index()].essential {
@@ -152,8 +152,8 @@ impl Engine {
             self.k.count(cpu, 1);
         }
         // Woken before it had left: it never did.
-        let stays = self.k.cpus[cpu].leaving == Some((t, Stop::Slept));
-        let switched = prev != Some(t) && !stays;
+        let back_at_once = self.k.cpus[cpu].leaving == Some((t, Stop::Slept));
+        let switched = prev != Some(t) && !back_at_once;
         let on = if now == 0 { self.k.work.tasks[t.index()].on } else { None };
         let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
         if switched && on.is_none() {

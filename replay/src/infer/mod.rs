@@ -287,7 +287,7 @@ impl Messages {
             true => Outcome::Explained,
         };
         let open = matches!(outcome, Outcome::Unexplained | Outcome::TooLarge);
-        // By CPU time: how fast the CPUs are follows from how many requests each stay holds.
+        // By CPU time: how fast the CPUs are follows from how many requests each burst holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
         let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
         let (flow, outcome) = match open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten() {

@@ -8,9 +8,9 @@
 //!
 //! Requests that a server found waiting woke nobody. They are counted, not followed: a source sends
 //! one message each time that it is woken, and whoever feeds the pool passes on as many as it got.
-//! What that makes more than the wakeups that led to work is unobserved in stays that were long enough:
-//! each goes to the stay, among those that went on when it was sent, in which most work is left for
-//! each request, and such a stay is cut into equal parts.
+//! What that makes more than the wakeups that led to work is unobserved in bursts that were long enough:
+//! each goes to the burst, among those that went on when it was sent, in which most work is left for
+//! each request, and such a burst is cut into equal parts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -55,13 +55,13 @@ pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: 
 
 /// What a task takes behind a wakeup by another task, on average; none of a few.
 fn mean_work(history: &History, track: &Track, id: TaskIndex) -> Option<f64> {
-    let work: Vec<Ns> = stays(history, track, id).iter().filter(|s| s.by.is_some()).map(Stay::run).collect();
+    let work: Vec<Ns> = bursts_of(history, track, id).iter().filter(|s| s.by.is_some()).map(Burst::run).collect();
     (work.len() >= ENOUGH).then(|| work.iter().sum::<Ns>() as f64 / work.len() as f64)
 }
 
 /// What a task did from a wakeup to its next sleep.
 #[derive(Clone, Debug)]
-struct Stay {
+struct Burst {
     task: TaskIndex,
     wake: Ns,
     /// The task that woke it, and the number of the wakeup.
@@ -76,16 +76,16 @@ struct Stay {
     posts: Vec<(Ns, u32)>,
 }
 
-impl Stay {
+impl Burst {
     fn run(&self) -> Ns {
         self.to - self.from
     }
 }
 
-/// The stays of a task behind its first wakeup.
-fn stays(history: &History, track: &Track, id: TaskIndex) -> Vec<Stay> {
-    let mut found: Vec<Stay> = Vec::new();
-    let mut open: Option<Stay> = None;
+/// The bursts of a task behind its first wakeup.
+fn bursts_of(history: &History, track: &Track, id: TaskIndex) -> Vec<Burst> {
+    let mut found: Vec<Burst> = Vec::new();
+    let mut open: Option<Burst> = None;
     let mut called: BTreeSet<TaskIndex> = BTreeSet::new();
     for event in &history.tasks[id as usize].events {
         match event.kind {
@@ -93,7 +93,7 @@ fn stays(history: &History, track: &Track, id: TaskIndex) -> Vec<Stay> {
                 let by = if let By::Task { waker, wake } = by { Some((waker, wake)) } else { None };
                 let called = std::mem::take(&mut called);
                 let from = track.pos(event.at);
-                open = Some(Stay {
+                open = Some(Burst {
                     task: id,
                     wake: event.at,
                     by,
@@ -106,22 +106,22 @@ fn stays(history: &History, track: &Track, id: TaskIndex) -> Vec<Stay> {
             }
             EventKind::Post { wake } => {
                 called.insert(history.wakee[wake as usize]);
-                if let Some(stay) = &mut open {
-                    stay.posts.push((event.at, wake));
+                if let Some(burst) = &mut open {
+                    burst.posts.push((event.at, wake));
                 }
             }
             EventKind::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
-                if let Some(mut stay) = open.take() {
-                    (stay.end, stay.to) = (event.at, track.pos(event.at));
-                    found.push(stay);
+                if let Some(mut burst) = open.take() {
+                    (burst.end, burst.to) = (event.at, track.pos(event.at));
+                    found.push(burst);
                 }
             }
             _ => {}
         }
     }
-    if let Some(mut stay) = open {
-        stay.to = track.pos(history.span);
-        found.push(stay);
+    if let Some(mut burst) = open {
+        burst.to = track.pos(history.span);
+        found.push(burst);
     }
     found
 }
@@ -174,8 +174,8 @@ impl Search<'_> {
     /// Adds the work of one pool; wakeups of its members that are their own.
     fn pool(&mut self, station: usize) -> Vec<u32> {
         let members = &self.pools.stations[station].members;
-        let mut all: Vec<Stay> =
-            members.iter().flat_map(|m| stays(self.history, &self.tracks[*m as usize], *m)).collect();
+        let mut all: Vec<Burst> =
+            members.iter().flat_map(|m| bursts_of(self.history, &self.tracks[*m as usize], *m)).collect();
         all.sort_by_key(|s| s.wake);
         let (answers, fed) = self.wakers(station, &all);
         let outside: usize = fed.values().sum();
@@ -192,11 +192,11 @@ impl Search<'_> {
             unobserved.extend(self.feeds(feeder, station, &all));
         }
         unobserved.sort_by_key(|s| s.at);
-        for stay in &all {
-            if let Some((_, wake)) = stay.by {
+        for burst in &all {
+            if let Some((_, wake)) = burst.by {
                 let number = self.message(Some(station));
                 self.flow.of_wake.insert(wake, number);
-                self.flow.marks[stay.task as usize].push((stay.wake, Mark::Take(number)));
+                self.flow.marks[burst.task as usize].push((burst.wake, Mark::Take(number)));
             }
         }
         self.hide(station, &all, unobserved);
@@ -206,7 +206,7 @@ impl Search<'_> {
     /// Those outside a pool whose wakeups of its members are answers, and how often each of them woke
     /// one. Who answers was called before, or hardly ever wakes one member twice in a row, though it
     /// makes many of the wakeups: another request lies between.
-    fn wakers(&self, station: usize, all: &[Stay]) -> (BTreeSet<TaskIndex>, BTreeMap<TaskIndex, usize>) {
+    fn wakers(&self, station: usize, all: &[Burst]) -> (BTreeSet<TaskIndex>, BTreeMap<TaskIndex, usize>) {
         #[derive(Default)]
         struct Seen {
             n: usize,
@@ -215,13 +215,13 @@ impl Search<'_> {
         }
         let mut seen: BTreeMap<TaskIndex, Seen> = BTreeMap::new();
         let mut last: BTreeMap<TaskIndex, TaskIndex> = BTreeMap::new();
-        for stay in all {
-            let Some((waker, _)) = stay.by else { continue };
-            let before = last.insert(stay.task, waker);
+        for burst in all {
+            let Some((waker, _)) = burst.by else { continue };
+            let before = last.insert(burst.task, waker);
             if self.pools.station[waker as usize] != Some(station) {
                 let seen = seen.entry(waker).or_default();
                 seen.n += 1;
-                seen.called += usize::from(stay.called);
+                seen.called += usize::from(burst.called);
                 seen.again += usize::from(before == Some(waker));
             }
         }
@@ -236,18 +236,18 @@ impl Search<'_> {
     }
 
     /// Messages of `feeder` to the pool that woke nobody who then worked.
-    fn feeds(&mut self, feeder: TaskIndex, station: usize, pool: &[Stay]) -> Vec<Sent> {
+    fn feeds(&mut self, feeder: TaskIndex, station: usize, pool: &[Burst]) -> Vec<Sent> {
         let track = &self.tracks[feeder as usize];
         // Woken by the pool, it has waited for a lock: it goes on.
-        let mut turns: Vec<Stay> = Vec::new();
-        for stay in stays(self.history, track, feeder) {
-            let by_pool = stay.by.is_some_and(|b| self.pools.station[b.0 as usize] == Some(station));
+        let mut turns: Vec<Burst> = Vec::new();
+        for burst in bursts_of(self.history, track, feeder) {
+            let by_pool = burst.by.is_some_and(|b| self.pools.station[b.0 as usize] == Some(station));
             match turns.last_mut().filter(|_| by_pool) {
                 Some(last) => {
-                    (last.end, last.to) = (stay.end, stay.to);
-                    last.posts.extend(stay.posts);
+                    (last.end, last.to) = (burst.end, burst.to);
+                    last.posts.extend(burst.posts);
                 }
-                None => turns.push(stay),
+                None => turns.push(burst),
             }
         }
         let worked: BTreeSet<u32> =
@@ -288,7 +288,7 @@ impl Search<'_> {
     }
 
     /// What `feeder` got from sources, in order; none where others wake it, too.
-    fn got(&self, feeder: TaskIndex, station: usize, turns: &[Stay]) -> Option<Vec<Got>> {
+    fn got(&self, feeder: TaskIndex, station: usize, turns: &[Burst]) -> Option<Vec<Got>> {
         let mut sources: BTreeMap<TaskIndex, usize> = BTreeMap::new();
         for (waker, _) in turns.iter().filter_map(|t| t.by) {
             let of = self.net.station[waker as usize];
@@ -302,13 +302,13 @@ impl Search<'_> {
         }
         let mut got = Vec::new();
         for source in sources.into_keys() {
-            for stay in stays(self.history, &self.tracks[source as usize], source) {
-                let shows = stay.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder);
+            for burst in bursts_of(self.history, &self.tracks[source as usize], source) {
+                let shows = burst.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder);
                 // It has sent something to somebody else.
-                if shows.is_none() && !stay.posts.is_empty() {
+                if shows.is_none() && !burst.posts.is_empty() {
                     continue;
                 }
-                got.push(Got { at: shows.map_or(stay.end, |p| p.0), by: source, shows: shows.is_some() });
+                got.push(Got { at: shows.map_or(burst.end, |p| p.0), by: source, shows: shows.is_some() });
             }
         }
         got.sort_by_key(|g| g.at);
@@ -325,14 +325,14 @@ impl Search<'_> {
         }
     }
 
-    /// Gives unobserved messages to stays of the pool that hold work.
-    fn hide(&mut self, station: usize, pool: &[Stay], unobserved: Vec<Sent>) {
+    /// Gives unobserved messages to bursts of the pool that hold work.
+    fn hide(&mut self, station: usize, pool: &[Burst], unobserved: Vec<Sent>) {
         let feeders: BTreeSet<TaskIndex> = unobserved.iter().map(|s| s.by).collect();
-        let works: Vec<&Stay> = pool.iter().filter(|s| s.run() > self.net.short).collect();
+        let works: Vec<&Burst> = pool.iter().filter(|s| s.run() > self.net.short).collect();
         // Those that were not woken for a message of their own took the first that waited.
         let mut left: VecDeque<Sent> = unobserved.into();
-        for stay in &works {
-            if stay.by.is_some_and(|b| !feeders.contains(&b.0)) && left.front().is_some_and(|s| s.at <= stay.wake) {
+        for burst in &works {
+            if burst.by.is_some_and(|b| !feeders.contains(&b.0)) && left.front().is_some_and(|s| s.at <= burst.wake) {
                 left.pop_front();
             }
         }
@@ -343,14 +343,14 @@ impl Search<'_> {
         // Those that went on at a time: at most one of each member.
         let (mut goes_on, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
         for sent in left {
-            while works.get(next).is_some_and(|stay| stay.wake <= sent.at) {
+            while works.get(next).is_some_and(|burst| burst.wake <= sent.at) {
                 goes_on.push(next);
                 next += 1;
             }
             goes_on.retain(|i| sent.at < works[*i].end);
             let rest = |i: &&usize| {
-                let stay = works[**i];
-                stay.to - self.tracks[stay.task as usize].pos(sent.at).max(stay.from)
+                let burst = works[**i];
+                burst.to - self.tracks[burst.task as usize].pos(sent.at).max(burst.from)
             };
             let share = |i: &&usize| works[**i].run() / (more[**i].len() as Ns + 2);
             match goes_on.iter().filter(|i| rest(i) as f64 >= least).max_by_key(share) {
@@ -358,15 +358,15 @@ impl Search<'_> {
                 None => self.flow.left += 1,
             }
         }
-        for (stay, more) in works.iter().zip(more) {
-            let track = &self.tracks[stay.task as usize];
+        for (burst, more) in works.iter().zip(more) {
+            let track = &self.tracks[burst.task as usize];
             let parts = more.len() as Ns + 1;
             for (i, sent) in more.into_iter().enumerate() {
-                let cut = track.time(stay.from + stay.run() * (i as Ns + 1) / parts);
+                let cut = track.time(burst.from + burst.run() * (i as Ns + 1) / parts);
                 let number = self.message(Some(station));
                 self.flow.unobserved += 1;
                 self.flow.marks[sent.by as usize].push((sent.at, Mark::Send(number)));
-                self.flow.marks[stay.task as usize].push((cut.max(sent.at).min(stay.end), Mark::Take(number)));
+                self.flow.marks[burst.task as usize].push((cut.max(sent.at).min(burst.end), Mark::Take(number)));
             }
         }
     }

@@ -5,24 +5,24 @@ use crate::history::{EventKind, History, Off, TaskHistory};
 use crate::speeds::Speeds;
 use crate::task::{Cpu, Ns};
 
-/// The stays of one task.
+/// The slices of one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Track {
     /// Begin, end, work before, CPU.
-    stays: Vec<(Ns, Ns, Ns, Cpu)>,
+    slices: Vec<(Ns, Ns, Ns, Cpu)>,
     speeds: Speeds,
 }
 
 impl Track {
     pub fn of(task: &TaskHistory, end: Ns, speeds: &Speeds) -> Self {
-        let mut stays = Vec::new();
+        let mut slices = Vec::new();
         let (mut on, mut sum) = (None, 0);
         for event in &task.events {
             match event.kind {
                 EventKind::On { cpu } => on = Some((event.at, usize::try_from(cpu).unwrap_or(usize::MAX))),
                 EventKind::Off(_) => {
                     if let Some((from, cpu)) = on.take() {
-                        stays.push((from, event.at, sum, cpu));
+                        slices.push((from, event.at, sum, cpu));
                         sum += speeds.work(cpu, from, event.at);
                     }
                 }
@@ -30,33 +30,33 @@ impl Track {
             }
         }
         if let Some((from, cpu)) = on {
-            stays.push((from, end.max(from), sum, cpu));
+            slices.push((from, end.max(from), sum, cpu));
         }
-        Track { stays, speeds: speeds.clone() }
+        Track { slices, speeds: speeds.clone() }
     }
 
     /// Work done until `at`.
     pub fn pos(&self, at: Ns) -> Ns {
-        let i = self.stays.partition_point(|s| s.0 <= at);
-        match i.checked_sub(1).map(|i| self.stays[i]) {
+        let i = self.slices.partition_point(|s| s.0 <= at);
+        match i.checked_sub(1).map(|i| self.slices[i]) {
             Some((from, to, before, cpu)) => before + self.speeds.work(cpu, from, at.min(to)),
             None => 0,
         }
     }
 
-    /// When so much work was done; at the end of a stay, the begin of the next.
+    /// When so much work was done; at the end of a slice, the begin of the next.
     pub fn time(&self, pos: Ns) -> Ns {
-        let i = self.stays.partition_point(|s| s.2 <= pos);
-        match i.checked_sub(1).map(|i| self.stays[i]) {
+        let i = self.slices.partition_point(|s| s.2 <= pos);
+        match i.checked_sub(1).map(|i| self.slices[i]) {
             Some((from, to, before, cpu)) => (from + self.speeds.time(cpu, from, pos - before)).min(to),
-            None => self.stays.first().map_or(0, |s| s.0),
+            None => self.slices.first().map_or(0, |s| s.0),
         }
     }
 
     /// Work at which the task first left its CPU behind `pos`, where that is at most `within` later.
     pub fn pause_within(&self, pos: Ns, within: Ns) -> Option<Ns> {
-        let i = self.stays.partition_point(|s| s.2 <= pos);
-        self.stays.get(i).map(|s| s.2).filter(|p| *p <= pos + within)
+        let i = self.slices.partition_point(|s| s.2 <= pos);
+        self.slices.get(i).map(|s| s.2).filter(|p| *p <= pos + within)
     }
 }
 

@@ -12,16 +12,16 @@ use super::network::Network;
 use crate::history::{EventKind, History, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
-/// A stay of one of the tasks on a CPU.
+/// A slice of one of the tasks.
 #[derive(Clone, Copy, Debug)]
-struct Stay {
+struct Slice {
     from: Ns,
     to: Ns,
     task: TaskIndex,
 }
 
-/// The stays of a task; those in which it only looks for a message, and finds none, are left out.
-fn stays(task: &TaskHistory, short: Ns) -> Vec<Stay> {
+/// The slices of a task; those in which it only looks for a message, and finds none, are left out.
+fn slices_of(task: &TaskHistory, short: Ns) -> Vec<Slice> {
     let mut found = Vec::new();
     let (mut on, mut posted) = (None, false);
     for event in &task.events {
@@ -30,14 +30,14 @@ fn stays(task: &TaskHistory, short: Ns) -> Vec<Stay> {
             EventKind::Post { .. } => posted = true,
             EventKind::Off(_) => {
                 if let Some(from) = on.take().filter(|from| posted || event.at - from > short) {
-                    found.push(Stay { from, to: event.at, task: task.id });
+                    found.push(Slice { from, to: event.at, task: task.id });
                 }
             }
             _ => {}
         }
     }
     if let Some(from) = on {
-        found.push(Stay { from, to: Ns::MAX, task: task.id });
+        found.push(Slice { from, to: Ns::MAX, task: task.id });
     }
     found
 }
@@ -65,7 +65,7 @@ pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
     if members.len() < 2 || !woken_only || !net.stations.iter().all(alone) {
         return None;
     }
-    let mut all: Vec<Stay> = members.iter().flat_map(|m| stays(&history.tasks[*m as usize], net.short)).collect();
+    let mut all: Vec<Slice> = members.iter().flat_map(|m| slices_of(&history.tasks[*m as usize], net.short)).collect();
     all.sort_by_key(|s| (s.from, s.to));
     let wakeups = wakeups(net, history, &members);
     let mut flow = Flow { marks: vec![Vec::new(); history.tasks.len()], ..Flow::default() };

@@ -71,7 +71,7 @@ pub(super) struct Draft {
     /// Work done since the last step, and how much of it at the front is in the kernel.
     pub(super) pending: Ns,
     kernel: Ns,
-    /// From when on the task's own work counts in its current stay.
+    /// From when on the task's own work counts in its current slice.
     run_from: Ns,
     pub(super) running: bool,
     all_kernel: bool,

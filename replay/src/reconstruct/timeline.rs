@@ -208,7 +208,7 @@ impl Timeline {
         let Transition::SwitchOut { task: utid, cpu: slot, why, prio, next } = out else { return };
         let cpu = self.place(slot);
         let task = self.task_of(utid, First::Running, cpu);
-        // Virtual time also changes where a task is placed; only within a stay does it measure weight.
+        // Virtual time also changes where a task is placed; only within a slice does it measure weight.
         self.known(utid).last_vruntime = None;
         self.prio_seen(utid, task, at, prio);
         let runs = self.watches[cpu].curr == Some(task);
@@ -255,7 +255,7 @@ impl Timeline {
         let called = interrupt.is_some() || watch.posted_before(at);
         // The reschedule flag is clear again when a switch is recorded, so that nothing asked for
         // it proves a yield only where all that asks is seen: ticks show by the charge to the
-        // running task, and this stay was charged.
+        // running task, and this slice was charged.
         let seen = watch.charges() && self.record.irq.is_some();
         if why == Why::Ready && seen && !called && !watch.asked() {
             self.history.yields.1 += 1;
@@ -277,8 +277,8 @@ impl Timeline {
         let known = *self.known(utid);
         if let Some(id) = known.task {
             let task = &mut self.history.tasks[id as usize];
-            let stays = |task: &TaskHistory| task.events.iter().any(|a| matches!(a.kind, EventKind::Off(_)));
-            if task.charged == 0 && task.first == First::Running && !stays(task) {
+            let left_before = |task: &TaskHistory| task.events.iter().any(|a| matches!(a.kind, EventKind::Off(_)));
+            if task.charged == 0 && task.first == First::Running && !left_before(task) {
                 task.before = (ran - at).max(0);
             }
             task.charged += ran;

@@ -95,8 +95,8 @@ fn ran_within(task: &TaskHistory, from: Ns, to: Ns) -> bool {
 /// preemption but one and its exit, and nothing was made any more: then the recorded run was being
 /// stopped.
 fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
-    let stays: Vec<bool> = history.tasks.iter().map(|l| never_leaves(l, history.span, limits, OFTEN)).collect();
-    let candidates = || history.tasks.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(l, _)| l);
+    let keeps_cpu: Vec<bool> = history.tasks.iter().map(|l| never_leaves(l, history.span, limits, OFTEN)).collect();
+    let candidates = || history.tasks.iter().zip(&keeps_cpu).filter(|(_, keeps_cpu)| **keeps_cpu).map(|(l, _)| l);
     let reapers: BTreeSet<TaskIndex> = candidates().filter_map(|l| reaper(history, l)).collect();
     let forks = history.tasks.iter().filter(|l| l.first == First::Forked).filter_map(|l| l.events.first());
     let last_fork = forks.map(|a| a.at).max().unwrap_or(0);
@@ -106,8 +106,9 @@ fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
         let from = task.events.iter().rev().filter(preempted).nth(1).map_or(0, |a| a.at);
         end >= last_fork && reapers.iter().any(|r| ran_within(&history.tasks[*r as usize], from, end))
     };
-    let judge = |(task, stays): (&TaskHistory, &bool)| *stays && exit_begun(task).is_none_or(|end| killed(task, end));
-    let mut found: Vec<bool> = history.tasks.iter().zip(&stays).map(judge).collect();
+    let judge =
+        |(task, keeps_cpu): (&TaskHistory, &bool)| *keeps_cpu && exit_begun(task).is_none_or(|end| killed(task, end));
+    let mut found: Vec<bool> = history.tasks.iter().zip(&keeps_cpu).map(judge).collect();
     // The first to go may have no sign of its own: it goes with those that the same task reaped,
     // where most of them have one.
     for reaper_of in &reapers {

@@ -80,7 +80,7 @@ pub struct Row<'l> {
 /// What a row tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What<'l> {
-    /// A stay on the CPU that ends.
+    /// A slice that ends.
     Slice(Figures<'l>),
     /// The task woke another (`-w`).
     Awakened(Task<'l>),
