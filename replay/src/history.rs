@@ -24,7 +24,7 @@ pub enum First {
 
 /// What makes a switch away from a task that falls asleep longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Way {
+pub struct SwitchExtras {
     /// The task has a real-time priority and whoever comes next has none: the scheduler goes on to
     /// a lower class.
     pub lower: bool,
@@ -47,7 +47,7 @@ pub enum Off {
         /// Uninterruptibly.
         deep: bool,
         /// What the switch had to do besides.
-        way: Way,
+        extras: SwitchExtras,
         /// A reschedule had been asked for: it was in the kernel, and stayed there until it slept.
         held: bool,
     },

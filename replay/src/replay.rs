@@ -45,9 +45,9 @@ pub struct ReplaySpec {
     pub groups: Vec<(String, Vec<(String, String)>)>,
     /// CPUs by their recorded numbers, and their settings, as [`crate::rates::Rates::set`] takes them.
     pub cpu_sets: Vec<(i32, Vec<(String, String)>)>,
-    /// How the ways through the scheduler differ from the recorded ones; nothing without
+    /// By how much switches cost more or less than the recorded ones; nothing without
     /// `overheads`, or where `costs` says what a switch costs.
-    pub paths: Option<SwitchCostChange>,
+    pub switch_costs: Option<SwitchCostChange>,
     /// Costs in place of those measured in the trace, by the keys of [`crate::cost::COST_KEYS`].
     pub costs: Vec<(String, String)>,
 }
@@ -68,7 +68,7 @@ impl Default for ReplaySpec {
             sets: Vec::new(),
             groups: Vec::new(),
             cpu_sets: Vec::new(),
-            paths: None,
+            switch_costs: None,
             costs: Vec::new(),
         }
     }
@@ -279,7 +279,9 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         },
         costs,
         // Who says what a switch costs means all of it.
-        paths: spec.paths.filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
+        switch_costs: spec
+            .switch_costs
+            .filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
         until: recon.until,
         at_least: recon.at_least,
         timers: stated.map_or_else(Default::default, |machine| machine.timers),
@@ -313,7 +315,7 @@ fn speeds(recon: &Recon, spec: &ReplaySpec) -> Result<Speeds, ReplayError> {
     Ok(rates.speeds())
 }
 
-/// What is assumed of ways through the scheduler that the trace does not show.
+/// What is assumed of switch costs that the trace does not show.
 fn report_shift(counts: &Counts, out: &mut Out) {
     let (n, ns) = counts.shifted;
     if n > 0 {

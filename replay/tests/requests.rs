@@ -16,7 +16,7 @@ use tracekit_schema::{Kind, Out};
 
 const REQUESTS: u32 = 120;
 /// Queues that each request goes through: 0 is served by two tasks, 1 to 3 by one each.
-const WAY: [u32; 7] = [0, 1, 2, 1, 2, 1, 3];
+const ROUTE: [u32; 7] = [0, 1, 2, 1, 2, 1, 3];
 
 /// 60 % of one CPU, in services of half to one and a half times the usual.
 fn workload() -> Workload {
@@ -30,9 +30,9 @@ fn workload() -> Workload {
     let mut source = Vec::new();
     for _ in 0..REQUESTS {
         let first = handlers.len() as u32;
-        for (i, queue) in WAY.iter().enumerate() {
+        for (i, queue) in ROUTE.iter().enumerate() {
             let mut handler = vec![Step::Run { ns: (usual[*queue as usize] * (0.5 + random())) as i64 }];
-            if let Some(next) = WAY.get(i + 1) {
+            if let Some(next) = ROUTE.get(i + 1) {
                 handler.push(Step::Send { queue: QueueId(*next), handler: HandlerId(first + i as u32 + 1) });
             }
             handlers.push(handler);
@@ -108,8 +108,8 @@ fn true_response(out: &Out) -> f64 {
     let (mut arrived, mut sum) = (HashMap::new(), 0);
     for row in (0..e.len()).filter(|r| e.kind.get(*r) == Some(Kind::Other)) {
         let (at, handler) = (e.ts_ns.get(row).unwrap(), e.value2.get(row).unwrap());
-        let request = handler / WAY.len() as i64;
-        match handler % WAY.len() as i64 {
+        let request = handler / ROUTE.len() as i64;
+        match handler % ROUTE.len() as i64 {
             0 => {
                 arrived.insert(request, at);
             }
@@ -128,7 +128,7 @@ fn requests_are_followed_through_unobserved_messages() {
     for (from, within) in [("rr:quantum=4ms", 0.03), ("eevdf", 0.03), ("cfs:wakeup_preemption=off", 0.2)] {
         let trace = recorded(from);
         let sent = told(&trace).len();
-        assert_eq!(sent, REQUESTS as usize * WAY.len());
+        assert_eq!(sent, REQUESTS as usize * ROUTE.len());
         let recon = programs(&trace);
         let found = &recon.unobserved;
         assert!(found.resolved && found.unobserved * 10 > sent, "{from}: {found:?}");

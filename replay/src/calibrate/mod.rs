@@ -2,14 +2,14 @@
 //! [`calibrate`].
 //!
 //! [`history`](crate::history) says what is measured, [`watch`] takes the samples from what each
-//! CPU does, [`ways`] compares sleeps and bursts of equal length, [`tick`] finds the clock. "What
+//! CPU does, [`switch_extras`] compares sleeps and bursts of equal length, [`tick`] finds the clock. "What
 //! does a switch cost" is answered here.
 
 pub mod limits;
 pub(crate) mod speed;
+pub(crate) mod switch_extras;
 pub mod tick;
 pub(crate) mod watch;
-pub(crate) mod ways;
 
 use std::collections::BTreeMap;
 
@@ -122,9 +122,9 @@ impl Overheads {
 
     /// What a switch took longer because of what it had to do besides.
     pub(crate) fn left(&self, off: Off) -> Ns {
-        let Off::Slept { way, .. } = off else { return 0 };
+        let Off::Slept { extras, .. } = off else { return 0 };
         let part = |does: bool, cost: Estimate| if does { cost.ns } else { 0 };
-        part(way.lower, self.lower_class) + part(way.first, self.timer_first)
+        part(extras.lower, self.lower_class) + part(extras.first, self.timer_first)
     }
 }
 
@@ -139,7 +139,7 @@ fn median(mut values: Vec<Ns>) -> Estimate {
 
 /// Estimates costs and ticks. `hz` is what the trace or the caller states.
 pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Overheads {
-    ways::mark_first(history);
+    switch_extras::mark_first(history);
     let history = &*history;
     let of =
         |pick: fn(&Sample) -> Option<Ns>| median(history.samples.iter().filter_map(pick).filter(|v| *v >= 0).collect());
@@ -186,7 +186,7 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
         found.tick_lag = lag;
     }
     if limits.exit_costs {
-        ways::exit_costs(history, &mut found);
+        switch_extras::exit_costs(history, &mut found);
     }
     (found.tick, found.interrupt_return) = interrupt_costs(history, &found);
     found.jitter = jitter(history);

@@ -155,7 +155,7 @@ pub struct Engine {
     until: Ns,
     at_least: Ns,
     timer_mode: TimerMode,
-    paths: Option<SwitchCostChange>,
+    switch_costs: Option<SwitchCostChange>,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
     /// Timers of each CPU.
@@ -261,7 +261,7 @@ impl Engine {
             until: machine.until,
             at_least: machine.at_least,
             timer_mode: machine.timers,
-            paths: machine.paths,
+            switch_costs: machine.switch_costs,
             coming: BinaryHeap::with_capacity(n + 1),
             timers: vec![BinaryHeap::with_capacity(n + 1); machine.cpus],
             order: 0,

@@ -246,13 +246,13 @@ impl Engine {
 
     /// By how much the switch to `t` takes longer than it was recorded to.
     fn path_shift(&mut self, cpu: Cpu, prev: Option<TaskId>, t: TaskId) -> Ns {
-        let (Some(change), false) = (self.paths, self.k.cpus[cpu].idle) else { return 0 };
+        let (Some(change), false) = (self.switch_costs, self.k.cpus[cpu].idle) else { return 0 };
         let leaving = self.k.cpus[cpu].leaving;
         let Some(left) = leaving.map(|l| l.0).or(prev) else { return 0 };
         let why = match leaving {
             Some((_, why)) if why != Stop::Yielded => Leaves::Sleeps,
             None if self.k.cpus[cpu].irq_woke == Some(t) => Leaves::Woken,
-            _ => Leaves::Stays,
+            _ => Leaves::Ready,
         };
         let classes = |t: TaskId| {
             let is = self.k.tasks[t.index()].attrs.policy.is_rt();

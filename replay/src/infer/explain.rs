@@ -18,7 +18,7 @@ const UNLIKELY: f64 = 1e-5;
 /// One explanation of a segment: its services, where the last message went, and the service that
 /// takes the place of the last.
 #[derive(Clone, Copy)]
-struct Way {
+struct Explanation {
     services: usize,
     target: Option<usize>,
     swap: Option<usize>,
@@ -39,7 +39,7 @@ impl Walk<'_> {
         let mut targets: Vec<(usize, Ns)> = Vec::new();
         // What each service but the last adds as an unobserved one, and as the one that shows.
         let mut each: Vec<(f64, f64)> = Vec::new();
-        let mut found: Vec<Way> = Vec::new();
+        let mut found: Vec<Explanation> = Vec::new();
         let mut scores: Vec<f64> = Vec::new();
         // What waits is looked at again and again.
         let mut costs: Vec<Option<(usize, f64)>> = Vec::new();
@@ -93,7 +93,7 @@ impl Walk<'_> {
                 }
             };
             scores.push(score + unobserved + length(k));
-            found.push(Way { services: k, target, swap });
+            found.push(Explanation { services: k, target, swap });
             // One service more: where did this one's message go, and what came next?
             let (share, to) = self.likely(s, &past, &callers, &|_| true);
             let Some(to) = to else { break };
@@ -114,12 +114,12 @@ impl Walk<'_> {
             past.visit(s);
             callers.clone_from(&self.tokens[next.token].callers);
         }
-        let Some(way) = self.choose(&scores).map(|i| found[i]) else { return (Vec::new(), None) };
-        if let (Some(j), Some(to)) = (way.swap, self.hidden_target(s, way.services)) {
+        let Some(best) = self.choose(&scores).map(|i| found[i]) else { return (Vec::new(), None) };
+        if let (Some(j), Some(to)) = (best.swap, self.unobserved_target(s, best.services)) {
             // The one that shows came earlier in the queue: the last one takes its place.
             targets[j].0 = to;
         }
-        (self.parts(hold, g, &targets[..way.services - 1], way.target), way.swap)
+        (self.parts(hold, g, &targets[..best.services - 1], best.target), best.swap)
     }
 
     /// True when a request that waits behind the first `taken` fits a message to `to` that shows.
@@ -134,7 +134,7 @@ impl Walk<'_> {
     }
 
     /// Where the message of the `k`-th service of a segment went, were it unobserved.
-    fn hidden_target(&self, s: usize, k: usize) -> Option<usize> {
+    fn unobserved_target(&self, s: usize, k: usize) -> Option<usize> {
         let token = &self.tokens[self.queues[s].get(k.checked_sub(2)?)?.token];
         let mut past = token.past.clone();
         past.visit(s);

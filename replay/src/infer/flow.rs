@@ -8,7 +8,7 @@
 //! * a task that falls asleep found its queue empty: whatever had been written before has been read;
 //! * a message to a queue whose reader sleeps would have woken it, and would show;
 //! * services of a station take about as long as those whose ends both show;
-//! * requests take the ways that visible messages of requests with the same past take.
+//! * requests take the routes that visible messages of requests with the same past take.
 //!
 //! A reader that goes on with an empty queue must have got a message that a task still at work has
 //! already written: the service of that task is then taken to have ended. What stays unexplained is
@@ -30,7 +30,7 @@ use crate::task::Ns;
 
 /// Services of which both ends show that tell how long they take.
 const SURE: usize = 20;
-/// A way that fewer than one in so many requests took is its own.
+/// A route that fewer than one in so many requests took is its own.
 const RARE: usize = 50;
 
 /// One thing about messages that a task did.
@@ -83,7 +83,7 @@ pub(super) struct Flow {
     pub unmatched: usize,
     /// Messages that nobody read.
     pub left: usize,
-    /// Requests that went ways of their own.
+    /// Requests that went routes of their own.
     pub odd: usize,
     /// Calls that were recorded show the messages.
     pub recorded: bool,
@@ -95,7 +95,7 @@ impl Flow {
         self.unmatched + self.left
     }
 
-    /// The same, and requests that went ways of their own.
+    /// The same, and requests that went routes of their own.
     pub fn wrong(&self) -> usize {
         self.unexplained() + self.odd
     }
@@ -135,18 +135,18 @@ impl Flow {
         let all = walk.tokens.len();
         let done: Vec<&Token> = (0..all).map(|t| &walk.tokens[t]).filter(|t| t.done).collect();
         let requests: Vec<Vec<u32>> = done.iter().map(|t| chain(&goes_on, t.request)).collect();
-        let way = |(token, chain): (&&Token, &Vec<u32>)| {
-            let before = chain.iter().rev().skip(1).flat_map(|r| goes_on[r].1.way());
-            before.chain(token.past.way()).collect()
+        let route = |(token, chain): (&&Token, &Vec<u32>)| {
+            let before = chain.iter().rev().skip(1).flat_map(|r| goes_on[r].1.route());
+            before.chain(token.past.route()).collect()
         };
-        let ways: Vec<Vec<usize>> = done.iter().zip(&requests).map(way).collect();
-        let odd = odd(&ways);
+        let taken: Vec<Vec<usize>> = done.iter().zip(&requests).map(route).collect();
+        let odd = odd(&taken);
         flow.odd = odd.len();
         let first = |request: u32| chain(&goes_on, request).last().copied().unwrap_or(request);
         let doubted: HashSet<u32> = odd.iter().filter_map(|t| requests[*t].last().copied()).collect();
         flow.messages.iter_mut().for_each(|m| m.request = m.request.map(first).filter(|r| !doubted.contains(r)));
-        if ways.len() * 2 > all {
-            routes = Routes::of_ways(&ways);
+        if taken.len() * 2 > all {
+            routes = Routes::of_complete(&taken);
         }
         (flow.unobserved, flow.unmatched, flow.left) = (walk.unobserved, walk.unmatched, walk.left);
         (flow, routes)
@@ -162,13 +162,13 @@ fn chain(goes_on: &HashMap<u32, (u32, &Past)>, request: u32) -> Vec<u32> {
     chain
 }
 
-/// Which of these ways hardly any other request took.
-fn odd(ways: &[Vec<usize>]) -> Vec<usize> {
+/// Which of these routes hardly any other request took.
+fn odd(taken: &[Vec<usize>]) -> Vec<usize> {
     let mut number: HashMap<&[usize], usize> = HashMap::new();
-    for way in ways {
-        *number.entry(way).or_default() += 1;
+    for route in taken {
+        *number.entry(route).or_default() += 1;
     }
-    (0..ways.len()).filter(|i| number[&ways[*i][..]] * RARE < ways.len()).collect()
+    (0..taken.len()).filter(|i| number[&taken[*i][..]] * RARE < taken.len()).collect()
 }
 
 /// What all walks of one pass know.

@@ -17,7 +17,9 @@ use crate::calibrate::watch::Watch;
 use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
-use crate::history::{By, Call, EventKind, First, History, Loose, Off, TaskEvent, TaskHistory, TaskIndex, Way};
+use crate::history::{
+    By, Call, EventKind, First, History, Loose, Off, SwitchExtras, TaskEvent, TaskHistory, TaskIndex,
+};
 use crate::rates::Recorded;
 use crate::task::Ns;
 
@@ -228,7 +230,7 @@ impl Timeline {
                 let lower = realtime(prio) && next.is_some() && !realtime(next);
                 Off::Slept {
                     deep: matches!(state, State::Blocked | State::WaitingLock),
-                    way: Way { lower, first: false },
+                    extras: SwitchExtras { lower, first: false },
                     held: runs && self.watches[cpu].asked(),
                 }
             }

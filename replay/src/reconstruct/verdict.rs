@@ -196,11 +196,11 @@ pub(super) fn judge(history: &History, said: &[i64], limits: Limits, stop: Ns) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Way;
+    use crate::history::SwitchExtras;
 
     #[test]
     fn a_wait_for_another_in_the_kernel_on_the_way_out_is_part_of_the_exit() {
-        let slept = |deep| EventKind::Off(Off::Slept { deep, way: Way::default(), held: false });
+        let slept = |deep| EventKind::Off(Off::Slept { deep, extras: SwitchExtras::default(), held: false });
         let woken = |by| EventKind::Woken { by, cpu: 0 };
         let (on, preempted) = (EventKind::On { cpu: 0 }, EventKind::Off(Off::Preempted { interrupt: None }));
         let by_task = By::Task { waker: 1, wake: 0 };
@@ -230,7 +230,7 @@ mod tests {
         let by_task = By::Task { waker: 1, wake: 0 };
         let looping = |last: By, ends: bool, stop: Ns| {
             let mut task = TaskHistory::new(0, First::Forked, 0);
-            let slept = EventKind::Off(Off::Slept { deep: false, way: Way::default(), held: false });
+            let slept = EventKind::Off(Off::Slept { deep: false, extras: SwitchExtras::default(), held: false });
             for i in 0..20 {
                 let by = if i == 19 { last } else { by_timer };
                 let events = [EventKind::Woken { by, cpu: 0 }, EventKind::On { cpu: 0 }, slept];

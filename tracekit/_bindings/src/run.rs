@@ -247,7 +247,7 @@ impl Programs {
             groups: groups.unwrap_or_default(),
             cpu_sets: cpu_sets.unwrap_or_default(),
             costs: costs.unwrap_or_default(),
-            paths: switch_costs
+            switch_costs: switch_costs
                 .map(|(was, is)| SwitchCostChange { recorded: SwitchCosts(was), replayed: SwitchCosts(is) }),
             jitter: jitter_ns.clamp(0, 1_000_000_000),
             seed,

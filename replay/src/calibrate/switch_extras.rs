@@ -1,5 +1,5 @@
-//! What a switch takes longer because of what it has to do besides: fractions of a microsecond, on
-//! which hangs whether two tasks that sleep equally long stay in phase.
+//! What a switch takes longer because of what it has to do besides: fractions of a microsecond, which
+//! decide whether two tasks that sleep equally long stay in phase.
 //!
 //! A timer is set before the switch is recorded, so sleeps of equal length look shorter between the
 //! records when more work lies between the two.
@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{Estimate, Overheads, ENOUGH};
-use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex, Way};
+use crate::history::{By, EventKind, History, Off, SwitchExtras, TaskHistory, TaskIndex};
 use crate::task::{Ns, NEVER};
 
 /// Sleeps and bursts that differ by no more have the same length.
@@ -39,10 +39,10 @@ pub(super) fn mark_first(history: &mut History) {
         let tick = ticks.get(ticks.partition_point(|t| *t <= sleep.from)).copied().unwrap_or(NEVER);
         let timer = waiting.keys().next().copied().unwrap_or(NEVER);
         if sleep.to < tick.min(timer) {
-            if let EventKind::Off(Off::Slept { way, .. }) =
+            if let EventKind::Off(Off::Slept { extras, .. }) =
                 &mut history.tasks[sleep.task as usize].events[sleep.event].kind
             {
-                way.first = true;
+                extras.first = true;
             }
         }
         waiting.insert(sleep.to, sleep.task);
@@ -85,29 +85,29 @@ fn mean(parts: &[(Ns, usize)]) -> Estimate {
 /// What it takes longer from the setting of a timer to the switch record, from equal sleeps of one
 /// task that differ in one thing.
 pub(super) fn exit_costs(history: &History, found: &mut Overheads) {
-    let mut groups: Vec<BTreeMap<Way, Estimate>> = Vec::new();
+    let mut groups: Vec<BTreeMap<SwitchExtras, Estimate>> = Vec::new();
     for task in &history.tasks {
-        let mut ways: BTreeMap<Way, Vec<Ns>> = BTreeMap::new();
+        let mut by_extras: BTreeMap<SwitchExtras, Vec<Ns>> = BTreeMap::new();
         let mut from = None;
         for event in &task.events {
             match event.kind {
-                EventKind::Off(Off::Slept { deep: false, way, .. }) => from = Some((event.at, way)),
+                EventKind::Off(Off::Slept { deep: false, extras, .. }) => from = Some((event.at, extras)),
                 EventKind::Woken { by: By::Hardirq { lead }, .. } => {
-                    if let Some((at, way)) = from.take().filter(|_| lead) {
-                        ways.entry(way).or_default().push(event.at - at);
+                    if let Some((at, extras)) = from.take().filter(|_| lead) {
+                        by_extras.entry(extras).or_default().push(event.at - at);
                     }
                 }
                 EventKind::Woken { .. } => from = None,
                 _ => {}
             }
         }
-        groups.push(ways.into_iter().filter_map(|(way, sleeps)| Some((way, constant(sleeps)?))).collect());
+        groups.push(by_extras.into_iter().filter_map(|(extras, sleeps)| Some((extras, constant(sleeps)?))).collect());
     }
-    let cost = |with: fn(Way) -> Option<Way>| {
+    let cost = |with: fn(SwitchExtras) -> Option<SwitchExtras>| {
         let mut parts = Vec::new();
-        for ways in &groups {
-            for (way, plain) in ways {
-                let Some(other) = with(*way).and_then(|w| ways.get(&w)) else { continue };
+        for by_extras in &groups {
+            for (extras, plain) in by_extras {
+                let Some(other) = with(*extras).and_then(|w| by_extras.get(&w)) else { continue };
                 let less = plain.ns - other.ns;
                 if less.abs() <= CONSTANT {
                     parts.push((less, plain.n.min(other.n)));
@@ -116,6 +116,6 @@ pub(super) fn exit_costs(history: &History, found: &mut Overheads) {
         }
         mean(&parts)
     };
-    found.lower_class = cost(|w| (!w.lower).then_some(Way { lower: true, ..w }));
-    found.timer_first = cost(|w| (!w.first).then_some(Way { first: true, ..w }));
+    found.lower_class = cost(|w| (!w.lower).then_some(SwitchExtras { lower: true, ..w }));
+    found.timer_first = cost(|w| (!w.first).then_some(SwitchExtras { first: true, ..w }));
 }
