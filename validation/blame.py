@@ -45,7 +45,7 @@ CAUSES = (
 CHANGES, WITHIN = 0.10, 0.15
 
 
-#: Fewer responses of a group tell nothing.
+#: Fewer responses of a group say nothing.
 FEW = 20
 
 

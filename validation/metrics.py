@@ -208,22 +208,22 @@ FOLLOWED = 0.9
 
 
 @dataclass
-class _Told:
-    """Arrivals and replies that a replay tells of, and response times of searches that can be followed."""
+class _Reported:
+    """Arrivals and replies that a replay reports, and response times of searches that can be followed."""
 
     arrivals: list[int]
     replies: list[int]
     times: list[int]
 
 
-def _told(trace: Trace) -> _Told:
-    """Searches as a replay tells of them; nothing for a recording."""
+def _reported(trace: Trace) -> _Reported:
+    """Searches as a replay reports them; nothing for a recording."""
     names = [pl.col(c).cast(pl.String).alias(c) for c in ("ctx_comm", "comm")]
     sent = trace.events.filter((pl.col("kind") == "other") & (pl.col("name").cast(pl.String) == "message"))
     sent = sent.select("ts_ns", *names, request="value").sort("ts_ns")
     arrived = sent.filter(pl.col("ctx_comm") == "gen0")
     replied = sent.filter(pl.col("ctx_comm").str.contains(r"^A\d") & (pl.col("comm") == "E0"))
-    found = _Told(arrived["ts_ns"].to_list(), replied["ts_ns"].to_list(), [])
+    found = _Reported(arrived["ts_ns"].to_list(), replied["ts_ns"].to_list(), [])
     arrived, replied = (x.filter(pl.col("request").is_not_null()) for x in (arrived, replied))
     arrived = arrived.group_by("request").agg(pl.col("ts_ns").min())
     # A request that is answered twice was taken for another.
@@ -244,17 +244,17 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
 
     The figure is the sum of all replies less the sum of all arrivals, over their number: which
     belongs to which does not matter, but both must be complete, and no reply may come before so
-    many searches have arrived. Where they are not complete in a replay that knows messages, it tells
-    which reply belongs to which arrival; searches that it cannot tell apart are left out and counted in
+    many searches have arrived. Where they are not complete in a replay that knows messages, it says
+    which reply belongs to which arrival; searches that it cannot distinguish are left out and counted in
     the note.
     """
     wanted = int(arguments.get("n", 600))
-    told = _told(trace)
-    complete = len(told.arrivals) == len(told.replies) == wanted
-    if complete and not _early(told.arrivals, told.replies):
-        mean = (sum(told.replies) - sum(told.arrivals)) / wanted / 1e6
-        return Figure(mean, wanted, samples=tuple(told.times))
-    times = told.times
+    reported = _reported(trace)
+    complete = len(reported.arrivals) == len(reported.replies) == wanted
+    if complete and not _early(reported.arrivals, reported.replies):
+        mean = (sum(reported.replies) - sum(reported.arrivals)) / wanted / 1e6
+        return Figure(mean, wanted, samples=tuple(reported.times))
+    times = reported.times
     if times:
         # So far beyond the others, its messages were taken for those of another search.
         longest = FAR * sorted(times)[len(times) // 2]

@@ -44,9 +44,9 @@ def _group_table(results: Sequence[Result], found: Sequence[Case]) -> list[str]:
     for kind, of in sorted(kinds.items()):
         within = sum(e <= bound for e, bound in of) / len(of)
         middle = statistics.median_high(e for e, _ in of)
-        told = f"{100 * statistics.median(e for e, _ in of):.1f} %"
-        told = told if middle < NO_FIGURE else "no figure for half or more"
-        lines.append(f"| {kind} | {len(of)} | {100 * within:.0f} % | {told} |")
+        shown = f"{100 * statistics.median(e for e, _ in of):.1f} %"
+        shown = shown if middle < NO_FIGURE else "no figure for half or more"
+        lines.append(f"| {kind} | {len(of)} | {100 * within:.0f} % | {shown} |")
     return lines
 
 

@@ -63,8 +63,8 @@ fn look(path: &Path) -> Found {
         }
         Ok(format) if events + tables as u64 > 0 => format.to_owned(),
         Ok(format) => {
-            let told = out.diagnostics.rows().iter().any(|d| d.code == Code::MissingEvents);
-            format!("{} {format}", if told { "none" } else { "silent" })
+            let stated = out.diagnostics.rows().iter().any(|d| d.code == Code::MissingEvents);
+            format!("{} {format}", if stated { "none" } else { "silent" })
         }
     };
     Found { result, events }

@@ -290,7 +290,7 @@ impl Emitter<'_> {
 }
 
 /// Notes what the policy counted, as JSON, and what is odd about the run.
-pub(crate) fn tell(out: &mut Out, run: &Run) {
+pub(crate) fn report(out: &mut Out, run: &Run) {
     if let Some(warning) = &run.warning {
         out.diag(Diagnostic::new(Code::Starvation, warning.clone()));
     }

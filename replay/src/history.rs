@@ -277,7 +277,7 @@ pub struct Loose {
     /// Nothing was woken or moved here during its slice: only a tick can have asked for the switch.
     pub quiet: bool,
     /// A reschedule was asked for, or ticks would show: it was a preemption.
-    pub told: bool,
+    pub explained: bool,
 }
 
 impl History {

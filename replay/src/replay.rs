@@ -207,7 +207,7 @@ pub fn play_under(
     if recon.placed && spec.cpus.is_some_and(|cpus| cpus != recon.cpus.len()) {
         let why = recon.beside.map_or_else(
             || "placement=trace keeps each task on the CPU on which it was recorded".into(),
-            |beside| beside.told(),
+            |beside| beside.report(),
         );
         return Err(ReplayError::Trace(format!(
             "{why}, of {}: with another number of CPUs leave the placement to the policy (placement=model)",
@@ -245,15 +245,15 @@ pub fn play_under(
     if recon.placed {
         out.meta.set("replay.placement", "trace");
     }
-    if recon.yields_untold {
-        out.meta.set("yields.told", "false");
+    if recon.yields_unrecorded {
+        out.meta.set("yields.recorded", "false");
     }
     if !spec.costs.is_empty() {
         let costs: Vec<String> = spec.costs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         out.meta.set("replay.costs", costs.join(","));
     }
     let records = Records::of(&mut run, machine.cpus, &recon.cpus, recon.start);
-    emit::tell(&mut out, &run);
+    emit::report(&mut out, &run);
     report(recon, spec, &mut out);
     report_shift(&run.counts, &mut out);
     Ok(Played { out, records, counts: run.counts, counters: run.counters, policy })
@@ -358,8 +358,8 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         );
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
-    for (_, told) in recon.rates.told(&recon.cpus) {
-        out.diag(Diagnostic::new(Code::Inferred, told));
+    for (_, report) in recon.rates.report(&recon.cpus) {
+        out.diag(Diagnostic::new(Code::Inferred, report));
     }
     if recon.rates.are_unknown() && !recon.speeds.are_equal() {
         let of = |(i, cpu): (usize, &i32)| format!("CPU {cpu} {:.2}", recon.speeds.time_of_one(i));
@@ -387,7 +387,7 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         let message = format!("{n} tasks were ready to run until the end and never ran; they do nothing in the replay");
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
-    if let Some(message) = recon.unobserved.told(&recon.work) {
+    if let Some(message) = recon.unobserved.report(&recon.work) {
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
     recon.missing().into_iter().for_each(|missing| out.diag(missing));

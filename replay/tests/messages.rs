@@ -74,12 +74,12 @@ fn hidden_messages_are_found_and_move_with_the_schedule() {
         let recon = programs(&trace);
         assert!(recon.unobserved.unobserved > 20, "{from}: {:?}", recon.unobserved);
         assert!(recon.unobserved.resolved, "{from}: {:?}", recon.unobserved);
-        let told = recon.inferred().into_iter().find(|i| i.name == "unobserved messages").unwrap();
+        let report = recon.inferred().into_iter().find(|i| i.name == "unobserved messages").unwrap();
         assert_eq!(
-            (told.value, told.n),
+            (report.value, report.n),
             (Some(recon.unobserved.unobserved as f64), Some(recon.unobserved.messages as u64))
         );
-        assert!(told.how.contains("inferred from what the tasks did"), "{}", told.how);
+        assert!(report.how.contains("inferred from what the tasks did"), "{}", report.how);
         for to in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
             let (real, found) = (recorded(PIPELINE, to), replayed(&recon, to));
             for tid in 4..=7 {
@@ -124,8 +124,8 @@ fn an_explanation_that_does_harm_is_left_out() {
             assert!(with > 15_000_000 && without < 5_000_000, "{from}: {with} ns, {without} ns");
         }
         assert_eq!(recon.unobserved.groups[0].outcome == Outcome::Worse, harms, "{from}: {:?}", recon.unobserved);
-        let told = recon.unobserved.told(&recon.work).expect("messages are unobserved");
-        assert_eq!(told.contains("replayed less well with their explanation than without"), harms, "{told}");
+        let report = recon.unobserved.report(&recon.work).expect("messages are unobserved");
+        assert_eq!(report.contains("replayed less well with their explanation than without"), harms, "{report}");
     }
 }
 
@@ -252,21 +252,22 @@ fn unexplained_messages_name_what_a_new_capture_needs() {
         outcome,
         recorded: false,
     };
-    let of = |groups| Unobserved { groups, ..Unobserved::default() }.told(&work);
-    let told = of(vec![group(3, Outcome::Unexplained)]).unwrap();
+    let of = |groups| Unobserved { groups, ..Unobserved::default() }.report(&work);
+    let report = of(vec![group(3, Outcome::Unexplained)]).unwrap();
     assert!(
-        told.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"),
-        "{told}"
+        report.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"),
+        "{report}"
     );
     for call in ["sys_enter_read", "sys_exit_read", "sys_enter_write"] {
-        assert!(told.contains(call), "{told}");
+        assert!(report.contains(call), "{report}");
     }
-    let told = of(vec![group(0, Outcome::TooLarge)]).unwrap();
-    assert!(told.contains("the search for them came to its bound"), "{told}");
-    let told = of(vec![group(0, Outcome::Explained), group(3, Outcome::Unexplained)]).unwrap();
+    let report = of(vec![group(0, Outcome::TooLarge)]).unwrap();
+    assert!(report.contains("the search for them came to its bound"), "{report}");
+    let report = of(vec![group(0, Outcome::Explained), group(3, Outcome::Unexplained)]).unwrap();
     assert!(
-        told.contains("40 of 100 messages were sent to a task that was awake") && told.contains("3 stay unexplained"),
-        "{told}"
+        report.contains("40 of 100 messages were sent to a task that was awake")
+            && report.contains("3 stay unexplained"),
+        "{report}"
     );
     assert_eq!(of(Vec::new()), None);
 }
@@ -352,8 +353,8 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
     let group = &recon.unobserved.groups[0];
     assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.unobserved);
     assert!(!recon.unobserved.resolved, "replays say that locks are not followed");
-    let told = recon.unobserved.told(&recon.work).expect("messages are unobserved");
-    assert!(told.contains("cannot be followed one by one"), "{told}");
+    let report = recon.unobserved.report(&recon.work).expect("messages are unobserved");
+    assert!(report.contains("cannot be followed one by one"), "{report}");
     // Requests are counted: each took 2 ms, and a burst held up to as many as had arrived.
     let run = |steps: &Vec<Step>| steps.iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();
     let long: Vec<i64> = recon.work.handlers.iter().map(run).filter(|ns| *ns > 500_000).collect();

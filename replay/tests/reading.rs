@@ -71,7 +71,7 @@ fn two_hogs(state: State) -> Trace {
     trace
 }
 
-fn no_cause_is_told(recon: &Recon) -> bool {
+fn no_cause_is_reported(recon: &Recon) -> bool {
     recon.missing().iter().any(|d| d.message.contains("nothing shows why"))
 }
 
@@ -104,7 +104,7 @@ fn a_yield_is_seen_where_ticks_would_show() {
     }
     let recon = trace.programs();
     assert!(has(&recon, 1, |s| matches!(s, Step::Yield)));
-    assert!(!no_cause_is_told(&recon));
+    assert!(!no_cause_is_reported(&recon));
 }
 
 /// Two hogs take turns on CPU 0 every `period`; a task on CPU 1 looks for work, and another one, in

@@ -78,7 +78,7 @@ fn replayed(recon: &Recon, policy: &str) -> Out {
 }
 
 /// Messages told of: time, sender, first task that serves the queue, request.
-fn told(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
+fn report(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
     let e = &out.events;
     let message = |row: &usize| {
         e.kind.get(*row) == Some(Kind::Other) && e.name.get(*row).map(|n| out.strings.get(n)) == Some(&b"message"[..])
@@ -91,7 +91,7 @@ fn told(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
 /// A replay that is done early begins again: only the first time counts.
 fn mean_response(out: &Out) -> (f64, usize) {
     let (mut arrived, mut times) = (HashMap::new(), HashMap::new());
-    for (at, from, to, request) in told(out) {
+    for (at, from, to, request) in report(out) {
         let Some(request) = request else { continue };
         if from == 10 {
             arrived.entry(request).or_insert(at);
@@ -127,7 +127,7 @@ fn requests_are_followed_through_unobserved_messages() {
     // Where few messages are unobserved, requests overtake each other unseen, and some are mixed up.
     for (from, within) in [("rr:quantum=4ms", 0.03), ("eevdf", 0.03), ("cfs:wakeup_preemption=off", 0.2)] {
         let trace = recorded(from);
-        let sent = told(&trace).len();
+        let sent = report(&trace).len();
         assert_eq!(sent, REQUESTS as usize * ROUTE.len());
         let recon = programs(&trace);
         let found = &recon.unobserved;

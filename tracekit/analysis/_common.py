@@ -16,7 +16,7 @@ CLAMPED = 16
 IRQ_WAKEUP = 32
 ESTIMATED = 64
 
-#: Quantiles that tables give unless told otherwise.
+#: Quantiles that tables give by default.
 QUANTILES: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
 
 #: Ways to group tasks: `group` strips the number at the end of a name (`spin07` -> `spin`), `all`

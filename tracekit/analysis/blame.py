@@ -299,7 +299,7 @@ def _waits(rows: pl.DataFrame, occupancy: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(rows: pl.DataFrame, occupancy: pl.DataFrame) -> pl.DataFrame:
-    """Parts in which the task, or the one it slept for, had the CPU: interrupts told apart."""
+    """Parts in which the task, or the one it slept for, had the CPU: interrupts distinguished."""
     handlers = occupancy.filter(pl.col("who").is_in(["hardirq", "softirq", "stolen"]))
     cut = _cut(rows, handlers)
     own = pl.col("depth") == 0

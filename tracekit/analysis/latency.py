@@ -85,7 +85,7 @@ def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.Data
         One row per wait, by `ts_ns`: `ts_ns` (Int64, when the task ran; end of the trace for a
         censored wait), `utid` (UInt32), `tid` (Int64), `comm` (String; null when not known),
         `cause` (String: `wakeup`, `preemption`, `yield`, `first`: before the first slice seen of
-        the task; null when the source does not tell), `run_delay_ns` (Int64), `censored` (Boolean,
+        the task; null when the source does not say), `run_delay_ns` (Int64), `censored` (Boolean,
         true when the wait had not ended), `unreliable` (Boolean, true when records were lost within
         it or a clock had to be corrected). Slices of which the delay is not known have no row.
     """

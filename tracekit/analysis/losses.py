@@ -28,7 +28,7 @@ def coverage(losses: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        One row per CPU with losses: `cpu` (Int32; null for losses of which the source does not tell
+        One row per CPU with losses: `cpu` (Int32; null for losses of which the source does not say
         the CPU, which may concern all), `n_losses` (UInt32), `records` (Int64, records lost; null
         when one of the numbers is not known), `lost_ns` (Int64), `share` (Float64, of the time from
         `start_ns` to `end_ns`; null when that is 0).

@@ -44,7 +44,7 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
         (String, the key; null for a single histogram), `lo_ns` (Int64, included; 0 where the bucket
         has no lower bound), `hi_ns` (Int64, excluded; as wide as the bucket before where it has no
         upper bound), `n` (UInt32), `share` (Float64, of the group's n), `time_ns` (Int64) and
-        `time_share` (Float64), both null: counts do not tell sums.
+        `time_share` (Float64), both null: counts do not give sums.
 
     Notes
     -----

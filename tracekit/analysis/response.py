@@ -29,11 +29,11 @@ _NEEDS = (
 def _goes_on() -> pl.Expr:
     """Whether the task stayed ready to run when it left its CPU; null when the source does not say."""
     end = pl.col("end_state").cast(pl.String)
-    told = ~end.is_in(["unknown", "unknown_off"])
+    stated = ~end.is_in(["unknown", "unknown_off"])
     return (
-        pl.when(told & end.is_in(list(c.READY)))
+        pl.when(stated & end.is_in(list(c.READY)))
         .then(True)
-        .when(told)
+        .when(stated)
         .then(False)
         .otherwise(pl.col("involuntary"))
     )
@@ -93,7 +93,7 @@ def samples(
         not known), `response_ns` (Int64, so far for a censored one; null when start or end is not
         known), `run_ns` (Int64, time on CPUs), `wait_ns` (Int64, response - run; null with
         `response_ns`), `nr_slices` (UInt32), `nr_involuntary` (UInt32), `end_state` (String; null
-        when open or not told), `status` (String), `censored` (Boolean, status is `censored` or
+        when open or not stated), `status` (String), `censored` (Boolean, status is `censored` or
         `unreliable`).
 
         `status` is `complete`; `censored` (was going on when the trace, or the window that it was

@@ -200,7 +200,7 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
     Notes
     -----
     How it can mislead: the two means answer different questions. A task that is often preempted for
-    20 us by a waker has many short slices and no less CPU time. On sources that do not tell yields
+    20 us by a waker has many short slices and no less CPU time. On sources that do not distinguish yields
     from preemptions, yields count as involuntary.
 
     Examples

@@ -117,7 +117,7 @@ class Survey(Trace):
 
     @property
     def queues_known(self) -> bool:
-        """Whether one pass told the run queues: not where records are out of time order."""
+        """Whether one pass gave the run queues: not where records are out of time order."""
         return self._core.queues(False) is not None
 
     @property
@@ -220,12 +220,12 @@ class Survey(Trace):
         Raises
         ------
         TracekitError
-            When rows came out of time order, so that one pass does not tell the length of the system's queue.
+            When rows came out of time order, so that one pass does not give the length of the system's queue.
         """
         found = self._core.queues(count == "waiting")
         if found is None:
             raise TracekitError(
-                f"{self.name}: its records are not in time order, so one pass does not tell its run queues; "
+                f"{self.name}: its records are not in time order, so one pass does not give its run queues; "
                 "read the trace with tracekit.read"
             )
         rows = [

@@ -56,7 +56,7 @@ def read(
         derived tables are made anew. A workload text, as a file or as a string of several lines, is
         run under the policy that it names, and read like a recording of that run.
     format
-        Name of a format (see `tracekit.formats`); by default the first bytes tell, never the file name.
+        Name of a format (see `tracekit.formats`); by default the first bytes decide, never the file name.
     progress
         True for a bar on standard error (only on a terminal), or a function that is called with
         bytes read, bytes in all (None for a pipe) and events so far.
@@ -241,7 +241,7 @@ def convert(
     table
         Table to write.
     to
-        ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` tells.
+        ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` decides.
 
     Returns
     -------

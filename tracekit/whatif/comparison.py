@@ -330,7 +330,7 @@ class Comparison:
         dict
             `trace` (see `describe`), `diagnostics`, `losses`, `bounds` (of the recorded metrics,
             whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
-            `wakeups` (share of each class of wakeup, when the replay tells), `inferred` (likewise),
+            `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `summary`, `comparison` (`table`),
             `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
             distribution by label), `not_recorded` and `not_known` (what the trace, and the machine
@@ -535,7 +535,7 @@ def compare(
     if isinstance(policies, str):
         policies = [policies]
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
-    why = "told"
+    why = "stated"
     if identity is None:
         identity, why = stated(trace)
     labelled, unmodelled = _modelled(trace, identity, labelled, force)

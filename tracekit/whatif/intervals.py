@@ -127,7 +127,7 @@ def modes(values: Sequence[float]) -> tuple[float, float] | None:
     Parameters
     ----------
     values
-        The figure in each repetition; fewer than six tell nothing.
+        The figure in each repetition; fewer than six say nothing.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def kernel_share(demands: pl.DataFrame) -> float:
     """Give the share of tasks' demand that is next to steps which the kernel does for them.
 
     What a fork, an exec, an exit or a yield costs differs between kernels and policies, and no
-    schedule tells by how much. The work between two sleeps or such steps counts, up to 2 ms of it,
+    schedule says by how much. The work between two sleeps or such steps counts, up to 2 ms of it,
     when one of them is at its end or its start; an endless task has none. What a task does before
     its first sleep is its start-up and left out, where more follows.
 
@@ -179,7 +179,7 @@ def kernel_shares(demands: pl.DataFrame) -> dict[str | None, float]:
 
 @dataclass(frozen=True)
 class ModelError:
-    """What predictions of a kind miss beyond what their own terms tell, as found on real pairs.
+    """What predictions of a kind miss beyond what their own terms say, as found on real pairs.
 
     Attributes
     ----------
@@ -232,8 +232,8 @@ def kind_of_change(identity: str, policy: str) -> str:
 
     def scheduler(text: str) -> tuple[str, ...]:
         name, _, parameters = text.partition(":")
-        told = [p for p in parameters.split(",") if p.startswith(("form=", "version="))]
-        return (name, *sorted(told))
+        stated = [p for p in parameters.split(",") if p.startswith(("form=", "version="))]
+        return (name, *sorted(stated))
 
     return KINDS[scheduler(identity) != scheduler(policy)]
 

@@ -71,11 +71,11 @@ class _Stopped(Exception):
 class _Meter:
     """Adds up the progress of runs that go on at the same time."""
 
-    def __init__(self, runs: int, span_ns: int, tell: Callable[[float], object] | None) -> None:
+    def __init__(self, runs: int, span_ns: int, report: Callable[[float], object] | None) -> None:
         self._shares = [0.0] * runs
         self._ended = 0
         self._span_ns = span_ns
-        self._tell = tell
+        self._report = report
         self._lock = threading.Lock()
         self.stopped = threading.Event()
 
@@ -99,8 +99,8 @@ class _Meter:
             self._say()
 
     def _say(self) -> None:
-        if self._tell is not None:
-            self._tell(Done.of(self._shares, self._ended, self._span_ns))
+        if self._report is not None:
+            self._report(Done.of(self._shares, self._ended, self._span_ns))
 
 
 def run_all(
@@ -155,13 +155,13 @@ def run_all(
 
     def one(number: int) -> tuple[Replay | None, pl.DataFrame | None, ReplayError | None]:
         label, perturbation = work[number]
-        told = meter.of_run(number)
+        report = meter.of_run(number)
         # Only the plain replay is looked at; of the others the statistics are enough.
         tables = number % len(perturbations) == 0
         policy, options = asked[label].policy, asked[label].options
         try:
             kept, run = programs.measure(
-                policy, by, tables=tables, perturbation=perturbation, progress=told, **options
+                policy, by, tables=tables, perturbation=perturbation, progress=report, **options
             )
         except ReplayError as error:
             meter.ended(number)

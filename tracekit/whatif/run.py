@@ -235,9 +235,9 @@ class Programs:
         if hz is None and machine is not None:
             hz = machine.hz
         # A replay, and a run of a workload, say theirs. A file may say anything.
-        told = trace.metadata.get("hz", "")
-        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", told):
-            hz = int(told)
+        stated = trace.metadata.get("hz", "")
+        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", stated):
+            hz = int(stated)
         # Slack is Linux's, and every source from Linux names its system.
         system = trace.metadata.get("os")
         self.contexts = recognise(trace)
@@ -343,7 +343,7 @@ class Programs:
             ms of each stretch between two steps that are no work), ``work_ns`` (Int64: all work, in
             time of a CPU of middling speed, less that before its first sleep), ``endless`` (Boolean:
             some of its work has no end), ``sleeps`` (UInt32), ``unexplained`` (UInt32: sleeps that
-            something outside ends, which the trace does not tell).
+            something outside ends, which the trace does not say).
         """
         types = {
             "utid": pl.UInt32,
@@ -366,7 +366,7 @@ class Programs:
         polars.DataFrame
             ``name`` (what switches, ticks and interrupts cost, the tick's rate and phase, timer
             slack, which tasks have no end, when the recorded run was stopped, messages that woke
-            nobody), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s`` or
+            nobody), ``value`` (Float64; null when nothing says), ``unit`` (``ns``, ``1/s`` or
             ``1``), ``n`` (UInt64, samples; null where it is no estimate), ``how`` (what it rests
             on).
         """
@@ -528,7 +528,7 @@ class Programs:
         scenario: Scenario | None,
         perturbation: Perturbation | None,
     ) -> dict[str, Any]:
-        """What the core is told of a run."""
+        """What the core is given for a run."""
         # What the caller sets wins over what the machine says.
         sets = affinities(self.trace) if cpus is None else []
         overrides = overrides_of(scenario) if scenario else []

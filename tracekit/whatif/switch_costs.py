@@ -97,7 +97,7 @@ def measure(events: pl.DataFrame) -> dict[str, list[int]]:
     ----------
     events
         Events of a trace with `sched_stat_runtime` and `sched_stat_wait`: only switches that have
-        both right before them, or behind a wakeup in an interrupt, tell.
+        both right before them, or behind a wakeup in an interrupt, say so.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def entry_of(kernel: str) -> str | None:
     Parameters
     ----------
     kernel
-        Its version, as a trace tells it.
+        Its version, as a trace states it.
     """
     match = re.match(r"(\d+)\.(\d+)", kernel)
     if match is None:
@@ -201,7 +201,7 @@ def change(
     kernel
         Version of the recorded kernel.
     clock_offset
-        The run-queue clock to tracepoint offset that was inferred from the trace, ns; without it nothing tells how fast
+        The run-queue clock to tracepoint offset that was inferred from the trace, ns; without it nothing says how fast
         the machine is.
     known
         What was measured, by kernel.

@@ -401,14 +401,14 @@ impl<'t> Graph<'t> {
         while let Some(colon) = memchr::memchr(b':', rest) {
             let name = scan::trim(&rest[..colon]);
             let Some((word, after)) = value(scan::skip_blanks(&rest[colon + 1..])) else { break };
-            let told = Some(word).filter(|w| *w != b"(null)");
+            let stated = Some(word).filter(|w| *w != b"(null)");
             match name.strip_prefix(b"\"").and_then(|n| n.strip_suffix(b"\"")).unwrap_or(name) {
-                b"prio" => attributes.prio = told,
-                b"new prio" => attributes.new_prio = told,
-                b"wmesg" => attributes.wmesg = told,
-                b"lock" | b"lockname" => attributes.lock = told,
-                b"linkedto" => attributes.linked = told,
-                b"stathz" => attributes.stathz = told,
+                b"prio" => attributes.prio = stated,
+                b"new prio" => attributes.new_prio = stated,
+                b"wmesg" => attributes.wmesg = stated,
+                b"lock" | b"lockname" => attributes.lock = stated,
+                b"linkedto" => attributes.linked = stated,
+                b"stathz" => attributes.stathz = stated,
                 _ => {}
             }
             rest = after;

@@ -374,8 +374,8 @@ impl Dialect for Babeltrace {
         let index = row.index();
         let kind = lttng::kind(head.event);
         let states = &mut self.states;
-        let told = kind.and_then(|k| lttng::fill(k, head.event, &fields, states, &mut row, &mut out.strings));
-        let outcome = match (kind, told) {
+        let stated = kind.and_then(|k| lttng::fill(k, head.event, &fields, states, &mut row, &mut out.strings));
+        let outcome = match (kind, stated) {
             (Some(kind), Some(())) => {
                 row.kind(kind);
                 if head.event.starts_with(b"lttng_statedump") {

@@ -176,8 +176,8 @@ fn fuzz(name: &str, time: Duration, seed: u64) -> u64 {
 /// CPU time of this process; the wall clock where the system does not tell.
 fn cpu_time() -> Duration {
     thread_local!(static BEGIN: Instant = Instant::now());
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let ns = told.and_then(|text| text.split(' ').next()?.parse().ok());
+    let report = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let ns = report.and_then(|text| text.split(' ').next()?.parse().ok());
     ns.map_or_else(|| BEGIN.with(Instant::elapsed), Duration::from_nanos)
 }
 

@@ -125,7 +125,7 @@ pub(crate) fn explain(history: &mut History, found: &Overheads) {
                 history.yields.1 += 1;
             }
         } else if ticked != Some(true) {
-            history.uncaused += u64::from(!loose.told);
+            history.uncaused += u64::from(!loose.explained);
         }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn no_clock_makes_a_crowd() {
-        let loose = |at: Ns, cpu| Loose { at, cpu, task: 0, since: None, user: true, quiet: true, told: true };
+        let loose = |at: Ns, cpu| Loose { at, cpu, task: 0, since: None, user: true, quiet: true, explained: true };
         // Slices of 0.1 ms, the shortest; every 50 us on two CPUs; and eleven within 0.1 ms.
         let slices: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE, 0)).collect();
         let apart: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE / 2, i as i32 % 2)).collect();
@@ -199,7 +199,7 @@ mod tests {
             since: Some(at(i) - 4_000_000),
             user: true,
             quiet: true,
-            told: false,
+            explained: false,
         };
         let history = History { cpus: vec![0, 1], loose: (0..50).map(loose).collect(), ..History::default() };
         let mut found = Overheads::default();

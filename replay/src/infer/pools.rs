@@ -417,6 +417,6 @@ mod tests {
         };
         assert!(pool([1_000_000, 8_000_000], 10));
         assert!(!pool([23_000, 2_000_000], 10));
-        assert!(pool([23_000, 2_000_000], 9), "too few to tell");
+        assert!(pool([23_000, 2_000_000], 9), "too few to say");
     }
 }

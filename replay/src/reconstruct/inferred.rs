@@ -75,7 +75,7 @@ impl Recon {
     /// What the trace leaves open, and which records of a new capture would tell.
     pub fn missing(&self) -> Vec<Diagnostic> {
         let mut found = Vec::new();
-        if self.wakes_untold {
+        if self.wakes_unrecorded {
             let what = "no record says when tasks woke, nor who woke them: every sleep ends when the \
                 task next got a CPU, so that a replay makes its waits longer, and waits after sleeps and \
                 the lengths of run queues cannot be held against the recording";
@@ -105,7 +105,7 @@ impl Recon {
         }
         if let Some(beside) = &self.beside {
             let advice = "see --placement in the help of `tracekit compare`: `model` leaves it to the policy";
-            found.push(Diagnostic::new(Code::MissingEvents, beside.told()).advise(advice));
+            found.push(Diagnostic::new(Code::MissingEvents, beside.report()).advise(advice));
         }
         if self.coarse {
             let what = "the times of this trace are whole microseconds";
@@ -279,7 +279,7 @@ impl Recon {
 
     /// Messages that no wakeup shows; nothing where none is unobserved.
     fn messages(&self) -> Option<Inferred> {
-        let how = self.unobserved.told(&self.work)?;
+        let how = self.unobserved.report(&self.work)?;
         let name = if self.unobserved.resolved { "unobserved messages" } else { "unexplained messages" };
         let value = if self.unobserved.resolved { self.unobserved.unobserved } else { self.unobserved.unexplained };
         Some(Inferred { name, value: Some(value as f64), unit: "1", n: Some(self.unobserved.messages as u64), how })

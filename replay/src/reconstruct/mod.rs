@@ -267,11 +267,11 @@ pub struct Recon {
     /// Switches away from tasks that stayed ready, of which no record shows the cause.
     pub uncaused: u64,
     /// That tasks yielded only follows from other records: the trace shows involuntary switches.
-    pub yields_untold: bool,
+    pub yields_unrecorded: bool,
     /// The trace shows clock ticks.
     pub ticks_show: bool,
     /// No wakeup is recorded, and tasks slept.
-    pub wakes_untold: bool,
+    pub wakes_unrecorded: bool,
     /// Its times are whole microseconds or less exact.
     pub coarse: bool,
     /// When the recorded run was stopped.

@@ -29,7 +29,7 @@ pub struct Beside {
 
 impl Beside {
     /// What it says, for people.
-    pub fn told(&self) -> String {
+    pub fn report(&self) -> String {
         let Beside { recorded, model, placed } = self;
         format!(
             "{} of the {} preemptions recorded came while another CPU idled, and {} of {} in a replay \

@@ -63,7 +63,7 @@ pub(super) struct Timeline {
     /// Tasks whose first record is a switch to them, on a CPU that had been idle: when.
     unannounced: Vec<(TaskIndex, Ns)>,
     /// Wakeups are recorded, and new tasks.
-    pub(super) tells: (bool, bool),
+    pub(super) recorded_kinds: (bool, bool),
     pub(super) record: Record,
 }
 
@@ -114,7 +114,7 @@ impl Timeline {
             start,
             cut: 0,
             unannounced: Vec::new(),
-            tells: (false, false),
+            recorded_kinds: (false, false),
             record: Record { ts: 0, kind: Kind::Other, cpu: None, number: None, irq: None },
         }
     }
@@ -187,7 +187,7 @@ impl Timeline {
     /// wakeups without a record are. Where wakeups and new tasks are recorded, such a task was
     /// runnable before, on the CPU from which it was pulled.
     fn wake_unannounced(&mut self) {
-        if self.tells == (true, true) {
+        if self.recorded_kinds == (true, true) {
             return;
         }
         for (task, at) in std::mem::take(&mut self.unannounced) {
@@ -265,9 +265,17 @@ impl Timeline {
         }
         if !called {
             let since = Some(watch.on_at).filter(|since| runs && *since > 0);
-            let told = watch.asked() || watch.charges();
+            let explained = watch.asked() || watch.charges();
             let quiet = runs && self.history.wakes && watch.quiet();
-            self.history.loose.push(Loose { at, cpu: cpu as i32, task, since, user: why == Why::Ready, quiet, told });
+            self.history.loose.push(Loose {
+                at,
+                cpu: cpu as i32,
+                task,
+                since,
+                user: why == Why::Ready,
+                quiet,
+                explained,
+            });
         }
         Off::Preempted { interrupt }
     }
@@ -347,12 +355,12 @@ impl Timeline {
 
     fn speed(&mut self, at: Ns, cpu: i32, what: Speed) {
         // A CPU without other records takes no part in a replay.
-        let Some(told) = self.index.get(&cpu).and_then(|place| self.speeds.get_mut(*place)) else { return };
+        let Some(stated) = self.index.get(&cpu).and_then(|place| self.speeds.get_mut(*place)) else { return };
         match what {
-            Speed::Frequency(khz) => told.khz.push((at, khz)),
-            Speed::Limit(khz) => told.limit = told.limit.max(Some(khz)),
-            Speed::Capacity(capacity) => told.capacity = told.capacity.max(Some(capacity)),
-            Speed::Present(capacity) => told.present.push((at, capacity)),
+            Speed::Frequency(khz) => stated.khz.push((at, khz)),
+            Speed::Limit(khz) => stated.limit = stated.limit.max(Some(khz)),
+            Speed::Capacity(capacity) => stated.capacity = stated.capacity.max(Some(capacity)),
+            Speed::Present(capacity) => stated.present.push((at, capacity)),
         }
     }
 

@@ -223,7 +223,7 @@ fn a_number_that_comes_back_after_its_end_is_another_task() {
     t.wake(140, 0, Kind::WakeupNew, 6, 5, 0);
     let d = t.derive();
     let fives = (0..d.tasks.len()).filter(|&i| d.tasks.tid.get(i) == Some(5)).count();
-    assert_eq!(fives, 3, "two forks in a row are one told twice");
+    assert_eq!(fives, 3, "two forks in a row are one recorded twice");
     assert_eq!(d.slices.prev_cpu.get(1), None);
 }
 
@@ -366,11 +366,11 @@ fn the_running_task_says_how_it_will_leave() {
 }
 
 #[test]
-fn yields_count_as_involuntary_switches_where_they_are_not_told() {
+fn yields_count_as_involuntary_switches_where_they_are_not_recorded() {
     let mut t = Trace::default();
     t.add(0, 0, Kind::Switch).tid(8).next_tid(1);
     t.add(10, 0, Kind::Switch).tid(1).next_tid(8).state(State::Yielding);
-    let (d, _) = t.derive_with(DeriveOptions { yields_told: false, ..DeriveOptions::default() });
+    let (d, _) = t.derive_with(DeriveOptions { yields_recorded: false, ..DeriveOptions::default() });
     assert_eq!((d.slices.end_state.get(1), d.slices.involuntary.get(1)), (Some(State::Yielding), Some(true)));
 }
 

@@ -262,8 +262,8 @@ impl Programs {
             play(&self.recon, &spec, &mut |done| {
                 reports += 1;
                 if let Some(tell) = progress.as_ref().filter(|_| reports.is_multiple_of(TELL)) {
-                    let told = Python::attach(|py| tell.call1(py, (done,)).map(drop));
-                    raised = told.err();
+                    let report = Python::attach(|py| tell.call1(py, (done,)).map(drop));
+                    raised = report.err();
                 }
                 raised.is_none() && !cancel.is_set()
             })

@@ -255,12 +255,12 @@ impl Timehist {
         self.met.rows += 1;
         let Task::Thread { comm, tid, pid } = row.task else { return self.met.idle = true };
         self.met.figures += u64::from(figures.run > 0 || figures.wait > 0 || figures.delay > 0);
-        let told = before.and_then(|b| b.next);
-        let Some(tid) = tid.or(told.map(|t| t.0)) else {
+        let stated = before.and_then(|b| b.next);
+        let Some(tid) = tid.or(stated.map(|t| t.0)) else {
             self.met.lost_sight += 1;
             return;
         };
-        let comm = match told {
+        let comm = match stated {
             Some((next, name)) if next == tid && name.is_some() => name,
             _ => comm.map(|c| out.strings.intern(c)),
         };

@@ -201,13 +201,13 @@ impl Rows {
         if f.cpu.is_some() {
             return f.cpu;
         }
-        let told = match hook {
+        let stated = match hook {
             DISPATCH | IDLE => number(f.payload, b"CPUID=").and_then(|n| i32::try_from(n).ok()),
             FLIH | SLIH | RESUME => cpuid(f.payload),
             _ => None,
         };
-        if told.is_some() || self.has_cpu {
-            return told;
+        if stated.is_some() || self.has_cpu {
+            return stated;
         }
         let cpu = f.tid.and_then(|tid| self.ran_on.get(&tid).copied());
         if cpu.is_some() {

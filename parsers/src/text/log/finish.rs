@@ -76,8 +76,8 @@ impl Log {
 
     /// A text that ends in its header tells it, unless a last line that is cut was told already.
     fn finish_without_records(&self, out: &mut Out) {
-        let told = out.diagnostics.rows().iter().any(|d| d.code == Code::Truncated);
-        if self.ends_in_header() && self.lines > 0 && !self.empty && !told {
+        let stated = out.diagnostics.rows().iter().any(|d| d.code == Code::Truncated);
+        if self.ends_in_header() && self.lines > 0 && !self.empty && !stated {
             let d = Diagnostic::new(Code::Truncated, "the text ends before its first record").at_line(self.lines);
             out.diag(d.advise("get the whole text; if this is all, nothing was recorded"));
         }

@@ -8,7 +8,7 @@ const NAMED: usize = 3;
 
 impl Unobserved {
     /// What becomes of the unobserved messages, as a sentence; none where nothing is unobserved.
-    pub fn told(&self, work: &Workload) -> Option<String> {
+    pub fn report(&self, work: &Workload) -> Option<String> {
         let of = |outcomes: &[Outcome]| -> Vec<&Group> {
             self.groups.iter().filter(|g| outcomes.contains(&g.outcome)).collect()
         };
