@@ -29,7 +29,7 @@ const FOREIGN: [(&str, &str); 6] = [
     ),
 ];
 
-/// Texts of each format that reads line by line, and the line behind which a foreign one is put.
+/// Texts of each format that reads line by line, and the line behind which an unexpected one is put.
 const HOSTS: [(&str, &str, usize); 10] = [
     ("ftrace-text", "ftrace-text/trace-cmd-report/input.txt", 5),
     ("perf-script", "perf-script/ns/input.txt", 5),

@@ -213,7 +213,7 @@ def _within_tasks(x: Floats, codes: NDArray[np.int64], tasks: int) -> tuple[floa
 
 
 def _averaged(x: Floats, codes: NDArray[np.int64] | None) -> tuple[Floats, NDArray[np.int64] | None]:
-    """Sums of runs of samples, so that the series has at most `MOST`; tasks are then no longer distinguished."""
+    """Sums of runs of samples, so that the series has at most `MOST`; tasks are not distinguished then."""
     step = math.ceil(len(x) / MOST)
     if step == 1:
         return x, codes

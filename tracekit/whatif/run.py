@@ -235,9 +235,9 @@ class Programs:
         if hz is None and machine is not None:
             hz = machine.hz
         # A replay, and a run of a workload, say theirs. A file may say anything.
-        stated = trace.metadata.get("hz", "")
-        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", stated):
-            hz = int(stated)
+        own_hz = trace.metadata.get("hz", "")
+        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", own_hz):
+            hz = int(own_hz)
         # Slack is Linux's, and every source from Linux names its system.
         system = trace.metadata.get("os")
         self.contexts = recognise(trace)
@@ -409,7 +409,7 @@ class Programs:
         return pl.DataFrame(self._core.judged(), schema=types, orient="row")
 
     def perturbations(self, runs: int = RUNS) -> list[Perturbation]:
-        """Small changes of the machine with which a replay is repeated, to see what hangs by a thread.
+        """Timing jitter and tick phases with which a replay is repeated, to see its sensitivity to them.
 
         Parameters
         ----------
@@ -526,7 +526,7 @@ class Programs:
         switch_costs: bool,
         costs: Mapping[str, str] | None,
         scenario: Scenario | None,
-        perturbation: Perturbation | None,
+        moved: Perturbation | None,
     ) -> dict[str, Any]:
         """What the core is given for a run."""
         # What the caller sets wins over what the machine says.
@@ -539,15 +539,9 @@ class Programs:
         cpu_sets = cpu_settings(overrides)
         given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
         given |= costs or {}
-        changed = (
-            {
-                "jitter_ns": perturbation.jitter_ns,
-                "seed": perturbation.seed,
-                "phase_ns": phase_ns + perturbation.phase_ns,
-            }
-            if perturbation
-            else {"phase_ns": phase_ns}
-        )
+        changed = {"phase_ns": phase_ns + (moved.phase_ns if moved else 0)}
+        if moved:
+            changed |= {"jitter_ns": moved.jitter_ns, "seed": moved.seed}
         shift = self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None
         return {
             "rt": rt or (None if self.stated else real_time(self.trace.machine)),

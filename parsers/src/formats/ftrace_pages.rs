@@ -13,7 +13,7 @@
 //! * Sources: the kernel's ring_buffer.c.
 
 use super::schedviz::{big_endian, look_like_pages, pages};
-use super::trace_dat::head::CpuData;
+use super::trace_dat::header::CpuData;
 use super::trace_dat::stream::Stream;
 use crate::binary::ring_buffer::Layout;
 use crate::binary::tracepoint::header::Header;

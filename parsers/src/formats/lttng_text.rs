@@ -28,7 +28,7 @@
 //! discarded N events between [A] and [B]` becomes a loss of the channel's CPU.
 //!
 //! **Departures tolerated**: lines out of order (sorted in a window), CRLF, a cut last line,
-//! foreign lines (counted).
+//! unexpected lines (counted).
 //!
 //! **Sources**: babeltrace2's documentation of `sink.text.pretty`; a trace with LTTng 2.8 of Linux
 //! 4.4 from the tracecompass test traces. **Verified** on that trace; names of states, contexts,

@@ -151,7 +151,7 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
         history.samples.iter().filter_map(|s| if let Sample::Slice(v) = s { Some(*v) } else { None }).collect();
     slices.sort_unstable();
     let shortest_slice = Estimate { ns: slices.get(slices.len() / 100).copied().unwrap_or(0), n: slices.len() };
-    // The record is made within the switch; a little of it comes after. No slice can be shorter than a switch.
+    // The record is made within the switch; a little of it comes after. No slice is shorter than a switch.
     let switch = (record.ns + record.ns / 4).min(shortest_slice.ns);
     let mut found = Overheads {
         limits,

@@ -168,7 +168,7 @@ fn header(head: &[u8], options: &Options, out: &mut Out) -> Result<Header, Parse
             let message = format!("expected the line `#TKD`, found `{}`", scan::shown(found, 60));
             ParseError::new(NAME, "truncated", message)
                 .at_line(number)
-                .advise("if the head was cut off, say where it was made: os=illumos, os=freebsd or os=macos")
+                .advise("if the header was cut off, say where it was made: os=illumos, os=freebsd or os=macos")
         };
         let os = options.extra.get("os").ok_or_else(missing)?;
         let os = Os::from_name(os.as_bytes()).ok_or_else(missing)?;

@@ -218,6 +218,6 @@ pub fn describe_clock(attrs: &Attrs, out: &mut Out) {
 
 /// Says that a feature could not be read.
 pub fn feature_damaged(number: u64, at: usize, out: &mut Out) {
-    let message = format!("feature {number} of the head is shorter than what it lists");
+    let message = format!("feature {number} of the header is shorter than what it lists");
     out.diag(Diagnostic::new(Code::Damaged, message).at_offset(at as u64));
 }

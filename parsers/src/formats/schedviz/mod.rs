@@ -16,7 +16,7 @@
 
 mod ebpf;
 
-use super::trace_dat::head::{Buffer, Compression, CpuData, Facts, Head as DatHead};
+use super::trace_dat::header::{Buffer, Compression, CpuData, Facts, Head as DatHead};
 use super::trace_dat::stream::Stream;
 use crate::binary::bytes::uint;
 use crate::binary::ring_buffer::Layout;

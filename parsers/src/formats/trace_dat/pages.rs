@@ -1,6 +1,6 @@
 //! One CPU's pages, from the file or from compressed chunks, record by record.
 
-use super::head::Compression;
+use super::header::Compression;
 use crate::binary::bytes::u32_at;
 use crate::binary::ring_buffer::{Layout, Missed, Record, Walk};
 use std::ops::Range;

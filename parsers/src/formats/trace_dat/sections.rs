@@ -1,7 +1,7 @@
 //! Version 7: sections that are found through a chain of option sections, or, where the file ends
 //! before that does, one after the other from the first.
 
-use super::head::{lossy, option, Buffer, Compression, CpuData, Facts, Head};
+use super::header::{lossy, option, Buffer, Compression, CpuData, Facts, Head};
 use super::{damaged, short, NAME};
 use crate::binary::bytes::{Reader, Short};
 use crate::binary::tracepoint::header::Header;

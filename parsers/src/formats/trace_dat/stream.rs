@@ -1,6 +1,6 @@
 //! The records of all CPUs and buffers, merged by time.
 
-use super::head::{Buffer, CpuData, Head};
+use super::header::{Buffer, CpuData, Head};
 use super::pages::{Fault, Pages};
 use crate::binary::ring_buffer::{Layout, Missed};
 use crate::binary::tasks::Tasks;

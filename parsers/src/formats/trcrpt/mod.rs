@@ -265,7 +265,7 @@ impl Reader {
         let p = &mut self.pending;
         let indented = scan::is_blank(line[0]);
         let wrapped = p.width >= WRAP;
-        if p.here && (indented || wrapped || p.payload.is_empty()) && !mismatch::is_foreign(line) {
+        if p.here && (indented || wrapped || p.payload.is_empty()) && !mismatch::is_unexpected(line) {
             if p.payload.len() < LONGEST {
                 // A line wrapped at some width goes on in the middle of a word, an indented one does not.
                 if indented && !p.payload.is_empty() {

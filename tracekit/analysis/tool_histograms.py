@@ -23,7 +23,7 @@ def _chosen(histograms: pl.DataFrame, title: str | None) -> pl.DataFrame:
 
 
 def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) -> pl.DataFrame:
-    """Give printed histograms of times the columns of `slices.histogram`.
+    """Give tool histograms of times the columns of `slices.histogram`.
 
     Definition: n(k) = the count printed for bucket k; share(k) = n(k) / sum of n over the group.
     Source: the table `histograms`; nobody but the script knows what was counted.
@@ -33,7 +33,7 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
     histograms
         The `histograms` table.
     unit
-        Unit of the printed bounds: `ns`, `us`, `ms` or `s`. DTrace does not print it.
+        Unit of the tool's bounds: `ns`, `us`, `ms` or `s`. DTrace does not print it.
     title
         Only histograms of this title.
 
@@ -74,7 +74,7 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
 
 
 def lengths(histograms: pl.DataFrame, title: str | None = None) -> pl.DataFrame:
-    """Give printed histograms of queue lengths the columns of `runqueue.distribution`.
+    """Give tool histograms of queue lengths the columns of `runqueue.distribution`.
 
     Definition: share(L) = count(L) / sum of counts; exceedance(L) = the sum of share(l) over l > L.
     The rows of scope `system` add up the samples of all CPUs: the length of the queue of one CPU,
