@@ -7,7 +7,7 @@
 //! about = "what is special here, and where the bytes come from"
 //! valid = true                 # false: reading it raises `error`
 //! lossy = false                # true: the source says that records were lost
-//! sniff = true                 # false: cannot be told from its first bytes, must be named (default true)
+//! sniff = true                 # false: not recognised by its first bytes, must be named (default true)
 //! error = "unsupported"        # code of the ParseError, for valid = false
 //! diagnostics = ["lost-events"] # codes that appear; one of severity `error` that is not listed fails the case
 //!

@@ -137,7 +137,7 @@ fn check(paths: &[PathBuf]) {
     assert!(failures.is_empty(), "{} of {} files\n{}", failures.len(), paths.len(), failures.join("\n"));
 }
 
-/// Time that steps back, and lines of another kind, are told by the quick path as without it.
+/// Time that steps back, and lines of another kind, are reported by the quick path as without it.
 #[test]
 fn the_quick_path_tells_what_the_other_one_tells() {
     for name in ["ftrace", "perf"] {

@@ -68,7 +68,7 @@ fn a_line_of_another_format_is_named_as_such() {
             match found {
                 Some(d) => {
                     assert!(d.message.contains("found"), "{host} with {guest}: {}", d.message);
-                    // Aggregations are told without the blanks before them, which a map cannot do without.
+                    // Aggregations are recognised without the blanks before them, which a map needs.
                     let bare = (host, *guest) == ("dtrace-agg", "perf-sched-map");
                     let advice = if bare { String::new() } else { format!("the line looks like {guest}") };
                     assert_eq!(d.advice, advice, "{host}: {}", d.message);

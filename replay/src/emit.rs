@@ -52,7 +52,7 @@ pub struct Emitter<'a> {
     prios: Vec<i32>,
     attrs_seen: Vec<usize>,
     exiting: Vec<bool>,
-    /// What runs on each CPU, as the records so far tell.
+    /// What runs on each CPU, as the records so far say.
     curr: Vec<u32>,
     seq: u64,
     idle: StrId,

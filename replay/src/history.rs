@@ -237,7 +237,7 @@ pub struct History {
     pub wakee: Vec<TaskIndex>,
     /// Numbers of the CPUs that have records, ascending; events name CPUs by their position here.
     pub cpus: Vec<i32>,
-    /// What the records tell of the speeds of CPUs, by position.
+    /// What the records say of the speeds of CPUs, by position.
     pub speeds: Vec<Recorded>,
     /// Wakeup records that found their task awake: they changed nothing.
     pub idle_wakeups: u64,
@@ -255,7 +255,7 @@ pub struct History {
     pub exits: (u64, u64),
     /// Switches away from tasks that stayed ready, of which nothing shows the cause.
     pub uncaused: u64,
-    /// Yields that the records tell, and those that only follow from other records.
+    /// Yields that are recorded, and those that only follow from other records.
     pub yields: (u64, u64),
     /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks and yields.
     pub loose: Vec<Loose>,

@@ -8,7 +8,7 @@ use crate::task::{Cpu, Ns, TaskId};
 pub enum RecKind {
     /// `a` leaves (state in `x`), `b` enters.
     Switch,
-    /// `a` is woken by `b`; `x` tells what woke it.
+    /// `a` is woken by `b`; `x` says what woke it.
     Wake,
     /// `a` is new on a queue; made by `b`.
     New,

@@ -64,7 +64,7 @@ pub struct StatedCpu {
 /// Where capacities are from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// Nothing tells; what the same work took on each CPU may.
+    /// Nothing says it; what the same work took on each CPU may.
     #[default]
     Work,
     /// The trace.
@@ -147,7 +147,7 @@ impl Rates {
             Rate { capacity, highest, stated, records: values.len(), first, shares }
         };
         let mut cpus: Vec<Rate> = capacities.into_iter().enumerate().map(rate).collect();
-        // Capacity is work a cycle times the highest frequency; nothing tells work a cycle apart.
+        // Capacity is work a cycle times the highest frequency; nothing states work a cycle by itself.
         let fastest = cpus.iter().map(|rate| rate.highest).max().flatten();
         let recorded = cpus.iter().any(|rate| rate.records > 0) && cpus.iter().all(|rate| rate.highest.is_some());
         if let (Source::Work, true, Some(fastest)) = (source, recorded, fastest) {

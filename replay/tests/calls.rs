@@ -11,7 +11,7 @@ use tracekit_schema::Out;
 
 const CALLS: u32 = 150;
 
-/// Clients take requests, call the server, wait for its answer, and tell a third task; hogs beside them.
+/// Clients take requests, call the server, wait for its answer, and notify a third task; hogs beside them.
 fn workload() -> Workload {
     let run = |ns: Ns| Step::Run { ns };
     let send = |queue, handler| Step::Send { queue: QueueId(queue), handler: HandlerId(handler) };

@@ -239,7 +239,7 @@ fn handlers_that_make_no_sense_are_refused() {
         .contains("no such request handler"));
 }
 
-/// What is not explained is told with the system calls that a new capture needs.
+/// What is not explained is reported with the system calls that a new capture needs.
 #[test]
 fn unexplained_messages_name_what_a_new_capture_needs() {
     let tasks = ["reader", "reader", "writer"].iter().map(|name| Program::new(*name, 1, Vec::new())).collect();

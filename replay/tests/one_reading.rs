@@ -21,7 +21,7 @@ enum Is {
     Gone,
 }
 
-/// A machine that does as it is told and writes switches, wakings, forks and exits.
+/// A machine that does as it is asked and writes switches, wakings, forks and exits.
 struct Machine {
     events: Events,
     now: i64,

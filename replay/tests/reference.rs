@@ -65,7 +65,7 @@ fn mean_slice(run: &Run, prefix: &str, cpu: usize) -> f64 {
 /// Sixteen hogs and two tasks that wake a thousand times a second: with fair sleepers each wakeup
 /// preempts, so that the mean slice is a third of a millisecond; without them the hogs use up their
 /// slices. Published: 0.3 and 10 ms. Tunables grow with the CPUs of the machine, of which the
-/// published figures do not tell the number: on one of two CPUs a hog's slice is 9 ms.
+/// published figures do not give the number: on one of two CPUs a hog's slice is 9 ms.
 #[test]
 fn fair_sleepers_cut_the_slices_of_hogs_to_pieces() {
     let text = |sleepers: &str| {

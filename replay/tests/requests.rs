@@ -77,7 +77,7 @@ fn replayed(recon: &Recon, policy: &str) -> Out {
     rerun(recon, &spec, &mut |_| true).expect("the replay runs").out
 }
 
-/// Messages told of: time, sender, first task that serves the queue, request.
+/// Messages reported: time, sender, first task that receives from the queue, request.
 fn report(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
     let e = &out.events;
     let message = |row: &usize| {

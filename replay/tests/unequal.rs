@@ -35,7 +35,7 @@ fn programs(policy: &str) -> Recon {
     reconstruct_tried(&Whole::new(&out.events, &out.strings), &options, &identity)
 }
 
-/// Services are told apart by their work, not by the time that they took: none of the slow CPU counts
+/// Services are distinguished by their work, not by the time that they took: none of the slow CPU counts
 /// as two, and no two of the fast one as one.
 #[test]
 fn services_are_told_apart_by_their_work() {

@@ -14,7 +14,7 @@
 //! With `-F` the heading is `CPU FUNCTION`, and arrows stand before the names; with `-q` there is
 //! only the script's text.
 //!
-//! **What it becomes**: nothing in this output tells the time, so the meaning of the text must be
+//! **What it becomes**: nothing in this output states the time, so the meaning of the text must be
 //! said, with the option `pattern`: `{ts_ns} {tid} {comm}` (see `pattern` in the docs for all
 //! fields). `off-cpu={ts_ns} ...` holds for that probe only; several are parted by `||`. The kind
 //! of a record is that of its probe (`off-cpu` is `switch`, `on-cpu` `resume`, ...), or the `NAME=`

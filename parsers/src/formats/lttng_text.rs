@@ -21,7 +21,7 @@
 //! unless `--clock-gmt` was given.
 //!
 //! **Kept**: scheduler events, interrupts, system calls by name, CPU power; other events as `other`
-//! with their groups as text. `lttng_statedump_process_state` tells names that were known before
+//! with their groups as text. `lttng_statedump_process_state` gives names that were known before
 //! the trace: rows of kind `comm`, marked as made up by the recorder. Priorities are printed as
 //! kernel priority minus 100 and get the 100 back. Numeric states are read by the table of the
 //! kernel whose numbers fit (see `prev_state` in `ftrace-text`); names of states are exact. `Tracer

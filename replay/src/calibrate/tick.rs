@@ -61,7 +61,7 @@ const SEEN: Crowd = (100, 0.9);
 /// Switches that ticks cause come later by what the switch takes, which is less the same each time.
 const CAUSED: Crowd = (25, 0.8);
 
-/// Fewer times tell no phase.
+/// Fewer times give no phase.
 const FEWEST: usize = 8;
 
 /// Switches without a cause that ended slices of at least a quarter of `period`: such a slice has used
@@ -100,9 +100,9 @@ fn crowded(loose: &[Loose]) -> Vec<bool> {
     found
 }
 
-/// What the switches without a cause are. Where no record tells ticks, but the switches that they cause
-/// tell their times: who left a CPU ready to run, with no tick in its slice and nothing else that could
-/// have asked for the switch, has yielded. So has, where nothing tells ticks, who left it among more
+/// What the switches without a cause are. Where no record says when ticks come, but the switches they cause
+/// give their times: who left a CPU ready to run, with no tick in its slice and nothing else that could
+/// have asked for the switch, has yielded. So has, where nothing shows ticks, who left it among more
 /// such switches than a clock makes.
 pub(crate) fn explain(history: &mut History, found: &Overheads) {
     let (period, known) = (1_000_000_000 / found.hz.max(1), found.tick_source == TickSource::Preemptions);

@@ -304,7 +304,7 @@ impl Engine {
         self.k.slots.set_wake(first);
     }
 
-    /// Runs to the end. `progress` is told the simulated time now and then and may stop the run by
+    /// Runs to the end. `progress` is given the simulated time now and then and may stop the run by
     /// returning false.
     pub fn run(mut self, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Run, EngineError> {
         for class in 0..self.stack.layers.len() {

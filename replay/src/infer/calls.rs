@@ -2,7 +2,7 @@
 //!
 //! Where `sys_enter_read`, `sys_exit_read` and those of writing are recorded, nothing has to be
 //! guessed: a write is a message, a read that returns takes the first that wait. Which file of one
-//! task is which of another, the wakeups tell that are made within a write and end a sleep within a
+//! task is which of another, the wakeups show that are made within a write and end a sleep within a
 //! read. A number that never shows so is the file that all others know by it, since tasks of a
 //! group have inherited their files; threads of one process share them. Pipes and connections are
 //! first in, first out. A request is what a server took last; what comes back to whoever wrote it

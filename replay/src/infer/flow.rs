@@ -28,7 +28,7 @@ use super::walk::{Token, Walk};
 use crate::history::{History, TaskIndex};
 use crate::task::Ns;
 
-/// Services of which both ends show that tell how long they take.
+/// Services of which both ends show that say how long they take.
 const SURE: usize = 20;
 /// A route that fewer than one in so many requests took is its own.
 const RARE: usize = 50;

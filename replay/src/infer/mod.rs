@@ -11,7 +11,7 @@
 //! turns, so that never more than one of them works, none of that is needed: `turns`. How long a
 //! service takes is a matter of work: `track` says how much was done where CPUs are not equally
 //! fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
-//! `told` is what users are told.
+//! `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
@@ -50,7 +50,7 @@ pub(crate) use track::Track;
 /// Walks over the trace that try a network; the routes and service times of one are those that the
 /// next knows.
 const PASSES: usize = 5;
-/// Things that show, in the order of time, that tell which network it is.
+/// Things that show, in the order of time, that decide which network it is.
 const TRIAL: usize = 20_000;
 /// Guesses followed side by side in each walk over the trace in the end.
 const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];

@@ -125,7 +125,7 @@ impl Network {
         found
     }
 
-    /// What the wakeups that show tell; the tasks that seem to send each other messages where that
+    /// What the wakeups that show say; the tasks that seem to send each other messages where that
     /// takes more than `budget`.
     pub fn learn(
         budget: &Budget,

@@ -24,7 +24,7 @@ use crate::task::Ns;
 /// Least share of the wakeups of a pool from outside that make a task one of those that feed it, and of
 /// the wakeups of that task by others than sources that leave open what it got.
 const FEEDS: f64 = 0.1;
-/// Share of the wakeups of a pool from which it tells something that a task never wakes a member twice in
+/// Share of the wakeups of a pool from which it means something that a task never wakes a member twice in
 /// a row, and the share of what chance makes it that is as good as never.
 const MANY: f64 = 0.3;
 const SELDOM: f64 = 0.25;

@@ -1,4 +1,4 @@
-//! What users are told about messages that no wakeup shows.
+//! What users read about messages that no wakeup shows.
 
 use super::{Group, Outcome, Unobserved};
 use crate::program::Workload;

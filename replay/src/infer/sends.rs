@@ -161,7 +161,7 @@ impl Walk<'_> {
         self.queues[queue].push_back(Item { token, message, at, from });
     }
 
-    /// A visible message tells which request it is about: where that is not the one thought of, the
+    /// A visible message says which request it is about: where that is not the one thought of, the
     /// two were mixed up.
     fn right_one(&mut self, s: usize, token: usize, to: usize, answers: Option<TaskIndex>) {
         let fits = |t: &Token| answers.is_none_or(|r| t.callers.last() == Some(&r));

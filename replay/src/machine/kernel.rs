@@ -285,7 +285,7 @@ impl Kernel {
         self.slots.set_slice(cpu, at);
     }
 
-    /// Calls `timer(token)` of this policy at time `at`. Timers are not taken back: the token tells
+    /// Calls `timer(token)` of this policy at time `at`. Timers are not taken back: the token says
     /// if it is stale.
     pub fn timer_at(&mut self, at: Ns, token: u64) {
         self.timer_seq += 1;

@@ -357,7 +357,7 @@ impl<'a> Builder<'a> {
                 d.all_kernel = true;
             }
             EventKind::Prio { prio } => {
-                // What only the switch record tells was so when the switch was decided on.
+                // What only the switch record says was so when the switch was decided on.
                 let at = match task.events.get(i + 1) {
                     Some(&TaskEvent { at: next, kind: EventKind::Off(off) }) if next == at => over.decided(at, off),
                     _ => at,

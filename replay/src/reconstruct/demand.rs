@@ -25,7 +25,7 @@ pub struct Demand {
     pub endless: bool,
     /// How often it sleeps, on a task, a timer or a device.
     pub sleeps: u32,
-    /// Sleeps that something outside ends, which the trace does not tell.
+    /// Sleeps that something outside ends, which the trace does not say.
     pub unexplained: u32,
 }
 

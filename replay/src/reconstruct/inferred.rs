@@ -16,7 +16,7 @@ const NAMED: usize = 6;
 pub struct Inferred {
     /// What it is.
     pub name: &'static str,
-    /// Its value; none where nothing tells.
+    /// Its value; none where nothing says it.
     pub value: Option<f64>,
     /// `ns`, `1/s` or `1` (a count).
     pub unit: &'static str,
@@ -72,7 +72,7 @@ impl Recon {
         rows
     }
 
-    /// What the trace leaves open, and which records of a new capture would tell.
+    /// What the trace leaves open, and which records of a new capture would say.
     pub fn missing(&self) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         if self.wakes_unrecorded {

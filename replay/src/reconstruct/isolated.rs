@@ -19,12 +19,12 @@ pub struct Isolated {
     pub cpus: Vec<Cpu>,
     /// For each task, the isolated CPUs on which it ran, and whether it ran on a single CPU.
     own: Vec<(Vec<Cpu>, bool)>,
-    /// Tasks that ran on an isolated CPU and on others: no record tells who moved them when.
+    /// Tasks that ran on an isolated CPU and on others: no record says who moved them when.
     pub moved: Vec<usize>,
 }
 
 impl Isolated {
-    /// What `history` tells of the tasks where these CPUs are isolated.
+    /// What `history` says of the tasks where these CPUs are isolated.
     pub(super) fn of(history: &History, cpus: Vec<Cpu>) -> Self {
         let mut found = Isolated { cpus, ..Isolated::default() };
         if found.cpus.is_empty() {

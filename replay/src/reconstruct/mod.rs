@@ -14,7 +14,7 @@
 //! * **A dependency** is a semaphore: the waker posts at its own position, and a wait that finds a
 //!   unit does not sleep.
 //! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one
-//!   that sleeps on timers until then. Both are told by what they did, never by name.
+//!   that sleeps on timers until then. Both are recognised by what they did, never by name.
 
 mod altered;
 mod bound;
@@ -94,7 +94,7 @@ pub enum Class {
     Tick,
     /// Woken by a device.
     Io,
-    /// Woken by something the trace does not tell.
+    /// Woken by something the trace does not say.
     External,
 }
 
@@ -133,7 +133,7 @@ pub enum Evidence {
     Unobserved,
     /// A workload text states it.
     Stated,
-    /// No record tells.
+    /// No record says it.
     None,
 }
 
@@ -386,7 +386,7 @@ impl Reading {
             }
             _ => Messages::none(&history),
         };
-        // How long a service takes hangs by the CPU; which services there are, tells of the CPUs.
+        // How long a service takes depends on the CPU; which services there are, says something of the CPUs.
         let whole = rates_of(&rates, &[]).speeds();
         let mut messages = messages_at(&whole);
         let mut settled = rates_of(&rates, &messages.takes());

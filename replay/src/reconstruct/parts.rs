@@ -106,7 +106,7 @@ impl Head {
     }
 
     /// When the trace begins and ends, and which CPUs have records. Recorders add records of their own,
-    /// some at time 0; only those of scheduling tell, what was recorded up to a second before the first
+    /// some at time 0; only those of scheduling count, what was recorded up to a second before the first
     /// of them, and the `end` that a replay marks. A CPU of which a few records strayed into the
     /// recording of others is left out.
     pub(super) fn found(&self, end: Option<StrId>) -> (i64, i64, Vec<i32>) {

@@ -13,7 +13,7 @@ const FEW: usize = 5;
 /// From one time to the next, a switch varies by no more.
 const NOISE: Ns = 500;
 
-/// What the sleeps of all tasks tell.
+/// What the sleeps of all tasks say.
 pub(super) struct Sleeps {
     ticks: Vec<Ns>,
     /// A wakeup this soon after a tick was made by the tick.

@@ -232,7 +232,7 @@ fn wakeups_keep_their_time_in_an_open_replay_whoever_spins() {
     assert!(!recon.work.tasks.iter().any(|p| p.steps.iter().any(|s| matches!(s, Step::Spin { .. }))));
 }
 
-/// Task 7 runs for 3 ms, the CPU idles, and task 8 comes, of which no record told before.
+/// Task 7 runs for 3 ms, the CPU idles, and task 8 comes, of which no record said anything before.
 fn unannounced() -> Records {
     let mut records = Records::new();
     records.switch(3_000_000, (7, 120, SLEEPS), 0);

@@ -56,7 +56,7 @@ pub(super) struct Timeline {
     calls: [BTreeSet<StrId>; 2],
     start: Ns,
     cut: Ns,
-    /// What is told of the speeds of CPUs, by position.
+    /// What is said of the speeds of CPUs, by position.
     speeds: Vec<Recorded>,
     /// CPUs, by position, that have been idle.
     idled: Vec<bool>,
@@ -170,7 +170,7 @@ impl Timeline {
         let new = self.known(utid).task.is_none();
         let task = self.task_of(utid, if seen { First::Runnable } else { First::Running }, cpu);
         if std::mem::take(&mut self.known(utid).asleep) {
-            // No record told of its wakeup.
+            // No record stated its wakeup.
             self.push(task, at, EventKind::Woken { by: By::Unknown, cpu: cpu as i32 });
         }
         if new && seen && at > 0 && self.idled[cpu] {
@@ -315,7 +315,7 @@ impl Timeline {
     }
 
     /// What the running task does itself.
-    /// The record of an exec may tell the new name already.
+    /// The record of an exec may state the new name already.
     fn exec(&mut self, at: Ns, utid: u32) {
         let (name, since, before) = self.known(utid).name;
         let old = if since == at && before.is_some() { before } else { name };

@@ -17,7 +17,7 @@ fn ended(task: &TaskHistory) -> Option<Ns> {
     task.events.last().filter(|a| a.kind == EventKind::Off(Off::Ended)).map(|a| a.at)
 }
 
-/// When the task began to exit. One that is told to stop may wait for another in the kernel before its
+/// When the task began to exit. One that is asked to stop may wait for another in the kernel before its
 /// exit shows: that is part of it, where it was preempted once at most since.
 fn exit_begun(task: &TaskHistory) -> Option<Ns> {
     let end = ended(task)?;

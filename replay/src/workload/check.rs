@@ -172,7 +172,7 @@ pub fn timeline(run: &Run, cpu: usize) -> Vec<Span> {
     spans
 }
 
-/// Tells the engine which values to read at the end.
+/// Names the values that the engine reads at the end.
 pub(super) fn ask(expect: &[Expect], engine: &mut Engine, work: &Workload) {
     for e in expect.iter().filter(|e| matches!(e.what, Kind::State)) {
         for f in &e.figures {

@@ -46,7 +46,7 @@ impl Scenario {
         }
     }
 
-    /// How long it lasts at most, as far as the text tells: its end, or else all that its tasks do,
+    /// How long it lasts at most, as far as the text says: its end, or else all that its tasks do,
     /// one after another.
     fn span(&self) -> Ns {
         if self.machine.until < NEVER {

@@ -35,7 +35,7 @@ impl End {
         }
     }
 
-    /// The task could have gone on, and did not yield, where yields are told; `None` where nobody says.
+    /// The task could have gone on, and did not yield, where yields are recorded; `None` where nobody says.
     pub(super) fn involuntary(&self, yields_recorded: bool) -> Option<bool> {
         match self.state? {
             State::Unknown | State::UnknownOff => None,

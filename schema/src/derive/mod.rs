@@ -21,7 +21,7 @@
 //! * **A wakeup can overtake the switch.** A waker on another CPU may write its `waking` before the
 //!   sleeper's own switch. If no later record wakes the sleeper, it was runnable from that switch
 //!   on.
-//! * **Who ran before the first switch of a CPU** is told by that switch, or by any record's
+//! * **Who ran before the first switch of a CPU** is stated by that switch, or by any record's
 //!   current thread once switches are known to be recorded at all. That slice starts at the CPU's
 //!   first record and is flagged.
 //! * **The end of the trace is one moment for all CPUs**, the last record: a CPU that fell silent
@@ -74,7 +74,7 @@ pub use stated::tasks_of;
 pub use tables::Tables;
 use tasks::{Phase, TaskMap};
 
-/// How a source's idle threads are told from tasks, besides thread 0, which is idle everywhere.
+/// How a source's idle threads are distinguished from tasks, besides thread 0, which is idle everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdleRule {
     /// Thread 0 only (Linux, Windows).
@@ -102,7 +102,7 @@ pub struct DeriveOptions {
     pub idle: IdleRule,
     /// Switches are known to be recorded before the first one is seen: every record's current thread runs.
     pub switches: bool,
-    /// Yields are told from involuntary switches, or else counted as such: a replay counts as its recorded
+    /// Yields are distinguished from involuntary switches, or are counted so: a replay counts as the recorded
     /// trace does.
     pub yields_recorded: bool,
 }
@@ -224,7 +224,7 @@ impl Deriver {
 }
 
 impl<S: Sink> Deriver<S> {
-    /// A machine that has seen nothing and tells `sink`.
+    /// A machine that has seen nothing and reports to `sink`.
     pub fn with(options: DeriveOptions, sink: S) -> Self {
         let queues = Queues::new(options.runqueue);
         let tasks = TaskMap::new(options.nr_cpus, options.idle);
@@ -472,7 +472,7 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// A record that the recorder made up at its start, to tell names: it has no time of its own.
+    /// A record that the recorder made up at its start, to state names: it has no time of its own.
     fn synthesized(&mut self) {
         if let Some(tid) = self.e.tid.get(self.row).filter(|&tid| tid != 0) {
             let stated = self.stated();

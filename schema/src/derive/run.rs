@@ -71,7 +71,7 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// A record tells who has a CPU of which that was not known.
+    /// A record says who has a CPU of which that was not known.
     pub(super) fn current(&mut self, slot: usize, ts: i64) {
         let Some(tid) = self.e.ctx_tid.get(self.row) else { return };
         let name = self.e.ctx_comm.get(self.row);
@@ -88,7 +88,7 @@ impl<S: Sink> Step<'_, S> {
         cpu.proposed = Some((tid, name));
     }
 
-    /// What a record says of its current thread: its name, where the task has none yet. Names tell
+    /// What a record says of its current thread: its name, where the task has none yet. Names distinguish
     /// idle threads.
     pub(super) fn stated_current(&mut self, tid: i64, name: Option<StrId>) -> Stated {
         let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
@@ -96,7 +96,7 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and
-    /// tells idle threads.
+    /// idle threads.
     fn adopt(&mut self, slot: usize, tid: i64, name: Option<StrId>) {
         let from = self.d.cpus[slot].known_from;
         let stated = self.stated_current(tid, name);

@@ -66,7 +66,7 @@ pub(super) struct Open {
     pub unwoken: Option<(i64, bool)>,
 }
 
-/// A sleep that ended, kept until the task moves on because its reason may be told after the wakeup.
+/// A sleep that ended, kept until the task moves on because its reason may be recorded after the wakeup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slept {
     pub from: i64,

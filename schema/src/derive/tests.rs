@@ -123,7 +123,7 @@ fn a_waking_that_overtakes_the_switch_counts_when_no_other_follows() {
     t.wake(98, 1, Kind::Waking, 9, 1, 0);
     t.switch(100, 0, 1, State::Blocked, 0);
     t.switch(130, 0, 0, State::Runnable, 1);
-    // Again, but the later wakeup tells the time.
+    // Again, but the later wakeup gives the time.
     t.wake(198, 1, Kind::Waking, 9, 1, 0);
     t.switch(200, 0, 1, State::Sleeping, 0);
     t.wake(205, 0, Kind::Wakeup, 0, 1, 0);
@@ -194,7 +194,7 @@ fn fork_wakeup_new_run_exit_free_and_the_number_comes_again() {
         assert_eq!((tasks.first_ts_ns.get(row), tasks.last_ts_ns.get(row)), (Some(at + 10), Some(at + 60)));
         assert!(tasks.parent_utid.get(row).is_some());
         let utid = tasks.utid.get(row);
-        let life: Vec<_> = (0..d.states.len())
+        let states: Vec<_> = (0..d.states.len())
             .filter(|&i| d.states.utid.get(i) == utid)
             .map(|i| (d.states.ts_ns.get(i).unwrap() - at, d.states.dur_ns.get(i).unwrap(), d.states.state.get(i)))
             .collect();
@@ -204,7 +204,7 @@ fn fork_wakeup_new_run_exit_free_and_the_number_comes_again() {
             (30, 20, Some(State::Running)),
             (50, 10, Some(State::Zombie)),
         ];
-        assert_eq!(life, expected);
+        assert_eq!(states, expected);
     }
     let child = (0..d.slices.len()).find(|&i| d.slices.tid.get(i) == Some(50)).unwrap();
     assert_eq!((d.slices.run_delay_ns.get(child), d.slices.sleep_ns.get(child)), (Some(10), None));

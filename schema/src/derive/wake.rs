@@ -201,7 +201,7 @@ impl<S: Sink> Step<'_, S> {
         task.hint.reason = reason.or(task.hint.reason);
     }
 
-    /// The kernel tells at the wakeup what the task slept on.
+    /// The kernel says at the wakeup what the task slept on.
     pub(super) fn blocked_reason(&mut self, ts: i64) {
         let Some(utid) = self.subject(ts) else { return };
         let reason = self.e.reason.get(self.row);
@@ -221,7 +221,7 @@ impl<S: Sink> Step<'_, S> {
         if let Some(old) = self.d.tasks.get(tid) {
             let known = &mut self.d.tasks[old];
             if known.fresh {
-                // The same fork told twice, by two kinds of records.
+                // The same fork recorded twice, by two kinds of records.
                 known.parent = known.parent.or(parent);
                 self.subject(ts);
                 return;

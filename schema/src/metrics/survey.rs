@@ -82,7 +82,7 @@ enum Named {
     Responses = 2,
 }
 
-/// Rows as the state machine tells them, which then are in no table.
+/// Rows as the state machine gives them, which then are in no table.
 impl Sink for Survey {
     #[inline]
     fn slice(&mut self, row: &SliceRow) {

@@ -1,4 +1,4 @@
-//! The BLAKE3 digest of sources, by which they are told apart.
+//! The BLAKE3 digest of sources, by which they are distinguished.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -91,7 +91,7 @@ impl Running {
 }
 
 impl State {
-    /// Tells the thread that there is no more to come.
+    /// Lets the thread know that there is no more to come.
     fn stop(&self) -> Option<JoinHandle<io::Result<Hasher>>> {
         let thread = lock(&self.follower).take()?;
         self.progress.ended.store(true, Ordering::Release);

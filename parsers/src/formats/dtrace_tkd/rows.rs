@@ -146,7 +146,7 @@ impl Rows {
         }
     }
 
-    /// FreeBSD and macOS tell of idle threads in `x` of `on` and `off`.
+    /// FreeBSD and macOS report idle threads in `x` of `on` and `off`.
     fn learn_idle(&mut self, event: &[u8], rest: Rest<'_>, current: &mut Who, subject: &mut Who) {
         if self.by_address {
             return;

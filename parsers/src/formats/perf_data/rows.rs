@@ -329,7 +329,7 @@ impl Rows {
         }
     }
 
-    /// A row with what all of perf's own records tell; its kind is set.
+    /// A row with what all of perf's own records say; its kind is set.
     fn row<'o>(&mut self, kind: Kind, ts: i64, record: &[u8], out: &'o mut Out) -> EventRow<'o> {
         let cpu = self.trailing_cpu(record);
         let marks = self.step(ts, cpu);

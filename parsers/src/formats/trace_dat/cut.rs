@@ -16,7 +16,7 @@ use crate::error::ParseError;
 use std::sync::Arc;
 use tracekit_schema::{Code, Diagnostic, Out};
 
-/// Pages of one CPU, as far as their order tells.
+/// Pages of one CPU, as far as their order says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// File offset of the first.

@@ -97,7 +97,7 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     Ok(Box::new(stream::Stream::new(bytes.clone(), head, out)))
 }
 
-/// Sets the metadata that the head tells.
+/// Sets the metadata that the head states.
 fn describe(head: &header::Head, out: &mut Out) {
     let facts = &head.facts;
     out.meta.set("os", "linux");

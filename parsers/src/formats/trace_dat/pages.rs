@@ -26,7 +26,7 @@ enum Store {
     },
 }
 
-/// Something to tell the user about.
+/// Something to report to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The page at this file offset (that of its chunk, for compressed data) is damaged.

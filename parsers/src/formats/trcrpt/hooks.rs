@@ -184,7 +184,7 @@ impl Rows {
             TRACE_ON | TRACE_OFF | ZERO | LOG_WRAP | BUFFER_WRAP => self.control(f, hook, before, line, out),
             FLIH | SVC | SLIH | SLIH_RETURN | SVC_RETURN => interrupt_or_call(f, hook, out),
             SETRQ => self.queue(f, out),
-            EXEC | EXIT | FORK | THREAD_CREATE | THREAD_START | THREAD_END => life(f, hook, out),
+            EXEC | EXIT | FORK | THREAD_CREATE | THREAD_START | THREAD_END => lifecycle(f, hook, out),
             ASSERT_WAIT | BLOCK | SLEEP | WAIT_LOCK | CLEAR_WAIT | WAKEUP_ONE | WAKE_LOCK => wait(f, hook, out),
             RESUME | CPU_PREEMPT | HCALL | SET_SCHED => thread(f, hook, out),
             _ => None,
@@ -374,7 +374,7 @@ fn interrupt_or_call(f: &Fields<'_>, hook: u32, out: &mut Out) -> Option<bool> {
 }
 
 /// exec, exit, fork, and the same of threads.
-fn life(f: &Fields<'_>, hook: u32, out: &mut Out) -> Option<bool> {
+fn lifecycle(f: &Fields<'_>, hook: u32, out: &mut Out) -> Option<bool> {
     let text = f.payload;
     let mut subject = Subject::of(text);
     let class = policy(text, out);

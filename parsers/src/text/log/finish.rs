@@ -1,4 +1,4 @@
-//! What is told of a log at its end.
+//! What is said of a log at its end.
 
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::{Out, StrId};
@@ -74,7 +74,7 @@ impl Log {
         }
     }
 
-    /// A text that ends in its header tells it, unless a last line that is cut was told already.
+    /// A text that ends in its header says it, unless a last line that is cut was reported already.
     fn finish_without_records(&self, out: &mut Out) {
         let stated = out.diagnostics.rows().iter().any(|d| d.code == Code::Truncated);
         if self.ends_in_header() && self.lines > 0 && !self.empty && !stated {
