@@ -1,4 +1,4 @@
-"""Repeats of a capture: two groups are told as such, and how far apart they lie is the capture's own."""
+"""Repeats of a capture: two groups are shown as such, and how far apart they lie is the capture's own."""
 
 from __future__ import annotations
 

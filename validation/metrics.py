@@ -61,9 +61,7 @@ def mean_slice(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     rows = _of(trace.slices, r"^spin\d")
     switches = rows.filter(pl.col("involuntary")).height
     if switches == 0:
-        raise Refused(
-            "no spinner was made to leave its CPU in the time of the trace: a longer capture is needed"
-        )
+        raise Refused("no spinner was preempted in the time of the trace: a longer capture is needed")
     slices = rows.filter(pl.col("involuntary")).sort("ts_ns")["dur_ns"]
     return Figure(int(rows["dur_ns"].sum()) / switches / 1e3, switches, samples=tuple(slices))
 
@@ -146,7 +144,7 @@ def _at(burst: _Burst, run: float) -> int:
     return burst.end
 
 
-HIDDEN = (
+UNOBSERVED = (
     "messages were taken from pipes without a wakeup, so that {what}; a capture with the read and write system calls "
     "(sys_enter_read, sys_exit_read, sys_enter_write, sys_exit_write) shows them"
 )
@@ -160,7 +158,7 @@ def _arrivals(trace: Trace, wanted: int, lost: float = 0.02) -> tuple[list[int],
     times = [wake for wake, _ in timed]
     missing = wanted - len(timed)
     if missing > max(2, wanted * lost):
-        raise Refused(HIDDEN.format(what=f"{missing} of {wanted} arrivals cannot be seen"))
+        raise Refused(UNOBSERVED.format(what=f"{missing} of {wanted} arrivals cannot be seen"))
     # Two arrivals closer together than one write takes wake the generator once: its longest bursts,
     # but for the last, at the end of which it exits.
     times += [wake for wake, _ in sorted(timed[:-1], key=lambda s: -s[1])[:missing]]
@@ -261,7 +259,7 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
         times = [t for t in times if t <= longest]
         if len(times) < wanted * FOLLOWED:
             what = f"only {len(times)} of {wanted} searches can be followed to their reply"
-            raise Refused(HIDDEN.format(what=what))
+            raise Refused(UNOBSERVED.format(what=what))
         note = (
             ""
             if len(times) == wanted
@@ -271,9 +269,9 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     arrivals, missing = _arrivals(trace, wanted)
     replies, assumed = _replies(trace)
     if len(replies) != wanted:
-        raise Refused(HIDDEN.format(what=f"{len(replies)} replies to {wanted} searches are found"))
+        raise Refused(UNOBSERVED.format(what=f"{len(replies)} replies to {wanted} searches are found"))
     if early := _early(arrivals, replies):
-        raise Refused(HIDDEN.format(what=f"{early} replies would come before their search has arrived"))
+        raise Refused(UNOBSERVED.format(what=f"{early} replies would come before their search has arrived"))
     note = "" if assumed + missing == 0 else f"{assumed} replies and {missing} arrivals placed within a burst"
     return Figure((sum(replies) - sum(arrivals)) / wanted / 1e6, wanted, note)
 

@@ -57,10 +57,10 @@ impl Walk<'_> {
                     let share = self.share_of(s, &past, to) * if caller { 1.0 } else { UNLIKELY };
                     let starved = goes_on && waiting == taken;
                     let mut score = share.max(1e-3).ln();
-                    let as_hidden = self.likely(s, &past, &callers, &|_| true).0.max(1e-9).ln();
+                    let as_unobserved = self.likely(s, &past, &callers, &|_| true).0.max(1e-9).ln();
                     let one_queue = self.known.net.stations[s].calls.is_empty();
-                    for (j, (was_hidden, shows)) in each.iter().enumerate().filter(|_| one_queue) {
-                        let other = shows + as_hidden - was_hidden + MIXED;
+                    for (j, (was_unobserved, shows)) in each.iter().enumerate().filter(|_| one_queue) {
+                        let other = shows + as_unobserved - was_unobserved + MIXED;
                         if other > score {
                             (score, swap) = (other, Some(j));
                         }
@@ -68,7 +68,7 @@ impl Walk<'_> {
                     if score < MIXED && self.waits_for(s, taken, to, reader) {
                         (score, swap) = (MIXED, None);
                     }
-                    each.push((as_hidden, share.max(1e-9).ln()));
+                    each.push((as_unobserved, share.max(1e-9).ln()));
                     (score + if starved { LEFT } else { 0.0 }, Some(to))
                 }
                 End::Sleep(reply) => {
