@@ -91,7 +91,7 @@ def formats_page() -> str:
     ]
     parts = [
         NOTICE,
-        "# Formats\n\nThe format is told by the first bytes, never by the file name; gzip, zstd and xz wrappers are read through.\n\n",
+        "# Formats\n\nThe format is recognised by the first bytes, never by the file name; gzip, zstd and xz wrappers are read through.\n\n",
         table(("format", "what it is", "resolution", "verified on", "streams"), rows),
     ]
     marks = {True: "yes", False: ""}

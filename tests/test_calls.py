@@ -114,7 +114,7 @@ def work(programs: tk.Programs, name: str) -> list[float]:
 
 def test_each_message_is_the_one_that_was_written(tmp_path: Path) -> None:
     programs = tk.Programs(tk.read(recording(tmp_path, calls=True)))
-    row = programs.inferred.filter(pl.col("name") == "hidden messages").to_dicts()
+    row = programs.inferred.filter(pl.col("name") == "unobserved messages").to_dicts()
     assert [(r["value"], r["n"]) for r in row] == [(2 * ROUNDS, 4 * ROUNDS)]
     assert "the recorded read and write calls show them" in row[0]["how"]
     served = work(programs, "server")
@@ -135,6 +135,6 @@ def test_without_the_calls_nothing_says_so(tmp_path: Path) -> None:
 def test_the_lab_s_searches_are_all_there(testdata: Path, name: str) -> None:
     """150 searches of 20 messages each, as the workload's source says."""
     programs = tk.Programs(tk.read(testdata / "lab2" / "6.12-2cpu" / f"{name}.dat"))
-    row = programs.inferred.filter(pl.col("name") == "hidden messages").to_dicts()
+    row = programs.inferred.filter(pl.col("name") == "unobserved messages").to_dicts()
     assert [r["n"] for r in row] == [3_000]
     assert "the recorded read and write calls show them" in row[0]["how"]

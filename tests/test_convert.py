@@ -181,7 +181,7 @@ def test_csv_has_a_header_once(demo: Path, tmp_path: Path, trace: tk.Trace) -> N
     assert frame.height == trace.slices.height
 
 
-def test_foreign_parquet_and_arrow_files_are_refused(tmp_path: Path) -> None:
+def test_unknown_parquet_and_arrow_files_are_refused(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": [1]})
     frame.write_parquet(tmp_path / "x.parquet")
     frame.write_ipc(tmp_path / "x.arrow")

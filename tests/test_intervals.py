@@ -22,23 +22,23 @@ def mean_response(trace: tk.Trace) -> float:
     return float(rows.filter(pl.col("comm") != "Z")["response_ns"].mean())
 
 
-def test_a_race_is_bistable() -> None:
+def test_a_race_is_bimodal() -> None:
     trace = tk.simulate(RACE, "fifo")
     programs = tk.Programs(trace)
-    shakes = programs.shakes()
-    values = [mean_response(programs.run("fifo", shake=s)) for s in shakes]
+    perturbations = programs.perturbations()
+    values = [mean_response(programs.run("fifo", perturbation=s)) for s in perturbations]
     found = p.modes(values)
     assert found is not None, values
     assert found == pytest.approx((250e6, 350e6), rel=0.01)
-    made = p.interval(p.centre(values, shakes), values, 250e6, 250e6)
+    made = p.interval(p.centre(values, perturbations), values, 250e6, 250e6)
     assert made is not None
     assert made.low < 251e6
     assert made.high > 349e6
 
 
-def test_what_is_decided_is_not_bistable() -> None:
+def test_what_is_decided_is_not_bimodal() -> None:
     programs = tk.Programs(tk.simulate("until: 1000\nX: S10 R100\nY: S12 R300\nZ: S600 R1", "fifo"))
-    values = [mean_response(programs.run("fifo", shake=s)) for s in programs.shakes()]
+    values = [mean_response(programs.run("fifo", perturbation=s)) for s in programs.perturbations()]
     assert p.modes(values) is None
     assert max(values) / min(values) < 1.0001
 
@@ -50,19 +50,19 @@ def test_one_hump_is_seldom_taken_for_two() -> None:
         assert hits / 2000 < 0.05
 
 
-def test_the_same_shake_gives_the_same_replay(trace: tk.Trace) -> None:
+def test_the_same_perturbation_gives_the_same_replay(trace: tk.Trace) -> None:
     programs = tk.Programs(trace)
-    plain, *others = programs.shakes()
-    assert programs.run("cfs", shake=plain).events.equals(programs.run("cfs").events)
-    one, two = (programs.run("cfs", shake=others[0]).events for _ in range(2))
+    plain, *others = programs.perturbations()
+    assert programs.run("cfs", perturbation=plain).events.equals(programs.run("cfs").events)
+    one, two = (programs.run("cfs", perturbation=others[0]).events for _ in range(2))
     assert one.equals(two)
-    assert not one.equals(programs.run("cfs", shake=others[1]).events)
+    assert not one.equals(programs.run("cfs", perturbation=others[1]).events)
 
 
-def test_shakes_move_the_tick_where_it_is_known_and_more_where_not() -> None:
-    known, unknown = p.shakes(4_000_000, 34.0), p.shakes(4_000_000, 500.0, phase_known=False)
+def test_perturbations_move_the_tick_where_it_is_known_and_more_where_not() -> None:
+    known, unknown = p.perturbations(4_000_000, 34.0), p.perturbations(4_000_000, 500.0, phase_known=False)
     assert len(known) == len(unknown) == p.RUNS
-    assert known[0] == p.Shake(0, 0, 0)
+    assert known[0] == p.Perturbation(0, 0, 0)
     assert sum(s.in_place for s in known) == 7
     assert {s.jitter_ns for s in known[1:]} == {p.MIN_JITTER_NS}
     assert {s.jitter_ns for s in unknown[1:]} == {500}

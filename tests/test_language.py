@@ -38,6 +38,14 @@ LEFT = {
     r"\bdoes not tell\b|\bdid not tell\b|\bnobody can tell\b": "does not say",
     r"\bis no range\b": "invalid range",
     r"\bas wide as four things\b": "combines four error terms",
+    r"\b(?:one|a|each) life of a\b|\beach life\b": "task, use of a thread number",
+    r"\buninterrupted stay\b": "on-CPU interval",
+    r"\b(?:a|each|the|this|long|longest|mean|median|second) stay\b": "slice",
+    r"\b(?:two|long|several|many) stays\b": "slices",
+    r"\bhidden\b": "unobserved",
+    r"\btold apart\b|\bcannot tell apart\b|\b(?:is|are|was|not|never) told\b|\bunless told\b": "distinguish, state, report",
+    r"\btells the two\b|\bnothing tells\b": "distinguishes, says",
+    r"\bserves? (?:whom|the queue)\b": "receives",
 }
 
 
@@ -200,6 +208,58 @@ def test_the_words_of_the_field_are_used_in_rust(pattern: str) -> None:
             if said.count(" ") >= 2:
                 found = re.search(pattern, re.sub(r"`[^`\n]*`", "", said), re.IGNORECASE)
                 assert found is None, f"{path}:{number}: {found and found[0]!r}; use: {LEFT_IN_RUST[pattern]}"
+
+
+#: Parts of names in code, by what they were: `first_told` and `FirstTold` have the parts first and told.
+LEFT_IN_NAMES = {
+    "bistable": "bimodal",
+    "debt": "pending read",
+    "debts": "pending reads",
+    "doubtful": "unreliable",
+    "foreign": "external",
+    "newborn": "forked",
+    "shake": "perturbation",
+    "shakes": "perturbations",
+    "shaken": "perturbed",
+    "stay": "slice, burst",
+    "told": "stated, recorded, report",
+    "unmask": "irqs_on",
+    "untold": "unrecorded",
+}
+#: Analyses of Python show the lives of processes.
+LEFT_IN_NAMES_OF_RUST = LEFT_IN_NAMES | {"act": "event", "acts": "events", "life": "task", "lives": "tasks"}
+
+
+def name_parts(name: str) -> list[str]:
+    return [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
+
+
+def code_names(path: Path) -> set[str]:
+    text = path.read_text()
+    if path.suffix == ".rs":
+        return set(re.findall(r"[A-Za-z_]\w*", RUST.sub(" ", text.partition("#[cfg(test)]")[0])))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {token.string for token in tokens if token.type == tokenize.NAME}
+
+
+def test_names_in_code_are_the_words_of_the_field() -> None:
+    own = [p for p in rust_sources() if "src" in p.parts and p.name not in ("tests.rs", "props.rs")]
+    own += [
+        p
+        for p in sources("tracekit/**/*.py", "tracekit/*.pyi", "validation/*.py")
+        if "studies" not in p.parts
+    ]
+    for path in own:
+        left = LEFT_IN_NAMES_OF_RUST if path.suffix == ".rs" else LEFT_IN_NAMES
+        for name in code_names(path) - {"HALF_LIFE"}:
+            for part in name_parts(name):
+                assert part not in left, f"{path.relative_to(ROOT)}: {name}; use: {left[part]}"
+
+
+def test_parts_of_names_are_found() -> None:
+    assert (
+        name_parts("first_told") == name_parts("FirstTold") == name_parts("FIRST_TOLD") == ["first", "told"]
+    )
 
 
 def test_strings_of_rust_are_found() -> None:

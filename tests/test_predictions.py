@@ -141,8 +141,8 @@ def test_two_outcomes_are_told() -> None:
     found = tk.compare(trace, {"again": "fifo"}, identity="fifo", by="all")
     table = found.table.filter(metric="response", statistic="p50", scope="group")
     one = table.row(0, named=True)
-    assert one["bistable_low"] == pytest.approx(100e6, rel=0.01)
-    assert one["bistable_high"] == pytest.approx(300e6, rel=0.01)
+    assert one["bimodal_low"] == pytest.approx(100e6, rel=0.01)
+    assert one["bimodal_high"] == pytest.approx(300e6, rel=0.01)
     assert one["verdict"] == "not in this trace", "there are five responses"
     assert "bimodal: 100 ms or 300 ms" in found.to_html()
 

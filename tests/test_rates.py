@@ -86,7 +86,7 @@ def capture(
     return tk.read(path)
 
 
-def stays(replay: tk.Trace, comm: str) -> list[float]:
+def slices(replay: tk.Trace, comm: str) -> list[float]:
     rows = replay.slices.filter(pl.col("comm").cast(pl.String) == comm)
     return [ns / MS for ns in rows["dur_ns"].to_list()]
 
@@ -101,17 +101,17 @@ def test_bursts_of_the_same_work_are_alike_at_any_frequency(tmp_path: Path) -> N
     assert run[1] == pytest.approx(run[0], rel=1e-3)
     # Where they were, they take what they took.
     identity = programs.run("fifo", overheads=False)
-    assert stays(identity, "A") == pytest.approx([10, 20], abs=0.01)
+    assert slices(identity, "A") == pytest.approx([10, 20], abs=0.01)
     # On the slow CPU, whose frequency is not recorded, both take twice 10 ms.
     moved = programs.run("fifo", overheads=False, scenario={"A": {"cpus": "1"}})
-    assert stays(moved, "A") == pytest.approx([20, 20], abs=0.01)
+    assert slices(moved, "A") == pytest.approx([20, 20], abs=0.01)
     # At another capacity, and at another frequency.
     asked = [parse_set("A: cpus=1"), parse_set("cpu:1: capacity=256")]
-    assert stays(programs.run("fifo", overheads=False, scenario=asked), "A") == pytest.approx(
+    assert slices(programs.run("fifo", overheads=False, scenario=asked), "A") == pytest.approx(
         [40, 40], abs=0.01
     )
     asked = [parse_set("cpu:0: khz=500000")]
-    assert stays(programs.run("fifo", overheads=False, scenario=asked), "A") == pytest.approx(
+    assert slices(programs.run("fifo", overheads=False, scenario=asked), "A") == pytest.approx(
         [40, 40], abs=0.01
     )
     with pytest.raises(ReplayError, match="cpu:7: the trace has no such CPU"):
@@ -126,13 +126,13 @@ def test_frequencies_that_the_load_chose_are_not_used_where_it_is_another(
 ) -> None:
     programs = tk.Programs(capture(tmp_path, governor=governor), placement="model")
     moved = programs.run("fifo", overheads=False, scenario={"A": {"cpus": "1"}})
-    assert stays(moved, "A") == pytest.approx(took, abs=0.01)
+    assert slices(moved, "A") == pytest.approx(took, abs=0.01)
 
 
 def test_without_records_a_burst_is_as_long_as_it_was(tmp_path: Path) -> None:
     programs = tk.Programs(capture(tmp_path, frequencies=False, capacity=512), placement="model")
     moved = programs.run("fifo", overheads=False, scenario={"A": {"cpus": "1"}})
-    assert stays(moved, "A") == pytest.approx([10, 20], abs=0.01)
+    assert slices(moved, "A") == pytest.approx([10, 20], abs=0.01)
     assert not any("frequen" in said or "capacit" in said for said in unrecorded(moved))
 
 

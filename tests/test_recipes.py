@@ -30,7 +30,7 @@ def test_recipes_say_what_needs_which_events(name: str, system: str) -> None:
     text = recipes.show(name, system)
     assert text.endswith("\n")
     assert "tracekit info" in text
-    assert ("What needs which" in text) or ("What it tells" in text)
+    assert ("What needs which" in text) or ("What it records" in text)
     assert all(len(line.expandtabs(8)) <= 140 for line in text.splitlines())
 
 

@@ -89,14 +89,14 @@ def test_a_policy_of_ones_own_has_one_thread(part: tk.Trace) -> None:
     plain, repeated = run_all(
         programs,
         {"own": Asked(Fifo())},
-        programs.shakes(1),
+        programs.perturbations(1),
         "group",
         span_ns=1,
         jobs=4,
     )
     assert plain["own"].slices.height
-    ((shake, metrics),) = repeated["own"]
-    assert shake == programs.shakes(1)[0]
+    ((perturbation, metrics),) = repeated["own"]
+    assert perturbation == programs.perturbations(1)[0]
     assert metrics.filter(scope="all", metric="cpu_time")["value"].item() > 100_000_000
     assert threads == {"MainThread"}
 
@@ -109,7 +109,7 @@ def test_what_is_asked_for_anyway_is_computed_beside_the_replays(part: tk.Trace)
         run_all(
             programs,
             asked,
-            programs.shakes(2),
+            programs.perturbations(2),
             "group",
             span_ns=1,
             jobs=jobs,
@@ -126,7 +126,9 @@ def test_an_error_beside_the_replays_is_raised(part: tk.Trace) -> None:
         raise RuntimeError("beside")
 
     with pytest.raises(RuntimeError, match="beside"):
-        run_all(programs, {"one": Asked("rr")}, programs.shakes(2), "group", span_ns=1, jobs=2, beside=fail)
+        run_all(
+            programs, {"one": Asked("rr")}, programs.perturbations(2), "group", span_ns=1, jobs=2, beside=fail
+        )
 
 
 def test_commands_without_a_condition_do_not_load_what_judges(demo: Path) -> None:

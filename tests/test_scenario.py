@@ -114,8 +114,8 @@ def six(tmp_path_factory):
     return file
 
 
-def stays(run, end_ms):
-    """Who ran from when to when, in ms, one row a stay."""
+def slices(run, end_ms):
+    """Who ran from when to when, in ms, one row a slice."""
     rows = run.slices.sort("ts_ns").filter(pl.col("ts_ns") < end_ms * 1_000_000)
     out = []
     for comm, ts, dur in rows.select(pl.col("comm").cast(pl.String), "ts_ns", "dur_ns").rows():
@@ -135,7 +135,7 @@ def test_the_file_makes_the_replay_strict_and_rotates_the_last_three(six, tmp_pa
     assert done.exit_code == 0, done.output
     run = tk.read(out)
     assert run.metadata["replay.policy"].startswith("aix:")
-    got = stays(run, 200)
+    got = slices(run, 200)
     assert got[:3] == [("A", 10, 50), ("B", 50, 90), ("C", 90, 130)]
     turns = [name for name, _, _ in got[3:9]]
     assert turns == ["F", "E", "D", "F", "E", "D"]
@@ -147,7 +147,7 @@ def test_set_on_the_command_line_changes_the_tasks_of_a_pattern(six, tmp_path):
     base = ["replay", str(six), "--policy", "aix", "--no-overheads", "--hz", "100", "-o", str(out)]
     done = CliRunner().invoke(main, [*base, "--set", "comm~^[AB]: policy=fifo,prio=45"])
     assert done.exit_code == 0, done.output
-    got = stays(tk.read(out), 90)
+    got = slices(tk.read(out), 90)
     assert got == [("B", 10, 50), ("A", 50, 90)] or got == [("A", 10, 50), ("B", 50, 90)]
 
 

@@ -94,7 +94,7 @@ def test_a_capture_is_replayed_under_the_settings_beside_it(beside: Path) -> Non
     assert "wakeup_preemption=off" in run.policy
     assert run.slices.height < plain / 2
     told = partial(Programs(trace)._options, "cfs", cpus=None, phase_ns=0, overheads=True, switch_costs=True)
-    asked = partial(told, costs=None, scenario=None, shake=None)
+    asked = partial(told, costs=None, scenario=None, moved=None)
     assert asked(rt=None)["rt"] == "rt:slice=20ms"
     assert asked(rt="rt:slice=5ms")["rt"] == "rt:slice=5ms"
     # What the caller says wins.

@@ -65,12 +65,12 @@ def dispadmin(quantum: int) -> str:
 
 
 def test_a_dispatch_table_is_taken_as_dispadmin_prints_it() -> None:
-    def stays(policy: str) -> set[int]:
+    def slices(policy: str) -> set[int]:
         run = tk.simulate("hz: 100\nA: R200\nB: R200", policy=policy)
         return set(run.slices["dur_ns"].to_list())
 
-    assert stays(f"solaris-ts:table={dispadmin(50)}") == {50_000_000}
-    assert stays(f"solaris-ts:res=4000,table={dispadmin(80)}") == {20_000_000}
+    assert slices(f"solaris-ts:table={dispadmin(50)}") == {50_000_000}
+    assert slices(f"solaris-ts:res=4000,table={dispadmin(80)}") == {20_000_000}
     with pytest.raises(tk.ReplayError, match="expected ts_quantum > 0"):
         tk.simulate("A: R1", policy=f"solaris-ts:table={dispadmin(0)}")
     with pytest.raises(tk.ReplayError, match="expected 60 rows, found 59"):

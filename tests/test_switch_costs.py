@@ -29,13 +29,13 @@ SWITCHES = """# tracer: nop
    c-12   [000] d..2.     1.004009: sched_switch: c:12 [89] S ==> swapper/0:0 [120]
 """
 KNOWN = {
-    "6.1": switch_costs.PathCosts(8_000, {"fair fair stays": 5_200, "rt rt stays": 4_200}),
-    "6.12": switch_costs.PathCosts(8_800, {"fair fair stays": 6_300, "rt rt stays": 4_200}),
+    "6.1": switch_costs.KernelCosts(8_000, {"fair fair ready": 5_200, "rt rt ready": 4_200}),
+    "6.12": switch_costs.KernelCosts(8_800, {"fair fair ready": 6_300, "rt rt ready": 4_200}),
 }
 
 
-def place(path: str) -> int:
-    return switch_costs.SWITCH_KINDS.index(path)
+def place(kind: str) -> int:
+    return switch_costs.SWITCH_KINDS.index(kind)
 
 
 def test_switches_are_measured_from_the_account_to_the_record(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_switches_are_measured_from_the_account_to_the_record(tmp_path: Path) ->
     # The switch to the idle task is no choice among tasks. Behind an interrupt its wakeup is the
     # beginning as well.
     assert switch_costs.measure(tk.read(file).events) == {
-        "fair fair stays": [6_000],
+        "fair fair ready": [6_000],
         "fair rt sleeps": [5_000],
-        "fair rt stays": [5_000],
+        "fair rt ready": [5_000],
         "fair rt woken": [13_000],
     }
 
@@ -74,8 +74,8 @@ def test_the_machine_of_the_trace_sets_the_scale() -> None:
     was, is_ = found
     # Half the run-queue clock to tracepoint offset of the machine that was measured: half the
     # time, of both kernels.
-    assert (was[place("fair fair stays")], is_[place("fair fair stays")]) == (2_600, 3_150)
-    assert was[place("fair rt stays")] is None
+    assert (was[place("fair fair ready")], is_[place("fair fair ready")]) == (2_600, 3_150)
+    assert was[place("fair rt ready")] is None
 
 
 def test_the_same_scheduler_is_the_same_kernel() -> None:
@@ -87,7 +87,7 @@ def test_the_same_scheduler_is_the_same_kernel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("identity", "kernel", "policy", "boundary"),
+    ("identity", "kernel", "policy", "clock_offset"),
     [
         ("cfs:form=6.1", "6.1.0", "rr:quantum=10ms", 8_000),
         ("cfs:form=6.1", "6.1.0", "eevdf:version=6.6", 8_000),
@@ -97,18 +97,18 @@ def test_the_same_scheduler_is_the_same_kernel() -> None:
     ],
 )
 def test_nothing_is_claimed_of_what_was_not_measured(
-    identity: str, kernel: str, policy: str, boundary: float | None
+    identity: str, kernel: str, policy: str, clock_offset: float | None
 ) -> None:
-    assert switch_costs.change(identity, kernel, policy, boundary, KNOWN) is None
+    assert switch_costs.change(identity, kernel, policy, clock_offset, KNOWN) is None
 
 
 def test_the_shipped_table_orders_the_classes_and_kernels() -> None:
     known = switch_costs.shipped()
     assert list(known) == ["5.10", "6.1", "6.12"]
-    fair = [known[k].switch["fair fair stays"] for k in known]
+    fair = [known[k].switch["fair fair ready"] for k in known]
     assert fair == sorted(fair)
     for kernel in ("6.1", "6.12"):
-        assert known[kernel].switch["rt rt stays"] < known[kernel].switch["fair fair stays"]
+        assert known[kernel].switch["rt rt ready"] < known[kernel].switch["fair fair ready"]
 
 
 def assumed(run: tk.Replay) -> list[str]:

@@ -27,7 +27,7 @@ def a_row(**other: object) -> dict:
     row = {
         **{"metric": "run_delay", "statistic": "p50", "unit": "ns", "n_recorded": 100},
         **{"recorded": 10e6, "identity": 10e6, "predicted": 12e6, "verdict": "resolved"},
-        **{"identity_error_pct": 0.0, "phase_sensitive": False, "bistable_low": None, "low": 11e6},
+        **{"identity_error_pct": 0.0, "phase_sensitive": False, "bimodal_low": None, "low": 11e6},
         **{"no_interval": None, "validated": 40},
     }
     return row | other

@@ -87,9 +87,9 @@ def test_a_comparison_of_a_text_has_no_identity_error_and_error_bars_from_other_
     assert found.why == "the workload text names it"
     # Repetitions of a text with random times draw them anew, the same for each policy.
     programs = tk.Programs(text)
-    one, two = (programs.run("cfs", shake=s).slices["dur_ns"] for s in programs.shakes(3)[1:])
+    one, two = (programs.run("cfs", perturbation=s).slices["dur_ns"] for s in programs.perturbations(3)[1:])
     assert not one.equals(two)
-    assert programs.run("cfs", shake=programs.shakes(3)[1]).slices["dur_ns"].equals(one)
+    assert programs.run("cfs", perturbation=programs.perturbations(3)[1]).slices["dur_ns"].equals(one)
 
 
 def test_every_command_that_takes_a_trace_takes_a_text(text: Path, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def with_pages(out: bytes, tag: bytes, cpus: list[list[bytes]], order: str) -> b
 
 
 def write_7(dat: Dat, cpu_ids: list[int]) -> bytes:
-    """Return `dat` as a version 7 file compressed with zlib, its CPUs numbered as told."""
+    """Return `dat` as a version 7 file compressed with zlib, its CPUs numbered as asked."""
 
     def number(code: str, value: int) -> bytes:
         return struct.pack("<" + code, value)

@@ -59,7 +59,7 @@ class Position:
 
 
 class ParseError(TracekitError, ValueError):
-    """A source that cannot be read at all: no such file, unknown format, damaged head.
+    """A source that cannot be read at all: no such file, unknown format, damaged header.
 
     A source that is damaged further on does not raise: its tables hold what could be read, and
     ``trace.diagnostics`` says what could not.

@@ -247,7 +247,7 @@ class Trace:
 
         Reconstructed from the events when first asked for. Every sleep says what ends it
         (`ends_by`) and on what evidence (`evidence`). Of a trace that was filtered, it is the
-        program as far as the events that are left tell.
+        program as far as the events that are left say.
         """
         return self.table("program")
 
@@ -407,7 +407,7 @@ class Trace:
         table
             Name of the table.
         to
-            ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` tells.
+            ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` decides.
 
         Returns
         -------

@@ -45,7 +45,7 @@ CAUSES = (
 CHANGES, WITHIN = 0.10, 0.15
 
 
-#: Fewer responses of a group tell nothing.
+#: Fewer responses of a group say nothing.
 FEW = 20
 
 
@@ -80,9 +80,9 @@ def gains(a: Capture, b: Capture, names: str) -> list[dict[str, float]]:
         raise Refused(f"no task is called {names}")
     culprit = Culprit(names, sorted(set(tids)), trace.tasks["utid"].head(0))
     why = trace.why(comm="*")
-    shakes = programs.shakes(1)
-    less = replays(trace, programs, why, culprit, "absent", policy, shakes)[0]
-    runs = (trace, tk.read(b.file), programs.run(policy, shake=shakes[0]), less)
+    perturbations = programs.perturbations(1)
+    less = replays(trace, programs, why, culprit, "absent", policy, perturbations)[0]
+    runs = (trace, tk.read(b.file), programs.run(policy, perturbation=perturbations[0]), less)
     return [figures(run, metric, a, names) for run in runs]
 
 

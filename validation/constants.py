@@ -37,7 +37,7 @@ SEVERAL = (
     "7.3-2cpu/pinned-default",
     "6.12-2cpu/server-default -> 6.1-2cpu/server-default",
 )
-#: Beginnings of the names of constants that only captures on several CPUs or with hidden messages meet.
+#: Beginnings of the names of constants that only captures on several CPUs or with unobserved messages meet.
 INFERRED = ("speed_", "pool_", "unexplained")
 #: Replays of a capture on several CPUs, with other phases of the tick and another jitter each.
 RUNS = 7

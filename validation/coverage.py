@@ -27,7 +27,7 @@ from tracekit.whatif import row_error
 from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.comparison import Comparison, known_of
-from tracekit.whatif.intervals import Shake, kernel_share
+from tracekit.whatif.intervals import Perturbation, kernel_share
 from tracekit.whatif.predictions import Repeated
 from validation import lab, predict
 from validation.metrics import subject
@@ -136,23 +136,23 @@ class _Runs:
     """The repetitions of a question: the plain replay, the metrics of all, the main metric."""
 
     plain: tk.Trace
-    values: list[tuple[Shake, pl.DataFrame]]
+    values: list[tuple[Perturbation, pl.DataFrame]]
     outcome: predict.Outcome
 
 
 def _runs(programs: tk.Programs, a: lab.Capture, asked: lab.Question, costs: Any = None) -> _Runs:
     plain: tk.Trace | None = None
     values, main = [], []
-    for shake in programs.shakes():
+    for perturbation in programs.perturbations():
         try:
-            run = predict.run(programs, asked, shake, costs)
+            run = predict.run(programs, asked, perturbation, costs)
         except TracekitError:
             if plain is None:
                 raise
             continue
         plain = plain or run
-        values.append((shake, _metrics(run)))
-        main.append((shake, predict.figure(a.metric, run, a)))
+        values.append((perturbation, _metrics(run)))
+        main.append((perturbation, predict.figure(a.metric, run, a)))
     assert plain is not None, "no repetition"
     return _Runs(plain, values, predict.together(main))
 

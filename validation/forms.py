@@ -27,7 +27,7 @@ from tracekit._frames import to_frame
 from tracekit.errors import TracekitError
 from tracekit.whatif.basis import unrecorded
 from tracekit.whatif.contexts import recognise
-from tracekit.whatif.intervals import Shake
+from tracekit.whatif.intervals import Perturbation
 from validation.lab import Capture, captures, question
 from validation.predict import figure, run
 
@@ -46,7 +46,7 @@ TEXTS = {".ftrace.txt": "the kernel's own text", ".perf-script.txt": "text of pe
 SAME = 0.02
 #: What a poorer recording can give: the same figure; none, as the whole recording; none, with the reason;
 #: another figure, with what the recording lacks; another figure, without a word.
-RESULTS = ("same", "no figure", "refused", "told", "silent")
+RESULTS = ("same", "no figure", "refused", "reported", "silent")
 
 
 def reduced(trace: tk.Trace, name: str) -> tk.Trace:
@@ -91,7 +91,7 @@ def _figure(capture: Capture, trace: tk.Trace) -> tuple[float | None, str, str]:
     """Main figure of the identity replay, why there is none, and what the recording is said to lack."""
     asked = question(capture, trace, [p["name"] for p in registry.policies()])
     try:
-        replay = run(tk.Programs(trace), asked, Shake(0, 0, 0))
+        replay = run(tk.Programs(trace), asked, Perturbation(0, 0, 0))
     except TracekitError as error:
         return None, str(error), ""
     found = figure(capture.metric, replay, capture)
@@ -105,7 +105,7 @@ def compared(capture: Capture) -> list[tuple[str, str, str]]:
     -------
     list of tuple
         Form; ``same``, ``no figure`` (from the whole recording, too), ``refused`` (with the reason),
-        ``told`` or ``silent``; and the difference or reason.
+        ``reported`` or ``silent``; and the difference or reason.
     """
     whole = tk.read(capture.file)
     full, _, _ = _figure(capture, whole)
@@ -117,7 +117,7 @@ def compared(capture: Capture) -> list[tuple[str, str, str]]:
         elif abs(value / full - 1) <= SAME:
             rows.append((name, "same", f"{value / full - 1:+.1%}"))
         else:
-            rows.append((name, "told" if lack else "silent", f"{value / full - 1:+.1%} {lack}".strip()))
+            rows.append((name, "reported" if lack else "silent", f"{value / full - 1:+.1%} {lack}".strip()))
     return rows
 
 
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for capture, rows in zip(chosen, pool.map(compared, chosen), strict=True):
             for name, result, what in rows:
                 counts.setdefault(name, Counter())[result] += 1
-                if result in ("told", "silent"):
+                if result in ("reported", "silent"):
                     print(f"{capture.key}, {name}: {result}: {what}", file=sys.stderr)
     print(f"| recording | runs | {' | '.join(RESULTS)} |")
     print("|---" * (2 + len(RESULTS)) + "|")

@@ -61,11 +61,9 @@ def mean_slice(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     rows = _of(trace.slices, r"^spin\d")
     switches = rows.filter(pl.col("involuntary")).height
     if switches == 0:
-        raise Refused(
-            "no spinner was made to leave its CPU in the time of the trace: a longer capture is needed"
-        )
-    stays = rows.filter(pl.col("involuntary")).sort("ts_ns")["dur_ns"]
-    return Figure(int(rows["dur_ns"].sum()) / switches / 1e3, switches, samples=tuple(stays))
+        raise Refused("no spinner was preempted in the time of the trace: a longer capture is needed")
+    slices = rows.filter(pl.col("involuntary")).sort("ts_ns")["dur_ns"]
+    return Figure(int(rows["dur_ns"].sum()) / switches / 1e3, switches, samples=tuple(slices))
 
 
 def mean_fork(trace: Trace, arguments: Mapping[str, str]) -> Figure:
@@ -112,7 +110,7 @@ def yield_time(trace: Trace, arguments: Mapping[str, str]) -> Figure:
 
 
 @dataclass
-class _Stay:
+class _Burst:
     """What a task did from one wakeup until it slept."""
 
     wake: int
@@ -122,31 +120,31 @@ class _Stay:
     parts: list[tuple[int, int]]
 
 
-def _stays(trace: Trace, names: str) -> dict[int, list[_Stay]]:
+def _bursts(trace: Trace, names: str) -> dict[int, list[_Burst]]:
     comm = dict(trace.tasks.select("utid", pl.col("comm").cast(pl.String)).iter_rows())
-    found: dict[int, list[_Stay]] = {}
+    found: dict[int, list[_Burst]] = {}
     columns = ("utid", "ts_ns", "dur_ns", "wake_ts_ns", "waker_utid")
     for utid, ts, dur, wake, waker in _of(trace.slices, names).select(columns).sort("ts_ns").iter_rows():
-        stays = found.setdefault(utid, [])
-        if wake is not None or not stays:
-            stays.append(_Stay(wake if wake is not None else ts, comm.get(waker) or "", 0, 0, []))
-        stay = stays[-1]
-        stay.end = ts + dur
-        stay.run += dur
-        stay.parts.append((ts, dur))
+        bursts = found.setdefault(utid, [])
+        if wake is not None or not bursts:
+            bursts.append(_Burst(wake if wake is not None else ts, comm.get(waker) or "", 0, 0, []))
+        burst = bursts[-1]
+        burst.end = ts + dur
+        burst.run += dur
+        burst.parts.append((ts, dur))
     return found
 
 
-def _at(stay: _Stay, run: float) -> int:
-    """When the stay had run for so long."""
-    for ts, dur in stay.parts:
+def _at(burst: _Burst, run: float) -> int:
+    """When the burst had run for so long."""
+    for ts, dur in burst.parts:
         if run <= dur:
             return int(ts + run)
         run -= dur
-    return stay.end
+    return burst.end
 
 
-HIDDEN = (
+UNOBSERVED = (
     "messages were taken from pipes without a wakeup, so that {what}; a capture with the read and write system calls "
     "(sys_enter_read, sys_exit_read, sys_enter_write, sys_exit_write) shows them"
 )
@@ -154,14 +152,14 @@ HIDDEN = (
 
 def _arrivals(trace: Trace, wanted: int, lost: float = 0.02) -> tuple[list[int], int]:
     """When the generator was woken by its timer, and how many arrivals had to be assumed."""
-    own = [s for stays in _stays(trace, r"^gen0$").values() for s in stays]
+    own = [s for bursts in _bursts(trace, r"^gen0$").values() for s in bursts]
     # Its birth and the gate are wakeups by its parent.
     timed = [(s.wake, s.run) for s in own if not s.waker.startswith("wl")][-wanted:]
     times = [wake for wake, _ in timed]
     missing = wanted - len(timed)
     if missing > max(2, wanted * lost):
-        raise Refused(HIDDEN.format(what=f"{missing} of {wanted} arrivals cannot be seen"))
-    # Two arrivals closer together than one write takes wake the generator once: its longest stays,
+        raise Refused(UNOBSERVED.format(what=f"{missing} of {wanted} arrivals cannot be seen"))
+    # Two arrivals closer together than one write takes wake the generator once: its longest bursts,
     # but for the last, at the end of which it exits.
     times += [wake for wake, _ in sorted(timed[:-1], key=lambda s: -s[1])[:missing]]
     return sorted(times), missing
@@ -170,34 +168,34 @@ def _arrivals(trace: Trace, wanted: int, lost: float = 0.02) -> tuple[list[int],
 def _replies(trace: Trace) -> tuple[list[int], int]:
     """When searches were answered, and how many of these moments had to be assumed."""
     wakes: dict[str, list[int]] = {}
-    for stays in _stays(trace, r"^E0$").values():
-        for stay in stays:
-            wakes.setdefault(stay.waker, []).append(stay.wake)
+    for bursts in _bursts(trace, r"^E0$").values():
+        for burst in bursts:
+            wakes.setdefault(burst.waker, []).append(burst.wake)
     comm = dict(trace.tasks.select("utid", pl.col("comm").cast(pl.String)).iter_rows())
     replies: list[int] = []
     assumed = 0
-    servers = _stays(trace, r"^A\d")
-    runs = sorted(s.run for stays in servers.values() for s in stays)
+    servers = _bursts(trace, r"^A\d")
+    runs = sorted(s.run for bursts in servers.values() for s in bursts)
     # Woken for a search that another has taken, a server runs for some us, not for some ms.
     served = runs[len(runs) // 2] / 2 if runs else 0.0
-    for utid, stays in servers.items():
+    for utid, bursts in servers.items():
         of_e = wakes.get(comm[utid], [])
-        for stay, after in zip(stays, [*stays[1:], None], strict=True):
-            seen = [t for t in of_e if stay.wake < t <= stay.end]
+        for burst, after in zip(bursts, [*bursts[1:], None], strict=True):
+            seen = [t for t in of_e if burst.wake < t <= burst.end]
             replies += seen
-            if not seen and after is not None and stay.waker == after.waker == "gen0" and stay.run > served:
-                # B had answered before the server looked: a whole search in one stay.
-                replies.append(stay.end)
+            if not seen and after is not None and burst.waker == after.waker == "gen0" and burst.run > served:
+                # B had answered before the server looked: a whole search in one burst.
+                replies.append(burst.end)
                 assumed += 1
-            if seen or not stay.waker.startswith("B"):
+            if seen or not burst.waker.startswith("B"):
                 continue
             # Woken by B: the second half of a search. When B wakes it again, the first half of
             # another followed.
             if after is not None and after.waker.startswith("B"):
-                replies.append(_at(stay, stay.run / 2))
+                replies.append(_at(burst, burst.run / 2))
                 assumed += 1
             else:
-                replies.append(stay.end)
+                replies.append(burst.end)
     return sorted(replies), assumed
 
 
@@ -208,22 +206,22 @@ FOLLOWED = 0.9
 
 
 @dataclass
-class _Told:
-    """Arrivals and replies that a replay tells of, and response times of searches that can be followed."""
+class _Reported:
+    """Arrivals and replies that a replay reports, and response times of searches that can be followed."""
 
     arrivals: list[int]
     replies: list[int]
     times: list[int]
 
 
-def _told(trace: Trace) -> _Told:
-    """Searches as a replay tells of them; nothing for a recording."""
+def _reported(trace: Trace) -> _Reported:
+    """Searches as a replay reports them; nothing for a recording."""
     names = [pl.col(c).cast(pl.String).alias(c) for c in ("ctx_comm", "comm")]
     sent = trace.events.filter((pl.col("kind") == "other") & (pl.col("name").cast(pl.String) == "message"))
     sent = sent.select("ts_ns", *names, request="value").sort("ts_ns")
     arrived = sent.filter(pl.col("ctx_comm") == "gen0")
     replied = sent.filter(pl.col("ctx_comm").str.contains(r"^A\d") & (pl.col("comm") == "E0"))
-    found = _Told(arrived["ts_ns"].to_list(), replied["ts_ns"].to_list(), [])
+    found = _Reported(arrived["ts_ns"].to_list(), replied["ts_ns"].to_list(), [])
     arrived, replied = (x.filter(pl.col("request").is_not_null()) for x in (arrived, replied))
     arrived = arrived.group_by("request").agg(pl.col("ts_ns").min())
     # A request that is answered twice was taken for another.
@@ -244,24 +242,24 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
 
     The figure is the sum of all replies less the sum of all arrivals, over their number: which
     belongs to which does not matter, but both must be complete, and no reply may come before so
-    many searches have arrived. Where they are not complete in a replay that knows messages, it tells
-    which reply belongs to which arrival; searches that it cannot tell apart are left out and counted in
+    many searches have arrived. Where they are not complete in a replay that knows messages, it says
+    which reply belongs to which arrival; searches that it cannot distinguish are left out and counted in
     the note.
     """
     wanted = int(arguments.get("n", 600))
-    told = _told(trace)
-    complete = len(told.arrivals) == len(told.replies) == wanted
-    if complete and not _early(told.arrivals, told.replies):
-        mean = (sum(told.replies) - sum(told.arrivals)) / wanted / 1e6
-        return Figure(mean, wanted, samples=tuple(told.times))
-    times = told.times
+    reported = _reported(trace)
+    complete = len(reported.arrivals) == len(reported.replies) == wanted
+    if complete and not _early(reported.arrivals, reported.replies):
+        mean = (sum(reported.replies) - sum(reported.arrivals)) / wanted / 1e6
+        return Figure(mean, wanted, samples=tuple(reported.times))
+    times = reported.times
     if times:
         # So far beyond the others, its messages were taken for those of another search.
         longest = FAR * sorted(times)[len(times) // 2]
         times = [t for t in times if t <= longest]
         if len(times) < wanted * FOLLOWED:
             what = f"only {len(times)} of {wanted} searches can be followed to their reply"
-            raise Refused(HIDDEN.format(what=what))
+            raise Refused(UNOBSERVED.format(what=what))
         note = (
             ""
             if len(times) == wanted
@@ -271,37 +269,37 @@ def mean_search(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     arrivals, missing = _arrivals(trace, wanted)
     replies, assumed = _replies(trace)
     if len(replies) != wanted:
-        raise Refused(HIDDEN.format(what=f"{len(replies)} replies to {wanted} searches are found"))
+        raise Refused(UNOBSERVED.format(what=f"{len(replies)} replies to {wanted} searches are found"))
     if early := _early(arrivals, replies):
-        raise Refused(HIDDEN.format(what=f"{early} replies would come before their search has arrived"))
-    note = "" if assumed + missing == 0 else f"{assumed} replies and {missing} arrivals placed within a stay"
+        raise Refused(UNOBSERVED.format(what=f"{early} replies would come before their search has arrived"))
+    note = "" if assumed + missing == 0 else f"{assumed} replies and {missing} arrivals placed within a burst"
     return Figure((sum(replies) - sum(arrivals)) / wanted / 1e6, wanted, note)
 
 
-def _busy_periods(stays: list[_Stay]) -> list[tuple[int, int]]:
+def _busy_periods(bursts: list[_Burst]) -> list[tuple[int, int]]:
     """Times in which somebody of a server is awake, from one moment with nothing to do to the next."""
     found: list[tuple[int, int]] = []
-    for stay in sorted(stays, key=lambda s: s.wake):
-        if found and stay.wake <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], stay.end)
+    for burst in sorted(bursts, key=lambda s: s.wake):
+        if found and burst.wake <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], burst.end)
         else:
-            found.append((stay.wake, stay.end))
+            found.append((burst.wake, burst.end))
     return found
 
 
-def _requests_done(stays: list[_Stay], n: int) -> list[int]:
+def _requests_done(bursts: list[_Burst], n: int) -> list[int]:
     """When `n` requests were done.
 
-    One at the end of each of the workers' `stays`, the others evenly within the longest.
+    One at the end of each of the workers' `bursts`, the others evenly within the longest.
     """
-    if not stays:
+    if not bursts:
         return []
-    each = [1] * len(stays)
-    for _ in range(n - len(stays)):
-        best = max(range(len(stays)), key=lambda i: stays[i].run / (each[i] + 0.5))
+    each = [1] * len(bursts)
+    for _ in range(n - len(bursts)):
+        best = max(range(len(bursts)), key=lambda i: bursts[i].run / (each[i] + 0.5))
         each[best] += 1
-    kept = sorted(range(len(stays)), key=lambda i: -stays[i].run)[:n]
-    return [_at(stays[i], stays[i].run * (j + 1) / each[i]) for i in kept for j in range(each[i])]
+    kept = sorted(range(len(bursts)), key=lambda i: -bursts[i].run)[:n]
+    return [_at(bursts[i], bursts[i].run * (j + 1) / each[i]) for i in kept for j in range(each[i])]
 
 
 def mean_request(trace: Trace, arguments: Mapping[str, str]) -> Figure:
@@ -316,8 +314,8 @@ def mean_request(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     arrivals, missing = _arrivals(trace, wanted, 0.15)
     # Woken for a request that another has taken, a worker runs for some us.
     least = 0.4e3 * float(arguments.get("svc", 2000))
-    workers = [s for found in _stays(trace, r"^work\d").values() for s in found]
-    others = [s for found in _stays(trace, r"^(disp0|gen0)$").values() for s in found]
+    workers = [s for found in _bursts(trace, r"^work\d").values() for s in found]
+    others = [s for found in _bursts(trace, r"^(disp0|gen0)$").values() for s in found]
     busy = [s for s in workers if s.run >= least]
     total, n = 0, 0
     for begin, end in _busy_periods(workers + others):

@@ -21,7 +21,7 @@ kernel) and the result is held against capture B. One-CPU guests on virtual time
 captures of two CPUs and of a real machine, whose timing is disturbed by others, are listed apart.
 All metrics come from the tables of the traces by one function for A, B and the replay; only the
 searches of callpipe are followed, in a replay that knows the unobserved messages, from arrival to
-reply by these (those that it cannot tell apart, at most a tenth, are left out).
+reply by these (those that it cannot distinguish, at most a tenth, are left out).
 
 * *no change* is the predictor that says: B will be as A. A prediction is worth something where it
   is better than that.
@@ -129,7 +129,7 @@ def _identities(items: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _note(r: Row) -> str:
-    two = "" if r.bistable is None else f"bimodal: {_figure(r.bistable[0])} or {_figure(r.bistable[1])}"
+    two = "" if r.bimodal is None else f"bimodal: {_figure(r.bimodal[0])} or {_figure(r.bimodal[1])}"
     return "; ".join(filter(None, (two, r.note))).replace("|", "\\|")
 
 

@@ -15,7 +15,7 @@ from tracekit.analysis import uncertainty
 from tracekit.errors import TracekitError
 from tracekit.trace import Trace
 from tracekit.whatif.calibration import calibrate
-from tracekit.whatif.intervals import Shake, centre, kernel_share
+from tracekit.whatif.intervals import Perturbation, centre, kernel_share
 from tracekit.whatif.switch_costs import Change, change
 from validation.lab import Capture, Question, question
 from validation.metrics import Refused, measure, subject
@@ -90,8 +90,10 @@ def switch_costs(programs: tk.Programs, capture: Capture, itself: Question, aske
     )
 
 
-def run(programs: tk.Programs, asked: Question, shake: Shake, costs: Change | None = None) -> Trace:
-    """Replay once as `asked`, shaken by `shake`; a `TracekitError` where the replay comes to no end."""
+def run(
+    programs: tk.Programs, asked: Question, perturbation: Perturbation, costs: Change | None = None
+) -> Trace:
+    """Replay once as `asked`, with `perturbation`; a `TracekitError` where the replay comes to no end."""
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
     metadata, tables, _ = programs._core.run(
         asked.policy,
@@ -100,9 +102,9 @@ def run(programs: tk.Programs, asked: Question, shake: Shake, costs: Change | No
         groups=[(name, list(settings)) for name, settings in asked.groups],
         cpus=asked.cpus,
         switch_costs=costs,
-        phase_ns=shake.phase_ns,
-        jitter_ns=shake.jitter_ns,
-        seed=shake.seed,
+        phase_ns=perturbation.phase_ns,
+        jitter_ns=perturbation.jitter_ns,
+        seed=perturbation.seed,
     )
     return tk.Replay(tables, metadata, "replay", programs)
 
@@ -111,22 +113,22 @@ def _predict(
     programs: tk.Programs, asked: Question, metric: str, capture: Capture, costs: Change | None = None
 ) -> Outcome:
     """The figure in all repetitions."""
-    found: list[tuple[Shake, Outcome]] = []
-    shaken = programs.shakes()
-    for shake in shaken:
+    found: list[tuple[Perturbation, Outcome]] = []
+    perturbations = programs.perturbations()
+    for perturbation in perturbations:
         try:
-            replay = run(programs, asked, shake, costs)
+            replay = run(programs, asked, perturbation, costs)
         except TracekitError as error:
             if not found:
                 return Outcome(None, why=_short(error))
             continue
-        found.append((shake, figure(metric, replay, capture)))
+        found.append((perturbation, figure(metric, replay, capture)))
         if found[0][1].value is None:
             return found[0][1]
     return together(found)
 
 
-def together(found: Sequence[tuple[Shake, Outcome]]) -> Outcome:
+def together(found: Sequence[tuple[Perturbation, Outcome]]) -> Outcome:
     """The figure over its repetitions: the median of those with the tick in its place."""
     if found[0][1].value is None:
         return found[0][1]
@@ -173,7 +175,7 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
     result["real"] = asdict(figure(metric, trace, capture))
     result["asked"][capture.key] = asdict(itself)
     try:
-        identity = run(programs, itself, Shake(0, 0, 0))
+        identity = run(programs, itself, Perturbation(0, 0, 0))
     except TracekitError as error:
         result["identity"] = asdict(Outcome(None, why=_short(error)))
         result["targets"] = {t.key: asdict(Outcome(None, why=_short(error))) for t in targets}

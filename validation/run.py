@@ -84,7 +84,7 @@ def _causes() -> Callable[[summary.Row], str]:
 def _fitted(rows: Sequence[summary.Row]) -> str:
     """The table of model errors that ships with the package."""
     lines = [
-        "# What predictions miss beyond what their own terms tell, from real pairs: written by `make validate` from the lab's",
+        "# What predictions miss beyond what their own terms say, from real pairs: written by `make validate` from the lab's",
         "# one-CPU guests (Linux 5.10, 6.1, 6.12; workloads: "
         + ", ".join(sorted({r.workload for r in rows if r.measured is not None}))
         + ").",
@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-#: Pairs that are drawn unless told otherwise, and CPU minutes: a run ends within 40, what is
+#: Pairs that are drawn by default, and CPU minutes: a run ends within 40, what is
 #: written afterwards included.
 SAMPLE, BUDGET = 320, 34.0
 

@@ -98,8 +98,8 @@ def _middle(values: Iterable[float | None]) -> float | None:
 
 def _replays(programs: tk.Programs, asked: lab.Question, costs: Change | None = None) -> list[Trace]:
     """The replay as it is, and with small changes of the machine."""
-    shakes = programs.shakes()[:REPLAYS]
-    return [predict.run(programs, asked, shake, costs) for shake in shakes]
+    perturbations = programs.perturbations()[:REPLAYS]
+    return [predict.run(programs, asked, perturbation, costs) for perturbation in perturbations]
 
 
 def _errors(trace: Trace, replays: Sequence[Trace]) -> dict[str, tuple[float | None, float | None]]:

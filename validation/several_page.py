@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from validation import bistable
+from validation import bimodal
 from validation.several_aims import NO_FIGURE, REPLAYS, Aim, Case, Result, identity_aims, main_bounds
 
 __all__ = ["page"]
@@ -44,9 +44,9 @@ def _group_table(results: Sequence[Result], found: Sequence[Case]) -> list[str]:
     for kind, of in sorted(kinds.items()):
         within = sum(e <= bound for e, bound in of) / len(of)
         middle = statistics.median_high(e for e, _ in of)
-        told = f"{100 * statistics.median(e for e, _ in of):.1f} %"
-        told = told if middle < NO_FIGURE else "no figure for half or more"
-        lines.append(f"| {kind} | {len(of)} | {100 * within:.0f} % | {told} |")
+        shown = f"{100 * statistics.median(e for e, _ in of):.1f} %"
+        shown = shown if middle < NO_FIGURE else "no figure for half or more"
+        lines.append(f"| {kind} | {len(of)} | {100 * within:.0f} % | {shown} |")
     return lines
 
 
@@ -123,7 +123,7 @@ def page(
     parts = [
         _aims_table(tables, noise if keys else {}),
         ["## By kind", "", *_group_table(results, found)],
-        bistable.table({r.key: r.real for r in results}, {r.key: r.replays for r in results}),
+        bimodal.table({r.key: r.real for r in results}, {r.key: r.replays for r in results}),
         ["## Pairs that change", "", *_pairs_table(found)],
         ["## Captures", "", *_captures_table(results)],
     ]

@@ -29,7 +29,7 @@ class Row:
         Replays of A as itself and as B; `None` when there is no figure.
     low, high
         The 90 % interval of the intervals.
-    bistable
+    bimodal
         The two values that the repetitions of the prediction have, where they have two and none between.
     change_kind, kernel_share, measured
         What the model error goes by: kind of the change, share of kernel work, and measured terms
@@ -52,7 +52,7 @@ class Row:
     high: float | None
     verdict: str
     note: str
-    bistable: tuple[float, float] | None = None
+    bimodal: tuple[float, float] | None = None
     change_kind: str = ""
     kernel_share: float = 0.0
     measured: float | None = None
@@ -151,7 +151,7 @@ def rows(
             bare = case.interval()
             row = replace(
                 row,
-                bistable=intervals.modes(case.values),
+                bimodal=intervals.modes(case.values),
                 change_kind=intervals.kind_of_change(asked[pair.a]["policy"], asked[pair.b]["policy"]),
                 kernel_share=case.share,
                 measured=None if bare is None else bare.measured,

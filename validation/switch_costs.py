@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tracekit as tk
 from tracekit.errors import TracekitError
-from tracekit.whatif.switch_costs import SWITCH_KINDS, PathCosts, measure, read, shipped
+from tracekit.whatif.switch_costs import SWITCH_KINDS, KernelCosts, measure, read, shipped
 from validation import lab
 
 __all__ = ["LEFT_OUT", "fit", "left_out", "main"]
@@ -25,7 +25,7 @@ LEFT_OUT = Path(__file__).parent / "switch_costs.toml"
 #: Switches of a kind that a capture needs to count.
 ENOUGH = 20
 
-#: Medians of one capture: entries of `SWITCH_KINDS`, and "boundary".
+#: Medians of one capture: entries of `SWITCH_KINDS`, and "clock_offset".
 Medians = Mapping[str, float]
 
 
@@ -34,11 +34,11 @@ def _medians(capture: lab.Capture) -> dict[str, float]:
     found = {w: statistics.median(ns) for w, ns in measure(trace.events).items() if len(ns) >= ENOUGH}
     rows = tk.Programs(trace).inferred.filter(name="run-queue clock to tracepoint offset").row(0, named=True)
     if (rows["n"] or 0) >= ENOUGH:
-        found["boundary"] = rows["value"]
+        found["clock_offset"] = rows["value"]
     return found
 
 
-def fit(measured: Collection[tuple[str, str, Medians]], without: str | None = None) -> dict[str, PathCosts]:
+def fit(measured: Collection[tuple[str, str, Medians]], without: str | None = None) -> dict[str, KernelCosts]:
     """Join the medians of captures: median of a workload's captures, and of the workloads.
 
     Parameters
@@ -63,17 +63,17 @@ def fit(measured: Collection[tuple[str, str, Medians]], without: str | None = No
         for kind, workloads in by_kind.items()
     }
     kernels = sorted(
-        {k for k, name in joint if name == "boundary"}, key=lambda k: tuple(map(int, k.split(".")))
+        {k for k, name in joint if name == "clock_offset"}, key=lambda k: tuple(map(int, k.split(".")))
     )
     return {
-        kernel: PathCosts(
-            joint[kernel, "boundary"], {w: joint[kernel, w] for w in SWITCH_KINDS if (kernel, w) in joint}
+        kernel: KernelCosts(
+            joint[kernel, "clock_offset"], {w: joint[kernel, w] for w in SWITCH_KINDS if (kernel, w) in joint}
         )
         for kernel in kernels
     }
 
 
-def left_out(workload: str) -> dict[str, PathCosts]:
+def left_out(workload: str) -> dict[str, KernelCosts]:
     """Give what is known without a workload.
 
     Parameters
@@ -90,11 +90,16 @@ def left_out(workload: str) -> dict[str, PathCosts]:
     return read(rest.partition("# without ")[0]) if found else shipped()
 
 
-def _text(known: Mapping[str, PathCosts]) -> str:
+def _text(known: Mapping[str, KernelCosts]) -> str:
     lines = []
     for kernel, entry in known.items():
-        lines += [f'[kernel."{kernel}"]', f"boundary = {entry.boundary}", "", f'[kernel."{kernel}".switch]']
-        lines += [f'"{path}" = {ns}' for path, ns in entry.switch.items()]
+        lines += [
+            f'[kernel."{kernel}"]',
+            f"clock_offset = {entry.clock_offset}",
+            "",
+            f'[kernel."{kernel}".switch]',
+        ]
+        lines += [f'"{kind}" = {ns}' for kind, ns in entry.switch.items()]
         lines.append("")
     return "\n".join(lines)
 

@@ -114,9 +114,9 @@ def judge(capture: lab.Capture) -> list[Judged]:
 
 
 def _page(rows: Sequence[Judged]) -> str:
-    told = [r for r in rows if r.best]
-    inside = sum(r.inside for r in told)
-    matters = [r for r in told if r.off is not None and r.share <= MATTERS]
+    judged = [r for r in rows if r.best]
+    inside = sum(r.inside for r in judged)
+    matters = [r for r in judged if r.off is not None and r.share <= MATTERS]
     close = sum(r.off is not None and r.off <= FACTOR for r in matters)
     lines = [
         "# Tunables learned from traces: what was measured",
@@ -126,7 +126,7 @@ def _page(rows: Sequence[Judged]) -> str:
         "",
         "| aim | wanted | found | n |",
         "|---|---|---|---|",
-        f"| true value inside the 90 % set | 85 to 95 % | {100 * inside / max(len(told), 1):.0f} % | {len(told)} |",
+        f"| true value inside the 90 % set | 85 to 95 % | {100 * inside / max(len(judged), 1):.0f} % | {len(judged)} |",
         f"| times within a factor of {FACTOR}, where they matter | all | "
         f"{100 * close / max(len(matters), 1):.0f} % | {len(matters)} |",
         "",

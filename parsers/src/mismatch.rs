@@ -23,7 +23,7 @@ pub fn likely(d: Diagnostic, line: &[u8]) -> Diagnostic {
 }
 
 /// True for a line of another format, for formats in which almost any line may go on the one before.
-pub fn is_foreign(line: &[u8]) -> bool {
+pub fn is_unexpected(line: &[u8]) -> bool {
     let signs = |b: &u8| matches!(b, b'[' | b'|' | b'*');
     let may_be = line.iter().any(signs) || memchr::memmem::find(line, b"KTRGRAPH").is_some();
     may_be && likely_format(line).is_some()

@@ -26,7 +26,7 @@ const HARMLESS: u64 = 1 << 30;
 /// captures, text and binary, zstd's level 19 made no less than a 27th.
 const DENSEST: u64 = 200;
 
-/// The file whose first bytes tell what a folder holds.
+/// The file whose first bytes decide what a folder holds.
 const DESCRIPTION: &str = "metadata";
 
 fn folder() -> io::Error {
@@ -53,7 +53,7 @@ impl Source {
         WRAPPERS.iter().any(|(magic, _)| head.starts_with(magic))
     }
 
-    /// Unwraps gzip, zstd and xz, told by their magic numbers; wrappers within wrappers too. Reading
+    /// Unwraps gzip, zstd and xz, recognised by their magic numbers; wrappers within wrappers too. Reading
     /// fails where far more comes out than a trace can be packed into.
     pub fn unwrapped(mut self) -> io::Result<Self> {
         for _ in 0..4 {

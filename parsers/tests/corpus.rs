@@ -2,7 +2,7 @@
 //! the error it raises.
 //!
 //! `corpus.tsv` beside this file has a line a sample: its path, `format` or `error CODE` or `none`
-//! (read, and told to hold no scheduler events), the number of scheduler events read, the number of
+//! (read, and reported to hold no scheduler events), the number of scheduler events read, the number of
 //! lines of them that its manifest counts with a text search (`-` where it does not), and the
 //! reason where the two differ. The samples belong to their authors and are not part of the
 //! repository: where they are not at hand the test says so and passes.
@@ -63,8 +63,8 @@ fn look(path: &Path) -> Found {
         }
         Ok(format) if events + tables as u64 > 0 => format.to_owned(),
         Ok(format) => {
-            let told = out.diagnostics.rows().iter().any(|d| d.code == Code::MissingEvents);
-            format!("{} {format}", if told { "none" } else { "silent" })
+            let stated = out.diagnostics.rows().iter().any(|d| d.code == Code::MissingEvents);
+            format!("{} {format}", if stated { "none" } else { "silent" })
         }
     };
     Found { result, events }

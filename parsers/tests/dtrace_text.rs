@@ -8,7 +8,7 @@ mod schedule;
 
 use common::{read, read_in_steps, row};
 use proptest::prelude::*;
-use schedule::{same, schedules, Cells, Left, Schedule, What};
+use schedule::{same, schedules, Cells, EndState, EventKind, Schedule};
 use tracekit_parsers::Options;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +34,14 @@ fn write(variant: Variant, schedule: &Schedule) -> (String, Vec<Cells>) {
             Some(i) => (schedule.tasks[i].comm, schedule.tasks[i].tid, schedule.tasks[i].prio),
             None => ("sched", 0, -1),
         };
-        let (probe, function, text, mut cells) = match e.what {
-            What::Switch { prev, left, next } => {
+        let (probe, function, text, mut cells) = match e.kind {
+            EventKind::Switch { prev, left, next } => {
                 let ((p, p_tid, p_prio), (n, n_tid, n_prio)) = (who(prev), who(next));
                 let (letter, state) = match left {
-                    Left::Runnable => ("R", "runnable"),
-                    Left::Sleeping => ("S", "sleeping"),
-                    Left::Locked => ("waiting_lock", "waiting_lock"),
-                    Left::Dead => ("Z", "zombie"),
+                    EndState::Runnable => ("R", "runnable"),
+                    EndState::Sleeping => ("S", "sleeping"),
+                    EndState::Locked => ("waiting_lock", "waiting_lock"),
+                    EndState::Dead => ("Z", "zombie"),
                 };
                 let text = format!("{p}/{p_tid} {p_prio} {letter} -> {n}/{n_tid} {n_prio}");
                 let cells = cells! {
@@ -50,27 +50,27 @@ fn write(variant: Variant, schedule: &Schedule) -> (String, Vec<Cells>) {
                 };
                 ("off-cpu", "swtch", text, cells)
             }
-            What::Wakeup { waker, task, .. } => {
+            EventKind::Wakeup { waker, task, .. } => {
                 let ((_, w, _), (c, t, _)) = (who(waker), who(Some(task)));
                 let cells = cells! { kind: "wakeup", ctx_tid: w, comm: c, tid: t };
                 ("wakeup", "cv_signal", format!("{w} wakes {c}/{t}"), cells)
             }
-            What::Enqueue { task, target, .. } => {
+            EventKind::Enqueue { task, target, .. } => {
                 let tid = who(Some(task)).1;
                 let cells = cells! { kind: "enqueue", tid: tid, target_cpu: target };
                 ("enqueue", "setbackdq", format!("{tid} on {target}"), cells)
             }
-            What::Exit { task } => {
+            EventKind::Exit { task } => {
                 let tid = who(Some(task)).1;
                 ("exit", "proc_exit", format!("{tid} ends"), cells! { kind: "exit", tid: tid })
             }
-            What::Exec { task } => {
+            EventKind::Exec { task } => {
                 let tid = who(Some(task)).1;
                 ("entry", "elfexec", format!("see {tid}"), cells! { kind: "other", tid: tid })
             }
             _ => continue,
         };
-        // Names that look like the text between fields cannot be told from it.
+        // Names that look like the text between fields cannot be distinguished from it.
         if variant != Variant::Flow && text.contains("tid=9") {
             // `x pid=7 tid=9` holds blanks and signs only: it must come through.
             assert!(text.contains("x pid=7 tid=9"));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use common::read;
 use proptest::prelude::*;
-use schedule::{same, same_slices, schedules, Cells, Event, Left, Schedule, What};
+use schedule::{same, same_slices, schedules, Cells, EndState, Event, EventKind, Schedule};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Os {
@@ -104,22 +104,22 @@ impl<'a> Writer<'a> {
     }
 
     /// State columns of `off` and what they mean.
-    fn state(&self, left: Left, leaves: bool, enters: bool) -> ([String; 3], &'static str, Option<&'static str>) {
+    fn state(&self, left: EndState, leaves: bool, enters: bool) -> ([String; 3], &'static str, Option<&'static str>) {
         let flags = i32::from(leaves) + 2 * i32::from(enters);
         let text = |x: i32, y: i32, z: &str| [x.to_string(), y.to_string(), z.to_owned()];
         match (self.os, left) {
-            (Os::Illumos, Left::Runnable) => (text(0, 0, "R"), "runnable", None),
-            (Os::Illumos, Left::Sleeping) => (text(3, 4, "S"), "sleeping", Some("cv")),
-            (Os::Illumos, Left::Locked) => (text(1, 0, "S"), "waiting_lock", Some("mutex")),
-            (Os::Illumos, Left::Dead) => (text(0, 0, "Z"), "zombie", None),
-            (Os::FreeBsd, Left::Runnable) => (text(flags, 0x300, "-"), "runnable", None),
-            (Os::FreeBsd, Left::Sleeping) => (text(flags, 0x202, "select"), "sleeping", Some("select")),
-            (Os::FreeBsd, Left::Locked) => (text(flags, 0x208, "Giant"), "waiting_lock", Some("Giant")),
-            (Os::FreeBsd, Left::Dead) => (text(flags, 0x100, "-"), "dead", None),
-            (Os::Macos, Left::Runnable) => (text(flags, 0x04, "-"), "runnable", None),
-            (Os::Macos, Left::Sleeping) => (text(flags, 0x05, "-"), "sleeping", None),
-            (Os::Macos, Left::Locked) => (text(flags, 0x0d, "-"), "blocked", None),
-            (Os::Macos, Left::Dead) => (text(flags, 0x14, "-"), "dead", None),
+            (Os::Illumos, EndState::Runnable) => (text(0, 0, "R"), "runnable", None),
+            (Os::Illumos, EndState::Sleeping) => (text(3, 4, "S"), "sleeping", Some("cv")),
+            (Os::Illumos, EndState::Locked) => (text(1, 0, "S"), "waiting_lock", Some("mutex")),
+            (Os::Illumos, EndState::Dead) => (text(0, 0, "Z"), "zombie", None),
+            (Os::FreeBsd, EndState::Runnable) => (text(flags, 0x300, "-"), "runnable", None),
+            (Os::FreeBsd, EndState::Sleeping) => (text(flags, 0x202, "select"), "sleeping", Some("select")),
+            (Os::FreeBsd, EndState::Locked) => (text(flags, 0x208, "Giant"), "waiting_lock", Some("Giant")),
+            (Os::FreeBsd, EndState::Dead) => (text(flags, 0x100, "-"), "dead", None),
+            (Os::Macos, EndState::Runnable) => (text(flags, 0x04, "-"), "runnable", None),
+            (Os::Macos, EndState::Sleeping) => (text(flags, 0x05, "-"), "sleeping", None),
+            (Os::Macos, EndState::Locked) => (text(flags, 0x0d, "-"), "blocked", None),
+            (Os::Macos, EndState::Dead) => (text(flags, 0x14, "-"), "dead", None),
         }
     }
 
@@ -128,8 +128,8 @@ impl<'a> Writer<'a> {
         let plain = || ["-".to_owned(), "-".to_owned(), "-".to_owned()];
         let x = |n: i32| [n.to_string(), "-".to_owned(), "-".to_owned()];
         let illumos = self.os == Os::Illumos;
-        let (line, mut cells) = match e.what {
-            What::Switch { prev, left, next } => {
+        let (line, mut cells) = match e.kind {
+            EventKind::Switch { prev, left, next } => {
                 self.running[e.cpu as usize] = next;
                 let (p, n) = (self.who(prev, e.cpu), self.subject(next, e.cpu));
                 let (xyz, state, reason) = self.state(left, prev.is_none(), next.is_none());
@@ -140,7 +140,7 @@ impl<'a> Writer<'a> {
                 };
                 (line, cells)
             }
-            What::Wakeup { waker, task, .. } => {
+            EventKind::Wakeup { waker, task, .. } => {
                 let (w, t) = (self.who(waker, e.cpu), self.subject(Some(task), e.cpu));
                 let mut xyz = plain();
                 xyz[2] = if illumos { "TS" } else { "-" }.to_owned();
@@ -150,36 +150,38 @@ impl<'a> Writer<'a> {
                     cells! { kind: "wakeup", ctx_tid: w.tid, tid: t.tid, pid: t.pid, comm: t.comm, class: class };
                 (line, cells)
             }
-            What::Enqueue { by, task, target } | What::Dequeue { by, task, target } if self.os != Os::Macos => {
+            EventKind::Enqueue { by, task, target } | EventKind::Dequeue { by, task, target }
+                if self.os != Os::Macos =>
+            {
                 let (b, t) = (self.who(by, e.cpu), self.who(Some(task), e.cpu));
-                let enqueue = matches!(e.what, What::Enqueue { .. });
+                let enqueue = matches!(e.kind, EventKind::Enqueue { .. });
                 let (event, kind) = if enqueue { ("enq", "enqueue") } else { ("deq", "dequeue") };
                 let target = illumos.then_some(target);
                 let xyz = x(target.unwrap_or(-1));
                 let line = Self::line(e, event, &b, Some(&t), xyz);
                 (line, cells! { kind: kind, ctx_tid: b.tid, tid: t.tid, target_cpu: target, prio: t.prio })
             }
-            What::Fork { parent, child } => {
+            EventKind::Fork { parent, child } => {
                 let (p, c) = (self.who(Some(parent), e.cpu), self.who(Some(child), e.cpu));
                 let line = Self::line(e, "lwc", &p, Some(&c), plain());
                 (line, cells! { kind: "fork", ctx_tid: p.tid, ctx_pid: p.pid, tid: c.tid, pid: c.pid, comm: c.comm })
             }
-            What::Exec { task } => {
+            EventKind::Exec { task } => {
                 let t = self.who(Some(task), e.cpu);
                 let line = Self::line(e, "exe", &t, None, ["-".into(), "-".into(), "/usr/bin/a b".into()]);
                 (line, cells! { kind: "exec", tid: t.tid, comm: t.comm, name: "/usr/bin/a b" })
             }
-            What::Exit { task } => {
+            EventKind::Exit { task } => {
                 let t = self.who(Some(task), e.cpu);
                 (Self::line(e, "xit", &t, None, x(2)), cells! { kind: "exit", tid: t.tid, pid: t.pid, value: 2 })
             }
-            What::Prio { by, task, new, .. } if self.os != Os::Macos => {
+            EventKind::Prio { by, task, new, .. } if self.os != Os::Macos => {
                 let (b, t) = (self.who(by, e.cpu), self.who(Some(task), e.cpu));
                 self.prio[task] = new;
                 let line = Self::line(e, "pri", &b, Some(&t), x(new));
                 (line, cells! { kind: "prio", ctx_tid: b.tid, tid: t.tid, prio: t.prio, value: new })
             }
-            What::Load { target, tasks } if self.os == Os::FreeBsd => {
+            EventKind::Load { target, tasks } if self.os == Os::FreeBsd => {
                 let current = self.who(self.running[e.cpu as usize], e.cpu);
                 let line = Self::line(e, "ld", &current, None, [target.to_string(), tasks.to_string(), "-".into()]);
                 (line, cells! { kind: "load", tid: None::<i64>, target_cpu: target, value: tasks })

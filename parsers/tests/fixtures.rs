@@ -7,7 +7,7 @@
 //! about = "what is special here, and where the bytes come from"
 //! valid = true                 # false: reading it raises `error`
 //! lossy = false                # true: the source says that records were lost
-//! sniff = true                 # false: cannot be told from its first bytes, must be named (default true)
+//! sniff = true                 # false: not recognised by its first bytes, must be named (default true)
 //! error = "unsupported"        # code of the ParseError, for valid = false
 //! diagnostics = ["lost-events"] # codes that appear; one of severity `error` that is not listed fails the case
 //!
@@ -356,8 +356,9 @@ type Claim = (&'static str, fn(&Out) -> bool);
 const CLAIMS: [Claim; 6] = [
     ("waker", |out| {
         let wakes = |k| matches!(k, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue);
-        let told = |i: &usize| out.events.kind.get(*i).is_some_and(wakes) && out.events.ctx_tid.get(*i).is_some();
-        (0..out.events.len()).any(|i| told(&i)) || (0..out.slices.len()).any(|i| out.slices.waker_utid.get(i).is_some())
+        let stated = |i: &usize| out.events.kind.get(*i).is_some_and(wakes) && out.events.ctx_tid.get(*i).is_some();
+        (0..out.events.len()).any(|i| stated(&i))
+            || (0..out.slices.len()).any(|i| out.slices.waker_utid.get(i).is_some())
     }),
     ("target CPU", |out| {
         let placed = |k| k != Kind::Load;

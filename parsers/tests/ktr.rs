@@ -8,7 +8,7 @@ mod schedule;
 
 use common::{read, read_in_steps};
 use proptest::prelude::*;
-use schedule::{same, same_slices, schedules, Cells, Left, Schedule, What};
+use schedule::{same, same_slices, schedules, Cells, EndState, EventKind, Schedule};
 use tracekit_parsers::Options;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +40,15 @@ fn records(variant: Variant, schedule: &Schedule) -> Vec<(i64, i32, String, Cell
             format!("KTRGRAPH group:\"thread\", id:\"{who}\", {what}, attributes: {attributes}")
         };
         let mut add = |payload: String, cells: Cells| all.push((e.ts, e.cpu, payload, cells));
-        match e.what {
-            What::Switch { prev, left, next } => {
+        match e.kind {
+            EventKind::Switch { prev, left, next } => {
                 let ((p, tid, comm), (n, next_tid, next_comm)) = (name(prev), name(next));
                 let (word, state, reason) = match (prev, left) {
                     (None, _) => ("idle", None, None),
-                    (_, Left::Runnable) => ("yielding", Some("runnable"), None),
-                    (_, Left::Sleeping) => ("sleep", Some("sleeping"), Some("select")),
-                    (_, Left::Locked) => ("blocked", Some("waiting_lock"), Some("Giant, big: one")),
-                    (_, Left::Dead) => ("thread exit", None, None),
+                    (_, EndState::Runnable) => ("yielding", Some("runnable"), None),
+                    (_, EndState::Sleeping) => ("sleep", Some("sleeping"), Some("select")),
+                    (_, EndState::Locked) => ("blocked", Some("waiting_lock"), Some("Giant, big: one")),
+                    (_, EndState::Dead) => ("thread exit", None, None),
                 };
                 let p_prio = prev.map_or(255, |i| prio[i]);
                 let attributes = format!("prio:{p_prio}, wmesg:\"select\", lockname:\"Giant, big: one\"");
@@ -63,21 +63,21 @@ fn records(variant: Variant, schedule: &Schedule) -> Vec<(i64, i32, String, Cell
                     cells! { kind: "switch", tid: None::<i64>, next_tid: next_tid, next_comm: next_comm.as_str(), next_prio: n_prio },
                 );
             }
-            What::Enqueue { by, task, .. } => {
+            EventKind::Enqueue { by, task, .. } => {
                 let ((b, by, _), (t, tid, comm)) = (name(by), name(Some(task)));
                 add(
                     thread(&t, "state:\"runq add\"", format!("prio:{}, linkedto:\"{b}\"", prio[task])),
                     cells! { kind: "enqueue", tid: tid, comm: comm.as_str(), ctx_tid: by, prio: prio[task] },
                 );
             }
-            What::Wakeup { waker, task, .. } => {
+            EventKind::Wakeup { waker, task, .. } => {
                 let ((w, waker, _), (t, tid, _)) = (name(waker), name(Some(task)));
                 add(
                     thread(&w, "point:\"wokeup\"", format!("linkedto:\"{t}\"")),
                     cells! { kind: "wakeup", tid: tid, ctx_tid: waker },
                 );
             }
-            What::Prio { by, task, new, .. } => {
+            EventKind::Prio { by, task, new, .. } => {
                 let ((b, by, _), (t, tid, _)) = (name(by), name(Some(task)));
                 let old = std::mem::replace(&mut prio[task], new);
                 add(
@@ -85,11 +85,11 @@ fn records(variant: Variant, schedule: &Schedule) -> Vec<(i64, i32, String, Cell
                     cells! { kind: "prio", tid: tid, ctx_tid: by, prio: old, value: new },
                 );
             }
-            What::Load { target, tasks } => add(
+            EventKind::Load { target, tasks } => add(
                 format!("KTRGRAPH group:\"load\", id:\"CPU {target} load\", counter:{tasks}, attributes: none"),
                 cells! { kind: "load", target_cpu: target, value: tasks, tid: None::<i64> },
             ),
-            What::Dequeue { .. } | What::Fork { .. } | What::Exec { .. } | What::Exit { .. } => {}
+            EventKind::Dequeue { .. } | EventKind::Fork { .. } | EventKind::Exec { .. } | EventKind::Exit { .. } => {}
         }
     }
     all
@@ -128,7 +128,7 @@ proptest! {
         variant in prop_oneof![Just(Variant::Ktrdump), Just(Variant::Quiet), Just(Variant::Schedgraph)],
     ) {
         let (text, expected) = write(variant, &schedule);
-        // One record alone does not tell the direction, nor is an empty text a trace.
+        // One record alone does not say the direction, nor is an empty text a trace.
         prop_assume!(expected.len() > 1);
         let clock_hz = (variant != Variant::Schedgraph).then_some(2_500_000_000);
         let options = Options { clock_hz, ..Options::default() };

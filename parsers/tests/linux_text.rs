@@ -84,7 +84,7 @@ fn read_file(path: &Path, careful: bool) -> Result<Out, String> {
 }
 
 /// What is said of the lines, and how many are read and not understood.
-fn told(out: &Out) -> Vec<String> {
+fn stated(out: &Out) -> Vec<String> {
     let rows = out.diagnostics.rows().iter().map(|d| format!("{d:?}"));
     let counts = ["parse.lines", "parse.unparsed"].map(|key| format!("{key} {:?}", out.meta.get(key)));
     rows.chain(counts).collect()
@@ -121,8 +121,8 @@ fn check(paths: &[PathBuf]) {
             failures.push(format!("{name}: {lines} lines, {} rows", sched_rows(&quick)));
         }
         let careful = read_file(path, true).expect("as before");
-        if told(&quick) != told(&careful) {
-            failures.push(format!("{name}: {:?}\n  carefully {:?}", told(&quick), told(&careful)));
+        if stated(&quick) != stated(&careful) {
+            failures.push(format!("{name}: {:?}\n  carefully {:?}", stated(&quick), stated(&careful)));
         }
         let same = |r: &usize| row(&quick.events, &quick.strings, *r) == row(&careful.events, &careful.strings, *r);
         // Comparing cell by cell is slow; a sample of rows at odd distances sees every shape.
@@ -137,7 +137,7 @@ fn check(paths: &[PathBuf]) {
     assert!(failures.is_empty(), "{} of {} files\n{}", failures.len(), paths.len(), failures.join("\n"));
 }
 
-/// Time that steps back, and lines of another kind, are told by the quick path as without it.
+/// Time that steps back, and lines of another kind, are reported by the quick path as without it.
 #[test]
 fn the_quick_path_tells_what_the_other_one_tells() {
     for name in ["ftrace", "perf"] {
@@ -167,7 +167,7 @@ fn the_quick_path_tells_what_the_other_one_tells() {
             result.map(|_| out).expect("it is of the format")
         };
         let (quick, careful) = (read(false), read(true));
-        assert_eq!(told(&quick), told(&careful), "{name}");
+        assert_eq!(stated(&quick), stated(&careful), "{name}");
         let back = quick.diagnostics.rows().iter().filter(|d| d.code == Code::TimeBackwards);
         assert_eq!(back.count(), 4, "{name}");
     }
@@ -208,14 +208,14 @@ fn essence(out: &Out) -> Vec<Essence> {
 
 /// The text `text` says what the recording `binary` holds, its times written by `written`.
 fn check_pair(text: &Path, binary: &Path, written: fn(i64) -> i64, failures: &mut Vec<String>) {
-    let told = essence(&read_file(text, false).expect("a text of the capture is read"));
+    let stated = essence(&read_file(text, false).expect("a text of the capture is read"));
     let mut held = essence(&read_file(binary, false).expect("the capture is read"));
     held.iter_mut().for_each(|e| e.0 = written(e.0));
-    let differ = (0..told.len().max(held.len())).find(|i| told.get(*i) != held.get(*i));
+    let differ = (0..stated.len().max(held.len())).find(|i| stated.get(*i) != held.get(*i));
     if let Some(i) = differ {
-        let (t, h) = (told.get(i), held.get(i));
+        let (t, h) = (stated.get(i), held.get(i));
         let name = text.file_name().unwrap_or_default().to_string_lossy();
-        failures.push(format!("{name}: event {i} of {}/{}: {t:?} against {h:?}", told.len(), held.len()));
+        failures.push(format!("{name}: event {i} of {}/{}: {t:?} against {h:?}", stated.len(), held.len()));
     }
 }
 

@@ -8,7 +8,7 @@ mod schedule;
 
 use common::read;
 use proptest::prelude::*;
-use schedule::{same, same_slices, schedules, Cells, Left, Schedule, What};
+use schedule::{same, same_slices, schedules, Cells, EndState, EventKind, Schedule};
 
 #[derive(Clone, Copy, Debug)]
 struct Variant {
@@ -59,15 +59,15 @@ fn write(variant: Variant, schedule: &Schedule) -> (String, Vec<Cells>) {
             let (comm, tid, prio) = who(Some(i), prio);
             (format!("comm = {}, tid = {tid}, prio = {}", quote(&comm), prio - 100), tid, prio, comm)
         };
-        let (name, payload, mut cells) = match e.what {
-            What::Switch { prev, left, next } => {
+        let (name, payload, mut cells) = match e.kind {
+            EventKind::Switch { prev, left, next } => {
                 let ((p, p_tid, p_prio), (n, n_tid, n_prio)) = (who(prev, &prio), who(next, &prio));
                 running[e.cpu as usize] = next;
                 let (number, name, state) = match left {
-                    Left::Runnable => (2048, "TASK_STATE_MAX", "preempted"),
-                    Left::Sleeping => (1, "TASK_INTERRUPTIBLE", "sleeping"),
-                    Left::Locked => (2, "TASK_UNINTERRUPTIBLE", "blocked"),
-                    Left::Dead => (64, "TASK_DEAD", "dead"),
+                    EndState::Runnable => (2048, "TASK_STATE_MAX", "preempted"),
+                    EndState::Sleeping => (1, "TASK_INTERRUPTIBLE", "sleeping"),
+                    EndState::Locked => (2, "TASK_UNINTERRUPTIBLE", "blocked"),
+                    EndState::Dead => (64, "TASK_DEAD", "dead"),
                 };
                 let state_text =
                     if variant.names { format!("( \"{name}\" : container = {number} )") } else { number.to_string() };
@@ -81,12 +81,12 @@ fn write(variant: Variant, schedule: &Schedule) -> (String, Vec<Cells>) {
                 };
                 ("sched_switch", payload, cells)
             }
-            What::Wakeup { task, target, .. } => {
+            EventKind::Wakeup { task, target, .. } => {
                 let (text, tid, prio, _) = about(task, &prio);
                 let cells = cells! { kind: "wakeup", tid: tid, prio: prio, target_cpu: target };
                 ("sched_wakeup", format!("{text}, target_cpu = {target}"), cells)
             }
-            What::Fork { parent, child } => {
+            EventKind::Fork { parent, child } => {
                 let ((p, p_tid, _), (c, c_tid, _)) = (who(Some(parent), &prio), who(Some(child), &prio));
                 let payload = format!(
                     "parent_comm = {}, parent_tid = {p_tid}, parent_pid = {p_tid}, child_comm = {}, child_tid = {c_tid}, _vtids_length = 1, vtids = [ [0] = {c_tid} ], child_pid = {c_tid}",
@@ -95,7 +95,7 @@ fn write(variant: Variant, schedule: &Schedule) -> (String, Vec<Cells>) {
                 let cells = cells! { kind: "fork", tid: c_tid, pid: c_tid, comm: c.as_str(), ctx_tid: p_tid };
                 ("sched_process_fork", payload, cells)
             }
-            What::Exec { .. } => {
+            EventKind::Exec { .. } => {
                 let payload = format!("filename = \"/usr/bin/a, b\", tid = {tid}, old_tid = {tid}");
                 (
                     "sched_process_exec",
@@ -103,11 +103,11 @@ fn write(variant: Variant, schedule: &Schedule) -> (String, Vec<Cells>) {
                     cells! { kind: "exec", tid: tid, name: "/usr/bin/a, b", value: None::<i64> },
                 )
             }
-            What::Exit { task } => {
+            EventKind::Exit { task } => {
                 let (text, tid, prio, _) = about(task, &prio);
                 ("sched_process_exit", text, cells! { kind: "exit", tid: tid, prio: prio })
             }
-            What::Prio { task, new, .. } => {
+            EventKind::Prio { task, new, .. } => {
                 let new = new + 60;
                 let (_, tid, old, comm) = about(task, &prio);
                 prio[task] = new;
@@ -115,7 +115,7 @@ fn write(variant: Variant, schedule: &Schedule) -> (String, Vec<Cells>) {
                     format!("comm = {}, tid = {tid}, oldprio = {}, newprio = {}", quote(&comm), old - 100, new - 100);
                 ("sched_pi_setprio", payload, cells! { kind: "prio", tid: tid, prio: old, value: new })
             }
-            What::Enqueue { task, target, .. } if task % 2 == 0 => {
+            EventKind::Enqueue { task, target, .. } if task % 2 == 0 => {
                 let payload = format!("irq = {target}, name = \"eth0\"");
                 ("irq_handler_entry", payload, cells! { kind: "irq_entry", value: target, name: "eth0" })
             }
@@ -152,7 +152,7 @@ proptest! {
     fn schedules_come_back(schedule in schedules(100), variant in variants()) {
         let (text, expected) = write(variant, &schedule);
         prop_assume!(!expected.is_empty());
-        // The numbers of states tell the kernel only once one that is not in all tables was seen.
+        // The numbers of states identify the kernel only once one that is not in all tables was seen.
         let telling = variant.names || text.contains("prev_state = 2048");
         prop_assume!(telling || !text.contains("prev_state = 64"));
         let (mut out, format) = read(text.as_bytes(), None);

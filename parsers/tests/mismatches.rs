@@ -29,7 +29,7 @@ const FOREIGN: [(&str, &str); 6] = [
     ),
 ];
 
-/// Texts of each format that reads line by line, and the line behind which a foreign one is put.
+/// Texts of each format that reads line by line, and the line behind which an unexpected one is put.
 const HOSTS: [(&str, &str, usize); 10] = [
     ("ftrace-text", "ftrace-text/trace-cmd-report/input.txt", 5),
     ("perf-script", "perf-script/ns/input.txt", 5),
@@ -68,7 +68,7 @@ fn a_line_of_another_format_is_named_as_such() {
             match found {
                 Some(d) => {
                     assert!(d.message.contains("found"), "{host} with {guest}: {}", d.message);
-                    // Aggregations are told without the blanks before them, which a map cannot do without.
+                    // Aggregations are recognised without the blanks before them, which a map needs.
                     let bare = (host, *guest) == ("dtrace-agg", "perf-sched-map");
                     let advice = if bare { String::new() } else { format!("the line looks like {guest}") };
                     assert_eq!(d.advice, advice, "{host}: {}", d.message);

@@ -107,7 +107,7 @@ fn expected(out: &Out, tables: &Derived) -> BTreeMap<Key, Figures> {
 }
 
 /// The slices of a report: run time, delay since the wakeup, and the time since the last slice
-/// where the row tells it.
+/// where the row says it.
 fn printed(read: &Out) -> BTreeMap<Key, (i64, i64, Option<i64>)> {
     let s = &read.slices;
     let mut found = BTreeMap::new();

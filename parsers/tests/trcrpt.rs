@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use common::read;
 use proptest::prelude::*;
-use schedule::{same, same_slices, schedules, Cells, Event, Left, Schedule, What};
+use schedule::{same, same_slices, schedules, Cells, EndState, Event, EventKind, Schedule};
 
 /// A layout of `trcrpt -O`.
 #[derive(Clone, Copy, Debug)]
@@ -200,15 +200,15 @@ impl Writer<'_> {
 
     fn event(&mut self, e: &Event, running: Option<usize>) {
         let current = self.who(running, e.cpu);
-        match e.what {
-            What::Switch { prev, left, next } => self.switch(e, &current, prev, left, next),
-            What::Wakeup { waker, task, .. } => {
+        match e.kind {
+            EventKind::Switch { prev, left, next } => self.switch(e, &current, prev, left, next),
+            EventKind::Wakeup { waker, task, .. } => {
                 let t = self.who(Some(task), e.cpu);
                 let text = format!("e_clear_wait: tid={} anchor=F10001 result=0 lr=1234", t.tid);
                 let cells = cells! { kind: "wakeup", tid: t.tid, reason: "F10001" };
                 self.record(e, &current, "461", &text, if waker.is_none() { 3 } else { 2 }, cells);
             }
-            What::Enqueue { task, .. } => {
+            EventKind::Enqueue { task, .. } => {
                 let t = self.who(Some(task), e.cpu);
                 let policy = ["0", "1", "2"][task % 3];
                 let class = ["OTHER", "FIFO", "RR"][task % 3];
@@ -219,22 +219,22 @@ impl Writer<'_> {
                 let cells = cells! { kind: "enqueue", tid: t.tid, pid: t.pid, comm: t.comm, prio: t.prio, class: class, value: 3 };
                 self.record(e, &current, "11F", &text, 2, cells);
             }
-            What::Fork { child, .. } => {
+            EventKind::Fork { child, .. } => {
                 let c = self.who(Some(child), e.cpu);
                 let text = format!("fork: pid={} tid={}", c.pid, c.tid);
                 self.record(e, &current, "139", &text, 2, cells! { kind: "fork", tid: c.tid, pid: c.pid });
             }
-            What::Exec { .. } => {
+            EventKind::Exec { .. } => {
                 let text = format!("exec: cmd=/usr/bin/cp -p tid=1 b pid={} tid={}", current.pid, current.tid);
                 let cells = cells! { kind: "exec", tid: current.tid, pid: current.pid, comm: "cp", name: "/usr/bin/cp -p tid=1 b" };
                 self.record(e, &current, "134", &text, 1, cells);
             }
-            What::Exit { .. } if self.layout.tid || self.layout.pid => {
+            EventKind::Exit { .. } if self.layout.tid || self.layout.pid => {
                 let (tid, pid) = (self.layout.tid.then_some(current.tid), self.layout.pid.then_some(current.pid));
                 let cells = cells! { kind: "exit", tid: tid, pid: pid, value: 256 };
                 self.record(e, &current, "135", "exit: wait_status=256 lock_status=0", 1, cells);
             }
-            What::Prio { task, new, .. } => {
+            EventKind::Prio { task, new, .. } => {
                 let t = self.who(Some(task), e.cpu);
                 self.prio[task] = new;
                 let text = format!("thread_setsched: pid={} tid={} priority={new} policy=1", t.pid, t.tid);
@@ -243,7 +243,7 @@ impl Writer<'_> {
                     self.record(e, &current, "46B", &text, 1, cells);
                 }
             }
-            What::Load { target: 0, .. } => {
+            EventKind::Load { target: 0, .. } => {
                 let text = "VMM page delete:      V.S=0000.150E ppage=1F7F";
                 let first = if self.layout.ids { "1B1" } else { "VMM" };
                 let raw = format!("{text} delete_in_progress process_private");
@@ -257,14 +257,14 @@ impl Writer<'_> {
         }
     }
 
-    fn switch(&mut self, e: &Event, current: &Who, prev: Option<usize>, left: Left, next: Option<usize>) {
+    fn switch(&mut self, e: &Event, current: &Who, prev: Option<usize>, left: EndState, next: Option<usize>) {
         let (p, n) = (self.who(prev, e.cpu), self.who(next, e.cpu));
         match (prev, left) {
-            (Some(_), Left::Sleeping) => {
+            (Some(_), EndState::Sleeping) => {
                 let text = format!("e_block_thread: tid={} anchor=F1000200 t_flags=0 lr=99", p.tid);
                 self.record(e, current, "462", &text, 2, cells! { kind: "sleep", tid: p.tid, reason: "F1000200" });
             }
-            (Some(_), Left::Locked) if self.layout.ids => {
+            (Some(_), EndState::Locked) if self.layout.ids => {
                 let text = format!("wait on lock: pid={} tid={} lock=F1000300", p.pid, p.tid);
                 self.record(e, current, "46D", &text, 2, cells! { kind: "lock_wait", tid: p.tid, reason: "F1000300" });
             }
@@ -299,7 +299,7 @@ fn write(layout: Layout, schedule: &Schedule) -> (String, Vec<Cells>) {
     let mut running = vec![None; schedule.cpus as usize];
     for e in &schedule.events {
         w.event(e, running[e.cpu as usize]);
-        if let What::Switch { next, .. } = e.what {
+        if let EventKind::Switch { next, .. } = e.kind {
             running[e.cpu as usize] = next;
         }
     }

@@ -1,7 +1,7 @@
 //! Rate of reconstruction: events a second from records to programs, on one core, and the memory it takes.
 //!
 //! `cargo bench -p tracekit-replay --bench reconstruct` prints one line a size. Time is the
-//! thread's own CPU time where the system tells it (other load does not count). A rate that falls
+//! thread's own CPU time where the system says it (other load does not count). A rate that falls
 //! with the size means that something is not linear.
 
 #![allow(clippy::disallowed_methods)]

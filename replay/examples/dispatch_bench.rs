@@ -10,7 +10,7 @@
 //! slices last many ticks is measured by its ticks.
 //!
 //! A dispatch is a decision what to run next. Time is CPU time of this process, where the system
-//! tells it in ns (Linux), as others may use the machine; else elapsed time. The run is measured
+//! says it in ns (Linux), as others may use the machine; else elapsed time. The run is measured
 //! without the log of events. Making the workload is not counted, reaching its first instants is.
 #![allow(clippy::disallowed_methods)]
 
@@ -46,7 +46,7 @@ fn workload(kind: &str, tasks: usize) -> Workload {
     work
 }
 
-/// CPU time of this process in s, where `/proc` tells it.
+/// CPU time of this process in s, where `/proc` says it.
 fn cpu_time() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     text.split_whitespace().next()?.parse::<f64>().ok().map(|ns| ns / 1e9)
@@ -75,7 +75,7 @@ fn measure(policy: &str, kind: &str, tasks: usize, cpus: usize, wanted: u64) {
             );
             return;
         }
-        // A short run tells how long one has to be; the start of many tasks is a part of it, so not
+        // A short run shows how long one has to be; the start of many tasks is a part of it, so not
         // all at once.
         let factor = wanted as f64 / dispatches.max(1) as f64 * 1.1;
         until = (until as f64 * factor.min(LONGEST / spent.max(1e-6)).clamp(1.5, 16.0)) as i64;

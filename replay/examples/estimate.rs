@@ -1,4 +1,4 @@
-//! Prints what a trace tells of its machine: `cargo run --release -p tracekit-replay --example
+//! Prints what a trace says of its machine: `cargo run --release -p tracekit-replay --example
 //! estimate -- FILE...`.
 #![allow(clippy::disallowed_methods)]
 

@@ -78,13 +78,13 @@ impl ForkCost {
     }
 }
 
-/// A CPU without a switch for this long is cold.
-pub const LONG_STAY: Ns = 900_000;
+/// A CPU without a switch for this long is cache-cold.
+pub const CACHE_COLD_AFTER: Ns = 900_000;
 
-/// The part of a cost of cold CPUs that is due after a stay of `ran`: what turns cold does so at
-/// some time within [`LONG_STAY`].
-pub(crate) fn cold_share(cost: Ns, ran: Ns) -> Ns {
-    cost * ran.min(LONG_STAY) / LONG_STAY
+/// The part of a cost of cache-cold CPUs that is due after `ran` on it: what turns cold does so at
+/// some time within [`CACHE_COLD_AFTER`].
+pub(crate) fn cache_cold_share(cost: Ns, ran: Ns) -> Ns {
+    cost * ran.min(CACHE_COLD_AFTER) / CACHE_COLD_AFTER
 }
 
 /// Costs of the machine and kernel, in ns of CPU time taken from whoever runs.
@@ -96,8 +96,8 @@ pub struct Costs {
     pub record: Ns,
     /// From the decision to switch until interrupts that came meanwhile are served.
     pub irqs_off: Ns,
-    /// Added to `switch` where it takes the CPU from a task that had it for [`LONG_STAY`].
-    pub switch_cold: Ns,
+    /// Added to `switch` where it takes the CPU from a task that had it for [`CACHE_COLD_AFTER`].
+    pub switch_cache_cold: Ns,
     /// Added to all three when the timer of the sleep that begins is the next to fire on the CPU.
     pub timer_first: Ns,
     /// Added to `switch` behind a task that sleeps or ends.
@@ -117,16 +117,16 @@ pub struct Costs {
     /// The same from the last of several, or from one made behind a tick.
     pub interrupt_last: Ns,
     /// The same, until the interrupted work goes on, and what the interrupt took before that wakeup.
-    pub interrupt_stay: Ns,
-    /// Added to `interrupt` when the CPU had not switched for [`LONG_STAY`]: what was not used
+    pub interrupt_return: Ns,
+    /// Added to `interrupt` when the CPU had not switched for [`CACHE_COLD_AFTER`]: what was not used
     /// lately takes longer.
-    pub interrupt_cold: Ns,
+    pub interrupt_cache_cold: Ns,
     /// The same as `interrupt` when the CPU was idle.
     pub idle_exit: Ns,
     /// From one wakeup made in an interrupt to the next one in the same interrupt.
     pub next_wakeup: Ns,
     /// From the clock by which a new task is queued to the moment at which it is seen to be.
-    pub newborn: Ns,
+    pub fork_clock: Ns,
     /// A wakeup made by a task, added to its demand.
     pub wakeup: Ns,
     /// Per task that the policy says it looked at when choosing
@@ -145,7 +145,7 @@ pub const COST_KEYS: &[(&str, &str)] = &[
     ("switch", "a switch to another task, until its own work begins"),
     ("record", "part of `switch` after which the switch is recorded"),
     ("irqs_off", "from the decision to switch until interrupts that came meanwhile are served; `record` sets it too"),
-    ("switch_cold", "added to a switch that takes the CPU from a task which had it for 0.9 ms"),
+    ("switch_cache_cold", "added to a switch that takes the CPU from a task which had it for 0.9 ms"),
     (
         "timer_first",
         "added to a switch, before it is recorded, when a sleep begins whose timer is \
@@ -166,8 +166,8 @@ pub const COST_KEYS: &[(&str, &str)] = &[
         "in place of `interrupt` behind the last of several wakeups and behind a \
         tick; `interrupt` sets it too",
     ),
-    ("interrupt_stay", "in place of `interrupt` where no switch follows; `interrupt` sets it too"),
-    ("interrupt_cold", "added to `interrupt` when the CPU had not switched for 0.9 ms"),
+    ("interrupt_return", "in place of `interrupt` where no switch follows; `interrupt` sets it too"),
+    ("interrupt_cache_cold", "added to `interrupt` when the CPU had not switched for 0.9 ms"),
     ("idle_exit", "in place of `interrupt` on an idle CPU"),
     ("next_wakeup", "from one wakeup to the next in one interrupt"),
     ("wakeup", "a wakeup made by a task"),
@@ -188,7 +188,7 @@ impl Costs {
             ("switch", self.switch),
             ("record", self.record),
             ("irqs_off", self.irqs_off),
-            ("switch_cold", self.switch_cold),
+            ("switch_cache_cold", self.switch_cache_cold),
             ("timer_first", self.timer_first),
             ("switch_block", self.switch_block),
             ("lower_class", self.lower_class),
@@ -197,8 +197,8 @@ impl Costs {
             ("tick_wakeup", self.tick_wakeup),
             ("interrupt", self.interrupt),
             ("interrupt_last", self.interrupt_last),
-            ("interrupt_stay", self.interrupt_stay),
-            ("interrupt_cold", self.interrupt_cold),
+            ("interrupt_return", self.interrupt_return),
+            ("interrupt_cache_cold", self.interrupt_cache_cold),
             ("idle_exit", self.idle_exit),
             ("next_wakeup", self.next_wakeup),
             ("wakeup", self.wakeup),
@@ -227,7 +227,7 @@ impl Costs {
             "switch" => &mut self.switch,
             "record" => &mut self.record,
             "irqs_off" => &mut self.irqs_off,
-            "switch_cold" => &mut self.switch_cold,
+            "switch_cache_cold" => &mut self.switch_cache_cold,
             "timer_first" => &mut self.timer_first,
             "switch_block" => &mut self.switch_block,
             "lower_class" => &mut self.lower_class,
@@ -236,8 +236,8 @@ impl Costs {
             "tick_wakeup" => &mut self.tick_wakeup,
             "interrupt" => &mut self.interrupt,
             "interrupt_last" => &mut self.interrupt_last,
-            "interrupt_stay" => &mut self.interrupt_stay,
-            "interrupt_cold" => &mut self.interrupt_cold,
+            "interrupt_return" => &mut self.interrupt_return,
+            "interrupt_cache_cold" => &mut self.interrupt_cache_cold,
             "idle_exit" => &mut self.idle_exit,
             "next_wakeup" => &mut self.next_wakeup,
             "wakeup" => &mut self.wakeup,
@@ -254,7 +254,7 @@ impl Costs {
         match key {
             "tick" => (self.tick_resched, self.tick_wakeup) = (self.tick, self.tick),
             "record" => self.irqs_off = self.record,
-            "interrupt" => (self.interrupt_stay, self.interrupt_last) = (self.interrupt, self.interrupt),
+            "interrupt" => (self.interrupt_return, self.interrupt_last) = (self.interrupt, self.interrupt),
             _ => {}
         }
         Ok(())

@@ -6,7 +6,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 
 use crate::engine::Run;
-use crate::log::{by, Rec, What, IDLE};
+use crate::log::{by, Rec, RecKind, IDLE};
 use crate::program::Program;
 use crate::task::{Attrs, Ns};
 
@@ -52,7 +52,7 @@ pub struct Emitter<'a> {
     prios: Vec<i32>,
     attrs_seen: Vec<usize>,
     exiting: Vec<bool>,
-    /// What runs on each CPU, as the records so far tell.
+    /// What runs on each CPU, as the records so far say.
     curr: Vec<u32>,
     seq: u64,
     idle: StrId,
@@ -157,31 +157,31 @@ impl Emitter<'_> {
     }
 
     fn record(&mut self, rec: &Rec, out: &mut Out) {
-        match rec.what {
-            What::Switch => self.switch(rec, out),
-            What::Wake => {
+        match rec.kind {
+            RecKind::Switch => self.switch(rec, out),
+            RecKind::Wake => {
                 self.subject(rec, Kind::Waking, true, out);
                 self.subject(rec, Kind::Wakeup, true, out);
             }
-            What::New => self.subject(rec, Kind::WakeupNew, false, out),
-            What::Fork => self.subject(rec, Kind::Fork, false, out),
-            What::Exec => self.exec(rec, out),
-            What::Exiting => {
+            RecKind::New => self.subject(rec, Kind::WakeupNew, false, out),
+            RecKind::Fork => self.subject(rec, Kind::Fork, false, out),
+            RecKind::Exec => self.exec(rec, out),
+            RecKind::Exiting => {
                 self.exiting[rec.a as usize] = true;
                 self.subject(rec, Kind::Exit, false, out);
             }
-            What::Exit if self.exiting[rec.a as usize] => {}
-            What::Exit => self.subject(rec, Kind::Exit, false, out),
-            What::Initial => self.subject(rec, Kind::Enqueue, false, out),
-            What::Migrate => {
+            RecKind::Exit if self.exiting[rec.a as usize] => {}
+            RecKind::Exit => self.subject(rec, Kind::Exit, false, out),
+            RecKind::Initial => self.subject(rec, Kind::Enqueue, false, out),
+            RecKind::Migrate => {
                 self.subject(rec, Kind::Migrate, false, out);
                 let from = self.number(rec.x as usize);
                 if let Some(mut row) = out.events.last() {
                     row.orig_cpu(from);
                 }
             }
-            What::Attrs => self.attrs(rec, out),
-            What::Sent => self.sent(rec, out),
+            RecKind::Attrs => self.attrs(rec, out),
+            RecKind::Sent => self.sent(rec, out),
         }
     }
 
@@ -290,7 +290,7 @@ impl Emitter<'_> {
 }
 
 /// Notes what the policy counted, as JSON, and what is odd about the run.
-pub(crate) fn tell(out: &mut Out, run: &Run) {
+pub(crate) fn report(out: &mut Out, run: &Run) {
     if let Some(warning) = &run.warning {
         out.diag(Diagnostic::new(Code::Starvation, warning.clone()));
     }

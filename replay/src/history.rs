@@ -1,4 +1,4 @@
-//! What the timelines note: the life of each task as dated acts, and samples of costs.
+//! What the timelines note: the dated events of each task, and samples of costs.
 
 use tracekit_schema::StrId;
 
@@ -6,8 +6,8 @@ use crate::program::Fork;
 use crate::rates::Recorded;
 use crate::task::Ns;
 
-/// Number of a task's life in [`History::lives`].
-pub type LifeId = u32;
+/// Position of a task in [`History::tasks`]: one use of a thread number.
+pub type TaskIndex = u32;
 
 /// How a task first shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum First {
 
 /// What makes a switch away from a task that falls asleep longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Way {
+pub struct SwitchExtras {
     /// The task has a real-time priority and whoever comes next has none: the scheduler goes on to
     /// a lower class.
     pub lower: bool,
@@ -47,7 +47,7 @@ pub enum Off {
         /// Uninterruptibly.
         deep: bool,
         /// What the switch had to do besides.
-        way: Way,
+        extras: SwitchExtras,
         /// A reschedule had been asked for: it was in the kernel, and stayed there until it slept.
         held: bool,
     },
@@ -60,10 +60,10 @@ pub enum Off {
 /// Who or what woke a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Another task, at its [`Act::Post`] with this number.
+    /// Another task, at its [`EventKind::Post`] with this number.
     Task {
         /// The waker.
-        waker: LifeId,
+        waker: TaskIndex,
         /// Number of the wakeup.
         wake: u32,
     },
@@ -80,7 +80,7 @@ pub enum By {
 
 /// One thing that happened to or by a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// It enters a CPU; `kernel_prio` as the switch says.
     On {
         /// CPU.
@@ -105,7 +105,7 @@ pub enum What {
     /// It makes a task.
     Fork {
         /// The child.
-        child: LifeId,
+        child: TaskIndex,
         /// How.
         how: Fork,
     },
@@ -132,13 +132,13 @@ pub enum What {
     },
 }
 
-/// A dated [`What`].
+/// A dated [`EventKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Act {
+pub struct TaskEvent {
     /// Time of the record, from the start of the trace, lost intervals cut out.
     pub at: Ns,
     /// What.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// A system call that reads from a file or writes to it.
@@ -158,16 +158,16 @@ pub struct Call {
 
 /// Everything known of one task.
 #[derive(Clone, Debug)]
-pub struct Life {
-    /// Number of the life.
-    pub id: LifeId,
+pub struct TaskHistory {
+    /// Its position.
+    pub id: TaskIndex,
     /// Thread.
     pub tid: i64,
     /// Process.
     pub pid: Option<i64>,
     /// Last name.
     pub comm: StrId,
-    /// Its name before each of its [`What::Exec`], where one is known.
+    /// Its name before each of its [`EventKind::Exec`], where one is known.
     pub names: Vec<Option<StrId>>,
     /// Kernel priority at first sight.
     pub prio: Option<i32>,
@@ -176,9 +176,9 @@ pub struct Life {
     /// CPU on which it first shows.
     pub cpu: i32,
     /// The task that made it.
-    pub parent: Option<LifeId>,
+    pub parent: Option<TaskIndex>,
     /// What it did.
-    pub acts: Vec<Act>,
+    pub events: Vec<TaskEvent>,
     /// CPU time charged to it by the kernel's own account, and virtual time added with it.
     pub charged: Ns,
     /// Virtual time added, where the records print it.
@@ -195,10 +195,10 @@ pub struct Life {
     pub calls: Vec<Call>,
 }
 
-impl Life {
-    /// A life of which nothing but its first sight is known.
-    pub(crate) fn new(id: LifeId, first: First, cpu: i32) -> Self {
-        Life {
+impl TaskHistory {
+    /// A task of which nothing but its first sight is known.
+    pub(crate) fn new(id: TaskIndex, first: First, cpu: i32) -> Self {
+        TaskHistory {
             id,
             tid: 0,
             pid: None,
@@ -208,7 +208,7 @@ impl Life {
             first,
             cpu,
             parent: None,
-            acts: Vec::new(),
+            events: Vec::new(),
             charged: 0,
             virtual_charged: 0,
             virtual_real: 0,
@@ -224,7 +224,7 @@ impl Life {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// Every task.
-    pub lives: Vec<Life>,
+    pub tasks: Vec<TaskHistory>,
     /// Time of the first record, trace clock.
     pub start: Ns,
     /// Length of the trace, lost intervals cut out.
@@ -234,10 +234,10 @@ pub struct History {
     /// Samples for the estimates.
     pub samples: Vec<Sample>,
     /// Wakee of each numbered wakeup.
-    pub wakee: Vec<LifeId>,
-    /// Numbers of the CPUs that have records, ascending; acts name CPUs by their position here.
+    pub wakee: Vec<TaskIndex>,
+    /// Numbers of the CPUs that have records, ascending; events name CPUs by their position here.
     pub cpus: Vec<i32>,
-    /// What the records tell of the speeds of CPUs, by position.
+    /// What the records say of the speeds of CPUs, by position.
     pub speeds: Vec<Recorded>,
     /// Wakeup records that found their task awake: they changed nothing.
     pub idle_wakeups: u64,
@@ -255,7 +255,7 @@ pub struct History {
     pub exits: (u64, u64),
     /// Switches away from tasks that stayed ready, of which nothing shows the cause.
     pub uncaused: u64,
-    /// Yields that the records tell, and those that only follow from other records.
+    /// Yields that are recorded, and those that only follow from other records.
     pub yields: (u64, u64),
     /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks and yields.
     pub loose: Vec<Loose>,
@@ -269,23 +269,23 @@ pub struct Loose {
     /// Position of the CPU.
     pub cpu: i32,
     /// Who.
-    pub life: LifeId,
+    pub task: TaskIndex,
     /// When it came onto the CPU, where that is known.
     pub since: Option<Ns>,
     /// It was not in the kernel: there, only a preemption makes a ready task leave.
     pub user: bool,
-    /// Nothing was woken or moved here during its stay: only a tick can have asked for the switch.
+    /// Nothing was woken or moved here during its slice: only a tick can have asked for the switch.
     pub quiet: bool,
     /// A reschedule was asked for, or ticks would show: it was a preemption.
-    pub told: bool,
+    pub explained: bool,
 }
 
 impl History {
     /// The largest time of which all others are multiples: 1,000 in texts with six digits.
     pub fn resolution(&self) -> Ns {
         let mut step = 0;
-        for act in self.lives.iter().flat_map(|life| &life.acts) {
-            let mut rest = act.at;
+        for event in self.tasks.iter().flat_map(|task| &task.events) {
+            let mut rest = event.at;
             while rest != 0 {
                 (step, rest) = (rest, step % rest);
             }
@@ -305,7 +305,7 @@ pub enum Sample {
     /// From the last of several wakeups of an interrupt to the switch that they caused.
     LastIrqToSwitch(Ns),
     /// From the only wakeup of an interrupt, on a CPU that had not switched for long.
-    ColdIrqToSwitch(Ns),
+    CacheColdIrqToSwitch(Ns),
     /// From a task's last wakeup of another to the switch it caused.
     WakeToSwitch(Ns),
     /// Between two wakeups of one interrupt.
@@ -327,23 +327,23 @@ pub enum Sample {
     },
     /// From a switch to the first wakeup by an interrupt, where nothing lies between.
     SwitchToIrq(Ns),
-    /// A stay that began with a wakeup preemption and ended with a sleep: time between records,
+    /// A slice that began with a wakeup preemption and ended with a sleep: time between records,
     /// less charged time.
     Record(Ns),
-    /// A whole stay between two switches, without interrupt.
-    Stay(Ns),
-    /// A short stay that ended with a sleep: whose, with how many ticks and wakeups by interrupts,
+    /// A whole slice between two switches, without interrupt.
+    Slice(Ns),
+    /// A short slice that ended with a sleep: whose, with how many ticks and wakeups by interrupts,
     /// and how long.
     Burst {
         /// Task.
-        life: LifeId,
+        task: TaskIndex,
         /// Ticks.
         ticks: u32,
         /// Wakeups made in interrupts.
         wakes: u32,
         /// Length.
         ns: Ns,
-        /// Position of its end among the acts of the life.
+        /// Position of its end among the events of the task.
         end: usize,
     },
 }

@@ -5,10 +5,10 @@ use crate::task::{Cpu, Ns, TaskId};
 
 /// Kind of a [`Rec`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum RecKind {
     /// `a` leaves (state in `x`), `b` enters.
     Switch,
-    /// `a` is woken by `b`; `x` tells what woke it.
+    /// `a` is woken by `b`; `x` says what woke it.
     Wake,
     /// `a` is new on a queue; made by `b`.
     New,
@@ -65,7 +65,7 @@ pub struct Rec {
     /// Time.
     pub ts: Ns,
     /// Kind.
-    pub what: What,
+    pub kind: RecKind,
     /// CPU.
     pub cpu: u16,
     /// Task, or [`IDLE`].
@@ -87,9 +87,9 @@ pub struct Log {
 
 impl Log {
     #[inline]
-    pub(crate) fn add(&mut self, ts: Ns, what: What, cpu: Cpu, a: u32, b: u32, x: u32) {
+    pub(crate) fn add(&mut self, ts: Ns, kind: RecKind, cpu: Cpu, a: u32, b: u32, x: u32) {
         if self.keep {
-            self.recs.push(Rec { ts, what, cpu: cpu as u16, a, b, x });
+            self.recs.push(Rec { ts, kind, cpu: cpu as u16, a, b, x });
         }
     }
 
@@ -101,11 +101,11 @@ impl Log {
             Wake::Io => (IDLE, by::IO),
             Wake::External => (IDLE, by::EXTERNAL),
         };
-        self.add(ts, What::Wake, cpu, t.0, b, x);
+        self.add(ts, RecKind::Wake, cpu, t.0, b, x);
     }
 
     #[inline]
     pub(crate) fn migrate(&mut self, ts: Ns, t: TaskId, from: Cpu, to: Cpu) {
-        self.add(ts, What::Migrate, to, t.0, IDLE, from as u32);
+        self.add(ts, RecKind::Migrate, to, t.0, IDLE, from as u32);
     }
 }

@@ -39,8 +39,8 @@ pub(crate) fn apply(sets: &[Override], cpus: &[i32], work: &mut Workload) -> Res
     Ok(())
 }
 
-/// Lets the tasks that were `touched` begin with the attributes of their parents. A task that a job
-/// makes has the parent that receives the job.
+/// Lets the tasks that were `touched` begin with the attributes of their parents. A task that a request
+/// handler makes has the parent that receives the request.
 fn inherit(work: &mut Workload, touched: &[bool]) {
     let doers = work.doers();
     let mut children: Vec<Vec<(TaskId, usize)>> = vec![Vec::new(); work.tasks.len()];
@@ -50,7 +50,7 @@ fn inherit(work: &mut Workload, touched: &[bool]) {
             let Step::Fork { child, .. } = *step else { continue };
             let parent = match owner {
                 Owner::Task(t) => Some((t, i)),
-                Owner::Job(j) => doers[j],
+                Owner::Handler(j) => doers[j],
             };
             if let (Some((t, at)), false) = (parent, forked[child.index()]) {
                 children[t].push((child, at));
@@ -92,7 +92,7 @@ fn begin_as(task: &mut Program, from: &Attrs) {
         return;
     }
     task.first = first;
-    let sleeps = |s: &Step| matches!(s, Step::Pause { .. } | Step::Wait { .. } | Step::Serve { .. });
+    let sleeps = |s: &Step| matches!(s, Step::Pause { .. } | Step::Wait { .. } | Step::Receive { .. });
     let sets_itself = task.steps.iter().take_while(|s| !sleeps(s)).any(|s| matches!(s, Step::SetAttrs { .. }));
     if sets_itself {
         return;
@@ -137,7 +137,7 @@ pub(crate) fn make_groups(asked: &[(String, Vec<(String, String)>)], work: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Fork, JobId, QueueId};
+    use crate::program::{Fork, HandlerId, QueueId};
     use crate::replay::Which;
     use crate::task::Sleep;
 
@@ -167,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_made_in_a_job_begins_as_the_task_that_receives_the_job() {
+    fn a_child_that_a_handler_makes_begins_as_the_task_that_receives_the_request() {
         let mut work = family();
-        let (queue, job) = (QueueId(0), JobId(0));
+        let (queue, handler) = (QueueId(0), HandlerId(0));
         let Some(fork) = work.tasks[0].steps.pop() else { unreachable!("the parent forks") };
-        work.tasks[0].steps.push(Step::Serve { queue, sleep: Sleep::Interruptible });
-        work.jobs.push(vec![Step::Run { ns: 1_000 }, fork]);
+        work.tasks[0].steps.push(Step::Receive { queue, sleep: Sleep::Interruptible });
+        work.handlers.push(vec![Step::Run { ns: 1_000 }, fork]);
         work.queues = 1;
-        work.tasks.push(Program::new("client", 9, vec![Step::Send { queue, job }]));
+        work.tasks.push(Program::new("client", 9, vec![Step::Send { queue, handler }]));
         apply(&[set(1, "nice", "4"), set(2, "nice", "5")], &[], &mut work).expect("valid");
         let child = &work.tasks[1];
         assert_eq!((child.first.nice, child.attrs[0].nice), (4, 5));

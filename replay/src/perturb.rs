@@ -19,7 +19,7 @@ impl Draws {
     }
 }
 
-/// Changes every run and every timer sleep, those of jobs included, by up to `most` ns, evenly
+/// Changes every run and every timer sleep, those of request handlers included, by up to `most` ns, evenly
 /// distributed and reproducible.
 pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
     let tasks = work.tasks.len();
@@ -27,7 +27,7 @@ pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
         // A sequence of its own for each body: a step more in one leaves the others as they are.
         let number = match owner {
             Owner::Task(t) => t,
-            Owner::Job(j) => tasks + j,
+            Owner::Handler(j) => tasks + j,
         };
         let mut draws = Draws(seed.wrapping_add((number as u64) << 32));
         for step in steps {
@@ -48,18 +48,18 @@ pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{JobId, Program, QueueId};
+    use crate::program::{HandlerId, Program, QueueId};
     use crate::task::Sleep;
 
     #[test]
-    fn jitter_reaches_programs_and_jobs_alike() {
+    fn jitter_reaches_programs_and_handlers_alike() {
         let run = Step::Run { ns: 500_000 };
-        let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-        let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+        let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+        let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
         let sender = Program::new("sender", 1, vec![run, send(0), run, send(1)]);
-        let server = Program::new("server", 2, vec![serve, Step::Goto { step: 0 }]);
-        let jobs = vec![vec![run], vec![run]];
-        let mut work = Workload { tasks: vec![sender, server], queues: 1, jobs, ..Workload::default() };
+        let server = Program::new("server", 2, vec![receive, Step::Goto { step: 0 }]);
+        let handlers = vec![vec![run], vec![run]];
+        let mut work = Workload { tasks: vec![sender, server], queues: 1, handlers, ..Workload::default() };
         let before = work.clone();
         jitter(&mut work, 50_000, 3);
         let lengths = |work: &Workload| -> Vec<Ns> {

@@ -7,13 +7,13 @@ use crate::task::{Attrs, Ns, Sleep, TaskId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SemId(pub u32);
 
-/// A queue of messages from which one task or several are served.
+/// A queue of messages from which one task or several receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u32);
 
-/// Work that a message asks for, an entry of [`Workload::jobs`]: done by whoever takes the message.
+/// Work that a message asks for, an entry of [`Workload::handlers`]: done by whoever takes the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(pub u32);
+pub struct HandlerId(pub u32);
 
 /// Why a sleep ends, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +156,11 @@ pub enum Step {
         /// The queue.
         queue: QueueId,
         /// What the message asks for.
-        job: JobId,
+        handler: HandlerId,
     },
     /// Takes the first message of a queue and does what it asks for; sleeps until there is one. A
     /// message left behind wakes the next task that waits.
-    Serve {
+    Receive {
         /// The queue.
         queue: QueueId,
         /// Kind of sleep.
@@ -291,8 +291,8 @@ pub struct Workload {
     /// more), not only the first of several, behind which readers wake each other (a pipe).
     pub one_each: Vec<bool>,
     /// What messages ask for.
-    pub jobs: Vec<Vec<Step>>,
-    /// The request that each of the first jobs is about, where that is known.
+    pub handlers: Vec<Vec<Step>>,
+    /// The request that each of the first request handlers is about, where that is known.
     pub requests: Vec<Option<u32>>,
 }
 
@@ -307,10 +307,10 @@ impl Workload {
                 return Err(format!("{of}: starts before time 0"));
             }
         }
-        for (j, steps) in self.jobs.iter().enumerate() {
-            let of = format!("job {j}");
+        for (j, steps) in self.handlers.iter().enumerate() {
+            let of = format!("request handler {j}");
             self.check_steps(&of, steps, 0)?;
-            if let Some(i) = steps.iter().position(|s| matches!(s, Step::Serve { .. })) {
+            if let Some(i) = steps.iter().position(|s| matches!(s, Step::Receive { .. })) {
                 return Err(format!("{of}, step {i}: a request handler receives from no queue"));
             }
         }
@@ -328,10 +328,12 @@ impl Workload {
                 {
                     return fail("no such semaphore");
                 }
-                Step::Send { queue, .. } | Step::Serve { queue, .. } if queue.0 >= self.queues => {
+                Step::Send { queue, .. } | Step::Receive { queue, .. } if queue.0 >= self.queues => {
                     return fail("no such queue");
                 }
-                Step::Send { job, .. } if job.0 as usize >= self.jobs.len() => return fail("no such job"),
+                Step::Send { handler, .. } if handler.0 as usize >= self.handlers.len() => {
+                    return fail("no such request handler")
+                }
                 Step::Fork { child, .. } => match self.tasks.get(child.index()) {
                     Some(p) if p.start == Start::Forked => {}
                     _ => return fail("forks a task that does not exist or starts by itself"),
@@ -360,7 +362,7 @@ fn takes_time(step: &Step) -> bool {
             pause: Pause::Timer { ns, .. } | Pause::Ticks { ns, .. } | Pause::Io { ns } | Pause::External { ns },
             ..
         } => ns > 0,
-        Step::Serve { .. } => true,
+        Step::Receive { .. } => true,
         _ => false,
     }
 }

@@ -64,7 +64,7 @@ pub struct StatedCpu {
 /// Where capacities are from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// Nothing tells; what the same work took on each CPU may.
+    /// Nothing says it; what the same work took on each CPU may.
     #[default]
     Work,
     /// The trace.
@@ -147,7 +147,7 @@ impl Rates {
             Rate { capacity, highest, stated, records: values.len(), first, shares }
         };
         let mut cpus: Vec<Rate> = capacities.into_iter().enumerate().map(rate).collect();
-        // Capacity is work a cycle times the highest frequency; nothing tells work a cycle apart.
+        // Capacity is work a cycle times the highest frequency; nothing states work a cycle by itself.
         let fastest = cpus.iter().map(|rate| rate.highest).max().flatten();
         let recorded = cpus.iter().any(|rate| rate.records > 0) && cpus.iter().all(|rate| rate.highest.is_some());
         if let (Source::Work, true, Some(fastest)) = (source, recorded, fastest) {
@@ -268,7 +268,7 @@ impl Rates {
 
 impl Rates {
     /// What a reader of a replay must know of them; nothing where CPUs are as fast as each other.
-    pub fn told(&self, numbers: &[i32]) -> Vec<(&'static str, String)> {
+    pub fn report(&self, numbers: &[i32]) -> Vec<(&'static str, String)> {
         let mut said = Vec::new();
         let mut by_capacity: BTreeMap<i64, Vec<String>> = BTreeMap::new();
         for (rate, cpu) in self.cpus.iter().zip(numbers) {
@@ -277,16 +277,16 @@ impl Rates {
         if by_capacity.len() > 1 && !self.are_unknown() {
             let each = by_capacity.iter().map(|(capacity, cpus)| format!("{capacity} (CPU {})", cpus.join(", ")));
             let each: Vec<String> = each.collect();
-            let told = format!("CPUs have capacities, {}: {}", self.source.how(), each.join(", "));
-            said.push(("capacities of CPUs", told));
+            let sentence = format!("CPUs have capacities, {}: {}", self.source.how(), each.join(", "));
+            said.push(("capacities of CPUs", sentence));
         }
         let records: usize = self.cpus.iter().map(|rate| rate.records).sum();
         if records > 0 && !self.follow {
-            let told = format!(
+            let sentence = format!(
                 "{records} frequencies of CPUs are recorded and not used: the policy places tasks, and \
                  the governor, whose choices follow where they are, is not modelled. `--placement trace` keeps both as recorded"
             );
-            said.push(("frequency governor", told));
+            said.push(("frequency governor", sentence));
         } else if records > 0 {
             let none: Vec<String> =
                 self.cpus.iter().zip(numbers).filter(|(r, _)| r.records == 0).map(|(_, c)| c.to_string()).collect();
@@ -295,20 +295,20 @@ impl Rates {
             } else {
                 format!("; of CPU {} none is, which is taken for the highest", none.join(", "))
             };
-            let told = format!(
+            let sentence = format!(
                 "{records} frequencies of CPUs are recorded{without}: work takes the longer the lower \
                  they are. A replay keeps each at its recorded time: the governor, which would choose others, is not modelled"
             );
-            said.push(("frequency governor", told));
+            said.push(("frequency governor", sentence));
         }
         said
     }
 
     /// The same CPU by CPU.
     pub fn rows(&self, numbers: &[i32], span: Ns) -> Vec<Inferred> {
-        let told = self.told(numbers).into_iter();
+        let said = self.report(numbers).into_iter();
         let mut rows: Vec<Inferred> =
-            told.map(|(name, how)| Inferred { name, value: None, unit: "1", n: None, how }).collect();
+            said.map(|(name, how)| Inferred { name, value: None, unit: "1", n: None, how }).collect();
         let differ = !self.are_unknown() && self.cpus.iter().any(|rate| rate.capacity != self.cpus[0].capacity);
         for (rate, cpu) in self.cpus.iter().zip(numbers).filter(|_| differ) {
             let how = format!("of CPU {cpu}, 1024 for the fastest; {}", self.source.how());

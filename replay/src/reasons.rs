@@ -1,4 +1,4 @@
-//! Why hooks are called: what a policy is told besides the task and the CPU.
+//! Why hooks are called: what a policy is given besides the task and the CPU.
 
 use crate::program::Fork;
 use crate::task::{Cpu, TaskId};
@@ -77,7 +77,7 @@ pub enum Stop {
     SwitchedFrom,
 }
 
-/// Tells `init_task` where a task comes from.
+/// Where a task comes from, for `init_task`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Birth {
     /// The task that makes it.

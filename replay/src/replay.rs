@@ -45,9 +45,9 @@ pub struct ReplaySpec {
     pub groups: Vec<(String, Vec<(String, String)>)>,
     /// CPUs by their recorded numbers, and their settings, as [`crate::rates::Rates::set`] takes them.
     pub cpu_sets: Vec<(i32, Vec<(String, String)>)>,
-    /// How the ways through the scheduler differ from the recorded ones; nothing without
+    /// By how much switches cost more or less than the recorded ones; nothing without
     /// `overheads`, or where `costs` says what a switch costs.
-    pub paths: Option<SwitchCostChange>,
+    pub switch_costs: Option<SwitchCostChange>,
     /// Costs in place of those measured in the trace, by the keys of [`crate::cost::COST_KEYS`].
     pub costs: Vec<(String, String)>,
 }
@@ -68,7 +68,7 @@ impl Default for ReplaySpec {
             sets: Vec::new(),
             groups: Vec::new(),
             cpu_sets: Vec::new(),
-            paths: None,
+            switch_costs: None,
             costs: Vec::new(),
         }
     }
@@ -207,7 +207,7 @@ pub fn play_under(
     if recon.placed && spec.cpus.is_some_and(|cpus| cpus != recon.cpus.len()) {
         let why = recon.beside.map_or_else(
             || "placement=trace keeps each task on the CPU on which it was recorded".into(),
-            |beside| beside.told(),
+            |beside| beside.report(),
         );
         return Err(ReplayError::Trace(format!(
             "{why}, of {}: with another number of CPUs leave the placement to the policy (placement=model)",
@@ -245,15 +245,15 @@ pub fn play_under(
     if recon.placed {
         out.meta.set("replay.placement", "trace");
     }
-    if recon.yields_untold {
-        out.meta.set("yields.told", "false");
+    if recon.yields_unrecorded {
+        out.meta.set("yields.recorded", "false");
     }
     if !spec.costs.is_empty() {
         let costs: Vec<String> = spec.costs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         out.meta.set("replay.costs", costs.join(","));
     }
     let records = Records::of(&mut run, machine.cpus, &recon.cpus, recon.start);
-    emit::tell(&mut out, &run);
+    emit::report(&mut out, &run);
     report(recon, spec, &mut out);
     report_shift(&run.counts, &mut out);
     Ok(Played { out, records, counts: run.counts, counters: run.counters, policy })
@@ -279,7 +279,9 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         },
         costs,
         // Who says what a switch costs means all of it.
-        paths: spec.paths.filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
+        switch_costs: spec
+            .switch_costs
+            .filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
         until: recon.until,
         at_least: recon.at_least,
         timers: stated.map_or_else(Default::default, |machine| machine.timers),
@@ -313,7 +315,7 @@ fn speeds(recon: &Recon, spec: &ReplaySpec) -> Result<Speeds, ReplayError> {
     Ok(rates.speeds())
 }
 
-/// What is assumed of ways through the scheduler that the trace does not show.
+/// What is assumed of switch costs that the trace does not show.
 fn report_shift(counts: &Counts, out: &mut Out) {
     let (n, ns) = counts.shifted;
     if n > 0 {
@@ -356,8 +358,8 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         );
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
-    for (_, told) in recon.rates.told(&recon.cpus) {
-        out.diag(Diagnostic::new(Code::Inferred, told));
+    for (_, report) in recon.rates.report(&recon.cpus) {
+        out.diag(Diagnostic::new(Code::Inferred, report));
     }
     if recon.rates.are_unknown() && !recon.speeds.are_equal() {
         let of = |(i, cpu): (usize, &i32)| format!("CPU {cpu} {:.2}", recon.speeds.time_of_one(i));
@@ -385,7 +387,7 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
         let message = format!("{n} tasks were ready to run until the end and never ran; they do nothing in the replay");
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
-    if let Some(message) = recon.hidden.told(&recon.work) {
+    if let Some(message) = recon.unobserved.report(&recon.work) {
         out.diag(Diagnostic::new(Code::Inferred, message));
     }
     recon.missing().into_iter().for_each(|missing| out.diag(missing));
@@ -395,7 +397,7 @@ fn report(recon: &Recon, spec: &ReplaySpec, out: &mut Out) {
     }
     if recon.mismatches > 0 {
         let message =
-            format!("{} switches contradict the one before; the missing stays were made up", recon.mismatches);
+            format!("{} switches contradict the one before; the missing slices were made up", recon.mismatches);
         out.diag(Diagnostic::new(Code::SwitchMismatch, message));
     }
 }

@@ -194,7 +194,7 @@ mod tests {
             let slowest = speeds.iter().map(|s| s.1).fold(f64::MAX, f64::min);
             let speeds = Speeds::changing(&[speeds]);
             let to = from + cuts.iter().sum::<i64>();
-            // What a stay did, its parts did: but for one rounding each.
+            // What a slice did, its parts did: but for one rounding each.
             let (mut begin, mut sum) = (from, 0);
             for cut in &cuts {
                 sum += speeds.work(0, begin, begin + cut);

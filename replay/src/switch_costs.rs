@@ -1,4 +1,4 @@
-//! What the path through the scheduler takes at a switch, where it is another than the recorded one.
+//! What a switch costs more or less where it is another than the recorded one.
 //!
 //! The cost of a switch that a trace shows is that of its own kernel and scheduling classes:
 //! choosing the next task takes the fair class longer than the real-time class, and EEVDF longer
@@ -15,7 +15,7 @@ pub const SWITCH_KINDS: usize = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// It stays ready to run.
-    Stays,
+    Ready,
     /// It sleeps or ends.
     Sleeps,
     /// An interrupt has just woken the task that comes.
@@ -76,13 +76,13 @@ mod tests {
     #[test]
     fn a_switch_changes_by_the_difference_of_the_tables_where_both_know() {
         let mut change = SwitchCostChange::default();
-        change.recorded.0[SwitchCosts::at(false, false, Leaves::Stays)] = Some(6_300);
+        change.recorded.0[SwitchCosts::at(false, false, Leaves::Ready)] = Some(6_300);
         change.recorded.0[SwitchCosts::at(false, true, Leaves::Sleeps)] = Some(5_000);
-        change.replayed.0[SwitchCosts::at(true, true, Leaves::Stays)] = Some(4_200);
-        assert_eq!(change.shift((false, true), (false, true), Leaves::Stays), -2_100);
+        change.replayed.0[SwitchCosts::at(true, true, Leaves::Ready)] = Some(4_200);
+        assert_eq!(change.shift((false, true), (false, true), Leaves::Ready), -2_100);
         // The other table has no such entry.
         assert_eq!(change.shift((false, false), (true, true), Leaves::Sleeps), 0);
         let same = SwitchCostChange { recorded: change.recorded, replayed: change.recorded };
-        assert_eq!(same.shift((false, false), (false, false), Leaves::Stays), 0);
+        assert_eq!(same.shift((false, false), (false, false), Leaves::Ready), 0);
     }
 }

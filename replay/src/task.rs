@@ -289,14 +289,14 @@ pub struct Task {
     pub parent: Option<TaskId>,
     /// When it last became runnable, ran, or fell asleep.
     pub since: Ns,
-    /// CPU time of its finished stays on a CPU.
+    /// CPU time of its finished slices.
     pub(crate) ran: Ns,
     /// Demand left in its run step.
     pub(crate) left: Ns,
-    /// Next step of its program, or of its job.
+    /// Next step of its program, or of its handler.
     pub(crate) pc: u32,
-    /// The job that it does, and where its program goes on behind it.
-    pub(crate) job: Option<(u32, u32)>,
+    /// The handler that it runs, and where its program goes on behind it.
+    pub(crate) handler: Option<(u32, u32)>,
     /// The queue whose message it was woken for and has not looked for yet.
     pub(crate) called: bool,
     /// Scheduling class in the engine's stack.

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tracekit_replay::emit::{describe, Records};
 use tracekit_replay::engine::{Engine, Machine, Run};
-use tracekit_replay::log::{What, IDLE};
+use tracekit_replay::log::{RecKind, IDLE};
 use tracekit_replay::policies::{PolicyInfo, PolicySpec, POLICIES};
 use tracekit_replay::program::{Fork, Group, Pause, Program, SemId, Start, Step, Workload};
 use tracekit_replay::task::{Attrs, CpuSet, SchedPolicy, Sleep, TaskId, TaskState};
@@ -129,7 +129,7 @@ fn check_invariants_of(name: &str, work: &Workload, cpus: usize, run: &Run) -> R
     for rec in &run.log.recs {
         prop_assert!(rec.ts >= last, "{name}: time runs backwards");
         last = rec.ts;
-        if rec.what != What::Switch {
+        if rec.kind != RecKind::Switch {
             continue;
         }
         let cpu = rec.cpu as usize;
@@ -155,9 +155,9 @@ fn check_invariants_of(name: &str, work: &Workload, cpus: usize, run: &Run) -> R
 fn check_affinity(info: &PolicyInfo, work: &Workload, run: &Run) -> Result<(), TestCaseError> {
     let mut allowed: Vec<&CpuSet> = work.tasks.iter().map(|p| &p.first.affinity).collect();
     for rec in &run.log.recs {
-        match rec.what {
-            What::Attrs => allowed[rec.a as usize] = &work.tasks[rec.a as usize].attrs[0].affinity,
-            What::Switch if rec.b != IDLE => prop_assert!(
+        match rec.kind {
+            RecKind::Attrs => allowed[rec.a as usize] = &work.tasks[rec.a as usize].attrs[0].affinity,
+            RecKind::Switch if rec.b != IDLE => prop_assert!(
                 allowed[rec.b as usize].contains(rec.cpu as usize),
                 "{}: task {} on CPU {}, which it may not use",
                 info.name,
@@ -307,13 +307,13 @@ fn idle_only_when_nothing_is_runnable() {
         let mut running = false;
         let mut hog_alive = true;
         for rec in &run.log.recs {
-            match rec.what {
-                What::Switch => running = rec.b != IDLE,
-                What::Exit if rec.a == 0 => hog_alive = false,
+            match rec.kind {
+                RecKind::Switch => running = rec.b != IDLE,
+                RecKind::Exit if rec.a == 0 => hog_alive = false,
                 _ => {}
             }
             assert!(
-                running || !hog_alive || rec.what != What::Switch,
+                running || !hog_alive || rec.kind != RecKind::Switch,
                 "{}: idle beside a hog at {}",
                 info.name,
                 rec.ts
@@ -346,7 +346,7 @@ fn renumbering_tasks_renumbers_the_timeline() {
         let names = |order: &[usize]| {
             let run = run(info, &make(order), &machine);
             let name = |t: u32| run.work.tasks.get(t as usize).map(|p| p.comm.clone());
-            let switches = run.log.recs.iter().filter(|r| r.what == What::Switch);
+            let switches = run.log.recs.iter().filter(|r| r.kind == RecKind::Switch);
             switches.map(|r| (r.ts, name(r.a), name(r.b))).collect::<Vec<_>>()
         };
         assert_eq!(names(&[0, 1, 2, 3]), names(&[3, 1, 0, 2]), "{}", info.name);

@@ -5,8 +5,8 @@
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
-use tracekit_replay::program::{JobId, Program, QueueId, Step, Workload};
-use tracekit_replay::reconstruct::{reconstruct, Group, Hidden, LoopMode, Options, Outcome, Recon, Whole};
+use tracekit_replay::program::{HandlerId, Program, QueueId, Step, Workload};
+use tracekit_replay::reconstruct::{reconstruct, Group, LoopMode, Options, Outcome, Recon, Unobserved, Whole};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::Sleep;
 use tracekit_replay::trial::reconstruct_tried;
@@ -72,11 +72,14 @@ fn hidden_messages_are_found_and_move_with_the_schedule() {
     for from in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
         let trace = recorded(PIPELINE, from);
         let recon = programs(&trace);
-        assert!(recon.hidden.hidden > 20, "{from}: {:?}", recon.hidden);
-        assert!(recon.hidden.resolved, "{from}: {:?}", recon.hidden);
-        let told = recon.inferred().into_iter().find(|i| i.name == "hidden messages").unwrap();
-        assert_eq!((told.value, told.n), (Some(recon.hidden.hidden as f64), Some(recon.hidden.messages as u64)));
-        assert!(told.how.contains("inferred from what the tasks did"), "{}", told.how);
+        assert!(recon.unobserved.unobserved > 20, "{from}: {:?}", recon.unobserved);
+        assert!(recon.unobserved.resolved, "{from}: {:?}", recon.unobserved);
+        let report = recon.inferred().into_iter().find(|i| i.name == "unobserved messages").unwrap();
+        assert_eq!(
+            (report.value, report.n),
+            (Some(recon.unobserved.unobserved as f64), Some(recon.unobserved.messages as u64))
+        );
+        assert!(report.how.contains("inferred from what the tasks did"), "{}", report.how);
         for to in ["cfs", "cfs:wakeup_preemption=off", "rr:quantum=5ms"] {
             let (real, found) = (recorded(PIPELINE, to), replayed(&recon, to));
             for tid in 4..=7 {
@@ -114,15 +117,15 @@ fn an_explanation_that_does_harm_is_left_out() {
             stations.iter().map(|tids| (used(&trace, tids) - used(&found, tids)).abs()).max().unwrap_or(0)
         };
         let untried = programs(&trace);
-        assert!(untried.hidden.resolved && untried.hidden.hidden > 20, "{from}: {:?}", untried.hidden);
+        assert!(untried.unobserved.resolved && untried.unobserved.unobserved > 20, "{from}: {:?}", untried.unobserved);
         if harms {
             // Half a point of the run.
             let (with, without) = (off(&untried), off(&recon));
             assert!(with > 15_000_000 && without < 5_000_000, "{from}: {with} ns, {without} ns");
         }
-        assert_eq!(recon.hidden.groups[0].outcome == Outcome::Worse, harms, "{from}: {:?}", recon.hidden);
-        let told = recon.hidden.told(&recon.work).expect("messages are hidden");
-        assert_eq!(told.contains("replayed less well with their explanation than without"), harms, "{told}");
+        assert_eq!(recon.unobserved.groups[0].outcome == Outcome::Worse, harms, "{from}: {:?}", recon.unobserved);
+        let report = recon.unobserved.report(&recon.work).expect("messages are unobserved");
+        assert_eq!(report.contains("replayed less well with their explanation than without"), harms, "{report}");
     }
 }
 
@@ -141,7 +144,7 @@ fn nothing_is_served_before_it_is_sent() {
 }
 
 /// Two that call and answer, beside work that keeps every CPU busy: of their messages those that
-/// find the reader awake are hidden. They take turns, so that each change of who works is one; the
+/// find the reader awake are unobserved. They take turns, so that each change of who works is one; the
 /// first comes from a task that was at work when the trace began.
 #[test]
 fn two_that_take_turns_do_so_under_every_policy() {
@@ -150,12 +153,12 @@ fn two_that_take_turns_do_so_under_every_policy() {
             "until: 3000\ncpus: {cpus}\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*\nH*3: R∞\nT: (R1 S4)*"
         );
         let (a, b) = (1, 2);
-        let mut hidden = 0;
+        let mut unobserved = 0;
         for from in ["eevdf", "eevdf:version=6.6"] {
             let recon = programs(&recorded(&text, from));
-            for group in &recon.hidden.groups {
-                assert!(matches!(group.outcome, Outcome::Explained | Outcome::Plain), "{from}: {:?}", recon.hidden);
-                hidden += group.hidden;
+            for group in &recon.unobserved.groups {
+                assert!(matches!(group.outcome, Outcome::Explained | Outcome::Plain), "{from}: {:?}", recon.unobserved);
+                unobserved += group.unobserved;
             }
             for to in ["cfs", "eevdf", "rr:quantum=5ms"] {
                 let (real, found) = (recorded(&text, to), replayed(&recon, to));
@@ -170,21 +173,21 @@ fn two_that_take_turns_do_so_under_every_policy() {
                 assert!(off < 600_000, "{cpus} CPUs, {from} -> {to}: A ran {got}, B {answers}: they do not take turns");
             }
         }
-        assert!(hidden > 50, "{cpus} CPUs: {hidden} messages were hidden");
+        assert!(unobserved > 50, "{cpus} CPUs: {unobserved} messages were unobserved");
     }
 }
 
-/// Where no message is hidden, programs are those of before: nothing is made up.
+/// Where no message is unobserved, programs are those of before: nothing is made up.
 #[test]
-fn without_hidden_messages_nothing_changes() {
+fn without_unobserved_messages_nothing_changes() {
     let recon = programs(&recorded("until: 400\nA: (S9 R1 P(b))*\nB: (W(b) R1)*\nH: R∞", "cfs"));
-    assert_eq!((recon.hidden.hidden, recon.work.queues, recon.work.jobs.len()), (0, 0, 0));
+    assert_eq!((recon.unobserved.unobserved, recon.work.queues, recon.work.handlers.len()), (0, 0, 0));
     assert!(!recon.inferred().iter().any(|i| i.name.ends_with("messages")));
 }
 
 fn server(name: &str, tid: i64) -> Program {
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    Program::new(name, tid, vec![serve, Step::Goto { step: 0 }])
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    Program::new(name, tid, vec![receive, Step::Goto { step: 0 }])
 }
 
 fn run(work: Workload, cpus: usize) -> tracekit_replay::engine::Run {
@@ -196,11 +199,12 @@ fn run(work: Workload, cpus: usize) -> tracekit_replay::engine::Run {
 /// Messages are served in order by whoever is free, and one left behind wakes the next of the pool.
 #[test]
 fn a_pool_shares_a_queue() {
-    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
     let source = Program::new("source", 1, vec![Step::Run { ns: 1_000_000 }, send(0), send(1), send(2), Step::Exit]);
-    let jobs =
+    let handlers =
         vec![vec![Step::Run { ns: 3_000_000 }], vec![Step::Run { ns: 5_000_000 }], vec![Step::Run { ns: 7_000_000 }]];
-    let work = Workload { tasks: vec![source, server("x", 2), server("y", 3)], queues: 1, jobs, ..Workload::default() };
+    let work =
+        Workload { tasks: vec![source, server("x", 2), server("y", 3)], queues: 1, handlers, ..Workload::default() };
     work.check().expect("a sound workload");
     let run = run(work, 2);
     assert_eq!(run.ran.iter().sum::<i64>(), 16_000_000, "{:?}", run.ran);
@@ -208,31 +212,34 @@ fn a_pool_shares_a_queue() {
     assert!(run.ran[1] > 0 && run.ran[2] > 0, "both serve: {:?}", run.ran);
 }
 
-/// A job that is done leads back to the program of the task, which may then end.
+/// A request handler that is done leads back to the program of the task, which may then end.
 #[test]
 fn a_task_that_serves_so_many_ends() {
-    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
     let source = Program::new("source", 1, vec![Step::Run { ns: 1_000_000 }, send(0), send(0), Step::Exit]);
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    let sink = Program::new("sink", 2, vec![serve, serve, Step::Run { ns: 500_000 }, Step::Exit]);
-    let jobs = vec![vec![Step::Run { ns: 2_000_000 }]];
-    let run = run(Workload { tasks: vec![source, sink], queues: 1, jobs, ..Workload::default() }, 1);
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    let sink = Program::new("sink", 2, vec![receive, receive, Step::Run { ns: 500_000 }, Step::Exit]);
+    let handlers = vec![vec![Step::Run { ns: 2_000_000 }]];
+    let run = run(Workload { tasks: vec![source, sink], queues: 1, handlers, ..Workload::default() }, 1);
     assert_eq!((run.ran[0], run.ran[1]), (1_000_000, 4_500_000));
     assert_eq!(run.states[1], tracekit_replay::task::TaskState::Dead);
 }
 
 #[test]
-fn jobs_that_make_no_sense_are_refused() {
+fn handlers_that_make_no_sense_are_refused() {
     let tasks = vec![server("x", 1)];
-    let bad =
-        |jobs: Vec<Vec<Step>>, queues| Workload { tasks: tasks.clone(), queues, jobs, ..Workload::default() }.check();
+    let bad = |handlers: Vec<Vec<Step>>, queues| {
+        Workload { tasks: tasks.clone(), queues, handlers, ..Workload::default() }.check()
+    };
     assert!(bad(vec![], 0).unwrap_err().contains("no such queue"));
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    assert!(bad(vec![vec![serve]], 1).unwrap_err().contains("a request handler receives from no queue"));
-    assert!(bad(vec![vec![Step::Send { queue: QueueId(0), job: JobId(7) }]], 1).unwrap_err().contains("no such job"));
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    assert!(bad(vec![vec![receive]], 1).unwrap_err().contains("a request handler receives from no queue"));
+    assert!(bad(vec![vec![Step::Send { queue: QueueId(0), handler: HandlerId(7) }]], 1)
+        .unwrap_err()
+        .contains("no such request handler"));
 }
 
-/// What is not explained is told with the system calls that a new capture needs.
+/// What is not explained is reported with the system calls that a new capture needs.
 #[test]
 fn unexplained_messages_name_what_a_new_capture_needs() {
     let tasks = ["reader", "reader", "writer"].iter().map(|name| Program::new(*name, 1, Vec::new())).collect();
@@ -240,26 +247,27 @@ fn unexplained_messages_name_what_a_new_capture_needs() {
     let group = |unexplained, outcome| Group {
         tasks: vec![0, 1, 2],
         messages: 100,
-        hidden: 40,
+        unobserved: 40,
         unexplained,
         outcome,
         recorded: false,
     };
-    let of = |groups| Hidden { groups, ..Hidden::default() }.told(&work);
-    let told = of(vec![group(3, Outcome::Unexplained)]).unwrap();
+    let of = |groups| Unobserved { groups, ..Unobserved::default() }.report(&work);
+    let report = of(vec![group(3, Outcome::Unexplained)]).unwrap();
     assert!(
-        told.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"),
-        "{told}"
+        report.contains("between reader, writer (about 40 sent to a task that was awake; 3 stay unexplained)"),
+        "{report}"
     );
     for call in ["sys_enter_read", "sys_exit_read", "sys_enter_write"] {
-        assert!(told.contains(call), "{told}");
+        assert!(report.contains(call), "{report}");
     }
-    let told = of(vec![group(0, Outcome::TooLarge)]).unwrap();
-    assert!(told.contains("the search for them came to its bound"), "{told}");
-    let told = of(vec![group(0, Outcome::Explained), group(3, Outcome::Unexplained)]).unwrap();
+    let report = of(vec![group(0, Outcome::TooLarge)]).unwrap();
+    assert!(report.contains("the search for them came to its bound"), "{report}");
+    let report = of(vec![group(0, Outcome::Explained), group(3, Outcome::Unexplained)]).unwrap();
     assert!(
-        told.contains("40 of 100 messages were sent to a task that was awake") && told.contains("3 stay unexplained"),
-        "{told}"
+        report.contains("40 of 100 messages were sent to a task that was awake")
+            && report.contains("3 stay unexplained"),
+        "{report}"
     );
     assert_eq!(of(Vec::new()), None);
 }
@@ -278,8 +286,8 @@ fn groups_are_explained_one_by_one() {
         own("M").replace("(c)", "(mc)")
     );
     let recon = programs(&recorded(&text, "cfs"));
-    assert_eq!(recon.hidden.groups.len(), 2, "{:?}", recon.hidden);
-    for group in &recon.hidden.groups {
+    assert_eq!(recon.unobserved.groups.len(), 2, "{:?}", recon.unobserved);
+    for group in &recon.unobserved.groups {
         assert!(group.tasks.len() > 3, "{group:?}");
         let first = &recon.work.tasks[group.tasks[0] as usize].comm[..1];
         assert!(group.tasks.iter().all(|t| recon.work.tasks[*t as usize].comm.starts_with(first)), "{group:?}");
@@ -296,7 +304,7 @@ fn the_search_has_a_hard_bound() {
     let pool = "until: 500\ncpus: 4\nG: (S0.2 R0.02 P(q) P(q))*\nA*120: (W(q) R0.05)*";
     for text in [private.as_str(), pool] {
         let recon = programs(&recorded(text, "cfs"));
-        assert!(recon.hidden.spent <= 6_000_000, "{}", recon.hidden.spent);
+        assert!(recon.unobserved.spent <= 6_000_000, "{}", recon.unobserved.spent);
     }
 }
 
@@ -342,14 +350,14 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
     let identity = ReplaySpec { policy: from.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
     let options = Options { hz: Some(1000), ..Options::default() };
     let recon = reconstruct_tried(&Whole::new(&trace.events, &trace.strings), &options, &identity);
-    let group = &recon.hidden.groups[0];
-    assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.hidden);
-    assert!(!recon.hidden.resolved, "replays say that locks are not followed");
-    let told = recon.hidden.told(&recon.work).expect("messages are hidden");
-    assert!(told.contains("cannot be followed one by one"), "{told}");
-    // Requests are counted: each took 2 ms, and a stay held up to as many as had arrived.
+    let group = &recon.unobserved.groups[0];
+    assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.unobserved);
+    assert!(!recon.unobserved.resolved, "replays say that locks are not followed");
+    let report = recon.unobserved.report(&recon.work).expect("messages are unobserved");
+    assert!(report.contains("cannot be followed one by one"), "{report}");
+    // Requests are counted: each took 2 ms, and a burst held up to as many as had arrived.
     let run = |steps: &Vec<Step>| steps.iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();
-    let long: Vec<i64> = recon.work.jobs.iter().map(run).filter(|ns| *ns > 500_000).collect();
+    let long: Vec<i64> = recon.work.handlers.iter().map(run).filter(|ns| *ns > 500_000).collect();
     let mean = long.iter().sum::<i64>() / long.len() as i64;
     assert!((1_900_000..2_150_000).contains(&mean), "{} requests of {mean} ns", long.len());
     for to in ["eevdf", "cfs"] {
@@ -367,15 +375,15 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
 /// leaves one behind, a futex wakes both.
 #[test]
 fn a_queue_wakes_its_readers_as_a_pipe_or_as_a_futex_does() {
-    let serve = Step::Serve { queue: QueueId(0), sleep: Sleep::Interruptible };
-    let server = |tid| Program::new("server", tid, vec![serve, Step::Goto { step: 0 }]);
-    let send = |job| Step::Send { queue: QueueId(0), job: JobId(job) };
+    let receive = Step::Receive { queue: QueueId(0), sleep: Sleep::Interruptible };
+    let server = |tid| Program::new("server", tid, vec![receive, Step::Goto { step: 0 }]);
+    let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
     let run = |ns| Step::Run { ns };
     let sender = Program::new("sender", 1, vec![run(1_000_000), send(0), send(1), run(50_000_000), Step::Exit]);
-    let jobs = vec![vec![run(100_000)], vec![run(100_000)]];
+    let handlers = vec![vec![run(100_000)], vec![run(100_000)]];
     for (one_each, wakers) in [(vec![], [1, 2]), (vec![true], [1, 1])] {
         let tasks = vec![sender.clone(), server(2), server(3)];
-        let work = Workload { tasks, queues: 1, one_each, jobs: jobs.clone(), ..Workload::default() };
+        let work = Workload { tasks, queues: 1, one_each, handlers: handlers.clone(), ..Workload::default() };
         let stack = PolicySpec::parse("fifo").and_then(|p| p.stack()).expect("a policy");
         let machine = Machine { cpus: 3, until: 1_000_000_000, ..Machine::default() };
         let mut run = Engine::new(work, &machine, stack).expect("an engine").run(&mut |_| true).expect("a run");

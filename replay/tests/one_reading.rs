@@ -21,7 +21,7 @@ enum Is {
     Gone,
 }
 
-/// A machine that does as it is told and writes switches, wakings, forks and exits.
+/// A machine that does as it is asked and writes switches, wakings, forks and exits.
 struct Machine {
     events: Events,
     now: i64,
@@ -133,12 +133,12 @@ fn tables(events: &Events, strings: &Strings) -> Derived {
 /// CPU time that the program of a task holds, as recorded.
 fn demand(recon: &Recon, task: usize) -> i64 {
     let steps = recon.work.tasks[task].steps.iter().zip(&recon.notes[task]);
-    let jobs = recon.jobs.iter().zip(&recon.work.jobs).filter(|((t, _), _)| *t as usize == task);
+    let handlers = recon.handlers.iter().zip(&recon.work.handlers).filter(|((t, _), _)| *t as usize == task);
     let ns = |(step, note): (&Step, &tracekit_replay::reconstruct::Note)| match step {
         Step::Run { ns } | Step::RunKernel { ns } if note.evidence == Evidence::Recorded => *ns,
         _ => 0,
     };
-    steps.map(ns).sum::<i64>() + jobs.flat_map(|((_, notes), steps)| steps.iter().zip(notes)).map(ns).sum::<i64>()
+    steps.map(ns).sum::<i64>() + handlers.flat_map(|((_, notes), steps)| steps.iter().zip(notes)).map(ns).sum::<i64>()
 }
 
 /// What a task did while it ran, in time of a CPU of middling speed, and by how much rounding may
@@ -161,7 +161,7 @@ fn work(recon: &Recon, tables: &Derived, row: usize, task: usize) -> (i64, i64) 
 
 fn count(recon: &Recon, what: impl Fn(&Step) -> bool) -> usize {
     let own = recon.work.tasks.iter().flat_map(|t| &t.steps);
-    own.chain(recon.work.jobs.iter().flatten()).filter(|s| what(s)).count()
+    own.chain(recon.work.handlers.iter().flatten()).filter(|s| what(s)).count()
 }
 
 proptest! {

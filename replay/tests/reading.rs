@@ -71,7 +71,7 @@ fn two_hogs(state: State) -> Trace {
     trace
 }
 
-fn no_cause_is_told(recon: &Recon) -> bool {
+fn no_cause_is_reported(recon: &Recon) -> bool {
     recon.missing().iter().any(|d| d.message.contains("nothing shows why"))
 }
 
@@ -104,7 +104,7 @@ fn a_yield_is_seen_where_ticks_would_show() {
     }
     let recon = trace.programs();
     assert!(has(&recon, 1, |s| matches!(s, Step::Yield)));
-    assert!(!no_cause_is_told(&recon));
+    assert!(!no_cause_is_reported(&recon));
 }
 
 /// Two hogs take turns on CPU 0 every `period`; a task on CPU 1 looks for work, and another one, in
@@ -147,7 +147,7 @@ fn what_leaves_between_ticks_that_only_preemptions_tell_has_yielded() {
     assert!((400..500).contains(&n), "{n} of 500 turns; those around the tick may be preemptions");
     assert_eq!(yields(&trace, 1).0, 0, "a hog that has used up its time yields");
     assert!(trace.programs().uncaused < 100, "most causes are known");
-    // Nothing tells ticks where stays end at any time, as high-resolution ticks make them end. These end
+    // Nothing shows ticks where slices end at any time, as high-resolution ticks make them end. These end
     // slices of 0.1 ms and more: turns of 150 us can be such slices, turns of 3 us are no clock's.
     let any_time = |turn: i64| 4 * MS + turn * 77 * US;
     assert_eq!(yields(&two_that_spin(any_time, 150 * US, true, false), 3).0, 0);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tracekit_replay::engine::{Engine, Machine, Run};
-use tracekit_replay::log::{left, What, IDLE};
+use tracekit_replay::log::{left, RecKind, IDLE};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{Pause, Program, SemId, Start, Step, Workload};
 use tracekit_replay::task::{Attrs, SchedPolicy, Sleep};
@@ -60,8 +60,8 @@ fn best_first(name: &str, work: &Workload, cpus: usize, run: &Run) -> Result<(),
     let mut on = vec![IDLE; cpus];
     let mut waits = vec![false; work.tasks.len()];
     for (i, rec) in run.log.recs.iter().enumerate() {
-        match rec.what {
-            What::Switch => {
+        match rec.kind {
+            RecKind::Switch => {
                 if rec.a != IDLE {
                     waits[rec.a as usize] = [left::PREEMPTED, left::YIELDED].contains(&rec.x);
                 }
@@ -70,7 +70,7 @@ fn best_first(name: &str, work: &Workload, cpus: usize, run: &Run) -> Result<(),
                 }
                 on[rec.cpu as usize] = rec.b;
             }
-            What::Wake | What::Initial => waits[rec.a as usize] = true,
+            RecKind::Wake | RecKind::Initial => waits[rec.a as usize] = true,
             _ => {}
         }
         if run.log.recs.get(i + 1).is_some_and(|next| next.ts > rec.ts) {

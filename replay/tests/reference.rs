@@ -54,18 +54,18 @@ fn aix_gives_the_published_splits_of_nice_20_and_39() {
     }
 }
 
-/// Mean stay on a CPU in ms, of tasks whose name begins with `prefix`.
+/// Mean slice in ms, of tasks whose name begins with `prefix`.
 fn mean_slice(run: &Run, prefix: &str, cpu: usize) -> f64 {
-    let stays = workload::timeline(run, cpu);
-    let own = stays.iter().filter(|s| run.work.tasks[s.task.index()].comm.starts_with(prefix));
+    let slices = workload::timeline(run, cpu);
+    let own = slices.iter().filter(|s| run.work.tasks[s.task.index()].comm.starts_with(prefix));
     let (n, sum) = own.fold((0, 0), |(n, sum), s| (n + 1, sum + s.to - s.from));
     sum as f64 / n as f64 / 1e6
 }
 
 /// Sixteen hogs and two tasks that wake a thousand times a second: with fair sleepers each wakeup
-/// preempts, so that the mean stay is a third of a millisecond; without them the hogs use up their
+/// preempts, so that the mean slice is a third of a millisecond; without them the hogs use up their
 /// slices. Published: 0.3 and 10 ms. Tunables grow with the CPUs of the machine, of which the
-/// published figures do not tell the number: on one of two CPUs a hog's stay is 9 ms.
+/// published figures do not give the number: on one of two CPUs a hog's slice is 9 ms.
 #[test]
 fn fair_sleepers_cut_the_slices_of_hogs_to_pieces() {
     let text = |sleepers: &str| {

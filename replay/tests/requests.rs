@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
-use tracekit_replay::program::{JobId, Pause, Program, QueueId, Step, Workload};
+use tracekit_replay::program::{HandlerId, Pause, Program, QueueId, Step, Workload};
 use tracekit_replay::reconstruct::{reconstruct, Options, Recon};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::{Sleep, NEVER};
@@ -16,7 +16,7 @@ use tracekit_schema::{Kind, Out};
 
 const REQUESTS: u32 = 120;
 /// Queues that each request goes through: 0 is served by two tasks, 1 to 3 by one each.
-const WAY: [u32; 7] = [0, 1, 2, 1, 2, 1, 3];
+const ROUTE: [u32; 7] = [0, 1, 2, 1, 2, 1, 3];
 
 /// 60 % of one CPU, in services of half to one and a half times the usual.
 fn workload() -> Workload {
@@ -26,26 +26,26 @@ fn workload() -> Workload {
         (state >> 33) as f64 / (1u64 << 31) as f64
     };
     let usual = [900e3, 400e3, 250e3, 500e3];
-    let mut jobs = Vec::new();
+    let mut handlers = Vec::new();
     let mut source = Vec::new();
     for _ in 0..REQUESTS {
-        let first = jobs.len() as u32;
-        for (i, queue) in WAY.iter().enumerate() {
-            let mut job = vec![Step::Run { ns: (usual[*queue as usize] * (0.5 + random())) as i64 }];
-            if let Some(next) = WAY.get(i + 1) {
-                job.push(Step::Send { queue: QueueId(*next), job: JobId(first + i as u32 + 1) });
+        let first = handlers.len() as u32;
+        for (i, queue) in ROUTE.iter().enumerate() {
+            let mut handler = vec![Step::Run { ns: (usual[*queue as usize] * (0.5 + random())) as i64 }];
+            if let Some(next) = ROUTE.get(i + 1) {
+                handler.push(Step::Send { queue: QueueId(*next), handler: HandlerId(first + i as u32 + 1) });
             }
-            jobs.push(job);
+            handlers.push(handler);
         }
         let ns = (-6e6 * random().max(1e-3).ln()) as i64 + 100_000;
         source.push(Step::Pause { pause: Pause::Timer { ns, slack: 0 }, sleep: Sleep::Interruptible });
         source.push(Step::Run { ns: 15_000 });
-        source.push(Step::Send { queue: QueueId(0), job: JobId(first) });
+        source.push(Step::Send { queue: QueueId(0), handler: HandlerId(first) });
     }
     source.push(Step::Exit);
     let server = |name: &str, tid, queue| {
-        let serve = Step::Serve { queue: QueueId(queue), sleep: Sleep::Interruptible };
-        Program::new(name, tid, vec![serve, Step::Goto { step: 0 }])
+        let receive = Step::Receive { queue: QueueId(queue), sleep: Sleep::Interruptible };
+        Program::new(name, tid, vec![receive, Step::Goto { step: 0 }])
     };
     let tasks = vec![
         Program::new("source", 10, source),
@@ -56,7 +56,7 @@ fn workload() -> Workload {
         server("last", 15, 3),
         Program::new("hog", 16, vec![Step::Run { ns: NEVER }]),
     ];
-    Workload { tasks, queues: 4, jobs, ..Workload::default() }
+    Workload { tasks, queues: 4, handlers, ..Workload::default() }
 }
 
 fn recorded(policy: &str) -> Out {
@@ -77,8 +77,8 @@ fn replayed(recon: &Recon, policy: &str) -> Out {
     rerun(recon, &spec, &mut |_| true).expect("the replay runs").out
 }
 
-/// Messages told of: time, sender, first task that serves the queue, request.
-fn told(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
+/// Messages reported: time, sender, first task that receives from the queue, request.
+fn report(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
     let e = &out.events;
     let message = |row: &usize| {
         e.kind.get(*row) == Some(Kind::Other) && e.name.get(*row).map(|n| out.strings.get(n)) == Some(&b"message"[..])
@@ -91,7 +91,7 @@ fn told(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
 /// A replay that is done early begins again: only the first time counts.
 fn mean_response(out: &Out) -> (f64, usize) {
     let (mut arrived, mut times) = (HashMap::new(), HashMap::new());
-    for (at, from, to, request) in told(out) {
+    for (at, from, to, request) in report(out) {
         let Some(request) = request else { continue };
         if from == 10 {
             arrived.entry(request).or_insert(at);
@@ -102,14 +102,14 @@ fn mean_response(out: &Out) -> (f64, usize) {
     (times.values().sum::<i64>() as f64 / times.len() as f64, times.len())
 }
 
-/// The same of the workload itself, of which the n-th request is known by its jobs.
+/// The same of the workload itself, of which the n-th request is known by its request handlers.
 fn true_response(out: &Out) -> f64 {
     let e = &out.events;
     let (mut arrived, mut sum) = (HashMap::new(), 0);
     for row in (0..e.len()).filter(|r| e.kind.get(*r) == Some(Kind::Other)) {
-        let (at, job) = (e.ts_ns.get(row).unwrap(), e.value2.get(row).unwrap());
-        let request = job / WAY.len() as i64;
-        match job % WAY.len() as i64 {
+        let (at, handler) = (e.ts_ns.get(row).unwrap(), e.value2.get(row).unwrap());
+        let request = handler / ROUTE.len() as i64;
+        match handler % ROUTE.len() as i64 {
             0 => {
                 arrived.insert(request, at);
             }
@@ -120,18 +120,18 @@ fn true_response(out: &Out) -> f64 {
     sum as f64 / f64::from(REQUESTS)
 }
 
-/// All messages are found, though most are hidden, and the response times under another policy are
+/// All messages are found, though most are unobserved, and the response times under another policy are
 /// those of the workload.
 #[test]
-fn requests_are_followed_through_hidden_messages() {
-    // Where few messages are hidden, requests overtake each other unseen, and some are mixed up.
+fn requests_are_followed_through_unobserved_messages() {
+    // Where few messages are unobserved, requests overtake each other unseen, and some are mixed up.
     for (from, within) in [("rr:quantum=4ms", 0.03), ("eevdf", 0.03), ("cfs:wakeup_preemption=off", 0.2)] {
         let trace = recorded(from);
-        let sent = told(&trace).len();
-        assert_eq!(sent, REQUESTS as usize * WAY.len());
+        let sent = report(&trace).len();
+        assert_eq!(sent, REQUESTS as usize * ROUTE.len());
         let recon = programs(&trace);
-        let found = &recon.hidden;
-        assert!(found.resolved && found.hidden * 10 > sent, "{from}: {found:?}");
+        let found = &recon.unobserved;
+        assert!(found.resolved && found.unobserved * 10 > sent, "{from}: {found:?}");
         assert!(found.messages.abs_diff(sent) * 100 <= sent, "{from}: {sent} messages, {found:?}");
         for to in ["rr:quantum=1ms", "cfs"] {
             let real = true_response(&recorded(to));

@@ -148,7 +148,7 @@ fn loops_differ_where_they_should() {
     assert!(dependency[5] < open[5], "CFS serves the sleeper sooner, so B is woken sooner: {dependency:?} {open:?}");
 }
 
-/// The table tells of every step, where it comes from and what ends its sleeps.
+/// The table says of every step, where it comes from and what ends its sleeps.
 #[test]
 fn programs_are_a_table() {
     let recorded = workload::run_text(

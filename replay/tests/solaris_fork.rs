@@ -41,7 +41,7 @@ fn seconds(policy: &str, upri: i32, hog: bool, how: Fork) -> f64 {
     let machine = Machine { hz: 100, until: 200_000_000_000, ..Machine::default() };
     let stack = PolicySpec::parse(policy).unwrap().stack().unwrap();
     let run = Engine::new(work, &machine, stack).unwrap().run(&mut |_| true).unwrap();
-    let last = run.log.recs.iter().rfind(|r| r.what == tracekit_replay::log::What::Switch && r.a == 0);
+    let last = run.log.recs.iter().rfind(|r| r.kind == tracekit_replay::log::RecKind::Switch && r.a == 0);
     last.expect("the parent ran").ts as f64 / 1e9
 }
 

@@ -35,7 +35,7 @@ fn programs(policy: &str) -> Recon {
     reconstruct_tried(&Whole::new(&out.events, &out.strings), &options, &identity)
 }
 
-/// Services are told apart by their work, not by the time that they took: none of the slow CPU counts
+/// Services are distinguished by their work, not by the time that they took: none of the slow CPU counts
 /// as two, and no two of the fast one as one.
 #[test]
 fn services_are_told_apart_by_their_work() {
@@ -43,13 +43,13 @@ fn services_are_told_apart_by_their_work() {
     let ratio = recon.speeds.time_of_one(1) / recon.speeds.time_of_one(0);
     assert!((1.6..1.8).contains(&ratio), "{ratio}");
     assert!(
-        recon.hidden.groups.iter().all(|g| g.outcome == Outcome::Explained && g.hidden > 300),
+        recon.unobserved.groups.iter().all(|g| g.outcome == Outcome::Explained && g.unobserved > 300),
         "{:?}",
-        recon.hidden
+        recon.unobserved
     );
     for (name, work) in [("A", 800_000.0), ("B", 900_000.0), ("C", 500_000.0)] {
         let tasks: Vec<bool> = recon.work.tasks.iter().map(|t| t.comm.starts_with(name)).collect();
-        let of = recon.work.jobs.iter().zip(&recon.jobs).filter(|(_, by)| tasks[by.0 as usize]);
+        let of = recon.work.handlers.iter().zip(&recon.handlers).filter(|(_, by)| tasks[by.0 as usize]);
         let run = |steps: &Vec<Step>| steps.iter().map(|s| if let Step::Run { ns } = s { *ns } else { 0 }).sum::<i64>();
         let all: Vec<i64> = of.map(|(steps, _)| run(steps)).collect();
         let near = all.iter().filter(|ns| (**ns as f64 / work - 1.0).abs() < 0.15).count();

@@ -1,7 +1,7 @@
 //! Rate of the state machine: events a second over a mix of switches, wakings and wakeups, on one core.
 //!
 //! `cargo bench -p tracekit-schema --bench derive` prints one line a mix. Time is the thread's own
-//! CPU time where the system tells it (other load does not count), and the best of several rounds
+//! CPU time where the system says it (other load does not count), and the best of several rounds
 //! counts.
 
 #![allow(clippy::disallowed_methods)]

@@ -98,7 +98,7 @@ vocabulary! {
         StatIowait = "stat_iowait",
         /// The kernel's own account: `tid` ran `value` ns; `value2` is its vruntime where printed.
         StatRuntime = "stat_runtime",
-        /// Why `tid` was blocked (`reason`), told at its wakeup.
+        /// Why `tid` was blocked (`reason`), recorded at its wakeup.
         BlockedReason = "blocked_reason",
         /// A hardware interrupt handler starts.
         IrqEntry = "irq_entry",

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_knows_what_it_was_told() {
+    fn a_follower_knows_what_it_was_given() {
         let (mut s, mut follower) = (Strings::new(), Strings::new());
         for round in 0..3 {
             let known = s.len();

@@ -25,7 +25,7 @@ pub mod flag {
 }
 
 table! {
-    /// Slices: one row per uninterrupted stay of a task on a CPU (idle has none), by start time.
+    /// Slices: one row per uninterrupted on-CPU interval of a task (idle has none), by start time.
     Slices, SliceRow, "slices" {
         /// Start, trace clock, ns.
         ts_ns: i64 = "",
@@ -123,9 +123,9 @@ table! {
         /// Process.
         pid: i64 = "the source does not say",
         /// Last name.
-        comm: StrId = "never told",
+        comm: StrId = "never stated",
         /// First name.
-        comm_first: StrId = "never told",
+        comm_first: StrId = "never stated",
         /// Program of its last exec.
         exec_path: StrId = "no exec seen",
         /// Key of the task that made it.
@@ -143,9 +143,9 @@ table! {
         /// Its exit.
         end_ts_ns: i64 = "not seen",
         /// Best (numerically lowest) priority seen.
-        prio_min: i32 = "never told",
+        prio_min: i32 = "never stated",
         /// Numerically highest priority seen.
-        prio_max: i32 = "never told",
+        prio_max: i32 = "never stated",
         /// Time on CPUs, ns, open slices included.
         run_ns: i64 = "",
         /// Slices, open ones included.
@@ -276,7 +276,7 @@ table! {
         /// Samples in the bucket.
         count: i64 = "",
         /// Unit of the bounds.
-        unit: StrId = "not told",
+        unit: StrId = "not stated",
     }
 }
 

@@ -22,7 +22,7 @@ def completions(
     exact: list[int],
     must: list[tuple[int, int]],
     may: list[tuple[int, int]],
-    hidden: int,
+    unobserved: int,
     each: int,
     total: int,
 ) -> Iterator[list[int]]:
@@ -31,7 +31,7 @@ def completions(
     optional = [[None, *range(lo, hi + 1)] for lo, hi in may]
     for first in itertools.product(*sure):
         for second in itertools.product(*optional):
-            for number in range(hidden + 1):
+            for number in range(unobserved + 1):
                 for third in itertools.combinations_with_replacement(range(each + 1), number):
                     if sum(third) <= total:
                         yield [*exact, *first, *(v for v in second if v is not None), *third]
@@ -41,7 +41,7 @@ def completions(
     exact=st.lists(values, max_size=4),
     must=st.lists(spans, max_size=2),
     may=st.lists(spans, max_size=2),
-    hidden=st.integers(0, 2),
+    unobserved=st.integers(0, 2),
     each=st.integers(0, 6),
     total=st.integers(0, 9),
     q=st.sampled_from([0.3, 0.5, 0.75, 0.95]),
@@ -50,7 +50,7 @@ def test_no_completion_lies_outside_and_quantiles_are_reached(
     exact: list[int],
     must: list[tuple[int, int]],
     may: list[tuple[int, int]],
-    hidden: int,
+    unobserved: int,
     each: int,
     total: int,
     q: float,
@@ -58,11 +58,11 @@ def test_no_completion_lies_outside_and_quantiles_are_reached(
     sample = Partial(
         np.array(exact, dtype=float),
         *(np.array([p[i] for p in ps], dtype=float) for ps in (must, may) for i in (0, 1)),
-        hidden=hidden,
+        unobserved=unobserved,
         each=each,
         total=total,
     )
-    found = [sorted(x) for x in completions(exact, must, may, hidden, each, total) if x]
+    found = [sorted(x) for x in completions(exact, must, may, unobserved, each, total) if x]
     if not found:
         return
     means = [sum(x) / len(x) for x in found]
@@ -76,12 +76,12 @@ def test_no_completion_lies_outside_and_quantiles_are_reached(
     assert high >= max(max(x) for x in found)
 
 
-def test_hidden_values_of_unknown_number() -> None:
-    sample = Partial(np.array([10.0] * 90 + [50.0] * 10), hidden=math.inf, each=40.0, total=100.0)
+def test_unobserved_values_of_unknown_number() -> None:
+    sample = Partial(np.array([10.0] * 90 + [50.0] * 10), unobserved=math.inf, each=40.0, total=100.0)
     low, high = extremes.quantile(sample, 0.5)
     assert (low, high) == (0.0, 10.0)
     assert extremes.mean(sample)[0] == 0.0
-    # Two values of 40 and one of 20 hold all the hidden time, and are the fewest that do.
+    # Two values of 40 and one of 20 hold all the unobserved time, and are the fewest that do.
     assert extremes.mean(sample)[1] == (900 + 500 + 100) / 103
 
 

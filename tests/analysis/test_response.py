@@ -55,7 +55,7 @@ def test_what_is_not_known_is_not_counted(make_slices: Any) -> None:
         (2, "end_unknown"),
         (2, "complete"),
         (3, "end_unknown"),
-        (4, "doubtful"),
+        (4, "unreliable"),
     ]
     row = response.summary(table).row(0, named=True)
     assert (row["n"], row["n_censored"], row["n_excluded"], row["max_ns"]) == (2, 1, 4, 10)
@@ -128,7 +128,7 @@ def test_a_loss_censors_where_it_begins(make_slices: Any) -> None:
         {"tid": 1, "ts_ns": 40, "dur_ns": 30, "end": "sleeping", "flags": CROSSES_LOSS},
     )
     row = response.samples(table).row(0, named=True)
-    assert (row["status"], row["censored"], row["response_ns"]) == ("doubtful", True, 32)
+    assert (row["status"], row["censored"], row["response_ns"]) == ("unreliable", True, 32)
 
 
 def test_a_window_censors_at_its_end() -> None:

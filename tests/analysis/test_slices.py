@@ -23,7 +23,7 @@ def test_summary_by_hand(make_slices: Any) -> None:
     )
     spin, wake = slices.summary(table).rows(named=True)
     assert spin["group"] == "spin"
-    assert (spin["nr_tasks"], spin["n"], spin["n_open"], spin["n_doubtful"]) == (2, 3, 1, 0)
+    assert (spin["nr_tasks"], spin["n"], spin["n_open"], spin["n_unreliable"]) == (2, 3, 1, 0)
     assert spin["run_ns"] == 1000
     assert (spin["nr_involuntary"], spin["nr_voluntary"]) == (2, 1)
     assert spin["involuntary_share"] == pytest.approx(2 / 3)

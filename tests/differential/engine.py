@@ -20,8 +20,8 @@ import tracekit as tk
 MS = 1_000_000
 SECOND = 1000 * MS
 
-#: A stay on the CPU: task, from, to.
-Stay = tuple[int, int, int]
+#: A slice on the CPU: task, from, to.
+Slice = tuple[int, int, int]
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Model(ABC):
         return True
 
 
-def simulate(tasks: list[Task], model: Model, until: int, tick: int | None) -> list[Stay]:
+def simulate(tasks: list[Task], model: Model, until: int, tick: int | None) -> list[Slice]:
     """Run tasks under a model.
 
     Events of one instant have tracekit's order: the end of a run, the tick, the second, wakeups
@@ -114,7 +114,7 @@ def simulate(tasks: list[Task], model: Model, until: int, tick: int | None) -> l
     next_tick, next_second = tick or 1 << 62, SECOND
     wakes = [(t.start, t.number, "initial") for t in tasks]
     heapq.heapify(wakes)
-    out: list[Stay] = []
+    out: list[Slice] = []
     while True:
         times = [until, next_tick, next_second if model.seconds else until]
         if wakes:
@@ -181,7 +181,7 @@ def simulate(tasks: list[Task], model: Model, until: int, tick: int | None) -> l
             slice_end = now + length if length else None
     if current is not None:
         out.append((current.number, began, until))
-    return [stay for stay in out if stay[2] > stay[1]]
+    return [s for s in out if s[2] > s[1]]
 
 
 def text_of(tasks: Sequence[Task], policy: str, until: int, hz: int) -> str:
@@ -199,7 +199,7 @@ def text_of(tasks: Sequence[Task], policy: str, until: int, hz: int) -> str:
     return "\n".join(lines)
 
 
-def stays_of(text: str) -> list[Stay]:
+def slices_of(text: str) -> list[Slice]:
     """What tracekit makes of a workload text."""
     slices = tk.simulate(text).slices
     names = slices["comm"].cast(pl.String)
@@ -210,10 +210,10 @@ def stays_of(text: str) -> list[Stay]:
     ]
 
 
-def joined(stays: Sequence[Stay]) -> list[Stay]:
-    """Stays of one task that follow each other at once are one."""
-    out: list[Stay] = []
-    for number, start, end in stays:
+def joined(slices: Sequence[Slice]) -> list[Slice]:
+    """Slices of one task that follow each other at once are one."""
+    out: list[Slice] = []
+    for number, start, end in slices:
         if out and out[-1][0] == number and out[-1][2] == start:
             out[-1] = (number, out[-1][1], end)
         else:
@@ -311,13 +311,13 @@ def difference(case: Case, seed: int) -> str | None:
     rnd = random.Random(seed * 7919 + 1)
     tasks = case.draw(rnd, rnd.randint(2, case.most), case.nices, case.late)
     text = text_of(tasks, case.policy, case.until, case.hz)
-    theirs = joined(stays_of(text))
+    theirs = joined(slices_of(text))
     own = copy.deepcopy(tasks)
     rate = case.hz if case.ticks is None else case.ticks
     mine = joined(simulate(own, case.model(own, case.hz), case.until, SECOND // rate if rate else None))
     # What runs at the end may be cut in another place.
     last = case.until - 120 * MS
-    theirs, mine = ([s for s in stays if s[2] < last] for stays in (theirs, mine))
+    theirs, mine = ([s for s in slices if s[2] < last] for slices in (theirs, mine))
     for place, (a, b) in enumerate(zip(mine, theirs, strict=False)):
         if a != b:
             return f"slice {place}: model {a}, tracekit {b}\n{text}"

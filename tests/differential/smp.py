@@ -16,8 +16,8 @@ from .engine import MS, SECOND, Model, Task, draw, text_of
 from .models_bsd import Bsd4, Ule
 from .models_linux import Bfs
 
-#: A stay on a CPU: CPU, task, from, to.
-Stay = tuple[int, int, int, int]
+#: A slice on a CPU: CPU, task, from, to.
+Slice = tuple[int, int, int, int]
 
 
 class Shared:
@@ -287,7 +287,7 @@ class SharedUle(Shared):
         return need
 
 
-def simulate(tasks: list[Task], machine: Shared, until: int, tick: int | None) -> list[Stay]:
+def simulate(tasks: list[Task], machine: Shared, until: int, tick: int | None) -> list[Slice]:
     """Run tasks; events of one instant have tracekit's order, and CPUs theirs."""
     model, cpus = machine.model, range(machine.cpus)
     began, now = [0] * machine.cpus, 0
@@ -295,7 +295,7 @@ def simulate(tasks: list[Task], machine: Shared, until: int, tick: int | None) -
     next_tick, next_second = tick or 1 << 62, SECOND
     wakes = [(t.start, t.number, "initial") for t in tasks]
     heapq.heapify(wakes)
-    out: list[Stay] = []
+    out: list[Slice] = []
     running = machine.running
     while True:
         times = [until, next_tick, next_second if model.seconds else until]
@@ -375,7 +375,7 @@ def simulate(tasks: list[Task], machine: Shared, until: int, tick: int | None) -
     for cpu in cpus:
         if (task := running[cpu]) is not None:
             out.append((cpu, task.number, began[cpu], until))
-    return sorted(stay for stay in out if stay[3] > stay[2])
+    return sorted(s for s in out if s[3] > s[2])
 
 
 @dataclass(frozen=True)
@@ -395,10 +395,10 @@ class SmpCase:
     draw: Callable[[random.Random, int, Sequence[int], bool], list[Task]] = draw
 
 
-def joined(stays: Sequence[Stay]) -> list[Stay]:
-    """Stays of one task on one CPU that follow each other at once are one."""
-    out: list[Stay] = []
-    for cpu, number, start, end in sorted(stays):
+def joined(slices: Sequence[Slice]) -> list[Slice]:
+    """Slices of one task on one CPU that follow each other at once are one."""
+    out: list[Slice] = []
+    for cpu, number, start, end in sorted(slices):
         if out and out[-1][:2] == (cpu, number) and out[-1][3] == start:
             out[-1] = (cpu, number, out[-1][2], end)
         else:
@@ -425,7 +425,7 @@ def difference(case: SmpCase, seed: int) -> str | None:
     # What runs at the end may be cut in another place.
     last = case.until - 120 * MS
     mine, theirs = (
-        sorted((s for s in stays if s[3] < last), key=lambda s: (s[2], s)) for stays in (mine, theirs)
+        sorted((s for s in slices if s[3] < last), key=lambda s: (s[2], s)) for slices in (mine, theirs)
     )
     for a, b in zip(mine, theirs, strict=False):
         if a != b:

@@ -19,7 +19,7 @@ damage
     What was lost, damaged or inferred, by cause, and how much it touches.
 uncertainty
     Censored samples, confidence intervals, distance between distributions.
-printed
+tool_histograms
     Histograms that a tool printed, as the plots take them.
 sampling
     The sampling error of every row of `compare`.
@@ -65,11 +65,11 @@ if TYPE_CHECKING:
         losses,
         occupancy,
         placement,
-        printed,
         response,
         runqueue,
         sampling,
         slices,
+        tool_histograms,
         uncertainty,
         windows,
     )
@@ -91,11 +91,11 @@ __all__ = [
     "losses",
     "occupancy",
     "placement",
-    "printed",
     "response",
     "runqueue",
     "sampling",
     "slices",
+    "tool_histograms",
     "uncertainty",
     "windows",
 ]

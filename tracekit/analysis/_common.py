@@ -16,7 +16,7 @@ CLAMPED = 16
 IRQ_WAKEUP = 32
 ESTIMATED = 64
 
-#: Quantiles that tables give unless told otherwise.
+#: Quantiles that tables give by default.
 QUANTILES: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
 
 #: Ways to group tasks: `group` strips the number at the end of a name (`spin07` -> `spin`), `all`
@@ -172,7 +172,7 @@ def open_waits(states: pl.DataFrame) -> pl.DataFrame:
         One row per task that was ready to run and not running at the end, and of which it is known
         since when: `utid`, `tid`, `comm` (String), `since_ns` and `until_ns` (Int64), `before`
         (String, state of the task before it became ready; null when nothing was known of it),
-        `state` (String, how it became ready), `doubtful` (Boolean, records were lost within it). A
+        `state` (String, how it became ready), `unreliable` (Boolean, records were lost within it). A
         wait during which the task moved to another queue is one wait.
     """
     check_columns(states, "states", ("ts_ns", "dur_ns", "utid", "tid", "comm", "state", "flags"))
@@ -199,8 +199,8 @@ def open_waits(states: pl.DataFrame) -> pl.DataFrame:
             (pl.col("ts_ns") + pl.col("dur_ns")).last().alias("until_ns"),
             has(OPEN_START).first().alias("_from_start"),
             has(OPEN_END).last().alias("_to_end"),
-            has(CROSSES_LOSS).any().alias("doubtful"),
+            has(CROSSES_LOSS).any().alias("unreliable"),
         )
         .filter(pl.col("_to_end") & ~pl.col("_from_start"))
-        .select("utid", "tid", "comm", "since_ns", "until_ns", "before", "state", "doubtful")
+        .select("utid", "tid", "comm", "since_ns", "until_ns", "before", "state", "unreliable")
     )

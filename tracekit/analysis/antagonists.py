@@ -35,7 +35,7 @@ def preemptions(slices: pl.DataFrame) -> pl.DataFrame:
 
     Notes
     -----
-    How it can mislead: where a source does not tell a yield from a preemption, a yield counts as one.
+    How it can mislead: where a source does not distinguish a yield from a preemption, a yield counts as one.
     """
     needs = (
         "ts_ns",

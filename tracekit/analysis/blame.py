@@ -109,7 +109,7 @@ def spans_of_responses(responses: pl.DataFrame) -> pl.DataFrame:
         (Boolean: went on when the trace ended). Responses of which start or end is not known have
         no row.
     """
-    known = responses.filter(pl.col("response_ns").is_not_null() & (pl.col("status") != "doubtful"))
+    known = responses.filter(pl.col("response_ns").is_not_null() & (pl.col("status") != "unreliable"))
     return known.select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("span"),
         pl.col("utid").cast(pl.UInt32),
@@ -299,7 +299,7 @@ def _waits(rows: pl.DataFrame, occupancy: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(rows: pl.DataFrame, occupancy: pl.DataFrame) -> pl.DataFrame:
-    """Parts in which the task, or the one it slept for, had the CPU: interrupts told apart."""
+    """Parts in which the task, or the one it slept for, had the CPU: interrupts distinguished."""
     handlers = occupancy.filter(pl.col("who").is_in(["hardirq", "softirq", "stolen"]))
     cut = _cut(rows, handlers)
     own = pl.col("depth") == 0

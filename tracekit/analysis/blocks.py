@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 #: Fewest samples for any interval.
 MIN_N = 20
 #: Fewest blocks. With 4 the 90 % quantile of t is 2.35: their small number is paid for in width.
-#: With 3 it is 2.92, and the skewness can no longer be told from chance.
+#: With 3 it is 2.92, and the skewness can no longer be distinguished from chance.
 MIN_BLOCKS = 4
 #: Most blocks: more change the t quantile by less than 2 %.
 MAX_BLOCKS = 50
@@ -213,7 +213,7 @@ def _within_tasks(x: Floats, codes: NDArray[np.int64], tasks: int) -> tuple[floa
 
 
 def _averaged(x: Floats, codes: NDArray[np.int64] | None) -> tuple[Floats, NDArray[np.int64] | None]:
-    """Sums of runs of samples, so that the series has at most `MOST`; tasks are then no longer told apart."""
+    """Sums of runs of samples, so that the series has at most `MOST`; tasks are not distinguished then."""
     step = math.ceil(len(x) / MOST)
     if step == 1:
         return x, codes

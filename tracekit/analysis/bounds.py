@@ -23,7 +23,7 @@ bound is the worst completion that agrees with every record that was kept:
   window began until they are seen again, and one task for each record lost so far (a record makes
   at most one task runnable, which may wait to the end).
 
-From exact values, intervals and hidden values `tracekit.analysis.extremes` gives the extremes of
+From exact values, intervals and unobserved values `tracekit.analysis.extremes` gives the extremes of
 means, quantiles and maxima. Quantiles of censored samples lie between those with the censored ones
 at their length and at infinity (Efron's redistribution to the right), restricted means between
 those with censored ones at their length and at the largest possible one.
@@ -194,7 +194,7 @@ def _of_group(missing: Missing, read: _Reading, own: _Reading) -> Iterator[tuple
     touched = own.responses.filter(~pl.col("sure")).height
     known = Partial(
         exact["response_ns"].to_numpy().astype(np.float64),
-        hidden=(lost + unsettled + touched) if missing.windows else 0.0,
+        unobserved=(lost + unsettled + touched) if missing.windows else 0.0,
         each=span,
     )
     yield from _censored("response", known, cut.to_numpy().astype(np.float64), span)
@@ -322,7 +322,7 @@ def _slice_sample(missing: Missing, own: _Reading) -> Partial:
         rows.filter("exact")["dur_ns"].to_numpy().astype(np.float64),
         may_low=pieces["outside"].to_numpy(),
         may_high=pieces["longest"].to_numpy(),
-        hidden=missing.records + own.windows if len(own.unknown) else 0.0,
+        unobserved=missing.records + own.windows if len(own.unknown) else 0.0,
         each=float(own.unknown.max()) if len(own.unknown) else 0.0,
         total=float(own.unknown.sum()),
     )
@@ -388,7 +388,7 @@ def _open(missing: Missing, rows: pl.DataFrame, states: pl.DataFrame, by: str) -
 
 
 def _wait_sample(
-    missing: Missing, own: _Reading, metric: str, hidden: float, span: float
+    missing: Missing, own: _Reading, metric: str, unobserved: float, span: float
 ) -> tuple[Partial, Floats]:
     rows = own.waits
     known = rows.filter(~pl.col("touched") & pl.col("delay").is_not_null())
@@ -411,7 +411,7 @@ def _wait_sample(
         must_high=slept,
         may_low=np.zeros(len(far)),
         may_high=np.maximum(far, 0.0),
-        hidden=hidden if missing.windows else 0.0,
+        unobserved=unobserved if missing.windows else 0.0,
         each=span,
     )
     return sample, cut["delay"].to_numpy().astype(np.float64)

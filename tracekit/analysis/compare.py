@@ -21,7 +21,7 @@ IDENTITY = "identity replay"
 
 #: What each metric is, for tables and reports.
 METRICS: dict[str, str] = {
-    "slice": "slice: one uninterrupted stay on a CPU",
+    "slice": "slice: one uninterrupted on-CPU interval",
     "slice_per_involuntary": "run time / involuntary switches",
     "run_delay": "run delay: runnable until running",
     "wakeup_latency": "wakeup latency: wakeup until running",

@@ -162,8 +162,8 @@ def _of_tasks(events: pl.DataFrame, missing: pl.DataFrame) -> list[pl.DataFrame]
     woken = acts.filter(kinds == "wake")["tid"].unique()
     never = ~pl.col("tid").is_in(woken.implode()) & (pl.len().over("tid") >= NEVER)
     # A CPU whose idle thread records nothing does not record whom its interrupts wake, either.
-    hidden = _meets(slept["_before"], slept["ts_ns"], missing)
-    slept = slept.with_columns(pl.when(never | hidden).then(pl.lit("recorder")).alias("_why"))
+    unobserved = _meets(slept["_before"], slept["ts_ns"], missing)
+    slept = slept.with_columns(pl.when(never | unobserved).then(pl.lit("recorder")).alias("_why"))
     return [
         twice,
         _rows(

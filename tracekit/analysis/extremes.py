@@ -39,10 +39,10 @@ class Partial:
         Intervals of values that are in every completion; an infinite `must_high` has no upper bound.
     may_low, may_high
         Intervals of values that may be absent.
-    hidden
+    unobserved
         Most values of which nothing is seen; infinite where nobody knows.
     each, total
-        Largest value, and largest sum, of the hidden ones.
+        Largest value, and largest sum, of the unobserved ones.
     """
 
     exact: Floats
@@ -50,44 +50,44 @@ class Partial:
     must_high: Floats = field(default_factory=_none)
     may_low: Floats = field(default_factory=_none)
     may_high: Floats = field(default_factory=_none)
-    hidden: float = 0.0
+    unobserved: float = 0.0
     each: float = 0.0
     total: float = math.inf
 
     @property
     def whole(self) -> bool:
         """Nothing is missing."""
-        return not (len(self.must_low) or len(self.may_low) or self.hidden)
+        return not (len(self.must_low) or len(self.may_low) or self.unobserved)
 
     @property
     def ceiling(self) -> float:
         """Largest value of any completion."""
         parts = [x.max() for x in (self.exact, self.must_high, self.may_high) if len(x)]
-        return float(max([*parts, min(self.each, self.total) if self.hidden else 0.0], default=0.0))
+        return float(max([*parts, min(self.each, self.total) if self.unobserved else 0.0], default=0.0))
 
 
 def mean(sample: Partial) -> Bounds:
     """Bounds of the mean.
 
     Worst case from below: every value at its lower end, and values that may be absent, or are
-    hidden (0), are added from the smallest as long as they pull the mean down. From above: every
+    unobserved (0), are added from the smallest as long as they pull the mean down. From above: every
     value at its upper end, and the largest possible ones are added as long as they pull it up;
-    hidden values come as `total` / `each` values of `each`, since for a given sum fewer values make
+    unobserved values come as `total` / `each` values of `each`, since for a given sum fewer values make
     the larger mean.
     """
-    low = _lowest_mean(np.concatenate([sample.exact, sample.must_low]), sample.may_low, sample.hidden)
+    low = _lowest_mean(np.concatenate([sample.exact, sample.must_low]), sample.may_low, sample.unobserved)
     high = _highest_mean(sample)
     return low, high
 
 
-def _lowest_mean(must: Floats, may: Floats, hidden: float) -> float:
-    if math.isinf(hidden):
+def _lowest_mean(must: Floats, may: Floats, unobserved: float) -> float:
+    if math.isinf(unobserved):
         return 0.0
     if not len(must):
-        return 0.0 if hidden else float(may.min()) if len(may) else 0.0
+        return 0.0 if unobserved else float(may.min()) if len(may) else 0.0
     added = np.sort(may)
     sums = must.sum() + np.concatenate([[0.0], np.cumsum(added)])
-    counts = len(must) + hidden + np.arange(len(added) + 1)
+    counts = len(must) + unobserved + np.arange(len(added) + 1)
     return float((sums / counts).min())
 
 
@@ -95,9 +95,9 @@ def _highest_mean(sample: Partial) -> float:
     must = np.concatenate([sample.exact, sample.must_high])
     if not np.isfinite(must).all() or not np.isfinite(sample.may_high).all():
         return math.inf
-    if sample.hidden and min(sample.hidden, sample.total // max(sample.each, 1.0)) > _MOST:
+    if sample.unobserved and min(sample.unobserved, sample.total // max(sample.each, 1.0)) > _MOST:
         return sample.ceiling
-    top = _hidden_at_most(sample)
+    top = _unobserved_at_most(sample)
     if top is None:
         return math.inf
     added = np.sort(np.concatenate([sample.may_high, top]))[::-1]
@@ -107,21 +107,25 @@ def _highest_mean(sample: Partial) -> float:
     return float((sums / (len(must) + np.arange(len(added) + 1))).max())
 
 
-#: Most hidden values that are set out one by one; with more, the largest value of any completion
+#: Most unobserved values that are set out one by one; with more, the largest value of any completion
 #: bounds the mean.
 _MOST = 1 << 20
 
 
-def _hidden_at_most(sample: Partial) -> Floats | None:
+def _unobserved_at_most(sample: Partial) -> Floats | None:
     """Hidden values that make the largest mean; None where there is no bound."""
-    if not sample.hidden or sample.each <= 0 or sample.total <= 0:
+    if not sample.unobserved or sample.each <= 0 or sample.total <= 0:
         return _NONE
     if math.isinf(sample.each):
         if math.isinf(sample.total):
             return None
         return np.array([sample.total])
-    full = min(sample.hidden, sample.total // sample.each)
-    rest = [sample.total - full * sample.each] if full < sample.hidden and math.isfinite(sample.total) else []
+    full = min(sample.unobserved, sample.total // sample.each)
+    rest = (
+        [sample.total - full * sample.each]
+        if full < sample.unobserved and math.isfinite(sample.total)
+        else []
+    )
     return np.concatenate([np.full(int(full), sample.each), rest])
 
 
@@ -130,8 +134,8 @@ def quantile(sample: Partial, q: float) -> Bounds:
 
     A completion has its quantile at x or above when fewer than ceil(q n) of its n values lie below
     x. Worst case from above: every value that may reach x does, values that cannot are absent, and
-    as many hidden values as fit (`total` / x of them) reach it. Below: every value that may be at
-    most x is, and all hidden ones are. Both conditions are monotone in x, so the bound is found by
+    as many unobserved values as fit (`total` / x of them) reach it. Below: every value that may be at
+    most x is, and all unobserved ones are. Both conditions are monotone in x, so the bound is found by
     bisection, to the unit.
     """
     must_low = np.sort(np.concatenate([sample.exact, sample.must_low]))
@@ -143,14 +147,14 @@ def quantile(sample: Partial, q: float) -> Bounds:
         return max(1.0, math.ceil(q * size - 1e-9))
 
     def at_most(x: float) -> bool:
-        if math.isinf(sample.hidden):
+        if math.isinf(sample.unobserved):
             return True
-        extra = float(np.searchsorted(may_low, x, side="right")) + sample.hidden
+        extra = float(np.searchsorted(may_low, x, side="right")) + sample.unobserved
         inside = float(np.searchsorted(must_low, x, side="right")) + extra
         return inside >= 1 and inside >= rank(n + extra)
 
     def at_least(x: float) -> bool:
-        fits = sample.hidden if x <= sample.each else 0.0
+        fits = sample.unobserved if x <= sample.each else 0.0
         if fits and x > 0:
             fits = min(fits, sample.total // x)
         extra = float(len(may_high) - np.searchsorted(may_high, x, side="left")) + fits

@@ -29,7 +29,7 @@ def labels(tasks: pl.DataFrame, by: By, machine: pl.DataFrame | None = None) -> 
     by
         ``process``: name of the process's first thread and its number; ``prio``: the priority, or
         its range where it changed; ``cgroup``, ``policy``: what the machine beside the trace says.
-        Without one, ``policy`` is the scheduling class, which the priority tells on Linux.
+        Without one, ``policy`` is the scheduling class, which the priority gives on Linux.
     machine
         Table of tasks with `tid`, `cgroup` and `policy` (`Machine.tasks`).
 

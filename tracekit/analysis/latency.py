@@ -60,7 +60,7 @@ def _waiting_at_end(states: pl.DataFrame) -> pl.DataFrame:
         cause.alias("cause"),
         (pl.col("until_ns") - pl.col("since_ns")).alias("run_delay_ns"),
         pl.lit(True).alias("censored"),
-        "doubtful",
+        "unreliable",
     )
 
 
@@ -85,8 +85,8 @@ def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.Data
         One row per wait, by `ts_ns`: `ts_ns` (Int64, when the task ran; end of the trace for a
         censored wait), `utid` (UInt32), `tid` (Int64), `comm` (String; null when not known),
         `cause` (String: `wakeup`, `preemption`, `yield`, `first`: before the first slice seen of
-        the task; null when the source does not tell), `run_delay_ns` (Int64), `censored` (Boolean,
-        true when the wait had not ended), `doubtful` (Boolean, true when records were lost within
+        the task; null when the source does not say), `run_delay_ns` (Int64), `censored` (Boolean,
+        true when the wait had not ended), `unreliable` (Boolean, true when records were lost within
         it or a clock had to be corrected). Slices of which the delay is not known have no row.
     """
     c.check_columns(slices, "slices", _NEEDS)
@@ -119,7 +119,7 @@ def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.Data
         cause.alias("cause"),
         "run_delay_ns",
         pl.lit(False).alias("censored"),
-        c.has(c.CLAMPED).alias("doubtful"),
+        c.has(c.CLAMPED).alias("unreliable"),
     )
     if states is not None:
         seen = pl.concat([seen, _waiting_at_end(states).cast({"utid": seen.schema["utid"]})])
@@ -165,7 +165,7 @@ def summary(
     pl.DataFrame
         One row per group, by descending total: `group` (String), `cause` (String, as asked for),
         the columns of `tracekit.analysis.uncertainty.describe_censored`, `max_at_ns` (Int64, when
-        the longest complete wait ended; null when there is none), `n_doubtful` (UInt32, of the
+        the longest complete wait ended; null when there is none), `n_unreliable` (UInt32, of the
         samples).
 
     Notes
@@ -188,7 +188,7 @@ def summary(
         .group_by("group", maintain_order=True)
         .agg(
             pl.col("ts_ns").filter(~pl.col("censored")).first().alias("max_at_ns"),
-            pl.col("doubtful").sum().cast(pl.UInt32).alias("n_doubtful"),
+            pl.col("unreliable").sum().cast(pl.UInt32).alias("n_unreliable"),
         )
     )
     out = table.join(longest, on="group", how="left", nulls_equal=True)

@@ -1,6 +1,6 @@
 """How much of a trace is missing.
 
-Where records were lost nobody knows who ran. Analyses leave out what touches a loss (`n_doubtful`)
+Where records were lost nobody knows who ran. Analyses leave out what touches a loss (`n_unreliable`)
 instead of guessing, so counts and sums are lower bounds there; this module says how large the hole
 is.
 """
@@ -28,7 +28,7 @@ def coverage(losses: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        One row per CPU with losses: `cpu` (Int32; null for losses of which the source does not tell
+        One row per CPU with losses: `cpu` (Int32; null for losses of which the source does not say
         the CPU, which may concern all), `n_losses` (UInt32), `records` (Int64, records lost; null
         when one of the numbers is not known), `lost_ns` (Int64), `share` (Float64, of the time from
         `start_ns` to `end_ns`; null when that is 0).

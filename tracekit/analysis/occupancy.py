@@ -164,7 +164,7 @@ def occupancy(
     """
     c.check_columns(slices, "slices", ("ts_ns", "dur_ns", "cpu", "utid", "prio"))
     c.check_columns(runqueue, "runqueue", ("ts_ns", "cpu", "nr_running", "flags"))
-    stays = slices.filter(pl.col("cpu").is_not_null()).select(
+    on_cpu = slices.filter(pl.col("cpu").is_not_null()).select(
         "cpu",
         pl.col("ts_ns").alias("start_ns"),
         (pl.col("ts_ns") + pl.col("dur_ns")).alias("end_ns"),
@@ -179,9 +179,9 @@ def occupancy(
         pl.lit(None, dtype=pl.Int32).alias("prio"),
     )
     # A task's slice beats what the queue's estimate says of the same moment.
-    span = stays.select("cpu").unique().vstack(idle.select("cpu").unique()).unique().sort("cpu")
+    span = on_cpu.select("cpu").unique().vstack(idle.select("cpu").unique()).unique().sort("cpu")
     whole = span.with_columns(pl.lit(start_ns).alias("start_ns"), pl.lit(end_ns).alias("end_ns"))
-    base = _fill(_fill(whole, stays), idle)
+    base = _fill(_fill(whole, on_cpu), idle)
     handlers = _layered(interrupts(events))
     if not handlers.height:
         return base.with_columns(pl.lit(None, dtype=pl.String).alias("name")).cast(_SCHEMA)

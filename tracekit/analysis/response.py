@@ -16,7 +16,7 @@ from tracekit.analysis._inputs import tables
 from tracekit.analysis.uncertainty import describe_censored, kaplan_meier
 
 #: What is known of a response.
-STATUSES = ("complete", "censored", "start_unknown", "end_unknown", "doubtful")
+STATUSES = ("complete", "censored", "start_unknown", "end_unknown", "unreliable")
 
 __all__ = ["cdf", "samples", "summary"]
 
@@ -29,11 +29,11 @@ _NEEDS = (
 def _goes_on() -> pl.Expr:
     """Whether the task stayed ready to run when it left its CPU; null when the source does not say."""
     end = pl.col("end_state").cast(pl.String)
-    told = ~end.is_in(["unknown", "unknown_off"])
+    stated = ~end.is_in(["unknown", "unknown_off"])
     return (
-        pl.when(told & end.is_in(list(c.READY)))
+        pl.when(stated & end.is_in(list(c.READY)))
         .then(True)
-        .when(told)
+        .when(stated)
         .then(False)
         .otherwise(pl.col("involuntary"))
     )
@@ -45,7 +45,7 @@ def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     They are censored responses without a slice.
     """
     # Nothing is known of a wait once records were lost in it.
-    so_far = pl.when("doubtful").then(0).otherwise(end_ns - pl.col("since_ns")).alias("response_ns")
+    so_far = pl.when("unreliable").then(0).otherwise(end_ns - pl.col("since_ns")).alias("response_ns")
     # A wait that began when the task left a CPU belongs to the response of that slice.
     return (
         c.open_waits(states)
@@ -59,7 +59,7 @@ def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
             pl.lit(0, dtype=pl.UInt32).alias("nr_slices"),
             pl.lit(0, dtype=pl.UInt32).alias("nr_involuntary"),
             pl.lit(None, dtype=pl.String).alias("end_state"),
-            pl.when("doubtful").then(pl.lit("doubtful")).otherwise(pl.lit("censored")).alias("status"),
+            pl.when("unreliable").then(pl.lit("unreliable")).otherwise(pl.lit("censored")).alias("status"),
             pl.lit(True).alias("censored"),
         )
     )
@@ -93,13 +93,13 @@ def samples(
         not known), `response_ns` (Int64, so far for a censored one; null when start or end is not
         known), `run_ns` (Int64, time on CPUs), `wait_ns` (Int64, response - run; null with
         `response_ns`), `nr_slices` (UInt32), `nr_involuntary` (UInt32), `end_state` (String; null
-        when open or not told), `status` (String), `censored` (Boolean, status is `censored` or
-        `doubtful`).
+        when open or not stated), `status` (String), `censored` (Boolean, status is `censored` or
+        `unreliable`).
 
         `status` is `complete`; `censored` (was going on when the trace, or the window that it was
         filtered to, ended); `start_unknown` (no wakeup seen: it began before the trace or wakeups
         were not recorded); `end_unknown` (the source does not say why the task left, or contradicts
-        itself); `doubtful` (records were lost within it: it lasted at least until then, and counts
+        itself); `unreliable` (records were lost within it: it lasted at least until then, and counts
         as censored there. Leaving it out would favour short responses, which a loss hits less
         often).
 
@@ -146,7 +146,7 @@ def samples(
         pl.when(pl.col("wake_ts_ns").is_null())
         .then(pl.lit("start_unknown"))
         .when(pl.col("_damaged"))
-        .then(pl.lit("doubtful"))
+        .then(pl.lit("unreliable"))
         .when(pl.col("_open") | (pl.col("_on") & last_of_task) | (pl.col("_end") > stop))
         .then(pl.lit("censored"))
         .when(~pl.col("_on"))
@@ -154,11 +154,11 @@ def samples(
         .otherwise(pl.lit("end_unknown"))
     )
     chains = chains.with_columns(status.alias("status")).with_columns(
-        pl.col("status").is_in(["censored", "doubtful"]).alias("censored"),
+        pl.col("status").is_in(["censored", "unreliable"]).alias("censored"),
         pl.when(pl.col("status") == "complete").then(pl.col("_end")).alias("end_ts_ns"),
     )
     until = (
-        pl.when(pl.col("status") == "doubtful")
+        pl.when(pl.col("status") == "unreliable")
         .then(pl.min_horizontal(pl.max_horizontal("_before", "_loss", "wake_ts_ns"), stop))
         .when("censored")
         .then(stop)

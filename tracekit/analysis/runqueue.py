@@ -4,7 +4,7 @@ The length of a CPU's queue counts the task that runs on it (0 or 1; idle does n
 tasks that are runnable and wait for it. `count="waiting"` leaves the running task out.
 
 The `runqueue` table is a step function: each row holds until the next row of the same CPU. Rows
-without a CPU count tasks that are runnable on a CPU that the source does not tell: they belong to
+without a CPU count tasks that are runnable on a CPU that the source does not name: they belong to
 some queue, so a per-CPU figure is a lower bound as long as `unplaced` is not zero. The system's
 length includes them.
 """
@@ -72,7 +72,7 @@ def steps(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "all
     -----
     How it can mislead: a CPU counts from its first row on; before that nothing is known of it. On
     Linux a task is put on a queue by the target CPU of its wakeup, and moves between queues that no
-    record tells are not seen.
+    record states are not seen.
     """
     return _steps(runqueue, end_ns, count).filter(~pl.col("unknown")).drop("unknown")
 

@@ -1,6 +1,6 @@
 """Slices: how long tasks stayed on a CPU, and why they left it.
 
-A slice is one uninterrupted stay of a task on a CPU. All functions take the `slices` table of a
+A slice is one uninterrupted on-CPU interval of a task. All functions take the `slices` table of a
 trace and return a new DataFrame. Slices that began before the trace or end after it have no known
 length, and neither have those within which records were lost: they are left out of lengths and
 counted, never stretched or cut. `survival` uses those that are only open at the end by the method
@@ -28,7 +28,7 @@ def _prepared(slices: pl.DataFrame, by: str) -> pl.DataFrame:
     return slices.with_columns(
         c.group_of(by),
         c.has(c.OPEN_START | c.OPEN_END).alias("_open"),
-        (c.has(c.CROSSES_LOSS | c.INFERRED_END) & ~c.has(c.OPEN_START | c.OPEN_END)).alias("_doubtful"),
+        (c.has(c.CROSSES_LOSS | c.INFERRED_END) & ~c.has(c.OPEN_START | c.OPEN_END)).alias("_unreliable"),
     )
 
 
@@ -190,7 +190,7 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
     pl.DataFrame
         One row per group, by descending run time: `group` (String, null for tasks without a name),
         `nr_tasks` (UInt32), `n` (UInt32, slices of known length), `n_open` (UInt32, slices cut by
-        an end of the trace), `n_doubtful` (UInt32, slices across a loss or with an inferred end),
+        an end of the trace), `n_unreliable` (UInt32, slices across a loss or with an inferred end),
         `run_ns` (Int64, time on CPUs, open slices included), `nr_involuntary` (UInt32),
         `nr_voluntary` (UInt32), `involuntary_share` (Float64, of all switches out; null when none
         is known), `mean_per_involuntary_ns` (Float64, run time / involuntary switches; null when
@@ -200,7 +200,7 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
     Notes
     -----
     How it can mislead: the two means answer different questions. A task that is often preempted for
-    20 us by a waker has many short slices and no less CPU time. On sources that do not tell yields
+    20 us by a waker has many short slices and no less CPU time. On sources that do not distinguish yields
     from preemptions, yields count as involuntary.
 
     Examples
@@ -216,7 +216,7 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
     counts = df.group_by("group").agg(
         pl.col("utid").n_unique().cast(pl.UInt32).alias("nr_tasks"),
         pl.col("_open").sum().cast(pl.UInt32).alias("n_open"),
-        pl.col("_doubtful").sum().cast(pl.UInt32).alias("n_doubtful"),
+        pl.col("_unreliable").sum().cast(pl.UInt32).alias("n_unreliable"),
         pl.col("dur_ns").sum().alias("run_ns"),
         invol.alias("nr_involuntary"),
         (known - invol).cast(pl.UInt32).alias("nr_voluntary"),
@@ -227,13 +227,13 @@ def summary(slices: pl.DataFrame, by: str = "group", qs: Sequence[float] = c.QUA
         pl.when(switches > 0).then(nr / switches).alias("involuntary_share"),
         pl.when(nr > 0).then(pl.col("run_ns") / nr).alias("mean_per_involuntary_ns"),
     )
-    lengths = c.describe(df.filter(~pl.col("_open") & ~pl.col("_doubtful")), "dur_ns", ["group"], qs)
+    lengths = c.describe(df.filter(~pl.col("_open") & ~pl.col("_unreliable")), "dur_ns", ["group"], qs)
     names = [c.quantile_name(q) for q in qs]
     return (
         counts.join(lengths, on="group", how="left", nulls_equal=True)
         .with_columns(pl.col("n").fill_null(0))
         .select(
-            *("group", "nr_tasks", "n", "n_open", "n_doubtful", "run_ns", "nr_involuntary", "nr_voluntary"),
+            *("group", "nr_tasks", "n", "n_open", "n_unreliable", "run_ns", "nr_involuntary", "nr_voluntary"),
             *("involuntary_share", "mean_per_involuntary_ns", "mean_ns", "min_ns", *names, "max_ns"),
         )
         .sort("run_ns", "group", descending=[True, False])
@@ -336,7 +336,7 @@ def quantum(slices: pl.DataFrame, by: str = "group") -> pl.DataFrame:
 
 
 def _at_risk(slices: pl.DataFrame, by: str) -> pl.DataFrame:
-    df = _prepared(slices, by).filter(~c.has(c.OPEN_START) & ~pl.col("_doubtful"))
+    df = _prepared(slices, by).filter(~c.has(c.OPEN_START) & ~pl.col("_unreliable"))
     return df.with_columns(c.has(c.OPEN_END).alias("censored"))
 
 

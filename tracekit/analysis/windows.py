@@ -32,7 +32,7 @@ GRID = 1000
 
 #: What can be measured of a group of tasks, its unit, and what it is.
 METRICS = {
-    "slice": ("ns", "an uninterrupted stay on a CPU"),
+    "slice": ("ns", "an uninterrupted on-CPU interval"),
     "run delay": ("ns", "from runnable until running"),
     "wakeup latency": ("ns", "run delay after a wakeup"),
     "preemption wait": ("ns", "run delay after an involuntary switch"),
@@ -219,7 +219,7 @@ def samples(
     """The samples of a metric, by group of tasks.
 
     Definition: as in `tracekit.analysis.slices`, `latency` and `response`; intervals that had not
-    ended or are doubtful are left out and counted. Rates: time on CPUs, slices or wakeups of each
+    ended or are unreliable are left out and counted. Rates: time on CPUs, slices or wakeups of each
     window over its length (and CPUs).
 
     Parameters
@@ -287,7 +287,7 @@ def _values(metric: str, slices: pl.DataFrame, states: pl.DataFrame, end_ns: int
         pl.col("utid").cast(pl.UInt32),
         pl.col("ts_ns").alias("at_ns"),
         pl.col("run_delay_ns").alias("value"),
-        (pl.col("censored") | pl.col("doubtful")).alias("censored"),
+        (pl.col("censored") | pl.col("unreliable")).alias("censored"),
     )
 
 

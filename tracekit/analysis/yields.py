@@ -1,4 +1,4 @@
-"""Yields that a switch record does not tell from preemptions."""
+"""Yields that a switch record does not distinguish from preemptions."""
 
 from __future__ import annotations
 

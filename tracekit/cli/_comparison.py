@@ -77,7 +77,7 @@ def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> No
     seen: set[str] = set()
     for row in rows:
         effect = effect_of(row)
-        two = row["bistable_low"] is not None
+        two = row["bimodal_low"] is not None
         if narrow:
             said = [row.get("trust") or "", "bimodal" if two else ""]
             marks = ["".join(_MARKS.get(word, "") for word in said)] if any(w in _MARKS for w in said) else []

@@ -95,7 +95,7 @@ class Input:
         The first `head` events are kept.
         """
         from tracekit.io import survey
-        from tracekit.io.external import foreign_format
+        from tracekit.io.external import external_format
         from tracekit.io.parquet import holds_events
         from tracekit.io.reading import own_file
 
@@ -104,7 +104,7 @@ class Input:
             return None
         own = own_file(self.path) if self.format is None else None
         large = LARGE // DENSER if own else LARGE
-        if Path(self.path).stat().st_size < large or foreign_format(self.path, self.format) is not None:
+        if Path(self.path).stat().st_size < large or external_format(self.path, self.format) is not None:
             return None
         if own is not None and not holds_events(self.path, own):
             return None

@@ -29,7 +29,7 @@ SHORT = {
     "mean_is_bound": "bound",
     "n_open": "open",
     "n_censored": "cens.",
-    "n_doubtful": "unreliable",
+    "n_unreliable": "unreliable",
     "n_excluded": "excluded",
     "nr_events": "records",
     "nr_switches": "switches",
@@ -50,7 +50,7 @@ LEGEND = {
     "mean_is_bound": "bound: the mean is a lower bound",
     "n_censored": "cens.: not seen to their end",
     "n_excluded": "excluded: nothing says when they began",
-    "n_doubtful": "unreliable: records beside them are missing",
+    "n_unreliable": "unreliable: records beside them are missing",
     "empty_share": "empty share: of the time, without a task",
     "estimated_share": "estimated share: of the time in which no record places a waiting task, so that it counts "
     "where its wakeup named",

@@ -235,7 +235,7 @@ def _origin(meta: dict[str, str]) -> dict[str, str]:
         read += f", {format_count(int(meta['parse.unparsed']))} not understood"
     lost = "an unknown number" if meta.get("loss.known") == "false" else meta.get("loss.total")
     events = json.loads(meta.get("events.recorded", "[]"))
-    told = {
+    shown = {
         "file": ", ".join(files),
         "format": " ".join(filter(None, (meta.get("source.format"), meta.get("source.variant")))),
         "host": meta.get("host", "").replace("(none)", ""),
@@ -246,7 +246,7 @@ def _origin(meta: dict[str, str]) -> dict[str, str]:
         "replayed under": meta.get("replay.policy", ""),
         "options": ", ".join(f"{k}={v}" for k, v in json.loads(meta.get("options", "{}")).items()),
     }
-    return {k: v for k, v in told.items() if v}
+    return {k: v for k, v in shown.items() if v}
 
 
 def _print(trace: Trace, top: int, verbose: bool) -> None:

@@ -20,10 +20,10 @@ SHOWS = {
 #: Columns of the text, most important first.
 COLUMNS = {
     "summary": [
-        *("group", "n", "n_censored", "n_doubtful", "mean_ns", "mean_is_bound"),
+        *("group", "n", "n_censored", "n_unreliable", "mean_ns", "mean_is_bound"),
         *("p50_ns", "p95_ns", "p99_ns", "max_ns", "max_at_ns"),
     ],
-    "rows": ["ts_ns", "comm", "tid", "cause", "run_delay_ns", "censored", "doubtful"],
+    "rows": ["ts_ns", "comm", "tid", "cause", "run_delay_ns", "censored", "unreliable"],
 }
 CAUSES = ("any", "wakeup", "preemption", "yield", "first")
 

@@ -29,7 +29,7 @@ SHOWS = {
 #: Columns of the text, most important first.
 COLUMNS = {
     "summary": [
-        *("group", "n", "n_open", "n_doubtful", "nr_involuntary", "mean_per_involuntary_ns"),
+        *("group", "n", "n_open", "n_unreliable", "nr_involuntary", "mean_per_involuntary_ns"),
         *("p50_ns", "p95_ns", "max_ns", "run_ns"),
     ],
     "histogram": ["group", "lo_ns", "hi_ns", "n", "share", "bar"],
@@ -63,7 +63,7 @@ def command(
 ) -> int:
     """Show how long tasks stay on a CPU, and why they leave it.
 
-    A slice is one uninterrupted stay of a task on a CPU. An involuntary switch takes the CPU from a
+    A slice is one uninterrupted on-CPU interval of a task. An involuntary switch takes the CPU from a
     task that was ready to go on. "mean per involuntary" is run time / involuntary switches.
     """
     from tracekit.analysis import slices

@@ -9,7 +9,7 @@ import polars as pl
 
 from tracekit.explain.delays import Why
 from tracekit.trace import Trace
-from tracekit.whatif.intervals import Shake
+from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.run import Programs, Replay
 
 __all__ = ["VARIANTS", "Culprit", "handler_time", "lock_time", "replays", "untestable", "without"]
@@ -234,7 +234,7 @@ def replays(
     culprit: Culprit,
     variant: str,
     policy: str,
-    shakes: Sequence[Shake],
+    perturbations: Sequence[Perturbation],
 ) -> list[Replay]:
     """Replay with one change, once for each perturbation of the machine.
 
@@ -250,8 +250,8 @@ def replays(
         A key of `VARIANTS`.
     policy
         The policy of the recording.
-    shakes
-        From `Programs.shakes`.
+    perturbations
+        From `Programs.perturbations`.
     """
     tids = culprit.tids
     if variant == "absent" and tids:
@@ -261,7 +261,7 @@ def replays(
         found_costs = dict(programs.inferred.select("name", "value").drop_nulls().iter_rows())
         idle_exit = found_costs.get("wakeup of an idle CPU")
         costs = None if idle_exit is None else {"idle_exit": f"{round(idle_exit)}ns"}
-        return [alone.run(policy, shake=s, costs=costs) for s in shakes]
+        return [alone.run(policy, perturbation=s, costs=costs) for s in perturbations]
     if variant in ("absent", "twice as fast", "lock half as long"):
         whole = _records(trace, trace.events, trace.name) if programs.stated else programs
         if variant == "absent":
@@ -271,7 +271,7 @@ def replays(
         else:
             held = lock_time(trace, found, culprit.name)
             less = whole.shortened(shorter=[(tid, at, ns // 2) for tid, at, ns in held])
-        return [less.run(policy, shake=s) for s in shakes]
+        return [less.run(policy, perturbation=s) for s in perturbations]
     setting: dict[str, object] = {"policy": "idle"}
     if variant == "other CPUs":
         waits = found.pieces.filter((pl.col("culprit") == culprit.name) & pl.col("cpu").is_not_null())
@@ -279,4 +279,4 @@ def replays(
         rest = [n for n in trace.cpus["cpu"].to_list() if n != most]
         setting = {"cpus": "+".join(map(str, rest))}
     scenario = {f"tid={tid}": setting for tid in tids}
-    return [programs.run(policy, shake=s, scenario=scenario) for s in shakes]
+    return [programs.run(policy, perturbation=s, scenario=scenario) for s in perturbations]

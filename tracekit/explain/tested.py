@@ -181,11 +181,11 @@ class _Test:
         self.trace, self.found = trace, found
         self.policy, _ = stated(trace)
         self.programs = Programs(trace)
-        self.shakes = self.programs.shakes(runs)
+        self.perturbations = self.programs.perturbations(runs)
         utids = found.spans["utid"].unique()
         self.victims = trace.tasks.filter(pl.col("utid").is_in(utids.implode()))["tid"]
         recorded = self.metric(trace)
-        base = [self.metric(self.programs.run(self.policy, shake=s)) for s in self.shakes]
+        base = [self.metric(self.programs.run(self.policy, perturbation=s)) for s in self.perturbations]
         known = [float(b) for b in base if b is not None]
         if recorded is None or len(known) < len(base):
             raise ReplayError("the replay has no complete responses of these tasks: nothing can be compared")
@@ -224,7 +224,9 @@ class _Test:
         }
         reason = untestable(self.trace, self.programs, found, culprit, variant)
         if reason is None:
-            runs = replays(self.trace, self.programs, found, culprit, variant, self.policy, self.shakes)
+            runs = replays(
+                self.trace, self.programs, found, culprit, variant, self.policy, self.perturbations
+            )
             values = [self.metric(run) for run in runs]
             gains = [b - v for b, v in zip(base, values, strict=True) if v is not None]
             if gains:

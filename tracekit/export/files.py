@@ -72,8 +72,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def _number(error: OSError) -> int:
     """Number of an error; libraries that are not Python's have it in their text only."""
-    told = re.search(r"(?:os error|errno) (\d+)", str(error))
-    return error.errno or (int(told[1]) if told else 0)
+    number = re.search(r"(?:os error|errno) (\d+)", str(error))
+    return error.errno or (int(number[1]) if number else 0)
 
 
 def _opened(place: Path, mode: str, path: str | os.PathLike[str]) -> BinaryIO:

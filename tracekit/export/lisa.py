@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from tracekit.errors import OutputError
 from tracekit.export.tables import Tables
-from tracekit.perfetto.states import NOT_TOLD, STATE_BITS
+from tracekit.perfetto.states import NOT_STATED, STATE_BITS
 
 __all__ = ["LisaExport", "write_lisa"]
 
@@ -189,7 +189,7 @@ def _write_event(trace: Tables, kind: str, event: str, fields: Fields, folder: P
 def _field(kind: str, column: str, dtype: type[pl.DataType]) -> pl.Expr:
     value = pl.col(column)
     if column == "state":
-        bits = {state: number for state, number in STATE_BITS.items() if number != NOT_TOLD}
+        bits = {state: number for state, number in STATE_BITS.items() if number != NOT_STATED}
         return value.cast(pl.String).replace_strict(bits, default=None, return_dtype=_I64)
     if kind == "cpu_idle" and column == "value":
         # Linux writes -1 as an unsigned number when a CPU leaves idle.

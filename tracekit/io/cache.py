@@ -4,7 +4,7 @@ An entry holds all tables of one trace. Its key is a digest of the *content* of 
 format and options it was read with, and the build of tracekit that read it: so a copy of a file
 hits, a changed file misses, and a new tracekit reads anew. Entries stand in
 ``$XDG_CACHE_HOME/tracekit/traces`` (``~/.cache/tracekit/traces``); when they outgrow the limit
-(``TRACEKIT_CACHE_SIZE``, 4 GB unless told), those that were not used for the longest time go.
+(``TRACEKIT_CACHE_SIZE``, 4 GB by default), those that were not used for the longest time go.
 
 Several processes may use the cache at once. An entry appears, complete, by a rename; a reader that
 loses an entry while it reads it takes that for a miss; removals hold a lock.

@@ -15,7 +15,7 @@ from tracekit import _core
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Foreign", "all_formats", "foreign_format", "read_foreign"]
+__all__ = ["External", "all_formats", "external_format", "read_external"]
 
 #: Called with the number of events read so far.
 Rows = Callable[[int], None]
@@ -23,7 +23,7 @@ Texts = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Foreign:
+class External:
     """A format that is read in Python.
 
     Attributes
@@ -66,8 +66,8 @@ def _read_workload(source: str | bytes, name: str, known: Texts, options: Texts,
     return read_workload(source, name, known, options, report)
 
 
-FOREIGN: tuple[Foreign, ...] = (
-    Foreign(
+EXTERNAL: tuple[External, ...] = (
+    External(
         {
             "name": "perfetto",
             "title": "Perfetto trace (protobuf), also from an Android bug report",
@@ -87,7 +87,7 @@ FOREIGN: tuple[Foreign, ...] = (
         _recognises_perfetto,
         _read_perfetto,
     ),
-    Foreign(
+    External(
         {
             "name": "workload",
             "title": "workload text: what tasks do, written down",
@@ -109,25 +109,25 @@ FOREIGN: tuple[Foreign, ...] = (
 
 def all_formats() -> list[_core.FormatInfo]:
     """Every format, those of the core first."""
-    return [*_core.formats(), *(foreign.info for foreign in FOREIGN)]
+    return [*_core.formats(), *(external.info for external in EXTERNAL)]
 
 
-def foreign_format(source: str | bytes, format: str | None) -> Foreign | None:
+def external_format(source: str | bytes, format: str | None) -> External | None:
     """The format of this module that is asked for, or that the bytes speak for."""
     if format is not None:
-        return next((f for f in FOREIGN if f.info["name"] == format), None)
+        return next((f for f in EXTERNAL if f.info["name"] == format), None)
     # What can be read only once is not looked at: its first bytes would be gone.
     if isinstance(source, str) and not Path(source).is_file():
         return None
-    return next((f for f in FOREIGN if f.recognises(source)), None)
+    return next((f for f in EXTERNAL if f.recognises(source)), None)
 
 
-def read_foreign(
-    foreign: Foreign, source: str | bytes, name: str, known: Texts, options: Texts, report: Rows
+def read_external(
+    external: External, source: str | bytes, name: str, known: Texts, options: Texts, report: Rows
 ) -> Trace:
     """Read a source of such a format; `-` is standard input. `known` goes into the metadata."""
     if source == "-":
         import sys
 
         source = sys.stdin.buffer.read()
-    return foreign.read(source, name, known, options, report)
+    return external.read(source, name, known, options, report)

@@ -117,7 +117,7 @@ class Survey(Trace):
 
     @property
     def queues_known(self) -> bool:
-        """Whether one pass told the run queues: not where records are out of time order."""
+        """Whether one pass gave the run queues: not where records are out of time order."""
         return self._core.queues(False) is not None
 
     @property
@@ -158,11 +158,17 @@ class Survey(Trace):
             Name of the group of each task (by `utid`), in place of `by`; None for tasks without one.
         """
         rows = []
-        for group, (tasks, n_open, doubtful, run, forced, switches), s in self._core.slices(by, labels):
+        for group, (tasks, n_open, unreliable, run, forced, switches), s in self._core.slices(by, labels):
             n, _, _, mean, _, least, quantiles, most, _ = s
             rows.append(
                 {
-                    **{"group": group, "nr_tasks": tasks, "n": n, "n_open": n_open, "n_doubtful": doubtful},
+                    **{
+                        "group": group,
+                        "nr_tasks": tasks,
+                        "n": n,
+                        "n_open": n_open,
+                        "n_unreliable": unreliable,
+                    },
                     **{"run_ns": run, "nr_involuntary": forced, "nr_voluntary": switches - forced},
                     "involuntary_share": forced / switches if switches else None,
                     "mean_per_involuntary_ns": run / forced if forced else None,
@@ -184,8 +190,8 @@ class Survey(Trace):
             ``any``, ``wakeup``, ``preemption``, ``yield`` or ``first``.
         """
         rows = [
-            {"group": group, "cause": cause, **_censored(s), "max_at_ns": at, "n_doubtful": doubtful}
-            for group, (at, doubtful), s in self._core.waits(by, cause, labels)
+            {"group": group, "cause": cause, **_censored(s), "max_at_ns": at, "n_unreliable": unreliable}
+            for group, (at, unreliable), s in self._core.waits(by, cause, labels)
         ]
         return pl.DataFrame(rows, schema=_WAITS)
 
@@ -214,12 +220,12 @@ class Survey(Trace):
         Raises
         ------
         TracekitError
-            When rows came out of time order, so that one pass does not tell the length of the system's queue.
+            When rows came out of time order, so that one pass does not give the length of the system's queue.
         """
         found = self._core.queues(count == "waiting")
         if found is None:
             raise TracekitError(
-                f"{self.name}: its records are not in time order, so one pass does not tell its run queues; "
+                f"{self.name}: its records are not in time order, so one pass does not give its run queues; "
                 "read the trace with tracekit.read"
             )
         rows = [
@@ -236,7 +242,7 @@ class Survey(Trace):
 _LENGTHS = {**dict.fromkeys(_QUANTILES, pl.Int64), "max_ns": pl.Int64}
 _SLICES: dict[str, Any] = {
     **{"group": pl.String, "nr_tasks": pl.UInt32, "n": pl.UInt32, "n_open": pl.UInt32},
-    **{"n_doubtful": pl.UInt32, "run_ns": pl.Int64, "nr_involuntary": pl.UInt32, "nr_voluntary": pl.UInt32},
+    **{"n_unreliable": pl.UInt32, "run_ns": pl.Int64, "nr_involuntary": pl.UInt32, "nr_voluntary": pl.UInt32},
     **{"involuntary_share": pl.Float64, "mean_per_involuntary_ns": pl.Float64, "mean_ns": pl.Float64},
     **{"min_ns": pl.Int64, **_LENGTHS},
 }
@@ -246,7 +252,7 @@ _CENSORED: dict[str, Any] = {
 }
 _WAITS = {
     **{"group": pl.String, "cause": pl.String, **_CENSORED},
-    **{"max_at_ns": pl.Int64, "n_doubtful": pl.UInt32},
+    **{"max_at_ns": pl.Int64, "n_unreliable": pl.UInt32},
 }
 _RESPONSES = {"group": pl.String, **_CENSORED, "n_excluded": pl.UInt32}
 _QUEUES = {

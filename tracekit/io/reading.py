@@ -15,7 +15,7 @@ from tracekit import _core
 from tracekit._frames import COMPUTED, TABLES, table_schema, to_frame
 from tracekit._lazy import later
 from tracekit.errors import OutputError, ParseError
-from tracekit.io.external import foreign_format, read_foreign
+from tracekit.io.external import external_format, read_external
 from tracekit.io.machine import Beside, beside, check, machine_metadata
 from tracekit.io.options import checked
 from tracekit.io.progress import Progress, Report, reporter
@@ -56,7 +56,7 @@ def read(
         derived tables are made anew. A workload text, as a file or as a string of several lines, is
         run under the policy that it names, and read like a recording of that run.
     format
-        Name of a format (see `tracekit.formats`); by default the first bytes tell, never the file name.
+        Name of a format (see `tracekit.formats`); by default the first bytes decide, never the file name.
     progress
         True for a bar on standard error (only on a terminal), or a function that is called with
         bytes read, bytes in all (None for a pipe) and events so far.
@@ -78,7 +78,7 @@ def read(
     Raises
     ------
     ParseError
-        When nothing can be read: no such file, unknown format, damaged head. When the machine's
+        When nothing can be read: no such file, unknown format, damaged header. When the machine's
         file is wrong, old, or of another machine; it names the line.
 
     Examples
@@ -144,12 +144,12 @@ def _read(
     source: str | bytes, name: str, format: str | None, settings: dict[str, str], progress: Progress
 ) -> Trace:
     """Read a source of another tool."""
-    foreign = foreign_format(source, format)
-    if foreign is not None:
+    external = external_format(source, format)
+    if external is not None:
         with reporter(progress, f"reading {name}") as report:
             size = Path(source).stat().st_size if isinstance(source, str) and source != "-" else None
             known = provenance(source, size, settings)
-            return read_foreign(foreign, source, name, known, settings, lambda rows: report(0, size, rows))
+            return read_external(external, source, name, known, settings, lambda rows: report(0, size, rows))
     reader = _core.Reader(source, format, settings)
     with reporter(progress, f"reading {name}") as report:
         batches = list(_batches(reader, report))
@@ -193,7 +193,7 @@ def scan(source: str | os.PathLike[str], format: str | None = None, **options: o
 
         return scan_stored(path, own)
     settings = checked(options)
-    if foreign_format(path, format) is not None:
+    if external_format(path, format) is not None:
         # Another tool's reader gives all or nothing.
         return read(path, format, progress=False, cache=None, machine=False, **options).events.lazy()
     # Opened here so that a source that cannot be read raises now.
@@ -241,7 +241,7 @@ def convert(
     table
         Table to write.
     to
-        ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` tells.
+        ``parquet``, ``arrow`` or ``csv``; by default the ending of `target` decides.
 
     Returns
     -------
@@ -263,7 +263,7 @@ def convert(
     if table not in (*TABLES, *COMPUTED):
         raise OutputError(f"no table is called {table!r}: use one of {', '.join((*TABLES, *COMPUTED))}")
     source, name = _settle(source)
-    whole = (format is None and own_file(source) is not None) or foreign_format(source, format) is not None
+    whole = (format is None and own_file(source) is not None) or external_format(source, format) is not None
     if table not in LARGE or whole:
         whole_trace = read(source, format, progress=progress, cache=None, machine=machine, **options)
         return whole_trace.write(target, table=table, to=to)

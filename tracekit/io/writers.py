@@ -220,7 +220,7 @@ def output_kind(target: str | os.PathLike[str], to: str | None = None) -> str:
     target
         The file, ``-`` for standard output.
     to
-        Its kind, when the ending does not tell.
+        Its kind, when the ending does not say.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def output_kind(target: str | os.PathLike[str], to: str | None = None) -> str:
     Raises
     ------
     OutputError
-        When neither tells.
+        When neither decides.
     """
     kind = to or _ENDINGS.get(Path(target).suffix.lower(), "csv" if os.fspath(target) == "-" else None)
     if kind not in {*_ENDINGS.values()}:

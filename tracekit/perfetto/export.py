@@ -256,11 +256,11 @@ class _Machine:
         return {key: Wakings(*(column[at] for column in vars(columns).values())) for key, at in by_cpu(cpu)}
 
     def _wakings_of_slices(self, rows: pl.DataFrame) -> int:
-        """Write the wakeups that slices tell of; for traces without wakeup records of their own."""
+        """Write the wakeups that slices record; for traces without wakeup records of their own."""
         woken = rows.filter(pl.col("wake_ts_ns").is_not_null())
         names, codes = dictionary(woken.get_column("comm"))
         waker = integers(woken, "waker_utid", 0)
-        told = woken.get_column("waker_utid").is_not_null().to_numpy()
+        known = woken.get_column("waker_utid").is_not_null().to_numpy()
         irq = (integers(woken, "flags") & IRQ_WAKEUP) != 0
         columns = Wakings(
             ts=integers(woken, "wake_ts_ns"),
@@ -269,7 +269,7 @@ class _Machine:
             prio=integers(woken, "prio", DEFAULT_PRIO),
             name=codes,
             flags=np.where(irq, LINUX_HARDIRQ, 0),
-            waker=np.where(told, self._threads.tid[waker], 0) if len(woken) else waker,
+            waker=np.where(known, self._threads.tid[waker], 0) if len(woken) else waker,
         )
         cpu = integers(woken.with_columns(pl.coalesce("waker_cpu", "cpu")), "waker_cpu")
         for key, at in by_cpu(cpu):

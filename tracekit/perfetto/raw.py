@@ -1,6 +1,6 @@
 """Events from the trace processor's `ftrace_event` table: each record as the kernel wrote it.
 
-Of the records, those below get a kind; the names of the others are told in a diagnostic.  Text and numbers
+Of the records, those below get a kind; the names of the others are given in a diagnostic.  Text and numbers
 come from the record's arguments; the process of a thread comes from the trace processor, which read it
 from `/proc` while tracing.
 """
@@ -125,7 +125,7 @@ def read_records(
     """
     wanted = [name for name in found if name in RECORDS]
     if "sched_process_fork" in found and "task_newtask" in wanted:
-        # Both tell of the same forks; the former also names the parent.
+        # Both record the same forks; the former also names the parent.
         wanted.remove("task_newtask")
     parts: list[pl.DataFrame] = []
     done = 0

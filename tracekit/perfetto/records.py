@@ -26,14 +26,14 @@ def _text(frame: pl.DataFrame, number: int, column: str) -> list[Cells]:
     return texts(number, *dictionary(frame.get_column(column)))
 
 
-def _told(frame: pl.DataFrame, number: int, column: str) -> list[Cells]:
+def _stated(frame: pl.DataFrame, number: int, column: str) -> list[Cells]:
     """Give an integer field that is left out where the column is null."""
     return only(frame.get_column(column).is_not_null().to_numpy(), ints(number, integers(frame, column)))
 
 
 def _woken(frame: pl.DataFrame) -> list[Cells]:
     one = np.ones(len(frame), np.int64)
-    return [*_task(frame), *_told(frame, 3, "prio"), *ints(4, one), *_told(frame, 5, "target_cpu")]
+    return [*_task(frame), *_stated(frame, 3, "prio"), *ints(4, one), *_stated(frame, 5, "target_cpu")]
 
 
 def _task(frame: pl.DataFrame) -> list[Cells]:
@@ -53,11 +53,11 @@ def _newtask(frame: pl.DataFrame) -> list[Cells]:
 
 
 def _exit(frame: pl.DataFrame) -> list[Cells]:
-    return [*_task(frame), *_told(frame, 3, "pid"), *_told(frame, 4, "prio")]
+    return [*_task(frame), *_stated(frame, 3, "pid"), *_stated(frame, 4, "prio")]
 
 
 def _ended(frame: pl.DataFrame) -> list[Cells]:
-    return [*_task(frame), *_told(frame, 3, "prio")]
+    return [*_task(frame), *_stated(frame, 3, "prio")]
 
 
 def _exec(frame: pl.DataFrame) -> list[Cells]:
@@ -75,29 +75,29 @@ def _rename(frame: pl.DataFrame) -> list[Cells]:
 
 
 def _migrate(frame: pl.DataFrame) -> list[Cells]:
-    cpus = [*_told(frame, 4, "orig_cpu"), *_told(frame, 5, "target_cpu")]
-    return [*_task(frame), *_told(frame, 3, "prio"), *cpus]
+    cpus = [*_stated(frame, 4, "orig_cpu"), *_stated(frame, 5, "target_cpu")]
+    return [*_task(frame), *_stated(frame, 3, "prio"), *cpus]
 
 
 def _prio(frame: pl.DataFrame) -> list[Cells]:
     return [
         *_text(frame, 1, "comm"),
-        *_told(frame, 2, "value"),
-        *_told(frame, 3, "prio"),
+        *_stated(frame, 2, "value"),
+        *_stated(frame, 3, "prio"),
         *ints(4, integers(frame, "tid")),
     ]
 
 
 def _irq_entry(frame: pl.DataFrame) -> list[Cells]:
-    return [*_told(frame, 1, "value"), *_text(frame, 2, "name")]
+    return [*_stated(frame, 1, "value"), *_text(frame, 2, "name")]
 
 
 def _number(frame: pl.DataFrame) -> list[Cells]:
-    return _told(frame, 1, "value")
+    return _stated(frame, 1, "value")
 
 
 def _result(frame: pl.DataFrame) -> list[Cells]:
-    return [*_told(frame, 1, "value"), *_told(frame, 2, "value2")]
+    return [*_stated(frame, 1, "value"), *_stated(frame, 2, "value2")]
 
 
 def _of_cpu(frame: pl.DataFrame) -> Ints:
@@ -110,11 +110,11 @@ def _idle(frame: pl.DataFrame) -> list[Cells]:
 
 
 def _frequency(frame: pl.DataFrame) -> list[Cells]:
-    return [*_told(frame, 1, "value"), *ints(2, _of_cpu(frame))]
+    return [*_stated(frame, 1, "value"), *ints(2, _of_cpu(frame))]
 
 
 def _limits(frame: pl.DataFrame) -> list[Cells]:
-    return [*_told(frame, 1, "value2"), *_told(frame, 2, "value"), *ints(3, _of_cpu(frame))]
+    return [*_stated(frame, 1, "value2"), *_stated(frame, 2, "value"), *ints(3, _of_cpu(frame))]
 
 
 # kind -> (field of FtraceEvent, its fields); a kind may become two records.

@@ -14,7 +14,7 @@ import polars as pl
 
 from tracekit.perfetto.columns import by_cpu, dictionary, integers
 from tracekit.perfetto.packets import PacketWriter, Switches, Wakings
-from tracekit.perfetto.states import NOT_TOLD, STATE_BITS
+from tracekit.perfetto.states import NOT_STATED, STATE_BITS
 from tracekit.perfetto.wire import Ints
 
 # Bits of `flags` in slices.
@@ -57,7 +57,7 @@ def slices_batch(frame: pl.DataFrame, tid_of: Ints) -> tuple[Batch, list[bytes]]
     names, codes = dictionary(frame.get_column("comm"))
     ts = integers(frame, "ts_ns")
     bits = frame.get_column("end_state").cast(pl.String)
-    state = bits.replace_strict(STATE_BITS, default=NOT_TOLD, return_dtype=pl.Int64).fill_null(NOT_TOLD)
+    state = bits.replace_strict(STATE_BITS, default=NOT_STATED, return_dtype=pl.Int64).fill_null(NOT_STATED)
     is_open = (integers(frame, "flags") & OPEN_END) != 0
     return Batch(
         ts=ts,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # The bit above the preemption flag has no meaning in any kernel: the trace processor gives NULL for it
 # and counts it in `task_state_invalid`, which is how "the source did not say" survives the trip.
-NOT_TOLD = 0x4000
+NOT_STATED = 0x4000
 
 # State of the leaving task -> prev_state bits of Linux 4.14 and later.
 STATE_BITS: dict[str, int] = {
@@ -27,8 +27,8 @@ STATE_BITS: dict[str, int] = {
     "parked": 0x40,
     "idle_kthread": 0x80,
     "preempted": 0x100,
-    "unknown": NOT_TOLD,
-    "unknown_off": NOT_TOLD,
+    "unknown": NOT_STATED,
+    "unknown_off": NOT_STATED,
 }
 
 # Letters of Perfetto's end_state, in the order in which they decide where several are set.

@@ -22,7 +22,7 @@ def check(session: Session, first_ns: Any, last_ns: Any) -> tuple[pl.DataFrame, 
     session
         A trace processor with a trace in it.
     first_ns, last_ns
-        First and last record: when something was lost is not told, so it may be anywhere between.
+        First and last record: when something was lost is not recorded, so it may be anywhere between.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def check(session: Session, first_ns: Any, last_ns: Any) -> tuple[pl.DataFrame, 
     losses: list[dict[str, object]] = []
     for name, severity, _, index, value, text in stats.rows():
         if name == "task_state_invalid":
-            # Files that tracekit writes use such a number for a state that nobody told.
+            # Files that tracekit writes use such a number for a state that nobody stated.
             code, ours = "missing-events", "info"
         elif name.startswith("config_"):
             # A warning about how it was recorded; what it may have cost is counted elsewhere.

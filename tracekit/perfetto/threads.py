@@ -1,4 +1,4 @@
-"""Gives every task of a trace a thread number that Perfetto can tell from all others.
+"""Gives every task of a trace a thread number that Perfetto can distinguish from all others.
 
 Perfetto knows a thread by its number alone, 1 to 2^31-1, and takes a number for a new thread only after
 it saw the old one end.  Linux numbers fit.  Where two tasks have one number at the same time (the

@@ -32,7 +32,7 @@ PAPER = "#fefefe"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 
-#: Points of a curve beyond this number are thinned; no eye can tell.
+#: Points of a curve beyond this number are thinned; no eye can see them.
 MAX_POINTS = 1500
 
 _RC: dict[Any, Any] = {

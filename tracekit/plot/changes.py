@@ -32,7 +32,7 @@ def changes(table: pl.DataFrame, name: str = "") -> Figure:
     How to read it
     --------------
     Each dot is the change of one figure, B over A, on a logarithmic axis; the line is its 90 %
-    interval. Dark dots changed by more than chance explains; grey ones cannot be told from no
+    interval. Dark dots changed by more than chance explains; grey ones cannot be distinguished from no
     change. A line that crosses 0 % may be no change at all.
     """
     rows = table.filter(pl.col("lo").is_not_null()).head(_MOST)

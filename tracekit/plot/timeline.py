@@ -42,7 +42,7 @@ def _colours(data: Mapping[str, pl.DataFrame]) -> dict[str | None, str]:
 def _draw_lane(
     ax: Axes, y: int, rows: pl.DataFrame, colours: Mapping[str | None, str], window_ns: int
 ) -> None:
-    # White edges tell neighbours of one colour apart, and would hide short slices: those get edges
+    # White edges separate neighbours of one colour, and would hide short slices: those get edges
     # of their own colour.
     narrow = pl.col("dur_ns") < _SEEN * window_ns
     for part, edge in ((rows.filter(~narrow), s.PAPER), (rows.filter(narrow), "face")):

@@ -30,7 +30,7 @@ def axes_of(figure: Figure, labels: Sequence[str], *, time: bool, percent: bool 
     figure
         A figure that was saved as SVG, so that its layout is known.
     labels
-        Labels of the traces; curves are told apart by the colours that these have.
+        Labels of the traces; curves are distinguished by the colours that these have.
     time
         The x axis is a time in ns.
     percent

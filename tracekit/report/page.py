@@ -103,8 +103,8 @@ def _cell(row: Mapping[str, Any] | None) -> Cell:
         return Cell("-", "not measured", "not measured")
     effect = effect_of(row)
     two = ""
-    if row["bistable_low"] is not None:
-        low, high = (format_bound(row[k], row["unit"]) for k in ("bistable_low", "bistable_high"))
+    if row["bimodal_low"] is not None:
+        low, high = (format_bound(row[k], row["unit"]) for k in ("bimodal_low", "bimodal_high"))
         two = f"bimodal: {low} or {high}"
     trust = row.get("trust")
     return Cell(
@@ -312,11 +312,11 @@ def _holes(comparison: Comparison) -> list[str]:
         share = "" if row["share"] is None else f", in {100 * row['share']:.2g} % of the time"
         out.append(f"{number} lost {where}{share}")
     cut = analysis.slices.summary(trace.slices, "all")
-    doubtful = int(cut["n_doubtful"].sum())
+    unreliable = int(cut["n_unreliable"].sum())
     responses = analysis.response.samples(trace.slices, trace.states, trace.end_ns)
-    touched = responses.filter(pl.col("status") == "doubtful").height
+    touched = responses.filter(pl.col("status") == "unreliable").height
     out.append(
-        f"left out because they touch a loss: {format_count(doubtful)} slices and {format_count(touched)} responses"
+        f"left out because they touch a loss: {format_count(unreliable)} slices and {format_count(touched)} responses"
     )
     return out
 

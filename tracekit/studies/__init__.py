@@ -178,7 +178,7 @@ class Study:
     source
         Which document.
     run
-        Runs it: share of the full size (1 is all), repetitions, and a function that is told the
+        Runs it: share of the full size (1 is all), repetitions, and a function that is given the
         share that is done.
     """
 

@@ -138,7 +138,7 @@ def _ready(slices: pl.DataFrame) -> tuple[int, int, int]:
 
 def _counts(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, _Pair]:
     (ready_a, yields_a, blocks_a), (ready_b, yields_b, blocks_b) = _ready(a), _ready(b)
-    if yields_a:  # the source tells yields from preemptions
+    if yields_a:  # the source distinguishes yields from preemptions
         ready_a, ready_b = ready_a - yields_a, ready_b - yields_b
     all_a, all_b = ready_a + yields_a + blocks_a, ready_b + (yields_b if yields_a else 0) + blocks_b
     rows = {
@@ -205,12 +205,12 @@ def _quantile(values: pl.Series, q: float) -> float | None:
 
 def _distributions(a: pl.DataFrame, b: pl.DataFrame, resolution_ns: float) -> dict[str, _Pair]:
     delays = [latency.samples(t).filter(~pl.col("censored"))["run_delay_ns"].drop_nulls() for t in (a, b)]
-    stays = [
+    lengths = [
         t.filter(_STAYED_READY & ~c.has(c.OPEN_START) & ~c.has(c.OPEN_END))["dur_ns"].drop_nulls()
         for t in (a, b)
     ]
     found = {}
-    for name, (x, y), qs in (("run_delay", delays, (0.5, 0.95)), ("slice", stays, (0.5,))):
+    for name, (x, y), qs in (("run_delay", delays, (0.5, 0.95)), ("slice", lengths, (0.5,))):
         n = (x.len(), y.len())
         for q in qs:
             found[f"{name}_p{100 * q:.0f}"] = _Pair("ns", _quantile(x, q), _quantile(y, q), n)
@@ -356,8 +356,8 @@ def _resolution(recorded: Trace, replayed: Trace) -> float:
     It is that of the clock, and of what the machine's costs vary by.
     """
     text = recorded.metadata.get("clock.resolution_ns", "1")
-    told = getattr(replayed, "inferred", None)
-    found = [] if told is None else told.filter(name="jitter")["value"].drop_nulls().to_list()
+    inferred = getattr(replayed, "inferred", None)
+    found = [] if inferred is None else inferred.filter(name="jitter")["value"].drop_nulls().to_list()
     clock = float(text) if text.isdigit() else 1.0
     return float(max(clock, *found, MIN_JITTER_NS))
 
@@ -369,9 +369,9 @@ def _until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.D
     exits, and a parent that waits for each), is no part of their programs, so that no replay can
     repeat it.
     """
-    told = getattr(replayed, "inferred", None)
-    stop = None if told is None else told.filter(name="recorded run stopped")["value"]
-    ends = None if told is None else told.filter(name="endless tasks")["value"]
+    inferred = getattr(replayed, "inferred", None)
+    stop = None if inferred is None else inferred.filter(name="recorded run stopped")["value"]
+    ends = None if inferred is None else inferred.filter(name="endless tasks")["value"]
     if stop is None or ends is None or not stop.len() or not ends.len() or not ends[0]:
         return recorded.slices, replayed.slices
     edge = (recorded.start_ns or 0) + int(stop[0])
@@ -390,7 +390,7 @@ def calibrate(
 ) -> pl.DataFrame:
     """Judge a replay against the recording that it was made from.
 
-    Definitions: see `METRICS`. Where tasks are taken for endless, stays count that ended before the
+    Definitions: see `METRICS`. Where tasks are taken for endless, slices count that ended before the
     recorded run was stopped. A metric passes when its error is within any allowance of its rule; it
     is not measured when there are fewer samples than the rule wants, or when the trace does not
     hold what it takes: without records of wakeups, run delays and run queues.
@@ -433,10 +433,12 @@ def calibrate(
     }
     hz = int(replayed.metadata.get("hz", "250"))
     missing = _Pair("", None, None, (0, 0))
-    untold = _OF_WAKEUPS if _without_wakeups(recorded) else ()
+    unrecorded = _OF_WAKEUPS if _without_wakeups(recorded) else ()
     rows = [
-        _judge(name, missing if name in untold else pairs.get(name, missing), rules.get(name, {}), 1e9 / hz)
-        | ({"allowed": "needs records of wakeups"} if name in untold else {})
+        _judge(
+            name, missing if name in unrecorded else pairs.get(name, missing), rules.get(name, {}), 1e9 / hz
+        )
+        | ({"allowed": "needs records of wakeups"} if name in unrecorded else {})
         for name in METRICS
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)

@@ -27,7 +27,7 @@ from tracekit.whatif.basis import (
 )
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.identity import stated
-from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Shake, kernel_share, kernel_shares
+from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Perturbation, kernel_share, kernel_shares
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, default_jobs, run_all
@@ -337,7 +337,7 @@ class Comparison:
         dict
             `trace` (see `describe`), `diagnostics`, `losses`, `bounds` (of the recorded metrics,
             whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
-            `wakeups` (share of each class of wakeup, when the replay tells), `inferred` (likewise),
+            `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `summary`, `comparison` (`table`),
             `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
             distribution by label), `not_recorded` and `not_known` (what the trace, and the machine
@@ -542,7 +542,7 @@ def compare(
     if isinstance(policies, str):
         policies = [policies]
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
-    why = "told"
+    why = "stated"
     if identity is None:
         identity, why = stated(trace)
     labelled, unmodelled = _modelled(trace, identity, labelled, force)
@@ -550,13 +550,13 @@ def compare(
         _core.parse_policy(policy)
     read = ("programs", loop, hz, tuple(endless), placement)
     programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement))
-    shaken = programs.shakes(max(runs, 1))
+    perturbations = programs.perturbations(max(runs, 1))
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
     changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
     # The identity replay is of what was recorded, so that every comparison of the trace shares it.
     asked = {IDENTITY: Asked(identity, both | {"switch_costs": False})}
     asked |= {label: Asked(policy, both | changes) for label, policy in labelled.items()}
-    key = ("identity", *read, identity, rt, overheads, len(shaken), by)
+    key = ("identity", *read, identity, rt, overheads, len(perturbations), by)
     known: dict[str, Any] = trace.once(key, dict)
     # Another thread may be running it, too; both find the same.
     shared = dict(known)
@@ -575,11 +575,11 @@ def compare(
         else:
             sampling_of(run, by)
 
-    intervals = len(shaken) > 1
+    intervals = len(perturbations) > 1
     plain, repeated = run_all(
         programs,
         asked,
-        shaken,
+        perturbations,
         by,
         span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
         jobs=jobs,
@@ -608,7 +608,7 @@ def compare(
     return Comparison(trace, same, plain, why, by, found, jobs)
 
 
-def _first(repeated: Sequence[tuple[Shake, pl.DataFrame]]) -> pl.DataFrame:
+def _first(repeated: Sequence[tuple[Perturbation, pl.DataFrame]]) -> pl.DataFrame:
     """The statistics of the plain replay."""
     return repeated[0][1]
 
@@ -635,7 +635,7 @@ def known_of(
     programs: Programs,
     trace: Trace,
     by: str,
-    repeated: Mapping[str, list[tuple[Shake, pl.DataFrame]]],
+    repeated: Mapping[str, list[tuple[Perturbation, pl.DataFrame]]],
     changes: Mapping[str, str],
 ) -> Repeated:
     """Put together what intervals and trust are judged by.

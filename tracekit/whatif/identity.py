@@ -1,4 +1,4 @@
-"""The policy a trace was captured under, as far as the trace tells."""
+"""The policy a trace was captured under, as far as the trace says."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 One interval, used by `tracekit.compare` and by the validation alike.
 
-A prediction is repeated with small changes (*shaken*): every run and timer sleep is changed by what
-the machine's own costs vary by, and some repetitions move the phase of the clock tick. What then
+A prediction is repeated with perturbations: every run and timer sleep is changed by what the
+machine's own costs vary by, and some repetitions move the phase of the clock tick. What then
 differs, what the identity replay gets wrong, what a sample of this size leaves open, and what
 predictions of this kind were found to miss beyond that together make the interval. See
 docs/definitions.md.
@@ -28,8 +28,8 @@ __all__ = [
     "Case",
     "Interval",
     "ModelError",
+    "Perturbation",
     "Perturbed",
-    "Shake",
     "centre",
     "fit",
     "interval",
@@ -39,10 +39,10 @@ __all__ = [
     "measured",
     "model_error",
     "modes",
+    "perturbations",
     "perturbed",
     "quantile",
     "resolved",
-    "shakes",
 ]
 
 #: Half-width of a 90 % interval of a normal distribution, in standard deviations.
@@ -58,7 +58,7 @@ KINDS = ("same scheduler", "other scheduler")
 
 
 @dataclass(frozen=True)
-class Shake:
+class Perturbation:
     """How one repetition differs from the plain replay.
 
     Changes of runs and timers, and the phase of the tick.
@@ -74,7 +74,9 @@ class Shake:
         return self.phase_ns == 0
 
 
-def shakes(tick_ns: int, jitter_ns: float, phase_known: bool = True, runs: int = RUNS) -> list[Shake]:
+def perturbations(
+    tick_ns: int, jitter_ns: float, phase_known: bool = True, runs: int = RUNS
+) -> list[Perturbation]:
     """Give the repetitions of a prediction; the first is the plain replay.
 
     Parameters
@@ -89,7 +91,7 @@ def shakes(tick_ns: int, jitter_ns: float, phase_known: bool = True, runs: int =
         How many, the plain one included.
     """
     jitter = max(MIN_JITTER_NS, round(jitter_ns))
-    found = [Shake(0, 0, 0)]
+    found = [Perturbation(0, 0, 0)]
     moved = 0
     total = max(1, (runs - 1) // 3 + 1) if phase_known else max(runs, 1)
     for seed in range(1, runs):
@@ -97,35 +99,35 @@ def shakes(tick_ns: int, jitter_ns: float, phase_known: bool = True, runs: int =
         if not phase_known or seed % 3 == 0:
             moved += 1
             phase = round(tick_ns * moved / total) % max(tick_ns, 1)
-        found.append(Shake(seed, jitter, phase))
+        found.append(Perturbation(seed, jitter, phase))
     return found
 
 
-def centre(values: Sequence[float], shaken: Sequence[Shake]) -> float:
+def centre(values: Sequence[float], perturbations: Sequence[Perturbation]) -> float:
     """Give the prediction: the median of the repetitions that leave the tick where it was recorded.
 
     Parameters
     ----------
     values
         The figure in each repetition.
-    shaken
+    perturbations
         The repetitions.
     """
-    kept = [v for v, s in zip(values, shaken, strict=True) if s.in_place]
+    kept = [v for v, s in zip(values, perturbations, strict=True) if s.in_place]
     return statistics.median_low(kept or list(values))
 
 
 def modes(values: Sequence[float]) -> tuple[float, float] | None:
     """Tell whether a figure has two values and none between.
 
-    Definition: the values are cut at their largest gap. The schedule is bistable when each side has
+    Definition: the values are cut at their largest gap. The schedule is bimodal when each side has
     a quarter of them and at least two, the gap is one and a half times as wide as the wider side,
     and 5 % of the median.
 
     Parameters
     ----------
     values
-        The figure in each repetition; fewer than six tell nothing.
+        The figure in each repetition; fewer than six say nothing.
 
     Returns
     -------
@@ -151,7 +153,7 @@ def kernel_share(demands: pl.DataFrame) -> float:
     """Give the share of tasks' demand that is next to steps which the kernel does for them.
 
     What a fork, an exec, an exit or a yield costs differs between kernels and policies, and no
-    schedule tells by how much. The work between two sleeps or such steps counts, up to 2 ms of it,
+    schedule says by how much. The work between two sleeps or such steps counts, up to 2 ms of it,
     when one of them is at its end or its start; an endless task has none. What a task does before
     its first sleep is its start-up and left out, where more follows.
 
@@ -177,7 +179,7 @@ def kernel_shares(demands: pl.DataFrame) -> dict[str | None, float]:
 
 @dataclass(frozen=True)
 class ModelError:
-    """What predictions of a kind miss beyond what their own terms tell, as found on real pairs.
+    """What predictions of a kind miss beyond what their own terms say, as found on real pairs.
 
     Attributes
     ----------
@@ -230,8 +232,8 @@ def kind_of_change(identity: str, policy: str) -> str:
 
     def scheduler(text: str) -> tuple[str, ...]:
         name, _, parameters = text.partition(":")
-        told = [p for p in parameters.split(",") if p.startswith(("form=", "version="))]
-        return (name, *sorted(told))
+        stated = [p for p in parameters.split(",") if p.startswith(("form=", "version="))]
+        return (name, *sorted(stated))
 
     return KINDS[scheduler(identity) != scheduler(policy)]
 
@@ -276,7 +278,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _reach(predicted: float, values: Sequence[float]) -> float:
-    """Relative half-width of what the repetitions hold; of a bistable schedule it reaches both values."""
+    """Relative half-width of what the repetitions hold; of a bimodal schedule it reaches both values."""
     two = modes(values) or ()
     far = [abs(math.log(m / predicted)) for m in two if m > 0]
     return max([Z90 * _spread(values), *far])

@@ -186,8 +186,8 @@ class _Search:
     def spread(self, policy: str) -> float:
         """How much the likelihood of a policy varies with small perturbations."""
         scores = [
-            _likelihood(self.recorded, _histograms(self.programs.run(policy, shake=shake)))
-            for shake in self.programs.shakes(REPEATS)
+            _likelihood(self.recorded, _histograms(self.programs.run(policy, perturbation=perturbation)))
+            for perturbation in self.programs.perturbations(REPEATS)
         ]
         return statistics.stdev(scores)
 

@@ -2,7 +2,7 @@
 
 Both are passed to `tracekit.replay` in place of a policy string. Beside what it does itself, a hook
 of a Python class costs about 0.15 us more than one in Rust; a compiled hook (numba, C) costs the
-same as one in Rust, as far as 15 ns can be told (measured by ``python bench/callbacks.py``, which
+same as one in Rust, as far as 15 ns can be resolved (measured by ``python bench/callbacks.py``, which
 ``make bench`` runs).
 """
 

@@ -15,7 +15,7 @@ import polars as pl
 from tracekit.analysis.sampling import KEYS
 from tracekit.whatif import intervals, trust
 from tracekit.whatif.calibration import tolerances
-from tracekit.whatif.intervals import Shake
+from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.row_error import Table, metric_class, row_errors, sampling_scale, width_of
 
 __all__ = ["ADDED", "DEFAULT_TICK_NS", "Repeated", "judged_alone", "to_halve", "with_intervals"]
@@ -55,7 +55,7 @@ class Repeated:
         Length of the recording.
     """
 
-    figures: Mapping[str, Sequence[tuple[Shake, pl.DataFrame]]]
+    figures: Mapping[str, Sequence[tuple[Perturbation, pl.DataFrame]]]
     changes: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
     sampling: Mapping[str, pl.DataFrame] = field(default_factory=dict)
@@ -81,8 +81,8 @@ ADDED: dict[str, Any] = {
     "sampling_pct": pl.Float64,
     "halve_ns": pl.Float64,
     "n_effective": pl.Float64,
-    "bistable_low": pl.Float64,
-    "bistable_high": pl.Float64,
+    "bimodal_low": pl.Float64,
+    "bimodal_high": pl.Float64,
     "phase_sensitive": pl.Boolean,
     "identity_perturbed": pl.Float64,
     "predicted_perturbed": pl.Float64,
@@ -101,12 +101,14 @@ def _key(row: Mapping[str, Any]) -> Key:
     return row["scope"], row["group"], row["metric"], row["statistic"]
 
 
-def _values(repetitions: Sequence[tuple[Shake, pl.DataFrame]]) -> dict[Key, list[tuple[Shake, float]]]:
-    found: dict[Key, list[tuple[Shake, float]]] = {}
-    for shake, frame in repetitions:
+def _values(
+    repetitions: Sequence[tuple[Perturbation, pl.DataFrame]],
+) -> dict[Key, list[tuple[Perturbation, float]]]:
+    found: dict[Key, list[tuple[Perturbation, float]]] = {}
+    for perturbation, frame in repetitions:
         for scope, group, metric, statistic, value in frame.select(*KEYS, "value").iter_rows():
             if value is not None:
-                found.setdefault((scope, group, metric, statistic), []).append((shake, value))
+                found.setdefault((scope, group, metric, statistic), []).append((perturbation, value))
     return found
 
 
@@ -165,7 +167,7 @@ def with_intervals(
         without the model error, the part of the sample size, the larger one of recording and
         prediction), `halve_ns` (Float64, how much more to record for half the interval, see
         `to_halve`; null where no recording halves it), `n_effective` (Float64, of the smaller
-        sample), `bistable_low` and `bistable_high` (Float64, the two values of a schedule with two
+        sample), `bimodal_low` and `bimodal_high` (Float64, the two values of a schedule with two
         outcomes, else null), `phase_sensitive` (Boolean, true when perturbations move identity or
         prediction by more than they spread), `identity_perturbed`, `predicted_perturbed` (Float64,
         medians of the perturbed repetitions), `change_class`, `metric_class` (String), `validated`
@@ -236,8 +238,8 @@ def judged_alone(table: pl.DataFrame) -> pl.DataFrame:
 
 def _row(
     row: dict[str, Any],
-    found: Sequence[tuple[Shake, float]],
-    own: Sequence[tuple[Shake, float]],
+    found: Sequence[tuple[Perturbation, float]],
+    own: Sequence[tuple[Perturbation, float]],
     of_recorded: _Sampled,
     of_predicted: _Sampled,
     repeated: Repeated,
@@ -262,7 +264,7 @@ def _row(
         return out | {"no_interval": "not predicted"}
     two = intervals.modes(values)
     if two is not None:
-        out |= {"bistable_low": two[0], "bistable_high": two[1]}
+        out |= {"bimodal_low": two[0], "bimodal_high": two[1]}
     if identity is None or recorded is None:
         return out | {"no_interval": "not measured in the recording"}
     clear = intervals.resolved(predicted, identity, recorded, values, same)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from tracekit.errors import ReplayError
-from tracekit.whatif.intervals import Shake
+from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 
 __all__ = ["Asked", "Done", "default_jobs", "run_all", "wait_for_first"]
@@ -71,11 +71,11 @@ class _Stopped(Exception):
 class _Meter:
     """Adds up the progress of runs that go on at the same time."""
 
-    def __init__(self, runs: int, span_ns: int, tell: Callable[[float], object] | None) -> None:
+    def __init__(self, runs: int, span_ns: int, report: Callable[[float], object] | None) -> None:
         self._shares = [0.0] * runs
         self._ended = 0
         self._span_ns = span_ns
-        self._tell = tell
+        self._report = report
         self._lock = threading.Lock()
         self.stopped = threading.Event()
 
@@ -99,14 +99,14 @@ class _Meter:
             self._say()
 
     def _say(self) -> None:
-        if self._tell is not None:
-            self._tell(Done.of(self._shares, self._ended, self._span_ns))
+        if self._report is not None:
+            self._report(Done.of(self._shares, self._ended, self._span_ns))
 
 
 def run_all(
     programs: Programs,
     asked: Mapping[str, Asked],
-    shaken: Sequence[Shake],
+    perturbations: Sequence[Perturbation],
     by: str,
     *,
     span_ns: int,
@@ -114,7 +114,7 @@ def run_all(
     progress: Callable[[float], object] | None = None,
     beside: Callable[[], object] | None = None,
     after: Callable[[str, Replay], object] | None = None,
-) -> tuple[dict[str, Replay], dict[str, list[tuple[Shake, pl.DataFrame]]]]:
+) -> tuple[dict[str, Replay], dict[str, list[tuple[Perturbation, pl.DataFrame]]]]:
     """Run each policy under each perturbation.
 
     Parameters
@@ -123,8 +123,8 @@ def run_all(
         What to run.
     asked
         Label to policy.
-    shaken
-        The perturbations, see `Programs.shakes`; the first is the plain replay.
+    perturbations
+        The perturbations, see `Programs.perturbations`; the first is the plain replay.
     by
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     span_ns
@@ -150,17 +150,19 @@ def run_all(
     ReplayError
         When a plain replay fails. A repetition that comes to no end is left out; the others count.
     """
-    work = [(label, shake) for label in asked for shake in shaken]
+    work = [(label, perturbation) for label in asked for perturbation in perturbations]
     meter = _Meter(len(work), span_ns, progress)
 
     def one(number: int) -> tuple[Replay | None, pl.DataFrame | None, ReplayError | None]:
-        label, shake = work[number]
-        told = meter.of_run(number)
+        label, perturbation = work[number]
+        report = meter.of_run(number)
         # Only the plain replay is looked at; of the others the statistics are enough.
-        tables = number % len(shaken) == 0
+        tables = number % len(perturbations) == 0
         policy, options = asked[label].policy, asked[label].options
         try:
-            kept, run = programs.measure(policy, by, tables=tables, shake=shake, progress=told, **options)
+            kept, run = programs.measure(
+                policy, by, tables=tables, perturbation=perturbation, progress=report, **options
+            )
         except ReplayError as error:
             meter.ended(number)
             return None, None, error
@@ -174,8 +176,8 @@ def run_all(
     alone = any(not isinstance(a.policy, str) for a in asked.values())
     threads = 1 if alone else min(jobs or default_jobs(), len(work))
     plain: dict[str, Replay] = {}
-    repeated: dict[str, list[tuple[Shake, pl.DataFrame]]] = {label: [] for label in asked}
-    for (label, shake), (run, kept, error) in zip(
+    repeated: dict[str, list[tuple[Perturbation, pl.DataFrame]]] = {label: [] for label in asked}
+    for (label, perturbation), (run, kept, error) in zip(
         work, _each(one, len(work), threads, meter, beside), strict=True
     ):
         if run is not None:
@@ -183,7 +185,7 @@ def run_all(
         elif error is not None and label not in plain:
             raise error
         if kept is not None:
-            repeated[label].append((shake, kept))
+            repeated[label].append((perturbation, kept))
     return plain, repeated
 
 

@@ -22,7 +22,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
 from tracekit.whatif.identity import stated
-from tracekit.whatif.intervals import RUNS, Shake, shakes
+from tracekit.whatif.intervals import RUNS, Perturbation, perturbations
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.whatif.scenario import Override, affinities, cpu_settings, overrides_of, resolve, stated_cpus
 from tracekit.whatif.scenario import Scenario as ScenarioFile
@@ -160,8 +160,8 @@ class Programs:
     placement
         What decides on which CPU a task is: ``model``, the policy, or ``trace``, the recording. A
         task is then where it was at the same point of its program; where it was moved between two
-        stays it goes at the end of the stay that is nearest. What a pool serves is left to the
-        policy: which of them does it is no point of a program. ``auto`` is ``model``, but ``trace``
+        slices it goes at the end of the slice that is nearest. Which task of a pool handles a request
+        is left to the policy: that is no point of a program. ``auto`` is ``model``, but ``trace``
         where a replay as recorded shows that the machine places woken tasks otherwise
         (`replay/src/trial/places.rs`); the replay's diagnostics say so then.
 
@@ -217,11 +217,11 @@ class Programs:
         self._seed = own if seed is None else seed
         self._redrawn: dict[int, _core.Programs] = {}
 
-    def _of(self, shake: Shake | None) -> _core.Programs:
+    def _of(self, perturbation: Perturbation | None) -> _core.Programs:
         """The programs of one repetition: of a workload text with random times, other draws."""
-        if shake is None or shake.seed == 0 or self._text is None or not self._drawn:
+        if perturbation is None or perturbation.seed == 0 or self._text is None or not self._drawn:
             return self._core
-        seed = self._seed + shake.seed
+        seed = self._seed + perturbation.seed
         if seed not in self._redrawn:
             if len(self._redrawn) >= MAX_REDRAWN:
                 self._redrawn = {}
@@ -235,9 +235,9 @@ class Programs:
         if hz is None and machine is not None:
             hz = machine.hz
         # A replay, and a run of a workload, say theirs. A file may say anything.
-        told = trace.metadata.get("hz", "")
-        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", told):
-            hz = int(told)
+        own_hz = trace.metadata.get("hz", "")
+        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", own_hz):
+            hz = int(own_hz)
         # Slack is Linux's, and every source from Linux names its system.
         system = trace.metadata.get("os")
         self.contexts = recognise(trace)
@@ -343,7 +343,7 @@ class Programs:
             ms of each stretch between two steps that are no work), ``work_ns`` (Int64: all work, in
             time of a CPU of middling speed, less that before its first sleep), ``endless`` (Boolean:
             some of its work has no end), ``sleeps`` (UInt32), ``unexplained`` (UInt32: sleeps that
-            something outside ends, which the trace does not tell).
+            something outside ends, which the trace does not say).
         """
         types = {
             "utid": pl.UInt32,
@@ -366,7 +366,7 @@ class Programs:
         polars.DataFrame
             ``name`` (what switches, ticks and interrupts cost, the tick's rate and phase, timer
             slack, which tasks have no end, when the recorded run was stopped, messages that woke
-            nobody), ``value`` (Float64; null when nothing tells), ``unit`` (``ns``, ``1/s`` or
+            nobody), ``value`` (Float64; null when nothing says), ``unit`` (``ns``, ``1/s`` or
             ``1``), ``n`` (UInt64, samples; null where it is no estimate), ``how`` (what it rests
             on).
         """
@@ -408,8 +408,8 @@ class Programs:
         }
         return pl.DataFrame(self._core.judged(), schema=types, orient="row")
 
-    def shakes(self, runs: int = RUNS) -> list[Shake]:
-        """Small changes of the machine with which a replay is repeated, to see what hangs by a thread.
+    def perturbations(self, runs: int = RUNS) -> list[Perturbation]:
+        """Timing jitter and tick phases with which a replay is repeated, to see its sensitivity to them.
 
         Parameters
         ----------
@@ -418,12 +418,12 @@ class Programs:
 
         Returns
         -------
-        list of Shake
-            See `tracekit.whatif.intervals.shakes`.
+        list of Perturbation
+            See `tracekit.whatif.intervals.perturbations`.
         """
         found = dict(self.inferred.select("name", "value").unique("name", keep="first").iter_rows())
         tick = round(1e9 / (found.get("ticks a second") or 250))
-        return shakes(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
+        return perturbations(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
 
     def _switch_costs(self, policy: str) -> Change | None:
         """What switches take in the recorded kernel and under `policy`; a workload text states it."""
@@ -454,7 +454,7 @@ class Programs:
         switch_costs: bool = True,
         costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
-        shake: Shake | None = None,
+        perturbation: Perturbation | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> Replay:
         """Run the programs under a policy; see `replay` for the parameters.
@@ -463,16 +463,18 @@ class Programs:
         ----------
         policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, progress
             As in `replay`.
-        shake
-            Small changes of the machine, one of `shakes`.
+        perturbation
+            Timing jitter and tick phase, one of `Programs.perturbations`.
 
         Returns
         -------
         Replay
             Under that policy.
         """
-        options = self._options(policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake)
-        metadata, tables, _ = self._of(shake).run(policy, progress=progress, **options)
+        options = self._options(
+            policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation
+        )
+        metadata, tables, _ = self._of(perturbation).run(policy, progress=progress, **options)
         return self._replay(metadata, tables)
 
     def measure(
@@ -488,14 +490,14 @@ class Programs:
         switch_costs: bool = True,
         costs: Mapping[str, str] | None = None,
         scenario: Scenario | None = None,
-        shake: Shake | None = None,
+        perturbation: Perturbation | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> tuple[pl.DataFrame, Replay | None]:
         """Run the programs under a policy for its statistics.
 
         Parameters
         ----------
-        policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake, progress
+        policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation, progress
             As in `run`.
         by
             Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
@@ -507,8 +509,10 @@ class Programs:
         tuple
             The result of `tracekit.analysis.compare.metrics`, and the run; None without `tables`.
         """
-        options = self._options(policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, shake)
-        core = self._of(shake)
+        options = self._options(
+            policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation
+        )
+        core = self._of(perturbation)
         metadata, made, rows = core.run(policy, progress=progress, tables=tables, by=by, **options)
         return as_metrics(rows), self._replay(metadata, made) if tables else None
 
@@ -522,9 +526,9 @@ class Programs:
         switch_costs: bool,
         costs: Mapping[str, str] | None,
         scenario: Scenario | None,
-        shake: Shake | None,
+        moved: Perturbation | None,
     ) -> dict[str, Any]:
-        """What the core is told of a run."""
+        """What the core is given for a run."""
         # What the caller sets wins over what the machine says.
         sets = affinities(self.trace) if cpus is None else []
         overrides = overrides_of(scenario) if scenario else []
@@ -535,11 +539,9 @@ class Programs:
         cpu_sets = cpu_settings(overrides)
         given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
         given |= costs or {}
-        changed = (
-            {"jitter_ns": shake.jitter_ns, "seed": shake.seed, "phase_ns": phase_ns + shake.phase_ns}
-            if shake
-            else {"phase_ns": phase_ns}
-        )
+        changed = {"phase_ns": phase_ns + (moved.phase_ns if moved else 0)}
+        if moved:
+            changed |= {"jitter_ns": moved.jitter_ns, "seed": moved.seed}
         shift = self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None
         return {
             "rt": rt or (None if self.stated else real_time(self.trace.machine)),

@@ -47,7 +47,7 @@ NICE, PRIORITIES = (-20, -10, 5, 10, 19), (10, 30, 50, 70, 90)
 #: Slices that are tried (EEVDF), ms: the ends of what the kernel takes (0.1 and 100) and between.
 SLICES_MS = (0.1, 1, 10, 100)
 #: A group is the next of a chain when it is woken at least once in so many wakeups of the one
-#: before it: a parent that is told of an exit is no part of it.
+#: before it: a parent that is notified of an exit is no part of it.
 PASSED_ON = 20
 #: Threads that are named one by one, where no name names them all.
 MAX_TIDS = 16

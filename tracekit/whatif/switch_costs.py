@@ -1,4 +1,4 @@
-"""What the kernel's paths through a switch take, by kernel and scheduling class.
+"""What switches take, by kernel and scheduling class.
 
 For replays under another kernel or class.
 
@@ -20,15 +20,15 @@ import polars as pl
 
 from tracekit._irq import HARDIRQ
 
-__all__ = ["SWITCH_KINDS", "Change", "PathCosts", "change", "entry_of", "measure", "read", "shipped"]
+__all__ = ["SWITCH_KINDS", "Change", "KernelCosts", "change", "entry_of", "measure", "read", "shipped"]
 
-#: SwitchCosts through a switch: class of the task that leaves, of the one that comes, and why the
+#: Kinds of switches: class of the task that leaves, of the one that comes, and why the
 #: first leaves: it stays ready, it sleeps or ends, or an interrupt has woken the one that comes.
 SWITCH_KINDS = tuple(
     f"{leaves} {comes} {why}"
     for leaves in ("fair", "rt")
     for comes in ("fair", "rt")
-    for why in ("stays", "sleeps", "woken")
+    for why in ("ready", "sleeps", "woken")
 )
 #: Longest time from a wakeup to the switch that it causes at once, ns.
 _AT_ONCE = 200_000
@@ -49,12 +49,12 @@ Change = tuple[list[int | None], list[int | None]]
 
 
 @dataclass(frozen=True)
-class PathCosts:
+class KernelCosts:
     """What switches take in one kernel, on the machine on which they were measured.
 
     Attributes
     ----------
-    boundary
+    clock_offset
         The run-queue clock to tracepoint offset that replays infer there, ns: the measure of how fast the machine is.
     switch
         Entries of `SWITCH_KINDS`, as far as they were seen, ns: from the record of the account of
@@ -62,17 +62,17 @@ class PathCosts:
         interrupt wakes the task.
     """
 
-    boundary: int
+    clock_offset: int
     switch: Mapping[str, int]
 
 
-def read(text: str) -> dict[str, PathCosts]:
+def read(text: str) -> dict[str, KernelCosts]:
     """Read a table of switch costs.
 
     Parameters
     ----------
     text
-        TOML: ``[kernel."6.12"]`` with ``boundary``, and ``[kernel."6.12".switch]`` with entries of
+        TOML: ``[kernel."6.12"]`` with ``clock_offset``, and ``[kernel."6.12".switch]`` with entries of
         `SWITCH_KINDS`.
 
     Returns
@@ -81,23 +81,23 @@ def read(text: str) -> dict[str, PathCosts]:
         By kernel.
     """
     kernels = tomllib.loads(text)["kernel"]
-    return {name: PathCosts(entry["boundary"], entry["switch"]) for name, entry in kernels.items()}
+    return {name: KernelCosts(entry["clock_offset"], entry["switch"]) for name, entry in kernels.items()}
 
 
 @cache
-def shipped() -> dict[str, PathCosts]:
+def shipped() -> dict[str, KernelCosts]:
     """Give the switch costs that ship with the package."""
     return read(resources.files("tracekit.whatif").joinpath("switch_costs.toml").read_text())
 
 
 def measure(events: pl.DataFrame) -> dict[str, list[int]]:
-    """Measure what switches take: see `PathCosts.switch`.
+    """Measure what switches take: see `KernelCosts.switch`.
 
     Parameters
     ----------
     events
         Events of a trace with `sched_stat_runtime` and `sched_stat_wait`: only switches that have
-        both right before them, or behind a wakeup in an interrupt, tell.
+        both right before them, or behind a wakeup in an interrupt, say so.
 
     Returns
     -------
@@ -117,17 +117,17 @@ def measure(events: pl.DataFrame) -> dict[str, list[int]]:
         .filter(kinds == "switch", pl.col("_wait") == "stat_wait", pl.col("_run") == "stat_runtime")
         .filter(pl.col("_waiter") == pl.col("next_tid"), pl.col("_runner") == pl.col("tid"))
         .filter(pl.col("tid") != 0, pl.col("next_tid") != 0)
-        .with_columns(_why=pl.when(_STAYS).then(pl.lit("stays")).otherwise(pl.lit("sleeps")))
+        .with_columns(_why=pl.when(_READY).then(pl.lit("ready")).otherwise(pl.lit("sleeps")))
     )
-    return _by_path(rows) | _by_path(_woken(events))
+    return _by_kind(rows) | _by_kind(_woken(events))
 
 
 #: The task that leaves stays ready to run.
-_STAYS = pl.col("state").cast(pl.String).is_in(["runnable", "preempted"])
+_READY = pl.col("state").cast(pl.String).is_in(["runnable", "preempted"])
 
 
-def _by_path(switches: pl.LazyFrame) -> dict[str, list[int]]:
-    """Group the times from ``_from`` to each switch by path; ``_why`` is its reason."""
+def _by_kind(switches: pl.LazyFrame) -> dict[str, list[int]]:
+    """Group the times from ``_from`` to each switch by kind; ``_why`` is its reason."""
     rows = switches.drop_nulls(["prio", "next_prio", "_from"]).select(
         *(
             pl.when(pl.col(prio) < 100).then(pl.lit("rt")).otherwise(pl.lit("fair")).alias(task)
@@ -137,7 +137,7 @@ def _by_path(switches: pl.LazyFrame) -> dict[str, list[int]]:
         ns=pl.col("ts_ns") - pl.col("_from"),
     )
     groups = rows.collect().group_by("leaves", "comes", "_why", maintain_order=True)
-    return {" ".join(map(str, path)): part["ns"].to_list() for path, part in groups}
+    return {" ".join(map(str, kind)): part["ns"].to_list() for kind, part in groups}
 
 
 def _woken(events: pl.DataFrame) -> pl.LazyFrame:
@@ -161,7 +161,7 @@ def _woken(events: pl.DataFrame) -> pl.LazyFrame:
         )
         .filter(kinds == "switch", pl.col("_wakeup") == "wakeup", pl.col("_waking") == "waking")
         .filter(pl.col("_woken") == pl.col("next_tid"), pl.col("_wakee") == pl.col("next_tid"))
-        .filter(pl.col("tid") != 0, _STAYS, (pl.col("_flags") & HARDIRQ) != 0)
+        .filter(pl.col("tid") != 0, _READY, (pl.col("_flags") & HARDIRQ) != 0)
         .filter(pl.col("ts_ns") - pl.col("_from") < _AT_ONCE)
         .with_columns(_why=pl.lit("woken"))
     )
@@ -173,7 +173,7 @@ def entry_of(kernel: str) -> str | None:
     Parameters
     ----------
     kernel
-        Its version, as a trace tells it.
+        Its version, as a trace states it.
     """
     match = re.match(r"(\d+)\.(\d+)", kernel)
     if match is None:
@@ -190,7 +190,7 @@ def _scheduler(policy: str) -> tuple[str, str]:
 
 
 def change(
-    identity: str, kernel: str, policy: str, boundary: float | None, known: Mapping[str, PathCosts]
+    identity: str, kernel: str, policy: str, clock_offset: float | None, known: Mapping[str, KernelCosts]
 ) -> Change | None:
     """Give what switches take in the recorded and in the replayed kernel, on the machine of the trace.
 
@@ -200,8 +200,8 @@ def change(
         The policy of the recording, and the one that is replayed, with all their parameters.
     kernel
         Version of the recorded kernel.
-    boundary
-        The run-queue clock to tracepoint offset that was inferred from the trace, ns; without it nothing tells how fast
+    clock_offset
+        The run-queue clock to tracepoint offset that was inferred from the trace, ns; without it nothing says how fast
         the machine is.
     known
         What was measured, by kernel.
@@ -215,11 +215,11 @@ def change(
     recorded = known.get(entry_of(kernel) or "")
     same = _scheduler(identity) == _scheduler(policy)
     replayed = recorded if same else known.get(_OF_POLICY.get(_scheduler(policy), ""))
-    if recorded is None or replayed is None or not boundary or recorded.boundary <= 0:
+    if recorded is None or replayed is None or not clock_offset or recorded.clock_offset <= 0:
         return None
-    scale = boundary / recorded.boundary
+    scale = clock_offset / recorded.clock_offset
 
-    def scaled(entry: PathCosts) -> list[int | None]:
-        return [round(entry.switch[path] * scale) if path in entry.switch else None for path in SWITCH_KINDS]
+    def scaled(entry: KernelCosts) -> list[int | None]:
+        return [round(entry.switch[kind] * scale) if kind in entry.switch else None for kind in SWITCH_KINDS]
 
     return scaled(recorded), scaled(replayed)

@@ -176,7 +176,7 @@ def judge(
             (never if value > much else care).append(f"{100 * value:.1f} % {text}")
     if row["phase_sensitive"]:
         care.append("small shifts in time change it")
-    if row["bistable_low"] is not None:
+    if row["bimodal_low"] is not None:
         care.append("the schedule has two outcomes")
     if row["low"] is None:
         care.append(f"no interval: {row['no_interval']}")

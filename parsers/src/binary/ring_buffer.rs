@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Bit 31 of `commit` says that records were lost before this page, bit 30 that their number
-//! follows the data. Traps: `long` is that of the traced kernel (told by `header_page`), not of the
+//! follows the data. Traps: `long` is that of the traced kernel (recognised by `header_page`), not of the
 //! program that wrote the file; pages can be larger than the machine's (`buffer_subbuf_size_kb`); a
 //! page may end in stale bytes after `commit`.
 

@@ -16,7 +16,7 @@ pub struct Entry {
     pub cut: bool,
 }
 
-/// True when `bytes` starts with the header of a tar entry, told by its checksum.
+/// True when `bytes` starts with the header of a tar entry, recognised by its checksum.
 pub fn is_tar(bytes: &[u8]) -> bool {
     bytes.first_chunk::<BLOCK>().is_some_and(checksum_fits)
 }

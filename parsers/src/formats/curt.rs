@@ -160,7 +160,7 @@ struct Report {
     part: String,
     tid: Option<i64>,
     table: Option<Table>,
-    /// Lines that may be headings or a title: nothing but the next lines can tell.
+    /// Lines that may be headings or a title: only the next lines can say.
     held: Vec<(Vec<u8>, u64)>,
     unparsed: u64,
 }
@@ -413,7 +413,7 @@ fn split_pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (open && !key.is_empty() && !value.is_empty()).then_some((key, value))
 }
 
-/// The unit that a heading tells.
+/// The unit that a heading states.
 fn unit(heading: &str) -> Option<&'static str> {
     if heading.contains("(msec)") || heading.contains("(ms)") {
         Some("ms")

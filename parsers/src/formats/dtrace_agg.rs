@@ -367,7 +367,7 @@ impl Aggregations {
             Message::Note(text) => {
                 let mut quoted = text.split(|b| *b == b'\'').skip(1);
                 if let (Some(what), true) = (quoted.next(), memchr::memmem::find(text, b"matched").is_some()) {
-                    // The quote tells a description from a line of the output, which `^C` ends.
+                    // The quote distinguishes a description from a line of the output, which `^C` ends.
                     self.title = Some([b"\"", scan::trim(what), b"\""].concat());
                     (self.heading, self.table, self.figures) = (None, true, 0);
                 }

@@ -14,7 +14,7 @@
 //! With `-F` the heading is `CPU FUNCTION`, and arrows stand before the names; with `-q` there is
 //! only the script's text.
 //!
-//! **What it becomes**: nothing in this output tells the time, so the meaning of the text must be
+//! **What it becomes**: nothing in this output states the time, so the meaning of the text must be
 //! said, with the option `pattern`: `{ts_ns} {tid} {comm}` (see `pattern` in the docs for all
 //! fields). `off-cpu={ts_ns} ...` holds for that probe only; several are parted by `||`. The kind
 //! of a record is that of its probe (`off-cpu` is `switch`, `on-cpu` `resume`, ...), or the `NAME=`
@@ -124,7 +124,7 @@ fn fired(line: &[u8]) -> Option<Fired<'_>> {
 }
 
 /// What a line says by the patterns.
-struct Told<'t> {
+struct Stated<'t> {
     matched: pattern::Matched<'t>,
     cpu: Option<i32>,
     probe: &'t [u8],
@@ -132,7 +132,7 @@ struct Told<'t> {
 }
 
 /// The first pattern that `line` fits.
-fn told<'t>(patterns: &'t [Pattern], line: &'t [u8]) -> Option<Told<'t>> {
+fn stated<'t>(patterns: &'t [Pattern], line: &'t [u8]) -> Option<Stated<'t>> {
     let row = fired(line);
     let (cpu, probe, text) = row.map_or((None, &b""[..], line), |r| (Some(r.cpu), r.probe, r.text));
     let name = probe.rsplit(|b| *b == b':').next().unwrap_or(probe);
@@ -144,7 +144,7 @@ fn told<'t>(patterns: &'t [Pattern], line: &'t [u8]) -> Option<Told<'t>> {
         let matched = p.fields(text)?;
         let ts = pattern::time(&matched)?;
         let probe = if probe.is_empty() { pattern::probe(&matched).unwrap_or(&p.only) } else { probe };
-        Some(Told { matched, cpu, probe, ts })
+        Some(Stated { matched, cpu, probe, ts })
     })
 }
 
@@ -213,8 +213,8 @@ impl Intake {
         if heading(line).is_some() {
             return;
         }
-        if let Some(told) = told(&self.patterns, line) {
-            let (ts, cpu) = (told.ts, told.cpu);
+        if let Some(stated) = stated(&self.patterns, line) {
+            let (ts, cpu) = (stated.ts, stated.cpu);
             return self.record(line, number, ts, cpu, out);
         }
         if let Some(row) = fired(line) {
@@ -298,20 +298,20 @@ impl Intake {
 /// The row of a line that comes out of the sorter.
 fn add(line: Sorted<'_>, patterns: &[Pattern], seq: u64, out: &mut Out) {
     let late = if line.late { quality::OUT_OF_ORDER } else { 0 };
-    let Some(told) = told(patterns, line.bytes) else {
+    let Some(stated) = stated(patterns, line.bytes) else {
         if let Some(Message::Drops { count, cpu, .. }) = dtrace_messages::parse(line.bytes) {
             out.events.push().ts_ns(line.ts).seq(seq).cpu(cpu).kind(Kind::Lost).value(count).quality(late);
         }
         return;
     };
-    let kind = pattern::kind(told.probe);
+    let kind = pattern::kind(stated.probe);
     let (name, raw) = match kind {
         Some(_) => (None, None),
-        None => (Some(out.strings.intern(told.probe)), Some(out.strings.keep(scan::trim(line.bytes)))),
+        None => (Some(out.strings.intern(stated.probe)), Some(out.strings.keep(scan::trim(line.bytes)))),
     };
     let mut row = out.events.push();
-    row.ts_ns(line.ts).seq(seq).cpu(told.cpu).kind(kind.unwrap_or(Kind::Other)).name(name).raw(raw).quality(late);
-    if !pattern::fill(&told.matched, &mut row, &mut out.strings) {
+    row.ts_ns(line.ts).seq(seq).cpu(stated.cpu).kind(kind.unwrap_or(Kind::Other)).name(name).raw(raw).quality(late);
+    if !pattern::fill(&stated.matched, &mut row, &mut out.strings) {
         row.quality(late | quality::PARSE_PARTIAL);
         out.diagnostics.push_with(Code::PartlyParsed, || {
             let message = format!("a field of the pattern is no number in `{}`", scan::shown(line.bytes, 80));

@@ -13,7 +13,7 @@
 //! * Sources: the kernel's ring_buffer.c.
 
 use super::schedviz::{big_endian, look_like_pages, pages};
-use super::trace_dat::head::CpuData;
+use super::trace_dat::header::CpuData;
 use super::trace_dat::stream::Stream;
 use crate::binary::ring_buffer::Layout;
 use crate::binary::tracepoint::header::Header;
@@ -81,8 +81,8 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
         let message = "option `formats` holds no event format (`name: sched_switch`, `ID: 316`, fields)";
         return Err(ParseError::new(NAME, "unsupported", message));
     }
-    let told = options.extra.get("cpu").and_then(|c| c.parse().ok());
-    if told.is_none() {
+    let stated = options.extra.get("cpu").and_then(|c| c.parse().ok());
+    if stated.is_none() {
         out.diag(Diagnostic::new(Code::Inferred, "the pages do not say of which CPU they are; CPU 0 is assumed"));
     }
     out.meta.set("os", "linux");
@@ -92,7 +92,7 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     if !header.decoder.states.letters.is_empty() {
         out.meta.set("state.table", header.decoder.states.json());
     }
-    let data = CpuData { cpu: told.unwrap_or(0), offset: 0, size: file.len() as u64 };
+    let data = CpuData { cpu: stated.unwrap_or(0), offset: 0, size: file.len() as u64 };
     let head = pages(header, vec![data]);
     Ok(Box::new(Stream::new(bytes.clone(), head, out)))
 }

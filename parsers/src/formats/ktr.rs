@@ -6,7 +6,7 @@
 //! KTR_MASK=KTR_SCHED`, the input of `schedgraph.py`; by `schedgraph.d`, plain or through its
 //! `make_ktr.sh`.
 //!
-//! **Grammar**: columns told by the header (`index cpu timestamp ... trace`), else 3 numbers
+//! **Grammar**: columns named by the header (`index cpu timestamp ... trace`), else 3 numbers
 //! (index, CPU, time) or 2 (CPU, time: `schedgraph.d`), then
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //! `swapped`, `iwait`, `runq add`, `runq rem`, `thread exit`, `proc exit`) and points (`wokeup`,
 //! `prio`, `lend prio`, `statclock`); group `load` has counters.
 //!
-//! **Order**: `ktrdump` prints the newest record first; the direction is told from the times. The
+//! **Order**: `ktrdump` prints the newest record first; the direction follows from the times. The
 //! whole text is held, since the first record stands at its end.
 //!
 //! **Clock**: raw cycles of each CPU. The rate is, in this order: the option `clock_hz`; 1 GHz for
@@ -97,7 +97,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// From `index  cpu timestamp  trace`, the header that `ktrdump` prints unless told `-q`.
+    /// From `index  cpu timestamp  trace`, the header that `ktrdump` prints without `-q`.
     fn of_header(line: &[u8]) -> Option<Columns> {
         let words: Vec<_> = line.split(|b| scan::is_blank(*b)).filter(|w| !w.is_empty()).collect();
         if words.first() != Some(&&b"index"[..]) || words.last() != Some(&&b"trace"[..]) {
@@ -185,7 +185,7 @@ struct Survey {
     stathz: Option<i64>,
 }
 
-/// Reads every line once, for what later lines tell of earlier ones.
+/// Reads every line once, for what later lines say of earlier ones.
 fn survey(text: &[u8], out: &mut Out) -> Result<Survey, ParseError> {
     let mut s = Survey { slashed: true, ..Survey::default() };
     let mut start = 0;
@@ -401,14 +401,14 @@ impl<'t> Graph<'t> {
         while let Some(colon) = memchr::memchr(b':', rest) {
             let name = scan::trim(&rest[..colon]);
             let Some((word, after)) = value(scan::skip_blanks(&rest[colon + 1..])) else { break };
-            let told = Some(word).filter(|w| *w != b"(null)");
+            let stated = Some(word).filter(|w| *w != b"(null)");
             match name.strip_prefix(b"\"").and_then(|n| n.strip_suffix(b"\"")).unwrap_or(name) {
-                b"prio" => attributes.prio = told,
-                b"new prio" => attributes.new_prio = told,
-                b"wmesg" => attributes.wmesg = told,
-                b"lock" | b"lockname" => attributes.lock = told,
-                b"linkedto" => attributes.linked = told,
-                b"stathz" => attributes.stathz = told,
+                b"prio" => attributes.prio = stated,
+                b"new prio" => attributes.new_prio = stated,
+                b"wmesg" => attributes.wmesg = stated,
+                b"lock" | b"lockname" => attributes.lock = stated,
+                b"linkedto" => attributes.linked = stated,
+                b"stathz" => attributes.stathz = stated,
                 _ => {}
             }
             rest = after;
@@ -513,7 +513,7 @@ impl Ktr {
 
     fn point(&self, graph: &Graph<'_>, out: &mut Out) -> bool {
         let a = &graph.attributes;
-        // Who does it, to whom: `wokeup` and `lend prio` are told of the thread that runs, the
+        // Who does it, to whom: `wokeup` and `lend prio` are said of the thread that runs, the
         // others of their subject.
         let (kind, of_current) = match graph.value {
             b"wokeup" => (Kind::Wakeup, true),

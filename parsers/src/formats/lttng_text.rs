@@ -21,14 +21,14 @@
 //! unless `--clock-gmt` was given.
 //!
 //! **Kept**: scheduler events, interrupts, system calls by name, CPU power; other events as `other`
-//! with their groups as text. `lttng_statedump_process_state` tells names that were known before
+//! with their groups as text. `lttng_statedump_process_state` gives names that were known before
 //! the trace: rows of kind `comm`, marked as made up by the recorder. Priorities are printed as
 //! kernel priority minus 100 and get the 100 back. Numeric states are read by the table of the
 //! kernel whose numbers fit (see `prev_state` in `ftrace-text`); names of states are exact. `Tracer
 //! discarded N events between [A] and [B]` becomes a loss of the channel's CPU.
 //!
 //! **Departures tolerated**: lines out of order (sorted in a window), CRLF, a cut last line,
-//! foreign lines (counted).
+//! unexpected lines (counted).
 //!
 //! **Sources**: babeltrace2's documentation of `sink.text.pretty`; a trace with LTTng 2.8 of Linux
 //! 4.4 from the tracecompass test traces. **Verified** on that trace; names of states, contexts,
@@ -386,8 +386,8 @@ impl Dialect for Babeltrace {
         let index = row.index();
         let kind = lttng::kind(head.event);
         let states = &mut self.states;
-        let told = kind.and_then(|k| lttng::fill(k, head.event, &fields, states, &mut row, &mut out.strings));
-        let outcome = match (kind, told) {
+        let stated = kind.and_then(|k| lttng::fill(k, head.event, &fields, states, &mut row, &mut out.strings));
+        let outcome = match (kind, stated) {
             (Some(kind), Some(())) => {
                 row.kind(kind);
                 if head.event.starts_with(b"lttng_statedump") {

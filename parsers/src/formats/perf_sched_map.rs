@@ -25,7 +25,7 @@
 //! perf's messages.
 //!
 //! **Traps**: perf names 260 tasks at most and then begins anew with A0: from there on two tasks
-//! may bear the same letters, which a diagnostic tells. Letters that the file never explains (an
+//! may bear the same letters, which a diagnostic says. Letters that the file never explains (an
 //! excerpt) have no task; their slices are left out. With `--cpus` the cells do not say which CPUs
 //! they are: they are numbered from 0. A task that `--task-name` hides is `-`.
 //!
@@ -181,7 +181,7 @@ struct Map {
     /// The CPU on which each thread ran last.
     threads: Threads<Option<i32>>,
     cpus: Vec<Runs>,
-    /// CPUs of the cells, where rows tell their numbers.
+    /// CPUs of the cells, where rows say their numbers.
     compact: Vec<Option<i32>>,
     /// Letters that were never explained, and how many slices bear them.
     unexplained: BTreeMap<Letters, u64>,

@@ -2,7 +2,7 @@
 //! and recognised after.
 //!
 //! Within one log heads have one layout: the same columns, the same few tasks, the same second for
-//! thousands of lines. The code that takes any head apart tells [`QuickHead`] what it found; from
+//! thousands of lines. The code that takes any head apart gives [`QuickHead`] what it found; from
 //! then on a head costs a few comparisons. What differs from what was learned is not taken, so a
 //! quick head never says anything that the slow one would not.
 

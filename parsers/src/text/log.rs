@@ -203,7 +203,7 @@ impl Log {
         !self.losses.is_empty()
     }
 
-    /// True when time runs backwards on this CPU, which [`Self::record`] tells.
+    /// True when time runs backwards on this CPU, which [`Self::record`] says.
     #[inline(always)]
     pub fn goes_back(&self, stamp: &Stamp) -> bool {
         stamp.ts_ns < self.newest && self.last_of(stamp).is_some_and(|last| stamp.ts_ns < last)
@@ -237,7 +237,7 @@ impl Log {
         outcome
     }
 
-    /// Tells of a payload that lacks the fields of its event.
+    /// Reports a payload that lacks the fields of its event.
     pub fn partial(&self, name: &[u8], payload: &[u8], out: &mut Out) {
         out.diagnostics.push_with(Code::PartlyParsed, || {
             let found = scan::shown(payload, SHOWN);

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         assert!(parse("{tid}").unwrap_err().contains("no time"));
         assert!(parse("{ts_ns} {tdi}").unwrap_err().contains("`tdi`"));
         assert!(parse("{ts_ns").unwrap_err().contains("closed"));

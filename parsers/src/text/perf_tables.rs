@@ -253,7 +253,7 @@ pub fn task(text: &[u8]) -> Option<Task<'_>> {
     Some(Task::Thread { comm, tid: known(tid), pid })
 }
 
-/// What the rows before told of a thread.
+/// What the rows before say of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen<T> {
     /// Key in the `slices` table.
@@ -262,7 +262,7 @@ pub struct Seen<T> {
     pub kept: T,
 }
 
-/// Threads by number. A report does not tell one thread from a later one of the same number.
+/// Threads by number. A report does not distinguish one thread from a later one of the same number.
 #[derive(Debug)]
 pub struct Threads<T>(HashMap<i64, Seen<T>>);
 

@@ -21,7 +21,7 @@ pub struct Task {
 
 /// How a task left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum EndState {
     Runnable,
     Sleeping,
     Locked,
@@ -30,10 +30,10 @@ pub enum Left {
 
 /// A record; tasks are indices, `None` is idle.
 #[derive(Clone, Copy, Debug)]
-pub enum What {
+pub enum EventKind {
     Switch {
         prev: Option<usize>,
-        left: Left,
+        left: EndState,
         next: Option<usize>,
     },
     Wakeup {
@@ -78,7 +78,7 @@ pub enum What {
 pub struct Event {
     pub ts: i64,
     pub cpu: i32,
-    pub what: What,
+    pub kind: EventKind,
 }
 
 #[derive(Clone, Debug)]
@@ -137,32 +137,32 @@ impl Machine {
         let cpu = pick % self.running.len();
         match action % 10 {
             0..=2 => self.wake(cpu, pick / self.running.len()),
-            3..=5 => self.switch(cpu, if pick.is_multiple_of(3) { Left::Runnable } else { Left::Sleeping }),
-            6 => self.switch(cpu, Left::Locked),
+            3..=5 => self.switch(cpu, if pick.is_multiple_of(3) { EndState::Runnable } else { EndState::Sleeping }),
+            6 => self.switch(cpu, EndState::Locked),
             7 => self.fork(cpu),
             8 if pick.is_multiple_of(2) => self.end(cpu),
             8 => {
                 if let Some(task) = self.running[cpu] {
-                    self.emit(cpu, What::Exec { task });
+                    self.emit(cpu, EventKind::Exec { task });
                 }
             }
             _ => self.reprioritise(cpu, pick),
         }
     }
 
-    fn emit(&mut self, cpu: usize, what: What) {
-        self.schedule.events.push(Event { ts: self.now, cpu: cpu as i32, what });
+    fn emit(&mut self, cpu: usize, kind: EventKind) {
+        self.schedule.events.push(Event { ts: self.now, cpu: cpu as i32, kind });
         self.now += 1;
     }
 
     fn load(&mut self, cpu: usize, of: usize) {
         let tasks = self.queues[of].len() as i64 + i64::from(self.running[of].is_some());
-        self.emit(cpu, What::Load { target: of as i32, tasks });
+        self.emit(cpu, EventKind::Load { target: of as i32, tasks });
     }
 
     fn queue(&mut self, cpu: usize, task: usize, on: usize) {
         self.queues[on].push_back(task);
-        self.emit(cpu, What::Enqueue { by: self.running[cpu], task, target: on as i32 });
+        self.emit(cpu, EventKind::Enqueue { by: self.running[cpu], task, target: on as i32 });
         self.load(cpu, on);
     }
 
@@ -172,30 +172,30 @@ impl Machine {
         }
         let task = self.asleep.remove(pick % self.asleep.len());
         let on = (task + pick) % self.running.len();
-        self.emit(cpu, What::Wakeup { waker: self.running[cpu], task, target: on as i32 });
+        self.emit(cpu, EventKind::Wakeup { waker: self.running[cpu], task, target: on as i32 });
         self.queue(cpu, task, on);
     }
 
-    fn switch(&mut self, cpu: usize, left: Left) {
+    fn switch(&mut self, cpu: usize, left: EndState) {
         let prev = self.running[cpu];
         let next = self.queues[cpu].pop_front();
         if prev.is_none() && next.is_none() {
             return;
         }
         match (prev, left) {
-            (Some(task), Left::Runnable) => {
+            (Some(task), EndState::Runnable) => {
                 if next.is_none() {
                     return;
                 }
                 self.queue(cpu, task, cpu);
             }
-            (Some(task), Left::Sleeping | Left::Locked) => self.asleep.push(task),
+            (Some(task), EndState::Sleeping | EndState::Locked) => self.asleep.push(task),
             _ => {}
         }
         if let Some(task) = next {
-            self.emit(cpu, What::Dequeue { by: prev, task, target: cpu as i32 });
+            self.emit(cpu, EventKind::Dequeue { by: prev, task, target: cpu as i32 });
         }
-        self.emit(cpu, What::Switch { prev, left, next });
+        self.emit(cpu, EventKind::Switch { prev, left, next });
         self.running[cpu] = next;
         self.load(cpu, cpu);
     }
@@ -203,14 +203,14 @@ impl Machine {
     fn fork(&mut self, cpu: usize) {
         let (Some(parent), false) = (self.running[cpu], self.unborn.is_empty()) else { return };
         let child = self.unborn.pop().expect("one is left");
-        self.emit(cpu, What::Fork { parent, child });
+        self.emit(cpu, EventKind::Fork { parent, child });
         self.queue(cpu, child, cpu);
     }
 
     fn end(&mut self, cpu: usize) {
         if let Some(task) = self.running[cpu] {
-            self.emit(cpu, What::Exit { task });
-            self.switch(cpu, Left::Dead);
+            self.emit(cpu, EventKind::Exit { task });
+            self.switch(cpu, EndState::Dead);
         }
     }
 
@@ -218,7 +218,7 @@ impl Machine {
         let Some(&task) = self.queues[cpu].front().or(self.running[cpu].as_ref()) else { return };
         let old = self.schedule.tasks[task].prio;
         let new = 50 + (pick % 40) as i32;
-        self.emit(cpu, What::Prio { by: self.running[cpu], task, old, new });
+        self.emit(cpu, EventKind::Prio { by: self.running[cpu], task, old, new });
     }
 }
 
@@ -277,7 +277,7 @@ pub fn slices(schedule: &Schedule) -> Vec<(i64, i64, i32, i64)> {
     let mut since = vec![None; schedule.cpus as usize];
     let mut slices = Vec::new();
     for e in &schedule.events {
-        if let What::Switch { prev, next, .. } = e.what {
+        if let EventKind::Switch { prev, next, .. } = e.kind {
             let begin = since[e.cpu as usize].replace(e.ts);
             if let (Some(begin), Some(task)) = (begin, prev) {
                 slices.push((begin, e.ts - begin, e.cpu, schedule.tasks[task].tid));

@@ -63,8 +63,8 @@ pub fn used(events: &Events, strings: &Strings, policy: &str) -> Result<u64, Str
     let tables = deriver.finish(&mut diagnostics);
     holds(&tables)?;
     let recon = reconstruct(events, strings, &Options::default());
-    if recon.hidden.spent > SEARCHED {
-        return Err(format!("the search for messages takes {} steps", recon.hidden.spent));
+    if recon.unobserved.spent > SEARCHED {
+        return Err(format!("the search for messages takes {} steps", recon.unobserved.spent));
     }
     let spec = ReplaySpec { policy: policy.into(), ..ReplaySpec::default() };
     let mut rounds = 0;

@@ -173,15 +173,15 @@ fn fuzz(name: &str, time: Duration, seed: u64) -> u64 {
     findings
 }
 
-/// CPU time of this process; the wall clock where the system does not tell.
+/// CPU time of this process; the wall clock where the system does not say.
 fn cpu_time() -> Duration {
     thread_local!(static BEGIN: Instant = Instant::now());
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let ns = told.and_then(|text| text.split(' ').next()?.parse().ok());
+    let report = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let ns = report.and_then(|text| text.split(' ').next()?.parse().ok());
     ns.map_or_else(|| BEGIN.with(Instant::elapsed), Duration::from_nanos)
 }
 
-/// Most memory that this process has had, KiB; 0 where the system does not tell.
+/// Most memory that this process has had, KiB; 0 where the system does not say.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));

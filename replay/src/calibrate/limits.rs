@@ -34,11 +34,11 @@ pub struct Limits {
     pub long: i64,
     /// What an interrupt takes longer on a CPU that has not switched for long, where no sample says
     /// it: share of its cost, percent.
-    pub cold_share: i64,
+    pub cache_cold_share: i64,
     /// Measure what a switch takes longer because of what it has to do besides.
     pub exit_costs: bool,
     /// Measure what an interrupt takes longer on a CPU that has not switched for long.
-    pub cold: bool,
+    pub cache_cold: bool,
     /// Timer sleeps that were late count with the constant length of their task's sleeps.
     pub in_time: bool,
     /// A constant of the speeds of CPUs or of the messages that is doubled, by its name.
@@ -57,11 +57,11 @@ pub const CONSTANTS: [(&str, &str); 25] = [
     ("end", "10 % of the trace: a recording is stopped at its end"),
     ("long", "20 % of the trace: what ends sooner is a short-lived task"),
     (
-        "cold_share",
+        "cache_cold_share",
         "5 % of a wakeup in an interrupt, where no sample says it: 1 to 15 % in guests, 24 to 72 % on a real machine",
     ),
     ("exit_costs", "rule: switches to a lower class, and behind the next timer, as equal sleeps show"),
-    ("cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
+    ("cache_cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
     ("in_time", "rule: a sleep longer than the constant one by less than `varies` was late"),
     ("speed_side", "8 bursts on each side of a move: judgement; behind more a task may have changed its ways"),
     ("speed_moves", "6 moves make an estimate: judgement; Student's factor for 5 degrees of freedom is 1.5"),
@@ -91,9 +91,9 @@ impl Default for Limits {
             varies: 5_000,
             end: 10,
             long: 20,
-            cold_share: 5,
+            cache_cold_share: 5,
             exit_costs: true,
-            cold: true,
+            cache_cold: true,
             in_time: true,
             doubled: None,
         }
@@ -106,7 +106,7 @@ impl Limits {
         let mut limits = Limits::default();
         let rule = match name {
             "exit_costs" => Some(&mut limits.exit_costs),
-            "cold" => Some(&mut limits.cold),
+            "cache_cold" => Some(&mut limits.cache_cold),
             "in_time" => Some(&mut limits.in_time),
             _ => None,
         };
@@ -124,7 +124,7 @@ impl Limits {
             "varies" => &mut limits.varies,
             "end" => &mut limits.end,
             "long" => &mut limits.long,
-            "cold_share" => &mut limits.cold_share,
+            "cache_cold_share" => &mut limits.cache_cold_share,
             _ => {
                 limits.doubled = CONSTANTS.iter().map(|c| c.0).find(|known| *known == name);
                 return limits.doubled.map(|_| limits);

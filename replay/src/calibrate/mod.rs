@@ -2,19 +2,19 @@
 //! [`calibrate`].
 //!
 //! [`history`](crate::history) says what is measured, [`watch`] takes the samples from what each
-//! CPU does, [`ways`] compares sleeps and bursts of equal length, [`tick`] finds the clock. "What
+//! CPU does, [`switch_extras`] compares sleeps and bursts of equal length, [`tick`] finds the clock. "What
 //! does a switch cost" is answered here.
 
 pub mod limits;
 pub(crate) mod speed;
+pub(crate) mod switch_extras;
 pub mod tick;
 pub(crate) mod watch;
-pub(crate) mod ways;
 
 use std::collections::BTreeMap;
 
 use crate::cost::Costs;
-use crate::history::{History, LifeId, Off, Sample, What};
+use crate::history::{EventKind, History, Off, Sample, TaskIndex};
 use crate::task::Ns;
 
 pub use limits::Limits;
@@ -35,15 +35,15 @@ pub struct Overheads {
     /// From the kernel's clock at a switch to the switch record.
     pub record: Estimate,
     /// From a switch record to an interrupt that waited for it.
-    pub unmask: Estimate,
+    pub irqs_on: Estimate,
     /// From the only wakeup of an interrupt to the reschedule.
     pub interrupt: Estimate,
     /// From the last of several wakeups of an interrupt to the reschedule.
     pub interrupt_last: Estimate,
     /// From the last wakeup of an interrupt to the interrupted work going on, and what it took before.
-    pub interrupt_stay: Estimate,
+    pub interrupt_return: Estimate,
     /// What more it takes to the reschedule on a CPU that had not switched for long.
-    pub interrupt_cold: Estimate,
+    pub interrupt_cache_cold: Estimate,
     /// From a task's wakeup of another, which preempts it, to the reschedule.
     pub wakeup_tail: Estimate,
     /// From the wakeup of an idle CPU to the reschedule.
@@ -52,7 +52,7 @@ pub struct Overheads {
     pub next_wakeup: Estimate,
     /// From the record of a fork to the record that the child is queued: the kernel reads the clock
     /// of its place in between, right behind the first.
-    pub newborn: Estimate,
+    pub fork_clock: Estimate,
     /// From a tick to the reschedule.
     pub tick_resched: Estimate,
     /// From a tick to the first timer that rides on it.
@@ -66,8 +66,8 @@ pub struct Overheads {
     pub lower_class: Estimate,
     /// What more it takes to the switch record when the timer of the sleep is the next to fire.
     pub timer_first: Estimate,
-    /// Shortest stay on a CPU: no switch costs more.
-    pub shortest_stay: Estimate,
+    /// Shortest slice: no switch costs more.
+    pub shortest_slice: Estimate,
     /// A switch, until the new task's own work begins.
     pub switch: Ns,
     /// By how much a cost varies from one time to the next: median deviation from the median, of
@@ -89,8 +89,8 @@ impl Overheads {
         Costs {
             switch: self.switch,
             record: self.record.ns,
-            irq_entry: self.unmask.ns / 2,
-            irqs_off: self.record.ns + self.unmask.ns,
+            irq_entry: self.irqs_on.ns / 2,
+            irqs_off: self.record.ns + self.irqs_on.ns,
             lower_class: self.lower_class.ns,
             timer_first: self.timer_first.ns,
             tick: self.tick.ns,
@@ -98,19 +98,19 @@ impl Overheads {
             tick_wakeup: self.tick_wakeup.ns,
             interrupt: self.interrupt.ns,
             interrupt_last: self.interrupt_last.ns,
-            interrupt_stay: self.interrupt_stay.ns,
-            interrupt_cold: self.interrupt_cold.ns,
+            interrupt_return: self.interrupt_return.ns,
+            interrupt_cache_cold: self.interrupt_cache_cold.ns,
             idle_exit: self.idle_exit.ns,
             next_wakeup: self.next_wakeup.ns,
-            newborn: self.newborn.ns,
+            fork_clock: self.fork_clock.ns,
             ..Costs::default()
         }
     }
 
     /// The same for the end of a burst.
-    pub(crate) fn left_at(&self, history: &History, life: LifeId, end: usize) -> Ns {
-        match history.lives.get(life as usize).and_then(|l| l.acts.get(end)).map(|a| a.what) {
-            Some(What::Off(off)) => self.left(off),
+    pub(crate) fn left_at(&self, history: &History, task: TaskIndex, end: usize) -> Ns {
+        match history.tasks.get(task as usize).and_then(|l| l.events.get(end)).map(|a| a.kind) {
+            Some(EventKind::Off(off)) => self.left(off),
             _ => 0,
         }
     }
@@ -122,9 +122,9 @@ impl Overheads {
 
     /// What a switch took longer because of what it had to do besides.
     pub(crate) fn left(&self, off: Off) -> Ns {
-        let Off::Slept { way, .. } = off else { return 0 };
+        let Off::Slept { extras, .. } = off else { return 0 };
         let part = |does: bool, cost: Estimate| if does { cost.ns } else { 0 };
-        part(way.lower, self.lower_class) + part(way.first, self.timer_first)
+        part(extras.lower, self.lower_class) + part(extras.first, self.timer_first)
     }
 }
 
@@ -139,7 +139,7 @@ fn median(mut values: Vec<Ns>) -> Estimate {
 
 /// Estimates costs and ticks. `hz` is what the trace or the caller states.
 pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Overheads {
-    ways::mark_first(history);
+    switch_extras::mark_first(history);
     let history = &*history;
     let of =
         |pick: fn(&Sample) -> Option<Ns>| median(history.samples.iter().filter_map(pick).filter(|v| *v >= 0).collect());
@@ -147,38 +147,38 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
     let to_switch = of(|s| if let Sample::TickToSwitch(v) = s { Some(*v) } else { None });
     let record = if record.n > 0 { record } else { to_switch };
     let less = |e: Estimate| Estimate { ns: (e.ns - record.ns).max(0), n: e.n };
-    let mut stays: Vec<Ns> =
-        history.samples.iter().filter_map(|s| if let Sample::Stay(v) = s { Some(*v) } else { None }).collect();
-    stays.sort_unstable();
-    let shortest_stay = Estimate { ns: stays.get(stays.len() / 100).copied().unwrap_or(0), n: stays.len() };
-    // The record is made within the switch; a little of it comes after. No stay can be shorter than a switch.
-    let switch = (record.ns + record.ns / 4).min(shortest_stay.ns);
+    let mut slices: Vec<Ns> =
+        history.samples.iter().filter_map(|s| if let Sample::Slice(v) = s { Some(*v) } else { None }).collect();
+    slices.sort_unstable();
+    let shortest_slice = Estimate { ns: slices.get(slices.len() / 100).copied().unwrap_or(0), n: slices.len() };
+    // The record is made within the switch; a little of it comes after. No slice is shorter than a switch.
+    let switch = (record.ns + record.ns / 4).min(shortest_slice.ns);
     let mut found = Overheads {
         limits,
         record: Estimate { ns: record.ns.min(switch), n: record.n },
         wakeup_tail: less(of(|s| if let Sample::WakeToSwitch(v) = s { Some(*v) } else { None })),
         idle_exit: less(of(|s| if let Sample::IdleToSwitch(v) = s { Some(*v) } else { None })),
         next_wakeup: of(|s| if let Sample::IrqStep(v) = s { Some(*v) } else { None }),
-        newborn: of(|s| if let Sample::ForkToNew(v) = s { Some(*v) } else { None }),
+        fork_clock: of(|s| if let Sample::ForkToNew(v) = s { Some(*v) } else { None }),
         tick_resched: of(|s| if let Sample::TickToReschedule(v) = s { Some(*v) } else { None }),
         tick_lag: if to_switch.n > 0 { record.ns - to_switch.ns } else { 0 },
-        shortest_stay,
+        shortest_slice,
         switch,
         ..Overheads::default()
     };
     // An interrupt that came during the switch is served as soon as any can be.
     let after = || history.samples.iter().filter_map(|s| if let Sample::SwitchToIrq(v) = s { Some(*v) } else { None });
     if let Some(soonest) = after().min().filter(|v| *v <= record.ns) {
-        found.unmask = median(after().filter(|v| v - soonest <= soonest / 4).collect());
+        found.irqs_on = median(after().filter(|v| v - soonest <= soonest / 4).collect());
     }
     let alone = less(of(|s| if let Sample::IrqToSwitch(v) = s { Some(*v) } else { None }));
     let last = less(of(|s| if let Sample::LastIrqToSwitch(v) = s { Some(*v) } else { None }));
-    let cold = less(of(|s| if let Sample::ColdIrqToSwitch(v) = s { Some(*v) } else { None }));
+    let cache_cold = less(of(|s| if let Sample::CacheColdIrqToSwitch(v) = s { Some(*v) } else { None }));
     // What is rarely seen is taken for as long as what is like it.
-    found.interrupt = [alone, last, cold].into_iter().find(|e| e.n >= ENOUGH).unwrap_or(alone);
+    found.interrupt = [alone, last, cache_cold].into_iter().find(|e| e.n >= ENOUGH).unwrap_or(alone);
     found.interrupt_last = if last.n >= ENOUGH { last } else { found.interrupt };
-    if limits.cold && cold.n >= ENOUGH {
-        found.interrupt_cold = Estimate { ns: (cold.ns - found.interrupt.ns).max(0), n: cold.n };
+    if limits.cache_cold && cache_cold.n >= ENOUGH {
+        found.interrupt_cache_cold = Estimate { ns: (cache_cold.ns - found.interrupt.ns).max(0), n: cache_cold.n };
     }
     if let Some((wakeup, lag)) = tick_wakeup(history) {
         found.tick_wakeup = wakeup;
@@ -186,9 +186,9 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
         found.tick_lag = lag;
     }
     if limits.exit_costs {
-        ways::exit_costs(history, &mut found);
+        switch_extras::exit_costs(history, &mut found);
     }
-    (found.tick, found.interrupt_stay) = interrupt_costs(history, &found);
+    (found.tick, found.interrupt_return) = interrupt_costs(history, &found);
     found.jitter = jitter(history);
     stand_in(&mut found);
     tick::find_tick(history, hz, &mut found);
@@ -205,8 +205,8 @@ fn stand_in(found: &mut Overheads) {
             missing.ns = like.ns;
         }
     }
-    if found.interrupt_cold.n == 0 && found.limits.cold {
-        found.interrupt_cold.ns = found.interrupt.ns * found.limits.cold_share / 100;
+    if found.interrupt_cache_cold.n == 0 && found.limits.cache_cold {
+        found.interrupt_cache_cold.ns = found.interrupt.ns * found.limits.cache_cold_share / 100;
     }
     if found.tick.n == 0 {
         found.tick.ns = found.tick_resched.ns + found.tick_resched.ns / 2;
@@ -217,9 +217,9 @@ fn stand_in(found: &mut Overheads) {
     if found.tick_wakeup.n == 0 {
         found.tick_wakeup.ns = found.tick_resched.ns;
     }
-    if found.interrupt_stay.n == 0 {
+    if found.interrupt_return.n == 0 {
         // As much longer as a tick is that leads to no switch.
-        found.interrupt_stay.ns = found.interrupt.ns + (found.tick.ns - found.tick_resched.ns).max(0);
+        found.interrupt_return.ns = found.interrupt.ns + (found.tick.ns - found.tick_resched.ns).max(0);
     }
 }
 
@@ -266,15 +266,15 @@ fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
 /// Both are differences of a task's bursts with and without one, over tasks whose bursts hardly
 /// vary.
 fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate) {
-    let mut by_life: BTreeMap<LifeId, [Vec<Ns>; 4]> = BTreeMap::new();
+    let mut by_task: BTreeMap<TaskIndex, [Vec<Ns>; 4]> = BTreeMap::new();
     for sample in &history.samples {
-        if let Sample::Burst { life, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, end } = *sample {
-            let ns = ns - found.left_at(history, life, end);
-            by_life.entry(life).or_default()[(ticks + 2 * wakes) as usize].push(ns);
+        if let Sample::Burst { task, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, end } = *sample {
+            let ns = ns - found.left_at(history, task, end);
+            by_task.entry(task).or_default()[(ticks + 2 * wakes) as usize].push(ns);
         }
     }
     let (mut ticks, mut wakeups) = (Vec::new(), Vec::new());
-    for [mut plain, ticked, woke, both] in by_life.into_values() {
+    for [mut plain, ticked, woke, both] in by_task.into_values() {
         plain.sort_unstable();
         let n = plain.len();
         if n < ENOUGH {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn interrupts_cost_what_bursts_with_them_take_more() {
-        let burst = |ticks, wakes, ns| Sample::Burst { life: 3, ticks, wakes, ns, end: 0 };
+        let burst = |ticks, wakes, ns| Sample::Burst { task: 3, ticks, wakes, ns, end: 0 };
         let mut history = History::default();
         history.samples.extend((0..20).map(|i| burst(0, 0, 30_000 + i % 2 * 100)));
         history.samples.extend([burst(1, 0, 36_000), burst(1, 0, 36_100), burst(1, 0, 36_200)]);
@@ -314,7 +314,7 @@ mod tests {
         history.samples.push(Sample::TickToWakeup { records: 40_000, charged: 42_000 });
         let (wakeup, lag) = tick_wakeup(&history).expect("a sample");
         assert_eq!((wakeup, lag), (Estimate { ns: 5_000, n: 1 }, 2_000));
-        let (tick, stay) = interrupt_costs(&history, &Overheads { tick_wakeup: wakeup, ..Overheads::default() });
-        assert_eq!((tick, stay), (Estimate { ns: 6_000, n: 3 }, Estimate { ns: 9_900, n: 4 }));
+        let (tick, wakeup) = interrupt_costs(&history, &Overheads { tick_wakeup: wakeup, ..Overheads::default() });
+        assert_eq!((tick, wakeup), (Estimate { ns: 6_000, n: 3 }, Estimate { ns: 9_900, n: 4 }));
     }
 }

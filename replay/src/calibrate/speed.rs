@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use super::{Limits, Overheads};
-use crate::history::{History, Life, Off, What};
+use crate::history::{EventKind, History, Off, TaskHistory};
 use crate::speeds::Speeds;
 use crate::task::Ns;
 
@@ -64,9 +64,9 @@ pub(crate) fn measure(
     let least = (limits.of("speed_costs", SWITCHES) * over.switch.max(1)) as f64;
     let mut moves = Pairs::new();
     let mut copies: BTreeMap<String, Vec<(usize, f64)>> = BTreeMap::new();
-    for (life, name) in history.lives.iter().zip(names) {
+    for (task, name) in history.tasks.iter().zip(names) {
         let Some(name) = name else { continue };
-        let bursts = bursts(life, takes.get(life.id as usize).map_or(&[], Vec::as_slice), known, least);
+        let bursts = bursts(task, takes.get(task.id as usize).map_or(&[], Vec::as_slice), known, least);
         note_moves(&bursts, limits, &mut moves);
         if let Some(own) = stayed(&bursts, limits, n) {
             let name: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -83,15 +83,15 @@ pub(crate) fn measure(
     settle(n, limits, &links)
 }
 
-/// The bursts of a life that begin with a wakeup and end with a sleep, and those between two messages
-/// that it took: where servers find requests waiting, one stay holds as many as there were.
-fn bursts(life: &Life, takes: &[Ns], known: &Speeds, least: f64) -> Vec<Burst> {
+/// The bursts of a task that begin with a wakeup and end with a sleep, and those between two messages
+/// that it took: where servers find requests waiting, one burst holds as many as there were.
+fn bursts(task: &TaskHistory, takes: &[Ns], known: &Speeds, least: f64) -> Vec<Burst> {
     let mut found = Vec::new();
     let mut here = usize::MAX;
     let (mut on, mut sum, mut cpus, mut whole) = (None, 0, Vec::new(), false);
     let mut takes = takes.iter().copied().peekable();
-    for act in &life.acts {
-        while let Some(take) = takes.next_if(|t| *t < act.at) {
+    for event in &task.events {
+        while let Some(take) = takes.next_if(|t| *t < event.at) {
             if let Some(from) = on.filter(|from| *from < take) {
                 sum += known.work(here, from, take);
                 if whole && sum as f64 >= least {
@@ -101,18 +101,18 @@ fn bursts(life: &Life, takes: &[Ns], known: &Speeds, least: f64) -> Vec<Burst> {
                 cpus.drain(..cpus.len().saturating_sub(1));
             }
         }
-        match act.what {
-            What::On { cpu } => {
-                (on, here) = (Some(act.at), usize::try_from(cpu).unwrap_or(usize::MAX));
+        match event.kind {
+            EventKind::On { cpu } => {
+                (on, here) = (Some(event.at), usize::try_from(cpu).unwrap_or(usize::MAX));
                 cpus.retain(|c| *c != cpu);
                 cpus.push(cpu);
             }
-            What::Woken { .. } => {
+            EventKind::Woken { .. } => {
                 (sum, whole) = (0, true);
                 cpus.clear();
             }
-            What::Off(off) => {
-                sum += on.take().map_or(0, |from| known.work(here, from, act.at));
+            EventKind::Off(off) => {
+                sum += on.take().map_or(0, |from| known.work(here, from, event.at));
                 if matches!(off, Off::Slept { .. }) {
                     if whole && sum as f64 >= least {
                         found.push(((sum as f64).ln(), only(&cpus)));
@@ -135,18 +135,18 @@ fn only(cpus: &[i32]) -> Option<usize> {
     }
 }
 
-/// The stays of a task on CPUs, each beside the next.
+/// The runs of bursts of a task on one CPU, each beside the next.
 fn note_moves(bursts: &[Burst], limits: Limits, moves: &mut Pairs) {
-    let mut stays: Vec<(usize, Vec<f64>)> = Vec::new();
+    let mut runs: Vec<(usize, Vec<f64>)> = Vec::new();
     for &(ln, cpu) in bursts {
         let Some(cpu) = cpu else { continue };
-        match stays.last_mut() {
+        match runs.last_mut() {
             Some((last, of)) if *last == cpu => of.push(ln),
-            _ => stays.push((cpu, vec![ln])),
+            _ => runs.push((cpu, vec![ln])),
         }
     }
     let side = limits.of("speed_side", SIDE);
-    for two in stays.windows(2) {
+    for two in runs.windows(2) {
         let [(from, before), (to, behind)] = two else { continue };
         let before = &before[before.len().saturating_sub(side)..];
         let behind = &behind[..behind.len().min(side)];
@@ -270,14 +270,14 @@ mod tests {
     use super::*;
 
     /// Bursts of about `length` on a CPU, no two of the same length.
-    fn stay(cpu: usize, length: f64, n: usize) -> Vec<Burst> {
+    fn bursts_on(cpu: usize, length: f64, n: usize) -> Vec<Burst> {
         (0..n).map(|i| ((length * (0.8 + 0.4 * ((i * 7) % 11) as f64 / 10.0)).ln(), Some(cpu))).collect()
     }
 
     fn moving(second: f64) -> Vec<(usize, usize, f64, f64)> {
         let mut moves = Pairs::new();
         let bursts: Vec<Burst> =
-            (0..16).flat_map(|i| stay(i % 2, if i % 2 == 0 { 1e6 } else { second }, 3 + i % 5)).collect();
+            (0..16).flat_map(|i| bursts_on(i % 2, if i % 2 == 0 { 1e6 } else { second }, 3 + i % 5)).collect();
         note_moves(&bursts, Limits::default(), &mut moves);
         moves.iter().filter_map(|((a, b), seen)| mean(seen, Limits::default()).map(|(m, se)| (*a, *b, m, se))).collect()
     }
@@ -307,28 +307,28 @@ mod tests {
 
     #[test]
     fn a_burst_is_whole_and_on_one_cpu_or_does_not_count_for_any() {
-        use crate::history::{Act, By, First, Way};
-        let act = |at, what| Act { at, what };
-        let slept = What::Off(Off::Slept { deep: false, way: Way::default(), held: false });
-        let woken = What::Woken { by: By::Unknown, cpu: 0 };
-        let mut life = Life::new(0, First::Running, 0);
-        life.acts = vec![
-            act(0, What::On { cpu: 0 }),
-            act(500, slept),
-            act(1_000, woken),
-            act(1_000, What::On { cpu: 0 }),
-            act(1_100, What::Off(Off::Preempted { interrupt: None })),
-            act(1_200, What::On { cpu: 0 }),
-            act(1_300, slept),
-            act(2_000, woken),
-            act(2_000, What::On { cpu: 0 }),
-            act(2_100, What::Off(Off::Preempted { interrupt: None })),
-            act(2_200, What::On { cpu: 1 }),
-            act(2_300, slept),
+        use crate::history::{By, First, SwitchExtras, TaskEvent};
+        let event = |at, kind| TaskEvent { at, kind };
+        let slept = EventKind::Off(Off::Slept { deep: false, extras: SwitchExtras::default(), held: false });
+        let woken = EventKind::Woken { by: By::Unknown, cpu: 0 };
+        let mut task = TaskHistory::new(0, First::Running, 0);
+        task.events = vec![
+            event(0, EventKind::On { cpu: 0 }),
+            event(500, slept),
+            event(1_000, woken),
+            event(1_000, EventKind::On { cpu: 0 }),
+            event(1_100, EventKind::Off(Off::Preempted { interrupt: None })),
+            event(1_200, EventKind::On { cpu: 0 }),
+            event(1_300, slept),
+            event(2_000, woken),
+            event(2_000, EventKind::On { cpu: 0 }),
+            event(2_100, EventKind::Off(Off::Preempted { interrupt: None })),
+            event(2_200, EventKind::On { cpu: 1 }),
+            event(2_300, slept),
         ];
-        assert_eq!(bursts(&life, &[], &Speeds::default(), 1.0), [(200f64.ln(), Some(0)), (200f64.ln(), None)]);
+        assert_eq!(bursts(&task, &[], &Speeds::default(), 1.0), [(200f64.ln(), Some(0)), (200f64.ln(), None)]);
         // It took a second message when it had worked for 50.
         let cut = [(50f64.ln(), Some(0)), (150f64.ln(), Some(0)), (200f64.ln(), None)];
-        assert_eq!(bursts(&life, &[1_000, 1_050, 2_000], &Speeds::default(), 1.0), cut);
+        assert_eq!(bursts(&task, &[1_000, 1_050, 2_000], &Speeds::default(), 1.0), cut);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Overheads;
-use crate::history::{History, Loose, Off, What};
+use crate::history::{EventKind, History, Loose, Off};
 use crate::task::Ns;
 
 /// Tick rates that systems use, slowest first.
@@ -61,10 +61,10 @@ const SEEN: Crowd = (100, 0.9);
 /// Switches that ticks cause come later by what the switch takes, which is less the same each time.
 const CAUSED: Crowd = (25, 0.8);
 
-/// Fewer times tell no phase.
+/// Fewer times give no phase.
 const FEWEST: usize = 8;
 
-/// Switches without a cause that ended stays of at least a quarter of `period`: such a stay has used
+/// Switches without a cause that ended slices of at least a quarter of `period`: such a slice has used
 /// up its time, unlike one that ends with a yield. Where enough of them were quiet, only those: in the
 /// others a switch may have waited for the end of a long system call.
 fn used_up(loose: &[Loose], period: Ns) -> Vec<(Ns, i32)> {
@@ -100,9 +100,9 @@ fn crowded(loose: &[Loose]) -> Vec<bool> {
     found
 }
 
-/// What the switches without a cause are. Where no record tells ticks, but the switches that they cause
-/// tell their times: who left a CPU ready to run, with no tick in its stay and nothing else that could
-/// have asked for the switch, has yielded. So has, where nothing tells ticks, who left it among more
+/// What the switches without a cause are. Where no record says when ticks come, but the switches they cause
+/// give their times: who left a CPU ready to run, with no tick in its slice and nothing else that could
+/// have asked for the switch, has yielded. So has, where nothing shows ticks, who left it among more
 /// such switches than a clock makes.
 pub(crate) fn explain(history: &mut History, found: &Overheads) {
     let (period, known) = (1_000_000_000 / found.hz.max(1), found.tick_source == TickSource::Preemptions);
@@ -117,15 +117,15 @@ pub(crate) fn explain(history: &mut History, found: &Overheads) {
         };
         let ticked = loose.since.zip(phase).map(ticked);
         if loose.user && loose.quiet && ticked.map_or(crowded, |ticked| !ticked) {
-            let acts = &mut history.lives[loose.life as usize].acts;
-            let from = acts.partition_point(|a| a.at < loose.at);
-            let mut left = acts[from..].iter_mut().take_while(|a| a.at == loose.at);
-            if let Some(act) = left.find(|a| a.what == What::Off(Off::Preempted { interrupt: None })) {
-                act.what = What::Off(Off::Yielded);
+            let events = &mut history.tasks[loose.task as usize].events;
+            let from = events.partition_point(|a| a.at < loose.at);
+            let mut left = events[from..].iter_mut().take_while(|a| a.at == loose.at);
+            if let Some(event) = left.find(|a| a.kind == EventKind::Off(Off::Preempted { interrupt: None })) {
+                event.kind = EventKind::Off(Off::Yielded);
                 history.yields.1 += 1;
             }
         } else if ticked != Some(true) {
-            history.uncaused += u64::from(!loose.told);
+            history.uncaused += u64::from(!loose.explained);
         }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn no_clock_makes_a_crowd() {
-        let loose = |at: Ns, cpu| Loose { at, cpu, life: 0, since: None, user: true, quiet: true, told: true };
+        let loose = |at: Ns, cpu| Loose { at, cpu, task: 0, since: None, user: true, quiet: true, explained: true };
         // Slices of 0.1 ms, the shortest; every 50 us on two CPUs; and eleven within 0.1 ms.
         let slices: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE, 0)).collect();
         let apart: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE / 2, i as i32 % 2)).collect();
@@ -195,11 +195,11 @@ mod tests {
         let loose = |i| Loose {
             at: at(i),
             cpu: 0,
-            life: 0,
+            task: 0,
             since: Some(at(i) - 4_000_000),
             user: true,
             quiet: true,
-            told: false,
+            explained: false,
         };
         let history = History { cpus: vec![0, 1], loose: (0..50).map(loose).collect(), ..History::default() };
         let mut found = Overheads::default();

@@ -2,15 +2,15 @@
 //! interrupts, wakeups, charges.
 
 use super::limits::Limits;
-use crate::cost::LONG_STAY;
-use crate::history::{LifeId, Off, Sample};
+use crate::cost::CACHE_COLD_AFTER;
+use crate::history::{Off, Sample, TaskIndex};
 use crate::task::Ns;
 
 /// One CPU since its last switch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     limits: Limits,
-    pub curr: Option<LifeId>,
+    pub curr: Option<TaskIndex>,
     /// Idle runs.
     pub idle: bool,
     /// When the switch to whoever runs was recorded; 0 where it was not.
@@ -27,12 +27,12 @@ pub(crate) struct Watch {
     pub remote: Option<Ns>,
     /// Last time that a task was woken or moved here, or from here, whatever came of it.
     pub stirred: Option<Ns>,
-    /// The current stay began with a wakeup preemption at this time; charged since.
+    /// The current slice began with a wakeup preemption at this time; charged since.
     preempting: Option<Ns>,
     charged: Ns,
     interrupted: bool,
     pub need_resched: bool,
-    /// Ticks in this stay, and wakeups in interrupts.
+    /// Ticks in this slice, and wakeups in interrupts.
     ticks: u32,
     wakes: u32,
     pub last_event: Ns,
@@ -82,7 +82,7 @@ impl Watch {
         in_hardirq && !of_wakeup
     }
 
-    /// The running task was charged in this stay: where ticks charge, they show.
+    /// The running task was charged in this slice: where ticks charge, they show.
     pub fn charges(&self) -> bool {
         self.charged > 0
     }
@@ -132,26 +132,26 @@ impl Watch {
         self.post.max(self.remote).is_some_and(|p| at - p < self.limits.at_once())
     }
 
-    /// A reschedule was asked for in this stay.
+    /// A reschedule was asked for in this slice.
     pub fn asked(&self) -> bool {
         self.need_resched && self.last_event >= self.on_at
     }
 
-    /// Nothing in this stay, or shortly before it, can have asked for a switch but a tick.
+    /// Nothing in this slice, or shortly before it, can have asked for a switch but a tick.
     pub fn quiet(&self) -> bool {
         let before = self.on_at - self.limits.one_call();
         self.on_at > 0 && !self.asked() && self.stirred.is_none_or(|at| at < before)
     }
 
-    /// The running task leaves: what the stay says of costs, and what the next one is to know.
-    /// `end` is where its leaving will stand among the acts of its life.
+    /// The running task leaves: what the slice says of costs, and what the next one is to know.
+    /// `end` is where its leaving will stand among the events of the task.
     pub fn leave(&mut self, at: Ns, off: Off, end: usize, samples: &mut Vec<Sample>) {
         match off {
             Off::Preempted { .. } => self.sample_preemption(at, samples),
             Off::Slept { .. } => {
-                if let Some(life) = self.curr.filter(|_| self.on_at > 0 && at - self.on_at < self.limits.short_burst) {
+                if let Some(task) = self.curr.filter(|_| self.on_at > 0 && at - self.on_at < self.limits.short_burst) {
                     let ns = at - self.on_at;
-                    samples.push(Sample::Burst { life, ticks: self.ticks, wakes: self.wakes, ns, end });
+                    samples.push(Sample::Burst { task, ticks: self.ticks, wakes: self.wakes, ns, end });
                 }
                 if let (Some(woke), false) = (self.preempting, self.interrupted) {
                     if self.charged > 0 {
@@ -162,7 +162,7 @@ impl Watch {
             _ => {}
         }
         if !self.interrupted && self.on_at > 0 {
-            samples.push(Sample::Stay(at - self.on_at));
+            samples.push(Sample::Slice(at - self.on_at));
         }
         let ready = matches!(off, Off::Preempted { .. } | Off::Yielded);
         let from_irq =
@@ -182,7 +182,7 @@ impl Watch {
                 }
                 let alone = self.irq.is_some_and(|i| i.2 == 1);
                 samples.push(match alone {
-                    true if irq - self.on_at >= LONG_STAY => Sample::ColdIrqToSwitch(at - irq),
+                    true if irq - self.on_at >= CACHE_COLD_AFTER => Sample::CacheColdIrqToSwitch(at - irq),
                     true => Sample::IrqToSwitch(at - irq),
                     false => Sample::LastIrqToSwitch(at - irq),
                 });
@@ -199,7 +199,7 @@ impl Watch {
     }
 
     /// Somebody else has the CPU from `at` on: a task, or nobody where `next` is none.
-    pub fn enter(&mut self, at: Ns, next: Option<LifeId>, seen: bool, samples: &mut Vec<Sample>) {
+    pub fn enter(&mut self, at: Ns, next: Option<TaskIndex>, seen: bool, samples: &mut Vec<Sample>) {
         if self.idle {
             if let Some(woke) = self.idle_wake.filter(|w| at - w < self.limits.at_once()) {
                 samples.push(Sample::IdleToSwitch(at - woke));

@@ -29,7 +29,7 @@ pub use crate::machine::{Machine, TimerMode};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::cost::LONG_STAY;
+use crate::cost::CACHE_COLD_AFTER;
 use crate::log::Log;
 use crate::machine::{CpuState, IdleCpus, Kernel};
 use crate::program::{Start, Workload};
@@ -102,7 +102,7 @@ enum Coming {
 /// A queue of messages.
 #[derive(Clone, Debug, Default)]
 struct Queue {
-    /// Jobs, first come first.
+    /// Request handlers, first come first.
     messages: VecDeque<u32>,
     /// Each message wakes a reader.
     one_each: bool,
@@ -155,7 +155,7 @@ pub struct Engine {
     until: Ns,
     at_least: Ns,
     timer_mode: TimerMode,
-    paths: Option<SwitchCostChange>,
+    switch_costs: Option<SwitchCostChange>,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
     /// Timers of each CPU.
@@ -261,7 +261,7 @@ impl Engine {
             until: machine.until,
             at_least: machine.at_least,
             timer_mode: machine.timers,
-            paths: machine.paths,
+            switch_costs: machine.switch_costs,
             coming: BinaryHeap::with_capacity(n + 1),
             timers: vec![BinaryHeap::with_capacity(n + 1); machine.cpus],
             order: 0,
@@ -304,7 +304,7 @@ impl Engine {
         self.k.slots.set_wake(first);
     }
 
-    /// Runs to the end. `progress` is told the simulated time now and then and may stop the run by
+    /// Runs to the end. `progress` is given the simulated time now and then and may stop the run by
     /// returning false.
     pub fn run(mut self, progress: &mut dyn FnMut(Ns) -> bool) -> Result<Run, EngineError> {
         for class in 0..self.stack.layers.len() {
@@ -402,13 +402,13 @@ impl Engine {
             return costs.idle_exit;
         }
         if !self.k.cpus[cpu].need_resched {
-            return costs.interrupt_stay;
+            return costs.interrupt_return;
         }
         if !first {
             return costs.interrupt_last;
         }
-        let cold = self.k.now - self.k.cpus[cpu].switched_at >= LONG_STAY;
-        costs.interrupt + if cold { costs.interrupt_cold } else { 0 }
+        let cache_cold = self.k.now - self.k.cpus[cpu].switched_at >= CACHE_COLD_AFTER;
+        costs.interrupt + if cache_cold { costs.interrupt_cache_cold } else { 0 }
     }
 
     /// An interrupt takes `cost` from whoever runs on `cpu`.

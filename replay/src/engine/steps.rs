@@ -1,7 +1,7 @@
 //! What a running task does: the steps of its program.
 
 use super::Engine;
-use crate::log::{What, IDLE};
+use crate::log::{RecKind, IDLE};
 use crate::machine::steps_of;
 use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
 use crate::program::{Fork, Pause, Step};
@@ -30,7 +30,7 @@ impl Engine {
             let pc = self.k.tasks[t.index()].pc as usize;
             let Some(&step) = self.k.steps_of(t).get(pc) else {
                 let task = &mut self.k.tasks[t.index()];
-                let Some((_, back)) = task.job.take() else { return self.exit(cpu, t) };
+                let Some((_, back)) = task.handler.take() else { return self.exit(cpu, t) };
                 task.pc = back;
                 continue;
             };
@@ -61,14 +61,14 @@ impl Engine {
                     }
                     cost => self.begin(cpu, t, cost, true),
                 },
-                Step::Send { queue, job } => match self.owed(t, |k| k.costs.wakeup) {
+                Step::Send { queue, handler } => match self.owed(t, |k| k.costs.wakeup) {
                     0 => {
-                        self.send(queue.0 as usize, job.0, Wake::Task { waker: t, cpu, sync: false });
+                        self.send(queue.0 as usize, handler.0, Wake::Task { waker: t, cpu, sync: false });
                         true
                     }
                     cost => self.begin(cpu, t, cost, true),
                 },
-                Step::Serve { queue, sleep } => self.serve_queue(cpu, t, queue.0 as usize, sleep),
+                Step::Receive { queue, sleep } => self.receive_from(cpu, t, queue.0 as usize, sleep),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
@@ -86,7 +86,7 @@ impl Engine {
                     true
                 }
                 Step::Exiting => {
-                    self.k.log.add(self.k.now, What::Exiting, cpu, t.0, IDLE, 0);
+                    self.k.log.add(self.k.now, RecKind::Exiting, cpu, t.0, IDLE, 0);
                     let class = self.class(t);
                     self.stack.layers[class].1.exiting(&mut self.k, cpu, t);
                     true
@@ -136,9 +136,9 @@ impl Engine {
     }
 
     /// `t`, which runs, takes a message or falls asleep; false when it sleeps.
-    fn serve_queue(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
+    fn receive_from(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
         let called = std::mem::take(&mut self.k.tasks[t.index()].called);
-        let Some(job) = self.queues[queue].messages.pop_front() else {
+        let Some(handler) = self.queues[queue].messages.pop_front() else {
             // It looks again when it is woken.
             self.k.tasks[t.index()].pc -= 1;
             self.block(cpu, t, sleep);
@@ -146,7 +146,7 @@ impl Engine {
             return false;
         };
         let task = &mut self.k.tasks[t.index()];
-        task.job = Some((job, task.pc));
+        task.handler = Some((handler, task.pc));
         task.pc = 0;
         self.counts.satisfied += 1;
         if called && !self.queues[queue].one_each && !self.queues[queue].messages.is_empty() {
@@ -255,7 +255,7 @@ impl Engine {
         if self.k.work.tasks[t.index()].essential {
             self.essential -= 1;
         }
-        self.k.log.add(self.k.now, What::Exit, cpu, t.0, IDLE, 0);
+        self.k.log.add(self.k.now, RecKind::Exit, cpu, t.0, IDLE, 0);
         let class = self.class(t);
         self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Exited);
         for class in 0..self.stack.layers.len() {
@@ -281,7 +281,7 @@ impl Engine {
     }
 
     fn exec(&mut self, cpu: Cpu, t: TaskId) -> bool {
-        self.k.log.add(self.k.now, What::Exec, cpu, t.0, IDLE, 0);
+        self.k.log.add(self.k.now, RecKind::Exec, cpu, t.0, IDLE, 0);
         let class = self.class(t);
         self.stack.layers[class].1.exec(&mut self.k, t);
         true
@@ -308,7 +308,7 @@ impl Engine {
             self.k.fail(format!("task {} is made twice", child.0));
             return false;
         }
-        self.k.log.add(self.k.now, What::Fork, cpu, child.0, parent.0, 0);
+        self.k.log.add(self.k.now, RecKind::Fork, cpu, child.0, parent.0, 0);
         let task = &mut self.k.tasks[child.index()];
         task.parent = Some(parent);
         task.cpu = cpu;
@@ -317,7 +317,7 @@ impl Engine {
         let to = self.stack.layers[class].1.select_cpu(&mut self.k, child, Select::Fork);
         let to = self.checked_cpu(child, to);
         self.k.tasks[child.index()].cpu = to;
-        self.k.log.add(self.k.now, What::New, to, child.0, parent.0, cpu as u32);
+        self.k.log.add(self.k.now, RecKind::New, to, child.0, parent.0, cpu as u32);
         self.make_runnable(child, to, Enqueue::Fork);
         let class = self.class(parent);
         self.stack.layers[class].1.fork_return(&mut self.k, parent, child, how);
@@ -344,7 +344,7 @@ impl Engine {
         let task = &mut self.k.tasks[t.index()];
         let (from, state, cpu) = (task.class, task.state, task.cpu);
         let old = std::mem::replace(&mut task.attrs, new);
-        self.k.log.add(self.k.now, What::Attrs, cpu, t.0, IDLE, 0);
+        self.k.log.add(self.k.now, RecKind::Attrs, cpu, t.0, IDLE, 0);
         self.k.cpus[cpu].clock = self.k.now;
         if from == to {
             self.k.class = to;

@@ -1,8 +1,8 @@
 //! The switch path: who leaves, who is chosen, who enters, and what that takes.
 
 use super::Engine;
-use crate::cost::{cold_share, Costs};
-use crate::log::{left, What, IDLE};
+use crate::cost::{cache_cold_share, Costs};
+use crate::log::{left, RecKind, IDLE};
 use crate::policy::{Enqueue, Stop};
 use crate::program::Step;
 use crate::switch_costs::Leaves;
@@ -72,9 +72,9 @@ impl Engine {
         self.k.class = class;
         let policy = &mut self.stack.layers[class as usize].1;
         policy.stopping(&mut self.k, cpu, t, why);
-        let stay = now - self.k.cpus[cpu].on_since;
+        let slice = now - self.k.cpus[cpu].on_since;
         self.account(cpu, t);
-        self.place_early(t, stay);
+        self.place_early(t, slice);
         let task = &mut self.k.tasks[t.index()];
         task.state = TaskState::Runnable;
         task.since = now;
@@ -86,12 +86,12 @@ impl Engine {
         self.stack.layers[class as usize].1.enqueue(&mut self.k, cpu, t, back);
     }
 
-    /// A task that was recorded to go on elsewhere goes at the end of the stay that is nearest to
+    /// A task that was recorded to go on elsewhere goes at the end of the slice that is nearest to
     /// that point of its program: of this
-    /// `stay` where less than half as much work is left as it did in it.
-    fn place_early(&mut self, t: TaskId, stay: Ns) {
+    /// `slice` where less than half as much work is left as it did in it.
+    fn place_early(&mut self, t: TaskId, slice: Ns) {
         let task = &self.k.tasks[t.index()];
-        if task.left >= stay / 2 {
+        if task.left >= slice / 2 {
             return;
         }
         if let Some(&Step::Place { cpu }) = self.k.steps_of(t).get(task.pc as usize) {
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// Books the stay of `t` on `cpu` and what is left of its run step.
+    /// Books the slice of `t` on `cpu` and what is left of its run step.
     pub(super) fn account(&mut self, cpu: Cpu, t: TaskId) {
         let now = self.k.now;
         if self.ends_with_essential && self.k.work.tasks[t.index()].essential {
@@ -152,8 +152,8 @@ impl Engine {
             self.k.count(cpu, 1);
         }
         // Woken before it had left: it never did.
-        let stays = self.k.cpus[cpu].leaving == Some((t, Stop::Slept));
-        let switched = prev != Some(t) && !stays;
+        let back_at_once = self.k.cpus[cpu].leaving == Some((t, Stop::Slept));
+        let switched = prev != Some(t) && !back_at_once;
         let on = if now == 0 { self.k.work.tasks[t.index()].on } else { None };
         let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
         if switched && on.is_none() {
@@ -173,7 +173,7 @@ impl Engine {
         if switched {
             let entry = match (left, prev) {
                 (Some(_), _) => costs.switch_block,
-                (None, Some(_)) => cold_share(costs.switch_cold, now - c.blocked_at),
+                (None, Some(_)) => cache_cold_share(costs.switch_cache_cold, now - c.blocked_at),
                 (None, None) => 0,
             };
             c.run_from = now + costs.switch + more + owed + entry;
@@ -246,13 +246,13 @@ impl Engine {
 
     /// By how much the switch to `t` takes longer than it was recorded to.
     fn path_shift(&mut self, cpu: Cpu, prev: Option<TaskId>, t: TaskId) -> Ns {
-        let (Some(change), false) = (self.paths, self.k.cpus[cpu].idle) else { return 0 };
+        let (Some(change), false) = (self.switch_costs, self.k.cpus[cpu].idle) else { return 0 };
         let leaving = self.k.cpus[cpu].leaving;
         let Some(left) = leaving.map(|l| l.0).or(prev) else { return 0 };
         let why = match leaving {
             Some((_, why)) if why != Stop::Yielded => Leaves::Sleeps,
             None if self.k.cpus[cpu].irq_woke == Some(t) => Leaves::Woken,
-            _ => Leaves::Stays,
+            _ => Leaves::Ready,
         };
         let classes = |t: TaskId| {
             let is = self.k.tasks[t.index()].attrs.policy.is_rt();
@@ -286,6 +286,6 @@ impl Engine {
             (None, Some(t)) => (t.0, left::PREEMPTED),
             (None, None) => (IDLE, left::PREEMPTED),
         };
-        self.k.log.add(ts, What::Switch, cpu, from, next, state);
+        self.k.log.add(ts, RecKind::Switch, cpu, from, next, state);
     }
 }

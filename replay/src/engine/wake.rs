@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{Coming, Engine};
-use crate::log::{What, IDLE};
+use crate::log::{RecKind, IDLE};
 use crate::policy::{Enqueue, Select, Wake};
 use crate::program::{Start, Step};
 use crate::task::{Cpu, TaskId, TaskState, NEVER};
@@ -61,7 +61,7 @@ impl Engine {
             }
         };
         self.k.tasks[t.index()].cpu = cpu;
-        self.k.log.add(self.k.now, What::Initial, cpu, t.0, IDLE, 0);
+        self.k.log.add(self.k.now, RecKind::Initial, cpu, t.0, IDLE, 0);
         self.make_runnable(t, cpu, Enqueue::Initial);
     }
 
@@ -83,7 +83,7 @@ impl Engine {
                 self.units[sem.0 as usize] -= 1;
                 (sleep, false)
             }
-            Some(Step::Serve { queue, sleep }) if self.queues[queue.0 as usize].messages.is_empty() => {
+            Some(Step::Receive { queue, sleep }) if self.queues[queue.0 as usize].messages.is_empty() => {
                 self.readers.push_back(queue.0 as usize, t);
                 let task = &mut self.k.tasks[t.index()];
                 task.state = TaskState::Sleeping(sleep);
@@ -113,11 +113,11 @@ impl Engine {
     /// One message for a queue. As with a Linux pipe (pipe_write and pipe_read of fs/pipe.c since 5.5),
     /// one that finds the queue empty wakes the task that waits longest, and a reader that was woken
     /// and leaves messages behind wakes the next.
-    pub(super) fn send(&mut self, queue: usize, job: u32, wake: Wake) {
+    pub(super) fn send(&mut self, queue: usize, handler: u32, wake: Wake) {
         let empty = self.queues[queue].messages.is_empty();
-        self.queues[queue].messages.push_back(job);
+        self.queues[queue].messages.push_back(handler);
         if let Wake::Task { waker, cpu, .. } = wake {
-            self.k.log.add(self.k.now, What::Sent, cpu, queue as u32, waker.0, job);
+            self.k.log.add(self.k.now, RecKind::Sent, cpu, queue as u32, waker.0, handler);
         }
         if empty || self.queues[queue].one_each {
             self.call(queue, wake);
@@ -198,7 +198,7 @@ impl Engine {
         self.k.count(cpu, 1);
         let c = &mut self.k.cpus[cpu];
         // Clocks do not go back.
-        c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.newborn) } else { now };
+        c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.fork_clock) } else { now };
         let class = self.class(t);
         let policy = &mut self.stack.layers[class].1;
         policy.runnable(&mut self.k, cpu, t);

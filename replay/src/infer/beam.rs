@@ -92,18 +92,18 @@ fn state(walk: &Walk) -> u64 {
             token(item.token, &mut hash);
         }
     }
-    for (hold, life) in walk.hold.iter().zip(&walk.known.members) {
+    for (hold, task) in walk.hold.iter().zip(&walk.known.members) {
         if let Some(hold) = hold {
-            let usual = walk.known.usual[walk.station(*life)].mean;
+            let usual = walk.known.usual[walk.station(*task)].mean;
             ((hold.start as f64 / usual * 4.0) as u64, hold.segment).hash(&mut hash);
             token(hold.token, &mut hash);
         }
         hold.is_some().hash(&mut hash);
     }
-    for debts in &walk.debts {
-        debts.len().hash(&mut hash);
-        for debt in debts {
-            (debt.life, debt.at).hash(&mut hash);
+    for pending_reads in &walk.pending_reads {
+        pending_reads.len().hash(&mut hash);
+        for pending in pending_reads {
+            (pending.task, pending.at).hash(&mut hash);
         }
     }
     hash.finish()

@@ -2,7 +2,7 @@
 //!
 //! Where `sys_enter_read`, `sys_exit_read` and those of writing are recorded, nothing has to be
 //! guessed: a write is a message, a read that returns takes the first that wait. Which file of one
-//! task is which of another, the wakeups tell that are made within a write and end a sleep within a
+//! task is which of another, the wakeups show that are made within a write and end a sleep within a
 //! read. A number that never shows so is the file that all others know by it, since tasks of a
 //! group have inherited their files; threads of one process share them. Pipes and connections are
 //! first in, first out. A request is what a server took last; what comes back to whoever wrote it
@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::flow::{Flow, Mark, Message};
 use super::network::{Network, Station};
-use crate::history::{By, Call, History, Life, LifeId, Off, What};
+use crate::history::{By, Call, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
 /// A file of a task, as it reads from it or writes to it.
-type End = (LifeId, Option<i64>, bool);
+type End = (TaskIndex, Option<i64>, bool);
 
 /// Which ends belong to one file.
 #[derive(Default)]
@@ -45,42 +45,42 @@ impl Files {
 }
 
 /// Position of the call in which the task is at `at`.
-fn call_at(life: &Life, at: Ns) -> Option<usize> {
-    let i = life.calls.partition_point(|c| c.from <= at).checked_sub(1)?;
-    (at <= life.calls[i].to).then_some(i)
+fn call_at(task: &TaskHistory, at: Ns) -> Option<usize> {
+    let i = task.calls.partition_point(|c| c.from <= at).checked_sub(1)?;
+    (at <= task.calls[i].to).then_some(i)
 }
 
 /// What the calls of the tasks of `net` show; none where they were not recorded. Stations get numbers
 /// from `first` on. Reads of what nobody wrote, and wakeups among the tasks that no write makes, are
-/// counted as unpaid.
+/// counted as unmatched.
 pub(super) fn calls(net: &Network, history: &History, first: usize) -> Option<(Network, Flow)> {
-    let members: BTreeSet<LifeId> = net.members().into_iter().collect();
-    let life = |id: LifeId| &history.lives[id as usize];
-    if members.iter().all(|m| life(*m).calls.is_empty()) {
+    let members: BTreeSet<TaskIndex> = net.members().into_iter().collect();
+    let task = |id: TaskIndex| &history.tasks[id as usize];
+    if members.iter().all(|m| task(*m).calls.is_empty()) {
         return None;
     }
-    let flow = Flow { recorded: true, marks: vec![Vec::new(); history.lives.len()], ..Flow::default() };
+    let flow = Flow { recorded: true, marks: vec![Vec::new(); history.tasks.len()], ..Flow::default() };
     let mut found = Found { flow, ..Found::default() };
-    for other in &history.lives {
-        for act in &other.acts {
-            let What::Post { wake } = act.what else { continue };
+    for other in &history.tasks {
+        for event in &other.events {
+            let EventKind::Post { wake } = event.kind else { continue };
             let wakee = history.wakee[wake as usize];
             if !members.contains(&wakee) {
                 continue;
             }
             // Whoever reads and leaves something wakes the next reader: that is no message.
-            let (by, of) = (call_at(other, act.at), call_at(life(wakee), act.at));
+            let (by, of) = (call_at(other, event.at), call_at(task(wakee), event.at));
             if by.is_some_and(|i| other.calls[i].reads) {
                 continue;
             }
-            match (by, of.filter(|j| life(wakee).calls[*j].reads)) {
+            match (by, of.filter(|j| task(wakee).calls[*j].reads)) {
                 (Some(i), Some(j)) => {
-                    let (from, to) = (other.calls[i].file, life(wakee).calls[j].file);
+                    let (from, to) = (other.calls[i].file, task(wakee).calls[j].file);
                     found.files.join((other.id, from, false), (wakee, to, true));
                     let before = found.wakes.insert((other.id, i), wake);
-                    found.flow.unpaid += usize::from(before.is_some());
+                    found.flow.unmatched += usize::from(before.is_some());
                 }
-                _ => found.flow.unpaid += usize::from(members.contains(&other.id)),
+                _ => found.flow.unmatched += usize::from(members.contains(&other.id)),
             }
         }
     }
@@ -97,38 +97,38 @@ type Waiting = VecDeque<(u32, i64)>;
 struct Found {
     files: Files,
     /// Wakeup within each write, by task and position.
-    wakes: HashMap<(LifeId, usize), u32>,
+    wakes: HashMap<(TaskIndex, usize), u32>,
     flow: Flow,
     /// File of each message.
     file: Vec<usize>,
     /// Per reader and file: messages taken, and those of them that were answers.
-    taken: BTreeMap<(LifeId, usize), (usize, usize)>,
+    taken: BTreeMap<(TaskIndex, usize), (usize, usize)>,
 }
 
 impl Found {
     /// Joins ends that no wakeup shows to the one file that tasks know by this number.
-    fn inherit(&mut self, members: &BTreeSet<LifeId>, history: &History) {
+    fn inherit(&mut self, members: &BTreeSet<TaskIndex>, history: &History) {
         let mut known: BTreeMap<(i64, bool), BTreeSet<usize>> = BTreeMap::new();
         let mut of_process: BTreeMap<(i64, i64, bool), End> = BTreeMap::new();
         let mut ends: Vec<End> = self.files.number.keys().copied().collect();
         ends.sort_unstable();
         for end in ends {
-            let (life, Some(file), reads) = end else { continue };
+            let (task, Some(file), reads) = end else { continue };
             let root = self.files.of(end);
             known.entry((file, reads)).or_default().insert(root);
-            if let Some(pid) = history.lives[life as usize].pid {
+            if let Some(pid) = history.tasks[task as usize].pid {
                 let shared = *of_process.entry((pid, file, reads)).or_insert(end);
                 self.files.join(shared, end);
             }
         }
-        let lives = members.iter().map(|m| &history.lives[*m as usize]);
-        let own = lives.flat_map(|l| l.calls.iter().map(|c| (l.id, c.file, c.reads)));
+        let tasks = members.iter().map(|m| &history.tasks[*m as usize]);
+        let own = tasks.flat_map(|l| l.calls.iter().map(|c| (l.id, c.file, c.reads)));
         for end in own.collect::<BTreeSet<End>>() {
-            let (life, Some(file), reads) = end else { continue };
+            let (task, Some(file), reads) = end else { continue };
             if self.files.number.contains_key(&end) {
                 continue;
             }
-            let pid = history.lives[life as usize].pid;
+            let pid = history.tasks[task as usize].pid;
             if let Some(shared) = pid.and_then(|pid| of_process.get(&(pid, file, reads))) {
                 self.files.join(*shared, end);
             } else if let Some(&root) = known.get(&(file, reads)).filter(|r| r.len() == 1).and_then(|r| r.first()) {
@@ -138,30 +138,30 @@ impl Found {
     }
 
     /// Follows the messages in the order of time: a write from its begin, a read at its end.
-    fn follow(&mut self, members: &BTreeSet<LifeId>, history: &History, server: &[bool]) {
-        let mut events: Vec<(Ns, LifeId, usize)> = Vec::new();
-        for life in &history.lives {
-            for (i, call) in life.calls.iter().enumerate().filter(|c| c.1.bytes > 0 && c.1.to != Ns::MAX) {
-                let known = self.files.number.contains_key(&(life.id, call.file, call.reads));
-                if known && (members.contains(&life.id) || !call.reads) {
-                    events.push((if call.reads { call.to } else { call.from }, life.id, i));
+    fn follow(&mut self, members: &BTreeSet<TaskIndex>, history: &History, server: &[bool]) {
+        let mut events: Vec<(Ns, TaskIndex, usize)> = Vec::new();
+        for task in &history.tasks {
+            for (i, call) in task.calls.iter().enumerate().filter(|c| c.1.bytes > 0 && c.1.to != Ns::MAX) {
+                let known = self.files.number.contains_key(&(task.id, call.file, call.reads));
+                if known && (members.contains(&task.id) || !call.reads) {
+                    events.push((if call.reads { call.to } else { call.from }, task.id, i));
                 }
             }
         }
         events.sort_unstable();
         let mut waiting: BTreeMap<usize, Waiting> = BTreeMap::new();
-        let mut request: HashMap<LifeId, u32> = HashMap::new();
+        let mut request: HashMap<TaskIndex, u32> = HashMap::new();
         let mut requests = 0;
-        let mut timers: HashMap<LifeId, Timers> = HashMap::new();
+        let mut timers: HashMap<TaskIndex, Timers> = HashMap::new();
         for (at, id, i) in events {
-            let life = &history.lives[id as usize];
-            let call = life.calls[i];
+            let task = &history.tasks[id as usize];
+            let call = task.calls[i];
             let file = self.files.of((id, call.file, call.reads));
             let queue = waiting.entry(file).or_default();
             if call.reads {
-                let when = began(life, call);
+                let when = began(task, call);
                 let taken = take(queue, call.bytes);
-                self.flow.unpaid += usize::from(taken.is_none());
+                self.flow.unmatched += usize::from(taken.is_none());
                 for message in taken.unwrap_or_default() {
                     let about = self.flow.messages[message as usize].request;
                     let counts = self.taken.entry((id, file)).or_default();
@@ -174,7 +174,7 @@ impl Found {
                 continue;
             }
             // What a timer begins is a request of its own, but in the middle of a service.
-            let fresh = !server[id as usize] && timers.entry(id).or_insert_with(|| Timers::of(life)).went_off(at);
+            let fresh = !server[id as usize] && timers.entry(id).or_insert_with(|| Timers::of(task)).went_off(at);
             let about = match request.get(&id) {
                 Some(about) if !fresh => *about,
                 _ => {
@@ -192,7 +192,7 @@ impl Found {
                     self.flow.of_wake.insert(*wake, message);
                 }
                 None => {
-                    self.flow.hidden += 1;
+                    self.flow.unobserved += 1;
                     self.flow.marks[id as usize].push((at, Mark::Send(message)));
                 }
             }
@@ -200,34 +200,34 @@ impl Found {
         self.flow.marks.iter_mut().for_each(|marks| marks.sort_by_key(|m| m.0));
     }
 
-    /// The stations: whoever reads a file with others, or from one only, serves it; other files
+    /// The stations: whoever reads a file with others, or from one only, receives from it; other files
     /// are a task's own.
-    fn network(mut self, net: &Network, members: &BTreeSet<LifeId>, first: usize) -> (Network, Flow) {
-        let mut readers: BTreeMap<usize, BTreeSet<LifeId>> = BTreeMap::new();
-        for (life, file) in self.taken.keys() {
-            readers.entry(*file).or_default().insert(*life);
+    fn network(mut self, net: &Network, members: &BTreeSet<TaskIndex>, first: usize) -> (Network, Flow) {
+        let mut readers: BTreeMap<usize, BTreeSet<TaskIndex>> = BTreeMap::new();
+        for (task, file) in self.taken.keys() {
+            readers.entry(*file).or_default().insert(*task);
         }
-        let mut work: BTreeMap<LifeId, usize> = BTreeMap::new();
-        for &life in members.iter().filter(|m| net.server[**m as usize]) {
-            let own = self.taken.range((life, 0)..=(life, usize::MAX));
+        let mut work: BTreeMap<TaskIndex, usize> = BTreeMap::new();
+        for &task in members.iter().filter(|m| net.server[**m as usize]) {
+            let own = self.taken.range((task, 0)..=(task, usize::MAX));
             // Requests, rather than answers; shared, rather than alone; most messages.
             let best = own.filter(|(_, n)| n.1 * 10 < n.0 * 9).max_by_key(|((_, file), n)| (readers[file].len(), n.0));
-            best.map(|((_, file), _)| work.insert(life, *file));
+            best.map(|((_, file), _)| work.insert(task, *file));
         }
         // A file that somebody reads besides its own work is no queue.
         let all_serve = |file: &usize| readers[file].iter().all(|r| work.get(r) == Some(file));
         let queues: BTreeSet<usize> = work.values().copied().filter(all_serve).collect();
         let number: BTreeMap<usize, usize> = queues.iter().enumerate().map(|(i, f)| (*f, first + i)).collect();
         let mut other = Network { stations: vec![Station::default(); first + number.len()], ..net.clone() };
-        for &life in members {
-            let station = work.get(&life).and_then(|file| number.get(file)).copied();
-            other.server[life as usize] = station.is_some();
+        for &task in members {
+            let station = work.get(&task).and_then(|file| number.get(file)).copied();
+            other.server[task as usize] = station.is_some();
             let station = station.unwrap_or_else(|| {
                 other.stations.push(Station::default());
                 other.stations.len() - 1
             });
-            other.stations[station].members.push(life);
-            other.station[life as usize] = Some(station);
+            other.stations[station].members.push(task);
+            other.station[task as usize] = Some(station);
         }
         for (message, file) in self.flow.messages.iter_mut().zip(&self.file) {
             message.station = number.get(file).copied();
@@ -252,11 +252,11 @@ fn take(queue: &mut Waiting, mut bytes: i64) -> Option<Vec<u32>> {
 }
 
 /// When a read began to have what it took: as it went on behind the sleep in it, or as it ended.
-fn began(life: &Life, call: Call) -> Ns {
-    let before = &life.acts[..life.acts.partition_point(|a| a.at <= call.to)];
+fn began(task: &TaskHistory, call: Call) -> Ns {
+    let before = &task.events[..task.events.partition_point(|a| a.at <= call.to)];
     let within = before.iter().rev().take_while(|a| a.at >= call.from);
-    let slept = within.clone().any(|a| matches!(a.what, What::Off(Off::Slept { .. }) | What::Woken { .. }));
-    let on = within.clone().find(|a| matches!(a.what, What::On { .. }));
+    let slept = within.clone().any(|a| matches!(a.kind, EventKind::Off(Off::Slept { .. }) | EventKind::Woken { .. }));
+    let on = within.clone().find(|a| matches!(a.kind, EventKind::On { .. }));
     on.filter(|_| slept).map_or(call.to, |a| a.at)
 }
 
@@ -266,9 +266,9 @@ struct Timers {
 }
 
 impl Timers {
-    fn of(life: &Life) -> Self {
-        let timer = |what| matches!(what, What::Woken { by, .. } if !matches!(by, By::Task { .. }));
-        Timers { at: life.acts.iter().filter(|a| timer(a.what)).map(|a| a.at).collect() }
+    fn of(task: &TaskHistory) -> Self {
+        let timer = |kind| matches!(kind, EventKind::Woken { by, .. } if !matches!(by, By::Task { .. }));
+        Timers { at: task.events.iter().filter(|a| timer(a.kind)).map(|a| a.at).collect() }
     }
 
     /// True when one went off since the last question.

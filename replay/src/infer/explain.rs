@@ -5,7 +5,7 @@ use super::log::Said;
 use super::routes::Past;
 use super::segments::{End, Segment};
 use super::walk::{Hold, Item, Part, Walk, LEAST, MIXED, MOST};
-use crate::history::LifeId;
+use crate::history::TaskIndex;
 use crate::task::Ns;
 
 /// Log-likelihood of a message left behind by a reader that fell asleep.
@@ -18,7 +18,7 @@ const UNLIKELY: f64 = 1e-5;
 /// One explanation of a segment: its services, where the last message went, and the service that
 /// takes the place of the last.
 #[derive(Clone, Copy)]
-struct Way {
+struct Explanation {
     services: usize,
     target: Option<usize>,
     swap: Option<usize>,
@@ -35,18 +35,18 @@ impl Walk<'_> {
         };
         let mut past = self.tokens[hold.token].past.clone();
         let mut callers = self.tokens[hold.token].callers.clone();
-        let (mut taken, mut taken_own, mut hidden) = (0, 0, 0.0);
+        let (mut taken, mut taken_own, mut unobserved) = (0, 0, 0.0);
         let mut targets: Vec<(usize, Ns)> = Vec::new();
-        // What each service but the last adds as a hidden one, and as the one that shows.
+        // What each service but the last adds as an unobserved one, and as the one that shows.
         let mut each: Vec<(f64, f64)> = Vec::new();
-        let mut found: Vec<Way> = Vec::new();
+        let mut found: Vec<Explanation> = Vec::new();
         let mut scores: Vec<f64> = Vec::new();
         // What waits is looked at again and again.
         let mut costs: Vec<Option<(usize, f64)>> = Vec::new();
         let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
-        let own_queue = &self.queues[self.own_queue(g.life)];
+        let own_queue = &self.queues[self.own_queue(g.task)];
         self.known.budget.spend((self.queues[s].len() + self.known.net.stations[s].members.len()) / LOOKS);
-        let others: usize = self.known.net.stations[s].members.iter().map(|m| self.behind(*m, g.life, g.to)).sum();
+        let others: usize = self.known.net.stations[s].members.iter().map(|m| self.behind(*m, g.task, g.to)).sum();
         for k in 1..=MOST {
             let mut swap = None;
             let (score, target) = match g.end {
@@ -57,10 +57,10 @@ impl Walk<'_> {
                     let share = self.share_of(s, &past, to) * if caller { 1.0 } else { UNLIKELY };
                     let starved = goes_on && waiting == taken;
                     let mut score = share.max(1e-3).ln();
-                    let as_hidden = self.likely(s, &past, &callers, &|_| true).0.max(1e-9).ln();
+                    let as_unobserved = self.likely(s, &past, &callers, &|_| true).0.max(1e-9).ln();
                     let one_queue = self.known.net.stations[s].calls.is_empty();
-                    for (j, (was_hidden, shows)) in each.iter().enumerate().filter(|_| one_queue) {
-                        let other = shows + as_hidden - was_hidden + MIXED;
+                    for (j, (was_unobserved, shows)) in each.iter().enumerate().filter(|_| one_queue) {
+                        let other = shows + as_unobserved - was_unobserved + MIXED;
                         if other > score {
                             (score, swap) = (other, Some(j));
                         }
@@ -68,7 +68,7 @@ impl Walk<'_> {
                     if score < MIXED && self.waits_for(s, taken, to, reader) {
                         (score, swap) = (MIXED, None);
                     }
-                    each.push((as_hidden, share.max(1e-9).ln()));
+                    each.push((as_unobserved, share.max(1e-9).ln()));
                     (score + if starved { LEFT } else { 0.0 }, Some(to))
                 }
                 End::Sleep(reply) => {
@@ -92,8 +92,8 @@ impl Walk<'_> {
                     (share.max(1e-9).ln() + left, to)
                 }
             };
-            scores.push(score + hidden + length(k));
-            found.push(Way { services: k, target, swap });
+            scores.push(score + unobserved + length(k));
+            found.push(Explanation { services: k, target, swap });
             // One service more: where did this one's message go, and what came next?
             let (share, to) = self.likely(s, &past, &callers, &|_| true);
             let Some(to) = to else { break };
@@ -108,22 +108,22 @@ impl Walk<'_> {
             if ran / (k as f64 + 1.0) < LEAST * mean {
                 break;
             }
-            hidden += share.max(1e-9).ln();
+            unobserved += share.max(1e-9).ln();
             targets.push((to, next.at));
             past = self.tokens[next.token].past.clone();
             past.visit(s);
             callers.clone_from(&self.tokens[next.token].callers);
         }
-        let Some(way) = self.choose(&scores).map(|i| found[i]) else { return (Vec::new(), None) };
-        if let (Some(j), Some(to)) = (way.swap, self.hidden_target(s, way.services)) {
+        let Some(best) = self.choose(&scores).map(|i| found[i]) else { return (Vec::new(), None) };
+        if let (Some(j), Some(to)) = (best.swap, self.unobserved_target(s, best.services)) {
             // The one that shows came earlier in the queue: the last one takes its place.
             targets[j].0 = to;
         }
-        (self.parts(hold, g, &targets[..way.services - 1], way.target), way.swap)
+        (self.parts(hold, g, &targets[..best.services - 1], best.target), best.swap)
     }
 
     /// True when a request that waits behind the first `taken` fits a message to `to` that shows.
-    fn waits_for(&self, s: usize, taken: usize, to: usize, reader: LifeId) -> bool {
+    fn waits_for(&self, s: usize, taken: usize, to: usize, reader: TaskIndex) -> bool {
         self.queues[s].iter().skip(taken).any(|q| {
             let token = &self.tokens[q.token];
             let caller = !self.known.net.answers(s, reader) || token.callers.last() == Some(&reader);
@@ -133,8 +133,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Where the message of the `k`-th service of a segment went, were it hidden.
-    fn hidden_target(&self, s: usize, k: usize) -> Option<usize> {
+    /// Where the message of the `k`-th service of a segment went, were it unobserved.
+    fn unobserved_target(&self, s: usize, k: usize) -> Option<usize> {
         let token = &self.tokens[self.queues[s].get(k.checked_sub(2)?)?.token];
         let mut past = token.past.clone();
         past.visit(s);
@@ -142,8 +142,8 @@ impl Walk<'_> {
     }
 
     /// Services that `other` may have begun besides the one it is known to be at.
-    fn behind(&self, other: LifeId, life: LifeId, at: Ns) -> usize {
-        let Some(hold) = self.hold[self.slot(other)].filter(|_| other != life) else { return 0 };
+    fn behind(&self, other: TaskIndex, task: TaskIndex, at: Ns) -> usize {
+        let Some(hold) = self.hold[self.slot(other)].filter(|_| other != task) else { return 0 };
         let ran = (self.known.tracks[other as usize].pos(at) - hold.start) as f64;
         (ran / self.known.usual[self.station(other)].mean) as usize
     }
@@ -194,7 +194,7 @@ impl Walk<'_> {
 
     fn parts(&self, hold: Hold, g: Segment, targets: &[(usize, Ns)], last: Option<usize>) -> Vec<Part> {
         let k = targets.len() as Ns + 1;
-        let track = &self.known.tracks[g.life as usize];
+        let track = &self.known.tracks[g.task as usize];
         let mut parts: Vec<Part> = Vec::with_capacity(k as usize);
         for (j, (to, next)) in targets.iter().enumerate() {
             let even = hold.start + (g.stop - hold.start) * (j as Ns + 1) / k;
@@ -209,7 +209,7 @@ impl Walk<'_> {
         &self,
         s: usize,
         past: &Past,
-        callers: &[LifeId],
+        callers: &[TaskIndex],
         fits: &dyn Fn(usize) -> bool,
     ) -> (f64, Option<usize>) {
         let (mut best, shares) = ((0.0, None), self.shares_to_each(s, past));

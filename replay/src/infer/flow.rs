@@ -8,7 +8,7 @@
 //! * a task that falls asleep found its queue empty: whatever had been written before has been read;
 //! * a message to a queue whose reader sleeps would have woken it, and would show;
 //! * services of a station take about as long as those whose ends both show;
-//! * requests take the ways that visible messages of requests with the same past take.
+//! * requests take the routes that visible messages of requests with the same past take.
 //!
 //! A reader that goes on with an empty queue must have got a message that a task still at work has
 //! already written: the service of that task is then taken to have ended. What stays unexplained is
@@ -25,12 +25,12 @@ use super::routes::{Memo, Past, Routes};
 use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
-use crate::history::{History, LifeId};
+use crate::history::{History, TaskIndex};
 use crate::task::Ns;
 
-/// Services of which both ends show that tell how long they take.
+/// Services of which both ends show that say how long they take.
 const SURE: usize = 20;
-/// A way that fewer than one in so many requests took is its own.
+/// A route that fewer than one in so many requests took is its own.
 const RARE: usize = 50;
 
 /// One thing about messages that a task did.
@@ -72,18 +72,18 @@ pub(super) struct Booked {
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// Per life, in order of time.
+    /// Per task, in order of time.
     pub marks: Vec<Vec<(Ns, Mark)>>,
     /// Message of each visible wakeup.
     pub of_wake: HashMap<u32, u32>,
     pub messages: Vec<Message>,
     /// Messages that no wakeup shows.
-    pub hidden: usize,
+    pub unobserved: usize,
     /// Reads of messages that nobody can have written.
-    pub unpaid: usize,
+    pub unmatched: usize,
     /// Messages that nobody read.
     pub left: usize,
-    /// Requests that went ways of their own.
+    /// Requests that went routes of their own.
     pub odd: usize,
     /// Calls that were recorded show the messages.
     pub recorded: bool,
@@ -92,27 +92,27 @@ pub(super) struct Flow {
 impl Flow {
     /// Messages that contradict each other.
     pub fn unexplained(&self) -> usize {
-        self.unpaid + self.left
+        self.unmatched + self.left
     }
 
-    /// The same, and requests that went ways of their own.
+    /// The same, and requests that went routes of their own.
     pub fn wrong(&self) -> usize {
         self.unexplained() + self.odd
     }
 
-    /// What a walk over `lives` tasks found, and where requests went.
-    fn of(walk: &Walk, lives: usize) -> (Flow, Routes) {
-        let mut flow = Flow { marks: vec![Vec::new(); lives], ..Flow::default() };
+    /// What a walk over that many `tasks` found, and where requests went.
+    fn of(walk: &Walk, tasks: usize) -> (Flow, Routes) {
+        let mut flow = Flow { marks: vec![Vec::new(); tasks], ..Flow::default() };
         let mut routes = Routes::default();
         // Requests that began with a read of what somebody had yet to be seen to write.
         let mut goes_on: HashMap<u32, (u32, &Past)> = HashMap::new();
         for said in walk.log.all() {
             match said {
-                Said::Mark(life, at, mark) => flow.marks[*life as usize].push((*at, *mark)),
-                Said::Paid(life, n, message) => flow.marks[*life as usize][*n].1 = Mark::Take(*message),
-                Said::Earlier(life, n, at) => {
+                Said::Mark(task, at, mark) => flow.marks[*task as usize].push((*at, *mark)),
+                Said::Matched(task, n, message) => flow.marks[*task as usize][*n].1 = Mark::Take(*message),
+                Said::Earlier(task, n, at) => {
                     // But behind what the task did before.
-                    let marks = &mut flow.marks[*life as usize];
+                    let marks = &mut flow.marks[*task as usize];
                     let before = n.checked_sub(1).map_or(0, |n| marks[n].0);
                     marks[*n].0 = marks[*n].0.min(*at).max(before.min(marks[*n].0));
                 }
@@ -135,20 +135,20 @@ impl Flow {
         let all = walk.tokens.len();
         let done: Vec<&Token> = (0..all).map(|t| &walk.tokens[t]).filter(|t| t.done).collect();
         let requests: Vec<Vec<u32>> = done.iter().map(|t| chain(&goes_on, t.request)).collect();
-        let way = |(token, chain): (&&Token, &Vec<u32>)| {
-            let before = chain.iter().rev().skip(1).flat_map(|r| goes_on[r].1.way());
-            before.chain(token.past.way()).collect()
+        let route = |(token, chain): (&&Token, &Vec<u32>)| {
+            let before = chain.iter().rev().skip(1).flat_map(|r| goes_on[r].1.route());
+            before.chain(token.past.route()).collect()
         };
-        let ways: Vec<Vec<usize>> = done.iter().zip(&requests).map(way).collect();
-        let odd = odd(&ways);
+        let taken: Vec<Vec<usize>> = done.iter().zip(&requests).map(route).collect();
+        let odd = odd(&taken);
         flow.odd = odd.len();
         let first = |request: u32| chain(&goes_on, request).last().copied().unwrap_or(request);
         let doubted: HashSet<u32> = odd.iter().filter_map(|t| requests[*t].last().copied()).collect();
         flow.messages.iter_mut().for_each(|m| m.request = m.request.map(first).filter(|r| !doubted.contains(r)));
-        if ways.len() * 2 > all {
-            routes = Routes::of_ways(&ways);
+        if taken.len() * 2 > all {
+            routes = Routes::of_complete(&taken);
         }
-        (flow.hidden, flow.unpaid, flow.left) = (walk.hidden, walk.unpaid, walk.left);
+        (flow.unobserved, flow.unmatched, flow.left) = (walk.unobserved, walk.unmatched, walk.left);
         (flow, routes)
     }
 }
@@ -162,13 +162,13 @@ fn chain(goes_on: &HashMap<u32, (u32, &Past)>, request: u32) -> Vec<u32> {
     chain
 }
 
-/// Which of these ways hardly any other request took.
-fn odd(ways: &[Vec<usize>]) -> Vec<usize> {
+/// Which of these routes hardly any other request took.
+fn odd(taken: &[Vec<usize>]) -> Vec<usize> {
     let mut number: HashMap<&[usize], usize> = HashMap::new();
-    for way in ways {
-        *number.entry(way).or_default() += 1;
+    for route in taken {
+        *number.entry(route).or_default() += 1;
     }
-    (0..ways.len()).filter(|i| number[&ways[*i][..]] * RARE < ways.len()).collect()
+    (0..taken.len()).filter(|i| number[&taken[*i][..]] * RARE < taken.len()).collect()
 }
 
 /// What all walks of one pass know.
@@ -181,8 +181,8 @@ pub(super) struct Known<'a> {
     pub(super) usual: Vec<Usual>,
     pub(super) routes: Routes,
     pub(super) first_pass: bool,
-    /// Tasks of the network, and the place of each life among them.
-    pub(super) members: Vec<LifeId>,
+    /// Tasks of the network, and the place of each task among them.
+    pub(super) members: Vec<TaskIndex>,
     pub(super) slot: Vec<usize>,
     /// Of each station, in ascending order.
     pub(super) targets: Vec<Vec<Target>>,
@@ -204,8 +204,8 @@ pub(super) struct Target {
 pub(super) enum Event {
     Begin(usize),
     End(usize),
-    Sleep(LifeId, bool),
-    Wake(LifeId, bool),
+    Sleep(TaskIndex, bool),
+    Wake(TaskIndex, bool),
 }
 
 impl<'a> Known<'a> {
@@ -216,14 +216,14 @@ impl<'a> Known<'a> {
         tracks: &'a [Track],
         segments: &'a [Segment],
     ) -> Self {
-        let members: Vec<LifeId> = net.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
-        let mut slot = vec![usize::MAX; history.lives.len()];
-        for (i, life) in members.iter().enumerate() {
-            slot[*life as usize] = i;
+        let members: Vec<TaskIndex> = net.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
+        let mut slot = vec![usize::MAX; history.tasks.len()];
+        for (i, task) in members.iter().enumerate() {
+            slot[*task as usize] = i;
         }
         let mut own = vec![Vec::new(); net.stations.len()];
         for g in segments {
-            if let Some(own) = net.station[g.life as usize].and_then(|s| own.get_mut(s)) {
+            if let Some(own) = net.station[g.task as usize].and_then(|s| own.get_mut(s)) {
                 own.push(g);
             }
         }
@@ -256,9 +256,9 @@ impl<'a> Known<'a> {
             events.push((g.to, if g.from < g.to { 0 } else { 2 }, Event::End(i)));
         }
         for s in sleeps {
-            events.push((s.from, 3, Event::Sleep(s.life, s.reply)));
+            events.push((s.from, 3, Event::Sleep(s.task, s.reply)));
             // A message wakes its reader after it is written.
-            events.push((s.to, 4, Event::Wake(s.life, s.reply)));
+            events.push((s.to, 4, Event::Wake(s.task, s.reply)));
         }
         events.sort_by_key(|e| (e.0, e.1));
         events
@@ -312,7 +312,7 @@ pub(super) fn follow(
         if nth > 0 && budget.is_over() {
             break;
         }
-        let (flow, routes) = Flow::of(&walk, history.lives.len());
+        let (flow, routes) = Flow::of(&walk, history.tasks.len());
         let booked = walk.booked.clone();
         drop(walk);
         if nth == 0 || flow.wrong() <= found.wrong() {

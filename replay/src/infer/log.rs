@@ -4,18 +4,18 @@ use std::rc::Rc;
 
 use super::flow::{Mark, Message};
 use super::routes::Past;
-use crate::history::LifeId;
+use crate::history::TaskIndex;
 use crate::task::Ns;
 
 /// One finding, or a correction of an earlier one.
 #[derive(Clone, Debug)]
 pub(super) enum Said {
     /// A task did this.
-    Mark(LifeId, Ns, Mark),
+    Mark(TaskIndex, Ns, Mark),
     /// What the task took at its n-th mark was this message.
-    Paid(LifeId, usize, u32),
+    Matched(TaskIndex, usize, u32),
     /// The n-th mark of the task was no later than this.
-    Earlier(LifeId, usize, Ns),
+    Earlier(TaskIndex, usize, Ns),
     /// One message more.
     Message(Message),
     /// Somebody took this message.

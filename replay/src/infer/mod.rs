@@ -3,34 +3,34 @@
 //! A reader of a pipe or another queue that finds a message waiting does not sleep, and whoever
 //! wrote it woke nobody: the trace holds no record of either. So one stretch of work may hold
 //! several services, and a task may depend on others in ways that do not show. `network` learns
-//! from the wakeups that do show who serves whom, `segments` cuts the work of each task at what
+//! from the wakeups that do show who receives from whom, `segments` cuts the work of each task at what
 //! shows, `walk` and `sends` follow the messages through it, `explain` says what a piece of work
-//! holds, `routes` knows where messages go, `debts` settles what was read before it can be seen to
+//! holds, `routes` knows where messages go, `pending_reads` settles what was read before it can be seen to
 //! be written. Where a guess could have been another, `beam` follows both until one of them
 //! contradicts what shows (`log` is what they share), and `flow` is the outcome. Where tasks take
 //! turns, so that never more than one of them works, none of that is needed: `turns`. How long a
 //! service takes is a matter of work: `track` says how much was done where CPUs are not equally
 //! fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
-//! `told` is what users are told.
+//! `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
 //! those of it that share a queue take its work as it comes (`pools`), the others keep their recorded
-//! causes, since a replay under another order of events would serve messages that were not sent yet.
+//! causes, since a replay under another order of events would handle messages that were not sent yet.
 
 mod beam;
 mod budget;
 mod calls;
-mod debts;
 mod explain;
 mod flow;
 mod log;
 mod network;
+mod pending_reads;
 mod pools;
+mod report;
 mod routes;
 mod segments;
 mod sends;
-mod told;
 pub(crate) mod track;
 mod turns;
 mod walk;
@@ -39,7 +39,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::calibrate::{Limits, Overheads};
 use crate::cancel::Cancel;
-use crate::history::{By, History, LifeId, What};
+use crate::history::{By, EventKind, History, TaskIndex};
 use crate::speeds::Speeds;
 use crate::task::Ns;
 use budget::{Budget, LOOKS};
@@ -50,7 +50,7 @@ pub(crate) use track::Track;
 /// Walks over the trace that try a network; the routes and service times of one are those that the
 /// next knows.
 const PASSES: usize = 5;
-/// Things that show, in the order of time, that tell which network it is.
+/// Things that show, in the order of time, that decide which network it is.
 const TRIAL: usize = 20_000;
 /// Guesses followed side by side in each walk over the trace in the end.
 const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
@@ -61,7 +61,7 @@ pub(crate) const BUDGET: usize = 6_000_000;
 /// Share of messages left unexplained by one guess beyond which several do not help, and beyond
 /// which tasks do not take turns.
 const HOPELESS: f64 = 0.1;
-/// Fewest hidden messages, and least share of all, that make a difference.
+/// Fewest unobserved messages, and least share of all, that make a difference.
 pub(crate) const WORTH: (usize, f64) = (5, 0.01);
 /// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
 const MANY: usize = 2_000;
@@ -72,7 +72,7 @@ const UNEXPLAINED: f64 = 0.002;
 /// What became of a group of tasks that send each other messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// So few messages are hidden that recorded causes say the same.
+    /// So few messages are unobserved that recorded causes say the same.
     Plain,
     /// Nearly everything is explained: the replay uses it.
     Explained,
@@ -96,8 +96,8 @@ pub struct Group {
     /// Messages, those of them that no wakeup shows, and those read and never written, written and
     /// never read, or written too late.
     pub messages: usize,
-    /// Hidden ones.
-    pub hidden: usize,
+    /// Unobserved ones.
+    pub unobserved: usize,
     /// Unexplained ones.
     pub unexplained: usize,
     /// What became of it.
@@ -106,13 +106,13 @@ pub struct Group {
     pub recorded: bool,
 }
 
-/// What is known about hidden messages.
+/// What is known about unobserved messages.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hidden {
+pub struct Unobserved {
     /// Messages, and those of them that no wakeup shows.
     pub messages: usize,
-    /// Hidden ones.
-    pub hidden: usize,
+    /// Unobserved ones.
+    pub unobserved: usize,
     /// Messages read and never written, written and never read, or written too late.
     pub unexplained: usize,
     /// The replay uses all that matter: nearly everything is explained.
@@ -125,18 +125,18 @@ pub struct Hidden {
 
 /// One thing about a message that a task did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum MessageEvent {
     /// Took it.
     Take(u32),
     /// Sent it without waking anybody.
     Send(u32),
 }
 
-/// Hidden messages of a trace.
+/// Unobserved messages of a trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Messages {
-    /// Per life, in order of time.
-    pub acts: Vec<Vec<(Ns, Act)>>,
+    /// Per task, in order of time.
+    pub events: Vec<Vec<(Ns, MessageEvent)>>,
     /// Message of a wakeup.
     pub of_wake: HashMap<u32, u32>,
     /// Wakeups of tasks in a pool that are theirs alone, such as answers: they keep their recorded cause.
@@ -149,39 +149,39 @@ pub(crate) struct Messages {
     pub request: Vec<Option<u32>>,
     /// Per message: the calls that wrote and read it were recorded.
     pub recorded: Vec<bool>,
-    /// Queue from which each life is served, where its work begins with messages that others could take.
-    pub serves: Vec<Option<u32>>,
-    /// Lives in whose network wakeups are about messages.
+    /// Queue from which each task receives, where its work begins with messages that others could take.
+    pub receives: Vec<Option<u32>>,
+    /// Tasks in whose network wakeups are about messages.
     pub inside: Vec<bool>,
     /// Queues.
     pub queues: u32,
     /// Per queue, where not for all of them: each message wakes a reader, see [`Workload::one_each`].
     pub one_each: Vec<bool>,
-    pub found: Hidden,
+    pub found: Unobserved,
 }
 
 impl Messages {
     /// No messages.
     pub(crate) fn none(history: &History) -> Self {
-        let n = history.lives.len();
-        Messages { acts: vec![Vec::new(); n], inside: vec![false; n], serves: vec![None; n], ..Messages::default() }
+        let n = history.tasks.len();
+        Messages { events: vec![Vec::new(); n], inside: vec![false; n], receives: vec![None; n], ..Messages::default() }
     }
 }
 
-/// Looks for hidden messages, group by group of tasks that send each other messages. `outside` says
+/// Looks for unobserved messages, group by group of tasks that send each other messages. `outside` says
 /// which tasks' wakeups are no messages, `speeds` how fast the CPUs are, as far as that is known
 /// before, `over` what the rest of a system call behind a wakeup costs. The search takes at most a
 /// fixed number of steps; a group that is not explained by then, or not nearly completely, keeps its
 /// recorded causes and is named.
 pub(crate) fn infer(
     history: &History,
-    outside: &dyn Fn(LifeId) -> bool,
+    outside: &dyn Fn(TaskIndex) -> bool,
     speeds: &Speeds,
     over: &Overheads,
     cancel: &Cancel,
 ) -> Messages {
     let mut found = Messages::none(history);
-    let tracks: Vec<Track> = history.lives.iter().map(|l| Track::of(l, history.span, speeds)).collect();
+    let tracks: Vec<Track> = history.tasks.iter().map(|l| Track::of(l, history.span, speeds)).collect();
     let budget = Budget::new(BUDGET, cancel.clone());
     let net = match Network::learn(&budget, history, &tracks, outside) {
         Ok(net) => net,
@@ -221,24 +221,26 @@ fn share(flow: &Flow) -> f64 {
     flow.unexplained() as f64 / flow.messages.len().max(1) as f64
 }
 
-fn too_large(tasks: Vec<LifeId>) -> Group {
-    Group { tasks, messages: 0, hidden: 0, unexplained: 0, outcome: Outcome::TooLarge, recorded: false }
+fn too_large(tasks: Vec<TaskIndex>) -> Group {
+    Group { tasks, messages: 0, unobserved: 0, unexplained: 0, outcome: Outcome::TooLarge, recorded: false }
 }
 
 /// What the tasks of `net` did.
 fn size(net: &Network, history: &History) -> usize {
-    net.members().iter().map(|m| history.lives[*m as usize].acts.len()).sum()
+    net.members().iter().map(|m| history.tasks[*m as usize].events.len()).sum()
 }
 
 impl Messages {
-    /// When each life took messages.
+    /// When each task took messages.
     pub(crate) fn takes(&self) -> Vec<Vec<Ns>> {
-        let of = |acts: &Vec<(Ns, Act)>| acts.iter().filter(|a| matches!(a.1, Act::Take(_))).map(|a| a.0).collect();
-        self.acts.iter().map(of).collect()
+        let of = |events: &Vec<(Ns, MessageEvent)>| {
+            events.iter().filter(|a| matches!(a.1, MessageEvent::Take(_))).map(|a| a.0).collect()
+        };
+        self.events.iter().map(of).collect()
     }
 
     /// The tasks of groups whose messages cannot be followed.
-    pub(crate) fn unexplained(&self) -> impl Iterator<Item = LifeId> + '_ {
+    pub(crate) fn unexplained(&self) -> impl Iterator<Item = TaskIndex> + '_ {
         let open = |g: &&Group| matches!(g.outcome, Outcome::Unexplained | Outcome::TooLarge);
         self.found.groups.iter().filter(open).flat_map(|g| g.tasks.iter().copied())
     }
@@ -248,10 +250,10 @@ impl Messages {
         let Some(group) = self.found.groups.get_mut(group) else { return };
         group.outcome = Outcome::Worse;
         self.found.resolved = false;
-        for &life in &group.tasks {
-            let i = life as usize;
-            self.acts[i].clear();
-            (self.inside[i], self.serves[i]) = (false, None);
+        for &task in &group.tasks {
+            let i = task as usize;
+            self.events[i].clear();
+            (self.inside[i], self.receives[i]) = (false, None);
         }
         let inside = &self.inside;
         let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
@@ -277,7 +279,7 @@ impl Messages {
         let sure = shown.or_else(turns);
         let allowed = if sure.is_some() { HOPELESS } else { search.limits.of("unexplained", UNEXPLAINED) };
         let (net, flow) = sure.unwrap_or_else(|| search.best(net));
-        let worth = flow.hidden >= WORTH.0 && flow.hidden as f64 > WORTH.1 * flow.messages.len() as f64;
+        let worth = flow.unobserved >= WORTH.0 && flow.unobserved as f64 > WORTH.1 * flow.messages.len() as f64;
         let outcome = match worth {
             _ if search.budget.is_over() => Outcome::TooLarge,
             false => Outcome::Plain,
@@ -285,17 +287,17 @@ impl Messages {
             true => Outcome::Explained,
         };
         let open = matches!(outcome, Outcome::Unexplained | Outcome::TooLarge);
-        // By CPU time: how fast the CPUs are follows from how many requests each stay holds.
+        // By CPU time: how fast the CPUs are follows from how many requests each burst holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
-        let tracks: Vec<Track> = search.history.lives.iter().filter(|_| open).map(time).collect();
+        let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
         let (flow, outcome) = match open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten() {
             Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
             None => (flow, outcome),
         };
-        let (messages, hidden, unexplained) = (flow.messages.len(), flow.hidden, flow.unexplained());
-        self.found.groups.push(Group { tasks, messages, hidden, unexplained, outcome, recorded: flow.recorded });
+        let (messages, unobserved, unexplained) = (flow.messages.len(), flow.unobserved, flow.unexplained());
+        self.found.groups.push(Group { tasks, messages, unobserved, unexplained, outcome, recorded: flow.recorded });
         self.found.messages += messages;
-        self.found.hidden += hidden;
+        self.found.unobserved += unobserved;
         self.found.unexplained += unexplained;
         if outcome == Outcome::Explained {
             self.take(&net, &flow, search);
@@ -312,7 +314,7 @@ impl Messages {
         self.number(&flow);
         for member in pools.members() {
             let i = member as usize;
-            (self.inside[i], self.serves[i]) = (true, pools.station[i].map(|s| s as u32));
+            (self.inside[i], self.receives[i]) = (true, pools.station[i].map(|s| s as u32));
         }
         flow
     }
@@ -321,12 +323,12 @@ impl Messages {
     fn number(&mut self, flow: &Flow) {
         let before = self.queue.len() as u32;
         let requests = self.request.iter().flatten().max().map_or(0, |r| r + 1);
-        let act = |m: &(Ns, Mark)| match m.1 {
-            Mark::Take(m0) => (m.0, Act::Take(before + m0)),
-            Mark::Send(m0) => (m.0, Act::Send(before + m0)),
+        let event = |m: &(Ns, Mark)| match m.1 {
+            Mark::Take(m0) => (m.0, MessageEvent::Take(before + m0)),
+            Mark::Send(m0) => (m.0, MessageEvent::Send(before + m0)),
         };
-        for (acts, marks) in self.acts.iter_mut().zip(&flow.marks).filter(|m| !m.1.is_empty()) {
-            *acts = marks.iter().map(act).collect();
+        for (events, marks) in self.events.iter_mut().zip(&flow.marks).filter(|m| !m.1.is_empty()) {
+            *events = marks.iter().map(event).collect();
         }
         self.queue.extend(flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)));
         self.recorded.extend(flow.messages.iter().map(|_| flow.recorded));
@@ -338,15 +340,15 @@ impl Messages {
     fn take(&mut self, net: &Network, flow: &Flow, search: &Search) {
         self.number(flow);
         self.queues = self.queues.max(net.stations.len() as u32);
-        for life in net.members() {
-            let i = life as usize;
+        for task in net.members() {
+            let i = task as usize;
             self.inside[i] = true;
-            for act in &search.history.lives[i].acts {
-                if let What::Woken { by: By::Task { wake, .. }, .. } = act.what {
-                    self.woken_at.insert(wake, act.at);
+            for event in &search.history.tasks[i].events {
+                if let EventKind::Woken { by: By::Task { wake, .. }, .. } = event.kind {
+                    self.woken_at.insert(wake, event.at);
                 }
             }
-            self.serves[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
+            self.receives[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
         }
     }
 }
@@ -390,7 +392,7 @@ impl Search<'_> {
         let quick = self.follow(net, &[1; PASSES], usize::MAX);
         let one = (self.budget.spent() - before) / PASSES;
         let hopeless = share(&quick) > HOPELESS;
-        if quick.hidden < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
+        if quick.unobserved < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
             return quick;
         }
         // As many guesses side by side as the budget has room for.
@@ -413,7 +415,7 @@ impl Search<'_> {
         let flow = self.follow(&net, &[1; PASSES], TRIAL);
         let mut best = (net, flow);
         let mut left = TRIES;
-        while best.1.unpaid >= WORTH.0 {
+        while best.1.unmatched >= WORTH.0 {
             let silent = best.0.silent();
             let now = silent.len().min(left);
             left -= now;
@@ -433,7 +435,7 @@ impl Search<'_> {
     /// The flow of messages through `net`.
     fn follow(&self, net: &Network, widths: &[usize], first: usize) -> Flow {
         if !self.budget.spend(1 + size(net, self.history) / LOOKS) {
-            return Flow { marks: vec![Vec::new(); self.history.lives.len()], ..Flow::default() };
+            return Flow { marks: vec![Vec::new(); self.history.tasks.len()], ..Flow::default() };
         }
         let (segments, sleeps) = segments::segments(self.history, self.tracks, net, self.tail);
         flow::follow(self.budget, self.history, net, self.tracks, (&segments, &sleeps), (widths, first))

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::Budget;
 use super::track::{short, Track};
-use crate::history::{By, History, Life, LifeId, Off, What};
+use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
 /// Wakeups by tasks that a server needs.
@@ -32,7 +32,7 @@ const RARE: f64 = 0.03;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Station {
     /// Its tasks.
-    pub members: Vec<LifeId>,
+    pub members: Vec<TaskIndex>,
     /// Stations to which it sends, with visible messages.
     pub targets: BTreeMap<usize, usize>,
     /// Stations whose messages go to the task's own queue.
@@ -44,11 +44,11 @@ pub(super) struct Station {
 /// What is known of the flow of messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Network {
-    /// Station of each life.
+    /// Station of each task.
     pub station: Vec<Option<usize>>,
     /// The stations.
     pub stations: Vec<Station>,
-    /// Lives whose work begins with a message; the others are sources.
+    /// Tasks whose work begins with a message; the others are sources.
     pub server: Vec<bool>,
     /// CPU time from a message to the sleep, or from a wakeup for nothing to the sleep, is below this.
     pub short: Ns,
@@ -58,18 +58,18 @@ pub(super) struct Network {
 struct Ended {
     from: Ns,
     to: Ns,
-    waker: LifeId,
+    waker: TaskIndex,
 }
 
-/// Tasks that woke `life`, and how often something else did. What ends wakes its parent, which is no message.
-fn wakers(history: &History, life: &Life) -> (Vec<LifeId>, usize) {
+/// Tasks that woke `task`, and how often something else did. What ends wakes its parent, which is no message.
+fn wakers(history: &History, task: &TaskHistory) -> (Vec<TaskIndex>, usize) {
     let (mut tasks, mut others) = (Vec::new(), 0);
-    for act in &life.acts {
-        match act.what {
-            What::Woken { by: By::Task { waker, .. }, .. } => {
-                tasks.extend((!exiting(&history.lives[waker as usize], act.at)).then_some(waker));
+    for event in &task.events {
+        match event.kind {
+            EventKind::Woken { by: By::Task { waker, .. }, .. } => {
+                tasks.extend((!exiting(&history.tasks[waker as usize], event.at)).then_some(waker));
             }
-            What::Woken { .. } => others += 1,
+            EventKind::Woken { .. } => others += 1,
             _ => {}
         }
     }
@@ -77,13 +77,13 @@ fn wakers(history: &History, life: &Life) -> (Vec<LifeId>, usize) {
 }
 
 /// True when the task begins to exit before `at`: the wakeups it makes then are no messages.
-fn exiting(life: &Life, at: Ns) -> bool {
-    life.acts.iter().rev().take(64).any(|a| a.what == What::Exiting && a.at <= at)
+fn exiting(task: &TaskHistory, at: Ns) -> bool {
+    task.events.iter().rev().take(64).any(|a| a.kind == EventKind::Exiting && a.at <= at)
 }
 
 impl Network {
     /// True when a message from station `from` to the task `to` goes to its own queue.
-    pub fn answers(&self, from: usize, to: LifeId) -> bool {
+    pub fn answers(&self, from: usize, to: TaskIndex) -> bool {
         self.station[to as usize].is_some_and(|s| self.stations[s].answers.contains(&from))
     }
 
@@ -119,46 +119,46 @@ impl Network {
         let all = || (0..self.stations.len()).filter(|s| !self.stations[*s].members.is_empty());
         let mut found = Vec::new();
         for from in all().filter(|s| self.stations[*s].targets.is_empty()) {
-            let serves = |s: &usize| self.server[self.stations[*s].members[0] as usize];
-            found.extend(all().filter(|to| *to != from).filter(serves).map(|to| (from, to)));
+            let is_server = |s: &usize| self.server[self.stations[*s].members[0] as usize];
+            found.extend(all().filter(|to| *to != from).filter(is_server).map(|to| (from, to)));
         }
         found
     }
 
-    /// What the wakeups that show tell; the tasks that seem to send each other messages where that
+    /// What the wakeups that show say; the tasks that seem to send each other messages where that
     /// takes more than `budget`.
     pub fn learn(
         budget: &Budget,
         history: &History,
         tracks: &[Track],
-        outside: &dyn Fn(LifeId) -> bool,
-    ) -> Result<Self, Vec<LifeId>> {
-        let n = history.lives.len();
+        outside: &dyn Fn(TaskIndex) -> bool,
+    ) -> Result<Self, Vec<TaskIndex>> {
+        let n = history.tasks.len();
         let mut server = vec![false; n];
         let mut source = vec![false; n];
-        for life in &history.lives {
-            let (tasks, others) = wakers(history, life);
+        for task in &history.tasks {
+            let (tasks, others) = wakers(history, task);
             let inner = tasks.iter().filter(|w| !outside(**w)).count();
             let others = others + tasks.len() - inner;
-            server[life.id as usize] = !outside(life.id) && inner >= FEW && others <= 2.max(inner * 15 / 100);
-            source[life.id as usize] = !outside(life.id) && !server[life.id as usize] && others >= 5;
+            server[task.id as usize] = !outside(task.id) && inner >= FEW && others <= 2.max(inner * 15 / 100);
+            source[task.id as usize] = !outside(task.id) && !server[task.id as usize] && others >= 5;
         }
         // A source sends to servers, most times that it is woken; where those never sleep, it may wake one
         // now and then, but nobody else.
-        for life in &history.lives {
-            if source[life.id as usize] {
-                let alive = life.acts.iter().take_while(|a| a.what != What::Exiting);
-                let posts: Vec<LifeId> = alive.filter_map(|a| posted(history, a.what)).collect();
+        for task in &history.tasks {
+            if source[task.id as usize] {
+                let alive = task.events.iter().take_while(|a| a.kind != EventKind::Exiting);
+                let posts: Vec<TaskIndex> = alive.filter_map(|a| posted(history, a.kind)).collect();
                 let sent = posts.iter().filter(|w| server[**w as usize]).count();
-                let woken = wakers(history, life).1;
-                source[life.id as usize] = sent * 4 >= woken || sent >= FEW && sent == posts.len();
+                let woken = wakers(history, task).1;
+                source[task.id as usize] = sent * 4 >= woken || sent >= FEW && sent == posts.len();
             }
         }
         let inside: Vec<bool> = (0..n).map(|i| server[i] || source[i]).collect();
         let mut net = Network { station: vec![None; n], server, ..Network::default() };
         net.short = short(history, tracks, &inside);
         if net.find_pools(budget, history, &inside).is_none() {
-            return Err((0..n as LifeId).filter(|t| inside[*t as usize]).collect());
+            return Err((0..n as TaskIndex).filter(|t| inside[*t as usize]).collect());
         }
         net.drop_weak(history);
         net.find_replies(history, tracks);
@@ -198,8 +198,8 @@ impl Network {
     }
 
     /// Its tasks, in order.
-    pub fn members(&self) -> Vec<LifeId> {
-        let mut members: Vec<LifeId> = self.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
+    pub fn members(&self) -> Vec<TaskIndex> {
+        let mut members: Vec<TaskIndex> = self.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
         members.sort_unstable();
         members
     }
@@ -213,22 +213,22 @@ impl Network {
             }
             i
         };
-        let mut by_waker: BTreeMap<LifeId, Vec<(LifeId, Vec<Ended>)>> = BTreeMap::new();
-        for life in history.lives.iter().filter(|l| self.server[l.id as usize]) {
-            for sleep in ended_by_tasks(life).filter(|s| inside[s.waker as usize]) {
+        let mut by_waker: BTreeMap<TaskIndex, Vec<(TaskIndex, Vec<Ended>)>> = BTreeMap::new();
+        for task in history.tasks.iter().filter(|l| self.server[l.id as usize]) {
+            for sleep in ended_by_tasks(task).filter(|s| inside[s.waker as usize]) {
                 let readers = by_waker.entry(sleep.waker).or_default();
                 match readers.last_mut() {
-                    Some((id, sleeps)) if *id == life.id => sleeps.push(sleep),
-                    _ => readers.push((life.id, vec![sleep])),
+                    Some((id, sleeps)) if *id == task.id => sleeps.push(sleep),
+                    _ => readers.push((task.id, vec![sleep])),
                 }
             }
         }
-        let sends: Vec<BTreeSet<LifeId>> = history.lives.iter().map(|l| sends(history, l, inside)).collect();
-        let woken: Vec<usize> = history.lives.iter().map(|l| ended_by_tasks(l).count()).collect();
+        let sends: Vec<BTreeSet<TaskIndex>> = history.tasks.iter().map(|l| sends(history, l, inside)).collect();
+        let woken: Vec<usize> = history.tasks.iter().map(|l| ended_by_tasks(l).count()).collect();
         for (waker, readers) in &by_waker {
             // Of each two: contested wakeups, and those out of turn.
-            let mut pairs: BTreeMap<(LifeId, LifeId), (usize, usize)> = BTreeMap::new();
-            let near: BTreeSet<LifeId> = readers.iter().map(|r| r.0).chain([*waker]).collect();
+            let mut pairs: BTreeMap<(TaskIndex, TaskIndex), (usize, usize)> = BTreeMap::new();
+            let near: BTreeSet<TaskIndex> = readers.iter().map(|r| r.0).chain([*waker]).collect();
             for (i, (a, of_a)) in readers.iter().enumerate() {
                 for (b, of_b) in &readers[i + 1..] {
                     if !budget.spend(1 + (of_a.len() + of_b.len()) / 4) {
@@ -273,7 +273,7 @@ impl Network {
             if self.stations.len() <= s {
                 self.stations.push(Station::default());
             }
-            self.stations[s].members.push(i as LifeId);
+            self.stations[s].members.push(i as TaskIndex);
         }
         Some(())
     }
@@ -286,12 +286,12 @@ impl Network {
                 s.targets.clear();
             }
             let mut got = vec![0usize; self.stations.len()];
-            for life in &history.lives {
-                let Some(from) = self.station[life.id as usize] else { continue };
-                for act in &life.acts {
-                    let What::Post { wake } = act.what else { continue };
+            for task in &history.tasks {
+                let Some(from) = self.station[task.id as usize] else { continue };
+                for event in &task.events {
+                    let EventKind::Post { wake } = event.kind else { continue };
                     let Some(to) = self.station[history.wakee[wake as usize] as usize] else { continue };
-                    if to != from && !exiting(life, act.at) {
+                    if to != from && !exiting(task, event.at) {
                         *self.stations[from].targets.entry(to).or_default() += 1;
                         got[to] += 1;
                     }
@@ -303,8 +303,8 @@ impl Network {
             }
             let weak = (0..self.stations.len()).filter(|s| {
                 let members = &self.stations[*s].members;
-                let serves = members.iter().any(|m| self.server[*m as usize]);
-                !members.is_empty() && if serves { got[*s] < FEW * 2 } else { self.stations[*s].targets.is_empty() }
+                let is_server = members.iter().any(|m| self.server[*m as usize]);
+                !members.is_empty() && if is_server { got[*s] < FEW * 2 } else { self.stations[*s].targets.is_empty() }
             });
             let weak: Vec<usize> = weak.collect();
             if weak.is_empty() {
@@ -327,8 +327,8 @@ impl Network {
             // sent already.
             let mut idle: BTreeMap<usize, usize> = BTreeMap::new();
             for &m in &self.stations[s].members {
-                let life = &history.lives[m as usize];
-                for (last, ender, worked) in self.sleeps_behind(history, life, &tracks[m as usize]) {
+                let task = &history.tasks[m as usize];
+                for (last, ender, worked) in self.sleeps_behind(history, task, &tracks[m as usize]) {
                     *behind.entry(last).or_default().entry(ender).or_default() += 1;
                     if last.is_none() && !worked {
                         *idle.entry(ender).or_default() += 1;
@@ -361,13 +361,13 @@ impl Network {
                 groups.push(group);
             }
             let station = &mut self.stations[s];
-            let serves = self.server[station.members.first().map_or(0, |m| *m as usize)];
-            if serves && groups.len() < 2 {
+            let is_server = self.server[station.members.first().map_or(0, |m| *m as usize)];
+            if is_server && groups.len() < 2 {
                 continue;
             }
             for (calls, answers) in groups {
                 // Where work begins is shared.
-                if !serves || answers.is_disjoint(&first) {
+                if !is_server || answers.is_disjoint(&first) {
                     station.calls.extend(calls);
                     station.answers.extend(answers);
                 }
@@ -377,40 +377,40 @@ impl Network {
 
     /// Target of the last message right before each sleep that a station ends, that station, and whether
     /// something was done since the wakeup before.
-    fn sleeps_behind(&self, history: &History, life: &Life, track: &Track) -> Vec<(Option<usize>, usize, bool)> {
+    fn sleeps_behind(&self, history: &History, task: &TaskHistory, track: &Track) -> Vec<(Option<usize>, usize, bool)> {
         let mut found = Vec::new();
         let (mut since, mut worked) = (0, false);
         let mut last: Option<(usize, Ns)> = None;
         let mut begun = false;
         let mut slept: Option<Option<usize>> = None;
-        for act in &life.acts {
-            match act.what {
-                What::Post { wake } => {
+        for event in &task.events {
+            match event.kind {
+                EventKind::Post { wake } => {
                     if let Some(to) = self.station[history.wakee[wake as usize] as usize] {
-                        if Some(to) != self.station[life.id as usize] {
-                            last = Some((to, act.at));
+                        if Some(to) != self.station[task.id as usize] {
+                            last = Some((to, event.at));
                             begun = true;
                         }
                     }
                 }
-                What::Off(Off::Slept { .. }) => {
-                    let recent = last.filter(|l| track.pos(act.at) - track.pos(l.1) <= self.short).map(|l| l.0);
+                EventKind::Off(Off::Slept { .. }) => {
+                    let recent = last.filter(|l| track.pos(event.at) - track.pos(l.1) <= self.short).map(|l| l.0);
                     slept = (recent.is_some() || !begun).then_some(recent);
-                    worked = track.pos(act.at) - since > self.short;
+                    worked = track.pos(event.at) - since > self.short;
                 }
-                What::Woken { by, .. } => {
+                EventKind::Woken { by, .. } => {
                     let ender = match by {
                         By::Task { waker, .. } => self.station[waker as usize],
                         _ => None,
                     };
                     if let (Some(behind), Some(ender)) = (slept.take(), ender) {
-                        if Some(ender) != self.station[life.id as usize] {
+                        if Some(ender) != self.station[task.id as usize] {
                             found.push((behind, ender, worked));
                             begun = true;
                         }
                     }
                     last = None;
-                    since = track.pos(act.at);
+                    since = track.pos(event.at);
                 }
                 _ => {}
             }
@@ -420,8 +420,8 @@ impl Network {
 }
 
 /// The task that is woken.
-fn posted(history: &History, what: What) -> Option<LifeId> {
-    if let What::Post { wake } = what {
+fn posted(history: &History, kind: EventKind) -> Option<TaskIndex> {
+    if let EventKind::Post { wake } = kind {
         Some(history.wakee[wake as usize])
     } else {
         None
@@ -429,36 +429,37 @@ fn posted(history: &History, what: What) -> Option<LifeId> {
 }
 
 /// Tasks of the network that a task wakes.
-fn sends(history: &History, life: &Life, inside: &[bool]) -> BTreeSet<LifeId> {
-    let alive = life.acts.iter().take_while(|a| a.what != What::Exiting);
-    let woken = alive.filter_map(|a| posted(history, a.what));
+fn sends(history: &History, task: &TaskHistory, inside: &[bool]) -> BTreeSet<TaskIndex> {
+    let alive = task.events.iter().take_while(|a| a.kind != EventKind::Exiting);
+    let woken = alive.filter_map(|a| posted(history, a.kind));
     woken.filter(|w| inside[*w as usize]).collect()
 }
 
 /// Servers of a pool send to the same tasks, but for each other, or to none but their waker and those
 /// that it wakes (`near`): a lock that they share. One that was woken a few times only may not have sent yet.
 fn alike(
-    sends: &[BTreeSet<LifeId>],
-    near: &BTreeSet<LifeId>,
-    (a, woken_a): (LifeId, usize),
-    (b, woken_b): (LifeId, usize),
+    sends: &[BTreeSet<TaskIndex>],
+    near: &BTreeSet<TaskIndex>,
+    (a, woken_a): (TaskIndex, usize),
+    (b, woken_b): (TaskIndex, usize),
 ) -> bool {
-    let of = |x: LifeId, y: LifeId| sends[x as usize].iter().copied().filter(|t| *t != y).collect::<BTreeSet<_>>();
+    let of =
+        |x: TaskIndex, y: TaskIndex| sends[x as usize].iter().copied().filter(|t| *t != y).collect::<BTreeSet<_>>();
     let (x, y) = (of(a, b), of(b, a));
-    let new = |targets: &BTreeSet<LifeId>, woken: usize| targets.is_empty() && woken < 2 * FEW;
+    let new = |targets: &BTreeSet<TaskIndex>, woken: usize| targets.is_empty() && woken < 2 * FEW;
     !x.is_disjoint(&y) || x.is_subset(near) && y.is_subset(near) || new(&x, woken_a) || new(&y, woken_b)
 }
 
 /// The sleeps of a task that other tasks ended.
-fn ended_by_tasks(life: &Life) -> impl Iterator<Item = Ended> + '_ {
+fn ended_by_tasks(task: &TaskHistory) -> impl Iterator<Item = Ended> + '_ {
     let mut from = None;
-    life.acts.iter().filter_map(move |act| match act.what {
-        What::Off(Off::Slept { .. }) => {
-            from = Some(act.at);
+    task.events.iter().filter_map(move |event| match event.kind {
+        EventKind::Off(Off::Slept { .. }) => {
+            from = Some(event.at);
             None
         }
-        What::Woken { by, .. } => match (from.take(), by) {
-            (Some(from), By::Task { waker, .. }) => Some(Ended { from, to: act.at, waker }),
+        EventKind::Woken { by, .. } => match (from.take(), by) {
+            (Some(from), By::Task { waker, .. }) => Some(Ended { from, to: event.at, waker }),
             _ => None,
         },
         _ => None,

@@ -8,9 +8,9 @@
 //!
 //! Requests that a server found waiting woke nobody. They are counted, not followed: a source sends
 //! one message each time that it is woken, and whoever feeds the pool passes on as many as it got.
-//! What that makes more than the wakeups that led to work is hidden in stays that were long enough:
-//! each goes to the stay, among those that went on when it was sent, in which most work is left for
-//! each request, and such a stay is cut into equal parts.
+//! What that makes more than the wakeups that led to work is unobserved in bursts that were long enough:
+//! each goes to the burst, among those that went on when it was sent, in which most work is left for
+//! each request, and such a burst is cut into equal parts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,13 +18,13 @@ use super::flow::{Flow, Mark, Message};
 use super::network::Network;
 use super::track::Track;
 use crate::calibrate::{Limits, ENOUGH};
-use crate::history::{By, History, LifeId, Off, What};
+use crate::history::{By, EventKind, History, Off, TaskIndex};
 use crate::task::Ns;
 
 /// Least share of the wakeups of a pool from outside that make a task one of those that feed it, and of
 /// the wakeups of that task by others than sources that leave open what it got.
 const FEEDS: f64 = 0.1;
-/// Share of the wakeups of a pool from which it tells something that a task never wakes a member twice in
+/// Share of the wakeups of a pool from which it means something that a task never wakes a member twice in
 /// a row, and the share of what chance makes it that is as good as never.
 const MANY: f64 = 0.3;
 const SELDOM: f64 = 0.25;
@@ -39,12 +39,12 @@ const ALIKE: f64 = 10.0;
 pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: Limits) -> Option<Network> {
     let mut pools = net.clone();
     for station in &mut pools.stations {
-        let serve = station.members.iter().all(|m| net.server[*m as usize]);
-        let mean = |m: &LifeId| mean_work(history, &tracks[*m as usize], *m);
-        let means: Vec<f64> = station.members.iter().filter(|_| serve).filter_map(mean).collect();
+        let servers = station.members.iter().all(|m| net.server[*m as usize]);
+        let mean = |m: &TaskIndex| mean_work(history, &tracks[*m as usize], *m);
+        let means: Vec<f64> = station.members.iter().filter(|_| servers).filter_map(mean).collect();
         let (least, most) = means.iter().fold((f64::MAX, 0.0), |(a, b), m| (m.min(a), m.max(b)));
         let unlike = most > limits.of("pool_alike", ALIKE) * least;
-        if station.members.len() < 2 || !serve || unlike {
+        if station.members.len() < 2 || !servers || unlike {
             for m in std::mem::take(&mut station.members) {
                 pools.station[m as usize] = None;
             }
@@ -54,18 +54,18 @@ pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: 
 }
 
 /// What a task takes behind a wakeup by another task, on average; none of a few.
-fn mean_work(history: &History, track: &Track, id: LifeId) -> Option<f64> {
-    let work: Vec<Ns> = stays(history, track, id).iter().filter(|s| s.by.is_some()).map(Stay::run).collect();
+fn mean_work(history: &History, track: &Track, id: TaskIndex) -> Option<f64> {
+    let work: Vec<Ns> = bursts_of(history, track, id).iter().filter(|s| s.by.is_some()).map(Burst::run).collect();
     (work.len() >= ENOUGH).then(|| work.iter().sum::<Ns>() as f64 / work.len() as f64)
 }
 
 /// What a task did from a wakeup to its next sleep.
 #[derive(Clone, Debug)]
-struct Stay {
-    life: LifeId,
+struct Burst {
+    task: TaskIndex,
     wake: Ns,
     /// The task that woke it, and the number of the wakeup.
-    by: Option<(LifeId, u32)>,
+    by: Option<(TaskIndex, u32)>,
     /// The waker was woken by this task since that was last woken itself.
     called: bool,
     end: Ns,
@@ -76,26 +76,26 @@ struct Stay {
     posts: Vec<(Ns, u32)>,
 }
 
-impl Stay {
+impl Burst {
     fn run(&self) -> Ns {
         self.to - self.from
     }
 }
 
-/// The stays of a task behind its first wakeup.
-fn stays(history: &History, track: &Track, id: LifeId) -> Vec<Stay> {
-    let mut found: Vec<Stay> = Vec::new();
-    let mut open: Option<Stay> = None;
-    let mut called: BTreeSet<LifeId> = BTreeSet::new();
-    for act in &history.lives[id as usize].acts {
-        match act.what {
-            What::Woken { by, .. } => {
+/// The bursts of a task behind its first wakeup.
+fn bursts_of(history: &History, track: &Track, id: TaskIndex) -> Vec<Burst> {
+    let mut found: Vec<Burst> = Vec::new();
+    let mut open: Option<Burst> = None;
+    let mut called: BTreeSet<TaskIndex> = BTreeSet::new();
+    for event in &history.tasks[id as usize].events {
+        match event.kind {
+            EventKind::Woken { by, .. } => {
                 let by = if let By::Task { waker, wake } = by { Some((waker, wake)) } else { None };
                 let called = std::mem::take(&mut called);
-                let from = track.pos(act.at);
-                open = Some(Stay {
-                    life: id,
-                    wake: act.at,
+                let from = track.pos(event.at);
+                open = Some(Burst {
+                    task: id,
+                    wake: event.at,
                     by,
                     called: by.is_some_and(|b| called.contains(&b.0)),
                     end: history.span,
@@ -104,24 +104,24 @@ fn stays(history: &History, track: &Track, id: LifeId) -> Vec<Stay> {
                     posts: Vec::new(),
                 });
             }
-            What::Post { wake } => {
+            EventKind::Post { wake } => {
                 called.insert(history.wakee[wake as usize]);
-                if let Some(stay) = &mut open {
-                    stay.posts.push((act.at, wake));
+                if let Some(burst) = &mut open {
+                    burst.posts.push((event.at, wake));
                 }
             }
-            What::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
-                if let Some(mut stay) = open.take() {
-                    (stay.end, stay.to) = (act.at, track.pos(act.at));
-                    found.push(stay);
+            EventKind::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
+                if let Some(mut burst) = open.take() {
+                    (burst.end, burst.to) = (event.at, track.pos(event.at));
+                    found.push(burst);
                 }
             }
             _ => {}
         }
     }
-    if let Some(mut stay) = open {
-        stay.to = track.pos(history.span);
-        found.push(stay);
+    if let Some(mut burst) = open {
+        burst.to = track.pos(history.span);
+        found.push(burst);
     }
     found
 }
@@ -130,7 +130,7 @@ fn stays(history: &History, track: &Track, id: LifeId) -> Vec<Stay> {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Ns,
-    by: LifeId,
+    by: TaskIndex,
 }
 
 /// What is looked at, and what is found.
@@ -143,7 +143,7 @@ struct Search<'a> {
     flow: Flow,
 }
 
-/// Work of the pools: every wakeup of a member by a task is a message to its pool, and hidden ones
+/// Work of the pools: every wakeup of a member by a task is a message to its pool, and unobserved ones
 /// are as many as those who feed it have got. Wakeups that are answers, which come second, are for the
 /// task that asked.
 pub(super) fn work(
@@ -153,7 +153,7 @@ pub(super) fn work(
     tracks: &[Track],
     limits: Limits,
 ) -> (Flow, Vec<u32>) {
-    let flow = Flow { marks: vec![Vec::new(); history.lives.len()], ..Flow::default() };
+    let flow = Flow { marks: vec![Vec::new(); history.tasks.len()], ..Flow::default() };
     let mut search = Search { net, pools, history, tracks, limits, flow };
     let mut own = Vec::new();
     for station in 0..pools.stations.len() {
@@ -174,54 +174,54 @@ impl Search<'_> {
     /// Adds the work of one pool; wakeups of its members that are their own.
     fn pool(&mut self, station: usize) -> Vec<u32> {
         let members = &self.pools.stations[station].members;
-        let mut all: Vec<Stay> =
-            members.iter().flat_map(|m| stays(self.history, &self.tracks[*m as usize], *m)).collect();
+        let mut all: Vec<Burst> =
+            members.iter().flat_map(|m| bursts_of(self.history, &self.tracks[*m as usize], *m)).collect();
         all.sort_by_key(|s| s.wake);
         let (answers, fed) = self.wakers(station, &all);
         let outside: usize = fed.values().sum();
         let share = self.limits.of("pool_feeds", FEEDS);
-        let feeds = |w: &(&LifeId, &usize)| {
+        let feeds = |w: &(&TaskIndex, &usize)| {
             let known = self.net.station[*w.0 as usize].is_some();
             known && !answers.contains(w.0) && *w.1 as f64 >= share * outside as f64
         };
-        let feeders: Vec<LifeId> = fed.iter().filter(feeds).map(|w| *w.0).collect();
+        let feeders: Vec<TaskIndex> = fed.iter().filter(feeds).map(|w| *w.0).collect();
         let own: Vec<u32> = all.iter().filter_map(|s| s.by).filter(|b| answers.contains(&b.0)).map(|b| b.1).collect();
         all.retain(|s| s.by.is_some_and(|b| !answers.contains(&b.0)));
-        let mut hidden: Vec<Sent> = Vec::new();
+        let mut unobserved: Vec<Sent> = Vec::new();
         for feeder in feeders {
-            hidden.extend(self.feeds(feeder, station, &all));
+            unobserved.extend(self.feeds(feeder, station, &all));
         }
-        hidden.sort_by_key(|s| s.at);
-        for stay in &all {
-            if let Some((_, wake)) = stay.by {
+        unobserved.sort_by_key(|s| s.at);
+        for burst in &all {
+            if let Some((_, wake)) = burst.by {
                 let number = self.message(Some(station));
                 self.flow.of_wake.insert(wake, number);
-                self.flow.marks[stay.life as usize].push((stay.wake, Mark::Take(number)));
+                self.flow.marks[burst.task as usize].push((burst.wake, Mark::Take(number)));
             }
         }
-        self.hide(station, &all, hidden);
+        self.hide(station, &all, unobserved);
         own
     }
 
     /// Those outside a pool whose wakeups of its members are answers, and how often each of them woke
     /// one. Who answers was called before, or hardly ever wakes one member twice in a row, though it
     /// makes many of the wakeups: another request lies between.
-    fn wakers(&self, station: usize, all: &[Stay]) -> (BTreeSet<LifeId>, BTreeMap<LifeId, usize>) {
+    fn wakers(&self, station: usize, all: &[Burst]) -> (BTreeSet<TaskIndex>, BTreeMap<TaskIndex, usize>) {
         #[derive(Default)]
         struct Seen {
             n: usize,
             called: usize,
             again: usize,
         }
-        let mut seen: BTreeMap<LifeId, Seen> = BTreeMap::new();
-        let mut last: BTreeMap<LifeId, LifeId> = BTreeMap::new();
-        for stay in all {
-            let Some((waker, _)) = stay.by else { continue };
-            let before = last.insert(stay.life, waker);
+        let mut seen: BTreeMap<TaskIndex, Seen> = BTreeMap::new();
+        let mut last: BTreeMap<TaskIndex, TaskIndex> = BTreeMap::new();
+        for burst in all {
+            let Some((waker, _)) = burst.by else { continue };
+            let before = last.insert(burst.task, waker);
             if self.pools.station[waker as usize] != Some(station) {
                 let seen = seen.entry(waker).or_default();
                 seen.n += 1;
-                seen.called += usize::from(stay.called);
+                seen.called += usize::from(burst.called);
                 seen.again += usize::from(before == Some(waker));
             }
         }
@@ -236,24 +236,24 @@ impl Search<'_> {
     }
 
     /// Messages of `feeder` to the pool that woke nobody who then worked.
-    fn feeds(&mut self, feeder: LifeId, station: usize, pool: &[Stay]) -> Vec<Sent> {
+    fn feeds(&mut self, feeder: TaskIndex, station: usize, pool: &[Burst]) -> Vec<Sent> {
         let track = &self.tracks[feeder as usize];
         // Woken by the pool, it has waited for a lock: it goes on.
-        let mut turns: Vec<Stay> = Vec::new();
-        for stay in stays(self.history, track, feeder) {
-            let by_pool = stay.by.is_some_and(|b| self.pools.station[b.0 as usize] == Some(station));
+        let mut turns: Vec<Burst> = Vec::new();
+        for burst in bursts_of(self.history, track, feeder) {
+            let by_pool = burst.by.is_some_and(|b| self.pools.station[b.0 as usize] == Some(station));
             match turns.last_mut().filter(|_| by_pool) {
                 Some(last) => {
-                    (last.end, last.to) = (stay.end, stay.to);
-                    last.posts.extend(stay.posts);
+                    (last.end, last.to) = (burst.end, burst.to);
+                    last.posts.extend(burst.posts);
                 }
-                None => turns.push(stay),
+                None => turns.push(burst),
             }
         }
         let worked: BTreeSet<u32> =
             pool.iter().filter(|s| s.run() > self.net.short).filter_map(|s| s.by.map(|b| b.1)).collect();
         let got = self.got(feeder, station, &turns);
-        let (mut hidden, mut next) = (Vec::new(), 0);
+        let (mut unobserved, mut next) = (Vec::new(), 0);
         for turn in &turns {
             let shown: Vec<Ns> = turn.posts.iter().filter(|p| worked.contains(&p.1)).map(|p| p.0).collect();
             let first = next;
@@ -282,14 +282,14 @@ impl Search<'_> {
                 let nearest = before.into_iter().chain(behind).min_by_key(|t| (t.0 - at).abs()).copied();
                 nearest.map(|t| left.remove(&t));
             }
-            hidden.extend(left.into_iter().map(|(at, _)| Sent { at, by: feeder }));
+            unobserved.extend(left.into_iter().map(|(at, _)| Sent { at, by: feeder }));
         }
-        hidden
+        unobserved
     }
 
     /// What `feeder` got from sources, in order; none where others wake it, too.
-    fn got(&self, feeder: LifeId, station: usize, turns: &[Stay]) -> Option<Vec<Got>> {
-        let mut sources: BTreeMap<LifeId, usize> = BTreeMap::new();
+    fn got(&self, feeder: TaskIndex, station: usize, turns: &[Burst]) -> Option<Vec<Got>> {
+        let mut sources: BTreeMap<TaskIndex, usize> = BTreeMap::new();
         for (waker, _) in turns.iter().filter_map(|t| t.by) {
             let of = self.net.station[waker as usize];
             if of.is_some_and(|s| s != station) && !self.net.server[waker as usize] {
@@ -302,13 +302,13 @@ impl Search<'_> {
         }
         let mut got = Vec::new();
         for source in sources.into_keys() {
-            for stay in stays(self.history, &self.tracks[source as usize], source) {
-                let shows = stay.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder);
+            for burst in bursts_of(self.history, &self.tracks[source as usize], source) {
+                let shows = burst.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder);
                 // It has sent something to somebody else.
-                if shows.is_none() && !stay.posts.is_empty() {
+                if shows.is_none() && !burst.posts.is_empty() {
                     continue;
                 }
-                got.push(Got { at: shows.map_or(stay.end, |p| p.0), by: source, shows: shows.is_some() });
+                got.push(Got { at: shows.map_or(burst.end, |p| p.0), by: source, shows: shows.is_some() });
             }
         }
         got.sort_by_key(|g| g.at);
@@ -316,23 +316,23 @@ impl Search<'_> {
     }
 
     /// A message that `feeder` got and that woke nobody: it waits for it at `at`.
-    fn gets(&mut self, feeder: LifeId, message: Got, at: Ns) {
+    fn gets(&mut self, feeder: TaskIndex, message: Got, at: Ns) {
         if !message.shows {
             let number = self.message(None);
-            self.flow.hidden += 1;
+            self.flow.unobserved += 1;
             self.flow.marks[message.by as usize].push((message.at - 1, Mark::Send(number)));
             self.flow.marks[feeder as usize].push((at, Mark::Take(number)));
         }
     }
 
-    /// Gives hidden messages to stays of the pool that hold work.
-    fn hide(&mut self, station: usize, pool: &[Stay], hidden: Vec<Sent>) {
-        let feeders: BTreeSet<LifeId> = hidden.iter().map(|s| s.by).collect();
-        let works: Vec<&Stay> = pool.iter().filter(|s| s.run() > self.net.short).collect();
+    /// Gives unobserved messages to bursts of the pool that hold work.
+    fn hide(&mut self, station: usize, pool: &[Burst], unobserved: Vec<Sent>) {
+        let feeders: BTreeSet<TaskIndex> = unobserved.iter().map(|s| s.by).collect();
+        let works: Vec<&Burst> = pool.iter().filter(|s| s.run() > self.net.short).collect();
         // Those that were not woken for a message of their own took the first that waited.
-        let mut left: VecDeque<Sent> = hidden.into();
-        for stay in &works {
-            if stay.by.is_some_and(|b| !feeders.contains(&b.0)) && left.front().is_some_and(|s| s.at <= stay.wake) {
+        let mut left: VecDeque<Sent> = unobserved.into();
+        for burst in &works {
+            if burst.by.is_some_and(|b| !feeders.contains(&b.0)) && left.front().is_some_and(|s| s.at <= burst.wake) {
                 left.pop_front();
             }
         }
@@ -343,14 +343,14 @@ impl Search<'_> {
         // Those that went on at a time: at most one of each member.
         let (mut goes_on, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
         for sent in left {
-            while works.get(next).is_some_and(|stay| stay.wake <= sent.at) {
+            while works.get(next).is_some_and(|burst| burst.wake <= sent.at) {
                 goes_on.push(next);
                 next += 1;
             }
             goes_on.retain(|i| sent.at < works[*i].end);
             let rest = |i: &&usize| {
-                let stay = works[**i];
-                stay.to - self.tracks[stay.life as usize].pos(sent.at).max(stay.from)
+                let burst = works[**i];
+                burst.to - self.tracks[burst.task as usize].pos(sent.at).max(burst.from)
             };
             let share = |i: &&usize| works[**i].run() / (more[**i].len() as Ns + 2);
             match goes_on.iter().filter(|i| rest(i) as f64 >= least).max_by_key(share) {
@@ -358,15 +358,15 @@ impl Search<'_> {
                 None => self.flow.left += 1,
             }
         }
-        for (stay, more) in works.iter().zip(more) {
-            let track = &self.tracks[stay.life as usize];
+        for (burst, more) in works.iter().zip(more) {
+            let track = &self.tracks[burst.task as usize];
             let parts = more.len() as Ns + 1;
             for (i, sent) in more.into_iter().enumerate() {
-                let cut = track.time(stay.from + stay.run() * (i as Ns + 1) / parts);
+                let cut = track.time(burst.from + burst.run() * (i as Ns + 1) / parts);
                 let number = self.message(Some(station));
-                self.flow.hidden += 1;
+                self.flow.unobserved += 1;
                 self.flow.marks[sent.by as usize].push((sent.at, Mark::Send(number)));
-                self.flow.marks[stay.life as usize].push((cut.max(sent.at).min(stay.end), Mark::Take(number)));
+                self.flow.marks[burst.task as usize].push((cut.max(sent.at).min(burst.end), Mark::Take(number)));
             }
         }
     }
@@ -376,7 +376,7 @@ impl Search<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Got {
     at: Ns,
-    by: LifeId,
+    by: TaskIndex,
     /// A wakeup shows it.
     shows: bool,
 }
@@ -385,28 +385,28 @@ struct Got {
 mod tests {
     use super::super::network::Station;
     use super::*;
-    use crate::history::{Act, First, Life};
+    use crate::history::{First, TaskEvent, TaskHistory};
     use crate::speeds::Speeds;
 
     /// A task that another one wakes so many times, each time for as long.
-    fn served(id: LifeId, times: Ns, run: Ns) -> Life {
-        let mut life = Life::new(id, First::Asleep, 0);
+    fn often_woken(id: TaskIndex, times: Ns, run: Ns) -> TaskHistory {
+        let mut task = TaskHistory::new(id, First::Asleep, 0);
         for at in (0..times).map(|i| i * 10_000_000) {
-            let woken = What::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
-            let slept = What::Off(Off::Slept { deep: false, way: Default::default(), held: false });
-            let acts = [(at, woken), (at, What::On { cpu: 0 }), (at + run, slept)];
-            life.acts.extend(acts.map(|(at, what)| Act { at, what }));
+            let woken = EventKind::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
+            let slept = EventKind::Off(Off::Slept { deep: false, extras: Default::default(), held: false });
+            let events = [(at, woken), (at, EventKind::On { cpu: 0 }), (at + run, slept)];
+            task.events.extend(events.map(|(at, kind)| TaskEvent { at, kind }));
         }
-        life
+        task
     }
 
     #[test]
     fn tasks_whose_work_takes_times_of_its_own_are_no_pool() {
         let pool = |runs: [Ns; 2], times: Ns| {
-            let lives = vec![served(0, times, runs[0]), served(1, times, runs[1])];
-            let history = History { lives, wakee: vec![0], ..History::default() };
+            let tasks = vec![often_woken(0, times, runs[0]), often_woken(1, times, runs[1])];
+            let history = History { tasks, wakee: vec![0], ..History::default() };
             let tracks: Vec<Track> =
-                history.lives.iter().map(|life| Track::of(life, history.span, &Speeds::default())).collect();
+                history.tasks.iter().map(|task| Track::of(task, history.span, &Speeds::default())).collect();
             let net = Network {
                 station: vec![Some(0), Some(0)],
                 stations: vec![Station { members: vec![0, 1], ..Station::default() }],
@@ -417,6 +417,6 @@ mod tests {
         };
         assert!(pool([1_000_000, 8_000_000], 10));
         assert!(!pool([23_000, 2_000_000], 10));
-        assert!(pool([23_000, 2_000_000], 9), "too few to tell");
+        assert!(pool([23_000, 2_000_000], 9), "too few to say");
     }
 }

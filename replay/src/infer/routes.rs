@@ -13,7 +13,7 @@ pub(super) struct Past {
     path: Option<Rc<Visit>>,
 }
 
-/// One station on the way, and how many were before.
+/// One station on the route, and how many were before.
 #[derive(Debug)]
 struct Visit {
     station: usize,
@@ -21,7 +21,7 @@ struct Visit {
     before: Option<Rc<Visit>>,
 }
 
-/// Ways longer than this are not remembered as a whole.
+/// Routes longer than this are not remembered as a whole.
 const LONGEST: usize = 512;
 
 impl PartialEq for Past {
@@ -58,7 +58,7 @@ impl Past {
     }
 
     /// All stations, in order; none where there were too many.
-    pub fn way(&self) -> Vec<usize> {
+    pub fn route(&self) -> Vec<usize> {
         let mut found = Vec::new();
         let mut at = &self.path;
         while let Some(visit) = at {
@@ -111,7 +111,7 @@ impl Hasher for Mix {
     }
 }
 
-/// Where requests that came by one way went, and how many.
+/// Where requests that came by one route went, and how many.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// In the order in which they were first seen.
@@ -134,7 +134,7 @@ impl Seen {
 
 type Counts = HashMap<(u8, u64), Seen, BuildHasherDefault<Mix>>;
 
-/// Squares where all is known: a few requests that were mixed up must not make a way likely.
+/// Squares where all is known: a few requests that were mixed up must not make a route likely.
 fn weight(order: usize, n: f64) -> f64 {
     if order == 0 {
         n * n
@@ -150,18 +150,18 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// From the ways of requests that were served to the end. Ways that hardly any request took
+    /// From the routes of requests that were handled to the end. Routes that hardly any request took
     /// count for less than their number: most of them are two requests that were mixed up.
-    pub fn of_ways(ways: &[Vec<usize>]) -> Self {
+    pub fn of_complete(taken: &[Vec<usize>]) -> Self {
         let mut number: BTreeMap<&[usize], f64> = BTreeMap::new();
-        for way in ways {
-            *number.entry(way).or_default() += 1.0;
+        for route in taken {
+            *number.entry(route).or_default() += 1.0;
         }
         let most = number.values().fold(1.0, |a: f64, b| a.max(*b));
         let mut routes = Routes::default();
-        for (way, n) in number {
+        for (route, n) in number {
             let mut past = Past::default();
-            for pair in way.windows(2) {
+            for pair in route.windows(2) {
                 past.visit(pair[0]);
                 routes.count(&past, pair[1], n * (n / most).powi(2));
             }

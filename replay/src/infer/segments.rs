@@ -3,7 +3,7 @@
 
 use super::network::Network;
 use super::track::Track;
-use crate::history::{By, First, History, LifeId, Off, What};
+use crate::history::{By, EventKind, First, History, Off, TaskIndex};
 use crate::task::Ns;
 
 /// How a segment begins.
@@ -31,7 +31,7 @@ pub(super) enum End {
 /// Work between two things that show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    pub life: LifeId,
+    pub task: TaskIndex,
     pub begin: Begin,
     /// The message with which it begins comes from the task's own queue.
     pub own: bool,
@@ -50,7 +50,7 @@ pub(super) struct Segment {
 /// A sleep of a task of the network; `reply`: until a message to its own queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asleep {
-    pub life: LifeId,
+    pub task: TaskIndex,
     pub from: Ns,
     pub to: Ns,
     pub reply: bool,
@@ -73,7 +73,7 @@ struct Cutter<'a> {
     net: &'a Network,
     history: &'a History,
     track: &'a Track,
-    life: LifeId,
+    task: TaskIndex,
     own: usize,
     tail: Ns,
     open: Option<Open>,
@@ -88,15 +88,15 @@ impl Cutter<'_> {
         let works = match (end, open.begin) {
             (End::Post(_), _) => true,
             // A source was woken to send.
-            (End::Sleep(_), Begin::Fresh) if open.behind.is_none() && !self.net.server[self.life as usize] => true,
+            (End::Sleep(_), Begin::Fresh) if open.behind.is_none() && !self.net.server[self.task as usize] => true,
             (End::Sleep(_), Begin::Message | Begin::Fresh) => stop - open.start > self.net.short,
             _ => false,
         };
         if works {
             let Open { from, start, begin, own, passes, .. } = open;
-            let (life, from, start) = (self.life, from.min(to), start.min(stop));
+            let (task, from, start) = (self.task, from.min(to), start.min(stop));
             self.found.push(Segment {
-                life,
+                task,
                 begin,
                 own,
                 woken: open.behind.is_none(),
@@ -120,7 +120,7 @@ impl Cutter<'_> {
         let Some(to) = to.filter(|to| *to != self.own && self.net.stations[self.own].targets.contains_key(to)) else {
             return;
         };
-        let server = self.net.server[self.life as usize];
+        let server = self.net.server[self.task as usize];
         if let Some(open) = &mut self.open {
             // Two messages in one go belong to one piece of work.
             if open.behind.is_some_and(|b| pos - b <= self.net.short) && server {
@@ -143,13 +143,13 @@ impl Cutter<'_> {
             By::Task { waker, .. } => (self.net.station[waker as usize], true),
             _ => (None, false),
         };
-        if !outside && self.net.server[self.life as usize] && self.open.is_some() {
+        if !outside && self.net.server[self.task as usize] && self.open.is_some() {
             // It slept in the middle of its work.
             return None;
         }
-        let reply = station.is_some_and(|s| self.net.answers(s, self.life));
+        let reply = station.is_some_and(|s| self.net.answers(s, self.task));
         self.close(at, End::Sleep(reply));
-        self.sleeps.push(Asleep { life: self.life, from: at, to, reply });
+        self.sleeps.push(Asleep { task: self.task, from: at, to, reply });
         let begin = match (station, outside) {
             (Some(_), _) => Begin::Message,
             (None, true) => Begin::Outside,
@@ -162,36 +162,36 @@ impl Cutter<'_> {
 /// The segments of all tasks of the network. `tail` is the rest of the system call behind a wakeup.
 pub(super) fn segments(history: &History, tracks: &[Track], net: &Network, tail: Ns) -> (Vec<Segment>, Vec<Asleep>) {
     let (mut all, mut sleeps) = (Vec::new(), Vec::new());
-    for life in &history.lives {
-        let Some(own) = net.station[life.id as usize] else { continue };
-        let track = &tracks[life.id as usize];
+    for task in &history.tasks {
+        let Some(own) = net.station[task.id as usize] else { continue };
+        let track = &tracks[task.id as usize];
         let mut cut =
-            Cutter { net, history, track, life: life.id, own, tail, open: None, found: Vec::new(), sleeps: Vec::new() };
+            Cutter { net, history, track, task: task.id, own, tail, open: None, found: Vec::new(), sleeps: Vec::new() };
         // It may have slept since before the trace, or be in the middle of work: that work may end
         // with a message as any other.
-        let at_work = matches!(life.first, First::Running | First::Runnable);
+        let at_work = matches!(task.first, First::Running | First::Runnable);
         let (mut woken, mut slept) =
-            (at_work.then_some((Begin::Outside, false)), (life.first == First::Asleep).then_some(0));
-        for act in &life.acts {
-            match act.what {
-                What::On { .. } => {
+            (at_work.then_some((Begin::Outside, false)), (task.first == First::Asleep).then_some(0));
+        for event in &task.events {
+            match event.kind {
+                EventKind::On { .. } => {
                     if let Some((begin, own)) = woken.take() {
-                        let start = track.pos(act.at);
-                        cut.open = Some(Open { from: act.at, start, begin, own, passes: false, behind: None });
+                        let start = track.pos(event.at);
+                        cut.open = Some(Open { from: event.at, start, begin, own, passes: false, behind: None });
                     }
                 }
-                What::Post { wake } => cut.post(act.at, wake),
-                What::Off(Off::Slept { .. }) => slept = Some(act.at),
-                What::Woken { by, .. } => {
+                EventKind::Post { wake } => cut.post(event.at, wake),
+                EventKind::Off(Off::Slept { .. }) => slept = Some(event.at),
+                EventKind::Woken { by, .. } => {
                     if let Some(at) = slept.take() {
-                        woken = cut.slept(at, act.at, by);
+                        woken = cut.slept(at, event.at, by);
                     }
                 }
-                What::Exiting => {
+                EventKind::Exiting => {
                     if cut.open.is_some_and(|o| o.begin == Begin::Fresh && o.behind.is_some()) {
                         cut.open = None;
                     }
-                    cut.close(act.at, End::Sleep(false));
+                    cut.close(event.at, End::Sleep(false));
                     break;
                 }
                 _ => {}

@@ -6,7 +6,7 @@ use super::flow::{Mark, Message};
 use super::log::Said;
 use super::segments::End;
 use super::walk::{Hold, Item, Token, Walk, HALF, MOST};
-use crate::history::LifeId;
+use crate::history::TaskIndex;
 use crate::task::Ns;
 
 /// Least share of a usual service after which a message may have been written.
@@ -16,33 +16,33 @@ const AHEAD: f64 = -1.5;
 
 impl Walk<'_> {
     /// Ends the service of a task that must have written to `queue` before `at`.
-    pub(super) fn pull(&mut self, reader: LifeId, queue: usize, at: Ns) -> bool {
+    pub(super) fn pull(&mut self, reader: TaskIndex, queue: usize, at: Ns) -> bool {
         let (to, found, scores) = self.senders(reader, queue, at);
         let best = self.choose(&scores).map(|i| found[i]);
-        if let Some(life) = best {
-            self.split(life, at, Some(to));
+        if let Some(task) = best {
+            self.split(task, at, Some(to));
         }
         best.is_some()
     }
 
     /// Station of `reader`; tasks at work that may have written to `queue` before `at`, and how
     /// likely each is.
-    pub(super) fn senders(&self, reader: LifeId, queue: usize, at: Ns) -> (usize, Vec<LifeId>, Vec<f64>) {
+    pub(super) fn senders(&self, reader: TaskIndex, queue: usize, at: Ns) -> (usize, Vec<TaskIndex>, Vec<f64>) {
         let stations = self.known.net.stations.len();
         let to = if queue < stations { queue } else { self.station(reader) };
-        let mut found: Vec<LifeId> = Vec::new();
+        let mut found: Vec<TaskIndex> = Vec::new();
         let mut scores: Vec<f64> = Vec::new();
         self.known.budget.spend(self.hold.len() / LOOKS);
         for (slot, hold) in self.hold.iter().enumerate() {
-            let (Some(hold), life) = (hold, self.known.members[slot]) else { continue };
-            let s = self.station(life);
+            let (Some(hold), task) = (hold, self.known.members[slot]) else { continue };
+            let s = self.station(task);
             // The budget counts everybody who was looked at.
             self.pay_for_shares(1);
-            if life == reader || !self.known.net.stations[s].targets.contains_key(&to) {
+            if task == reader || !self.known.net.stations[s].targets.contains_key(&to) {
                 continue;
             }
             let g = &self.known.segments[hold.segment];
-            let pos = self.known.tracks[life as usize].pos(at);
+            let pos = self.known.tracks[task as usize].pos(at);
             let ran = (pos - hold.start) as f64 / self.known.usual[s].mean;
             let goes_on = g.stop - pos > self.known.net.short;
             let fits = (queue < stations) != self.known.net.stations[to].answers.contains(&s)
@@ -54,21 +54,21 @@ impl Walk<'_> {
             }
             let score = self.shares_of(s, &self.tokens[hold.token].past).to(to) * ran.min(1.5);
             if score > 0.1 {
-                found.push(life);
+                found.push(task);
                 scores.push((score / 1.5).ln());
             }
         }
         (to, found, scores)
     }
 
-    /// A service of `life`, which is at work, ended before `at`; its message went to `to`, or where
+    /// A service of `task`, which is at work, ended before `at`; its message went to `to`, or where
     /// it likely went.
-    pub(super) fn split(&mut self, life: LifeId, at: Ns, to: Option<usize>) {
-        let slot = self.slot(life);
+    pub(super) fn split(&mut self, task: TaskIndex, at: Ns, to: Option<usize>) {
+        let slot = self.slot(task);
         let Some(hold) = self.hold[slot].take() else { return };
-        let (s, g) = (self.station(life), self.known.segments[hold.segment]);
+        let (s, g) = (self.station(task), self.known.segments[hold.segment]);
         let known = self.known;
-        let track = &known.tracks[life as usize];
+        let track = &known.tracks[task as usize];
         let stop = (hold.start + self.known.usual[s].mean as Ns).min(track.pos(at));
         let when = track.time(stop).min(at);
         self.book(s, stop - hold.start, 1);
@@ -76,22 +76,22 @@ impl Walk<'_> {
         let to = to.or_else(|| self.likely(s, &token.past, &token.callers, &|_| true).1);
         if let Some(to) = to {
             self.hold_began = track.time(hold.start);
-            self.send(life, hold.token, to, when, None);
+            self.send(task, hold.token, to, when, None);
         }
         if g.stop - stop > self.known.net.short {
             let calls = to.is_some_and(|to| self.known.net.stations[s].calls.contains(&to));
-            let token = self.read(life, if calls { self.own_queue(life) } else { s }, when);
-            let slot = self.slot(life);
+            let token = self.read(task, if calls { self.own_queue(task) } else { s }, when);
+            let slot = self.slot(task);
             self.hold[slot] = Some(Hold { token, start: stop, segment: hold.segment });
         }
     }
 
-    /// Others of the pool of `life` that have been at work for more than `much` of a usual service,
+    /// Others of the pool of `task` that have been at work for more than `much` of a usual service,
     /// while messages waited, have gone on with the next.
-    pub(super) fn advance(&mut self, life: LifeId, at: Ns, much: f64) {
-        let s = self.station(life);
+    pub(super) fn advance(&mut self, task: TaskIndex, at: Ns, much: f64) {
+        let s = self.station(task);
         let net = self.known.net;
-        for &other in net.stations[s].members.iter().filter(|m| **m != life) {
+        for &other in net.stations[s].members.iter().filter(|m| **m != task) {
             for _ in 0..MOST {
                 let Some(hold) = self.hold[self.slot(other)] else { break };
                 let pos = self.known.tracks[other as usize].pos(at);
@@ -111,9 +111,9 @@ impl Walk<'_> {
         }
     }
 
-    /// `token` goes from `life` to station `to`; with `wake` where that shows.
-    pub(super) fn send(&mut self, life: LifeId, token: usize, to: usize, at: Ns, wake: Option<u32>) {
-        let s = self.station(life);
+    /// `token` goes from `task` to station `to`; with `wake` where that shows.
+    pub(super) fn send(&mut self, task: TaskIndex, token: usize, to: usize, at: Ns, wake: Option<u32>) {
+        let s = self.station(task);
         let own = self.known.net.stations[to].answers.contains(&s);
         let reader = wake.map(|w| self.known.history.wakee[w as usize]);
         if let Some(reader) = reader {
@@ -128,7 +128,7 @@ impl Walk<'_> {
             _ => to,
         };
         if self.known.net.stations[s].calls.contains(&to) {
-            self.tokens[token].callers.push(life);
+            self.tokens[token].callers.push(task);
         }
         let message = self.message(Message {
             station: (!own).then_some(to),
@@ -140,30 +140,30 @@ impl Walk<'_> {
                 self.log.push(Said::Wake(wake, message));
             }
             None => {
-                self.hidden += 1;
-                self.mark(life, at, Mark::Send(message));
+                self.unobserved += 1;
+                self.mark(task, at, Mark::Send(message));
             }
         }
         let from = wake.is_none().then_some(s);
         let began = self.hold_began;
-        while let Some(debt) = self.debts[queue].pop_front() {
-            if began >= debt.at {
+        while let Some(pending) = self.pending_reads[queue].pop_front() {
+            if began >= pending.at {
                 // The service began after that was read.
-                self.forgotten.push((queue, debt));
+                self.forgotten.push((queue, pending));
                 continue;
             }
             if wake.is_none() {
-                self.log.push(Said::Earlier(life, self.marks[self.slot(life)] - 1, debt.at));
+                self.log.push(Said::Earlier(task, self.marks[self.slot(task)] - 1, pending.at));
             }
-            self.pay(debt, token, message);
+            self.match_read(pending, token, message);
             return;
         }
         self.queues[queue].push_back(Item { token, message, at, from });
     }
 
-    /// A visible message tells which request it is about: where that is not the one thought of, the
+    /// A visible message says which request it is about: where that is not the one thought of, the
     /// two were mixed up.
-    fn right_one(&mut self, s: usize, token: usize, to: usize, answers: Option<LifeId>) {
+    fn right_one(&mut self, s: usize, token: usize, to: usize, answers: Option<TaskIndex>) {
         let fits = |t: &Token| answers.is_none_or(|r| t.callers.last() == Some(&r));
         let other = if fits(&self.tokens[token]) {
             if self.share(s, token, to) > 0.05 {
@@ -188,10 +188,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Two requests of which `served` has been read and `waits` has not were mixed up.
-    pub(super) fn change_places(&mut self, s: usize, served: usize, waits: usize) {
-        self.tokens.swap(served, waits);
-        self.tokens[served].visit(s);
+    /// Two requests of which `taken` has been read and `waits` has not were mixed up.
+    pub(super) fn change_places(&mut self, s: usize, taken: usize, waits: usize) {
+        self.tokens.swap(taken, waits);
+        self.tokens[taken].visit(s);
         self.tokens[waits].past = self.tokens[waits].before.clone();
     }
 }

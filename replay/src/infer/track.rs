@@ -1,62 +1,62 @@
 //! When a task was on a CPU: from time to work and back. Work is CPU time, in time of a CPU of middling
 //! speed where the CPUs are not equally fast.
 
-use crate::history::{History, Life, Off, What};
+use crate::history::{EventKind, History, Off, TaskHistory};
 use crate::speeds::Speeds;
 use crate::task::{Cpu, Ns};
 
-/// The stays of one task.
+/// The slices of one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Track {
     /// Begin, end, work before, CPU.
-    stays: Vec<(Ns, Ns, Ns, Cpu)>,
+    slices: Vec<(Ns, Ns, Ns, Cpu)>,
     speeds: Speeds,
 }
 
 impl Track {
-    pub fn of(life: &Life, end: Ns, speeds: &Speeds) -> Self {
-        let mut stays = Vec::new();
+    pub fn of(task: &TaskHistory, end: Ns, speeds: &Speeds) -> Self {
+        let mut slices = Vec::new();
         let (mut on, mut sum) = (None, 0);
-        for act in &life.acts {
-            match act.what {
-                What::On { cpu } => on = Some((act.at, usize::try_from(cpu).unwrap_or(usize::MAX))),
-                What::Off(_) => {
+        for event in &task.events {
+            match event.kind {
+                EventKind::On { cpu } => on = Some((event.at, usize::try_from(cpu).unwrap_or(usize::MAX))),
+                EventKind::Off(_) => {
                     if let Some((from, cpu)) = on.take() {
-                        stays.push((from, act.at, sum, cpu));
-                        sum += speeds.work(cpu, from, act.at);
+                        slices.push((from, event.at, sum, cpu));
+                        sum += speeds.work(cpu, from, event.at);
                     }
                 }
                 _ => {}
             }
         }
         if let Some((from, cpu)) = on {
-            stays.push((from, end.max(from), sum, cpu));
+            slices.push((from, end.max(from), sum, cpu));
         }
-        Track { stays, speeds: speeds.clone() }
+        Track { slices, speeds: speeds.clone() }
     }
 
     /// Work done until `at`.
     pub fn pos(&self, at: Ns) -> Ns {
-        let i = self.stays.partition_point(|s| s.0 <= at);
-        match i.checked_sub(1).map(|i| self.stays[i]) {
+        let i = self.slices.partition_point(|s| s.0 <= at);
+        match i.checked_sub(1).map(|i| self.slices[i]) {
             Some((from, to, before, cpu)) => before + self.speeds.work(cpu, from, at.min(to)),
             None => 0,
         }
     }
 
-    /// When so much work was done; at the end of a stay, the begin of the next.
+    /// When so much work was done; at the end of a slice, the begin of the next.
     pub fn time(&self, pos: Ns) -> Ns {
-        let i = self.stays.partition_point(|s| s.2 <= pos);
-        match i.checked_sub(1).map(|i| self.stays[i]) {
+        let i = self.slices.partition_point(|s| s.2 <= pos);
+        match i.checked_sub(1).map(|i| self.slices[i]) {
             Some((from, to, before, cpu)) => (from + self.speeds.time(cpu, from, pos - before)).min(to),
-            None => self.stays.first().map_or(0, |s| s.0),
+            None => self.slices.first().map_or(0, |s| s.0),
         }
     }
 
     /// Work at which the task first left its CPU behind `pos`, where that is at most `within` later.
     pub fn pause_within(&self, pos: Ns, within: Ns) -> Option<Ns> {
-        let i = self.stays.partition_point(|s| s.2 <= pos);
-        self.stays.get(i).map(|s| s.2).filter(|p| *p <= pos + within)
+        let i = self.slices.partition_point(|s| s.2 <= pos);
+        self.slices.get(i).map(|s| s.2).filter(|p| *p <= pos + within)
     }
 }
 
@@ -64,14 +64,14 @@ impl Track {
 /// tenth of them takes.
 pub(super) fn short(history: &History, tracks: &[Track], inside: &[bool]) -> Ns {
     let mut all = Vec::new();
-    for life in history.lives.iter().filter(|l| inside[l.id as usize]) {
+    for task in history.tasks.iter().filter(|l| inside[l.id as usize]) {
         let mut last: Option<Ns> = None;
-        for act in &life.acts {
-            match act.what {
-                What::Post { wake } if inside[history.wakee[wake as usize] as usize] => last = Some(act.at),
-                What::Off(Off::Slept { .. }) => {
-                    let track = &tracks[life.id as usize];
-                    all.extend(last.take().map(|l| track.pos(act.at) - track.pos(l)));
+        for event in &task.events {
+            match event.kind {
+                EventKind::Post { wake } if inside[history.wakee[wake as usize] as usize] => last = Some(event.at),
+                EventKind::Off(Off::Slept { .. }) => {
+                    let track = &tracks[task.id as usize];
+                    all.extend(last.take().map(|l| track.pos(event.at) - track.pos(l)));
                 }
                 _ => {}
             }

@@ -8,7 +8,7 @@ use super::flow::{Booked, Event, Known, Mark, Message};
 use super::log::{Log, Said, Shared};
 use super::routes::{Past, Routes, Shares};
 use super::segments::{Begin, End, Segment};
-use crate::history::LifeId;
+use crate::history::TaskIndex;
 use crate::task::Ns;
 
 /// Most services in one segment.
@@ -26,7 +26,7 @@ const OTHERS: usize = 3;
 const FAR: f64 = 8.0;
 /// Log-likelihood of a read of what nobody has written yet, as far as can be seen: that of a message left
 /// behind.
-const OWED: f64 = -6.0;
+const UNMATCHED: f64 = -6.0;
 /// Log-likelihood that two requests were mixed up.
 pub(super) const MIXED: f64 = -2.5;
 
@@ -42,7 +42,7 @@ pub(super) struct Token {
     /// The same before the service it is in.
     pub(super) before: Past,
     /// Tasks that wait for an answer to it.
-    pub(super) callers: Vec<LifeId>,
+    pub(super) callers: Vec<TaskIndex>,
     pub(super) done: bool,
 }
 
@@ -70,8 +70,8 @@ pub(super) struct Hold {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Debt {
-    pub(super) life: LifeId,
+pub(super) struct PendingRead {
+    pub(super) task: TaskIndex,
     pub(super) mark: usize,
     pub(super) token: usize,
     pub(super) request: u32,
@@ -101,13 +101,13 @@ pub(super) struct Walk<'a> {
     live: Routes,
     pub(super) log: Log,
     pub(super) booked: Vec<Booked>,
-    pub(super) hidden: usize,
-    pub(super) unpaid: usize,
+    pub(super) unobserved: usize,
+    pub(super) unmatched: usize,
     pub(super) left: usize,
     pub(super) tokens: Shared<Token>,
     /// Per station, then per task of the network.
     pub(super) queues: Vec<VecDeque<Item>>,
-    pub(super) debts: Vec<VecDeque<Debt>>,
+    pub(super) pending_reads: Vec<VecDeque<PendingRead>>,
     /// Per task of the network.
     pub(super) hold: Vec<Option<Hold>>,
     last: Vec<usize>,
@@ -121,8 +121,8 @@ pub(super) struct Walk<'a> {
     depth: usize,
     /// When the service began whose message is being sent.
     pub(super) hold_began: Ns,
-    /// Debts that nobody at work can pay any more.
-    pub(super) forgotten: Vec<(usize, Debt)>,
+    /// Reads of what nobody at work can have written any more.
+    pub(super) forgotten: Vec<(usize, PendingRead)>,
     /// When a reader of each station last fell asleep.
     pub(super) slept: Vec<Ns>,
     /// Log-likelihood of all guesses.
@@ -141,12 +141,12 @@ impl<'a> Walk<'a> {
             live: Routes::default(),
             log: Log::default(),
             booked: vec![Booked::default(); stations],
-            hidden: 0,
-            unpaid: 0,
+            unobserved: 0,
+            unmatched: 0,
             left: 0,
             tokens: Shared::default(),
             queues: vec![VecDeque::new(); stations + members],
-            debts: vec![VecDeque::new(); stations + members],
+            pending_reads: vec![VecDeque::new(); stations + members],
             hold: vec![None; members],
             last: vec![0; members],
             marks: vec![0; members],
@@ -170,8 +170,8 @@ impl<'a> Walk<'a> {
         match event {
             Event::Begin(i) => self.begin(i),
             Event::End(i) => self.end(i),
-            Event::Sleep(life, reply) => self.sleeps(life, reply, at, true),
-            Event::Wake(life, reply) => self.sleeps(life, reply, at, false),
+            Event::Sleep(task, reply) => self.sleeps(task, reply, at, true),
+            Event::Wake(task, reply) => self.sleeps(task, reply, at, false),
         }
     }
 
@@ -197,21 +197,21 @@ impl<'a> Walk<'a> {
         Some(order[nth])
     }
 
-    pub(super) fn slot(&self, life: LifeId) -> usize {
-        self.known.slot[life as usize]
+    pub(super) fn slot(&self, task: TaskIndex) -> usize {
+        self.known.slot[task as usize]
     }
 
-    pub(super) fn station(&self, life: LifeId) -> usize {
-        self.known.net.station[life as usize].unwrap_or_default()
+    pub(super) fn station(&self, task: TaskIndex) -> usize {
+        self.known.net.station[task as usize].unwrap_or_default()
     }
 
-    pub(super) fn own_queue(&self, life: LifeId) -> usize {
-        self.known.net.stations.len() + self.slot(life)
+    pub(super) fn own_queue(&self, task: TaskIndex) -> usize {
+        self.known.net.stations.len() + self.slot(task)
     }
 
-    pub(super) fn mark(&mut self, life: LifeId, at: Ns, mark: Mark) {
-        self.log.push(Said::Mark(life, at, mark));
-        let slot = self.slot(life);
+    pub(super) fn mark(&mut self, task: TaskIndex, at: Ns, mark: Mark) {
+        self.log.push(Said::Mark(task, at, mark));
+        let slot = self.slot(task);
         self.marks[slot] += 1;
     }
 
@@ -228,12 +228,12 @@ impl<'a> Walk<'a> {
         self.log.push(Said::Learnt(past, to));
     }
 
-    fn sleeps(&mut self, life: LifeId, reply: bool, at: Ns, now: bool) {
+    fn sleeps(&mut self, task: TaskIndex, reply: bool, at: Ns, now: bool) {
         if reply {
-            let slot = self.slot(life);
+            let slot = self.slot(task);
             self.asleep_own[slot] = now;
         } else {
-            let s = self.station(life);
+            let s = self.station(task);
             if now {
                 self.slept[s] = at;
                 self.reconcile(s, at);
@@ -252,37 +252,37 @@ impl<'a> Walk<'a> {
         let g = self.known.segments[i];
         let token = match g.begin {
             Begin::Message => {
-                let queue = if g.own { self.own_queue(g.life) } else { self.station(g.life) };
+                let queue = if g.own { self.own_queue(g.task) } else { self.station(g.task) };
                 if !g.own {
-                    self.advance(g.life, g.from, LONG);
+                    self.advance(g.task, g.from, LONG);
                 }
-                let token = self.read(g.life, queue, g.from);
+                let token = self.read(g.task, queue, g.from);
                 if g.passes && self.queues[queue].is_empty() {
-                    self.pull(g.life, queue, g.from);
+                    self.pull(g.task, queue, g.from);
                 }
                 token
             }
             Begin::Fresh | Begin::Outside => {
                 let token = self.new_token();
-                let s = self.station(g.life);
+                let s = self.station(g.task);
                 self.tokens[token].visit(s);
                 token
             }
             Begin::Same => {
-                let same = self.tokens.get(self.last[self.slot(g.life)]).cloned().unwrap_or_default();
+                let same = self.tokens.get(self.last[self.slot(g.task)]).cloned().unwrap_or_default();
                 self.tokens.push(same);
                 self.tokens.len() - 1
             }
         };
-        let slot = self.slot(g.life);
+        let slot = self.slot(g.task);
         self.hold[slot] = Some(Hold { token, start: g.start, segment: i });
     }
 
-    /// `life` reads from `queue`. Where that is empty, somebody must have written already.
-    pub(super) fn read(&mut self, life: LifeId, queue: usize, at: Ns) -> usize {
+    /// `task` reads from `queue`. Where that is empty, somebody must have written already.
+    pub(super) fn read(&mut self, task: TaskIndex, queue: usize, at: Ns) -> usize {
         if self.queues[queue].is_empty() && self.depth < 8 {
             self.depth += 1;
-            self.pull(life, queue, at);
+            self.pull(task, queue, at);
             self.depth -= 1;
         }
         let own = queue >= self.known.net.stations.len();
@@ -291,19 +291,25 @@ impl<'a> Walk<'a> {
             Some(item) => (item.token, item.message),
             None => {
                 let token = self.new_token();
-                let mark = self.marks[self.slot(life)];
-                self.debts[queue].push_back(Debt { life, mark, token, request: self.tokens[token].request, at });
-                self.score += OWED;
+                let mark = self.marks[self.slot(task)];
+                self.pending_reads[queue].push_back(PendingRead {
+                    task,
+                    mark,
+                    token,
+                    request: self.tokens[token].request,
+                    at,
+                });
+                self.score += UNMATCHED;
                 (token, u32::MAX)
             }
         };
         if message != u32::MAX {
             self.log.push(Said::Taken(message));
         }
-        self.mark(life, at, Mark::Take(message));
-        let s = self.station(life);
+        self.mark(task, at, Mark::Take(message));
+        let s = self.station(task);
         let t = &mut self.tokens[token];
-        if own && t.callers.last() == Some(&life) {
+        if own && t.callers.last() == Some(&task) {
             t.callers.pop();
         }
         t.visit(s);
@@ -356,36 +362,36 @@ impl<'a> Walk<'a> {
     fn end(&mut self, i: usize) {
         let known = self.known;
         let g = known.segments[i];
-        let slot = self.slot(g.life);
+        let slot = self.slot(g.task);
         let Some(hold) = self.hold[slot].take().filter(|h| h.segment == i) else { return };
-        let s = self.station(g.life);
+        let s = self.station(g.task);
         if self.known.net.stations[s].targets.is_empty() {
             return self.end_of_sink(hold, g);
         }
         if g.end != End::Sleep(true) {
-            self.advance(g.life, g.to, LONG);
+            self.advance(g.task, g.to, LONG);
         }
         // Longer than what waits accounts for: somebody has written more.
         let least = ((g.stop - hold.start) as f64 / (LONG * self.known.usual[s].mean)) as usize;
         let calls = !self.known.net.stations[s].calls.is_empty();
         for _ in 0..least.min(MOST) {
             let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
-            if calls || waiting >= least || !self.pull(g.life, s, g.to) {
+            if calls || waiting >= least || !self.pull(g.task, s, g.to) {
                 break;
             }
         }
         let ran = (g.stop - hold.start) as f64 / self.known.usual[s].mean;
         for _ in 0..MOST {
             let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
-            if calls || ran < HALF * (waiting as f64 + 2.0) || self.senders(g.life, s, g.to).1.is_empty() {
+            if calls || ran < HALF * (waiting as f64 + 2.0) || self.senders(g.task, s, g.to).1.is_empty() {
                 break;
             }
             if self.choose(&[0.0, MORE]) == Some(0) {
                 break;
             }
-            self.pull(g.life, s, g.to);
+            self.pull(g.task, s, g.to);
         }
-        let next = self.known.segments.get(i + 1).filter(|n| n.life == g.life && !n.woken && !n.own);
+        let next = self.known.segments.get(i + 1).filter(|n| n.task == g.task && !n.woken && !n.own);
         // It goes on at once: there was a message.
         let goes_on = next.is_some_and(|n| n.begin == Begin::Message && n.start - g.stop == n.from - g.to);
         let (parts, swap) = self.explain(s, hold, g, goes_on);
@@ -396,7 +402,7 @@ impl<'a> Walk<'a> {
             }
         }
         self.book(s, g.stop - hold.start, parts.len());
-        let (mut token, track) = (hold.token, &known.tracks[g.life as usize]);
+        let (mut token, track) = (hold.token, &known.tracks[g.task as usize]);
         self.hold_began = track.time(hold.start);
         for (j, part) in parts.iter().enumerate() {
             let last = j + 1 == parts.len();
@@ -408,36 +414,36 @@ impl<'a> Walk<'a> {
             };
             let Some(target) = part.target else { continue };
             match g.end {
-                End::Post(wake) if last => self.send(g.life, token, target, when, Some(wake)),
-                _ => self.send(g.life, token, target, when, None),
+                End::Post(wake) if last => self.send(g.task, token, target, when, Some(wake)),
+                _ => self.send(g.task, token, target, when, None),
             }
-            let slot = self.slot(g.life);
+            let slot = self.slot(g.task);
             self.last[slot] = token;
             if !last {
                 let own = self.known.net.stations[s].calls.contains(&target);
-                let queue = if own { self.own_queue(g.life) } else { s };
-                token = self.read(g.life, queue, when);
+                let queue = if own { self.own_queue(g.task) } else { s };
+                token = self.read(g.task, queue, when);
             }
         }
         if g.end == End::Sleep(false) {
-            self.advance(g.life, g.to, 1.0);
+            self.advance(g.task, g.to, 1.0);
             self.clear_out(s, g.to);
         }
     }
 
     /// A station that sends nothing: it took all that was there.
     fn end_of_sink(&mut self, hold: Hold, g: Segment) {
-        let s = self.station(g.life);
+        let s = self.station(g.task);
         self.tokens[hold.token].done = true;
         let most = ((g.stop - hold.start) as f64 / (LEAST * self.known.usual[s].mean)) as usize;
         let k = (1 + self.queues[s].iter().filter(|q| q.at < g.to).count()).min(most.max(1));
         self.book(s, g.stop - hold.start, k);
         let known = self.known;
-        let track = &known.tracks[g.life as usize];
+        let track = &known.tracks[g.task as usize];
         for j in 1..k {
             let even = hold.start + (g.stop - hold.start) * j as Ns / k as Ns;
             let written = self.queues[s].front().map_or(0, |q| track.pos(q.at));
-            let token = self.read(g.life, s, track.time(even.max(written)).min(g.to));
+            let token = self.read(g.task, s, track.time(even.max(written)).min(g.to));
             self.tokens[token].done = true;
         }
         self.clear_out(s, g.to);

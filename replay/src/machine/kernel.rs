@@ -285,7 +285,7 @@ impl Kernel {
         self.slots.set_slice(cpu, at);
     }
 
-    /// Calls `timer(token)` of this policy at time `at`. Timers are not taken back: the token tells
+    /// Calls `timer(token)` of this policy at time `at`. Timers are not taken back: the token says
     /// if it is stale.
     pub fn timer_at(&mut self, at: Ns, token: u64) {
         self.timer_seq += 1;
@@ -363,7 +363,7 @@ impl Kernel {
                 Step::LoopUntil { step, until } if self.now <= until => pc = step as usize,
                 Step::Pause { .. }
                 | Step::Wait { .. }
-                | Step::Serve { .. }
+                | Step::Receive { .. }
                 | Step::Yield
                 | Step::Spin { .. }
                 | Step::Exit => break,
@@ -373,7 +373,7 @@ impl Kernel {
         sum
     }
 
-    /// The steps that `t` goes through: those of its program, or of the job it does.
+    /// The steps that `t` goes through: those of its program, or of the handler that it runs.
     pub(crate) fn steps_of(&self, t: TaskId) -> &[Step] {
         steps_of(&self.work, self.task(t), t)
     }
@@ -406,8 +406,8 @@ impl Kernel {
 
 /// The steps that `task`, whose number is `t`, goes through.
 pub(crate) fn steps_of<'a>(work: &'a Workload, task: &Task, t: TaskId) -> &'a [Step] {
-    match task.job {
-        Some((job, _)) => &work.jobs[job as usize],
+    match task.handler {
+        Some((handler, _)) => &work.handlers[handler as usize],
         None => &work.tasks[t.index()].steps,
     }
 }

@@ -34,8 +34,8 @@ pub struct Machine {
     pub balanced: CpuSet,
     /// What scheduling costs.
     pub costs: Costs,
-    /// How the ways through the scheduler differ from the recorded ones.
-    pub paths: Option<SwitchCostChange>,
+    /// By how much switches cost more or less than the recorded ones.
+    pub switch_costs: Option<SwitchCostChange>,
     /// The end; [`NEVER`] runs until nothing is left to do.
     pub until: Ns,
     /// Essential tasks do not end the run before this time.
@@ -55,7 +55,7 @@ impl Default for Machine {
             speeds: Speeds::default(),
             balanced: CpuSet::all(),
             costs: Costs::default(),
-            paths: None,
+            switch_costs: None,
             until: NEVER,
             at_least: 0,
             log: true,

@@ -80,7 +80,7 @@ struct Server {
     arrival: u64,
     /// It waits for its budget and would run.
     waiting: bool,
-    /// Tells a timer that was overtaken from the right one.
+    /// Distinguishes a timer that was overtaken from the right one.
     round: u32,
     level: usize,
     to_tail: bool,

@@ -29,7 +29,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             unit: Unit::Time,
             default: "100ms",
             range: Some(("1us", "10s")),
-            doc: "Longest stay on a CPU while others wait.",
+            doc: "Longest slice while others wait.",
         },
         Param {
             name: "seed",

@@ -60,7 +60,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
 struct Place {
     level: usize,
     left: Ns,
-    /// Its allotment was used up in the stay that just ended.
+    /// Its allotment was used up in the slice that just ended.
     spent: bool,
 }
 

@@ -25,7 +25,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         unit: Unit::Time,
         default: "10ms",
         range: Some(("1us", "10s")),
-        doc: "Longest stay on a CPU while others wait.",
+        doc: "Longest slice while others wait.",
     }],
     rt_above: true,
     build: |p| {

@@ -27,7 +27,7 @@ pub enum Less {
     },
 }
 
-/// Where a stretch of work is: a step of a task, or of a job.
+/// Where a stretch of work is: a step of a task, or of a request handler.
 type Place = (bool, usize, usize);
 
 impl Recon {
@@ -77,7 +77,7 @@ impl Recon {
             let steps = program.steps.iter().zip(notes).enumerate();
             own.extend(steps.filter(|(_, (step, _))| is_work(step)).map(|(i, (_, note))| (note.at, (false, t, i))));
         }
-        for (j, (steps, (doer, notes))) in self.work.jobs.iter().zip(&self.jobs).enumerate() {
+        for (j, (steps, (doer, notes))) in self.work.handlers.iter().zip(&self.handlers).enumerate() {
             let Some(own) = self.work.tasks.get(*doer as usize).and_then(|p| found.get_mut(&p.tid)) else { continue };
             let steps = steps.iter().zip(notes).enumerate();
             own.extend(steps.filter(|(_, (step, _))| is_work(step)).map(|(i, (_, note))| (note.at, (true, j, i))));
@@ -87,8 +87,8 @@ impl Recon {
     }
 
     /// The length of a stretch of work; none for work without an end.
-    fn work_at(&mut self, (job, body, step): Place) -> Option<&mut Ns> {
-        let steps = if job { &mut self.work.jobs[body] } else { &mut self.work.tasks[body].steps };
+    fn work_at(&mut self, (handler, body, step): Place) -> Option<&mut Ns> {
+        let steps = if handler { &mut self.work.handlers[body] } else { &mut self.work.tasks[body].steps };
         match &mut steps[step] {
             Step::Run { ns } | Step::RunKernel { ns } if *ns < NEVER => Some(ns),
             _ => None,
@@ -107,16 +107,16 @@ mod tests {
         let task = Program::new("a", 7, vec![run(100), Step::Yield, run(50), run(NEVER)]);
         let notes = [0, 100, 200, 300].map(|at| Note { at, ..Note::default() }).to_vec();
         Recon {
-            work: Workload { tasks: vec![task], jobs: vec![vec![run(40)]], ..Workload::default() },
+            work: Workload { tasks: vec![task], handlers: vec![vec![run(40)]], ..Workload::default() },
             notes: vec![notes],
-            jobs: vec![(0, vec![Note { at: 120, ..Note::default() }])],
+            handlers: vec![(0, vec![Note { at: 120, ..Note::default() }])],
             start: 1000,
             ..Recon::default()
         }
     }
 
     fn left(recon: &Recon) -> Vec<Ns> {
-        let steps = recon.work.tasks[0].steps.iter().chain(&recon.work.jobs[0]);
+        let steps = recon.work.tasks[0].steps.iter().chain(&recon.work.handlers[0]);
         steps.filter_map(|s| if let Step::Run { ns } = *s { Some(ns) } else { None }).collect()
     }
 
@@ -131,7 +131,7 @@ mod tests {
     fn work_is_taken_from_where_it_was_recorded_and_no_more_than_there_is() {
         let mut recon = recon();
         let shorter = |at, ns| Less::Shorter { tid: 7, at, ns };
-        // In the first burst; in the job, twice; before anything; in the endless one.
+        // In the first burst; in the handler, twice; before anything; in the endless one.
         let less = [shorter(1050, 30), shorter(1130, 30), shorter(1140, 30), shorter(900, 5), shorter(1400, 9)];
         assert_eq!(recon.shorten(&less), 69);
         assert_eq!(left(&recon), [70, 50, NEVER, 1]);

@@ -1,6 +1,6 @@
 //! Tasks that are bound to a CPU, as far as the trace shows it: the kernel's own threads of a CPU.
 
-use crate::history::{Life, What};
+use crate::history::{EventKind, TaskHistory};
 
 /// Kernel threads of which Linux makes one for each CPU and which may run on no other, by the name
 /// before `/NUMBER`. Source: the users of `smpboot_register_percpu_thread` and
@@ -21,10 +21,11 @@ fn number_of(comm: &str) -> Option<i32> {
 }
 
 /// Position of the CPU to which a task is bound: its name says so, and it ran there and nowhere else.
-pub(super) fn cpu_of(life: &Life, comm: &str, cpus: &[i32]) -> Option<usize> {
+pub(super) fn cpu_of(task: &TaskHistory, comm: &str, cpus: &[i32]) -> Option<usize> {
     let number = number_of(comm)?;
     let cpu = cpus.iter().position(|n| *n == number)?;
-    let mut on = life.acts.iter().filter_map(|a| if let What::On { cpu, .. } = a.what { Some(cpu) } else { None });
+    let mut on =
+        task.events.iter().filter_map(|a| if let EventKind::On { cpu, .. } = a.kind { Some(cpu) } else { None });
     let first = on.next()?;
     (first as usize == cpu && on.all(|other| other == first)).then_some(cpu)
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::served::Cut;
+use super::receive::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::spins::{self, Spins};
 use super::{Class, Evidence, LoopMode, Note, Options, Placement, Reading, Recon};
 use crate::calibrate::Overheads;
-use crate::history::{Act, By, First, History, Life, LifeId, Off, What};
+use crate::history::{By, EventKind, First, History, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::infer::Messages;
-use crate::program::{Fork, JobId, Pause, Program, SemId, Start, Step, Workload};
+use crate::program::{Fork, HandlerId, Pause, Program, SemId, Start, Step, Workload};
 use crate::rates::Rates;
 use crate::speeds::Speeds;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, Sleep, TaskId};
@@ -37,19 +37,19 @@ pub(super) struct Builder<'a> {
     pub(super) stop: Ns,
     /// For each numbered wakeup: the semaphore, once somebody waits for it.
     pub(super) sem_of_wake: Vec<Option<SemId>>,
-    /// For each life: the semaphore that its exit posts, where a parent reaped it without sleeping.
+    /// For each task: the semaphore that its exit posts, where a parent reaped it without sleeping.
     pub(super) sem_of_exit: Vec<Option<SemId>>,
     /// Wait calls that found a child ended: (task, position of the call) to child.
-    pub(super) reaps: HashMap<(LifeId, usize), LifeId>,
+    pub(super) reaps: HashMap<(TaskIndex, usize), TaskIndex>,
     sems: Vec<u32>,
     pub(super) spins: &'a Spins,
     pub(super) messages: Messages,
     /// Tasks that send each other messages of which too many cannot be followed.
-    pub(super) unexplained: HashSet<LifeId>,
+    pub(super) unexplained: HashSet<TaskIndex>,
     pub(super) sem_of_message: HashMap<u32, SemId>,
-    pub(super) job_of_wake: HashMap<u32, JobId>,
+    pub(super) handler_of_wake: HashMap<u32, HandlerId>,
     /// Work behind each message: the task that did it, its steps, and where they come from.
-    pub(super) jobs: Vec<(LifeId, Vec<Step>, Vec<Note>)>,
+    pub(super) handlers: Vec<(TaskIndex, Vec<Step>, Vec<Note>)>,
     pub(super) classes: [u64; Class::COUNT],
     /// Tasks that were ready at the end and never got a CPU.
     pub(super) starved: Vec<TaskId>,
@@ -60,7 +60,7 @@ pub(super) struct Builder<'a> {
 pub(super) struct Draft {
     pub(super) steps: Vec<Step>,
     pub(super) notes: Vec<Note>,
-    /// Where the work for messages begins, and how many hidden messages are done with.
+    /// Where the work for messages begins, and how many unobserved messages are done with.
     pub(super) cuts: Vec<Cut>,
     pub(super) said: usize,
     /// How many of its busy waits are done with.
@@ -71,7 +71,7 @@ pub(super) struct Draft {
     /// Work done since the last step, and how much of it at the front is in the kernel.
     pub(super) pending: Ns,
     kernel: Ns,
-    /// From when on the task's own work counts in its current stay.
+    /// From when on the task's own work counts in its current slice.
     run_from: Ns,
     pub(super) running: bool,
     all_kernel: bool,
@@ -130,14 +130,14 @@ impl<'a> Builder<'a> {
         Builder {
             sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
             verdicts: reading.verdicts.clone(),
-            jobs: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
+            handlers: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
             unexplained: messages.unexplained().collect(),
             messages,
             sem_of_message: HashMap::new(),
-            job_of_wake: HashMap::new(),
+            handler_of_wake: HashMap::new(),
             stop: reading.stop,
             sem_of_wake: vec![None; history.wakee.len()],
-            sem_of_exit: vec![None; history.lives.len()],
+            sem_of_exit: vec![None; history.tasks.len()],
             reaps: HashMap::new(),
             sems: Vec::new(),
             spins: &reading.spins,
@@ -155,7 +155,7 @@ impl<'a> Builder<'a> {
         self.find_semaphores();
         let mut work = Workload::default();
         let mut notes = Vec::new();
-        for id in 0..self.history.lives.len() as LifeId {
+        for id in 0..self.history.tasks.len() as TaskIndex {
             if self.options.cancel.is_set() {
                 break;
             }
@@ -166,11 +166,11 @@ impl<'a> Builder<'a> {
         work.sems = self.sems;
         work.queues = self.messages.queues;
         work.one_each.clone_from(&self.messages.one_each);
-        let mut jobs = Vec::with_capacity(self.jobs.len());
+        let mut handlers = Vec::with_capacity(self.handlers.len());
         work.requests.clone_from(&self.messages.request);
-        for (life, steps, notes) in self.jobs {
-            work.jobs.push(steps);
-            jobs.push((life, notes));
+        for (task, steps, notes) in self.handlers {
+            work.handlers.push(steps);
+            handlers.push((task, notes));
         }
         spins::check(&mut work);
         // A recording that ended with its work goes on until that is done; one that was stopped in the
@@ -183,7 +183,7 @@ impl<'a> Builder<'a> {
             preempt_kernel: self.history.exits.1 * 20 > self.history.exits.0,
             work,
             notes,
-            jobs,
+            handlers,
             verdicts: self.verdicts,
             overheads: self.over.clone(),
             slack: self.sleeps.slack.clone(),
@@ -200,13 +200,13 @@ impl<'a> Builder<'a> {
             rates: self.rates.clone(),
             isolated: Default::default(),
             uncaused: self.history.uncaused,
-            yields_untold: self.history.yields.0 == 0 && self.history.yields.1 > 0,
+            yields_unrecorded: self.history.yields.0 == 0 && self.history.yields.1 > 0,
             ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),
-            wakes_untold: !self.history.wakes && self.classes.iter().any(|n| *n > 0),
+            wakes_unrecorded: !self.history.wakes && self.classes.iter().any(|n| *n > 0),
             coarse: self.history.resolution() >= 1_000,
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
-            hidden: self.messages.found,
+            unobserved: self.messages.found,
             spinners: self.spins.who().map(TaskId).collect(),
             stated: None,
         }
@@ -217,77 +217,79 @@ impl<'a> Builder<'a> {
         SemId(self.sems.len() as u32 - 1)
     }
 
-    fn attrs(&self, life: &Life, prio: i32) -> Attrs {
+    fn attrs(&self, task: &TaskHistory, prio: i32) -> Attrs {
         let mut attrs = Attrs::default();
         if (0..100).contains(&prio) {
-            attrs.policy = if life.round_robin { SchedPolicy::Rr } else { SchedPolicy::Fifo };
+            attrs.policy = if task.round_robin { SchedPolicy::Rr } else { SchedPolicy::Fifo };
             attrs.rt_prio = 99 - prio;
         } else {
             attrs.nice = (prio - 120).clamp(-20, 19);
             // Virtual time that runs a hundred times too fast is that of SCHED_IDLE, which no priority shows.
             let weight = crate::policies::weights::of(&attrs);
-            if life.virtual_real > 100_000 && life.virtual_charged / 100 > life.virtual_real * 1024 / weight {
+            if task.virtual_real > 100_000 && task.virtual_charged / 100 > task.virtual_real * 1024 / weight {
                 attrs.policy = SchedPolicy::Idle;
             }
         }
         attrs
     }
 
-    fn program(&mut self, id: LifeId) -> (Program, Vec<Note>) {
-        let life = &self.history.lives[id as usize];
+    fn program(&mut self, id: TaskIndex) -> (Program, Vec<Note>) {
+        let task = &self.history.tasks[id as usize];
         let verdict = self.verdicts[id as usize];
-        let mut d = Draft { cpu: life.cpu.max(0) as Cpu, speeds: self.speeds.clone(), ..Draft::default() };
-        let begins_asleep = life.first == First::Asleep;
+        let mut d = Draft { cpu: task.cpu.max(0) as Cpu, speeds: self.speeds.clone(), ..Draft::default() };
+        let begins_asleep = task.first == First::Asleep;
         if begins_asleep {
-            self.first_sleep(life, &mut d);
+            self.first_sleep(task, &mut d);
         }
         let mut slept: Option<(Ns, bool)> = None;
         // A child begins with its fork, so that none is left out.
-        let forks = life.acts.iter().rposition(|a| matches!(a.what, What::Fork { .. })).map_or(0, |last| last + 1);
-        for (i, act) in life.acts.iter().enumerate() {
-            if verdict.endless && i >= forks && act.at >= self.stop.min(super::ending::end_of_last_burst(life)) {
+        let forks =
+            task.events.iter().rposition(|a| matches!(a.kind, EventKind::Fork { .. })).map_or(0, |last| last + 1);
+        for (i, event) in task.events.iter().enumerate() {
+            if verdict.endless && i >= forks && event.at >= self.stop.min(super::ending::end_of_last_burst(task)) {
                 break;
             }
-            let decision = if let What::Off(off) = act.what { self.over.decided(act.at, off) } else { act.at };
-            self.messages_until(life, act.at, decision, &mut d);
+            let decision =
+                if let EventKind::Off(off) = event.kind { self.over.decided(event.at, off) } else { event.at };
+            self.messages_until(task, event.at, decision, &mut d);
             self.spins_until(id, decision, &mut d);
-            self.act(life, i, act, &mut d, &mut slept);
+            self.event(task, i, event, &mut d, &mut slept);
         }
-        self.close(life, verdict, slept, &mut d);
-        self.make_jobs(life, &mut d);
-        let first = self.attrs(life, life.prio.unwrap_or(120));
-        let start = match life.first {
-            First::Forked if life.parent.is_some() => Start::Forked,
-            First::Forked => Start::At(life.acts.first().map_or(0, |a| a.at)),
+        self.close(task, verdict, slept, &mut d);
+        self.make_handlers(task, &mut d);
+        let first = self.attrs(task, task.prio.unwrap_or(120));
+        let start = match task.first {
+            First::Forked if task.parent.is_some() => Start::Forked,
+            First::Forked => Start::At(task.events.first().map_or(0, |a| a.at)),
             First::Asleep => Start::Asleep(0),
             First::Running | First::Runnable => Start::At(0),
         };
         let mut program = Program {
             comm: String::new(),
             names: Vec::new(),
-            tid: life.tid,
-            pid: life.pid,
+            tid: task.tid,
+            pid: task.pid,
             start,
-            cpu: usize::try_from(life.cpu).ok(),
+            cpu: usize::try_from(task.cpu).ok(),
             first,
             attrs: d.attrs,
             steps: d.steps,
             essential: verdict.essential,
             was_rt: None,
-            on: (life.first == First::Running).then_some(life.before),
+            on: (task.first == First::Running).then_some(task.before),
         };
         if d.place.is_some() {
-            super::places::begin(&mut program, life);
+            super::places::begin(&mut program, task);
         }
         (program, d.notes)
     }
 
-    fn first_sleep(&mut self, life: &Life, d: &mut Draft) {
-        let woken = life.acts.first();
+    fn first_sleep(&mut self, task: &TaskHistory, d: &mut Draft) {
+        let woken = task.events.first();
         match woken {
             // It waits for its first message.
-            Some(Act { what: What::Woken { by, .. }, .. }) if self.is_message(life, *by) => {}
-            Some(Act { at, what: What::Woken { by, .. } }) => self.sleep(life, 0, *at, *by, false, d),
+            Some(TaskEvent { kind: EventKind::Woken { by, .. }, .. }) if self.is_message(task, *by) => {}
+            Some(TaskEvent { at, kind: EventKind::Woken { by, .. } }) => self.sleep(task, 0, *at, *by, false, d),
             _ => {
                 let sem = self.new_sem();
                 d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, Note::at(0).because(Evidence::Censored));
@@ -295,14 +297,21 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn act(&mut self, life: &Life, i: usize, act: &Act, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
-        let (at, over) = (act.at, self.over);
-        match act.what {
-            What::On { cpu } => {
+    fn event(
+        &mut self,
+        task: &TaskHistory,
+        i: usize,
+        event: &TaskEvent,
+        d: &mut Draft,
+        slept: &mut Option<(Ns, bool)>,
+    ) {
+        let (at, over) = (event.at, self.over);
+        match event.kind {
+            EventKind::On { cpu } => {
                 d.cpu = cpu.max(0) as Cpu;
                 // Nothing woke it since it left without a record of how: it had stayed ready.
                 *slept = None;
-                self.place(life, i, at, d);
+                self.place(task, i, at, d);
                 d.running = true;
                 let after = if at == 0 { 0 } else { over.switch - over.record.ns };
                 d.run_from = at + after;
@@ -311,86 +320,87 @@ impl<'a> Builder<'a> {
                     d.begun = at;
                 }
             }
-            What::Tick => d.work_until(at - over.tick_lag, at - over.tick_lag + over.tick.ns),
-            What::Irq { last, .. } => {
+            EventKind::Tick => d.work_until(at - over.tick_lag, at - over.tick_lag + over.tick.ns),
+            EventKind::Irq { last, .. } => {
                 // Where it led to a switch, no work follows.
-                d.work_until(at, last + over.interrupt_stay.ns);
+                d.work_until(at, last + over.interrupt_return.ns);
             }
-            What::Off(off) => self.off(life, i, off, d, slept),
-            What::Post { wake } => {
+            EventKind::Off(off) => self.off(task, i, off, d, slept),
+            EventKind::Post { wake } => {
                 d.work_until(at, at);
-                if self.posts_message(life, wake, at, d) {
-                    d.kernel = self.tail(&life.acts[i + 1..], at);
+                if self.posts_message(task, wake, at, d) {
+                    d.kernel = self.tail(&task.events[i + 1..], at);
                 } else if let Some(sem) = self.sem_of_wake[wake as usize] {
                     d.flush(at);
-                    let partner = self.history.lives[self.history.wakee[wake as usize] as usize].tid;
+                    let partner = self.history.tasks[self.history.wakee[wake as usize] as usize].tid;
                     d.add(Step::Post { sem, sync: false }, Note::at(at).with(partner));
-                    d.kernel = self.tail(&life.acts[i + 1..], at);
+                    d.kernel = self.tail(&task.events[i + 1..], at);
                 }
             }
-            What::Fork { child, how } => {
+            EventKind::Fork { child, how } => {
                 d.work_until(at, at);
                 d.flush(at);
-                let how = self.vfork(child, how, &life.acts[i + 1..]);
-                let note = Note::at(at).with(self.history.lives[child as usize].tid);
+                let how = self.vfork(child, how, &task.events[i + 1..]);
+                let note = Note::at(at).with(self.history.tasks[child as usize].tid);
                 d.add(Step::Fork { child: TaskId(child), how }, note);
-                d.kernel = self.tail(&life.acts[i + 1..], at);
+                d.kernel = self.tail(&task.events[i + 1..], at);
             }
-            What::Exec => {
+            EventKind::Exec => {
                 d.work_until(at, at);
                 d.flush(at);
                 d.add(Step::Exec, Note::at(at));
             }
-            What::Exiting => {
+            EventKind::Exiting => {
                 d.work_until(at, at);
                 d.flush(at);
                 d.add(Step::Exiting, Note::at(at));
                 d.all_kernel = true;
             }
-            What::Prio { prio } => {
-                // What only the switch record tells was so when the switch was decided on.
-                let at = match life.acts.get(i + 1) {
-                    Some(&Act { at: next, what: What::Off(off) }) if next == at => over.decided(at, off),
+            EventKind::Prio { prio } => {
+                // What only the switch record says was so when the switch was decided on.
+                let at = match task.events.get(i + 1) {
+                    Some(&TaskEvent { at: next, kind: EventKind::Off(off) }) if next == at => over.decided(at, off),
                     _ => at,
                 };
                 d.work_until(at, at);
                 d.flush(at);
-                let attrs = self.placed(self.attrs(life, prio), d);
+                let attrs = self.placed(self.attrs(task, prio), d);
                 d.prio = Some(prio);
                 d.attrs.push(attrs);
                 d.add(Step::SetAttrs { attrs: d.attrs.len() as u32 - 1 }, Note::at(at));
             }
-            What::WaitCall { .. } => {
-                let child = self.reaps.get(&(life.id, i)).copied();
+            EventKind::WaitCall { .. } => {
+                let child = self.reaps.get(&(task.id, i)).copied();
                 let sem = child.and_then(|c| self.sem_of_exit[c as usize]);
                 if let (Some(child), Some(sem)) = (child, sem) {
                     d.work_until(at, at);
                     d.flush(at);
-                    let partner = self.history.lives[child as usize].tid;
+                    let partner = self.history.tasks[child as usize].tid;
                     let note = Note::at(at).with(partner).because(Evidence::Reaped);
                     d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, note);
                 }
             }
-            What::Woken { by, .. } => {
-                if self.woken_by_message(life, by, d) {
+            EventKind::Woken { by, .. } => {
+                if self.woken_by_message(task, by, d) {
                     *slept = None;
                 } else if let Some((from, deep)) = slept.take() {
-                    self.sleep(life, from, at, by, deep, d);
+                    self.sleep(task, from, at, by, deep, d);
                 }
             }
         }
     }
 
     /// A parent that sleeps right behind a fork until the child's exec or exit, made it by vfork.
-    fn vfork(&self, child: LifeId, how: Fork, after: &[Act]) -> Fork {
+    fn vfork(&self, child: TaskIndex, how: Fork, after: &[TaskEvent]) -> Fork {
         if how == Fork::Thread {
             return how;
         }
-        let mut acts = after.iter().filter(|a| !matches!(a.what, What::Tick | What::Irq { .. } | What::On { .. }));
-        let sleeps = acts.next().is_some_and(|a| matches!(a.what, What::Off(Off::Slept { deep: true, .. })));
-        let by_child = acts
+        let mut events =
+            after.iter().filter(|a| !matches!(a.kind, EventKind::Tick | EventKind::Irq { .. } | EventKind::On { .. }));
+        let sleeps = events.next().is_some_and(|a| matches!(a.kind, EventKind::Off(Off::Slept { deep: true, .. })));
+        let by_child = events
             .next()
-            .is_some_and(|a| matches!(a.what, What::Woken { by: By::Task { waker, .. }, .. } if waker == child));
+            .is_some_and(|a| matches!(a.kind, EventKind::Woken { by: By::Task { waker, .. }, .. } if waker == child));
         if sleeps && by_child {
             Fork::Vfork
         } else {
@@ -400,23 +410,25 @@ impl<'a> Builder<'a> {
 
     /// How much of the work behind a wakeup is still in the kernel, where nothing preempts: up to the
     /// end of the system call, which the next record shows, or for the usual time.
-    fn tail(&self, after: &[Act], at: Ns) -> Ns {
-        for act in after {
-            match act.what {
-                What::Post { .. } if act.at - at <= self.over.limits.one_call() => return act.at - at,
-                What::Off(Off::Preempted { interrupt: None }) => return (act.at - self.over.record.ns - at).max(0),
-                What::Off(off @ Off::Slept { held: true, .. }) if act.at - at <= self.over.limits.one_call() => {
-                    return (self.over.decided(act.at, off) - at).max(0);
+    fn tail(&self, after: &[TaskEvent], at: Ns) -> Ns {
+        for event in after {
+            match event.kind {
+                EventKind::Post { .. } if event.at - at <= self.over.limits.one_call() => return event.at - at,
+                EventKind::Off(Off::Preempted { interrupt: None }) => {
+                    return (event.at - self.over.record.ns - at).max(0)
                 }
-                What::Tick | What::Irq { .. } => {}
+                EventKind::Off(off @ Off::Slept { held: true, .. }) if event.at - at <= self.over.limits.one_call() => {
+                    return (self.over.decided(event.at, off) - at).max(0);
+                }
+                EventKind::Tick | EventKind::Irq { .. } => {}
                 _ => break,
             }
         }
         self.over.wakeup_tail.ns
     }
 
-    fn off(&mut self, life: &Life, i: usize, off: Off, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
-        let at = life.acts[i].at;
+    fn off(&mut self, task: &TaskHistory, i: usize, off: Off, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
+        let at = task.events[i].at;
         let decision = self.over.decided(at, off);
         let end = match off {
             Off::Preempted { interrupt: Some(i) } => i.min(decision),
@@ -428,18 +440,18 @@ impl<'a> Builder<'a> {
         match off {
             Off::Yielded => {
                 d.flush(at);
-                self.place(life, i, at, d);
+                self.place(task, i, at, d);
                 d.add(Step::Yield, Note::at(at));
             }
             Off::Slept { deep, .. } => {
                 d.flush(at);
-                self.place(life, i, at, d);
+                self.place(task, i, at, d);
                 *slept = Some((decision, deep));
             }
             // It was gone by the next record of its CPU: asleep, unless it runs again without a wakeup.
             Off::Unknown => {
                 d.flush(at);
-                self.place(life, i, at, d);
+                self.place(task, i, at, d);
                 *slept = Some((at, false));
             }
             Off::Ended | Off::Preempted { .. } => {}
@@ -447,7 +459,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The step for a sleep from `from` to `at`.
-    fn sleep(&mut self, life: &Life, from: Ns, at: Ns, by: By, deep: bool, d: &mut Draft) {
+    fn sleep(&mut self, task: &TaskHistory, from: Ns, at: Ns, by: By, deep: bool, d: &mut Draft) {
         let sleep = if deep { Sleep::Uninterruptible } else { Sleep::Interruptible };
         let ns = (at - from).max(0);
         let (class, evidence, partner) = self.classify(by, deep, from, at);
@@ -463,8 +475,8 @@ impl<'a> Builder<'a> {
                 return d.add(Step::Wait { sem, sleep }, note);
             }
             (_, Class::Timer) => {
-                let realtime = d.prio.or(life.prio).is_some_and(|p| (0..100).contains(&p));
-                let (hard, slack) = self.sleeps.expiry(life, ns, matches!(by, By::Hardirq { lead: true }), realtime);
+                let realtime = d.prio.or(task.prio).is_some_and(|p| (0..100).contains(&p));
+                let (hard, slack) = self.sleeps.expiry(task, ns, matches!(by, By::Hardirq { lead: true }), realtime);
                 Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }
             }
             (_, Class::Tick) => Pause::Ticks {
@@ -479,7 +491,7 @@ impl<'a> Builder<'a> {
 
     fn classify(&self, by: By, deep: bool, from: Ns, at: Ns) -> (Class, Evidence, Option<i64>) {
         match by {
-            By::Task { waker, .. } => (Class::Dependency, Evidence::Task, Some(self.history.lives[waker as usize].tid)),
+            By::Task { waker, .. } => (Class::Dependency, Evidence::Task, Some(self.history.tasks[waker as usize].tid)),
             By::Hardirq { .. } if deep => (Class::Io, Evidence::Hardirq, None),
             By::Hardirq { lead: true } => (Class::Timer, Evidence::Hardirq, None),
             By::Hardirq { lead: false } => (Class::Timer, Evidence::SharedHardirq, None),

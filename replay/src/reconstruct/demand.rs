@@ -25,7 +25,7 @@ pub struct Demand {
     pub endless: bool,
     /// How often it sleeps, on a task, a timer or a device.
     pub sleeps: u32,
-    /// Sleeps that something outside ends, which the trace does not tell.
+    /// Sleeps that something outside ends, which the trace does not say.
     pub unexplained: u32,
 }
 
@@ -81,7 +81,7 @@ impl Recon {
     /// The demand of each task that does anything.
     pub fn demands(&self) -> Vec<Demand> {
         let mut of_task = vec![Vec::new(); self.work.tasks.len()];
-        for (j, (task, _)) in self.jobs.iter().enumerate() {
+        for (j, (task, _)) in self.handlers.iter().enumerate() {
             of_task[*task as usize].push(j);
         }
         let mut found = Vec::new();
@@ -89,8 +89,8 @@ impl Recon {
             let mut demand =
                 Demand { task: t as u32, tid: program.tid, comm: program.comm.clone(), ..Demand::default() };
             let mut stretch = Stretch::default();
-            let jobs = of_task[t].iter().flat_map(|j| &self.work.jobs[*j]);
-            let mut steps = program.steps.iter().take(self.notes.get(t).map_or(0, Vec::len)).chain(jobs).peekable();
+            let handlers = of_task[t].iter().flat_map(|j| &self.work.handlers[*j]);
+            let mut steps = program.steps.iter().take(self.notes.get(t).map_or(0, Vec::len)).chain(handlers).peekable();
             if steps.peek().is_none() {
                 continue;
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::build::Builder;
 use super::LoopMode;
-use crate::history::{Act, By, Life, LifeId, Off, What};
+use crate::history::{By, EventKind, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::task::{Ns, NEVER};
 
 impl Builder<'_> {
@@ -14,13 +14,13 @@ impl Builder<'_> {
         if self.options.mode != LoopMode::Dependency {
             return;
         }
-        for life in &self.history.lives {
+        for task in &self.history.tasks {
             let mut children = Children::default();
-            for (i, act) in life.acts.iter().enumerate() {
-                match act.what {
-                    What::Woken { by: By::Task { wake, waker }, .. } => {
+            for (i, event) in task.events.iter().enumerate() {
+                match event.kind {
+                    EventKind::Woken { by: By::Task { wake, waker }, .. } => {
                         // An endless task never reaches what it did when it was stopped.
-                        let after_end = self.verdicts[waker as usize].endless && act.at >= self.stop;
+                        let after_end = self.verdicts[waker as usize].endless && event.at >= self.stop;
                         if !after_end {
                             let sem = self.new_sem();
                             self.sem_of_wake[wake as usize] = Some(sem);
@@ -29,17 +29,17 @@ impl Builder<'_> {
                             children.reap(waker);
                         }
                     }
-                    What::Fork { child, .. } => children.add(&self.history.lives[child as usize]),
-                    What::WaitCall { tid } => {
-                        children.waits = sleeps_next(&life.acts[i + 1..]);
+                    EventKind::Fork { child, .. } => children.add(&self.history.tasks[child as usize]),
+                    EventKind::WaitCall { tid } => {
+                        children.waits = sleeps_next(&task.events[i + 1..]);
                         if children.waits {
                             continue;
                         }
-                        if let Some(child) = children.ended(&self.history.lives, tid, act.at) {
+                        if let Some(child) = children.ended(&self.history.tasks, tid, event.at) {
                             children.reap(child);
                             let sem = self.new_sem();
                             self.sem_of_exit[child as usize] = Some(sem);
-                            self.reaps.insert((life.id, i), child);
+                            self.reaps.insert((task.id, i), child);
                         }
                     }
                     _ => {}
@@ -53,44 +53,44 @@ impl Builder<'_> {
 #[derive(Default)]
 struct Children {
     /// By the time of their end, which is `NEVER` for those that live on.
-    by_end: BTreeSet<(Ns, LifeId)>,
-    end: HashMap<LifeId, Ns>,
+    by_end: BTreeSet<(Ns, TaskIndex)>,
+    end: HashMap<TaskIndex, Ns>,
     /// The task sleeps in a wait call.
     waits: bool,
 }
 
 impl Children {
-    fn add(&mut self, child: &Life) {
+    fn add(&mut self, child: &TaskHistory) {
         let end = end_of(child).unwrap_or(NEVER);
         self.by_end.insert((end, child.id));
         self.end.insert(child.id, end);
     }
 
     /// A child is reaped once: whether the parent slept for its end or found it.
-    fn reap(&mut self, child: LifeId) {
+    fn reap(&mut self, child: TaskIndex) {
         if let Some(end) = self.end.remove(&child) {
             self.by_end.remove(&(end, child));
         }
     }
 
     /// The first child to end of those that had ended at `at` and that a wait for `tid` (0 for any) takes.
-    fn ended(&self, lives: &[Life], tid: i64, at: Ns) -> Option<LifeId> {
-        let fits = |c: &LifeId| tid <= 0 || lives[*c as usize].tid == tid;
-        self.by_end.range(..=(at, LifeId::MAX)).map(|(_, child)| *child).find(fits)
+    fn ended(&self, tasks: &[TaskHistory], tid: i64, at: Ns) -> Option<TaskIndex> {
+        let fits = |c: &TaskIndex| tid <= 0 || tasks[*c as usize].tid == tid;
+        self.by_end.range(..=(at, TaskIndex::MAX)).map(|(_, child)| *child).find(fits)
     }
 }
 
-/// When a life ended.
-fn end_of(life: &Life) -> Option<Ns> {
-    life.acts.last().filter(|a| a.what == What::Off(Off::Ended)).map(|a| a.at)
+/// When a task ended.
+fn end_of(task: &TaskHistory) -> Option<Ns> {
+    task.events.last().filter(|a| a.kind == EventKind::Off(Off::Ended)).map(|a| a.at)
 }
 
 /// True when the next thing that a task does is to sleep.
-fn sleeps_next(after: &[Act]) -> bool {
-    for act in after {
-        match act.what {
-            What::Off(Off::Slept { .. }) => return true,
-            What::Tick | What::Irq { .. } | What::On { .. } | What::Off(Off::Preempted { .. }) => {}
+fn sleeps_next(after: &[TaskEvent]) -> bool {
+    for event in after {
+        match event.kind {
+            EventKind::Off(Off::Slept { .. }) => return true,
+            EventKind::Tick | EventKind::Irq { .. } | EventKind::On { .. } | EventKind::Off(Off::Preempted { .. }) => {}
             _ => return false,
         }
     }

@@ -2,15 +2,15 @@
 
 use super::build::{Builder, Draft, Verdict};
 use super::{Evidence, Note};
-use crate::history::{Life, Off, What};
+use crate::history::{EventKind, Off, TaskHistory};
 use crate::program::Step;
 use crate::task::{Ns, Sleep, TaskId, NEVER};
 
 impl Builder<'_> {
     /// What comes behind the last thing recorded.
-    pub(super) fn close(&mut self, life: &Life, verdict: Verdict, slept: Option<(Ns, bool)>, d: &mut Draft) {
+    pub(super) fn close(&mut self, task: &TaskHistory, verdict: Verdict, slept: Option<(Ns, bool)>, d: &mut Draft) {
         let end = self.history.span;
-        let ended = life.acts.last().is_some_and(|a| a.what == What::Off(Off::Ended));
+        let ended = task.events.last().is_some_and(|a| a.kind == EventKind::Off(Off::Ended));
         if verdict.endless {
             d.pending = 0;
             d.add(Step::Run { ns: NEVER }, Note::at(d.begun).because(Evidence::Endless));
@@ -36,7 +36,7 @@ impl Builder<'_> {
         if verdict.loops && self.go_round(d) {
             return;
         }
-        let id = life.id as usize;
+        let id = task.id as usize;
         d.flush(end);
         if ended {
             if let Some(sem) = self.sem_of_exit[id] {
@@ -44,21 +44,21 @@ impl Builder<'_> {
             }
             d.add(Step::Exit, Note::at(end));
         } else if d.steps.is_empty() || d.running || !matches!(d.steps.last(), Some(Step::Wait { .. })) {
-            self.still_runnable(life, end, d);
+            self.still_runnable(task, end, d);
         }
     }
 
     /// The task could run when the trace ended. What it would have done is taken from its other bursts.
-    fn still_runnable(&mut self, life: &Life, end: Ns, d: &mut Draft) {
+    fn still_runnable(&mut self, task: &TaskHistory, end: Ns, d: &mut Draft) {
         let note = Note::at(end).because(Evidence::Censored);
-        let Some(rest) = rest_of_burst(life, end) else {
+        let Some(rest) = rest_of_burst(task, end) else {
             d.add(Step::Run { ns: NEVER }, note);
             return;
         };
         if rest > 0 {
             d.add(Step::Run { ns: rest }, note);
         } else {
-            self.starved.push(TaskId(life.id));
+            self.starved.push(TaskId(task.id));
         }
         let sem = self.new_sem();
         d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, note);
@@ -85,16 +85,16 @@ impl Builder<'_> {
     }
 }
 
-/// What is left of the burst in which a life is when the trace ends at `end`: up to the median of
+/// What is left of the burst in which a task is when the trace ends at `end`: up to the median of
 /// its longer bursts. Nothing where it did not run at all in the trace; no end is known where it
 /// never ran for longer.
-fn rest_of_burst(life: &Life, end: Ns) -> Option<Ns> {
+fn rest_of_burst(task: &TaskHistory, end: Ns) -> Option<Ns> {
     let (mut whole, mut burst, mut on) = (Vec::new(), 0, None);
-    for act in &life.acts {
-        match act.what {
-            What::On { .. } => on = Some(act.at),
-            What::Off(off) => {
-                burst += on.take().map_or(0, |from| act.at - from);
+    for event in &task.events {
+        match event.kind {
+            EventKind::On { .. } => on = Some(event.at),
+            EventKind::Off(off) => {
+                burst += on.take().map_or(0, |from| event.at - from);
                 if matches!(off, Off::Slept { .. }) {
                     whole.push(std::mem::take(&mut burst));
                 }
@@ -111,7 +111,7 @@ fn rest_of_burst(life: &Life, end: Ns) -> Option<Ns> {
     }
 }
 
-/// When the last burst of a life begins to end: its exit, or the end of what is known.
-pub(super) fn end_of_last_burst(life: &Life) -> Ns {
-    life.acts.iter().rev().find(|a| a.what == What::Exiting).or(life.acts.last()).map_or(0, |a| a.at)
+/// When the last burst of a task begins to end: its exit, or the end of what is known.
+pub(super) fn end_of_last_burst(task: &TaskHistory) -> Ns {
+    task.events.iter().rev().find(|a| a.kind == EventKind::Exiting).or(task.events.last()).map_or(0, |a| a.at)
 }

@@ -16,7 +16,7 @@ const NAMED: usize = 6;
 pub struct Inferred {
     /// What it is.
     pub name: &'static str,
-    /// Its value; none where nothing tells.
+    /// Its value; none where nothing says it.
     pub value: Option<f64>,
     /// `ns`, `1/s` or `1` (a count).
     pub unit: &'static str,
@@ -72,10 +72,10 @@ impl Recon {
         rows
     }
 
-    /// What the trace leaves open, and which records of a new capture would tell.
+    /// What the trace leaves open, and which records of a new capture would say.
     pub fn missing(&self) -> Vec<Diagnostic> {
         let mut found = Vec::new();
-        if self.wakes_untold {
+        if self.wakes_unrecorded {
             let what = "no record says when tasks woke, nor who woke them: every sleep ends when the \
                 task next got a CPU, so that a replay makes its waits longer, and waits after sleeps and \
                 the lengths of run queues cannot be held against the recording";
@@ -105,7 +105,7 @@ impl Recon {
         }
         if let Some(beside) = &self.beside {
             let advice = "see --placement in the help of `tracekit compare`: `model` leaves it to the policy";
-            found.push(Diagnostic::new(Code::MissingEvents, beside.told()).advise(advice));
+            found.push(Diagnostic::new(Code::MissingEvents, beside.report()).advise(advice));
         }
         if self.coarse {
             let what = "the times of this trace are whole microseconds";
@@ -129,20 +129,20 @@ impl Recon {
             ),
             row("switch", Estimate { ns: over.switch, n: over.record.n }, "until the new task's own work begins"),
             row("tick", over.tick, "difference of bursts of equal work with a tick in them and without"),
-            row("interrupts after a switch", over.unmask, "from the switch record to an interrupt that waited for it"),
+            row("interrupts-on latency", over.irqs_on, "from the switch record to an interrupt that waited for it"),
             row("tick that reschedules", over.tick_resched, "run time charged from the tick to the switch"),
             row("tick with a timer behind it", over.tick_wakeup, "run time charged from the tick to the wakeup"),
             row("wakeup in an interrupt", over.interrupt, "from the wakeup to the reschedule"),
             row("last wakeup of several", over.interrupt_last, "from the wakeup to the reschedule"),
             row(
                 "wakeup without a switch",
-                over.interrupt_stay,
+                over.interrupt_return,
                 "difference of bursts of equal work with a wakeup in them and without",
             ),
             row(
-                "the same when the CPU was not switched for long",
-                over.interrupt_cold,
-                "what it takes more on a CPU that had not switched for long",
+                "wakeup in an interrupt, cache-cold",
+                over.interrupt_cache_cold,
+                "what it takes more on a CPU without a switch for 0.9 ms",
             ),
             row(
                 "switch to a lower class",
@@ -158,7 +158,7 @@ impl Recon {
             row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
             row(
                 "clock of a new task",
-                over.newborn,
+                over.fork_clock,
                 "from the record of a fork, behind which the clock is read, to the record that the child is queued",
             ),
             row("wakeup by a task", over.wakeup_tail, "from the wakeup to the reschedule"),
@@ -277,12 +277,12 @@ impl Recon {
         Inferred { name: "timer slack", value, unit: "ns", n: Some(own.len() as u64), how }
     }
 
-    /// Messages that no wakeup shows; nothing where none is hidden.
+    /// Messages that no wakeup shows; nothing where none is unobserved.
     fn messages(&self) -> Option<Inferred> {
-        let how = self.hidden.told(&self.work)?;
-        let name = if self.hidden.resolved { "hidden messages" } else { "unexplained messages" };
-        let value = if self.hidden.resolved { self.hidden.hidden } else { self.hidden.unexplained };
-        Some(Inferred { name, value: Some(value as f64), unit: "1", n: Some(self.hidden.messages as u64), how })
+        let how = self.unobserved.report(&self.work)?;
+        let name = if self.unobserved.resolved { "unobserved messages" } else { "unexplained messages" };
+        let value = if self.unobserved.resolved { self.unobserved.unobserved } else { self.unobserved.unexplained };
+        Some(Inferred { name, value: Some(value as f64), unit: "1", n: Some(self.unobserved.messages as u64), how })
     }
 
     /// What was judged about each task.
@@ -319,8 +319,8 @@ fn instead(name: &str) -> &'static str {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
         "run-queue clock to tracepoint offset" | "switch" | "jitter" | "clock of a new task" => "nothing",
-        "switch to a lower class" | "sleep whose timer is next" | "interrupts after a switch" => "nothing",
-        "the same when the CPU was not switched for long" => "a twentieth of a wakeup in an interrupt",
+        "switch to a lower class" | "sleep whose timer is next" | "interrupts-on latency" => "nothing",
+        "wakeup in an interrupt, cache-cold" => "a twentieth of a wakeup in an interrupt",
         "tick with a timer behind it" => "a tick that reschedules",
         "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",
         _ => "the closest measured cost",

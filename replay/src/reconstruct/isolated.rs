@@ -8,7 +8,7 @@
 //! where it ran.
 
 use super::{Inferred, Recon};
-use crate::history::{History, What};
+use crate::history::{EventKind, History};
 use crate::program::Workload;
 use crate::task::{Cpu, CpuSet};
 
@@ -19,26 +19,28 @@ pub struct Isolated {
     pub cpus: Vec<Cpu>,
     /// For each task, the isolated CPUs on which it ran, and whether it ran on a single CPU.
     own: Vec<(Vec<Cpu>, bool)>,
-    /// Tasks that ran on an isolated CPU and on others: no record tells who moved them when.
+    /// Tasks that ran on an isolated CPU and on others: no record says who moved them when.
     pub moved: Vec<usize>,
 }
 
 impl Isolated {
-    /// What `history` tells of the tasks where these CPUs are isolated.
+    /// What `history` says of the tasks where these CPUs are isolated.
     pub(super) fn of(history: &History, cpus: Vec<Cpu>) -> Self {
         let mut found = Isolated { cpus, ..Isolated::default() };
         if found.cpus.is_empty() {
             return found;
         }
-        for (task, life) in history.lives.iter().enumerate() {
+        for (i, task) in history.tasks.iter().enumerate() {
             let on =
-                life.acts.iter().filter_map(|a| if let What::On { cpu } = a.what { Some(cpu as Cpu) } else { None });
+                task.events
+                    .iter()
+                    .filter_map(|a| if let EventKind::On { cpu } = a.kind { Some(cpu as Cpu) } else { None });
             let mut ran: Vec<Cpu> = on.collect();
             ran.sort_unstable();
             ran.dedup();
             let own: Vec<Cpu> = ran.iter().copied().filter(|c| found.cpus.contains(c)).collect();
             if !own.is_empty() && ran.len() > 1 {
-                found.moved.push(task);
+                found.moved.push(i);
             }
             found.own.push((own, ran.len() == 1));
         }

@@ -14,7 +14,7 @@
 //! * **A dependency** is a semaphore: the waker posts at its own position, and a wait that finds a
 //!   unit does not sleep.
 //! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one
-//!   that sleeps on timers until then. Both are told by what they did, never by name.
+//!   that sleeps on timers until then. Both are recognised by what they did, never by name.
 
 mod altered;
 mod bound;
@@ -26,7 +26,7 @@ mod inferred;
 mod isolated;
 mod parts;
 mod places;
-mod served;
+mod receive;
 mod sleep;
 mod spins;
 mod table;
@@ -38,7 +38,7 @@ mod wakeups;
 
 pub use crate::calibrate::Overheads;
 use crate::infer::{infer, Messages};
-pub use crate::infer::{Group, Hidden, Outcome};
+pub use crate::infer::{Group, Outcome, Unobserved};
 pub use altered::Less;
 pub use build::Verdict;
 pub use demand::Demand;
@@ -53,7 +53,7 @@ use tracekit_schema::{DeriveOptions, Events, Strings};
 use crate::calibrate::{calibrate, speed, tick, Limits};
 use crate::cancel::Cancel;
 use crate::engine::Machine;
-use crate::history::Life;
+use crate::history::TaskHistory;
 use crate::program::Workload;
 use crate::rates::{Rates, Source, StatedCpu};
 use crate::speeds::Speeds;
@@ -94,7 +94,7 @@ pub enum Class {
     Tick,
     /// Woken by a device.
     Io,
-    /// Woken by something the trace does not tell.
+    /// Woken by something the trace does not say.
     External,
 }
 
@@ -130,10 +130,10 @@ pub enum Evidence {
     /// Repeats what was recorded.
     Looped,
     /// Follows from other records: the message that it is about woke nobody.
-    Hidden,
+    Unobserved,
     /// A workload text states it.
     Stated,
-    /// No record tells.
+    /// No record says it.
     None,
 }
 
@@ -150,7 +150,7 @@ impl Evidence {
         "censored",
         "endless",
         "looped",
-        "hidden",
+        "unobserved",
         "stated",
         "none",
     ];
@@ -231,8 +231,8 @@ pub struct Recon {
     pub work: Workload,
     /// Where each step of each task comes from.
     pub notes: Vec<Vec<Note>>,
-    /// For each job of the workload, the task that did it and where its steps come from.
-    pub jobs: Vec<(u32, Vec<Note>)>,
+    /// For each request handler of the workload, the task that ran it and where its steps come from.
+    pub handlers: Vec<(u32, Vec<Note>)>,
     /// What was decided about each task.
     pub verdicts: Vec<Verdict>,
     /// Measured costs and ticks.
@@ -267,11 +267,11 @@ pub struct Recon {
     /// Switches away from tasks that stayed ready, of which no record shows the cause.
     pub uncaused: u64,
     /// That tasks yielded only follows from other records: the trace shows involuntary switches.
-    pub yields_untold: bool,
+    pub yields_unrecorded: bool,
     /// The trace shows clock ticks.
     pub ticks_show: bool,
     /// No wakeup is recorded, and tasks slept.
-    pub wakes_untold: bool,
+    pub wakes_unrecorded: bool,
     /// Its times are whole microseconds or less exact.
     pub coarse: bool,
     /// When the recorded run was stopped.
@@ -287,7 +287,7 @@ pub struct Recon {
     /// Switches that contradict each other.
     pub mismatches: u64,
     /// Messages that no wakeup shows.
-    pub hidden: Hidden,
+    pub unobserved: Unobserved,
     /// Tasks that busy-wait: they look for work and yield, in turns.
     pub spinners: Vec<TaskId>,
     /// What a workload text says of its machine; nothing for a trace.
@@ -309,9 +309,9 @@ impl Recon {
         if self.cpus.len() < 2 {
             return;
         }
-        for (program, life) in self.work.tasks.iter_mut().zip(&history.lives) {
-            let Some(cpu) = bound::cpu_of(life, &program.comm, &self.cpus) else { continue };
-            self.bound.push((TaskId(life.id), cpu));
+        for (program, task) in self.work.tasks.iter_mut().zip(&history.tasks) {
+            let Some(cpu) = bound::cpu_of(task, &program.comm, &self.cpus) else { continue };
+            self.bound.push((TaskId(task.id), cpu));
             let own = CpuSet::of(&[cpu]);
             program.attrs.iter_mut().for_each(|attrs| attrs.affinity = own.clone());
             program.first.affinity = own;
@@ -329,7 +329,7 @@ pub struct Reading {
     verdicts: Vec<Verdict>,
     stop: Ns,
     comms: Vec<String>,
-    /// Names of each life before its execs.
+    /// Names of each task before its execs.
     names: Vec<Vec<String>>,
     /// Where the policy places tasks, and where they are as recorded.
     rates: [Rates; 2],
@@ -361,9 +361,9 @@ impl Reading {
             _ => spins::Spins::none(&history),
         };
         let text = |name| strings.text(name).into_owned();
-        let comms: Vec<String> = history.lives.iter().map(|l| text(l.comm)).collect();
-        let before = |l: &Life| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
-        let names = history.lives.iter().map(before).collect();
+        let comms: Vec<String> = history.tasks.iter().map(|l| text(l.comm)).collect();
+        let before = |l: &TaskHistory| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
+        let names = history.tasks.iter().map(before).collect();
         let followed = Rates::of(&history.cpus, &history.speeds, &options.cpus, history.span);
         let fixed = options.cpus.iter().filter(|c| c.fixed).map(|c| c.cpu);
         let fixed = fixed.collect::<std::collections::BTreeSet<i32>>().is_superset(&followed.recorded(&history.cpus));
@@ -372,8 +372,8 @@ impl Reading {
             if rates.source != Source::Work {
                 return rates.clone();
             }
-            let free = |(life, comm): (&Life, &String)| bound::cpu_of(life, comm, &history.cpus).is_none();
-            let of = history.lives.iter().zip(&comms);
+            let free = |(task, comm): (&TaskHistory, &String)| bound::cpu_of(task, comm, &history.cpus).is_none();
+            let of = history.tasks.iter().zip(&comms);
             let of: Vec<Option<&str>> = of.map(|of| free(of).then_some(of.1.as_str())).collect();
             let measured = speed::measure(&history, &of, takes, &rates.by_frequency(), &overheads);
             rates.clone().with_measured(measured, history.span)
@@ -381,12 +381,12 @@ impl Reading {
         let messages_at = |speeds: &Speeds| match options.mode {
             LoopMode::Dependency => {
                 // What a task finds that busy-waits, no wakeup shows.
-                let outside = |life: crate::history::LifeId| verdicts[life as usize].endless || spins.has(life);
+                let outside = |task: crate::history::TaskIndex| verdicts[task as usize].endless || spins.has(task);
                 infer(&history, &outside, speeds, &overheads, &options.cancel)
             }
             _ => Messages::none(&history),
         };
-        // How long a service takes hangs by the CPU; which services there are, tells of the CPUs.
+        // How long a service takes depends on the CPU; which services there are, says something of the CPUs.
         let whole = rates_of(&rates, &[]).speeds();
         let mut messages = messages_at(&whole);
         let mut settled = rates_of(&rates, &messages.takes());

@@ -80,7 +80,7 @@ impl Head {
     /// Adds the next events.
     pub fn add(&mut self, events: &Events) {
         let scheduling = |kind| matches!(kind, Kind::Switch | Kind::Waking | Kind::Wakeup | Kind::WakeupNew);
-        let tells = |kind| matches!(kind, Kind::Switch | Kind::Resume | Kind::CpuIdle);
+        let shows = |kind| matches!(kind, Kind::Switch | Kind::Resume | Kind::CpuIdle);
         for row in 0..events.len() {
             let Some(ts) = events.ts_ns.get(row) else { continue };
             if let Some(cpu) = events.cpu.get(row) {
@@ -89,7 +89,7 @@ impl Head {
                     seen.first = Some(seen.first.map_or(ts, |first| first.min(ts)));
                     seen.last = seen.last.max(ts);
                 }
-                seen.switches |= events.kind.get(row).is_some_and(tells);
+                seen.switches |= events.kind.get(row).is_some_and(shows);
             }
             if events.kind.get(row).is_some_and(scheduling) {
                 self.first = Some(self.first.map_or(ts, |first| first.min(ts)));
@@ -106,7 +106,7 @@ impl Head {
     }
 
     /// When the trace begins and ends, and which CPUs have records. Recorders add records of their own,
-    /// some at time 0; only those of scheduling tell, what was recorded up to a second before the first
+    /// some at time 0; only those of scheduling count, what was recorded up to a second before the first
     /// of them, and the `end` that a replay marks. A CPU of which a few records strayed into the
     /// recording of others is left out.
     pub(super) fn found(&self, end: Option<StrId>) -> (i64, i64, Vec<i32>) {

@@ -3,7 +3,7 @@
 
 use super::build::{Builder, Draft};
 use super::{Note, Placement};
-use crate::history::{Act, Life, What};
+use crate::history::{EventKind, TaskEvent, TaskHistory};
 use crate::program::{Program, Start, Step};
 use crate::task::{Attrs, CpuSet, Ns};
 
@@ -29,7 +29,7 @@ pub struct Beside {
 
 impl Beside {
     /// What it says, for people.
-    pub fn told(&self) -> String {
+    pub fn report(&self) -> String {
         let Beside { recorded, model, placed } = self;
         format!(
             "{} of the {} preemptions recorded came while another CPU idled, and {} of {} in a replay \
@@ -41,19 +41,19 @@ impl Beside {
 }
 
 /// The CPU on which the task runs next.
-fn next_cpu(acts: &[Act]) -> Option<i32> {
-    acts.iter().find_map(|a| if let What::On { cpu } = a.what { Some(cpu) } else { None })
+fn next_cpu(events: &[TaskEvent]) -> Option<i32> {
+    events.iter().find_map(|a| if let EventKind::On { cpu } = a.kind { Some(cpu) } else { None })
 }
 
 impl Builder<'_> {
-    /// The task leaves its CPU behind act `i`, or has come to another: from here on it belongs
+    /// The task leaves its CPU behind event `i`, or has come to another: from here on it belongs
     /// where it runs next. A task of a pool is left to the policy: which of the pool does the work
     /// is not a point of its program.
-    pub(super) fn place(&self, life: &Life, i: usize, at: Ns, d: &mut Draft) {
-        if self.options.placement != Placement::Trace || self.messages.serves[life.id as usize].is_some() {
+    pub(super) fn place(&self, task: &TaskHistory, i: usize, at: Ns, d: &mut Draft) {
+        if self.options.placement != Placement::Trace || self.messages.receives[task.id as usize].is_some() {
             return;
         }
-        let Some(cpu) = next_cpu(&life.acts[i..]).filter(|cpu| d.place != Some(*cpu)) else { return };
+        let Some(cpu) = next_cpu(&task.events[i..]).filter(|cpu| d.place != Some(*cpu)) else { return };
         let first = d.place.replace(cpu).is_none();
         if !first {
             d.flush(at);
@@ -73,8 +73,8 @@ impl Builder<'_> {
 }
 
 /// Lets a task begin on the CPU on which it first ran.
-pub(super) fn begin(program: &mut Program, life: &Life) {
-    let Some(cpu) = next_cpu(&life.acts).and_then(|cpu| usize::try_from(cpu).ok()) else { return };
+pub(super) fn begin(program: &mut Program, task: &TaskHistory) {
+    let Some(cpu) = next_cpu(&task.events).and_then(|cpu| usize::try_from(cpu).ok()) else { return };
     program.first.affinity = CpuSet::of(&[cpu]);
     if program.start != Start::Forked {
         program.cpu = Some(cpu);

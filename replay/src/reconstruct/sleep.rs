@@ -1,7 +1,7 @@
 //! Timer sleeps: which interrupt could have ended them, and how much later than asked for.
 
 use crate::calibrate::{Limits, Overheads, ENOUGH};
-use crate::history::{By, History, Life, Off, What};
+use crate::history::{By, EventKind, History, Off, TaskHistory};
 use crate::task::Ns;
 
 /// Slack of a time-sharing task's timers on Linux, unless the trace says otherwise.
@@ -13,7 +13,7 @@ const FEW: usize = 5;
 /// From one time to the next, a switch varies by no more.
 const NOISE: Ns = 500;
 
-/// What the sleeps of all tasks tell.
+/// What the sleeps of all tasks say.
 pub(super) struct Sleeps {
     ticks: Vec<Ns>,
     /// A wakeup this soon after a tick was made by the tick.
@@ -22,7 +22,7 @@ pub(super) struct Sleeps {
     varies: Ns,
     /// Sleeps that were late count with their constant length.
     in_time: bool,
-    /// Per life: slack, and the constant length of its sleeps where it has one.
+    /// Per task: slack, and the constant length of its sleeps where it has one.
     pub slack: Vec<(Ns, Option<Ns>)>,
 }
 
@@ -30,7 +30,7 @@ impl Sleeps {
     pub(super) fn measure(history: &History, over: &Overheads, least_slack: Ns) -> Self {
         let mut ticks: Vec<Ns> = history.ticks.iter().map(|t| t.0).collect();
         ticks.sort_unstable();
-        let lengths: Vec<Lengths> = history.lives.iter().map(|life| Lengths::of(life, over)).collect();
+        let lengths: Vec<Lengths> = history.tasks.iter().map(|task| Lengths::of(task, over)).collect();
         let slack: Vec<(Ns, Option<Ns>)> =
             lengths.iter().map(|own| own.constant(least_slack, over.limits.varies)).collect();
         let Limits { varies, in_time, .. } = over.limits;
@@ -57,8 +57,8 @@ impl Sleeps {
     /// Latest end and slack of a timer sleep that lasted `ns`. A sleep that ended with an interrupt
     /// of its own lasted to its latest end; one that rode on another interrupt lasted up to `slack`
     /// less.
-    pub(super) fn expiry(&self, life: &Life, ns: Ns, lead: bool, realtime: bool) -> (Ns, Ns) {
-        let (slack, constant) = self.slack.get(life.id as usize).copied().unwrap_or((0, None));
+    pub(super) fn expiry(&self, task: &TaskHistory, ns: Ns, lead: bool, realtime: bool) -> (Ns, Ns) {
+        let (slack, constant) = self.slack.get(task.id as usize).copied().unwrap_or((0, None));
         if realtime {
             // Real-time timers are exact; the slack counts when the task is replayed under another policy.
             return (self.in_time(ns, constant) + slack, slack);
@@ -89,18 +89,18 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn of(life: &Life, over: &Overheads) -> Self {
+    fn of(task: &TaskHistory, over: &Overheads) -> Self {
         let (mut lead, mut rode) = (Vec::new(), Vec::new());
         let mut from: Option<Ns> = None;
-        for act in &life.acts {
-            match act.what {
-                What::Off(off @ Off::Slept { deep: false, .. }) => from = Some(over.decided(act.at, off)),
-                What::Woken { by: By::Hardirq { lead: own }, .. } => {
+        for event in &task.events {
+            match event.kind {
+                EventKind::Off(off @ Off::Slept { deep: false, .. }) => from = Some(over.decided(event.at, off)),
+                EventKind::Woken { by: By::Hardirq { lead: own }, .. } => {
                     if let Some(from) = from.take() {
-                        if own { &mut lead } else { &mut rode }.push(act.at - from);
+                        if own { &mut lead } else { &mut rode }.push(event.at - from);
                     }
                 }
-                What::Woken { .. } => from = None,
+                EventKind::Woken { .. } => from = None,
                 _ => {}
             }
         }

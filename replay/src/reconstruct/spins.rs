@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::build::{Builder, Draft};
 use super::{Evidence, Note};
-use crate::history::{By, History, Life, LifeId, Off, What};
+use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::infer::WORTH;
 use crate::program::{Step, Workload};
 use crate::task::Ns;
@@ -39,9 +39,9 @@ struct Spin {
 /// Who busy-waits, and for whom.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spins {
-    /// Of each life, in order.
+    /// Of each task, in order.
     of: Vec<Vec<Spin>>,
-    /// Turns of each life before it goes to sleep, where it ever did.
+    /// Turns of each task before it goes to sleep, where it ever did.
     turns: Vec<u32>,
     /// The same of those that do not busy-wait: what they were asked for while they were awake.
     asked: Vec<Vec<Spin>>,
@@ -51,48 +51,48 @@ impl Spins {
     /// Finds the tasks that busy-wait, and for whom.
     pub fn find(history: &History) -> Self {
         let slept = asleep_since(history);
-        let yields = |life: &Life| life.acts.iter().any(|a| a.what == What::Off(Off::Yielded));
-        let spins = |life: &Life| if yields(life) { spins_of(life, &slept) } else { Vec::new() };
-        let of: Vec<Vec<Spin>> = history.lives.iter().map(spins).collect();
+        let yields = |task: &TaskHistory| task.events.iter().any(|a| a.kind == EventKind::Off(Off::Yielded));
+        let spins = |task: &TaskHistory| if yields(task) { spins_of(task, &slept) } else { Vec::new() };
+        let of: Vec<Vec<Spin>> = history.tasks.iter().map(spins).collect();
         let pairs = pairs(history);
-        let asked = |life: &Life| match of[life.id as usize].is_empty() {
-            true => asked_of(life, &slept, |wake| pairs.contains(&(life.id, history.wakee[wake as usize]))),
+        let asked = |task: &TaskHistory| match of[task.id as usize].is_empty() {
+            true => asked_of(task, &slept, |wake| pairs.contains(&(task.id, history.wakee[wake as usize]))),
             false => Vec::new(),
         };
         Spins {
-            asked: history.lives.iter().map(asked).collect(),
-            turns: history.lives.iter().map(|life| turns_of(life).unwrap_or(u32::MAX)).collect(),
+            asked: history.tasks.iter().map(asked).collect(),
+            turns: history.tasks.iter().map(|task| turns_of(task).unwrap_or(u32::MAX)).collect(),
             of,
         }
     }
 
     /// Nobody does.
     pub fn none(history: &History) -> Self {
-        let n = history.lives.len();
+        let n = history.tasks.len();
         Spins { of: vec![Vec::new(); n], turns: vec![u32::MAX; n], asked: vec![Vec::new(); n] }
     }
 
     /// True for a task that busy-waits.
-    pub fn has(&self, life: LifeId) -> bool {
-        !self.of[life as usize].is_empty()
+    pub fn has(&self, task: TaskIndex) -> bool {
+        !self.of[task as usize].is_empty()
     }
 
     /// The tasks that do.
-    pub fn who(&self) -> impl Iterator<Item = LifeId> + '_ {
-        (0..self.of.len() as LifeId).filter(|life| self.has(*life))
+    pub fn who(&self) -> impl Iterator<Item = TaskIndex> + '_ {
+        (0..self.of.len() as TaskIndex).filter(|task| self.has(*task))
     }
 }
 
 /// When the task of each numbered wakeup fell asleep.
 fn asleep_since(history: &History) -> Vec<Option<Ns>> {
     let mut slept = vec![None; history.wakee.len()];
-    for life in &history.lives {
+    for task in &history.tasks {
         let mut from = None;
-        for act in &life.acts {
-            match act.what {
-                What::Off(Off::Slept { .. }) => from = Some(act.at),
-                What::Woken { by: By::Task { wake, .. }, .. } => slept[wake as usize] = from.take(),
-                What::Woken { .. } | What::On { .. } => from = None,
+        for event in &task.events {
+            match event.kind {
+                EventKind::Off(Off::Slept { .. }) => from = Some(event.at),
+                EventKind::Woken { by: By::Task { wake, .. }, .. } => slept[wake as usize] = from.take(),
+                EventKind::Woken { .. } | EventKind::On { .. } => from = None,
                 _ => {}
             }
         }
@@ -103,21 +103,21 @@ fn asleep_since(history: &History) -> Vec<Option<Ns>> {
 /// The wakeups by a task that was awake from before those that it woke fell asleep: since it yielded
 /// or woke somebody else, without having been woken itself. Those of its exit are no answers; a few
 /// may be chance.
-fn spins_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Spin> {
+fn spins_of(task: &TaskHistory, slept: &[Option<Ns>]) -> Vec<Spin> {
     let mut spins = Vec::new();
     let mut awake = None;
-    for act in &life.acts {
-        match act.what {
-            What::Woken { .. } => awake = None,
-            What::Off(Off::Yielded) => awake = awake.or(Some(act.at)),
-            What::Post { wake } => {
-                let meanwhile = |at: &Ns| *at <= act.at && awake.is_some_and(|since| *at > since);
+    for event in &task.events {
+        match event.kind {
+            EventKind::Woken { .. } => awake = None,
+            EventKind::Off(Off::Yielded) => awake = awake.or(Some(event.at)),
+            EventKind::Post { wake } => {
+                let meanwhile = |at: &Ns| *at <= event.at && awake.is_some_and(|since| *at > since);
                 if let Some(at) = slept[wake as usize].filter(meanwhile) {
                     spins.push(Spin { at, wake });
                 }
-                awake = Some(act.at);
+                awake = Some(event.at);
             }
-            What::Exiting => break,
+            EventKind::Exiting => break,
             _ => {}
         }
     }
@@ -128,36 +128,36 @@ fn spins_of(life: &Life, slept: &[Option<Ns>]) -> Vec<Spin> {
 }
 
 /// Tasks that wake each other: an answer needs a question. A few may be chance.
-fn pairs(history: &History) -> HashSet<(LifeId, LifeId)> {
-    let mut posts: HashMap<(LifeId, LifeId), usize> = HashMap::new();
-    for life in &history.lives {
-        for act in &life.acts {
-            if let What::Post { wake } = act.what {
-                *posts.entry((life.id, history.wakee[wake as usize])).or_default() += 1;
+fn pairs(history: &History) -> HashSet<(TaskIndex, TaskIndex)> {
+    let mut posts: HashMap<(TaskIndex, TaskIndex), usize> = HashMap::new();
+    for task in &history.tasks {
+        for event in &task.events {
+            if let EventKind::Post { wake } = event.kind {
+                *posts.entry((task.id, history.wakee[wake as usize])).or_default() += 1;
             }
         }
     }
-    let enough = |pair: &(LifeId, LifeId)| posts.get(pair).is_some_and(|n| *n >= WORTH.0);
+    let enough = |pair: &(TaskIndex, TaskIndex)| posts.get(pair).is_some_and(|n| *n >= WORTH.0);
     posts.keys().filter(|p| enough(p) && enough(&(p.1, p.0))).copied().collect()
 }
 
 /// The wakeups by a task that was awake when those that it woke fell asleep, and did nothing for others
 /// since: what they asked for woke nobody, and the answer comes no earlier than the question.
-fn asked_of(life: &Life, slept: &[Option<Ns>], answers: impl Fn(u32) -> bool) -> Vec<Spin> {
+fn asked_of(task: &TaskHistory, slept: &[Option<Ns>], answers: impl Fn(u32) -> bool) -> Vec<Spin> {
     let mut asked = Vec::new();
     let mut awake = None;
-    for act in &life.acts {
-        match act.what {
-            What::Woken { .. } => awake = Some(act.at),
-            What::Off(Off::Slept { .. } | Off::Unknown) => awake = None,
-            What::Post { wake } => {
-                let meanwhile = |at: &Ns| *at <= act.at && awake.is_some_and(|since| *at > since);
+    for event in &task.events {
+        match event.kind {
+            EventKind::Woken { .. } => awake = Some(event.at),
+            EventKind::Off(Off::Slept { .. } | Off::Unknown) => awake = None,
+            EventKind::Post { wake } => {
+                let meanwhile = |at: &Ns| *at <= event.at && awake.is_some_and(|since| *at > since);
                 if let Some(at) = slept[wake as usize].filter(meanwhile).filter(|_| answers(wake)) {
                     asked.push(Spin { at, wake });
                 }
-                awake = awake.map(|_| act.at);
+                awake = awake.map(|_| event.at);
             }
-            What::Exiting => break,
+            EventKind::Exiting => break,
             _ => {}
         }
     }
@@ -165,13 +165,13 @@ fn asked_of(life: &Life, slept: &[Option<Ns>], answers: impl Fn(u32) -> bool) ->
 }
 
 /// The median number of yields in a row before a sleep.
-fn turns_of(life: &Life) -> Option<u32> {
+fn turns_of(task: &TaskHistory) -> Option<u32> {
     let (mut turns, mut row) = (Vec::new(), 0);
-    for act in &life.acts {
-        match act.what {
-            What::Off(Off::Yielded) => row += 1,
-            What::Off(Off::Slept { .. }) if row > 0 => turns.push(std::mem::take(&mut row)),
-            What::Woken { .. } | What::Post { .. } => row = 0,
+    for event in &task.events {
+        match event.kind {
+            EventKind::Off(Off::Yielded) => row += 1,
+            EventKind::Off(Off::Slept { .. }) if row > 0 => turns.push(std::mem::take(&mut row)),
+            EventKind::Woken { .. } | EventKind::Post { .. } => row = 0,
             _ => {}
         }
     }
@@ -199,27 +199,27 @@ pub(super) fn check(work: &mut Workload) {
 }
 
 impl Builder<'_> {
-    /// Steps for those that `life` spun for from before `until` on.
-    pub(super) fn spins_until(&mut self, life: LifeId, until: Ns, d: &mut Draft) {
-        self.asked_until(life, until, d);
-        let (spins, turns) = (&self.spins.of[life as usize], self.spins.turns[life as usize]);
+    /// Steps for those that `task` spun for from before `until` on.
+    pub(super) fn spins_until(&mut self, task: TaskIndex, until: Ns, d: &mut Draft) {
+        self.asked_until(task, until, d);
+        let (spins, turns) = (&self.spins.of[task as usize], self.spins.turns[task as usize]);
         while let Some(&Spin { at, wake }) = spins.get(d.spun).filter(|spin| spin.at <= until) {
             d.spun += 1;
             let Some(sem) = self.sem_of_wake[wake as usize] else { continue };
             d.work_until(at, at);
             let ns = d.drop_turns(at).max(SHORTEST_TURN);
-            let partner = self.history.lives[self.history.wakee[wake as usize] as usize].tid;
-            d.add(Step::Spin { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Hidden));
+            let partner = self.history.tasks[self.history.wakee[wake as usize] as usize].tid;
+            d.add(Step::Spin { sem, ns, turns }, Note::at(at).with(partner).because(Evidence::Unobserved));
         }
     }
 
-    /// Steps for the questions that `life` got while it was awake, from before `until` on, where the
+    /// Steps for the questions that `task` got while it was awake, from before `until` on, where the
     /// messages cannot be followed: it does not answer one before it was asked.
-    fn asked_until(&mut self, life: LifeId, until: Ns, d: &mut Draft) {
-        if !self.unexplained.contains(&life) {
+    fn asked_until(&mut self, task: TaskIndex, until: Ns, d: &mut Draft) {
+        if !self.unexplained.contains(&task) {
             return;
         }
-        let asked = &self.spins.asked[life as usize];
+        let asked = &self.spins.asked[task as usize];
         while let Some(&Spin { at, wake }) = asked.get(d.asked).filter(|spin| spin.at <= until) {
             d.asked += 1;
             let who = self.history.wakee[wake as usize];
@@ -227,7 +227,7 @@ impl Builder<'_> {
             let Some(sem) = self.sem_of_wake[wake as usize].filter(|_| !followed) else { continue };
             d.work_until(at, at);
             d.flush(at);
-            let note = Note::at(at).with(self.history.lives[who as usize].tid).because(Evidence::Hidden);
+            let note = Note::at(at).with(self.history.tasks[who as usize].tid).because(Evidence::Unobserved);
             d.add(Step::Spin { sem, ns: 1, turns: 0 }, note);
         }
     }

@@ -22,7 +22,7 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::Wait { .. } => ("wait", Some("dependency"), None),
         Step::Post { .. } => ("post", None, None),
         Step::Send { .. } => ("send", None, None),
-        Step::Serve { .. } => ("serve", Some("message"), None),
+        Step::Receive { .. } => ("receive", Some("message"), None),
         Step::Yield => ("yield", None, None),
         Step::Spin { ns, .. } => ("spin", Some("dependency"), Some(ns)),
         Step::Fork { .. } => ("fork", None, None),
@@ -40,14 +40,14 @@ impl Recon {
     pub fn table(&self, strings: &mut Strings) -> ProgramTable {
         let mut table = ProgramTable::default();
         let mut of_task = vec![Vec::new(); self.work.tasks.len()];
-        for (j, (task, _)) in self.jobs.iter().enumerate() {
+        for (j, (task, _)) in self.handlers.iter().enumerate() {
             of_task[*task as usize].push(j);
         }
         for (t, (program, notes)) in self.work.tasks.iter().zip(&self.notes).enumerate() {
             let comm = strings.intern(program.comm.as_bytes());
             // Behind its own steps, the work that it did for messages.
-            let jobs = of_task[t].iter().flat_map(|j| self.work.jobs[*j].iter().zip(&self.jobs[*j].1));
-            for (i, (&step, note)) in program.steps.iter().zip(notes).chain(jobs).enumerate() {
+            let handlers = of_task[t].iter().flat_map(|j| self.work.handlers[*j].iter().zip(&self.handlers[*j].1));
+            for (i, (&step, note)) in program.steps.iter().zip(notes).chain(handlers).enumerate() {
                 let (op, ends_by, ns) = describe(step);
                 let op = strings.intern(op.as_bytes());
                 let ends_by = ends_by.map(|e| strings.intern(e.as_bytes()));

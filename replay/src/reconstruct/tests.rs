@@ -6,7 +6,7 @@ use tracekit_schema::{DeriveOptions, Events, Kind, State, Strings};
 use super::{timeline, Group, Options, Outcome, Reading, Recon, Whole};
 use crate::calibrate::{Estimate, Limits, Overheads};
 use crate::cancel::Cancel;
-use crate::history::{By, History, What};
+use crate::history::{By, EventKind, History};
 use crate::program::{Start, Step};
 
 /// Records of CPU 0.
@@ -80,9 +80,9 @@ fn the_thread_of_softirqs_wakes_by_itself_and_is_not_interrupted() {
         records.switch(30_000, (9, 120, SLEEPS), 8);
         records.switch(40_000, (8, 120, SLEEPS), 0);
         let history = records.history();
-        let life = |tid| history.lives.iter().find(|l| l.tid == tid).expect("it was seen").acts.iter();
-        let interrupted = life(9).any(|a| matches!(a.what, What::Irq { .. }));
-        let by_task = life(8).any(|a| matches!(a.what, What::Woken { by: By::Task { .. }, .. }));
+        let task = |tid| history.tasks.iter().find(|l| l.tid == tid).expect("it was seen").events.iter();
+        let interrupted = task(9).any(|a| matches!(a.kind, EventKind::Irq { .. }));
+        let by_task = task(8).any(|a| matches!(a.kind, EventKind::Woken { by: By::Task { .. }, .. }));
         (interrupted, by_task)
     };
     assert_eq!(of(b"ksoftirqd/0", irq::SOFTIRQ), (false, true));
@@ -232,7 +232,7 @@ fn wakeups_keep_their_time_in_an_open_replay_whoever_spins() {
     assert!(!recon.work.tasks.iter().any(|p| p.steps.iter().any(|s| matches!(s, Step::Spin { .. }))));
 }
 
-/// Task 7 runs for 3 ms, the CPU idles, and task 8 comes, of which no record told before.
+/// Task 7 runs for 3 ms, the CPU idles, and task 8 comes, of which no record said anything before.
 fn unannounced() -> Records {
     let mut records = Records::new();
     records.switch(3_000_000, (7, 120, SLEEPS), 0);
@@ -293,9 +293,9 @@ fn a_task_that_is_asked_while_it_is_awake_does_not_answer_before() {
     let questions = |times, back, followed: bool| {
         let records = answered_by_a_task_that_goes_on(times, back);
         let mut reading = Reading::with(records.history(), Overheads::default(), &records.strings, &Options::default());
-        let tasks = if followed { Vec::new() } else { (0..reading.history.lives.len() as u32).collect() };
+        let tasks = if followed { Vec::new() } else { (0..reading.history.tasks.len() as u32).collect() };
         let group =
-            Group { tasks, messages: 9, hidden: 5, unexplained: 4, outcome: Outcome::Unexplained, recorded: false };
+            Group { tasks, messages: 9, unobserved: 5, unexplained: 4, outcome: Outcome::Unexplained, recorded: false };
         reading.messages.found.groups = vec![group];
         let recon = reading.programs();
         let program = recon.work.tasks.iter().find(|p| p.tid == 7).expect("it was seen").clone();

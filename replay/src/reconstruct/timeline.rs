@@ -1,7 +1,7 @@
 //! The task timelines: the sink of the state machine from which programs are built.
 //!
 //! [`schema::derive`](tracekit_schema::derive) says who runs, who wakes whom and who leaves why;
-//! this notes it by task, as dated acts. What a CPU does between two switches goes to a [`Watch`],
+//! this notes it by task, as dated events. What a CPU does between two switches goes to a [`Watch`],
 //! which says what caused a preemption and takes samples of costs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +17,16 @@ use crate::calibrate::watch::Watch;
 use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
-use crate::history::{Act, By, Call, First, History, Life, LifeId, Loose, Off, Way, What};
+use crate::history::{
+    By, Call, EventKind, First, History, Loose, Off, SwitchExtras, TaskEvent, TaskHistory, TaskIndex,
+};
 use crate::rates::Recorded;
 use crate::task::Ns;
 
-/// What is known of a task besides its life.
+/// What is known of a task besides its history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
-    pub(super) life: Option<LifeId>,
+    pub(super) task: Option<TaskIndex>,
     pub(super) prio: Option<i32>,
     /// Kernel priority to which it changed last.
     last_prio: Option<i32>,
@@ -54,14 +56,14 @@ pub(super) struct Timeline {
     calls: [BTreeSet<StrId>; 2],
     start: Ns,
     cut: Ns,
-    /// What is told of the speeds of CPUs, by position.
+    /// What is said of the speeds of CPUs, by position.
     speeds: Vec<Recorded>,
     /// CPUs, by position, that have been idle.
     idled: Vec<bool>,
     /// Tasks whose first record is a switch to them, on a CPU that had been idle: when.
-    unannounced: Vec<(LifeId, Ns)>,
+    unannounced: Vec<(TaskIndex, Ns)>,
     /// Wakeups are recorded, and new tasks.
-    pub(super) tells: (bool, bool),
+    pub(super) recorded_kinds: (bool, bool),
     pub(super) record: Record,
 }
 
@@ -112,7 +114,7 @@ impl Timeline {
             start,
             cut: 0,
             unannounced: Vec::new(),
-            tells: (false, false),
+            recorded_kinds: (false, false),
             record: Record { ts: 0, kind: Kind::Other, cpu: None, number: None, irq: None },
         }
     }
@@ -140,44 +142,44 @@ impl Timeline {
         self.record.cpu.is_some_and(|slot| self.places.get(slot).copied().flatten().is_none())
     }
 
-    /// The life of a task, made when it is new.
-    pub(super) fn life(&mut self, utid: u32, first: First, cpu: usize) -> LifeId {
-        if let Some(life) = self.known(utid).life {
-            return life;
+    /// Position of a task among those of the history, where it is put when it is new.
+    pub(super) fn task_of(&mut self, utid: u32, first: First, cpu: usize) -> TaskIndex {
+        if let Some(task) = self.known(utid).task {
+            return task;
         }
-        let id = self.history.lives.len() as LifeId;
-        let mut life = Life::new(id, first, cpu as i32);
-        life.softirqs = self.known(utid).softirqs;
-        self.history.lives.push(life);
+        let id = self.history.tasks.len() as TaskIndex;
+        let mut task = TaskHistory::new(id, first, cpu as i32);
+        task.softirqs = self.known(utid).softirqs;
+        self.history.tasks.push(task);
         let known = self.known(utid);
-        known.life = Some(id);
+        known.task = Some(id);
         known.asleep = first == First::Asleep;
         id
     }
 
-    pub(super) fn push(&mut self, life: LifeId, at: Ns, what: What) {
-        let acts = &mut self.history.lives[life as usize].acts;
-        let mut place = acts.len();
-        while place > 0 && acts[place - 1].at > at {
+    pub(super) fn push(&mut self, task: TaskIndex, at: Ns, kind: EventKind) {
+        let events = &mut self.history.tasks[task as usize].events;
+        let mut place = events.len();
+        while place > 0 && events[place - 1].at > at {
             place -= 1;
         }
-        acts.insert(place, Act { at, what });
+        events.insert(place, TaskEvent { at, kind });
     }
 
-    fn switch_in(&mut self, at: Ns, task: u32, cpu: usize, prio: Option<i32>, seen: bool) {
-        let new = self.known(task).life.is_none();
-        let life = self.life(task, if seen { First::Runnable } else { First::Running }, cpu);
-        if std::mem::take(&mut self.known(task).asleep) {
-            // No record told of its wakeup.
-            self.push(life, at, What::Woken { by: By::Unknown, cpu: cpu as i32 });
+    fn switch_in(&mut self, at: Ns, utid: u32, cpu: usize, prio: Option<i32>, seen: bool) {
+        let new = self.known(utid).task.is_none();
+        let task = self.task_of(utid, if seen { First::Runnable } else { First::Running }, cpu);
+        if std::mem::take(&mut self.known(utid).asleep) {
+            // No record stated its wakeup.
+            self.push(task, at, EventKind::Woken { by: By::Unknown, cpu: cpu as i32 });
         }
         if new && seen && at > 0 && self.idled[cpu] {
-            self.unannounced.push((life, at));
+            self.unannounced.push((task, at));
         }
-        self.known(task).early = None;
-        self.prio_seen(task, life, at, prio);
-        self.watches[cpu].enter(at, Some(life), seen, &mut self.history.samples);
-        self.push(life, at, What::On { cpu: cpu as i32 });
+        self.known(utid).early = None;
+        self.prio_seen(utid, task, at, prio);
+        self.watches[cpu].enter(at, Some(task), seen, &mut self.history.samples);
+        self.push(task, at, EventKind::On { cpu: cpu as i32 });
     }
 
     /// Tasks that nothing announced were not runnable from the start where their CPU had been idle:
@@ -185,38 +187,38 @@ impl Timeline {
     /// wakeups without a record are. Where wakeups and new tasks are recorded, such a task was
     /// runnable before, on the CPU from which it was pulled.
     fn wake_unannounced(&mut self) {
-        if self.tells == (true, true) {
+        if self.recorded_kinds == (true, true) {
             return;
         }
-        for (life, at) in std::mem::take(&mut self.unannounced) {
-            let life = &mut self.history.lives[life as usize];
-            life.first = First::Asleep;
-            life.acts.insert(0, Act { at, what: What::Woken { by: By::Unknown, cpu: life.cpu } });
+        for (task, at) in std::mem::take(&mut self.unannounced) {
+            let task = &mut self.history.tasks[task as usize];
+            task.first = First::Asleep;
+            task.events.insert(0, TaskEvent { at, kind: EventKind::Woken { by: By::Unknown, cpu: task.cpu } });
         }
     }
 
     /// A changed priority in the columns of a switch is a change of attributes.
-    fn prio_seen(&mut self, task: u32, life: LifeId, at: Ns, prio: Option<i32>) {
-        let known = self.known(task);
+    fn prio_seen(&mut self, utid: u32, task: TaskIndex, at: Ns, prio: Option<i32>) {
+        let known = self.known(utid);
         if let Some(prio) = prio.filter(|p| known.last_prio.or(known.prio).is_some_and(|known| known != *p)) {
             known.last_prio = Some(prio);
-            self.push(life, at, What::Prio { prio });
+            self.push(task, at, EventKind::Prio { prio });
         }
     }
 
     fn switch_out(&mut self, at: Ns, out: Transition) {
-        let Transition::SwitchOut { task, cpu: slot, why, prio, next } = out else { return };
+        let Transition::SwitchOut { task: utid, cpu: slot, why, prio, next } = out else { return };
         let cpu = self.place(slot);
-        let life = self.life(task, First::Running, cpu);
-        // Virtual time also changes where a task is placed; only within a stay does it measure weight.
-        self.known(task).last_vruntime = None;
-        self.prio_seen(task, life, at, prio);
-        let runs = self.watches[cpu].curr == Some(life);
+        let task = self.task_of(utid, First::Running, cpu);
+        // Virtual time also changes where a task is placed; only within a slice does it measure weight.
+        self.known(utid).last_vruntime = None;
+        self.prio_seen(utid, task, at, prio);
+        let runs = self.watches[cpu].curr == Some(task);
         let realtime = |prio: Option<i32>| prio.is_some_and(|p| (0..100).contains(&p));
         let off = match why {
             Why::Preempted | Why::Ready => {
-                self.history.lives[life as usize].round_robin |= realtime(prio) && prio == next;
-                self.leaves_ready((cpu, life), at, why, runs)
+                self.history.tasks[task as usize].round_robin |= realtime(prio) && prio == next;
+                self.leaves_ready((cpu, task), at, why, runs)
             }
             Why::Yielded => {
                 self.history.yields.0 += 1;
@@ -228,34 +230,34 @@ impl Timeline {
                 let lower = realtime(prio) && next.is_some() && !realtime(next);
                 Off::Slept {
                     deep: matches!(state, State::Blocked | State::WaitingLock),
-                    way: Way { lower, first: false },
+                    extras: SwitchExtras { lower, first: false },
                     held: runs && self.watches[cpu].asked(),
                 }
             }
         };
-        let known = self.known(task);
+        let known = self.known(utid);
         known.asleep = matches!(off, Off::Slept { .. });
         if known.exiting {
             self.history.exits.0 += u64::from(off == Off::Ended);
             self.history.exits.1 += u64::from(matches!(off, Off::Preempted { .. }));
         }
         if runs && off != Off::Unknown {
-            let end = self.history.lives[life as usize].acts.len();
+            let end = self.history.tasks[task as usize].events.len();
             self.watches[cpu].leave(at, off, end, &mut self.history.samples);
         } else if runs {
             self.watches[cpu].forget();
         }
-        self.push(life, at, What::Off(off));
+        self.push(task, at, EventKind::Off(off));
     }
 
     /// Why a task left that stayed ready.
-    fn leaves_ready(&mut self, (cpu, life): (usize, LifeId), at: Ns, why: Why, runs: bool) -> Off {
+    fn leaves_ready(&mut self, (cpu, task): (usize, TaskIndex), at: Ns, why: Why, runs: bool) -> Off {
         let watch = &self.watches[cpu];
         let interrupt = watch.interrupt_before(at).filter(|_| runs);
         let called = interrupt.is_some() || watch.posted_before(at);
         // The reschedule flag is clear again when a switch is recorded, so that nothing asked for
         // it proves a yield only where all that asks is seen: ticks show by the charge to the
-        // running task, and this stay was charged.
+        // running task, and this slice was charged.
         let seen = watch.charges() && self.record.irq.is_some();
         if why == Why::Ready && seen && !called && !watch.asked() {
             self.history.yields.1 += 1;
@@ -263,32 +265,40 @@ impl Timeline {
         }
         if !called {
             let since = Some(watch.on_at).filter(|since| runs && *since > 0);
-            let told = watch.asked() || watch.charges();
+            let explained = watch.asked() || watch.charges();
             let quiet = runs && self.history.wakes && watch.quiet();
-            self.history.loose.push(Loose { at, cpu: cpu as i32, life, since, user: why == Why::Ready, quiet, told });
+            self.history.loose.push(Loose {
+                at,
+                cpu: cpu as i32,
+                task,
+                since,
+                user: why == Why::Ready,
+                quiet,
+                explained,
+            });
         }
         Off::Preempted { interrupt }
     }
 
     /// The kernel's account: a lone one in an interrupt is a tick.
-    fn charge(&mut self, at: Ns, task: u32, ran: Ns, vruntime: Option<i64>) {
+    fn charge(&mut self, at: Ns, utid: u32, ran: Ns, vruntime: Option<i64>) {
         let cpu = self.place(self.record.cpu);
         self.history.has_runtime = true;
-        let known = *self.known(task);
-        if let Some(id) = known.life {
-            let life = &mut self.history.lives[id as usize];
-            let stays = |life: &Life| life.acts.iter().any(|a| matches!(a.what, What::Off(_)));
-            if life.charged == 0 && life.first == First::Running && !stays(life) {
-                life.before = (ran - at).max(0);
+        let known = *self.known(utid);
+        if let Some(id) = known.task {
+            let task = &mut self.history.tasks[id as usize];
+            let left_before = |task: &TaskHistory| task.events.iter().any(|a| matches!(a.kind, EventKind::Off(_)));
+            if task.charged == 0 && task.first == First::Running && !left_before(task) {
+                task.before = (ran - at).max(0);
             }
-            life.charged += ran;
+            task.charged += ran;
             if let (Some(before), Some(now)) = (known.last_vruntime, vruntime) {
                 if now > before {
-                    life.virtual_charged += now - before;
-                    life.virtual_real += ran;
+                    task.virtual_charged += now - before;
+                    task.virtual_real += ran;
                 }
             }
-            self.known(task).last_vruntime = vruntime.filter(|v| *v != 0);
+            self.known(utid).last_vruntime = vruntime.filter(|v| *v != 0);
         }
         let hard = self.record.irq.is_some_and(|f| f & irq::HARDIRQ != 0);
         if self.watches[cpu].charge(ran, at, hard, &mut self.history.samples) {
@@ -299,40 +309,40 @@ impl Timeline {
     fn tick(&mut self, at: Ns, cpu: usize) {
         self.history.ticks.push((at, cpu as i32));
         self.watches[cpu].tick(at);
-        if let Some(life) = self.watches[cpu].curr {
-            self.push(life, at, What::Tick);
+        if let Some(task) = self.watches[cpu].curr {
+            self.push(task, at, EventKind::Tick);
         }
     }
 
     /// What the running task does itself.
-    /// The record of an exec may tell the new name already.
-    fn exec(&mut self, at: Ns, task: u32) {
-        let (name, since, before) = self.known(task).name;
+    /// The record of an exec may state the new name already.
+    fn exec(&mut self, at: Ns, utid: u32) {
+        let (name, since, before) = self.known(utid).name;
         let old = if since == at && before.is_some() { before } else { name };
-        if self.does(at, task, What::Exec) {
-            if let Some(life) = self.known(task).life {
-                self.history.lives[life as usize].names.push(old);
+        if self.does(at, utid, EventKind::Exec) {
+            if let Some(task) = self.known(utid).task {
+                self.history.tasks[task as usize].names.push(old);
             }
         }
     }
 
     /// False where it is not known to run.
-    fn does(&mut self, at: Ns, task: u32, what: What) -> bool {
+    fn does(&mut self, at: Ns, utid: u32, kind: EventKind) -> bool {
         let cpu = self.place(self.record.cpu);
-        let Some(life) = self.known(task).life.filter(|life| self.watches[cpu].curr == Some(*life)) else {
+        let Some(task) = self.known(utid).task.filter(|task| self.watches[cpu].curr == Some(*task)) else {
             return false;
         };
-        self.known(task).exiting |= what == What::Exiting;
-        self.push(life, at, what);
+        self.known(utid).exiting |= kind == EventKind::Exiting;
+        self.push(task, at, kind);
         true
     }
 
     /// A call by which a task reads or writes.
-    fn calls(&mut self, at: Ns, task: u32, enters: bool, name: StrId, value: Option<i64>) {
+    fn calls(&mut self, at: Ns, utid: u32, enters: bool, name: StrId, value: Option<i64>) {
         let Some(which) = self.calls.iter().position(|names| names.contains(&name)) else { return };
         let (reads, cpu) = (which == 0, self.place(self.record.cpu));
-        let Some(life) = self.known(task).life.filter(|life| self.watches[cpu].curr == Some(*life)) else { return };
-        let calls = &mut self.history.lives[life as usize].calls;
+        let Some(task) = self.known(utid).task.filter(|task| self.watches[cpu].curr == Some(*task)) else { return };
+        let calls = &mut self.history.tasks[task as usize].calls;
         let bytes = value.unwrap_or(0).max(0);
         if enters {
             calls.push(Call { from: at, to: Ns::MAX, file: value, reads, bytes: 0 });
@@ -345,12 +355,12 @@ impl Timeline {
 
     fn speed(&mut self, at: Ns, cpu: i32, what: Speed) {
         // A CPU without other records takes no part in a replay.
-        let Some(told) = self.index.get(&cpu).and_then(|place| self.speeds.get_mut(*place)) else { return };
+        let Some(stated) = self.index.get(&cpu).and_then(|place| self.speeds.get_mut(*place)) else { return };
         match what {
-            Speed::Frequency(khz) => told.khz.push((at, khz)),
-            Speed::Limit(khz) => told.limit = told.limit.max(Some(khz)),
-            Speed::Capacity(capacity) => told.capacity = told.capacity.max(Some(capacity)),
-            Speed::Present(capacity) => told.present.push((at, capacity)),
+            Speed::Frequency(khz) => stated.khz.push((at, khz)),
+            Speed::Limit(khz) => stated.limit = stated.limit.max(Some(khz)),
+            Speed::Capacity(capacity) => stated.capacity = stated.capacity.max(Some(capacity)),
+            Speed::Present(capacity) => stated.present.push((at, capacity)),
         }
     }
 
@@ -421,16 +431,16 @@ impl Sink for Timeline {
             }
             Transition::Exec { task } => self.exec(at, task),
             Transition::Exit { task } => {
-                self.does(at, task, What::Exiting);
+                self.does(at, task, EventKind::Exiting);
             }
             Transition::Wait { task, child } => {
-                self.does(at, task, What::WaitCall { tid: child });
+                self.does(at, task, EventKind::WaitCall { tid: child });
             }
             Transition::Call { task, enters, name: Some(name), value } => self.calls(at, task, enters, name, value),
             Transition::Prio { task, prio } => {
                 self.known(task).last_prio = Some(prio);
-                if let Some(life) = self.known(task).life {
-                    self.push(life, at, What::Prio { prio });
+                if let Some(task) = self.known(task).task {
+                    self.push(task, at, EventKind::Prio { prio });
                 }
             }
             Transition::About { task, comm, prio } => {
@@ -441,8 +451,8 @@ impl Sink for Timeline {
                     known.name = (comm, at, known.name.0);
                 }
                 known.softirqs |= softirqs;
-                if let (true, Some(life)) = (softirqs, known.life) {
-                    self.history.lives[life as usize].softirqs = true;
+                if let (true, Some(task)) = (softirqs, known.task) {
+                    self.history.tasks[task as usize].softirqs = true;
                 }
             }
             Transition::Speed { cpu, what } => self.speed(at, cpu, what),
@@ -456,14 +466,14 @@ impl Sink for Timeline {
     }
 
     fn task(&mut self, row: &TaskRow) {
-        let Known { life, prio, .. } = *self.known(row.utid);
-        let Some(life) = life.map(|life| &mut self.history.lives[life as usize]) else { return };
-        (life.tid, life.pid, life.prio) = (row.tid, row.pid, prio);
-        life.comm = row.comm.unwrap_or_default();
+        let Known { task, prio, .. } = *self.known(row.utid);
+        let Some(task) = task.map(|task| &mut self.history.tasks[task as usize]) else { return };
+        (task.tid, task.pid, task.prio) = (row.tid, row.pid, prio);
+        task.comm = row.comm.unwrap_or_default();
         if row.idle {
             // It turned out to be idle only later.
-            life.acts.clear();
-            life.first = First::Asleep;
+            task.events.clear();
+            task.first = First::Asleep;
         }
     }
 }

@@ -13,7 +13,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, State};
 
 use crate::cancel::Cancel;
-use crate::history::{Off, What};
+use crate::history::{EventKind, Off};
 use crate::infer::{Outcome, Track};
 use crate::reconstruct::{Reading, Recon};
 use crate::replay::{play, ReplaySpec};
@@ -66,13 +66,13 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let (Some(used), Some(plain)) = (replayed(&with, identity, cancel), replayed(&without, identity, cancel)) else {
         return with;
     };
-    // Those that are served: what sources use besides is not explained by messages. Tasks of a pool
+    // Those that receive: what sources use besides is not explained by messages. Tasks of a pool
     // take what comes, so that another of them may do it: a pool counts as one.
     let pools = |group: usize| -> Vec<Vec<i64>> {
         let mut pools: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
         for task in reading.messages.found.groups[group].tasks.iter().map(|t| *t as usize) {
-            let Some(queue) = reading.messages.serves[task] else { continue };
-            pools.entry(queue).or_default().push(reading.history.lives[task].tid);
+            let Some(queue) = reading.messages.receives[task] else { continue };
+            pools.entry(queue).or_default().push(reading.history.tasks[task].tid);
         }
         pools.into_values().collect()
     };
@@ -133,16 +133,16 @@ fn book(used: &mut [Ns; PARTS], from: Ns, to: Ns, span: Ns, work: impl Fn(Ns, Ns
 
 fn recorded(reading: &Reading) -> Spents {
     let (mut spents, span, speeds) = (Spents::new(), reading.history.span, reading.speeds());
-    for life in &reading.history.lives {
-        let (track, row) = (Track::of(life, span, &speeds), spents.entry(life.tid).or_default());
+    for task in &reading.history.tasks {
+        let (track, row) = (Track::of(task, span, &speeds), spents.entry(task.tid).or_default());
         for (part, used) in row.used.iter_mut().enumerate() {
             *used += track.pos(end(span, part + 1)) - track.pos(end(span, part));
         }
         let mut since = None;
-        for act in &life.acts {
-            match act.what {
-                What::Woken { .. } => since = since.or(Some(act.at)),
-                What::Off(Off::Slept { .. } | Off::Ended) => row.awake += since.take().map_or(0, |s| act.at - s),
+        for event in &task.events {
+            match event.kind {
+                EventKind::Woken { .. } => since = since.or(Some(event.at)),
+                EventKind::Off(Off::Slept { .. } | Off::Ended) => row.awake += since.take().map_or(0, |s| event.at - s),
                 _ => {}
             }
         }

@@ -10,7 +10,7 @@ use crate::replay::ReplaySpec;
 /// Events of a replay that are there at a time.
 const STRETCH: usize = 1 << 16;
 
-/// Reconstructs the programs in events. What was inferred about hidden messages is kept where
+/// Reconstructs the programs in events. What was inferred about unobserved messages is kept where
 /// `identity`, a replay as the trace was recorded, is no worse for it; with [`Placement::Auto`] tasks
 /// are left to the policy's placement where that is the recorded machine's.
 pub fn reconstruct_tried(parts: &dyn Parts, options: &Options, identity: &ReplaySpec) -> Recon {

@@ -12,7 +12,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, State};
 
 use crate::cancel::Cancel;
-use crate::history::{History, Off, What};
+use crate::history::{EventKind, History, Off};
 use crate::reconstruct::{Beside, Placement, Preemptions, Reading, Recon};
 use crate::replay::{play, ReplaySpec};
 
@@ -47,23 +47,23 @@ impl Cpus {
 
 fn recorded(history: &History) -> Preemptions {
     // Of one switch the leaving task first, so that its CPU does not seem idle to the others.
-    let mut acts = Vec::new();
-    for life in &history.lives {
+    let mut events = Vec::new();
+    for task in &history.tasks {
         let mut on = None;
-        for act in &life.acts {
-            match act.what {
-                What::On { cpu } => {
+        for event in &task.events {
+            match event.kind {
+                EventKind::On { cpu } => {
                     on = usize::try_from(cpu).ok();
-                    acts.extend(on.map(|cpu| (act.at, cpu, true, Off::Unknown)));
+                    events.extend(on.map(|cpu| (event.at, cpu, true, Off::Unknown)));
                 }
-                What::Off(off) => acts.extend(on.take().map(|cpu| (act.at, cpu, false, off))),
+                EventKind::Off(off) => events.extend(on.take().map(|cpu| (event.at, cpu, false, off))),
                 _ => {}
             }
         }
     }
-    acts.sort_by_key(|a| (a.0, a.1, a.2));
+    events.sort_by_key(|a| (a.0, a.1, a.2));
     let mut cpus = Cpus::default();
-    for (_, cpu, enters, off) in acts {
+    for (_, cpu, enters, off) in events {
         if matches!(off, Off::Preempted { .. }) {
             cpus.preempted(cpu);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::{Engine, Run};
-use crate::log::{What, IDLE};
+use crate::log::{RecKind, IDLE};
 use crate::params;
 use crate::program::Workload;
 use crate::task::{Ns, TaskId};
@@ -161,7 +161,7 @@ pub fn timeline(run: &Run, cpu: usize) -> Vec<Span> {
             }
         }
     };
-    for rec in run.log.recs.iter().filter(|r| r.what == What::Switch && r.cpu as usize == cpu) {
+    for rec in run.log.recs.iter().filter(|r| r.kind == RecKind::Switch && r.cpu as usize == cpu) {
         let at = rec.ts.min(end);
         close(&mut on, at);
         if rec.b != IDLE {
@@ -172,7 +172,7 @@ pub fn timeline(run: &Run, cpu: usize) -> Vec<Span> {
     spans
 }
 
-/// Tells the engine which values to read at the end.
+/// Names the values that the engine reads at the end.
 pub(super) fn ask(expect: &[Expect], engine: &mut Engine, work: &Workload) {
     for e in expect.iter().filter(|e| matches!(e.what, Kind::State)) {
         for f in &e.figures {
@@ -232,7 +232,7 @@ fn value(e: &Expect, f: &Figure, run: &Run, cpus: usize) -> Option<f64> {
         Kind::Share => Some(100.0 * run.ran[task()?] as f64 / run.counts.busy.max(1) as f64),
         Kind::End => {
             let t = task()? as u32;
-            run.log.recs.iter().find(|r| r.what == What::Exit && r.a == t).map(|r| r.ts as f64)
+            run.log.recs.iter().find(|r| r.kind == RecKind::Exit && r.a == t).map(|r| r.ts as f64)
         }
         Kind::Switches => Some(run.counts.switches as f64),
         Kind::Slice => {

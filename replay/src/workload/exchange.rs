@@ -2,7 +2,7 @@
 //! pools, arrivals.
 
 use super::parse::Builder;
-use crate::program::{JobId, QueueId, SemId, Step};
+use crate::program::{HandlerId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep, NEVER};
 
 /// Most tasks or values of one line.
@@ -56,7 +56,7 @@ impl Builder {
         let Some((letter, inner)) = word.strip_suffix(')').and_then(|w| w.split_once('(')) else { return Ok(None) };
         if letter == "A" {
             let queue = self.queue(inner.trim())?;
-            return Ok(Some(vec![Step::Serve { queue, sleep }]));
+            return Ok(Some(vec![Step::Receive { queue, sleep }]));
         }
         if !matches!(letter, "C" | "M") {
             return Ok(None);
@@ -67,15 +67,15 @@ impl Builder {
         let queue = self.queue(pool.trim())?;
         let mut steps = self.request(t, body)?;
         if letter == "M" {
-            let job = self.job(steps);
-            return Ok(Some(vec![Step::Send { queue, job }]));
+            let handler = self.handler(steps);
+            return Ok(Some(vec![Step::Send { queue, handler }]));
         }
         // The reply: nobody else waits for it.
         let reply = SemId(self.work.sems.len() as u32);
         self.work.sems.push(0);
         steps.push(Step::Post { sem: reply, sync: false });
-        let job = self.job(steps);
-        Ok(Some(vec![Step::Send { queue, job }, Step::Wait { sem: reply, sleep }]))
+        let handler = self.handler(steps);
+        Ok(Some(vec![Step::Send { queue, handler }, Step::Wait { sem: reply, sleep }]))
     }
 
     /// Steps of a request, which whoever receives it does.
@@ -85,7 +85,10 @@ impl Builder {
         let steps = std::mem::replace(&mut self.work.tasks[t].steps, own);
         let rest = read?;
         let refused = |s: &Step| {
-            matches!(s, Step::Fork { .. } | Step::SetAttrs { .. } | Step::Exit | Step::Goto { .. } | Step::Serve { .. })
+            matches!(
+                s,
+                Step::Fork { .. } | Step::SetAttrs { .. } | Step::Exit | Step::Goto { .. } | Step::Receive { .. }
+            )
         };
         if !rest.is_empty() || self.forks.len() > forks || steps.iter().any(refused) {
             self.forks.truncate(forks);
@@ -94,10 +97,10 @@ impl Builder {
         Ok(steps)
     }
 
-    fn job(&mut self, steps: Vec<Step>) -> JobId {
-        self.work.jobs.push(steps);
+    fn handler(&mut self, steps: Vec<Step>) -> HandlerId {
+        self.work.handlers.push(steps);
         self.work.requests.push(None);
-        JobId(self.work.jobs.len() as u32 - 1)
+        HandlerId(self.work.handlers.len() as u32 - 1)
     }
 
     fn queue(&mut self, name: &str) -> Result<QueueId, String> {

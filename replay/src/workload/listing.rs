@@ -27,7 +27,7 @@ pub struct Listed {
 /// All tasks, and the steps of all requests.
 pub fn listing(work: &Workload, cpus: usize) -> (Vec<Listed>, Vec<Vec<ListedStep>>) {
     let tasks = work.tasks.iter().map(|program| task(program, cpus)).collect();
-    (tasks, work.jobs.iter().map(|steps| steps.iter().map(listed).collect()).collect())
+    (tasks, work.handlers.iter().map(|steps| steps.iter().map(listed).collect()).collect())
 }
 
 fn task(program: &Program, cpus: usize) -> Listed {
@@ -88,8 +88,8 @@ fn listed(step: &Step) -> ListedStep {
         },
         Step::Wait { sem, .. } => ("wait", vec![i64::from(sem.0)]),
         Step::Post { sem, sync } => ("post", vec![i64::from(sem.0), i64::from(sync)]),
-        Step::Send { queue, job } => ("send", vec![i64::from(queue.0), i64::from(job.0)]),
-        Step::Serve { queue, .. } => ("serve", vec![i64::from(queue.0)]),
+        Step::Send { queue, handler } => ("send", vec![i64::from(queue.0), i64::from(handler.0)]),
+        Step::Receive { queue, .. } => ("receive", vec![i64::from(queue.0)]),
         Step::Yield => ("yield", Vec::new()),
         Step::Spin { sem, ns, turns } => {
             ("spin", vec![i64::from(sem.0), ns, if turns == u32::MAX { -1 } else { i64::from(turns) }])

@@ -149,7 +149,7 @@ impl Scenario {
         let mut out = Out::new();
         emit::describe(&mut out, policy, self.machine.cpus, self.machine.hz);
         let records = Records::of(&mut run, self.machine.cpus, &[], 0);
-        emit::tell(&mut out, &run);
+        emit::report(&mut out, &run);
         Played { out, records, counts: run.counts, counters: run.counters, policy: policy.to_owned() }
     }
 

@@ -242,7 +242,7 @@ impl Builder {
             }
             let asleep = matches!(
                 self.work.tasks[t].steps.first(),
-                Some(Step::Pause { .. } | Step::Wait { .. } | Step::Serve { .. })
+                Some(Step::Pause { .. } | Step::Wait { .. } | Step::Receive { .. })
             );
             if let (Start::At(at), true) = (start, asleep) {
                 self.work.tasks[t].start = Start::Asleep(at);

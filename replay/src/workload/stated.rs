@@ -14,9 +14,9 @@ impl Scenario {
             steps.iter().map(|_| Note { evidence: Evidence::Stated, ..Note::default() }).collect()
         };
         let doers = work.doers();
-        let jobs = work.jobs.iter().enumerate();
+        let handlers = work.handlers.iter().enumerate();
         let notes = work.tasks.iter().map(|p| stated(&p.steps)).collect();
-        let jobs = jobs.map(|(j, steps)| (doers[j].map_or(0, |(t, _)| t as u32), stated(steps))).collect();
+        let handlers = handlers.map(|(j, steps)| (doers[j].map_or(0, |(t, _)| t as u32), stated(steps))).collect();
         let mut classes = [0; Class::COUNT];
         for (_, steps) in work.bodies() {
             steps.iter().filter_map(class_of).for_each(|class| classes[class as usize] += 1);
@@ -24,7 +24,7 @@ impl Scenario {
         Recon {
             work: work.clone(),
             notes,
-            jobs,
+            handlers,
             verdicts: work.tasks.iter().map(verdict).collect(),
             overheads: Overheads {
                 hz: self.machine.hz,
@@ -46,7 +46,7 @@ impl Scenario {
         }
     }
 
-    /// How long it lasts at most, as far as the text tells: its end, or else all that its tasks do,
+    /// How long it lasts at most, as far as the text says: its end, or else all that its tasks do,
     /// one after another.
     fn span(&self) -> Ns {
         if self.machine.until < NEVER {
@@ -72,7 +72,7 @@ fn length(step: &Step) -> Ns {
 
 fn class_of(step: &Step) -> Option<Class> {
     match step {
-        Step::Wait { .. } | Step::Serve { .. } => Some(Class::Dependency),
+        Step::Wait { .. } | Step::Receive { .. } => Some(Class::Dependency),
         Step::Pause { pause, .. } => Some(match pause {
             Pause::Timer { .. } => Class::Timer,
             Pause::Ticks { .. } => Class::Tick,

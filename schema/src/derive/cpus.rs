@@ -67,7 +67,7 @@ impl Cpu {
         }
     }
 
-    /// No record tells of a switch on it or that it idled: who had it is known from other records, and
+    /// No record shows a switch on it or that it idled: who had it is known from other records, and
     /// only while there are any.
     pub fn only_glimpsed(&self) -> bool {
         self.nr_switches == 0 && self.idle_periods == 0

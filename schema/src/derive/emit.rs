@@ -35,11 +35,11 @@ impl End {
         }
     }
 
-    /// The task could have gone on, and did not yield, where yields are told; `None` where nobody says.
-    pub(super) fn involuntary(&self, yields_told: bool) -> Option<bool> {
+    /// The task could have gone on, and did not yield, where yields are recorded; `None` where nobody says.
+    pub(super) fn involuntary(&self, yields_recorded: bool) -> Option<bool> {
         match self.state? {
             State::Unknown | State::UnknownOff => None,
-            state => Some(state.is_runnable() && !(yields_told && (self.yielded || state == State::Yielding))),
+            state => Some(state.is_runnable() && !(yields_recorded && (self.yielded || state == State::Yielding))),
         }
     }
 }
@@ -117,7 +117,7 @@ impl<S: Sink> Deriver<S> {
         let cpu = task.slot.map(|slot| self.cpus.all[slot].cpu);
         task.run_ns = task.run_ns.saturating_add(dur);
         task.nr_slices += 1;
-        let involuntary = end.involuntary(self.options.yields_told);
+        let involuntary = end.involuntary(self.options.yields_recorded);
         match involuntary {
             Some(true) => task.nr_involuntary += 1,
             Some(false) => task.nr_voluntary += 1,

@@ -9,7 +9,7 @@
 //!
 //! # What it holds to
 //!
-//! * **A task is a life, not a number.** A thread number names a new task when a fork makes it
+//! * **A task is one use of a thread number.** A thread number names a new task when a fork makes it
 //!   again, or when something happens to it after its end. A change of name alone never makes a new
 //!   task. An exec by a thread other than the leader carries the task over to the leader's number.
 //! * **Idle is per CPU.** Idle is never a row of `slices` or `states`, and never a waker.
@@ -21,7 +21,7 @@
 //! * **A wakeup can overtake the switch.** A waker on another CPU may write its `waking` before the
 //!   sleeper's own switch. If no later record wakes the sleeper, it was runnable from that switch
 //!   on.
-//! * **Who ran before the first switch of a CPU** is told by that switch, or by any record's
+//! * **Who ran before the first switch of a CPU** is stated by that switch, or by any record's
 //!   current thread once switches are known to be recorded at all. That slice starts at the CPU's
 //!   first record and is flagged.
 //! * **The end of the trace is one moment for all CPUs**, the last record: a CPU that fell silent
@@ -74,7 +74,7 @@ pub use stated::tasks_of;
 pub use tables::Tables;
 use tasks::{Phase, TaskMap};
 
-/// How a source's idle threads are told from tasks, besides thread 0, which is idle everywhere.
+/// How a source's idle threads are distinguished from tasks, besides thread 0, which is idle everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdleRule {
     /// Thread 0 only (Linux, Windows).
@@ -102,9 +102,9 @@ pub struct DeriveOptions {
     pub idle: IdleRule,
     /// Switches are known to be recorded before the first one is seen: every record's current thread runs.
     pub switches: bool,
-    /// Yields are told from involuntary switches, or else counted as such: a replay counts as its recorded
+    /// Yields are distinguished from involuntary switches, or are counted so: a replay counts as the recorded
     /// trace does.
-    pub yields_told: bool,
+    pub yields_recorded: bool,
 }
 
 impl Default for DeriveOptions {
@@ -115,7 +115,7 @@ impl Default for DeriveOptions {
             nr_cpus: 0,
             idle: IdleRule::ThreadZero,
             switches: false,
-            yields_told: true,
+            yields_recorded: true,
         }
     }
 }
@@ -130,8 +130,8 @@ impl DeriveOptions {
             _ => IdleRule::ThreadZero,
         };
         let nr_cpus = meta.get("nr_cpus").and_then(|n| n.parse().ok()).unwrap_or(0);
-        let yields_told = meta.get("yields.told") != Some("false");
-        DeriveOptions { nr_cpus: u32::min(nr_cpus, 1 << 16), idle, yields_told, ..Self::default() }
+        let yields_recorded = meta.get("yields.recorded") != Some("false");
+        DeriveOptions { nr_cpus: u32::min(nr_cpus, 1 << 16), idle, yields_recorded, ..Self::default() }
     }
 }
 
@@ -224,7 +224,7 @@ impl Deriver {
 }
 
 impl<S: Sink> Deriver<S> {
-    /// A machine that has seen nothing and tells `sink`.
+    /// A machine that has seen nothing and reports to `sink`.
     pub fn with(options: DeriveOptions, sink: S) -> Self {
         let queues = Queues::new(options.runqueue);
         let tasks = TaskMap::new(options.nr_cpus, options.idle);
@@ -277,7 +277,7 @@ struct Step<'a, S: Sink> {
 
 /// What a record says of its subject besides the number.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Stated {
     comm: Option<StrId>,
     pid: Option<i64>,
     prio: Option<i32>,
@@ -292,14 +292,14 @@ impl<S: Sink> Step<'_, S> {
         self.e.seq.get(self.row)
     }
 
-    fn told(&self) -> Told {
+    fn stated(&self) -> Stated {
         let (e, row) = (self.e, self.row);
-        Told { comm: e.comm.get(row), pid: e.pid.get(row), prio: e.prio.get(row) }
+        Stated { comm: e.comm.get(row), pid: e.pid.get(row), prio: e.prio.get(row) }
     }
 
-    fn told_next(&self) -> Told {
+    fn stated_next(&self) -> Stated {
         let (e, row) = (self.e, self.row);
-        Told { comm: e.next_comm.get(row), pid: e.next_pid.get(row), prio: e.next_prio.get(row) }
+        Stated { comm: e.next_comm.get(row), pid: e.next_pid.get(row), prio: e.next_prio.get(row) }
     }
 
     fn read(&mut self) {
@@ -388,12 +388,12 @@ impl<S: Sink> Step<'_, S> {
     fn speed(&mut self, kind: Kind, ts: i64) {
         let Some(cpu) = self.e.target_cpu.get(self.row) else { return };
         let (value, value2) = (self.e.value.get(self.row), self.e.value2.get(self.row));
-        let told = match kind {
+        let stated = match kind {
             Kind::CpuFreq => [value.map(Speed::Frequency), None],
             Kind::CpuFreqLimits => [value.map(Speed::Limit), None],
             _ => [value.map(Speed::Capacity), value2.map(Speed::Present)],
         };
-        for what in told.into_iter().flatten() {
+        for what in stated.into_iter().flatten() {
             let (Speed::Frequency(n) | Speed::Limit(n) | Speed::Capacity(n) | Speed::Present(n)) = what;
             if n > 0 {
                 self.d.sink.transition(ts, Transition::Speed { cpu, what });
@@ -405,22 +405,22 @@ impl<S: Sink> Step<'_, S> {
     #[inline]
     fn subject(&mut self, ts: i64) -> Option<u32> {
         let tid = self.e.tid.get(self.row)?;
-        let told = self.told();
-        self.task(tid, ts, told, false)
+        let stated = self.stated();
+        self.task(tid, ts, stated, false)
     }
 
     /// The same, or the current thread for records that only name that.
     fn subject_or_current(&mut self, ts: i64) -> Option<u32> {
         match self.e.tid.get(self.row) {
             Some(_) => self.subject(ts),
-            None => self.task(self.e.ctx_tid.get(self.row)?, ts, Told::default(), false),
+            None => self.task(self.e.ctx_tid.get(self.row)?, ts, Stated::default(), false),
         }
     }
 
     /// The task of thread `tid`, made when it is new; `None` for idle. With `anew`, a task that
     /// ended is not it.
     #[inline]
-    fn task(&mut self, tid: i64, ts: i64, told: Told, anew: bool) -> Option<u32> {
+    fn task(&mut self, tid: i64, ts: i64, stated: Stated, anew: bool) -> Option<u32> {
         if tid == 0 {
             return None;
         }
@@ -437,18 +437,18 @@ impl<S: Sink> Step<'_, S> {
         let task = &mut tasks.all[utid as usize];
         task.seen(ts);
         task.last_ts = task.last_ts.max(ts);
-        if told.pid.is_some() {
-            task.pid = told.pid;
+        if stated.pid.is_some() {
+            task.pid = stated.pid;
         }
-        if let Some(prio) = told.prio {
+        if let Some(prio) = stated.prio {
             if task.prio.is_none() {
-                self.d.sink.transition(ts, Transition::About { task: utid, comm: None, prio: told.prio });
+                self.d.sink.transition(ts, Transition::About { task: utid, comm: None, prio: stated.prio });
             }
-            task.told_prio(prio);
+            task.set_prio(prio);
         }
-        if told.comm.is_some() && told.comm != task.comm {
-            task.told_comm(told.comm);
-            self.d.sink.transition(ts, Transition::About { task: utid, comm: told.comm, prio: None });
+        if stated.comm.is_some() && stated.comm != task.comm {
+            task.set_comm(stated.comm);
+            self.d.sink.transition(ts, Transition::About { task: utid, comm: stated.comm, prio: None });
         } else if !task.unchecked {
             return (!task.idle).then_some(utid);
         }
@@ -472,16 +472,16 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// A record that the recorder made up at its start, to tell names: it has no time of its own.
+    /// A record that the recorder made up at its start, to state names: it has no time of its own.
     fn synthesized(&mut self) {
         if let Some(tid) = self.e.tid.get(self.row).filter(|&tid| tid != 0) {
-            let told = self.told();
+            let stated = self.stated();
             let tasks = &mut self.d.tasks;
             let utid = tasks.get(tid).unwrap_or_else(|| tasks.create_unseen(tid));
             let task = &mut tasks[utid];
-            task.pid = told.pid.or(task.pid);
-            if told.comm.is_some() {
-                task.told_comm(told.comm);
+            task.pid = stated.pid.or(task.pid);
+            if stated.comm.is_some() {
+                task.set_comm(stated.comm);
             }
         }
     }

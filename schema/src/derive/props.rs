@@ -291,7 +291,7 @@ proptest! {
             m.step(what, a, b, dt);
         }
         let mut t = m.trace;
-        let dropped = |row: usize| gone.iter().find(|(at, _)| *at == row).map(|(_, told)| *told);
+        let dropped = |row: usize| gone.iter().find(|(at, _)| *at == row).map(|(_, stated)| *stated);
         let full = std::mem::take(&mut t.events);
         for row in 0..full.len() {
             let (ts, cpu) = (full.ts_ns.get(row).unwrap(), full.cpu.get(row).unwrap());

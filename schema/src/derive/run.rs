@@ -4,7 +4,7 @@ use super::emit::End;
 use super::queue::Mode;
 use super::sink::{Effect, Sink, Transition};
 use super::tasks::{Open, Phase, Place, Wake};
-use super::{Step, Told, Who};
+use super::{Stated, Step, Who};
 use crate::tables::flag;
 use crate::{Code, Diagnostic, State, StrId};
 
@@ -36,11 +36,11 @@ impl<S: Sink> Step<'_, S> {
         }
         match to {
             Some(tid) => {
-                let told = self.told_next();
+                let stated = self.stated_next();
                 self.d.cpus[slot].nr_switches += 1;
-                match self.task(tid, ts, told, true) {
+                match self.task(tid, ts, stated, true) {
                     Some(utid) => self.enter(Some(slot), utid, ts),
-                    None => self.enter_idle(slot, tid, told, ts),
+                    None => self.enter_idle(slot, tid, stated, ts),
                 }
             }
             None => {
@@ -71,7 +71,7 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// A record tells who has a CPU of which that was not known.
+    /// A record says who has a CPU of which that was not known.
     pub(super) fn current(&mut self, slot: usize, ts: i64) {
         let Some(tid) = self.e.ctx_tid.get(self.row) else { return };
         let name = self.e.ctx_comm.get(self.row);
@@ -88,26 +88,26 @@ impl<S: Sink> Step<'_, S> {
         cpu.proposed = Some((tid, name));
     }
 
-    /// What a record says of its current thread: its name, where the task has none yet. Names tell
+    /// What a record says of its current thread: its name, where the task has none yet. Names distinguish
     /// idle threads.
-    pub(super) fn told_current(&mut self, tid: i64, name: Option<StrId>) -> Told {
+    pub(super) fn stated_current(&mut self, tid: i64, name: Option<StrId>) -> Stated {
         let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
-        Told { comm: name.filter(|_| !named), ..Told::default() }
+        Stated { comm: name.filter(|_| !named), ..Stated::default() }
     }
 
     /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and
-    /// tells idle threads.
+    /// idle threads.
     fn adopt(&mut self, slot: usize, tid: i64, name: Option<StrId>) {
         let from = self.d.cpus[slot].known_from;
-        let told = self.told_current(tid, name);
-        match self.task(tid, from, told, true) {
+        let stated = self.stated_current(tid, name);
+        match self.task(tid, from, stated, true) {
             Some(utid) => {
                 if self.d.tasks[utid].phase != Phase::Running {
                     self.begin(slot, utid);
                 }
             }
             None => {
-                self.idle_thread(slot, tid, told);
+                self.idle_thread(slot, tid, stated);
                 self.begin_idle(slot);
             }
         }
@@ -154,12 +154,12 @@ impl<S: Sink> Step<'_, S> {
 
     /// `tid` leaves the CPU at `ts`.
     fn leave(&mut self, slot: usize, tid: i64, ts: i64) {
-        let told = self.told();
+        let stated = self.stated();
         let left = self.d.cpus[slot].left;
         let known = left.is_some() && left == self.d.tasks.get(tid);
-        let who = self.task(tid, ts, told, !known).map_or(Who::Idle, Who::Task);
+        let who = self.task(tid, ts, stated, !known).map_or(Who::Idle, Who::Task);
         if who == Who::Idle {
-            self.idle_thread(slot, tid, told);
+            self.idle_thread(slot, tid, stated);
         }
         let cur = self.d.cpus[slot].cur;
         match (cur, who) {
@@ -288,7 +288,7 @@ impl<S: Sink> Step<'_, S> {
             let to = self.departure(utid, ts);
             let end = End { ts, state: to.state, yielded: to.yielded, ..End::default() };
             let task = &mut self.d.tasks[utid];
-            match end.involuntary(self.d.options.yields_told) {
+            match end.involuntary(self.d.options.yields_recorded) {
                 Some(true) => task.nr_involuntary += 1,
                 Some(false) => task.nr_voluntary += 1,
                 None => {}
@@ -381,8 +381,8 @@ impl<S: Sink> Step<'_, S> {
         self.d.sink.transition(ts, Transition::SwitchIn { task: utid, cpu: slot, prio, seen: true });
     }
 
-    fn enter_idle(&mut self, slot: usize, tid: i64, told: Told, ts: i64) {
-        self.idle_thread(slot, tid, told);
+    fn enter_idle(&mut self, slot: usize, tid: i64, stated: Stated, ts: i64) {
+        self.idle_thread(slot, tid, stated);
         let cpu = &mut self.d.cpus[slot];
         cpu.account(ts);
         cpu.cur = Some(Who::Idle);
@@ -394,9 +394,9 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// Notes what an idle thread is called, and which CPU one with a number of its own belongs to.
-    fn idle_thread(&mut self, slot: usize, tid: i64, told: Told) {
+    fn idle_thread(&mut self, slot: usize, tid: i64, stated: Stated) {
         let cpu = &mut self.d.cpus[slot];
-        cpu.idle_comm = cpu.idle_comm.or(told.comm);
+        cpu.idle_comm = cpu.idle_comm.or(stated.comm);
         if tid != 0 {
             if let Some(utid) = self.d.tasks.get(tid) {
                 let cpu = &mut self.d.cpus[slot];
@@ -432,8 +432,8 @@ impl<S: Sink> Step<'_, S> {
         if !self.d.live {
             self.go_live(slot);
         }
-        let told = if e.tid.get(self.row).is_some() { self.told() } else { Told::default() };
-        let who = self.task(tid, ts, told, true).map_or(Who::Idle, Who::Task);
+        let stated = if e.tid.get(self.row).is_some() { self.stated() } else { Stated::default() };
+        let who = self.task(tid, ts, stated, true).map_or(Who::Idle, Who::Task);
         let Some(slot) = slot else {
             if let Who::Task(utid) = who {
                 if self.d.tasks[utid].phase != Phase::Running {
@@ -465,7 +465,7 @@ impl<S: Sink> Step<'_, S> {
         }
         match who {
             Who::Task(utid) => self.enter(Some(slot), utid, ts),
-            Who::Idle => self.enter_idle(slot, tid, told, ts),
+            Who::Idle => self.enter_idle(slot, tid, stated, ts),
         }
         self.d.queues.touch(slot);
     }
@@ -475,8 +475,8 @@ impl<S: Sink> Step<'_, S> {
         if from.is_some() && from == to {
             return;
         }
-        let told = self.told();
-        if let Some(utid) = from.and_then(|tid| self.task(tid, ts, told, true)) {
+        let stated = self.stated();
+        if let Some(utid) = from.and_then(|tid| self.task(tid, ts, stated, true)) {
             let first = self.d.span.map_or(ts, |s| s.0).max(self.d.last_loss).min(ts);
             let task = &mut self.d.tasks[utid];
             if task.phase == Phase::Unknown && !task.turned {
@@ -506,8 +506,8 @@ impl<S: Sink> Step<'_, S> {
                 self.wait_after(utid, None, &to);
             }
         }
-        let told = self.told_next();
-        if let Some(utid) = to.and_then(|tid| self.task(tid, ts, told, true)) {
+        let stated = self.stated_next();
+        if let Some(utid) = to.and_then(|tid| self.task(tid, ts, stated, true)) {
             self.enter(None, utid, ts);
         }
     }

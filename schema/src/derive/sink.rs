@@ -56,7 +56,7 @@ pub enum Effect {
     Nothing,
 }
 
-/// What a record tells of the speed of a CPU.
+/// What a record says of the speed of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
     /// Its frequency from now on, kHz.
@@ -173,7 +173,7 @@ pub enum Transition {
         task: u32,
         /// It enters; else it leaves.
         enters: bool,
-        /// Name of the call, where the record tells it.
+        /// Name of the call, where the record states it.
         name: Option<StrId>,
         /// The file that it enters with, where it is about one, or the result that it leaves with.
         value: Option<i64>,
@@ -194,11 +194,11 @@ pub enum Transition {
         /// Its priority.
         prio: Option<i32>,
     },
-    /// A record tells how fast a CPU is or may be.
+    /// A record says how fast a CPU is or may be.
     Speed {
         /// Number of the CPU.
         cpu: i32,
-        /// What it tells.
+        /// What it says.
         what: Speed,
     },
     /// Records were lost.

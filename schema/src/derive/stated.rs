@@ -1,4 +1,4 @@
-//! Tasks of slices that a source states itself: what their rows tell of each, and nothing else.
+//! Tasks of slices that a source states itself: what their rows say of each, and nothing else.
 
 use std::collections::BTreeMap;
 

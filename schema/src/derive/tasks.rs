@@ -66,7 +66,7 @@ pub(super) struct Open {
     pub unwoken: Option<(i64, bool)>,
 }
 
-/// A sleep that ended, kept until the task moves on because its reason may be told after the wakeup.
+/// A sleep that ended, kept until the task moves on because its reason may be recorded after the wakeup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slept {
     pub from: i64,
@@ -142,7 +142,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn told_prio(&mut self, prio: i32) {
+    pub fn set_prio(&mut self, prio: i32) {
         if self.prio != Some(prio) {
             self.prio = Some(prio);
             self.prio_min = Some(self.prio_min.map_or(prio, |p| p.min(prio)));
@@ -150,7 +150,7 @@ impl Task {
         }
     }
 
-    pub fn told_comm(&mut self, comm: Option<StrId>) {
+    pub fn set_comm(&mut self, comm: Option<StrId>) {
         self.comm = comm;
         self.comm_first = self.comm_first.or(comm);
     }

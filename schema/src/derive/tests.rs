@@ -123,7 +123,7 @@ fn a_waking_that_overtakes_the_switch_counts_when_no_other_follows() {
     t.wake(98, 1, Kind::Waking, 9, 1, 0);
     t.switch(100, 0, 1, State::Blocked, 0);
     t.switch(130, 0, 0, State::Runnable, 1);
-    // Again, but the later wakeup tells the time.
+    // Again, but the later wakeup gives the time.
     t.wake(198, 1, Kind::Waking, 9, 1, 0);
     t.switch(200, 0, 1, State::Sleeping, 0);
     t.wake(205, 0, Kind::Wakeup, 0, 1, 0);
@@ -194,7 +194,7 @@ fn fork_wakeup_new_run_exit_free_and_the_number_comes_again() {
         assert_eq!((tasks.first_ts_ns.get(row), tasks.last_ts_ns.get(row)), (Some(at + 10), Some(at + 60)));
         assert!(tasks.parent_utid.get(row).is_some());
         let utid = tasks.utid.get(row);
-        let life: Vec<_> = (0..d.states.len())
+        let states: Vec<_> = (0..d.states.len())
             .filter(|&i| d.states.utid.get(i) == utid)
             .map(|i| (d.states.ts_ns.get(i).unwrap() - at, d.states.dur_ns.get(i).unwrap(), d.states.state.get(i)))
             .collect();
@@ -204,7 +204,7 @@ fn fork_wakeup_new_run_exit_free_and_the_number_comes_again() {
             (30, 20, Some(State::Running)),
             (50, 10, Some(State::Zombie)),
         ];
-        assert_eq!(life, expected);
+        assert_eq!(states, expected);
     }
     let child = (0..d.slices.len()).find(|&i| d.slices.tid.get(i) == Some(50)).unwrap();
     assert_eq!((d.slices.run_delay_ns.get(child), d.slices.sleep_ns.get(child)), (Some(10), None));
@@ -223,7 +223,7 @@ fn a_number_that_comes_back_after_its_end_is_another_task() {
     t.wake(140, 0, Kind::WakeupNew, 6, 5, 0);
     let d = t.derive();
     let fives = (0..d.tasks.len()).filter(|&i| d.tasks.tid.get(i) == Some(5)).count();
-    assert_eq!(fives, 3, "two forks in a row are one told twice");
+    assert_eq!(fives, 3, "two forks in a row are one recorded twice");
     assert_eq!(d.slices.prev_cpu.get(1), None);
 }
 
@@ -366,11 +366,11 @@ fn the_running_task_says_how_it_will_leave() {
 }
 
 #[test]
-fn yields_count_as_involuntary_switches_where_they_are_not_told() {
+fn yields_count_as_involuntary_switches_where_they_are_not_recorded() {
     let mut t = Trace::default();
     t.add(0, 0, Kind::Switch).tid(8).next_tid(1);
     t.add(10, 0, Kind::Switch).tid(1).next_tid(8).state(State::Yielding);
-    let (d, _) = t.derive_with(DeriveOptions { yields_told: false, ..DeriveOptions::default() });
+    let (d, _) = t.derive_with(DeriveOptions { yields_recorded: false, ..DeriveOptions::default() });
     assert_eq!((d.slices.end_state.get(1), d.slices.involuntary.get(1)), (Some(State::Yielding), Some(true)));
 }
 

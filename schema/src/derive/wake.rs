@@ -4,7 +4,7 @@
 use super::queue::Mode;
 use super::sink::{Effect, Sink, Transition};
 use super::tasks::{Phase, Place, Wake};
-use super::{Step, Told, Who};
+use super::{Stated, Step, Who};
 use crate::events::irq;
 use crate::tables::flag;
 use crate::{Kind, State};
@@ -19,8 +19,8 @@ impl<S: Sink> Step<'_, S> {
             return;
         }
         let Some(tid) = e.tid.get(row) else { return };
-        let told = self.told();
-        let Some(utid) = self.task(tid, ts, told, true) else { return };
+        let stated = self.stated();
+        let Some(utid) = self.task(tid, ts, stated, true) else { return };
         self.d.wakes = true;
         let queue = e.target_cpu.get(row).map(|cpu| self.d.cpus.slot(cpu));
         match self.d.tasks[utid].phase {
@@ -67,8 +67,8 @@ impl<S: Sink> Step<'_, S> {
                 return Wake { ts, waker: Some(utid), cpu, slot, irq, in_irq };
             }
         }
-        let told = self.told_current(tid, e.ctx_comm.get(row));
-        let waker = self.task(tid, ts, told, false);
+        let stated = self.stated_current(tid, e.ctx_comm.get(row));
+        let waker = self.task(tid, ts, stated, false);
         Wake { ts, waker, cpu, slot, irq, in_irq: waker.is_none() }
     }
 
@@ -128,8 +128,8 @@ impl<S: Sink> Step<'_, S> {
     pub(super) fn enqueue(&mut self, slot: Option<usize>, ts: i64) {
         let (e, row) = (self.e, self.row);
         let Some(tid) = e.tid.get(row) else { return };
-        let told = self.told();
-        let Some(utid) = self.task(tid, ts, told, true) else { return };
+        let stated = self.stated();
+        let Some(utid) = self.task(tid, ts, stated, true) else { return };
         let place = e.target_cpu.get(row).map_or(Place::Unplaced, |cpu| Place::On(self.d.cpus.slot(cpu)));
         match self.d.tasks[utid].phase {
             Phase::Running => {
@@ -201,7 +201,7 @@ impl<S: Sink> Step<'_, S> {
         task.hint.reason = reason.or(task.hint.reason);
     }
 
-    /// The kernel tells at the wakeup what the task slept on.
+    /// The kernel says at the wakeup what the task slept on.
     pub(super) fn blocked_reason(&mut self, ts: i64) {
         let Some(utid) = self.subject(ts) else { return };
         let reason = self.e.reason.get(self.row);
@@ -221,7 +221,7 @@ impl<S: Sink> Step<'_, S> {
         if let Some(old) = self.d.tasks.get(tid) {
             let known = &mut self.d.tasks[old];
             if known.fresh {
-                // The same fork told twice, by two kinds of records.
+                // The same fork recorded twice, by two kinds of records.
                 known.parent = known.parent.or(parent);
                 self.subject(ts);
                 return;
@@ -232,14 +232,14 @@ impl<S: Sink> Step<'_, S> {
                 self.retire(old, ts);
             }
         }
-        let told = self.told();
-        let Some(utid) = self.task(tid, ts, told, false) else { return };
+        let stated = self.stated();
+        let Some(utid) = self.task(tid, ts, stated, false) else { return };
         let inherited = parent.and_then(|p| self.d.tasks[p].comm);
-        let thread = parent.is_some_and(|p| told.pid.is_some() && told.pid == self.d.tasks[p].pid);
+        let thread = parent.is_some_and(|p| stated.pid.is_some() && stated.pid == self.d.tasks[p].pid);
         self.d.sink.transition(ts, Transition::Fork { parent, child: utid, thread, cpu: slot });
         let task = &mut self.d.tasks[utid];
         if task.comm.is_none() {
-            task.told_comm(inherited);
+            task.set_comm(inherited);
         }
         task.parent = parent;
         task.start_ts = Some(ts);
@@ -264,8 +264,8 @@ impl<S: Sink> Step<'_, S> {
                 self.d.tasks[utid].tid = tid;
             }
         }
-        let told = if e.tid.get(row).is_some() { self.told() } else { Told::default() };
-        if let Some(utid) = self.task(tid, ts, told, false) {
+        let stated = if e.tid.get(row).is_some() { self.stated() } else { Stated::default() };
+        if let Some(utid) = self.task(tid, ts, stated, false) {
             self.d.tasks[utid].exec_path = e.name.get(row).or(self.d.tasks[utid].exec_path);
             self.d.sink.transition(ts, Transition::Exec { task: utid });
         }
@@ -319,7 +319,7 @@ impl<S: Sink> Step<'_, S> {
     pub(super) fn prio(&mut self, ts: i64) {
         let Some(utid) = self.subject_or_current(ts) else { return };
         if let Some(prio) = self.e.value.get(self.row).and_then(|p| i32::try_from(p).ok()) {
-            self.d.tasks[utid].told_prio(prio);
+            self.d.tasks[utid].set_prio(prio);
             self.d.sink.transition(ts, Transition::Prio { task: utid, prio });
         }
     }

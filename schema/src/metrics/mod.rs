@@ -8,9 +8,9 @@
 
 mod bag;
 mod groups;
-mod life;
 mod queue;
 mod survey;
+mod task;
 
 use crate::table::Table;
 use crate::tables::{Runqueue, Slices, States};
@@ -18,9 +18,9 @@ use crate::Strings;
 
 pub use bag::{Statistics, QUANTILES};
 pub use groups::Grouping;
-pub use life::CAUSES;
 pub use queue::{QueueSummary, Scope};
 pub use survey::{By, ResponseSummary, SliceSummary, Survey, WaitSummary, HELD};
+pub use task::CAUSES;
 
 /// One statistic of one group.
 #[derive(Clone, Debug, PartialEq)]

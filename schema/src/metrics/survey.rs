@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::bag::{Statistics, Union};
-use super::life::{Life, Part, Slice, Stretch, CAUSES};
 use super::queue::Queues;
+use super::task::{Part, Slice, Stretch, TaskStats, CAUSES};
 use super::Grouping;
 use crate::derive::sink::{QueueRow, Sink, SliceRow, StateRow};
 use crate::table::Table;
@@ -23,7 +23,7 @@ const LOOK: usize = 1 << 20;
 /// Everything that is gathered.
 #[derive(Debug, Default)]
 pub struct Survey {
-    lives: Vec<Life>,
+    tasks: Vec<TaskStats>,
     /// The run queues.
     pub queues: Queues,
     end: Option<i64>,
@@ -40,7 +40,7 @@ pub struct Survey {
 pub struct SliceSummary {
     pub tasks: u32,
     pub open: u32,
-    pub doubtful: u32,
+    pub unreliable: u32,
     pub run: i64,
     pub forced: u32,
     pub switches: u32,
@@ -53,7 +53,7 @@ pub struct SliceSummary {
 pub struct WaitSummary {
     pub statistics: Statistics,
     pub max_at: Option<i64>,
-    pub doubtful: u32,
+    pub unreliable: u32,
 }
 
 /// The responses of a group.
@@ -82,7 +82,7 @@ enum Named {
     Responses = 2,
 }
 
-/// Rows as the state machine tells them, which then are in no table.
+/// Rows as the state machine gives them, which then are in no table.
 impl Sink for Survey {
     #[inline]
     fn slice(&mut self, row: &SliceRow) {
@@ -105,7 +105,7 @@ impl Sink for Survey {
     #[inline]
     fn state(&mut self, row: &StateRow) {
         let StateRow { ts, dur, tid, comm, state, flags, .. } = *row;
-        self.life(row.utid).state(&Stretch { ts, dur, tid, comm, state, flags });
+        self.stats(row.utid).state(&Stretch { ts, dur, tid, comm, state, flags });
     }
 
     #[inline]
@@ -144,13 +144,13 @@ impl Survey {
             self.rows = 0;
             self.rounding |= self.held() > self.limit.unwrap_or(HELD);
             if self.rounding {
-                self.lives.iter_mut().for_each(Life::round);
+                self.tasks.iter_mut().for_each(TaskStats::round);
             }
         }
     }
 
     fn held(&self) -> usize {
-        self.lives.iter().map(Life::held).sum()
+        self.tasks.iter().map(TaskStats::held).sum()
     }
 
     /// Are values rounded?
@@ -158,12 +158,12 @@ impl Survey {
         self.rounding
     }
 
-    fn life(&mut self, task: u32) -> &mut Life {
-        let at = task as usize;
-        if at >= self.lives.len() {
-            self.lives.resize_with(at + 1, Life::default);
+    fn stats(&mut self, utid: u32) -> &mut TaskStats {
+        let at = utid as usize;
+        if at >= self.tasks.len() {
+            self.tasks.resize_with(at + 1, TaskStats::default);
         }
-        &mut self.lives[at]
+        &mut self.tasks[at]
     }
 
     /// Adds a row of slices.
@@ -186,17 +186,17 @@ impl Survey {
     }
 
     #[inline]
-    fn add_slice(&mut self, task: u32, slice: &Slice) {
+    fn add_slice(&mut self, utid: u32, slice: &Slice) {
         let stop = self.end;
         self.last = self.last.max(slice.ts + slice.dur);
         self.rows += 1;
-        self.life(task).slice(slice, stop);
+        self.stats(utid).slice(slice, stop);
     }
 
     /// Adds a row of states.
     #[inline]
     pub(super) fn state_at(&mut self, s: &States, row: usize) {
-        self.life(s.utid.get(row).unwrap_or(0)).state(&Stretch {
+        self.stats(s.utid.get(row).unwrap_or(0)).state(&Stretch {
             ts: s.ts_ns.get(row).unwrap_or(0),
             dur: s.dur_ns.get(row).unwrap_or(0),
             tid: s.tid.get(row).unwrap_or(0),
@@ -210,7 +210,7 @@ impl Survey {
     pub fn finish(&mut self, end: Option<i64>) {
         self.end = self.end.or(end).or(Some(self.last));
         let stop = self.end.unwrap_or(0);
-        self.lives.iter_mut().for_each(|life| life.finish(stop));
+        self.tasks.iter_mut().for_each(|task| task.finish(stop));
         self.queues.finish(self.end);
     }
 
@@ -218,10 +218,10 @@ impl Survey {
     fn grouped(&self, by: &By<'_>, named: Named) -> Grouped<'_> {
         let mut known: BTreeMap<(Option<StrId>, i64), Option<String>> = BTreeMap::new();
         let mut found = Grouped::new();
-        for (task, life) in self.lives.iter().enumerate() {
-            let label = by.labels.get(task).and_then(Option::as_ref);
-            let comm = life.names[named as usize];
-            for (tid, part) in &life.parts {
+        for (utid, task) in self.tasks.iter().enumerate() {
+            let label = by.labels.get(utid).and_then(Option::as_ref);
+            let comm = task.names[named as usize];
+            for (tid, part) in &task.parts {
                 let name = match label {
                     Some(label) => Some(label.clone()),
                     None => {
@@ -229,7 +229,7 @@ impl Survey {
                         known.entry(key).or_insert_with(|| by.grouping.name(comm, *tid, by.strings)).clone()
                     }
                 };
-                found.entry(name).or_default().push((task, part));
+                found.entry(name).or_default().push((utid, part));
             }
         }
         found
@@ -248,7 +248,7 @@ impl Survey {
             let summary = SliceSummary {
                 tasks,
                 open: count(|p| p.open),
-                doubtful: count(|p| p.doubtful),
+                unreliable: count(|p| p.unreliable),
                 run: parts.iter().map(|p| p.1.run).sum(),
                 forced: count(|p| p.forced),
                 switches: count(|p| p.switches),
@@ -272,8 +272,8 @@ impl Survey {
                 continue;
             }
             let longest = waits.iter().filter_map(|w| w.longest).min_by_key(|(ns, at)| (std::cmp::Reverse(*ns), *at));
-            let doubtful = waits.iter().map(|w| w.doubtful).sum();
-            rows.push((name, WaitSummary { statistics, max_at: longest.map(|l| l.1), doubtful }));
+            let unreliable = waits.iter().map(|w| w.unreliable).sum();
+            rows.push((name, WaitSummary { statistics, max_at: longest.map(|l| l.1), unreliable }));
         }
         rows.sort_by_key(|row| std::cmp::Reverse(row.1.statistics.sum));
         rows

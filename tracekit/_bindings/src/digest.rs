@@ -1,4 +1,4 @@
-//! The BLAKE3 digest of sources, by which they are told apart.
+//! The BLAKE3 digest of sources, by which they are distinguished.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -31,12 +31,12 @@ struct State {
     hasher: Mutex<Hasher>,
     follower: Mutex<Option<JoinHandle<io::Result<Hasher>>>>,
     follows: bool,
-    way: Arc<Way>,
+    progress: Arc<Progress>,
 }
 
 /// How far the reader has come, and whether it goes on.
 #[derive(Default)]
-struct Way {
+struct Progress {
     read: AtomicU64,
     ended: AtomicBool,
 }
@@ -46,13 +46,13 @@ impl Running {
     pub fn of(file: &File) -> Self {
         let several = thread::available_parallelism().is_ok_and(|n| n.get() > 1);
         let Some(own) = several.then(|| file.try_clone().ok()).flatten() else { return Running::default() };
-        let way = Arc::<Way>::default();
-        let told = Arc::clone(&way);
-        let Ok(thread) = thread::Builder::new().name("digest".into()).spawn(move || follow(&own, &told)) else {
+        let progress = Arc::<Progress>::default();
+        let seen = Arc::clone(&progress);
+        let Ok(thread) = thread::Builder::new().name("digest".into()).spawn(move || follow(&own, &seen)) else {
             return Running::default();
         };
         let follower = Mutex::new(Some(thread));
-        Running(Arc::new(State { hasher: Mutex::default(), follower, follows: true, way }))
+        Running(Arc::new(State { hasher: Mutex::default(), follower, follows: true, progress }))
     }
 
     /// Goes on with these bytes.
@@ -62,7 +62,7 @@ impl Running {
             return;
         }
         let n = bytes.len() as u64;
-        let before = self.0.way.read.fetch_add(n, Ordering::Release);
+        let before = self.0.progress.read.fetch_add(n, Ordering::Release);
         if before / STRIDE != (before + n) / STRIDE {
             if let Some(thread) = &*lock(&self.0.follower) {
                 thread.thread().unpark();
@@ -91,10 +91,10 @@ impl Running {
 }
 
 impl State {
-    /// Tells the thread that there is no more to come.
+    /// Lets the thread know that there is no more to come.
     fn stop(&self) -> Option<JoinHandle<io::Result<Hasher>>> {
         let thread = lock(&self.follower).take()?;
-        self.way.ended.store(true, Ordering::Release);
+        self.progress.ended.store(true, Ordering::Release);
         thread.thread().unpark();
         Some(thread)
     }
@@ -103,8 +103,8 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         // Nobody asked for the digest: the thread ends by itself.
-        self.way.ended.store(true, Ordering::Release);
-        self.way.read.store(0, Ordering::Release);
+        self.progress.ended.store(true, Ordering::Release);
+        self.progress.read.store(0, Ordering::Release);
         drop(self.stop());
     }
 }
@@ -114,13 +114,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Hashes what of `file` was read, from its start, until that ends.
-fn follow(file: &File, way: &Way) -> io::Result<Hasher> {
+fn follow(file: &File, progress: &Progress) -> io::Result<Hasher> {
     let (mut hasher, mut at) = (Hasher::new(), 0);
     let mut block = vec![0; BLOCK];
     loop {
         // In this order: what was read before the end is seen with it.
-        let ended = way.ended.load(Ordering::Acquire);
-        let left = way.read.load(Ordering::Acquire).saturating_sub(at);
+        let ended = progress.ended.load(Ordering::Acquire);
+        let left = progress.read.load(Ordering::Acquire).saturating_sub(at);
         if left == 0 && ended {
             return Ok(hasher);
         }

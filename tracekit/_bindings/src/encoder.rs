@@ -70,7 +70,7 @@ impl Rows {
     }
 }
 
-/// What the thread keeps: the writer, and the strings that it was told.
+/// What the thread keeps: the writer, and the strings that it was given.
 type Kept = (Writer, Strings);
 
 struct Inner {

@@ -13,7 +13,7 @@ use crate::errors::Bug;
 use crate::reader::Inner;
 use crate::stage::Stage;
 
-/// What the state machine tells, of which statistics and small tables are kept.
+/// What the state machine says, of which statistics and small tables are kept.
 #[derive(Default)]
 pub struct Kept {
     /// The statistics.

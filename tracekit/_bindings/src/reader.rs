@@ -34,7 +34,7 @@ const STEP_ROWS: usize = 8192;
 /// `read` hands out the events in batches; the other tables grow meanwhile and are complete when it
 /// has returned `None`. With `derive=[table]` that one table can be asked for after each batch and
 /// gives the rows of that batch, so that memory is bounded by a batch whatever the length of the
-/// trace. With `hashed`, `blake3` tells the digest of a file, which is then read only once.
+/// trace. With `hashed`, `blake3` gives the digest of a file, which is then read only once.
 #[pyclass(module = "tracekit._core")]
 pub struct Reader {
     // Parsers are `Send` but not `Sync`; Python hands out `&mut self` one at a time, so the lock is

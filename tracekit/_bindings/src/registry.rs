@@ -1,4 +1,4 @@
-//! What there is: formats, tables, vocabularies, diagnostic codes, metadata keys. All of it is told
+//! What there is: formats, tables, vocabularies, diagnostic codes, metadata keys. All of it is given
 //! by the crates that own it, so that a new format or column shows up in Python without a line
 //! here.
 

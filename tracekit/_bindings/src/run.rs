@@ -76,7 +76,7 @@ impl Programs {
     /// recorded system's timers have no slack; `system` is the recorded one, by which idle threads
     /// are recognised; `endless` are threads that would have gone on. `vary` names a constant of
     /// the reading to double, or a rule to leave out (`constants` lists them). `identity` is the
-    /// policy that was recorded: explanations of hidden messages with which it is replayed less
+    /// policy that was recorded: explanations of unobserved messages with which it is replayed less
     /// well than without are left out. `cpus` are what the machine beside the trace states of CPUs:
     /// number, capacity, highest frequency (kHz), whether its frequency does not follow its load, and
     /// whether it has no scheduling domain.
@@ -187,12 +187,12 @@ impl Programs {
     /// the end in ns (none where there is none), costs and the phases of the tick.
     fn listing(&self) -> Listing {
         let (cpus, over) = (self.recon.cpus.len(), &self.recon.overheads);
-        let (tasks, jobs) = workload::listing(&self.recon.work, cpus);
+        let (tasks, handlers) = workload::listing(&self.recon.work, cpus);
         let tasks = tasks.into_iter().map(|t| (t.comm, t.tid, t.start, t.attrs, t.steps)).collect();
         let end = Some(self.recon.stop).filter(|ns| *ns < NEVER);
         let stated = self.recon.stated.as_ref().map(|s| s.machine.costs);
         let costs = stated.unwrap_or_else(|| over.costs()).listed();
-        (tasks, jobs, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone())
+        (tasks, handlers, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone())
     }
 
     /// Number of tasks.
@@ -247,7 +247,7 @@ impl Programs {
             groups: groups.unwrap_or_default(),
             cpu_sets: cpu_sets.unwrap_or_default(),
             costs: costs.unwrap_or_default(),
-            paths: switch_costs
+            switch_costs: switch_costs
                 .map(|(was, is)| SwitchCostChange { recorded: SwitchCosts(was), replayed: SwitchCosts(is) }),
             jitter: jitter_ns.clamp(0, 1_000_000_000),
             seed,
@@ -262,8 +262,8 @@ impl Programs {
             play(&self.recon, &spec, &mut |done| {
                 reports += 1;
                 if let Some(tell) = progress.as_ref().filter(|_| reports.is_multiple_of(TELL)) {
-                    let told = Python::attach(|py| tell.call1(py, (done,)).map(drop));
-                    raised = told.err();
+                    let report = Python::attach(|py| tell.call1(py, (done,)).map(drop));
+                    raised = report.err();
                 }
                 raised.is_none() && !cancel.is_set()
             })

@@ -31,7 +31,7 @@ const PART: usize = 1 << 13;
 /// whether values were rounded.
 type Spread = (u64, u64, i64, Option<f64>, bool, Option<i64>, [Option<i64>; 4], Option<i64>, bool);
 
-/// Tasks, open and doubtful slices, run time, involuntary switches, switches.
+/// Tasks, open and unreliable slices, run time, involuntary switches, switches.
 type Totals = (u32, u32, u32, i64, u32, u32);
 
 /// Scope, CPU, span, mean, quantiles, maximum, shares of empty and guessed time, whether the mean
@@ -219,14 +219,14 @@ impl Survey {
         self.grouped(py, by, labels, |survey, by| {
             let rows = survey.slices(by).into_iter();
             rows.map(|(group, s)| {
-                (group, (s.tasks, s.open, s.doubtful, s.run, s.forced, s.switches), spread(&s.lengths))
+                (group, (s.tasks, s.open, s.unreliable, s.run, s.forced, s.switches), spread(&s.lengths))
             })
             .collect()
         })
     }
 
     /// Waits for a CPU by group, of one cause or of `any`: with when the longest ended, and how
-    /// many are doubtful.
+    /// many are unreliable.
     #[pyo3(signature = (by, cause, labels=None))]
     #[allow(clippy::type_complexity)]
     fn waits(
@@ -247,7 +247,7 @@ impl Survey {
         };
         self.grouped(py, by, labels, |survey, by| {
             let rows = survey.waits(by, cause).into_iter();
-            rows.map(|(group, w)| (group, (w.max_at, w.doubtful), spread(&w.statistics))).collect()
+            rows.map(|(group, w)| (group, (w.max_at, w.unreliable), spread(&w.statistics))).collect()
         })
     }
 

@@ -81,7 +81,7 @@ class Listing:
         return found
 
 
-_SIMPLE = {"run": "R", "kernel": "K", "ticks": "S", "io": "D", "external": "E", "at": "U", "serve": "A"}
+_SIMPLE = {"run": "R", "kernel": "K", "ticks": "S", "io": "D", "external": "E", "at": "U", "receive": "A"}
 _BARE = {"yield": "Y", "exec": "X", "exiting": "Q", "exit": "Z"}
 #: What an attribute is when nobody sets it.
 _UNSET = {"policy": "other", "nice": "0", "foreground": "off", "kernel": "off"}
@@ -146,7 +146,7 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
         return _BARE[op]
     first = numbers[0]
     match op:
-        case "serve":
+        case "receive":
             return f"A(q{first})"
         case "sleep":
             slack = numbers[1]
@@ -189,7 +189,7 @@ _POLICIES = {"fifo": "SCHED_FIFO", "rr": "SCHED_RR", "idle": "SCHED_IDLE", "dead
 
 def rt_app(found: Listing, left_out: Counter[str]) -> Iterator[str]:
     """JSON for rt-app; it counts what its grammar cannot say in `left_out`."""
-    queues = sum(op in ("send", "serve") for t in found.tasks for op, _ in t.steps)
+    queues = sum(op in ("send", "receive") for t in found.tasks for op, _ in t.steps)
     if queues:
         raise ReplayError(
             f"rt-app has no queues of requests, and {queues} steps send or receive one; write the workload with "

@@ -38,7 +38,7 @@ def dtrace(found: Iterable[Record], cpus: int) -> Iterator[str]:
 
 
 def _dtrace_header(start_ns: int) -> str:
-    """Version, system, when the script began (no wall clock), how threads are told apart; probes."""
+    """Version, system, when the script began (no wall clock), how threads are distinguished; probes."""
     return f"#TKD\t1\tfreebsd\t{start_ns}\t0\ttid\n#TKP\toff,enq,wak,pre,sur,pri,lwc,exe,xit\n"
 
 

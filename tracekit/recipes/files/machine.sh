@@ -3,7 +3,7 @@
 #
 #   tracekit info NAME
 #
-# What it tells: kernel and HZ, scheduler features and tunables, CPUs with their cores, caches, nodes and capacities,
+# What it records: kernel and HZ, scheduler features and tunables, CPUs with their cores, caches, nodes and capacities,
 # cgroups with weights and quotas, and of each task its cgroup, policy, nice value, affinity and slice. Replays take HZ,
 # affinities, groups, the scheduler's settings, capacities and isolated CPUs from it. Needs sh, awk and find. Run it as
 # root, just before the recording, or while the load runs: what cannot be read is named in the file. It reads only; of

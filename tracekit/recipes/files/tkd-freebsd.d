@@ -7,7 +7,7 @@
  *
  * Messages of dtrace (drops) belong into the file: they become losses. Columns, one TAB apart:
  *   T1 time cpu event  cpid ctid caddr cpri  spid stid saddr spri  x y z  ccomm scomm
- * c: the thread that runs, s: the thread the record is about, - : not told.
+ * c: the thread that runs, s: the thread the record is about, - : not stated.
  * off: x 1 if an idle thread leaves, 2 if one enters; y (td_state + 1) * 256 + td_inhibitors; z wait message or lock.
  * enq: y is not 0 for a preempted thread; the probe does not name the queue's CPU. ld: x CPU, y threads on it.
  *

@@ -7,8 +7,8 @@
  *
  * Messages of dtrace (drops) belong into the file: they become losses. Columns, one TAB apart:
  *   T1 time cpu event  cpid ctid caddr cpri  spid stid saddr spri  x y z  ccomm scomm
- * c: the thread that runs, s: the thread the record is about, - : not told.
- * Threads are told apart by address: LWP numbers are per process, and kernel threads have none.
+ * c: the thread that runs, s: the thread the record is about, - : not stated.
+ * Threads are distinguished by address: LWP numbers are per process, and kernel threads have none.
  * off: x what it sleeps on, y system call, z state letter; enq, deq: x the queue's CPU, y front of queue; z class.
  *
  * What needs which probes:

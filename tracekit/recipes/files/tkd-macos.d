@@ -7,7 +7,7 @@
  *
  * Messages of dtrace (drops) belong into the file: they become losses. Columns, one TAB apart:
  *   T1 time cpu event  cpid ctid caddr cpri  spid stid saddr spri  x y z  ccomm scomm
- * c: the thread that runs, s: the thread the record is about, - : not told.
+ * c: the thread that runs, s: the thread the record is about, - : not stated.
  * System Integrity Protection must allow dtrace (csrutil enable --without dtrace, from the recovery system).
  * off: x 1 if an idle thread leaves, 2 if one enters; y the state bits of the leaving thread. Processes of the other
  * thread are left out: newer kernels hand the current process to the probe, whichever thread it is about.

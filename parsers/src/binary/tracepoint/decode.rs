@@ -357,10 +357,11 @@ impl Plan {
     }
 
     fn compile(format: &EventFormat) -> Self {
-        let tells = |(field, to): &(&str, To)| matches!(to, To::Value | To::Value2) && format.field(field).is_some();
-        // Older kernels only tell what real time and interrupts leave of a capacity.
+        let has_value =
+            |(field, to): &(&str, To)| matches!(to, To::Value | To::Value2) && format.field(field).is_some();
+        // Older kernels only state what real time and interrupts leave of a capacity.
         let row = mapping::row(&format.system, &format.name)
-            .filter(|(_, _, kind, fields)| *kind != Kind::CpuCapacity || fields.iter().any(tells));
+            .filter(|(_, _, kind, fields)| *kind != Kind::CpuCapacity || fields.iter().any(has_value));
         let call = if format.system == "syscalls" { mapping::syscall(&format.name) } else { None };
         let (kind, name, fields) = match (row, call) {
             (Some((_, _, kind, fields)), _) => (*kind, None, *fields),

@@ -97,7 +97,7 @@ pub struct Field {
 /// One event's format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFormat {
-    /// System (`sched`), empty when the container does not tell it.
+    /// System (`sched`), empty when the container does not say it.
     pub system: String,
     /// Name.
     pub name: String,

@@ -126,7 +126,7 @@ pub const ROWS: &[Row] = &[
     ("ftrace", "print", Kind::Marker, &[("buf", To::Marker)]),
 ];
 
-/// The row of an event; `system` is empty where the container does not tell it.
+/// The row of an event; `system` is empty where the container does not say it.
 pub fn row(system: &str, event: &str) -> Option<&'static Row> {
     ROWS.iter().find(|(of, name, ..)| *name == event && (system.is_empty() || *of == system))
 }

@@ -157,7 +157,7 @@ impl Stream {
         let packet = size("packet_size").unwrap_or(left);
         let content = size("content_size").unwrap_or(packet);
         if packet < cursor.at - start || packet % 8 != 0 || content > packet || content < cursor.at - start {
-            return Err("expected a packet at least as large as its head, found another size");
+            return Err("expected a packet at least as large as its header, found another size");
         }
         self.cut = packet > left;
         let end = start.saturating_add(packet);

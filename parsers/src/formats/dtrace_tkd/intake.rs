@@ -14,7 +14,7 @@ const LOSS_NS: i64 = 200_000_000;
 /// Without a `#TKT` line, a record is not held back longer than this.
 const LAG_NS: i64 = 5_000_000_000;
 
-/// A drop that dtrace told of, and that is not over yet.
+/// A drop that dtrace reported, and that is not over yet.
 #[derive(Clone, Copy)]
 struct Drop {
     from: Option<i64>,

@@ -8,7 +8,7 @@
 //! **Grammar**, version 1: one record a line, columns separated by one TAB, `-` for what is not available.
 //!
 //! ```text
-//! #TKD  1  os  timestamp  walltimestamp  addr|tid     the first line; how threads are told apart
+//! #TKD  1  os  timestamp  walltimestamp  addr|tid     the first line; how threads are distinguished
 //! #TKP  on,off,...                                    the events that the script asks for
 //! #TKT  timestamp  walltimestamp                      once a second: no line older than the last #TKT can follow the next
 //! #TKE  timestamp  walltimestamp                      the capture ended in order
@@ -43,12 +43,12 @@
 //! **Threads**: on FreeBSD and macOS `tid` is the system's own. On illumos LWP numbers are per
 //! process, so `tid` is the process number for LWP 1, `pid * 1000000 + LWP` for the others, and
 //! 10^12 + n for the n-th kernel thread of process 0 in order of appearance. Idle threads are `tid`
-//! 0 everywhere: told by priority -1 (illumos), by the flag in `x`, by name (FreeBSD's `idle:
+//! 0 everywhere: recognised by priority -1 (illumos), by the flag in `x`, by name (FreeBSD's `idle:
 //! cpu0`), or as threads of process 0 at priority 0 (macOS).
 //!
 //! **Departures tolerated**: lines out of order across CPUs (sorted, with `#TKT` as watermark); a
 //! file without `#TKE`; messages of dtrace itself, even in the middle of a line; events of a later
-//! script, kept as `other`. `N drops on CPU n` become losses: dtrace tells of a drop in the switch
+//! script, kept as `other`. `N drops on CPU n` become losses: dtrace reports a drop in the switch
 //! interval in which it sees it, so a loss reaches from the CPU's last record before the message to
 //! its first record at least two intervals (200 ms) later.
 //!
@@ -168,7 +168,7 @@ fn header(head: &[u8], options: &Options, out: &mut Out) -> Result<Header, Parse
             let message = format!("expected the line `#TKD`, found `{}`", scan::shown(found, 60));
             ParseError::new(NAME, "truncated", message)
                 .at_line(number)
-                .advise("if the head was cut off, say where it was made: os=illumos, os=freebsd or os=macos")
+                .advise("if the header was cut off, say where it was made: os=illumos, os=freebsd or os=macos")
         };
         let os = options.extra.get("os").ok_or_else(missing)?;
         let os = Os::from_name(os.as_bytes()).ok_or_else(missing)?;

@@ -146,7 +146,7 @@ impl Rows {
         }
     }
 
-    /// FreeBSD and macOS tell of idle threads in `x` of `on` and `off`.
+    /// FreeBSD and macOS report idle threads in `x` of `on` and `off`.
     fn learn_idle(&mut self, event: &[u8], rest: Rest<'_>, current: &mut Who, subject: &mut Who) {
         if self.by_address {
             return;
@@ -191,7 +191,7 @@ struct Names {
 
 impl Names {
     fn of(os: Os, event: &[u8], rest: Rest<'_>, raw: &mut Vec<u8>, out: &mut Out) -> Names {
-        let told = |text: &[u8]| !text.is_empty() && text != b"-";
+        let stated = |text: &[u8]| !text.is_empty() && text != b"-";
         let mut names =
             Names { kind: kind(event), name: None, class: None, reason: None, state: None, state_raw: None };
         let sobj = rest.x.and_then(|x| SOBJ.get(usize::try_from(x).ok()?)).filter(|s| **s != "none");
@@ -199,16 +199,18 @@ impl Names {
             b"off" => {
                 raw.clear();
                 names.state = state(os, rest, raw);
-                names.state_raw = told(raw).then(|| out.strings.intern(raw));
+                names.state_raw = stated(raw).then(|| out.strings.intern(raw));
                 let reason = match os {
                     Os::Illumos => sobj.map_or(&b""[..], |s| s.as_bytes()),
                     _ => rest.z,
                 };
-                names.reason = told(reason).then(|| out.strings.intern(reason));
+                names.reason = stated(reason).then(|| out.strings.intern(reason));
             }
             b"slp" => names.reason = sobj.map(|s| out.strings.intern(s.as_bytes())),
-            b"exe" => names.name = told(rest.z).then(|| out.strings.intern(rest.z)),
-            b"on" | b"enq" | b"deq" | b"wak" | b"tck" if told(rest.z) => names.class = Some(out.strings.intern(rest.z)),
+            b"exe" => names.name = stated(rest.z).then(|| out.strings.intern(rest.z)),
+            b"on" | b"enq" | b"deq" | b"wak" | b"tck" if stated(rest.z) => {
+                names.class = Some(out.strings.intern(rest.z))
+            }
             b"sur" => names.name = Some(out.strings.intern(b"surrender")),
             b"lws" => names.name = Some(out.strings.intern(b"lwp-start")),
             _ => {}

@@ -215,7 +215,7 @@ pub enum Column {
     Ignored,
 }
 
-/// The columns when no header tells them.
+/// The columns when no header names them.
 pub const COLUMNS: [Column; 5] = [Column::Irqs, Column::Resched, Column::Context, Column::Depth, Column::Migrate];
 
 /// The column that a legend line (`/ _----=> need-resched`) is about.

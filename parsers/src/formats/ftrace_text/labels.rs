@@ -78,7 +78,7 @@ impl Labels {
         keep
     }
 
-    /// Tells what was left out.
+    /// Says what was left out.
     pub fn finish(&self, out: &mut Out) {
         let shown = |label: &[u8]| scan::shown(label, 60);
         for (label, count) in &self.left_out {

@@ -184,7 +184,7 @@ impl Ftrace {
         Ok(source)
     }
 
-    /// Sets the metadata that the head of the source tells.
+    /// Sets the metadata that the head of the source states.
     fn describe(&self, options: &Options, out: &mut Out) {
         out.meta.set("os", "linux");
         out.meta.set("prio.scale", "linux");

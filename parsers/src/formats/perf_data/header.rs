@@ -50,7 +50,7 @@ impl Attrs {
         self.uniform = first.kind == TRACEPOINT && self.all.iter().all(|a| like(a) || a.never_samples());
     }
 
-    /// The event of a sample: by its number, or the first when there is nothing to tell them apart by.
+    /// The event of a sample: by its number, or the first when there is nothing to distinguish them by.
     #[inline]
     pub fn of_sample(&self, record: &[u8], be: bool) -> Option<&Attr> {
         let first = self.all.first()?;
@@ -147,7 +147,7 @@ fn read_attrs(file: &[u8], (offset, size): (u64, u64), each: u64, be: bool) -> R
     Ok(attrs)
 }
 
-/// Sets the metadata that a feature tells.
+/// Sets the metadata that a feature states.
 pub fn describe(number: u64, data: &[u8], be: bool, out: &mut Out) -> Result<(), Short> {
     let mut r = Reader::new(data, 0, be);
     match number {
@@ -218,6 +218,6 @@ pub fn describe_clock(attrs: &Attrs, out: &mut Out) {
 
 /// Says that a feature could not be read.
 pub fn feature_damaged(number: u64, at: usize, out: &mut Out) {
-    let message = format!("feature {number} of the head is shorter than what it lists");
+    let message = format!("feature {number} of the header is shorter than what it lists");
     out.diag(Diagnostic::new(Code::Damaged, message).at_offset(at as u64));
 }

@@ -16,7 +16,7 @@
 //!   describe what was there before the recording, and so do perf's own records of tasks before the
 //!   first sample of a tracepoint: perf turns those on first, and on a loaded machine it was seen
 //!   to get the CPU again only 0.7 s later. Names from then are `comm` rows with quality bit
-//!   `SYNTHESIZED` at the time of the recording's first record; forks and exits from then only tell
+//!   `SYNTHESIZED` at the time of the recording's first record; forks and exits from then only say
 //!   whose task it is. Dropped: samples' addresses and call chains, mappings, samples of events
 //!   other than tracepoints (counted in a diagnostic).
 //! * `ctx_tid` is the tracepoint's own `common_pid`, not the sample's thread, which reads -1 for an

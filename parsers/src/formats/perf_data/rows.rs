@@ -21,7 +21,7 @@ const SWITCH_PREEMPT: u16 = 1 << 14;
 
 /// Which of perf's own records a tracepoint makes superfluous.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Recorded {
     switch: bool,
     fork: bool,
     exit: bool,
@@ -42,7 +42,7 @@ pub struct Rows {
     be: bool,
     trailer: Trailer,
     tasks: Tasks,
-    told: Told,
+    recorded: Recorded,
     seq: u64,
     last_ts: i64,
     /// Last time of each CPU, for the bounds of losses.
@@ -78,7 +78,7 @@ impl Rows {
             be,
             trailer: Trailer::default(),
             tasks,
-            told: Told::default(),
+            recorded: Recorded::default(),
             seq: 0,
             last_ts: 0,
             cpu_ts: Vec::new(),
@@ -102,17 +102,17 @@ impl Rows {
         for attr in attrs.all.iter().filter(|a| a.kind == TRACEPOINT) {
             let number = attr.config as u32;
             match self.decoder.kind(number) {
-                Some(Kind::Switch) => self.told.switch = true,
-                Some(Kind::Fork) => self.told.fork = true,
-                Some(Kind::Exit) => self.told.exit = true,
-                Some(Kind::Exec) => self.told.exec = true,
+                Some(Kind::Switch) => self.recorded.switch = true,
+                Some(Kind::Fork) => self.recorded.fork = true,
+                Some(Kind::Exit) => self.recorded.exit = true,
+                Some(Kind::Exec) => self.recorded.exec = true,
                 _ => {}
             }
             names.extend(self.decoder.name(number).map(str::to_owned));
             self.before = self.seq == 0 && !attr.enable_on_exec();
         }
         if attrs.all.iter().any(super::attr::Attr::context_switch) {
-            self.beside = self.told.switch.then(HashMap::new);
+            self.beside = self.recorded.switch.then(HashMap::new);
             names.push("context-switch".to_owned());
         }
         names.sort_unstable();
@@ -229,16 +229,16 @@ impl Rows {
     /// Both have the same time.
     #[cold]
     pub fn is_copy(&self, attrs: &Attrs, before: &[u8], record: &[u8], ts: i64, out: &mut Out) -> bool {
-        let told = |record: &[u8]| {
+        let stated = |record: &[u8]| {
             let layout = attrs.of_sample(record, self.be)?.layout;
             let cpu = layout.cpu.and_then(|at| uint(record, at, 4, self.be))?;
             Some((cpu, layout.raw(record, self.be)?.to_vec()))
         };
-        let Some((cpu, raw)) = told(record) else { return false };
+        let Some((cpu, raw)) = stated(record) else { return false };
         let kind = self.decoder.number(&raw).and_then(|n| self.decoder.kind(n));
         let wakes =
             matches!(kind, Some(Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::StatWait | Kind::StatSleep));
-        let same = wakes && told(before) == Some((cpu, raw));
+        let same = wakes && stated(before) == Some((cpu, raw));
         if same {
             out.diagnostics.push_with(Code::Duplicate, || {
                 let message = "a wakeup was delivered to the waker's event and to the woken task's; one is left out";
@@ -272,7 +272,7 @@ impl Rows {
                     // Of a thread, its process; 0 is the parent of the first tasks.
                     self.parents.extend(ppid.filter(|p| *p > 0).map(|p| (tid, p)));
                 }
-                if !self.told.fork && ts != 0 && !self.before {
+                if !self.recorded.fork && ts != 0 && !self.before {
                     self.row(Kind::Fork, ts, record, out)
                         .tid(tid)
                         .pid(pid)
@@ -284,7 +284,7 @@ impl Rows {
             }
             kind::EXIT => {
                 let (pid, Some(tid)) = (word(8), word(16)) else { return };
-                if !self.told.exit && ts != 0 && !self.before {
+                if !self.recorded.exit && ts != 0 && !self.before {
                     let comm = self.tasks.get(tid).comm();
                     self.row(Kind::Exit, ts, record, out)
                         .tid(tid)
@@ -329,7 +329,7 @@ impl Rows {
         }
     }
 
-    /// A row with what all of perf's own records tell; its kind is set.
+    /// A row with what all of perf's own records say; its kind is set.
     fn row<'o>(&mut self, kind: Kind, ts: i64, record: &[u8], out: &'o mut Out) -> EventRow<'o> {
         let cpu = self.trailing_cpu(record);
         let marks = self.step(ts, cpu);
@@ -354,7 +354,7 @@ impl Rows {
             self.initial.push((pid, tid, name));
             return;
         }
-        let kind = if misc & COMM_EXEC != 0 && !self.told.exec { Kind::Exec } else { Kind::Comm };
+        let kind = if misc & COMM_EXEC != 0 && !self.recorded.exec { Kind::Exec } else { Kind::Comm };
         self.row(kind, ts, record, out).tid(tid).pid(pid).comm(name).ctx_tid(tid).ctx_pid(pid).ctx_comm(name);
     }
 

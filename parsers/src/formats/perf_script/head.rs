@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_ftrace_are_told() {
+    fn lines_of_ftrace_are_recognised() {
         let is = |line: &str| parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}")).is_ftrace();
         assert!(is("  bash-946   [003] d.h2   676.984916: sched_waking: comm=a"));
         assert!(is("  bash-946   [003]   676.984916: sched_waking: comm=a"));

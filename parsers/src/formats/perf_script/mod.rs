@@ -22,7 +22,7 @@
 //! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and
 //! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
 //! by perf when it started, for tasks that were there before: they take the time of the first
-//! record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` tells the same switch twice: it
+//! record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it
 //! is kept as `other`.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
@@ -173,7 +173,7 @@ impl Perf {
         }
     }
 
-    /// Sets the metadata that the head of the source tells.
+    /// Sets the metadata that the head of the source states.
     fn describe(&self, options: &Options, out: &mut Out) {
         out.meta.set("os", "linux");
         out.meta.set("prio.scale", "linux");

@@ -34,7 +34,7 @@
 //!
 //! **Traps**: the first row of each CPU has 0.000 because nobody saw the slice begin: it is marked
 //! as open at its start. A delay of 0.000 means either no wakeup or one without delay: the delay is
-//! then null, unless `-w` tells of the wakeup or `--state` that the task had been preempted. perf
+//! then null, unless `-w` reports the wakeup or `--state` that the task had been preempted. perf
 //! up to 6.5 prints the letters of an older kernel: `K` is an idle kernel thread, `W` a preempted
 //! task, `x` either parked or dead, here unknown, and `X` and `Z` have changed places: both are
 //! `dead` here. A thread that has ended is `:-1[-1/302]`; without `-n` its slice cannot be kept.
@@ -57,7 +57,7 @@ use crate::text::payload::state;
 use crate::text::perf_tables::{self, Reader, Report, Task, Threads, Tool};
 use crate::text::scan;
 use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
-use row::{Figures, Layout, What};
+use row::{Figures, Layout, RowKind};
 use summary::Summary;
 
 /// The format's row.
@@ -121,7 +121,7 @@ fn is_title(line: &[u8]) -> bool {
     summary::TITLES.contains(&scan::trim(line.trim_ascii()))
 }
 
-/// What the rows before told of a thread.
+/// What the rows before say of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     cpu: Option<i32>,
@@ -130,11 +130,11 @@ struct Last {
     wakeup: Option<(Option<u32>, i32)>,
 }
 
-/// What the rows before told of a CPU.
+/// What the rows before say of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     ts_ns: i64,
-    /// Thread and name of who came next, where `-n` tells.
+    /// Thread and name of who came next, where `-n` says.
     next: Option<(i64, Option<StrId>)>,
 }
 
@@ -231,9 +231,9 @@ impl Tool for Timehist {
 
 impl Timehist {
     fn row(&mut self, row: &row::Row<'_>, number: u64, out: &mut Out) {
-        match &row.what {
-            What::Slice(figures) => self.slice(row, figures, number, out),
-            What::Awakened(woken) => {
+        match &row.kind {
+            RowKind::Slice(figures) => self.slice(row, figures, number, out),
+            RowKind::Awakened(woken) => {
                 self.met.wakeups = true;
                 let waker = match row.task {
                     Task::Thread { tid: Some(tid), .. } => Some(self.threads.entry(tid).utid),
@@ -243,7 +243,7 @@ impl Timehist {
                     self.threads.entry(*tid).kept.wakeup = Some((waker, row.cpu));
                 }
             }
-            What::Migrated { text, task, .. } => {
+            RowKind::Migrated { text, task, .. } => {
                 let tid = if let Task::Thread { tid, .. } = task { *tid } else { None };
                 *self.migrations.entry((tid, text.to_vec())).or_insert(0) += 1;
             }
@@ -255,12 +255,12 @@ impl Timehist {
         self.met.rows += 1;
         let Task::Thread { comm, tid, pid } = row.task else { return self.met.idle = true };
         self.met.figures += u64::from(figures.run > 0 || figures.wait > 0 || figures.delay > 0);
-        let told = before.and_then(|b| b.next);
-        let Some(tid) = tid.or(told.map(|t| t.0)) else {
+        let stated = before.and_then(|b| b.next);
+        let Some(tid) = tid.or(stated.map(|t| t.0)) else {
             self.met.lost_sight += 1;
             return;
         };
-        let comm = match told {
+        let comm = match stated {
             Some((next, name)) if next == tid && name.is_some() => name,
             _ => comm.map(|c| out.strings.intern(c)),
         };

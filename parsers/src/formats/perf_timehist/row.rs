@@ -35,7 +35,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout that the heading `line` tells; `None` for any other line.
+    /// The layout that the heading `line` names; `None` for any other line.
     pub fn of(line: &[u8]) -> Option<Self> {
         let find = |text: &[u8]| memchr::memmem::find(line, text);
         let (cpu, name) = (find(b" cpu ")?, find(b"task name")?);
@@ -70,17 +70,17 @@ impl Layout {
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row<'l> {
-    /// When the task left its CPU, or when what the row tells happened.
+    /// When the task left its CPU, or when what the row says happened.
     pub ts_ns: i64,
     pub cpu: i32,
     pub task: Task<'l>,
-    pub what: What<'l>,
+    pub kind: RowKind<'l>,
 }
 
-/// What a row tells.
+/// What a row says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What<'l> {
-    /// A stay on the CPU that ends.
+pub enum RowKind<'l> {
+    /// A slice that ends.
     Slice(Figures<'l>),
     /// The task woke another (`-w`).
     Awakened(Task<'l>),
@@ -114,11 +114,11 @@ pub fn parse<'l>(line: &'l [u8], layout: Option<&Layout>) -> Option<Row<'l>> {
         Some(start) => without_visual(line, line.len() - rest.len(), start),
         None => scan::skip_blanks(rest),
     };
-    let (task, what) = task_ends(text).find_map(|end| {
-        let what = figures_or_event(&text[end..], layout)?;
-        Some((task(&text[..end])?, what))
+    let (task, kind) = task_ends(text).find_map(|end| {
+        let kind = figures_or_event(&text[end..], layout)?;
+        Some((task(&text[..end])?, kind))
     })?;
-    Some(Row { ts_ns, cpu, task, what })
+    Some(Row { ts_ns, cpu, task, kind })
 }
 
 /// The task and what follows it in a row with a column of one letter a CPU, whose CPU field ends at
@@ -145,10 +145,10 @@ fn task_ends(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     idle.into_iter().chain(ends).filter(|&end| text.get(end).is_none_or(|b| scan::is_blank(*b)))
 }
 
-fn figures_or_event<'l>(rest: &'l [u8], layout: Option<&Layout>) -> Option<What<'l>> {
+fn figures_or_event<'l>(rest: &'l [u8], layout: Option<&Layout>) -> Option<RowKind<'l>> {
     let rest = scan::skip_blanks(rest);
     if let Some(woken) = rest.strip_prefix(b"awakened: ") {
-        return Some(What::Awakened(last_task(woken)?));
+        return Some(RowKind::Awakened(last_task(woken)?));
     }
     if let Some(text) = rest.strip_prefix(b"migrated: ") {
         let end = memchr::memmem::rfind(text, b"] cpu ")? + 1;
@@ -156,9 +156,9 @@ fn figures_or_event<'l>(rest: &'l [u8], layout: Option<&Layout>) -> Option<What<
         let (arrow, after) = scan::word(after);
         let (from, to) = (scan::i32(from)?, scan::i32(scan::word(after).0)?);
         let (text, task) = (&text[..end], task(&text[..end])?);
-        return (arrow == b"=>").then_some(What::Migrated { text, task, from, to });
+        return (arrow == b"=>").then_some(RowKind::Migrated { text, task, from, to });
     }
-    figures(rest, layout).map(What::Slice)
+    figures(rest, layout).map(RowKind::Slice)
 }
 
 /// The task in `text`, which nothing follows but a call chain.
@@ -223,8 +223,8 @@ mod tests {
 
     fn slice<'l>(line: &'l [u8], layout: Option<&Layout>) -> Figures<'l> {
         let row = parse(line, layout).unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(line)));
-        match row.what {
-            What::Slice(figures) => figures,
+        match row.kind {
+            RowKind::Slice(figures) => figures,
             other => panic!("{other:?}"),
         }
     }
@@ -279,10 +279,10 @@ mod tests {
     #[test]
     fn wakeups_and_migrations() {
         let row = parse(b" 1.5 [0001]  perf[7]      awakened: a[1] b[15/3]", None).unwrap();
-        assert_eq!(row.what, What::Awakened(Task::Thread { comm: Some(b"a[1] b"), tid: Some(15), pid: Some(3) }));
+        assert_eq!(row.kind, RowKind::Awakened(Task::Thread { comm: Some(b"a[1] b"), tid: Some(15), pid: Some(3) }));
         let row = parse(b" 1.5 [0001]  <idle>      migrated: perf[9] cpu 0 => 12", None).unwrap();
         let task = Task::Thread { comm: Some(b"perf"), tid: Some(9), pid: Some(9) };
-        assert_eq!((row.task, row.what), (Task::Idle, What::Migrated { text: b"perf[9]", task, from: 0, to: 12 }));
+        assert_eq!((row.task, row.kind), (Task::Idle, RowKind::Migrated { text: b"perf[9]", task, from: 0, to: 12 }));
     }
 
     #[test]

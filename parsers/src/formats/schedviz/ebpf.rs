@@ -10,7 +10,7 @@
 //!
 //! All numbers are hexadecimal without a prefix; times count from the start. Clock: bpftrace's
 //! `nsecs`, CLOCK_MONOTONIC. bpftrace prints the events of one CPU after the other, so lines stand
-//! out of order; they are sorted by time, ties by line. Trap: a `W` does not tell `wakeup` from
+//! out of order; they are sorted by time, ties by line. Trap: a `W` does not distinguish `wakeup` from
 //! `wakeup_new`; both become `wakeup`.
 
 use super::NAME;
@@ -26,11 +26,11 @@ use tracekit_schema::{Code, Diagnostic, Kind, Out, StrId};
 struct Line {
     ts: i64,
     cpu: i32,
-    what: What,
+    kind: LineKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum LineKind {
     Switch { prev: Who, state: u64, next: Who },
     Migrate { who: Who, from: i32, to: i32 },
     Wakeup { who: Who, to: i32 },
@@ -144,14 +144,18 @@ impl Reading {
         }
         let small = |n: u64| i32::try_from(n).ok();
         let cpu = small(numbers[1])?;
-        let what = match (kind, count) {
-            (b'S', 5) => What::Switch { prev: self.who(numbers[2])?, state: numbers[3], next: self.who(numbers[4])? },
-            (b'M', 5) => What::Migrate { who: self.who(numbers[4])?, from: small(numbers[2])?, to: small(numbers[3])? },
-            (b'W', 4) => What::Wakeup { who: self.who(numbers[3])?, to: small(numbers[2])? },
+        let kind = match (kind, count) {
+            (b'S', 5) => {
+                LineKind::Switch { prev: self.who(numbers[2])?, state: numbers[3], next: self.who(numbers[4])? }
+            }
+            (b'M', 5) => {
+                LineKind::Migrate { who: self.who(numbers[4])?, from: small(numbers[2])?, to: small(numbers[3])? }
+            }
+            (b'W', 4) => LineKind::Wakeup { who: self.who(numbers[3])?, to: small(numbers[2])? },
             _ => return None,
         };
         let ts = i64::try_from(base.checked_add(numbers[0])?).ok()?;
-        self.lines.push(Line { ts, cpu, what });
+        self.lines.push(Line { ts, cpu, kind });
         Some(())
     }
 
@@ -171,18 +175,18 @@ impl Parser for Ebpf {
             let mut row = out.events.push();
             row.ts_ns(line.ts).cpu(line.cpu).seq(self.next as u64).quality(0);
             self.next += 1;
-            match line.what {
-                What::Switch { prev, state, next } => {
+            match line.kind {
+                LineKind::Switch { prev, state, next } => {
                     let raw = out.strings.intern(format!("{state:x}").as_bytes());
                     row.kind(Kind::Switch).ctx_tid(prev.tid).ctx_comm(prev.comm);
                     row.tid(prev.tid).comm(prev.comm).prio(prev.prio).state(States::New.state(state)).state_raw(raw);
                     row.next_tid(next.tid).next_comm(next.comm).next_prio(next.prio);
                 }
-                What::Migrate { who, from, to } => {
+                LineKind::Migrate { who, from, to } => {
                     row.kind(Kind::Migrate).tid(who.tid).comm(who.comm).prio(who.prio);
                     row.orig_cpu(from).target_cpu(to);
                 }
-                What::Wakeup { who, to } => {
+                LineKind::Wakeup { who, to } => {
                     row.kind(Kind::Wakeup).tid(who.tid).comm(who.comm).prio(who.prio).target_cpu(to);
                 }
             }

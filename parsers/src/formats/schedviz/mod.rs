@@ -4,7 +4,7 @@
 //!   `.tar.gz`) and by its eBPF script (`ebpf_trace`, see [`ebpf`]). Any tar of
 //!   `events/SYSTEM/EVENT/format` files, `events/header_page` and `per_cpu/cpuN/trace_pipe_raw`
 //!   copies is read the same way.
-//! * Clock: not told by the archive unless it holds a `trace_clock` file; the kernel's default is `local`.
+//! * Clock: not stated by the archive without a `trace_clock` file; the kernel's default is `local`.
 //! * Kept: every record, as in a [trace.dat](super::trace_dat); names of tasks where
 //!   `saved_cmdlines` is there.
 //! * Order: CPUs are merged by (time, CPU). Losses: the missed-event flags of pages.
@@ -16,7 +16,7 @@
 
 mod ebpf;
 
-use super::trace_dat::head::{Buffer, Compression, CpuData, Facts, Head as DatHead};
+use super::trace_dat::header::{Buffer, Compression, CpuData, Facts, Head as DatHead};
 use super::trace_dat::stream::Stream;
 use crate::binary::bytes::uint;
 use crate::binary::ring_buffer::Layout;

@@ -6,7 +6,7 @@
 //! back, or where the records are as many as the counters of a CPU say (option CPUSTAT, which
 //! stands before the records). Whose the pages are is [`whose`](super::whose)'s to say.
 
-use super::head::{self, Buffer, CpuData, Head};
+use super::header::{self, Buffer, CpuData, Head};
 use super::sections::Orphan;
 use super::stream::Stream;
 use super::whose::{self, Listed};
@@ -16,7 +16,7 @@ use crate::error::ParseError;
 use std::sync::Arc;
 use tracekit_schema::{Code, Diagnostic, Out};
 
-/// Pages of one CPU, as far as their order tells.
+/// Pages of one CPU, as far as their order says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// File offset of the first.
@@ -32,7 +32,7 @@ pub fn adopt(bytes: &Arc<dyn AsRef<[u8]> + Send + Sync>, head: &mut Head, out: &
     let file = (**bytes).as_ref();
     let message = "the file ends before its table of CPUs; what comes before is read";
     let advice =
-        "get the whole file; or record with trace-cmd record --file-version 6, which has the table at its head";
+        "get the whole file; or record with trace-cmd record --file-version 6, which has the table in its header";
     out.diag(Diagnostic::new(Code::Truncated, message).at_offset(file.len() as u64).advise(advice));
     if head.facts.clock.is_none() {
         let message = "the name of the clock stands in what was cut off: times are taken as ns";
@@ -51,7 +51,7 @@ pub fn adopt(bytes: &Arc<dyn AsRef<[u8]> + Send + Sync>, head: &mut Head, out: &
             true => chunked(file, &orphan, head.header.layout.be),
             false => plain(file, &orphan, &head.header.layout, &listed),
         };
-        let mut trial = head::read(file)?;
+        let mut trial = header::read(file)?;
         let cpus = runs.iter().zip(0..).map(|(run, cpu)| data(cpu, run)).collect();
         trial.buffers = vec![Buffer { compressed: orphan.compressed, cpus, ..Buffer::default() }];
         let seen = whose::watch(runs.len(), |scratch| Stream::new(bytes.clone(), trial, scratch))?;

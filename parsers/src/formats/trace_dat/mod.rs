@@ -34,7 +34,7 @@
 //! * Sources: trace-cmd's documentation of the file formats, version 6.5 and 7.5; the kernel's ring_buffer.c.
 
 mod cut;
-pub(super) mod head;
+pub(super) mod header;
 mod pages;
 mod sections;
 pub(super) mod stream;
@@ -80,7 +80,7 @@ fn sniff(head: &Head) -> Confidence {
 fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
     let bytes = source.into_bytes().map_err(|e| ParseError::io(NAME, &e))?;
     let file = (*bytes).as_ref();
-    let mut head = head::read(file)?;
+    let mut head = header::read(file)?;
     if !head.facts.orphans.is_empty() {
         cut::adopt(&bytes, &mut head, out)?;
     }
@@ -97,8 +97,8 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     Ok(Box::new(stream::Stream::new(bytes.clone(), head, out)))
 }
 
-/// Sets the metadata that the head tells.
-fn describe(head: &head::Head, out: &mut Out) {
+/// Sets the metadata that the head states.
+fn describe(head: &header::Head, out: &mut Out) {
     let facts = &head.facts;
     out.meta.set("os", "linux");
     out.meta.set("prio.scale", "linux");
@@ -134,7 +134,7 @@ fn describe(head: &head::Head, out: &mut Out) {
     }
 }
 
-fn clock(head: &head::Head, out: &mut Out) {
+fn clock(head: &header::Head, out: &mut Out) {
     let facts = &head.facts;
     let of_buffer = head.buffers.iter().map(|b| b.clock.as_str()).find(|c| !c.is_empty());
     let name = facts.clock.as_deref().or(of_buffer);

@@ -1,6 +1,6 @@
 //! One CPU's pages, from the file or from compressed chunks, record by record.
 
-use super::head::Compression;
+use super::header::Compression;
 use crate::binary::bytes::u32_at;
 use crate::binary::ring_buffer::{Layout, Missed, Record, Walk};
 use std::ops::Range;
@@ -26,7 +26,7 @@ enum Store {
     },
 }
 
-/// Something to tell the user about.
+/// Something to report to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The page at this file offset (that of its chunk, for compressed data) is damaged.

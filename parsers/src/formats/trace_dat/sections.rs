@@ -1,7 +1,7 @@
 //! Version 7: sections that are found through a chain of option sections, or, where the file ends
 //! before that does, one after the other from the first.
 
-use super::head::{lossy, option, Buffer, Compression, CpuData, Facts, Head};
+use super::header::{lossy, option, Buffer, Compression, CpuData, Facts, Head};
 use super::{damaged, short, NAME};
 use crate::binary::bytes::{Reader, Short};
 use crate::binary::tracepoint::header::Header;
@@ -136,7 +136,7 @@ impl<'f> File<'f> {
     }
 
     /// Takes the sections one after the other from the first, at `at`: the formats, and the buffers
-    /// that no option tells of.
+    /// that no option names.
     fn walk(self, mut at: usize, chained: bool, facts: &mut Facts) -> Result<(), ParseError> {
         let known: Vec<u64> = facts.buffers.iter().map(|b| b.section).collect();
         let (mut sections, mut orphans) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! The records of all CPUs and buffers, merged by time.
 
-use super::head::{Buffer, CpuData, Head};
+use super::header::{Buffer, CpuData, Head};
 use super::pages::{Fault, Pages};
 use crate::binary::ring_buffer::{Layout, Missed};
 use crate::binary::tasks::Tasks;
@@ -23,9 +23,9 @@ struct Cpu {
     pages: Pages,
     first_ts: Option<i64>,
     last_ts: Option<i64>,
-    /// Lost records that pages told of.
+    /// Lost records that pages reported.
     counted: u64,
-    /// A page told of lost records without their number.
+    /// A page reported lost records without their number.
     unknown: bool,
     /// Records were lost in the file.
     torn: bool,
@@ -241,7 +241,7 @@ impl Stream {
                 out.losses.push().cpu(cpu.cpu).ts_from_ns(cpu.last_ts).cause(cause);
             }
             let rest = |n: u64| i64::try_from(n).ok();
-            // Pages that told of losses told of the overwritten ones; the rest went before the first record.
+            // Pages that reported losses reported what was overwritten; the rest preceded the first record.
             let before = if cpu.unknown { 0 } else { overrun.saturating_sub(cpu.counted) };
             if before > 0 {
                 let cause = out.strings.intern(b"overwrite");

@@ -184,7 +184,7 @@ impl Rows {
             TRACE_ON | TRACE_OFF | ZERO | LOG_WRAP | BUFFER_WRAP => self.control(f, hook, before, line, out),
             FLIH | SVC | SLIH | SLIH_RETURN | SVC_RETURN => interrupt_or_call(f, hook, out),
             SETRQ => self.queue(f, out),
-            EXEC | EXIT | FORK | THREAD_CREATE | THREAD_START | THREAD_END => life(f, hook, out),
+            EXEC | EXIT | FORK | THREAD_CREATE | THREAD_START | THREAD_END => lifecycle(f, hook, out),
             ASSERT_WAIT | BLOCK | SLEEP | WAIT_LOCK | CLEAR_WAIT | WAKEUP_ONE | WAKE_LOCK => wait(f, hook, out),
             RESUME | CPU_PREEMPT | HCALL | SET_SCHED => thread(f, hook, out),
             _ => None,
@@ -201,13 +201,13 @@ impl Rows {
         if f.cpu.is_some() {
             return f.cpu;
         }
-        let told = match hook {
+        let stated = match hook {
             DISPATCH | IDLE => number(f.payload, b"CPUID=").and_then(|n| i32::try_from(n).ok()),
             FLIH | SLIH | RESUME => cpuid(f.payload),
             _ => None,
         };
-        if told.is_some() || self.has_cpu {
-            return told;
+        if stated.is_some() || self.has_cpu {
+            return stated;
         }
         let cpu = f.tid.and_then(|tid| self.ran_on.get(&tid).copied());
         if cpu.is_some() {
@@ -374,7 +374,7 @@ fn interrupt_or_call(f: &Fields<'_>, hook: u32, out: &mut Out) -> Option<bool> {
 }
 
 /// exec, exit, fork, and the same of threads.
-fn life(f: &Fields<'_>, hook: u32, out: &mut Out) -> Option<bool> {
+fn lifecycle(f: &Fields<'_>, hook: u32, out: &mut Out) -> Option<bool> {
     let text = f.payload;
     let mut subject = Subject::of(text);
     let class = policy(text, out);

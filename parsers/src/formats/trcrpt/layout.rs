@@ -304,7 +304,7 @@ impl Layout {
                 _ => {}
             }
         }
-        fields.name = name.map(|n| &line[n.start..n.end]).filter(|n| told(n));
+        fields.name = name.map(|n| &line[n.start..n.end]).filter(|n| stated(n));
         filled == self.numbers.len()
     }
 
@@ -335,7 +335,7 @@ impl Layout {
             set(*column, word(t), fields);
         }
         if at > 0 {
-            fields.name = Some(&line[middle[0].start..middle[at - 1].end]).filter(|n| told(n));
+            fields.name = Some(&line[middle[0].start..middle[at - 1].end]).filter(|n| stated(n));
         }
         true
     }
@@ -366,7 +366,7 @@ pub(super) fn hook(word: &[u8]) -> Option<u32> {
     u32::try_from(if short { number << 4 } else { number }).ok()
 }
 
-fn told(name: &[u8]) -> bool {
+fn stated(name: &[u8]) -> bool {
     !matches!(name, b"-1" | b"?" | b"-" | b"")
 }
 

@@ -3,7 +3,7 @@
 //! # Format
 //!
 //! **Produced by** `trcrpt -O timestamp=0,exec=on,pid=on,tid=on,cpuid=on trace.raw`; `tracekit
-//! recipes aix` tells how to capture. A trace of several CPUs is merged first (`trcrpt -C all -r`),
+//! recipes aix` says how to capture. A trace of several CPUs is merged first (`trcrpt -C all -r`),
 //! which is not a report yet.
 //!
 //! **Grammar**: a head (date, `System: AIX ...`, `Machine:`, the trace command), then a line of
@@ -14,7 +14,7 @@
 //! ID  PROCESS NAME   CPU PID       TID       I SYSTEM CALL ELAPSED_SEC     DELTA_MSEC   APPL    SYSCALL KERNEL  INTERRUPT
 //! ```
 //!
-//! Every column may be missing, hook numbers too (`ids=off`; then the payload's first words tell
+//! Every column may be missing, hook numbers too (`ids=off`; then the payload's first words name
 //! the hook). With `2line=on` the payload stands on the line after. Numbers that leave their column
 //! are found by the order of words, as are all columns where blanks were collapsed. A line without
 //! hook and time goes on with the record before, at whatever width it was wrapped.
@@ -33,7 +33,7 @@
 //! scanned for `key=value` from the right, because a command may contain anything; a hook that
 //! lacks a key it needs is kept as `other`, flagged and counted.
 //!
-//! **Traps**: the state of a thread that leaves is not told: it follows from the `sleep`,
+//! **Traps**: the state of a thread that leaves is not stated: it follows from the `sleep`,
 //! `lock_wait` or `enqueue` record before. The wait kprocs, one a CPU, are idle; hook 10C does not
 //! print their name, so they are named `wait`, as is a thread without name that leaves at priority
 //! 255. Priority is AIX's own, smaller is better; policies 1 and 2 in `class` are the fixed
@@ -265,7 +265,7 @@ impl Reader {
         let p = &mut self.pending;
         let indented = scan::is_blank(line[0]);
         let wrapped = p.width >= WRAP;
-        if p.here && (indented || wrapped || p.payload.is_empty()) && !mismatch::is_foreign(line) {
+        if p.here && (indented || wrapped || p.payload.is_empty()) && !mismatch::is_unexpected(line) {
             if p.payload.len() < LONGEST {
                 // A line wrapped at some width goes on in the middle of a word, an indented one does not.
                 if indented && !p.payload.is_empty() {

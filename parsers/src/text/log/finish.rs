@@ -1,4 +1,4 @@
-//! What is told of a log at its end.
+//! What is said of a log at its end.
 
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::{Out, StrId};
@@ -74,10 +74,10 @@ impl Log {
         }
     }
 
-    /// A text that ends in its header tells it, unless a last line that is cut was told already.
+    /// A text that ends in its header says it, unless a last line that is cut was reported already.
     fn finish_without_records(&self, out: &mut Out) {
-        let told = out.diagnostics.rows().iter().any(|d| d.code == Code::Truncated);
-        if self.ends_in_header() && self.lines > 0 && !self.empty && !told {
+        let stated = out.diagnostics.rows().iter().any(|d| d.code == Code::Truncated);
+        if self.ends_in_header() && self.lines > 0 && !self.empty && !stated {
             let d = Diagnostic::new(Code::Truncated, "the text ends before its first record").at_line(self.lines);
             out.diag(d.advise("get the whole text; if this is all, nothing was recorded"));
         }

@@ -18,7 +18,7 @@ pub fn decode(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Cont
         b"cpu_frequency" => cpu_frequency(payload, row),
         b"cpu_frequency_limits" => cpu_frequency_limits(payload, row),
         b"cpu_capacity" => cpu_capacity(payload, row),
-        // Without `capacity_orig` it only tells what real time and interrupts leave of a capacity.
+        // Without `capacity_orig` it only says what real time and interrupts leave of a capacity.
         b"sched_cpu_capacity" | b"lisa__sched_cpu_capacity" => {
             scan::keyed(payload, b"capacity_orig=")?;
             sched_cpu_capacity(payload, row)

@@ -107,7 +107,7 @@ pub fn event(quick: &mut Quick, w: &Window, at: usize, stamp: &Stamp, log: &mut 
         return None;
     }
     let mut line = Line { w, stamp, log, out, quick };
-    // The twelfth byte tells them apart, all but one.
+    // The twelfth byte distinguishes them, all but one.
     match load1(w, at + 11) {
         b'h' if is_at(w, at + 6, b"switch:") => line.switch(at + 13),
         b'g' if is_at(w, at + 6, b"waking:") => line.wakeup(at + 13, Kind::Waking, 1),

@@ -212,7 +212,7 @@ impl Evidence {
 
 /// All numeric states of `source`, which stays readable, when its head prints states as numbers.
 ///
-/// The number that tells one kernel's table from another's may be the last one of the source, so
+/// The number that distinguishes one kernel's table from another's may be the last one of the source, so
 /// all of it is looked at. A stream is kept packed meanwhile (about a tenth of its size) and read
 /// again from there.
 ///

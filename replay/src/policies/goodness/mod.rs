@@ -81,7 +81,7 @@ fn better(a: Candidate, b: Candidate) -> Candidate {
 }
 
 impl Goodness {
-    /// The counter of `t` after the recalculations that it has not been told of. They converge, so
+    /// The counter of `t` after the recalculations that it does not know of. They converge, so
     /// few steps do.
     fn counter(&self, t: TaskId) -> i64 {
         let c = &self.of[t];

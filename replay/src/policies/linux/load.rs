@@ -185,7 +185,7 @@ impl Balancer {
 
     /// A task, or a group's share of a CPU, of this weight (1024 is nice 0).
     pub fn init_entity(&mut self, now: Ns, t: TaskId, weight: u64, idle_policy: bool, is_task: bool) {
-        let avg = if is_task { Pelt::newborn(now, weight) } else { Pelt::default() };
+        let avg = if is_task { Pelt::forked(now, weight) } else { Pelt::default() };
         *self.ents.ensure(t) = Ent { avg, weight, idle_policy, last_ran: Ns::MIN / 2, ..Ent::default() };
     }
 

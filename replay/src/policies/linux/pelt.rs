@@ -143,7 +143,7 @@ impl Step {
 
 impl Pelt {
     /// A new task counts as if it had always been runnable, so that it is not taken for light.
-    pub fn newborn(now: Ns, weight: u64) -> Self {
+    pub fn forked(now: Ns, weight: u64) -> Self {
         let averages = Averages { load: weight, ..Averages::default() };
         Pelt { last: now, load_sum: MAX - PERIOD, averages, ..Pelt::default() }
     }

@@ -18,7 +18,7 @@ use crate::errors::replay_error;
 #[pyclass(frozen, name = "Machine", module = "tracekit._core")]
 pub struct Machine {
     kernel: AtomicPtr<Kernel>,
-    /// The thread that runs the hook, as [`here`] tells it.
+    /// The thread that runs the hook, as [`here`] says it.
     thread: AtomicUsize,
 }
 

@@ -1,34 +1,34 @@
-//! Programs of tasks whose messages are known: work that belongs to a message becomes a job, done
-//! by whoever takes it.
+//! Programs of tasks whose messages are known: work that belongs to a message becomes a request handler,
+//! run by whoever takes the message.
 
 use super::build::{Builder, Draft};
 use super::{Class, Evidence, Note};
-use crate::history::{By, Life, LifeId};
-use crate::infer::Act as Message;
-use crate::program::{JobId, QueueId, SemId, Step};
+use crate::history::{By, TaskHistory, TaskIndex};
+use crate::infer::MessageEvent;
+use crate::program::{HandlerId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};
 
 /// Where the work for a message begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     step: usize,
-    job: JobId,
+    handler: HandlerId,
     /// It is not from the network: it ends the task.
     last: bool,
 }
 
 impl Builder<'_> {
-    /// Messages of `life` that nothing else shows, up to `until`; `last` is the latest moment at
+    /// Messages of `task` that nothing else shows, up to `until`; `last` is the latest moment at
     /// which the task still does something.
-    pub(super) fn messages_until(&mut self, life: &Life, until: Ns, last: Ns, d: &mut Draft) {
-        let id = life.id as usize;
-        while let Some(&(at, what)) = self.messages.acts[id].get(d.said).filter(|m| m.0 <= until) {
+    pub(super) fn messages_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
+        let id = task.id as usize;
+        while let Some(&(at, event)) = self.messages.events[id].get(d.said).filter(|m| m.0 <= until) {
             d.said += 1;
             let at = at.min(last);
             d.work_until(at, at);
-            match what {
-                Message::Send(message) => self.sends(message, at, None, d),
-                Message::Take(message) => self.takes(message, at, d),
+            match event {
+                MessageEvent::Send(message) => self.sends(message, at, None, d),
+                MessageEvent::Take(message) => self.takes(message, at, d),
             }
         }
     }
@@ -41,10 +41,10 @@ impl Builder<'_> {
         }
         d.flush(at);
         let shows = partner.is_some() || self.messages.recorded[message as usize];
-        let evidence = if shows { Evidence::Recorded } else { Evidence::Hidden };
+        let evidence = if shows { Evidence::Recorded } else { Evidence::Unobserved };
         let note = Note { at, partner, evidence };
         let step = match queue {
-            Some(queue) => Step::Send { queue: QueueId(queue), job: JobId(message) },
+            Some(queue) => Step::Send { queue: QueueId(queue), handler: HandlerId(message) },
             None => Step::Post { sem: self.sem_of_message(message), sync: false },
         };
         d.add(step, note);
@@ -53,7 +53,7 @@ impl Builder<'_> {
     fn takes(&mut self, message: u32, at: Ns, d: &mut Draft) {
         d.flush(at);
         match self.messages.queue[message as usize].0 {
-            Some(_) => d.cuts.push(Cut { step: d.steps.len(), job: JobId(message), last: false }),
+            Some(_) => d.cuts.push(Cut { step: d.steps.len(), handler: HandlerId(message), last: false }),
             None => {
                 let sem = self.sem_of_message(message);
                 d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, Note::at(at).because(Evidence::Task));
@@ -70,71 +70,71 @@ impl Builder<'_> {
         sem
     }
 
-    /// A wakeup by `life` of a task that messages wake; false when it is like any other.
-    pub(super) fn posts_message(&mut self, life: &Life, wake: u32, at: Ns, d: &mut Draft) -> bool {
+    /// A wakeup by `task` of a task that messages wake; false when it is like any other.
+    pub(super) fn posts_message(&mut self, task: &TaskHistory, wake: u32, at: Ns, d: &mut Draft) -> bool {
         let wakee = self.history.wakee[wake as usize];
         if !self.messages.inside[wakee as usize] || self.messages.own.contains(&wake) {
             return false;
         }
         if let Some(&message) = self.messages.of_wake.get(&wake) {
-            let partner = self.history.lives[wakee as usize].tid;
+            let partner = self.history.tasks[wakee as usize].tid;
             self.sends(message, at, Some(partner), d);
             return true;
         }
-        if self.messages.inside[life.id as usize] {
+        if self.messages.inside[task.id as usize] {
             // A message passed on within a pool: the engine does that by itself.
             return true;
         }
-        let Some((queue, job)) = self.last_job(wakee, wake) else { return false };
+        let Some((queue, handler)) = self.last_handler(wakee, wake) else { return false };
         d.flush(at);
-        let partner = self.history.lives[wakee as usize].tid;
-        d.add(Step::Send { queue, job }, Note::at(at).with(partner));
+        let partner = self.history.tasks[wakee as usize].tid;
+        d.add(Step::Send { queue, handler }, Note::at(at).with(partner));
         true
     }
 
-    /// Somebody outside wakes a task that is served: where it has taken messages before, this is
+    /// Somebody outside wakes a task that receives: where it has taken messages before, this is
     /// one more. What follows is its work.
-    fn last_job(&mut self, wakee: LifeId, wake: u32) -> Option<(QueueId, JobId)> {
-        let queue = QueueId(self.messages.serves[wakee as usize]?);
+    fn last_handler(&mut self, wakee: TaskIndex, wake: u32) -> Option<(QueueId, HandlerId)> {
+        let queue = QueueId(self.messages.receives[wakee as usize]?);
         let at = *self.messages.woken_at.get(&wake)?;
-        let first = |m: &&(Ns, Message)| matches!(m.1, Message::Take(t) if self.messages.queue[t as usize].0.is_some());
-        let began = self.messages.acts[wakee as usize].iter().find(first)?.0;
+        let first = |m: &&(Ns, MessageEvent)| matches!(m.1, MessageEvent::Take(t) if self.messages.queue[t as usize].0.is_some());
+        let began = self.messages.events[wakee as usize].iter().find(first)?.0;
         (began < at).then(|| {
-            let next = JobId(self.jobs.len() as u32);
-            let job = *self.job_of_wake.entry(wake).or_insert(next);
-            if job == next {
-                self.jobs.push((wakee, Vec::new(), Vec::new()));
+            let next = HandlerId(self.handlers.len() as u32);
+            let handler = *self.handler_of_wake.entry(wake).or_insert(next);
+            if handler == next {
+                self.handlers.push((wakee, Vec::new(), Vec::new()));
             }
-            (queue, job)
+            (queue, handler)
         })
     }
 
     /// True for a wakeup about a message of the network.
-    pub(super) fn is_message(&self, life: &Life, by: By) -> bool {
-        let inside = |l: LifeId| self.messages.inside[l as usize];
+    pub(super) fn is_message(&self, task: &TaskHistory, by: By) -> bool {
+        let inside = |l: TaskIndex| self.messages.inside[l as usize];
         let known = |wake| self.messages.of_wake.contains_key(&wake);
         let own = |wake| self.messages.own.contains(&wake);
-        matches!(by, By::Task { waker, wake } if inside(life.id) && !own(wake) && (inside(waker) || known(wake)))
+        matches!(by, By::Task { waker, wake } if inside(task.id) && !own(wake) && (inside(waker) || known(wake)))
     }
 
     /// The wakeup of a task whose messages are known; false when it is like any other.
-    pub(super) fn woken_by_message(&mut self, life: &Life, by: By, d: &mut Draft) -> bool {
+    pub(super) fn woken_by_message(&mut self, task: &TaskHistory, by: By, d: &mut Draft) -> bool {
         let By::Task { waker, wake } = by else { return false };
-        if !self.messages.inside[life.id as usize] || self.messages.own.contains(&wake) {
+        if !self.messages.inside[task.id as usize] || self.messages.own.contains(&wake) {
             return false;
         }
         let outside = !self.messages.inside[waker as usize];
         if outside && !self.messages.of_wake.contains_key(&wake) {
-            let Some((_, job)) = self.last_job(life.id, wake) else { return false };
-            d.cuts.push(Cut { step: d.steps.len(), job, last: true });
+            let Some((_, handler)) = self.last_handler(task.id, wake) else { return false };
+            d.cuts.push(Cut { step: d.steps.len(), handler, last: true });
         }
         self.classes[Class::Dependency as usize] += 1;
         true
     }
 
-    /// Turns the work behind each message into a job; what is left serves the queue.
-    pub(super) fn make_jobs(&mut self, life: &Life, d: &mut Draft) {
-        let (Some(queue), Some(first)) = (self.messages.serves[life.id as usize], d.cuts.first()) else { return };
+    /// Turns the work behind each message into a request handler; what is left receives from the queue.
+    pub(super) fn make_handlers(&mut self, task: &TaskHistory, d: &mut Draft) {
+        let (Some(queue), Some(first)) = (self.messages.receives[task.id as usize], d.cuts.first()) else { return };
         let queue = QueueId(queue);
         let first = first.step;
         let killed = d.cuts.last().is_some_and(|c| c.last);
@@ -146,9 +146,9 @@ impl Builder<'_> {
             let range = cut.step.min(end)..to;
             // Attributes are those of a task, not of a message.
             let lasting = |i: &usize| !matches!(d.steps[*i], Step::SetAttrs { .. });
-            let job = &mut self.jobs[cut.job.0 as usize];
-            *job = (
-                life.id,
+            let handler = &mut self.handlers[cut.handler.0 as usize];
+            *handler = (
+                task.id,
                 range.clone().filter(lasting).map(|i| d.steps[i]).collect(),
                 range.filter(lasting).map(|i| d.notes[i]).collect(),
             );
@@ -157,17 +157,17 @@ impl Builder<'_> {
         d.steps.truncate(first);
         d.notes.truncate(first);
         let note = Note::at(d.begun).because(Evidence::Task);
-        let serve = Step::Serve { queue, sleep: Sleep::Interruptible };
+        let receive = Step::Receive { queue, sleep: Sleep::Interruptible };
         if exits.is_some() {
             for _ in &cuts {
-                d.add(serve, note);
+                d.add(receive, note);
             }
             for (step, note) in behind {
                 d.add(step, note);
             }
         } else {
             let step = d.steps.len() as u32;
-            d.add(serve, note);
+            d.add(receive, note);
             d.add(Step::Goto { step }, note.because(Evidence::Looped));
         }
     }

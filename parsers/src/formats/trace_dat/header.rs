@@ -64,7 +64,7 @@ pub struct CpuData {
 pub struct Buffer {
     /// Name, empty for the top one.
     pub name: String,
-    /// Clock, where the file tells it per buffer.
+    /// Clock, where the file says it per buffer.
     pub clock: String,
     /// Size of its pages, 0 when the file does not say.
     pub page: usize,

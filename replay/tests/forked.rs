@@ -40,7 +40,7 @@ fn the_clock_of_a_new_task_is_read_before_it_is_seen_on_a_queue_but_never_goes_b
     let parent = vec![Step::Run { ns: 50_000 }, fork(1), Step::Run { ns: 3_000 }, fork(2)];
     let child = |tid| Program { start: Start::Forked, ..Program::new("child", tid, vec![Step::Run { ns: 1_000 }]) };
     let tasks = vec![Program::new("parent", 1, parent), child(2), child(3)];
-    let machine = Machine { costs: Costs { newborn: 7_000, ..Costs::default() }, ..Machine::default() };
+    let machine = Machine { costs: Costs { fork_clock: 7_000, ..Costs::default() }, ..Machine::default() };
     let policy = Notes::default();
     let seen = Rc::clone(&policy.seen);
     let work = Workload { tasks, ..Workload::default() };

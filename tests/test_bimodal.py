@@ -1,11 +1,11 @@
-"""Repeats of a capture: two groups are told as such, and how far apart they lie is the capture's own."""
+"""Repeats of a capture: two groups are shown as such, and how far apart they lie is the capture's own."""
 
 from __future__ import annotations
 
 import polars as pl
 import pytest
 
-from validation import bistable, repeats
+from validation import bimodal, repeats
 from validation.several_aims import Result, identity_aims, main_bounds
 
 
@@ -18,14 +18,14 @@ def test_repeats_in_two_groups_are_shown_with_their_shares() -> None:
         "k/b-rep2": 10.0,
         "k/b-rep3": 11.0,
     }
-    lines = bistable.table(recorded, {"k/a": [66.0, 160.0, None], "k/a-rep2": [62.0]})
+    lines = bimodal.table(recorded, {"k/a": [66.0, 160.0, None], "k/a-rep2": [62.0]})
     assert lines[-1] == "| k/a | 61 (1 of 3) | 149 (2 of 3) | 64 (2 of 4) | 160 (1 of 4) |"
 
 
 def test_one_group_and_too_few_repeats_say_nothing() -> None:
-    assert bistable.table({"k/b": 9.0, "k/b-rep2": 10.0, "k/b-rep3": 13.0}, {}) == []
-    assert bistable.table({"k/a": 150.0, "k/a-rep2": 61.0}, {}) == []
-    assert bistable.split([0.0, 0.0, 0.0]) is None
+    assert bimodal.table({"k/b": 9.0, "k/b-rep2": 10.0, "k/b-rep3": 13.0}, {}) == []
+    assert bimodal.table({"k/a": 150.0, "k/a-rep2": 61.0}, {}) == []
+    assert bimodal.split([0.0, 0.0, 0.0]) is None
 
 
 def test_a_spread_is_that_of_its_own_repeats() -> None:

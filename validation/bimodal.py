@@ -38,8 +38,8 @@ class Side:
 
     def __str__(self) -> str:
         """Write median and share."""
-        told = "-" if self.middle is None else f"{self.middle:.4g}"
-        return f"{told} ({self.n} of {self.of})"
+        shown = "-" if self.middle is None else f"{self.middle:.4g}"
+        return f"{shown} ({self.n} of {self.of})"
 
 
 def sides(values: Sequence[float | None], between: float) -> tuple[Side, Side]:

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 
 import tracekit as tk
 from tracekit import plot
-from tracekit.analysis import printed
+from tracekit.analysis import tool_histograms
 
 QUEUES = b"""Sampling... Hit Ctrl-C to end.
 ^C
@@ -46,7 +46,7 @@ TIMES = b"""dtrace: description 'sched:::on-cpu ' matched 3 probes
 
 
 def test_queue_lengths_by_hand() -> None:
-    table = printed.lengths(tk.read(QUEUES).histograms)
+    table = tool_histograms.lengths(tk.read(QUEUES).histograms)
     rows = table.select("scope", "cpu", "length", "n", "share").rows()
     assert rows == [
         ("cpu", 0, 0, 6, 0.75),
@@ -62,7 +62,7 @@ def test_queue_lengths_by_hand() -> None:
 
 
 def test_times_by_hand() -> None:
-    table = printed.times(tk.read(TIMES).histograms, unit="us")
+    table = tool_histograms.times(tk.read(TIMES).histograms, unit="us")
     assert table.select("group", "lo_ns", "hi_ns", "n", "share").rows() == [
         ("sh", 2_048_000, 4_096_000, 3, 0.75),
         ("sh", 4_096_000, 8_192_000, 0, 0.0),
@@ -72,18 +72,20 @@ def test_times_by_hand() -> None:
 
 
 def test_the_plots_of_traces_take_them() -> None:
-    figure = plot.histogram(printed.times(tk.read(TIMES).histograms), what="time on CPU")
+    figure = plot.histogram(tool_histograms.times(tk.read(TIMES).histograms), what="time on CPU")
     assert figure.axes[0].get_ylim()[1] > 0
-    figure = plot.queue_distribution(printed.lengths(tk.read(QUEUES).histograms), cpu=1, at_switch=True)
+    figure = plot.queue_distribution(
+        tool_histograms.lengths(tk.read(QUEUES).histograms), cpu=1, at_switch=True
+    )
     heights = [bar.get_height() for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
     assert heights == [0.5, 0.5]
 
 
 def test_what_cannot_be_told_is_refused() -> None:
     with pytest.raises(ValueError, match="width 1"):
-        printed.lengths(tk.read(TIMES).histograms)
+        tool_histograms.lengths(tk.read(TIMES).histograms)
     with pytest.raises(ValueError, match="unit"):
-        printed.times(tk.read(TIMES).histograms, unit="hours")
+        tool_histograms.times(tk.read(TIMES).histograms, unit="hours")
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3), st.integers(0, 1000)), max_size=60))
@@ -97,7 +99,7 @@ def test_shares_add_up(rows: list[tuple[int, int, int]]) -> None:
             "count": pl.Series([n for _, _, n in rows], dtype=pl.Int64),
         }
     )
-    lengths = printed.lengths(table)
+    lengths = tool_histograms.lengths(table)
     sums = lengths.group_by("scope", "cpu").agg(pl.col("share").sum())["share"].to_list()
     assert sums == pytest.approx([1.0] * len(sums))
     assert (lengths["exceedance"] >= 0).all()

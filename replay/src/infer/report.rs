@@ -1,14 +1,14 @@
-//! What users are told about messages that no wakeup shows.
+//! What users read about messages that no wakeup shows.
 
-use super::{Group, Hidden, Outcome};
+use super::{Group, Outcome, Unobserved};
 use crate::program::Workload;
 
 /// Names of tasks in a sentence, at most.
 const NAMED: usize = 3;
 
-impl Hidden {
-    /// What becomes of the unobserved messages, as a sentence; none where nothing is hidden.
-    pub fn told(&self, work: &Workload) -> Option<String> {
+impl Unobserved {
+    /// What becomes of the unobserved messages, as a sentence; none where nothing is unobserved.
+    pub fn report(&self, work: &Workload) -> Option<String> {
         let of = |outcomes: &[Outcome]| -> Vec<&Group> {
             self.groups.iter().filter(|g| outcomes.contains(&g.outcome)).collect()
         };
@@ -20,10 +20,10 @@ impl Hidden {
         ] {
             let mut explained = of(&[Outcome::Explained]);
             explained.retain(|g| g.recorded == recorded);
-            if sum(&explained, |g| g.hidden) > 0 {
+            if sum(&explained, |g| g.unobserved) > 0 {
                 sentences.push(format!(
                     "{} of {} messages were sent to a task that was awake; {whence}",
-                    sum(&explained, |g| g.hidden),
+                    sum(&explained, |g| g.unobserved),
                     sum(&explained, |g| g.messages)
                 ));
             }
@@ -56,7 +56,7 @@ impl Hidden {
                  otherwise, work may come before its cause; a capture with sys_enter_read, \
                  sys_exit_read, sys_enter_write and sys_exit_write shows them",
                 names.join("; "),
-                sum(&kept, |g| g.hidden)
+                sum(&kept, |g| g.unobserved)
             ));
         }
         (!sentences.is_empty()).then(|| sentences.join(". "))

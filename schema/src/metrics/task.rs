@@ -52,18 +52,18 @@ pub struct Waits {
     /// The longest that ended, and when.
     pub longest: Option<(i64, i64)>,
     /// Those within which records were lost or a clock was corrected.
-    pub doubtful: u32,
+    pub unreliable: u32,
 }
 
 /// What is known of a thread of a task.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// Its slices, and those that are open or doubtful.
+    /// Its slices, and those that are open or unreliable.
     pub slices: u32,
     /// Slices cut by an end of the trace.
     pub open: u32,
     /// Slices across a loss, or with an inferred end.
-    pub doubtful: u32,
+    pub unreliable: u32,
     /// Lengths of the others.
     pub lengths: Bag,
     /// Time on CPUs.
@@ -105,13 +105,13 @@ struct Ready {
     before: Option<State>,
     until: i64,
     open: bool,
-    doubtful: bool,
+    unreliable: bool,
     last: State,
 }
 
 /// A task while its rows come.
 #[derive(Clone, Debug, Default)]
-pub struct Life {
+pub struct TaskStats {
     /// Last name of its slices, of its waits, of its responses.
     pub names: [Option<StrId>; 3],
     /// By thread.
@@ -139,7 +139,7 @@ fn goes_on(slice: &Slice) -> Option<bool> {
     }
 }
 
-impl Life {
+impl TaskStats {
     /// What is known of a thread; most tasks have one.
     fn part(&mut self, tid: i64) -> &mut Part {
         let at = self.parts.iter().position(|p| p.0 == tid).unwrap_or_else(|| {
@@ -162,7 +162,7 @@ impl Life {
         if s.flags & OPEN != 0 {
             part.open += 1;
         } else if s.flags & DAMAGED != 0 {
-            part.doubtful += 1;
+            part.unreliable += 1;
         } else {
             part.lengths.push(s.dur);
         }
@@ -184,7 +184,7 @@ impl Life {
         self.names[1] = s.comm.or(self.names[1]);
         let waits = &mut self.part(s.tid).waits[cause];
         waits.complete.push(delay);
-        waits.doubtful += u32::from(s.flags & flag::CLAMPED != 0);
+        waits.unreliable += u32::from(s.flags & flag::CLAMPED != 0);
         if waits.longest.is_none_or(|(most, at)| delay > most || (delay == most && s.ts < at)) {
             waits.longest = Some((delay, s.ts));
         }
@@ -252,15 +252,15 @@ impl Life {
     /// The next state.
     pub fn state(&mut self, s: &Stretch) {
         let (ready, until) = (is_ready(s.state), s.ts + s.dur);
-        let (open, doubtful) = (s.flags & flag::OPEN_END != 0, s.flags & flag::CROSSES_LOSS != 0);
+        let (open, unreliable) = (s.flags & flag::OPEN_END != 0, s.flags & flag::CROSSES_LOSS != 0);
         match &mut self.ready {
             Some(r) if r.ready == ready => {
                 (r.until, r.open, r.last) = (until, open, s.state);
-                r.doubtful |= doubtful;
+                r.unreliable |= unreliable;
             }
             was => {
                 let before = was.map(|r| r.last);
-                let next = Ready { ready, first: *s, before, until, open, doubtful, last: s.state };
+                let next = Ready { ready, first: *s, before, until, open, unreliable, last: s.state };
                 if let Some(over) = was.replace(next) {
                     self.keep_open(over);
                 }
@@ -298,10 +298,10 @@ impl Life {
             }
             let part = self.part(w.first.tid);
             part.waits[cause].censored.push(w.until - since);
-            part.waits[cause].doubtful += u32::from(w.doubtful);
+            part.waits[cause].unreliable += u32::from(w.unreliable);
             // Nothing is known of a wait once records were lost in it.
             if answers {
-                part.unfinished.push((since, w.doubtful.then_some(since)));
+                part.unfinished.push((since, w.unreliable.then_some(since)));
             }
         }
     }

@@ -23,7 +23,7 @@ def _chosen(histograms: pl.DataFrame, title: str | None) -> pl.DataFrame:
 
 
 def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) -> pl.DataFrame:
-    """Give printed histograms of times the columns of `slices.histogram`.
+    """Give tool histograms of times the columns of `slices.histogram`.
 
     Definition: n(k) = the count printed for bucket k; share(k) = n(k) / sum of n over the group.
     Source: the table `histograms`; nobody but the script knows what was counted.
@@ -33,7 +33,7 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
     histograms
         The `histograms` table.
     unit
-        Unit of the printed bounds: `ns`, `us`, `ms` or `s`. DTrace does not print it.
+        Unit of the tool's bounds: `ns`, `us`, `ms` or `s`. DTrace does not print it.
     title
         Only histograms of this title.
 
@@ -44,7 +44,7 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
         (String, the key; null for a single histogram), `lo_ns` (Int64, included; 0 where the bucket
         has no lower bound), `hi_ns` (Int64, excluded; as wide as the bucket before where it has no
         upper bound), `n` (UInt32), `share` (Float64, of the group's n), `time_ns` (Int64) and
-        `time_share` (Float64), both null: counts do not tell sums.
+        `time_share` (Float64), both null: counts do not give sums.
 
     Notes
     -----
@@ -74,7 +74,7 @@ def times(histograms: pl.DataFrame, unit: str = "ns", title: str | None = None) 
 
 
 def lengths(histograms: pl.DataFrame, title: str | None = None) -> pl.DataFrame:
-    """Give printed histograms of queue lengths the columns of `runqueue.distribution`.
+    """Give tool histograms of queue lengths the columns of `runqueue.distribution`.
 
     Definition: share(L) = count(L) / sum of counts; exceedance(L) = the sum of share(l) over l > L.
     The rows of scope `system` add up the samples of all CPUs: the length of the queue of one CPU,
