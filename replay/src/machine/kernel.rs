@@ -141,6 +141,11 @@ impl Kernel {
         self.live
     }
 
+    /// `t` is there from the beginning, and asleep.
+    pub fn begins_asleep(&self, t: TaskId) -> bool {
+        matches!(self.work.tasks[t.index()].start, crate::program::Start::Asleep(_))
+    }
+
     /// Number of tasks that exist or will exist.
     pub fn nr_tasks(&self) -> usize {
         self.tasks.len()

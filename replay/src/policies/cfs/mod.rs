@@ -226,7 +226,13 @@ impl Policy for Cfs {
         self.set_weight(k, t);
         let e = &self.tasks[t];
         if let Some(bal) = &mut self.bal {
-            bal.init_entity(k.now(), t, e.weight.w, e.idle_policy, true);
+            bal.init_task(k, t, e.weight.w, e.idle_policy);
+        }
+    }
+
+    fn exit_task(&mut self, k: &mut Kernel, t: TaskId) {
+        if let Some(bal) = &mut self.bal {
+            bal.task_ends(k.now(), t);
         }
     }
 

@@ -311,8 +311,12 @@ impl Policy for Eevdf {
     fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<crate::policy::Birth>) {
         self.set_attrs(t, &k.task(t).attrs.clone());
         let e = &self.e[t];
-        self.bal.init_entity(k.now(), t, e.own_weight as u64, e.idle, true);
+        self.bal.init_task(k, t, e.own_weight as u64, e.idle);
         self.groups.join(k, t);
+    }
+
+    fn exit_task(&mut self, k: &mut Kernel, t: TaskId) {
+        self.bal.task_ends(k.now(), t);
     }
 
     fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, why: Select) -> Cpu {

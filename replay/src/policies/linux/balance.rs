@@ -118,6 +118,14 @@ impl Balancer {
     /// `cpu` has nothing to run: what it takes. `can` says whether a task may be taken now, given
     /// how often balancing has failed.
     pub fn newidle(&mut self, k: &Kernel, cpu: Cpu, can: impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
+        let pull = self.newidle_pull(k, cpu, can);
+        if pull.is_none() {
+            self.bury(cpu);
+        }
+        pull
+    }
+
+    fn newidle_pull(&mut self, k: &Kernel, cpu: Cpu, can: impl Fn(TaskId, u32) -> bool) -> Option<Pull> {
         let overloaded = k.domain().any(|c| self.queued(k, c) > 1);
         if k.nr_cpus() == 1 || !self.on || !overloaded || !k.balances(cpu) {
             return None;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::load::Past;
 use super::{Balancer, Form};
 use crate::policy::Kernel;
 use crate::task::{Cpu, Ns, TaskId};
@@ -208,13 +209,8 @@ impl Groups {
         for q in self.cpus..self.nr_queues() {
             if let Some(owner) = self.owner(q) {
                 balancer.add_queue(owner);
-                balancer.init_entity(
-                    0,
-                    owner,
-                    self.groups[self.of_entity(owner).map_or(0, |g| g.0)].shares,
-                    false,
-                    false,
-                );
+                let shares = self.groups[self.of_entity(owner).map_or(0, |g| g.0)].shares;
+                balancer.init_entity(0, owner, shares, false, Past::Nothing);
             }
         }
     }

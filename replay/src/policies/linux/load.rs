@@ -55,6 +55,8 @@ pub(super) struct CpuLoad {
     /// Tasks that sleep and are still counted (delayed dequeue), and those of them under SCHED_IDLE.
     pub delayed: (u64, u64),
     pub running: bool,
+    /// The task that ended here last, while the switch from it goes on.
+    pub dead: Option<TaskId>,
     pub domain: super::balance::Domain,
     pub idle_since: Ns,
 }
@@ -123,6 +125,16 @@ impl CpuLoad {
     }
 }
 
+/// What averages of an entity begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    /// It was forked, or nobody knows what it did: it counts as runnable all the time, and as using what
+    /// is to be had.
+    New,
+    /// It has slept: half of what was before is forgotten in 32 ms. Or it is a group's share.
+    Nothing,
+}
+
 /// Load tracking and balancing of all CPUs.
 #[derive(Debug)]
 pub struct Balancer {
@@ -183,9 +195,18 @@ impl Balancer {
         self.queues.len() - 1
     }
 
-    /// A task, or a group's share of a CPU, of this weight (1024 is nice 0).
-    pub fn init_entity(&mut self, now: Ns, t: TaskId, weight: u64, idle_policy: bool, is_task: bool) {
-        let avg = if is_task { Pelt::forked(now, weight) } else { Pelt::default() };
+    /// Task `t` begins, with this weight (1024 is nice 0).
+    pub fn init_task(&mut self, k: &Kernel, t: TaskId, weight: u64, idle_policy: bool) {
+        let past = if k.begins_asleep(t) { Past::Nothing } else { Past::New };
+        self.init_entity(k.now(), t, weight, idle_policy, past);
+    }
+
+    /// A task, or a group's share of a CPU, begins.
+    pub(super) fn init_entity(&mut self, now: Ns, t: TaskId, weight: u64, idle_policy: bool, past: Past) {
+        let avg = match past {
+            Past::New => Pelt::forked(now, weight),
+            Past::Nothing => Pelt::default(),
+        };
         *self.ents.ensure(t) = Ent { avg, weight, idle_policy, last_ran: Ns::MIN / 2, ..Ent::default() };
     }
 
@@ -297,9 +318,49 @@ impl Balancer {
         self.touch(cpu, t);
     }
 
+    /// `t` has ended. What it used counts until the CPU runs the next task and then brings its averages up
+    /// to date: the kernel takes it out behind the switch (task_dead_fair, remove_entity_load_avg).
+    pub fn task_ends(&mut self, now: Ns, t: TaskId) {
+        self.update_entity(now, t);
+        if let Some(cpu) = self.ents[t].cpu {
+            self.bury(cpu);
+            self.cpus[cpu].dead = Some(t);
+        }
+    }
+
+    /// The switch from the task that ended last on `cpu` is over.
+    #[inline]
+    pub(super) fn bury(&mut self, cpu: Cpu) {
+        let Some(t) = self.cpus[cpu].dead.take() else { return };
+        let e = &mut self.ents[t];
+        let (own, queue, avg, weight) = (e.cpu.take(), e.queue.take(), e.avg, e.weight);
+        if let Some(own) = own {
+            self.cpus[own].removed.get_or_insert_default().attach(&avg, 0);
+        }
+        if let Some(queue) = queue {
+            self.queues[queue].removed.get_or_insert_default().attach(&avg, weight);
+        }
+    }
+
+    /// What a task is taken to use of `cpu` before it has run there: its part by weight, and half of what is
+    /// free at most (post_init_entity_util_avg; of the CPU also where the task is in a group).
+    fn expected(&self, cpu: Cpu, weight: u64) -> u64 {
+        let (used, load) = (self.cpus[cpu].avg.util(), self.queues[cpu].avg.load());
+        let most = 1024u64.saturating_sub(used) / 2;
+        if used == 0 {
+            most
+        } else {
+            (used * weight / (load + 1)).min(most)
+        }
+    }
+
     /// `t` counts in the averages of `cpu` from now on, and no more in those of its last one.
     #[inline(never)]
     fn attach_cpu(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        if self.ents[t].cpu.is_none() && self.ents[t].avg.load() > 0 {
+            let expected = self.expected(cpu, self.ents[t].weight);
+            self.ents[t].avg.expect(expected);
+        }
         let e = self.ents[t];
         if let Some(old) = e.cpu {
             if e.moving {
@@ -404,6 +465,7 @@ impl Balancer {
         c.running = runs;
         if runs {
             self.touch(cpu, t);
+            self.bury(cpu);
         } else {
             e.last_ran = now;
         }
@@ -501,7 +563,7 @@ mod tests {
         found.queues = vec![Queue::default(); cpus];
         found.lists = Lists::new(cpus);
         for t in 0..6u32 {
-            found.init_entity(0, TaskId(t), 1024 >> (t % 3), t == 5, true);
+            found.init_entity(0, TaskId(t), 1024 >> (t % 3), t == 5, Past::New);
         }
         found
     }

@@ -148,6 +148,14 @@ impl Pelt {
         Pelt { last: now, load_sum: MAX - PERIOD, averages, ..Pelt::default() }
     }
 
+    /// Its use of a CPU is not known yet, and is taken to be `util`.
+    pub fn expect(&mut self, util: u64) {
+        self.settle();
+        (self.averages.util, self.averages.runnable) = (util, util);
+        self.util_sum = util * self.divider();
+        self.runnable_sum = self.util_sum;
+    }
+
     /// Weight times the share of time in which it was runnable.
     pub fn load(&self) -> u64 {
         if self.due {
