@@ -20,7 +20,7 @@ J: (S13 R0.02 P(q))*
 A*2: (W(q) R0.8 P(b))*
 B: (W(b) R0.9 P(c))*
 C: (W(c) R0.5)*
-H*3: (R100 S20)*
+H*3: (R80 S25)*
 ";
 
 /// What is recorded where the second CPU takes 1.7 times as long as the first, read as a trace.
