@@ -67,12 +67,14 @@ until: 20
 @pytest.mark.parametrize(("delayed", "cpu"), [("on", 1), ("off", 0)])
 def test_what_sleeps_in_delayed_dequeue_counts_among_the_tasks_of_its_cpu(delayed: str, cpu: int) -> None:
     # A has just fallen asleep on CPU 0 when B wakes. As long as A is counted there, CPU 0 has more
-    # than SCHED_IDLE tasks (sched_idle_rq), and CPU 1 does not.
+    # than SCHED_IDLE tasks (sched_idle_rq), and CPU 1 does not. Of two CPUs that are as busy as that,
+    # a wakeup would look at none (SIS_UTIL); of three at one.
     text = """
-cpus: 2
+cpus: 3
 hz: 250
 I policy=idle cpus=0: R100
 J policy=idle cpus=1: R100
+K policy=idle cpus=2: R100
 A cpus=0: S10 R2 S100
 B cpus=0: R0.1 N(cpus=0-1) S12.5 R1 S100
 until: 20

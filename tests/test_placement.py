@@ -13,7 +13,7 @@ import tracekit as tk
 from tracekit.whatif.basis import unrecorded
 
 #: Three that compute, some that sleep, a pair, on two CPUs: balancing moves tasks about.
-TEXT = "policy: eevdf\nuntil: 2000\ncpus: 2\nH*3: R∞\nT*5: (R1.3 S5)*\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*"
+TEXT = "policy: eevdf\nuntil: 2000\ncpus: 2\nH*3: R∞\nT*5: (R1.7 S5)*\nA: (R0.5 P(b) R0.01 W(a))*\nB: (W(b) R0.2 P(a) R0.01)*"
 
 
 @pytest.fixture(scope="module")

@@ -308,8 +308,8 @@ fn the_search_has_a_hard_bound() {
     }
 }
 
-/// A dispatcher and a pool of four that share a queue under a lock, beside two hogs. With a CPU for those that
-/// share none with a hog, who shares one with whom decides little.
+/// A dispatcher and a pool of four that share a queue under a lock, beside two hogs. With a CPU for those
+/// that share none with a hog, who shares one with whom decides little.
 const LOCKED: &str = "
 until: 3000
 cpus: 3
