@@ -35,6 +35,7 @@ def traces(root: Path) -> dict[str, tk.Trace]:
 def test_the_truth_lies_inside(traces: dict[str, tk.Trace], which: str, kind: str) -> None:
     whole = traces[which]
     rng = np.random.default_rng(KINDS.index(kind))
+    refused = 0
     for trial in range(TRIALS):
         gone = taken_out(rng, whole.events, kind)
         if not gone.any():
@@ -42,7 +43,11 @@ def test_the_truth_lies_inside(traces: dict[str, tk.Trace], which: str, kind: st
         lossy = lose(whole, gone)
         found = lossy.bounds()
         assert missed(truth(whole, lossy), found).rows() == [], f"trial {trial}, {gone.sum()} records lost"
-        assert found.filter(scope="all", metric="slice", statistic="p95")["upper"].null_count() == 0
+        (row,) = found.filter(scope="all", metric="slice", statistic="p95").to_dicts()
+        # A task that changes CPUs while both lose records may contradict one of them before its loss is told.
+        assert row["upper"] is not None or "switch-mismatch" in row["reason"], f"trial {trial}"
+        refused += row["upper"] is None
+    assert refused <= TRIALS // 100
 
 
 def test_bounds_that_do_not_know_of_half_the_losses_fail(traces: dict[str, tk.Trace]) -> None:
