@@ -51,7 +51,9 @@ impl Builder<'_> {
     /// The task could run when the trace ended. What it would have done is taken from its other bursts.
     fn still_runnable(&mut self, task: &TaskHistory, end: Ns, d: &mut Draft) {
         let note = Note::at(end).because(Evidence::Censored);
-        let Some(rest) = rest_of_burst(task, end) else {
+        let gives_way = d.steps.iter().any(|s| matches!(s, Step::Spin { .. } | Step::Yield));
+        let long = !gives_way && super::verdict::ends_in_long_burst(task, end, self.over.limits);
+        let Some(rest) = rest_of_burst(task, end, long) else {
             d.add(Step::Run { ns: NEVER }, note);
             return;
         };
@@ -86,9 +88,11 @@ impl Builder<'_> {
 }
 
 /// What is left of the burst in which a task is when the trace ends at `end`: up to the median of
-/// its longer bursts. Nothing where it did not run at all in the trace; no end is known where it
-/// never ran for longer.
-fn rest_of_burst(task: &TaskHistory, end: Ns) -> Option<Ns> {
+/// its longer bursts. Nothing where it did not run at all in the trace. Where it never ran for longer,
+/// no end is known if the burst fills much of the trace and the task does not yield (`long`); else as
+/// much again: of what was met at a random moment, half lasts for longer than that (J. R. Gott, Nature
+/// 363, 1993). The recorder, which runs when the trace ends, would be a hog otherwise.
+fn rest_of_burst(task: &TaskHistory, end: Ns, long: bool) -> Option<Ns> {
     let (mut whole, mut burst, mut on) = (Vec::new(), 0, None);
     for event in &task.events {
         match event.kind {
@@ -107,7 +111,7 @@ fn rest_of_burst(task: &TaskHistory, end: Ns) -> Option<Ns> {
     whole.sort_unstable();
     match whole.get(whole.len() / 2) {
         Some(longer) => Some(longer - burst),
-        None => (burst == 0).then_some(0),
+        None => (burst == 0 || !long).then_some(burst),
     }
 }
 

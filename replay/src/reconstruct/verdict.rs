@@ -58,13 +58,18 @@ fn last_burst(task: &TaskHistory) -> (Ns, usize) {
 /// Preemptions in the last burst from which a task shows by itself that it never leaves its CPU.
 const OFTEN: usize = 3;
 
+/// True when the burst in which the task, or the trace, ends fills much of the trace.
+pub(super) fn ends_in_long_burst(task: &TaskHistory, span: Ns, limits: Limits) -> bool {
+    let end = exit_begun(task).unwrap_or(span);
+    i128::from(end - last_burst(task).0) * 100 >= i128::from(limits.long) * i128::from(span)
+}
+
 /// True when the last burst of a task fills much of the trace and it lost its CPU in it at least
 /// `least` times.
 fn never_leaves(task: &TaskHistory, span: Ns, limits: Limits, least: usize) -> bool {
     let (start, preempted) = last_burst(task);
-    let end = exit_begun(task).unwrap_or(span);
-    let late = is_late(end, span, limits);
-    let long = i128::from(end - start) * 100 >= i128::from(limits.long) * i128::from(span);
+    let late = is_late(exit_begun(task).unwrap_or(span), span, limits);
+    let long = ends_in_long_burst(task, span, limits);
     let yields = task.events.iter().any(|a| a.at > start && a.kind == EventKind::Off(Off::Yielded));
     let runs = task.events.iter().any(|a| matches!(a.kind, EventKind::On { .. }));
     let asleep = matches!(task.events.last().map(|a| a.kind), Some(EventKind::Off(Off::Slept { .. })) | None);
