@@ -6,10 +6,15 @@ import pytest
 import tracekit as tk
 
 POSTS = " ".join(["P(go)"] * 16)
-#: Sixteen tasks fall asleep on CPU 0; W, on CPU 1, wakes them all at once.
+#: Sixteen tasks fall asleep on CPU 0; W, on CPU 1, wakes them all at once. Where there are more CPUs, W would
+#: have to wake more of them not to draw them to its own (wake_wide): four have a hog each.
 TEXT = f"""
-cpus: 2
+cpus: 6
 hz: 250
+H2 cpus=2: R∞
+H3 cpus=3: R∞
+H4 cpus=4: R∞
+H5 cpus=5: R∞
 A*16 cpus=0: R0.5 N(cpus=0-1) W(go) R100
 W cpus=1: S40.5 {POSTS} S100
 until: 42
@@ -80,3 +85,13 @@ B cpus=0: R0.1 N(cpus=0-1) S12.5 R1 S100
 until: 20
 """
     assert on_cpu(text, f"eevdf:version=6.12,delay_dequeue={delayed}", "B", cpu, 12) == 1
+
+
+@pytest.mark.parametrize("policy", ["cfs:form=6.1", "eevdf:version=6.12", "eevdf:version=6.18"])
+def test_who_executes_a_program_goes_to_an_idle_cpu_from_one_that_others_wait_for(policy: str) -> None:
+    # sched_exec: X does not count as a load of its own CPU, so that alone it stays.
+    bound = "Bound*2 cpus=0 policy=batch start=1: R50\n"
+    for others, wanted in ((bound, [(0, 5.3), (1, 20.0)]), ("", [(0, 25.3)])):
+        slices = tk.simulate(f"cpus: 2\nhz: 100\n{others}X: R5.3 X R20", policy).slices
+        ran = slices.filter(pl.col("comm").cast(pl.String) == "X").group_by("cpu").agg(pl.col("dur_ns").sum())
+        assert [(cpu, ns / 1e6) for cpu, ns in ran.sort("cpu").iter_rows()] == wanted

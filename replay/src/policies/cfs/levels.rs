@@ -145,6 +145,9 @@ impl Cfs {
         self.runnable[cpu] -= 1;
         if let Some(bal) = &mut self.bal {
             self.groups.leaves(bal, k.now(), cpu, t);
+            if sleeps {
+                bal.falls_asleep(k.now(), t);
+            }
         }
         self.refresh_shares(k, t);
     }

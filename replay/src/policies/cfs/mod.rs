@@ -214,7 +214,7 @@ impl Policy for Cfs {
         }
     }
 
-    fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<Birth>) {
+    fn init_task(&mut self, k: &mut Kernel, t: TaskId, birth: Option<Birth>) {
         self.groups.join(k, t);
         *self.tasks.ensure(t) = Entity {
             q: self.groups.home(t, k.task(t).cpu),
@@ -226,7 +226,15 @@ impl Policy for Cfs {
         self.set_weight(k, t);
         let e = &self.tasks[t];
         if let Some(bal) = &mut self.bal {
-            bal.init_task(k, t, e.weight.w, e.idle_policy);
+            bal.init_task(k, t, e.weight.w, e.idle_policy, birth.map(|b| b.parent));
+        }
+    }
+
+    fn exec(&mut self, k: &mut Kernel, t: TaskId) {
+        let cpu = k.task(t).cpu;
+        if let Some(to) = self.bal.as_mut().and_then(|bal| bal.select_exec(k, t, cpu)) {
+            self.push[cpu] = Some(to);
+            k.resched(cpu);
         }
     }
 

@@ -219,6 +219,7 @@ impl Eevdf {
 
     /// The running task falls asleep.
     pub(super) fn falls_asleep(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
+        self.bal.falls_asleep(k.now(), t);
         if self.delays(t) {
             self.groups.departs(&mut self.bal, k.now(), cpu, t);
             self.bal.task_lingers(t, true);

@@ -308,11 +308,19 @@ impl Policy for Eevdf {
         self.quota = Quota::new(k, &self.groups);
     }
 
-    fn init_task(&mut self, k: &mut Kernel, t: TaskId, _birth: Option<crate::policy::Birth>) {
+    fn init_task(&mut self, k: &mut Kernel, t: TaskId, birth: Option<crate::policy::Birth>) {
         self.set_attrs(t, &k.task(t).attrs.clone());
         let e = &self.e[t];
-        self.bal.init_task(k, t, e.own_weight as u64, e.idle);
+        self.bal.init_task(k, t, e.own_weight as u64, e.idle, birth.map(|b| b.parent));
         self.groups.join(k, t);
+    }
+
+    fn exec(&mut self, k: &mut Kernel, t: TaskId) {
+        let cpu = k.task(t).cpu;
+        if let Some(to) = self.bal.select_exec(k, t, cpu) {
+            self.push[cpu] = Some(to);
+            k.resched(cpu);
+        }
     }
 
     fn exit_task(&mut self, k: &mut Kernel, t: TaskId) {

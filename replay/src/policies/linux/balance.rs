@@ -34,6 +34,20 @@ pub(super) enum Group {
     Overloaded,
 }
 
+impl Group {
+    /// Of a CPU with `nr` runnable tasks, by what is used of it and how many tasks are runnable on average
+    /// (group_has_capacity, group_is_overloaded with one CPU in a group).
+    pub(super) fn of(nr: u64, used: u64, runnable: u64) -> Self {
+        let loaded = CAPACITY * 100 < used * IMBALANCE_PCT || CAPACITY * IMBALANCE_PCT < runnable * 100;
+        match nr {
+            0 => Group::HasSpare,
+            _ if !loaded => Group::HasSpare,
+            1 => Group::FullyBusy,
+            _ => Group::Overloaded,
+        }
+    }
+}
+
 /// Why a CPU balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Idle {
@@ -98,21 +112,15 @@ impl Domain {
 }
 
 impl Balancer {
-    /// How `cpu` stands (group_has_capacity, group_is_overloaded with one CPU in a group).
-    pub(super) fn group_of(&self, k: &Kernel, cpu: Cpu) -> Group {
+    /// What is used of `cpu`: on average, or by the estimates of what is runnable there (cpu_util_cfs).
+    pub(super) fn used(&self, cpu: Cpu) -> u64 {
         let c = &self.cpus[cpu];
-        let nr = self.queued(k, cpu) as u64;
-        if nr < 1 {
-            return Group::HasSpare;
-        }
-        let loaded = CAPACITY * 100 < c.avg.util() * IMBALANCE_PCT || CAPACITY * IMBALANCE_PCT < c.avg.runnable() * 100;
-        if nr > 1 && loaded {
-            Group::Overloaded
-        } else if !loaded {
-            Group::HasSpare
-        } else {
-            Group::FullyBusy
-        }
+        c.avg.util().max(c.estimated)
+    }
+
+    /// How `cpu` stands.
+    pub(super) fn group_of(&self, k: &Kernel, cpu: Cpu) -> Group {
+        Group::of(self.queued(k, cpu) as u64, self.used(cpu), self.cpus[cpu].avg.runnable())
     }
 
     /// `cpu` has nothing to run: what it takes. `can` says whether a task may be taken now, given
@@ -159,6 +167,9 @@ impl Balancer {
             return Vec::new();
         }
         let now = k.now();
+        if let Some(t) = k.curr(cpu).filter(|&t| k.is_mine(t)) {
+            self.update_entity(now, t);
+        }
         self.update_cpu(now, cpu);
         if !self.on || !k.balances(cpu) {
             return Vec::new();
@@ -231,7 +242,7 @@ impl Balancer {
     /// SIS_UTIL: how many CPUs a wakeup may look at, by the utilisation of all.
     fn note_idle_scan(&mut self, k: &Kernel) {
         let n = k.domain().count().max(1) as u64;
-        let x = k.domain().map(|c| self.cpus[c].avg.util()).sum::<u64>() / n;
+        let x = k.domain().map(|c| self.used(c)).sum::<u64>() / n;
         let used = (x * x * IMBALANCE_PCT * IMBALANCE_PCT / (10_000 * CAPACITY)).min(CAPACITY);
         self.idle_scan = ((CAPACITY - used) * n / CAPACITY) as i64;
     }

@@ -183,6 +183,11 @@ impl Pelt {
         }
     }
 
+    /// Begin of the period up to which it is known, in units of time.
+    pub fn period(&self) -> i64 {
+        (self.last >> UNIT_BITS) - self.into_period as i64
+    }
+
     fn divider(&self) -> u64 {
         MAX - PERIOD + self.into_period
     }

@@ -145,41 +145,52 @@ impl Balancer {
         target
     }
 
+    /// `t`, which runs on `cpu`, executes a program: the CPU that it is to go to, if any (sched_exec).
+    /// What it is itself does not count there.
+    pub fn select_exec(&mut self, k: &Kernel, t: TaskId, cpu: Cpu) -> Option<Cpu> {
+        if k.nr_cpus() == 1 || !self.on {
+            return None;
+        }
+        Some(self.idlest(k, t, cpu)).filter(|&to| to != cpu)
+    }
+
+    /// How `cpu` stands to who looks for the idlest for `t`, and its load; without `t` where it runs there.
+    fn standing(&self, k: &Kernel, t: TaskId, cpu: Cpu) -> Standing {
+        let (c, load) = (&self.cpus[cpu], self.cpu_load(cpu));
+        let own = k.curr(cpu) == Some(t);
+        let e = own.then(|| &self.ents[t]);
+        let avg = e.map(|e| e.avg).unwrap_or_default();
+        let used = c.avg.util().saturating_sub(avg.util());
+        let used = used.max(c.estimated - e.map_or(0, |e| e.estimate.counted()));
+        let nr = self.queued(k, cpu) - usize::from(own);
+        let group = Group::of(nr as u64, used, c.avg.runnable().saturating_sub(avg.runnable()));
+        let busy = nr > 0 || !own && !k.is_idle(cpu);
+        let load = if own { load.saturating_sub(self.task_h_load(t)) } else { load };
+        Standing { group, busy, load: if group == Group::HasSpare { 0 } else { load }, used }
+    }
+
     /// Fork and exec: the idlest CPU, where it is idle enough to be worth it; else the one of the parent.
     fn idlest(&mut self, k: &Kernel, t: TaskId, this: Cpu) -> Cpu {
         self.settle();
         if !k.balances(this) {
             return this;
         }
-        let rank = |s: &Self, c: Cpu| (s.group_of(k, c), !s.free(k, t, c));
-        let key = |s: &Self, c: Cpu, (group, busy)| {
-            let load = if group == Group::HasSpare { 0 } else { s.cpu_load(c) };
-            (group, busy, load, s.cpus[c].avg.util())
+        let others = k.domain().filter(|&c| c != this && k.allowed(t, c));
+        // The first of the least.
+        let Some((other, idlest)) = others.map(|c| (self.standing(k, t, c), c)).min_by_key(|&(s, _)| s) else {
+            return this;
         };
-        // The first of the least; what ranks behind the least so far is not looked at more closely.
-        let mut least: Option<((Group, bool, u64, u64), Cpu)> = None;
-        for c in k.domain().filter(|&c| c != this && k.allowed(t, c)) {
-            let ranks = rank(self, c);
-            if least.is_some_and(|((group, busy, ..), _)| ranks > (group, busy)) {
-                continue;
-            }
-            let found = key(self, c, ranks);
-            if least.is_none_or(|(key, _)| found < key) {
-                least = Some((found, c));
-            }
-        }
-        let Some((_, idlest)) = least else { return this };
         if !k.allowed(t, this) {
             return idlest;
         }
-        let (local, other) = (key(self, this, rank(self, this)), key(self, idlest, rank(self, idlest)));
-        let better = match local.0.cmp(&other.0) {
+        let local = self.standing(k, t, this);
+        let better = match local.group.cmp(&other.group) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Greater => true,
-            std::cmp::Ordering::Equal if local.0 == Group::HasSpare => local.1 && !other.1,
+            std::cmp::Ordering::Equal if local.group == Group::HasSpare => local.busy && !other.busy,
             std::cmp::Ordering::Equal => {
                 let imbalance = 1024 * (super::balance::IMBALANCE_PCT - 100) / 100;
-                other.2 < local.2 + imbalance && 100 * local.2 > super::balance::IMBALANCE_PCT * other.2
+                other.load < local.load + imbalance && 100 * local.load > super::balance::IMBALANCE_PCT * other.load
             }
         };
         if better {
@@ -188,4 +199,13 @@ impl Balancer {
             this
         }
     }
+}
+
+/// How a CPU stands to who looks for the idlest; the least is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    group: Group,
+    busy: bool,
+    load: u64,
+    used: u64,
 }
