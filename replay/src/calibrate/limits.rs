@@ -46,7 +46,7 @@ pub struct Limits {
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 25] = [
+pub const CONSTANTS: [(&str, &str); 22] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
@@ -69,9 +69,6 @@ pub const CONSTANTS: [(&str, &str); 25] = [
     ("speed_alike", "standard deviation of a quarter between copies of one program on one CPU: judgement"),
     ("speed_costs", "10 switches' costs make a burst: less than a tenth of it is costs"),
     ("speed_worth", "10 % between two CPUs are a difference: the error that predictions are judged by"),
-    ("pool_feeds", "10 % of a pool's wakeups make a task one that feeds it: judgement"),
-    ("pool_seldom", "a quarter of what chance makes is as good as never: judgement"),
-    ("pool_many", "30 % of a pool's wakeups are enough to see that: judgement"),
     ("pool_least", "a quarter of the mean is the least that a request takes: judgement"),
     ("pool_alike", "a factor of 10 between members of a pool: judgement; pools of the lab reach 4.5"),
     ("unexplained", "0.2 % of messages may stay unexplained: judgement; a replay waits for each of them"),
