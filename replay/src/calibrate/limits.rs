@@ -46,7 +46,7 @@ pub struct Limits {
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 22] = [
+pub const CONSTANTS: [(&str, &str); 19] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
@@ -63,9 +63,6 @@ pub const CONSTANTS: [(&str, &str); 22] = [
     ("exit_costs", "rule: switches to a lower class, and behind the next timer, as equal sleeps show"),
     ("cache_cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
     ("in_time", "rule: a sleep longer than the constant one by less than `varies` was late"),
-    ("speed_side", "8 bursts on each side of a move: judgement; behind more a task may have changed its ways"),
-    ("speed_moves", "6 moves make an estimate: judgement; Student's factor for 5 degrees of freedom is 1.5"),
-    ("speed_bursts", "5 bursts make the mean of a task that stayed: judgement, as above"),
     ("speed_alike", "standard deviation of a quarter between copies of one program on one CPU: judgement"),
     ("speed_costs", "10 switches' costs make a burst: less than a tenth of it is costs"),
     ("speed_worth", "10 % between two CPUs are a difference: the error that predictions are judged by"),
