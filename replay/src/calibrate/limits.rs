@@ -28,10 +28,6 @@ pub struct Limits {
     pub short_burst: Ns,
     /// Timer sleeps of constant length vary by no more, ns.
     pub varies: Ns,
-    /// Share of the trace that counts as its end, percent.
-    pub end: i64,
-    /// Least share of the trace that a burst without an end covers, percent.
-    pub long: i64,
     /// What an interrupt takes longer on a CPU that has not switched for long, where no sample says
     /// it: share of its cost, percent.
     pub cache_cold_share: i64,
@@ -46,7 +42,7 @@ pub struct Limits {
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 19] = [
+pub const CONSTANTS: [(&str, &str); 17] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
@@ -54,8 +50,6 @@ pub const CONSTANTS: [(&str, &str); 19] = [
     ("behind_tick", "15 units: the softirq of a tick handles some ten timers"),
     ("short_burst", "3 ms: three quarters of a tick at 250 a second; keeps samples few"),
     ("varies", "5 us: jitter of hrtimers without load"),
-    ("end", "10 % of the trace: a recording is stopped at its end"),
-    ("long", "20 % of the trace: what ends sooner is a short-lived task"),
     (
         "cache_cold_share",
         "5 % of a wakeup in an interrupt, where no sample says it: 1 to 15 % in guests, 24 to 72 % on a real machine",
@@ -83,8 +77,6 @@ impl Default for Limits {
             behind_tick: 30,
             short_burst: 3_000_000,
             varies: 5_000,
-            end: 10,
-            long: 20,
             cache_cold_share: 5,
             exit_costs: true,
             cache_cold: true,
@@ -116,8 +108,6 @@ impl Limits {
             "behind_tick" => &mut limits.behind_tick,
             "short_burst" => &mut limits.short_burst,
             "varies" => &mut limits.varies,
-            "end" => &mut limits.end,
-            "long" => &mut limits.long,
             "cache_cold_share" => &mut limits.cache_cold_share,
             _ => {
                 limits.doubled = CONSTANTS.iter().map(|c| c.0).find(|known| *known == name);

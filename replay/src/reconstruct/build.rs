@@ -175,7 +175,7 @@ impl<'a> Builder<'a> {
         spins::check(&mut work);
         // A recording that ended with its work goes on until that is done; one that was stopped in the
         // middle shows a stretch of time, and so does its replay.
-        let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.over.limits, self.stop);
+        let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.stop);
         Recon {
             until: if done { self.history.span.saturating_mul(20).max(1) } else { self.stop },
             at_least: if done { 0 } else { self.stop },

@@ -354,8 +354,8 @@ impl Reading {
 
     /// What follows from the timelines and the costs.
     fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
-        let stop = verdict::stop_time(&history, &options.endless, overheads.limits);
-        let verdicts = verdict::judge(&history, &options.endless, overheads.limits, stop);
+        let stop = verdict::stop_time(&history, &options.endless);
+        let verdicts = verdict::judge(&history, &options.endless, stop);
         let spins = match options.mode {
             LoopMode::Dependency => spins::Spins::find(&history),
             _ => spins::Spins::none(&history),
