@@ -24,15 +24,11 @@ pub struct Limits {
     pub one_call: i64,
     /// Longest time from a tick to a wakeup that its softirq makes, in half units.
     pub behind_tick: i64,
-    /// Longest burst whose length is kept as a sample, ns.
-    pub short_burst: Ns,
     /// Timer sleeps of constant length vary by no more, ns.
     pub varies: Ns,
     /// What an interrupt takes longer on a CPU that has not switched for long, where no sample says
     /// it: share of its cost, percent.
     pub cache_cold_share: i64,
-    /// Measure what a switch takes longer because of what it has to do besides.
-    pub exit_costs: bool,
     /// Measure what an interrupt takes longer on a CPU that has not switched for long.
     pub cache_cold: bool,
     /// Timer sleeps that were late count with the constant length of their task's sleeps.
@@ -42,19 +38,17 @@ pub struct Limits {
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 17] = [
+pub const CONSTANTS: [(&str, &str); 15] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
     ("one_call", "1.5 units: the end of a write is one wakeup behind its start"),
     ("behind_tick", "15 units: the softirq of a tick handles some ten timers"),
-    ("short_burst", "3 ms: three quarters of a tick at 250 a second; keeps samples few"),
     ("varies", "5 us: jitter of hrtimers without load"),
     (
         "cache_cold_share",
         "5 % of a wakeup in an interrupt, where no sample says it: 1 to 15 % in guests, 24 to 72 % on a real machine",
     ),
-    ("exit_costs", "rule: switches to a lower class, and behind the next timer, as equal sleeps show"),
     ("cache_cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
     ("in_time", "rule: a sleep longer than the constant one by less than `varies` was late"),
     ("speed_alike", "standard deviation of a quarter between copies of one program on one CPU: judgement"),
@@ -75,10 +69,8 @@ impl Default for Limits {
             at_once: 20,
             one_call: 3,
             behind_tick: 30,
-            short_burst: 3_000_000,
             varies: 5_000,
             cache_cold_share: 5,
-            exit_costs: true,
             cache_cold: true,
             in_time: true,
             doubled: None,
@@ -90,15 +82,10 @@ impl Limits {
     /// The default with one constant doubled, or one rule left out; none where nothing is called so.
     pub fn varied(name: &str) -> Option<Self> {
         let mut limits = Limits::default();
-        let rule = match name {
-            "exit_costs" => Some(&mut limits.exit_costs),
-            "cache_cold" => Some(&mut limits.cache_cold),
-            "in_time" => Some(&mut limits.in_time),
-            _ => None,
-        };
-        if let Some(rule) = rule {
-            *rule = false;
-            return Some(limits);
+        match name {
+            "cache_cold" => return Some(Limits { cache_cold: false, ..limits }),
+            "in_time" => return Some(Limits { in_time: false, ..limits }),
+            _ => {}
         }
         let constant = match name {
             "unit" => &mut limits.unit,
@@ -106,7 +93,6 @@ impl Limits {
             "at_once" => &mut limits.at_once,
             "one_call" => &mut limits.one_call,
             "behind_tick" => &mut limits.behind_tick,
-            "short_burst" => &mut limits.short_burst,
             "varies" => &mut limits.varies,
             "cache_cold_share" => &mut limits.cache_cold_share,
             _ => {

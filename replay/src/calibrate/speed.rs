@@ -299,9 +299,9 @@ mod tests {
 
     #[test]
     fn a_burst_is_whole_and_on_one_cpu_or_does_not_count_for_any() {
-        use crate::history::{By, First, SwitchExtras, TaskEvent};
+        use crate::history::{By, First, TaskEvent};
         let event = |at, kind| TaskEvent { at, kind };
-        let slept = EventKind::Off(Off::Slept { deep: false, extras: SwitchExtras::default(), held: false });
+        let slept = EventKind::Off(Off::Slept { deep: false });
         let woken = EventKind::Woken { by: By::Unknown, cpu: 0 };
         let mut task = TaskHistory::new(0, First::Running, 0);
         task.events = vec![

@@ -333,7 +333,7 @@ mod tests {
         let mut task = TaskHistory::new(id, First::Asleep, 0);
         for at in (0..times).map(|i| i * 10_000_000) {
             let woken = EventKind::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
-            let slept = EventKind::Off(Off::Slept { deep: false, extras: Default::default(), held: false });
+            let slept = EventKind::Off(Off::Slept { deep: false });
             let events = [(at, woken), (at, EventKind::On { cpu: 0 }), (at + run, slept)];
             task.events.extend(events.map(|(at, kind)| TaskEvent { at, kind }));
         }

@@ -343,10 +343,10 @@ impl Reading {
         let read = |limits| timeline::read(parts, &known, limits, &options.cancel);
         let limits = options.limits.unwrap_or_default();
         let mut history = read(limits);
-        let mut overheads = calibrate(&mut history, options.hz, limits);
+        let mut overheads = calibrate(&history, options.hz, limits);
         if let Some(limits) = limits.corrected(&overheads) {
             history = read(limits);
-            overheads = calibrate(&mut history, options.hz, limits);
+            overheads = calibrate(&history, options.hz, limits);
         }
         tick::explain(&mut history, &overheads);
         Self::with(history, overheads, parts.strings(), options)

@@ -169,7 +169,7 @@ pub(super) fn judge(history: &History, said: &[i64], stop: Ns) -> Vec<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{First, SwitchExtras};
+    use crate::history::First;
 
     #[test]
     fn a_task_that_ends_by_itself_does_not_go_on() {
@@ -177,7 +177,7 @@ mod tests {
         let by_task = By::Task { waker: 1, wake: 0 };
         let looping = |last: By, ends: bool, stop: Ns| {
             let mut task = TaskHistory::new(0, First::Forked, 0);
-            let slept = EventKind::Off(Off::Slept { deep: false, extras: SwitchExtras::default(), held: false });
+            let slept = EventKind::Off(Off::Slept { deep: false });
             for i in 0..20 {
                 let by = if i == 19 { last } else { by_timer };
                 let events = [EventKind::Woken { by, cpu: 0 }, EventKind::On { cpu: 0 }, slept];
