@@ -180,7 +180,7 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
         result["identity"] = asdict(Outcome(None, why=_short(error)))
         result["targets"] = {t.key: asdict(Outcome(None, why=_short(error))) for t in targets}
         return result
-    result["kernel_share"] = kernel_share(subject(metric, programs.table))
+    result["kernel_share"] = kernel_share(subject(metric, programs.demands))
     result["identity"] = asdict(_predict(programs, itself, metric, capture))
     result["calibration"] = calibrate(trace, identity).to_dicts()
     for target in targets:

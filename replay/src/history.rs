@@ -22,16 +22,6 @@ pub enum First {
     Forked,
 }
 
-/// What makes a switch away from a task that falls asleep longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SwitchExtras {
-    /// The task has a real-time priority and whoever comes next has none: the scheduler goes on to
-    /// a lower class.
-    pub lower: bool,
-    /// The timer of the sleep is the next to fire: the clock device is set anew.
-    pub first: bool,
-}
-
 /// Why a task left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
@@ -46,10 +36,6 @@ pub enum Off {
     Slept {
         /// Uninterruptibly.
         deep: bool,
-        /// What the switch had to do besides.
-        extras: SwitchExtras,
-        /// A reschedule had been asked for: it was in the kernel, and stayed there until it slept.
-        held: bool,
     },
     /// It ended.
     Ended,
@@ -343,7 +329,5 @@ pub enum Sample {
         wakes: u32,
         /// Length.
         ns: Ns,
-        /// Position of its end among the events of the task.
-        end: usize,
     },
 }

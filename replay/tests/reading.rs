@@ -327,44 +327,6 @@ fn a_loss_ends_what_is_known_and_is_cut_out() {
 }
 
 #[test]
-fn a_task_of_few_slices_that_was_killed_with_the_others_has_no_end_of_its_own() {
-    // Tasks 1 and 2 take turns of 4 ms; task 3 runs twice for 1 ms, and then once more up to its end.
-    let of_task_3 = |killed: bool| {
-        let mut trace = Trace::new();
-        trace.switch(0, MS, 0, State::Runnable, 1);
-        for turn in 1..100 {
-            let (at, prev, next) = (MS + turn * 4 * MS, 2 - turn % 2, 1 + turn % 2);
-            if turn == 10 || turn == 60 {
-                trace.switch(0, at, prev, State::Preempted, 3);
-                trace.switch(0, at + MS, 3, State::Preempted, next);
-            } else if turn == 99 && !killed {
-                trace.switch(0, at, prev, State::Preempted, 3);
-                trace.about(Kind::Exit, 0, at + MS, 3, 3, 0);
-                trace.waking(0, at + MS + US, 3, 9, 0, 0);
-                trace.switch(0, at + MS + 2 * US, 3, State::Dead, next);
-            } else {
-                trace.switch(0, at, prev, State::Preempted, next);
-            }
-        }
-        trace.waking(0, 399 * MS, 2, 9, 0, irq::HARDIRQ);
-        trace.switch(0, 400 * MS, 2, State::Preempted, 9);
-        trace.switch(0, 401 * MS, 9, State::Sleeping, 1);
-        for tid in if killed { 1..=3 } else { 1..=2 } {
-            let at = (400 + 2 * tid) * MS;
-            trace.about(Kind::Exit, 0, at, tid, tid, 0);
-            trace.waking(0, at + US, tid, 9, 0, 0);
-            trace.switch(0, at + MS / 10, tid, State::Dead, 9);
-            trace.switch(0, at + MS / 2, 9, State::Sleeping, if tid < 3 { tid + 1 } else { 0 });
-        }
-        let recon = trace.programs();
-        let of_3 = recon.work.tasks.iter().zip(&recon.verdicts).find(|(p, _)| p.tid == 3).expect("it is there").1;
-        of_3.endless
-    };
-    assert!(of_task_3(true));
-    assert!(!of_task_3(false), "it went by itself, before the others were stopped");
-}
-
-#[test]
 fn the_caller_may_say_that_a_task_would_have_gone_on() {
     let mut trace = two_hogs(State::Preempted);
     trace.about(Kind::Exit, 0, 300 * MS, 2, 2, 0);

@@ -24,19 +24,11 @@ pub struct Limits {
     pub one_call: i64,
     /// Longest time from a tick to a wakeup that its softirq makes, in half units.
     pub behind_tick: i64,
-    /// Longest burst whose length is kept as a sample, ns.
-    pub short_burst: Ns,
     /// Timer sleeps of constant length vary by no more, ns.
     pub varies: Ns,
-    /// Share of the trace that counts as its end, percent.
-    pub end: i64,
-    /// Least share of the trace that a burst without an end covers, percent.
-    pub long: i64,
     /// What an interrupt takes longer on a CPU that has not switched for long, where no sample says
     /// it: share of its cost, percent.
     pub cache_cold_share: i64,
-    /// Measure what a switch takes longer because of what it has to do besides.
-    pub exit_costs: bool,
     /// Measure what an interrupt takes longer on a CPU that has not switched for long.
     pub cache_cold: bool,
     /// Timer sleeps that were late count with the constant length of their task's sleeps.
@@ -46,32 +38,22 @@ pub struct Limits {
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 25] = [
+pub const CONSTANTS: [(&str, &str); 15] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
     ("one_call", "1.5 units: the end of a write is one wakeup behind its start"),
     ("behind_tick", "15 units: the softirq of a tick handles some ten timers"),
-    ("short_burst", "3 ms: three quarters of a tick at 250 a second; keeps samples few"),
     ("varies", "5 us: jitter of hrtimers without load"),
-    ("end", "10 % of the trace: a recording is stopped at its end"),
-    ("long", "20 % of the trace: what ends sooner is a short-lived task"),
     (
         "cache_cold_share",
         "5 % of a wakeup in an interrupt, where no sample says it: 1 to 15 % in guests, 24 to 72 % on a real machine",
     ),
-    ("exit_costs", "rule: switches to a lower class, and behind the next timer, as equal sleeps show"),
     ("cache_cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
     ("in_time", "rule: a sleep longer than the constant one by less than `varies` was late"),
-    ("speed_side", "8 bursts on each side of a move: judgement; behind more a task may have changed its ways"),
-    ("speed_moves", "6 moves make an estimate: judgement; Student's factor for 5 degrees of freedom is 1.5"),
-    ("speed_bursts", "5 bursts make the mean of a task that stayed: judgement, as above"),
     ("speed_alike", "standard deviation of a quarter between copies of one program on one CPU: judgement"),
     ("speed_costs", "10 switches' costs make a burst: less than a tenth of it is costs"),
     ("speed_worth", "10 % between two CPUs are a difference: the error that predictions are judged by"),
-    ("pool_feeds", "10 % of a pool's wakeups make a task one that feeds it: judgement"),
-    ("pool_seldom", "a quarter of what chance makes is as good as never: judgement"),
-    ("pool_many", "30 % of a pool's wakeups are enough to see that: judgement"),
     ("pool_least", "a quarter of the mean is the least that a request takes: judgement"),
     ("pool_alike", "a factor of 10 between members of a pool: judgement; pools of the lab reach 4.5"),
     ("unexplained", "0.2 % of messages may stay unexplained: judgement; a replay waits for each of them"),
@@ -87,12 +69,8 @@ impl Default for Limits {
             at_once: 20,
             one_call: 3,
             behind_tick: 30,
-            short_burst: 3_000_000,
             varies: 5_000,
-            end: 10,
-            long: 20,
             cache_cold_share: 5,
-            exit_costs: true,
             cache_cold: true,
             in_time: true,
             doubled: None,
@@ -104,15 +82,10 @@ impl Limits {
     /// The default with one constant doubled, or one rule left out; none where nothing is called so.
     pub fn varied(name: &str) -> Option<Self> {
         let mut limits = Limits::default();
-        let rule = match name {
-            "exit_costs" => Some(&mut limits.exit_costs),
-            "cache_cold" => Some(&mut limits.cache_cold),
-            "in_time" => Some(&mut limits.in_time),
-            _ => None,
-        };
-        if let Some(rule) = rule {
-            *rule = false;
-            return Some(limits);
+        match name {
+            "cache_cold" => return Some(Limits { cache_cold: false, ..limits }),
+            "in_time" => return Some(Limits { in_time: false, ..limits }),
+            _ => {}
         }
         let constant = match name {
             "unit" => &mut limits.unit,
@@ -120,10 +93,7 @@ impl Limits {
             "at_once" => &mut limits.at_once,
             "one_call" => &mut limits.one_call,
             "behind_tick" => &mut limits.behind_tick,
-            "short_burst" => &mut limits.short_burst,
             "varies" => &mut limits.varies,
-            "end" => &mut limits.end,
-            "long" => &mut limits.long,
             "cache_cold_share" => &mut limits.cache_cold_share,
             _ => {
                 limits.doubled = CONSTANTS.iter().map(|c| c.0).find(|known| *known == name);

@@ -2,19 +2,17 @@
 //! [`calibrate`].
 //!
 //! [`history`](crate::history) says what is measured, [`watch`] takes the samples from what each
-//! CPU does, [`switch_extras`] compares sleeps and bursts of equal length, [`tick`] finds the clock. "What
-//! does a switch cost" is answered here.
+//! CPU does, [`tick`] finds the clock. "What does a switch cost" is answered here.
 
 pub mod limits;
 pub(crate) mod speed;
-pub(crate) mod switch_extras;
 pub mod tick;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 
 use crate::cost::Costs;
-use crate::history::{EventKind, History, Off, Sample, TaskIndex};
+use crate::history::{History, Sample, TaskIndex};
 use crate::task::Ns;
 
 pub use limits::Limits;
@@ -61,11 +59,6 @@ pub struct Overheads {
     pub tick: Estimate,
     /// From the clock of a tick to its record, relative to that of a wakeup.
     pub tick_lag: Ns,
-    /// What more it takes to the switch record when a real-time task sleeps and the next has no
-    /// real-time priority.
-    pub lower_class: Estimate,
-    /// What more it takes to the switch record when the timer of the sleep is the next to fire.
-    pub timer_first: Estimate,
     /// Shortest slice: no switch costs more.
     pub shortest_slice: Estimate,
     /// A switch, until the new task's own work begins.
@@ -91,8 +84,6 @@ impl Overheads {
             record: self.record.ns,
             irq_entry: self.irqs_on.ns / 2,
             irqs_off: self.record.ns + self.irqs_on.ns,
-            lower_class: self.lower_class.ns,
-            timer_first: self.timer_first.ns,
             tick: self.tick.ns,
             tick_resched: self.tick_resched.ns,
             tick_wakeup: self.tick_wakeup.ns,
@@ -107,24 +98,9 @@ impl Overheads {
         }
     }
 
-    /// The same for the end of a burst.
-    pub(crate) fn left_at(&self, history: &History, task: TaskIndex, end: usize) -> Ns {
-        match history.tasks.get(task as usize).and_then(|l| l.events.get(end)).map(|a| a.kind) {
-            Some(EventKind::Off(off)) => self.left(off),
-            _ => 0,
-        }
-    }
-
     /// When the kernel decided on the switch that was recorded at `at`.
-    pub(crate) fn decided(&self, at: Ns, off: Off) -> Ns {
-        at - self.record.ns - self.left(off)
-    }
-
-    /// What a switch took longer because of what it had to do besides.
-    pub(crate) fn left(&self, off: Off) -> Ns {
-        let Off::Slept { extras, .. } = off else { return 0 };
-        let part = |does: bool, cost: Estimate| if does { cost.ns } else { 0 };
-        part(extras.lower, self.lower_class) + part(extras.first, self.timer_first)
+    pub(crate) fn decided(&self, at: Ns) -> Ns {
+        at - self.record.ns
     }
 }
 
@@ -138,9 +114,7 @@ fn median(mut values: Vec<Ns>) -> Estimate {
 }
 
 /// Estimates costs and ticks. `hz` is what the trace or the caller states.
-pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Overheads {
-    switch_extras::mark_first(history);
-    let history = &*history;
+pub fn calibrate(history: &History, hz: Option<i64>, limits: Limits) -> Overheads {
     let of =
         |pick: fn(&Sample) -> Option<Ns>| median(history.samples.iter().filter_map(pick).filter(|v| *v >= 0).collect());
     let record = of(|s| if let Sample::Record(v) = s { Some(*v) } else { None });
@@ -184,9 +158,6 @@ pub fn calibrate(history: &mut History, hz: Option<i64>, limits: Limits) -> Over
         found.tick_wakeup = wakeup;
         // Both were dated by the same clock: nothing lies nearer.
         found.tick_lag = lag;
-    }
-    if limits.exit_costs {
-        switch_extras::exit_costs(history, &mut found);
     }
     (found.tick, found.interrupt_return) = interrupt_costs(history, &found);
     found.jitter = jitter(history);
@@ -268,8 +239,7 @@ fn tick_wakeup(history: &History) -> Option<(Estimate, Ns)> {
 fn interrupt_costs(history: &History, found: &Overheads) -> (Estimate, Estimate) {
     let mut by_task: BTreeMap<TaskIndex, [Vec<Ns>; 4]> = BTreeMap::new();
     for sample in &history.samples {
-        if let Sample::Burst { task, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns, end } = *sample {
-            let ns = ns - found.left_at(history, task, end);
+        if let Sample::Burst { task, ticks: ticks @ 0..=1, wakes: wakes @ 0..=1, ns } = *sample {
             by_task.entry(task).or_default()[(ticks + 2 * wakes) as usize].push(ns);
         }
     }
@@ -304,7 +274,7 @@ mod tests {
 
     #[test]
     fn interrupts_cost_what_bursts_with_them_take_more() {
-        let burst = |ticks, wakes, ns| Sample::Burst { task: 3, ticks, wakes, ns, end: 0 };
+        let burst = |ticks, wakes, ns| Sample::Burst { task: 3, ticks, wakes, ns };
         let mut history = History::default();
         history.samples.extend((0..20).map(|i| burst(0, 0, 30_000 + i % 2 * 100)));
         history.samples.extend([burst(1, 0, 36_000), burst(1, 0, 36_100), burst(1, 0, 36_200)]);

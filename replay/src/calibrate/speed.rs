@@ -30,10 +30,8 @@ const STAYED: usize = 80;
 const ALIKE: f64 = 0.25;
 /// A burst counts from so many switches on: less than a tenth of it is costs.
 const SWITCHES: Ns = 10;
-/// Standard errors to each side: an interval of 99 % of a normal distribution for two CPUs; and how
-/// much more with each doubling of their number, so that all CPUs together are as sure.
+/// Standard errors to each side: an interval of 99 % of a normal distribution.
 const WIDE: f64 = 2.576;
-const WIDER: f64 = 0.22;
 /// Two CPUs that differ by less than 10 % count as equally fast.
 const WORTH: f64 = 1.1;
 
@@ -67,15 +65,15 @@ pub(crate) fn measure(
     for (task, name) in history.tasks.iter().zip(names) {
         let Some(name) = name else { continue };
         let bursts = bursts(task, takes.get(task.id as usize).map_or(&[], Vec::as_slice), known, least);
-        note_moves(&bursts, limits, &mut moves);
-        if let Some(own) = stayed(&bursts, limits, n) {
+        note_moves(&bursts, &mut moves);
+        if let Some(own) = stayed(&bursts, n) {
             let name: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
             copies.entry(name).or_default().push(own);
         }
     }
     let mut links: Vec<(usize, usize, f64, f64)> = Vec::new();
     for ((a, b), seen) in &moves {
-        links.extend(mean(seen, limits).map(|(m, se)| (*a, *b, m, se)));
+        links.extend(mean(seen).map(|(m, se)| (*a, *b, m, se)));
     }
     for tasks in copies.values() {
         note_copies(tasks, limits, n, &mut links);
@@ -136,7 +134,7 @@ fn only(cpus: &[i32]) -> Option<usize> {
 }
 
 /// The runs of bursts of a task on one CPU, each beside the next.
-fn note_moves(bursts: &[Burst], limits: Limits, moves: &mut Pairs) {
+fn note_moves(bursts: &[Burst], moves: &mut Pairs) {
     let mut runs: Vec<(usize, Vec<f64>)> = Vec::new();
     for &(ln, cpu) in bursts {
         let Some(cpu) = cpu else { continue };
@@ -145,7 +143,7 @@ fn note_moves(bursts: &[Burst], limits: Limits, moves: &mut Pairs) {
             _ => runs.push((cpu, vec![ln])),
         }
     }
-    let side = limits.of("speed_side", SIDE);
+    let side = SIDE;
     for two in runs.windows(2) {
         let [(from, before), (to, behind)] = two else { continue };
         let before = &before[before.len().saturating_sub(side)..];
@@ -162,17 +160,16 @@ fn average(of: &[f64]) -> f64 {
 }
 
 /// The CPU on which a task stayed, and the mean of its bursts there.
-fn stayed(bursts: &[Burst], limits: Limits, n: usize) -> Option<(usize, f64)> {
+fn stayed(bursts: &[Burst], n: usize) -> Option<(usize, f64)> {
     let on = |cpu: usize| bursts.iter().filter(move |b| b.1 == Some(cpu)).map(|b| b.0);
     let cpu = (0..n).max_by_key(|&c| (on(c).count(), n - c))?;
     let own: Vec<f64> = on(cpu).collect();
-    (own.len() >= limits.of("speed_bursts", BURSTS) && own.len() * 100 >= STAYED * bursts.len())
-        .then(|| (cpu, average(&own)))
+    (own.len() >= BURSTS && own.len() * 100 >= STAYED * bursts.len()).then(|| (cpu, average(&own)))
 }
 
 /// Mean of weighted differences and its standard error, where there are enough.
-fn mean(seen: &[(f64, f64)], limits: Limits) -> Option<(f64, f64)> {
-    if seen.len() < limits.of("speed_moves", MOVES) {
+fn mean(seen: &[(f64, f64)]) -> Option<(f64, f64)> {
+    if seen.len() < MOVES {
         return None;
     }
     let weight: f64 = seen.iter().map(|s| s.1).sum();
@@ -241,11 +238,6 @@ fn settle(n: usize, limits: Limits, links: &[(usize, usize, f64, f64)]) -> Speed
     }
     let inverse = |i: usize, j: usize| rows[i][n + j];
     let found: Vec<f64> = (0..n).map(|i| (0..n).map(|j| inverse(i, j) * right[j]).sum()).collect();
-    // Where differences contradict each other, their errors are larger than they look (Birge's ratio).
-    let rest = |l: &(usize, usize, f64, f64)| ((l.2 - (found[l.1] - found[l.0])) / l.3.max(LEAST_ERROR)).powi(2);
-    let spare = (links.len() + 1).saturating_sub(n).max(1) as f64;
-    let apart = (links.iter().map(rest).sum::<f64>() / spare).max(1.0).sqrt();
-    let wide = WIDE + WIDER * (n as f64 / 2.0).log2();
     let worth = limits.of("speed_worth", WORTH.ln());
     let linked = |i: usize| links.iter().any(|l| l.0 == i || l.1 == i);
     let times: Vec<f64> = (0..n)
@@ -253,8 +245,8 @@ fn settle(n: usize, limits: Limits, links: &[(usize, usize, f64, f64)]) -> Speed
             let x = found[i];
             // Its variance about the mean of all: the part that all share is no difference.
             let shared = (0..n).map(|j| inverse(i, j)).sum::<f64>() / n as f64;
-            let error = (inverse(i, i) - shared).max(0.0).sqrt() * apart;
-            let beyond = linked(i) && x.abs() - wide * error > worth / 2.0;
+            let error = (inverse(i, i) - shared).max(0.0).sqrt();
+            let beyond = linked(i) && x.abs() - WIDE * error > worth / 2.0;
             if beyond {
                 x.exp()
             } else {
@@ -278,8 +270,8 @@ mod tests {
         let mut moves = Pairs::new();
         let bursts: Vec<Burst> =
             (0..16).flat_map(|i| bursts_on(i % 2, if i % 2 == 0 { 1e6 } else { second }, 3 + i % 5)).collect();
-        note_moves(&bursts, Limits::default(), &mut moves);
-        moves.iter().filter_map(|((a, b), seen)| mean(seen, Limits::default()).map(|(m, se)| (*a, *b, m, se))).collect()
+        note_moves(&bursts, &mut moves);
+        moves.iter().filter_map(|((a, b), seen)| mean(seen).map(|(m, se)| (*a, *b, m, se))).collect()
     }
 
     #[test]
@@ -307,9 +299,9 @@ mod tests {
 
     #[test]
     fn a_burst_is_whole_and_on_one_cpu_or_does_not_count_for_any() {
-        use crate::history::{By, First, SwitchExtras, TaskEvent};
+        use crate::history::{By, First, TaskEvent};
         let event = |at, kind| TaskEvent { at, kind };
-        let slept = EventKind::Off(Off::Slept { deep: false, extras: SwitchExtras::default(), held: false });
+        let slept = EventKind::Off(Off::Slept { deep: false });
         let woken = EventKind::Woken { by: By::Unknown, cpu: 0 };
         let mut task = TaskHistory::new(0, First::Running, 0);
         task.events = vec![

@@ -35,7 +35,7 @@ pub(crate) mod track;
 mod turns;
 mod walk;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::calibrate::{Limits, Overheads};
 use crate::cancel::Cancel;
@@ -139,8 +139,6 @@ pub(crate) struct Messages {
     pub events: Vec<Vec<(Ns, MessageEvent)>>,
     /// Message of a wakeup.
     pub of_wake: HashMap<u32, u32>,
-    /// Wakeups of tasks in a pool that are theirs alone, such as answers: they keep their recorded cause.
-    pub own: HashSet<u32>,
     /// When the tasks that these wakeups woke were woken, for tasks in explained groups.
     pub woken_at: HashMap<u32, Ns>,
     /// Per message: the queue, none where only one task reads it; false when nobody reads it.
@@ -259,7 +257,6 @@ impl Messages {
         let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
         self.of_wake.retain(|wake, _| kept(*wake));
         self.woken_at.retain(|wake, _| kept(*wake));
-        self.own.retain(|wake| kept(*wake));
         if !inside.contains(&true) {
             *self = Messages { found: std::mem::take(&mut self.found), ..Messages::none(history) };
         }
@@ -309,8 +306,7 @@ impl Messages {
         let one_each = pools.stations.iter().map(|s| !s.members.is_empty());
         self.one_each.resize(pools.stations.len().max(self.one_each.len()), false);
         self.one_each.iter_mut().zip(one_each).for_each(|(known, one_each)| *known |= one_each);
-        let (flow, own) = pools::work(net, pools, search.history, tracks, search.limits);
-        self.own.extend(own);
+        let flow = pools::work(net, pools, search.history, tracks, search.limits);
         self.number(&flow);
         for member in pools.members() {
             let i = member as usize;

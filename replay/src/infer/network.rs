@@ -224,7 +224,6 @@ impl Network {
             }
         }
         let sends: Vec<BTreeSet<TaskIndex>> = history.tasks.iter().map(|l| sends(history, l, inside)).collect();
-        let woken: Vec<usize> = history.tasks.iter().map(|l| ended_by_tasks(l).count()).collect();
         for (waker, readers) in &by_waker {
             // Of each two: contested wakeups, and those out of turn.
             let mut pairs: BTreeMap<(TaskIndex, TaskIndex), (usize, usize)> = BTreeMap::new();
@@ -234,7 +233,7 @@ impl Network {
                     if !budget.spend(1 + (of_a.len() + of_b.len()) / 4) {
                         return None;
                     }
-                    if alike(&sends, &near, (*a, woken[*a as usize]), (*b, woken[*b as usize])) {
+                    if alike(&sends, &near, *a, *b) {
                         pairs.insert((*a, *b), out_of_turn(of_a, of_b));
                     }
                 }
@@ -323,20 +322,11 @@ impl Network {
         for s in 0..self.stations.len() {
             // Who ends the sleeps that begin right behind a message to each target; None: the first sleeps.
             let mut behind: BTreeMap<Option<usize>, BTreeMap<usize, usize>> = BTreeMap::new();
-            // The same of first sleeps before which nothing was done: behind work, it may have read and
-            // sent already.
-            let mut idle: BTreeMap<usize, usize> = BTreeMap::new();
             for &m in &self.stations[s].members {
                 let task = &history.tasks[m as usize];
-                for (last, ender, worked) in self.sleeps_behind(history, task, &tracks[m as usize]) {
+                for (last, ender) in self.sleeps_behind(history, task, &tracks[m as usize]) {
                     *behind.entry(last).or_default().entry(ender).or_default() += 1;
-                    if last.is_none() && !worked {
-                        *idle.entry(ender).or_default() += 1;
-                    }
                 }
-            }
-            if !idle.is_empty() {
-                behind.insert(None, idle);
             }
             for enders in behind.values_mut() {
                 let all: usize = enders.values().sum();
@@ -375,11 +365,9 @@ impl Network {
         }
     }
 
-    /// Target of the last message right before each sleep that a station ends, that station, and whether
-    /// something was done since the wakeup before.
-    fn sleeps_behind(&self, history: &History, task: &TaskHistory, track: &Track) -> Vec<(Option<usize>, usize, bool)> {
+    /// Target of the last message right before each sleep that a station ends, and that station.
+    fn sleeps_behind(&self, history: &History, task: &TaskHistory, track: &Track) -> Vec<(Option<usize>, usize)> {
         let mut found = Vec::new();
-        let (mut since, mut worked) = (0, false);
         let mut last: Option<(usize, Ns)> = None;
         let mut begun = false;
         let mut slept: Option<Option<usize>> = None;
@@ -396,7 +384,6 @@ impl Network {
                 EventKind::Off(Off::Slept { .. }) => {
                     let recent = last.filter(|l| track.pos(event.at) - track.pos(l.1) <= self.short).map(|l| l.0);
                     slept = (recent.is_some() || !begun).then_some(recent);
-                    worked = track.pos(event.at) - since > self.short;
                 }
                 EventKind::Woken { by, .. } => {
                     let ender = match by {
@@ -405,12 +392,11 @@ impl Network {
                     };
                     if let (Some(behind), Some(ender)) = (slept.take(), ender) {
                         if Some(ender) != self.station[task.id as usize] {
-                            found.push((behind, ender, worked));
+                            found.push((behind, ender));
                             begun = true;
                         }
                     }
                     last = None;
-                    since = track.pos(event.at);
                 }
                 _ => {}
             }
@@ -436,18 +422,12 @@ fn sends(history: &History, task: &TaskHistory, inside: &[bool]) -> BTreeSet<Tas
 }
 
 /// Servers of a pool send to the same tasks, but for each other, or to none but their waker and those
-/// that it wakes (`near`): a lock that they share. One that was woken a few times only may not have sent yet.
-fn alike(
-    sends: &[BTreeSet<TaskIndex>],
-    near: &BTreeSet<TaskIndex>,
-    (a, woken_a): (TaskIndex, usize),
-    (b, woken_b): (TaskIndex, usize),
-) -> bool {
+/// that it wakes (`near`): a lock that they share.
+fn alike(sends: &[BTreeSet<TaskIndex>], near: &BTreeSet<TaskIndex>, a: TaskIndex, b: TaskIndex) -> bool {
     let of =
         |x: TaskIndex, y: TaskIndex| sends[x as usize].iter().copied().filter(|t| *t != y).collect::<BTreeSet<_>>();
     let (x, y) = (of(a, b), of(b, a));
-    let new = |targets: &BTreeSet<TaskIndex>, woken: usize| targets.is_empty() && woken < 2 * FEW;
-    !x.is_disjoint(&y) || x.is_subset(near) && y.is_subset(near) || new(&x, woken_a) || new(&y, woken_b)
+    !x.is_disjoint(&y) || x.is_subset(near) && y.is_subset(near)
 }
 
 /// The sleeps of a task that other tasks ended.

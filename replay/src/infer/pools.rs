@@ -24,10 +24,6 @@ use crate::task::Ns;
 /// Least share of the wakeups of a pool from outside that make a task one of those that feed it, and of
 /// the wakeups of that task by others than sources that leave open what it got.
 const FEEDS: f64 = 0.1;
-/// Share of the wakeups of a pool from which it means something that a task never wakes a member twice in
-/// a row, and the share of what chance makes it that is as good as never.
-const MANY: f64 = 0.3;
-const SELDOM: f64 = 0.25;
 /// A request takes at least this share of the mean: less work is left for none.
 const LEAST: f64 = 0.25;
 /// Members of a pool take, for what they are woken for, times that differ by less than an order of
@@ -66,8 +62,6 @@ struct Burst {
     wake: Ns,
     /// The task that woke it, and the number of the wakeup.
     by: Option<(TaskIndex, u32)>,
-    /// The waker was woken by this task since that was last woken itself.
-    called: bool,
     end: Ns,
     /// CPU time of the task at its begin and end.
     from: Ns,
@@ -86,26 +80,15 @@ impl Burst {
 fn bursts_of(history: &History, track: &Track, id: TaskIndex) -> Vec<Burst> {
     let mut found: Vec<Burst> = Vec::new();
     let mut open: Option<Burst> = None;
-    let mut called: BTreeSet<TaskIndex> = BTreeSet::new();
     for event in &history.tasks[id as usize].events {
         match event.kind {
             EventKind::Woken { by, .. } => {
                 let by = if let By::Task { waker, wake } = by { Some((waker, wake)) } else { None };
-                let called = std::mem::take(&mut called);
                 let from = track.pos(event.at);
-                open = Some(Burst {
-                    task: id,
-                    wake: event.at,
-                    by,
-                    called: by.is_some_and(|b| called.contains(&b.0)),
-                    end: history.span,
-                    from,
-                    to: from,
-                    posts: Vec::new(),
-                });
+                open =
+                    Some(Burst { task: id, wake: event.at, by, end: history.span, from, to: from, posts: Vec::new() });
             }
             EventKind::Post { wake } => {
-                called.insert(history.wakee[wake as usize]);
                 if let Some(burst) = &mut open {
                     burst.posts.push((event.at, wake));
                 }
@@ -144,25 +127,17 @@ struct Search<'a> {
 }
 
 /// Work of the pools: every wakeup of a member by a task is a message to its pool, and unobserved ones
-/// are as many as those who feed it have got. Wakeups that are answers, which come second, are for the
-/// task that asked.
-pub(super) fn work(
-    net: &Network,
-    pools: &Network,
-    history: &History,
-    tracks: &[Track],
-    limits: Limits,
-) -> (Flow, Vec<u32>) {
+/// are as many as those who feed it have got.
+pub(super) fn work(net: &Network, pools: &Network, history: &History, tracks: &[Track], limits: Limits) -> Flow {
     let flow = Flow { marks: vec![Vec::new(); history.tasks.len()], ..Flow::default() };
     let mut search = Search { net, pools, history, tracks, limits, flow };
-    let mut own = Vec::new();
     for station in 0..pools.stations.len() {
-        own.extend(search.pool(station));
+        search.pool(station);
     }
     for marks in &mut search.flow.marks {
         marks.sort_by_key(|m| m.0);
     }
-    (search.flow, own)
+    search.flow
 }
 
 impl Search<'_> {
@@ -171,22 +146,20 @@ impl Search<'_> {
         self.flow.messages.len() as u32 - 1
     }
 
-    /// Adds the work of one pool; wakeups of its members that are their own.
-    fn pool(&mut self, station: usize) -> Vec<u32> {
+    /// Adds the work of one pool.
+    fn pool(&mut self, station: usize) {
         let members = &self.pools.stations[station].members;
         let mut all: Vec<Burst> =
             members.iter().flat_map(|m| bursts_of(self.history, &self.tracks[*m as usize], *m)).collect();
         all.sort_by_key(|s| s.wake);
-        let (answers, fed) = self.wakers(station, &all);
-        let outside: usize = fed.values().sum();
-        let share = self.limits.of("pool_feeds", FEEDS);
-        let feeds = |w: &(&TaskIndex, &usize)| {
-            let known = self.net.station[*w.0 as usize].is_some();
-            known && !answers.contains(w.0) && *w.1 as f64 >= share * outside as f64
-        };
+        all.retain(|s| s.by.is_some());
+        // Those outside the pool that woke its members, and how often.
+        let mut fed: BTreeMap<TaskIndex, usize> = BTreeMap::new();
+        let outside = |waker: &TaskIndex| self.pools.station[*waker as usize] != Some(station);
+        all.iter().filter_map(|s| s.by).map(|b| b.0).filter(outside).for_each(|w| *fed.entry(w).or_default() += 1);
+        let least = FEEDS * fed.values().sum::<usize>() as f64;
+        let feeds = |w: &(&TaskIndex, &usize)| self.net.station[*w.0 as usize].is_some() && *w.1 as f64 >= least;
         let feeders: Vec<TaskIndex> = fed.iter().filter(feeds).map(|w| *w.0).collect();
-        let own: Vec<u32> = all.iter().filter_map(|s| s.by).filter(|b| answers.contains(&b.0)).map(|b| b.1).collect();
-        all.retain(|s| s.by.is_some_and(|b| !answers.contains(&b.0)));
         let mut unobserved: Vec<Sent> = Vec::new();
         for feeder in feeders {
             unobserved.extend(self.feeds(feeder, station, &all));
@@ -200,39 +173,6 @@ impl Search<'_> {
             }
         }
         self.hide(station, &all, unobserved);
-        own
-    }
-
-    /// Those outside a pool whose wakeups of its members are answers, and how often each of them woke
-    /// one. Who answers was called before, or hardly ever wakes one member twice in a row, though it
-    /// makes many of the wakeups: another request lies between.
-    fn wakers(&self, station: usize, all: &[Burst]) -> (BTreeSet<TaskIndex>, BTreeMap<TaskIndex, usize>) {
-        #[derive(Default)]
-        struct Seen {
-            n: usize,
-            called: usize,
-            again: usize,
-        }
-        let mut seen: BTreeMap<TaskIndex, Seen> = BTreeMap::new();
-        let mut last: BTreeMap<TaskIndex, TaskIndex> = BTreeMap::new();
-        for burst in all {
-            let Some((waker, _)) = burst.by else { continue };
-            let before = last.insert(burst.task, waker);
-            if self.pools.station[waker as usize] != Some(station) {
-                let seen = seen.entry(waker).or_default();
-                seen.n += 1;
-                seen.called += usize::from(burst.called);
-                seen.again += usize::from(before == Some(waker));
-            }
-        }
-        let outside: usize = seen.values().map(|s| s.n).sum();
-        let (many, seldom) = (self.limits.of("pool_many", MANY), self.limits.of("pool_seldom", SELDOM));
-        let answers = |s: &Seen| {
-            let share = s.n as f64 / outside.max(1) as f64;
-            2 * s.called > s.n || share >= many && (s.again as f64) < seldom * share * s.n as f64
-        };
-        let found = seen.iter().filter(|s| answers(s.1)).map(|s| *s.0).collect();
-        (found, seen.into_iter().map(|(waker, s)| (waker, s.n)).collect())
     }
 
     /// Messages of `feeder` to the pool that woke nobody who then worked.
@@ -297,7 +237,7 @@ impl Search<'_> {
             }
         }
         let others = turns.len() - sources.values().sum::<usize>();
-        if sources.is_empty() || others as f64 > self.limits.of("pool_feeds", FEEDS) * turns.len() as f64 {
+        if sources.is_empty() || others as f64 > FEEDS * turns.len() as f64 {
             return None;
         }
         let mut got = Vec::new();
@@ -393,7 +333,7 @@ mod tests {
         let mut task = TaskHistory::new(id, First::Asleep, 0);
         for at in (0..times).map(|i| i * 10_000_000) {
             let woken = EventKind::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
-            let slept = EventKind::Off(Off::Slept { deep: false, extras: Default::default(), held: false });
+            let slept = EventKind::Off(Off::Slept { deep: false });
             let events = [(at, woken), (at, EventKind::On { cpu: 0 }), (at + run, slept)];
             task.events.extend(events.map(|(at, kind)| TaskEvent { at, kind }));
         }

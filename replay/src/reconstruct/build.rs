@@ -175,7 +175,7 @@ impl<'a> Builder<'a> {
         spins::check(&mut work);
         // A recording that ended with its work goes on until that is done; one that was stopped in the
         // middle shows a stretch of time, and so does its replay.
-        let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.over.limits, self.stop);
+        let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.stop);
         Recon {
             until: if done { self.history.span.saturating_mul(20).max(1) } else { self.stop },
             at_least: if done { 0 } else { self.stop },
@@ -249,8 +249,7 @@ impl<'a> Builder<'a> {
             if verdict.endless && i >= forks && event.at >= self.stop.min(super::ending::end_of_last_burst(task)) {
                 break;
             }
-            let decision =
-                if let EventKind::Off(off) = event.kind { self.over.decided(event.at, off) } else { event.at };
+            let decision = if let EventKind::Off(_) = event.kind { self.over.decided(event.at) } else { event.at };
             self.messages_until(task, event.at, decision, &mut d);
             self.spins_until(id, decision, &mut d);
             self.event(task, i, event, &mut d, &mut slept);
@@ -359,7 +358,7 @@ impl<'a> Builder<'a> {
             EventKind::Prio { prio } => {
                 // What only the switch record says was so when the switch was decided on.
                 let at = match task.events.get(i + 1) {
-                    Some(&TaskEvent { at: next, kind: EventKind::Off(off) }) if next == at => over.decided(at, off),
+                    Some(&TaskEvent { at: next, kind: EventKind::Off(_) }) if next == at => over.decided(at),
                     _ => at,
                 };
                 d.work_until(at, at);
@@ -417,9 +416,6 @@ impl<'a> Builder<'a> {
                 EventKind::Off(Off::Preempted { interrupt: None }) => {
                     return (event.at - self.over.record.ns - at).max(0)
                 }
-                EventKind::Off(off @ Off::Slept { held: true, .. }) if event.at - at <= self.over.limits.one_call() => {
-                    return (self.over.decided(event.at, off) - at).max(0);
-                }
                 EventKind::Tick | EventKind::Irq { .. } => {}
                 _ => break,
             }
@@ -429,7 +425,7 @@ impl<'a> Builder<'a> {
 
     fn off(&mut self, task: &TaskHistory, i: usize, off: Off, d: &mut Draft, slept: &mut Option<(Ns, bool)>) {
         let at = task.events[i].at;
-        let decision = self.over.decided(at, off);
+        let decision = self.over.decided(at);
         let end = match off {
             Off::Preempted { interrupt: Some(i) } => i.min(decision),
             Off::Unknown => at,

@@ -144,17 +144,6 @@ impl Recon {
                 over.interrupt_cache_cold,
                 "what it takes more on a CPU without a switch for 0.9 ms",
             ),
-            row(
-                "switch to a lower class",
-                over.lower_class,
-                "by how much equal sleeps of real-time tasks look shorter where a task without \
-                real-time priority came next",
-            ),
-            row(
-                "sleep whose timer is next",
-                over.timer_first,
-                "by how much equal sleeps look shorter whose timer was the next to fire",
-            ),
             row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
             row(
                 "clock of a new task",
@@ -319,7 +308,7 @@ fn instead(name: &str) -> &'static str {
         "tick" => "one and a half of a tick that reschedules",
         "tick that reschedules" => "two thirds of a tick",
         "run-queue clock to tracepoint offset" | "switch" | "jitter" | "clock of a new task" => "nothing",
-        "switch to a lower class" | "sleep whose timer is next" | "interrupts-on latency" => "nothing",
+        "interrupts-on latency" => "nothing",
         "wakeup in an interrupt, cache-cold" => "a twentieth of a wakeup in an interrupt",
         "tick with a timer behind it" => "a tick that reschedules",
         "wakeup without a switch" => "the wakeup that reschedules and what a tick without one takes more",

@@ -343,10 +343,10 @@ impl Reading {
         let read = |limits| timeline::read(parts, &known, limits, &options.cancel);
         let limits = options.limits.unwrap_or_default();
         let mut history = read(limits);
-        let mut overheads = calibrate(&mut history, options.hz, limits);
+        let mut overheads = calibrate(&history, options.hz, limits);
         if let Some(limits) = limits.corrected(&overheads) {
             history = read(limits);
-            overheads = calibrate(&mut history, options.hz, limits);
+            overheads = calibrate(&history, options.hz, limits);
         }
         tick::explain(&mut history, &overheads);
         Self::with(history, overheads, parts.strings(), options)
@@ -354,8 +354,8 @@ impl Reading {
 
     /// What follows from the timelines and the costs.
     fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
-        let stop = verdict::stop_time(&history, &options.endless, overheads.limits);
-        let verdicts = verdict::judge(&history, &options.endless, overheads.limits, stop);
+        let stop = verdict::stop_time(&history, &options.endless);
+        let verdicts = verdict::judge(&history, &options.endless, stop);
         let spins = match options.mode {
             LoopMode::Dependency => spins::Spins::find(&history),
             _ => spins::Spins::none(&history),
@@ -378,22 +378,15 @@ impl Reading {
             let measured = speed::measure(&history, &of, takes, &rates.by_frequency(), &overheads);
             rates.clone().with_measured(measured, history.span)
         };
-        let messages_at = |speeds: &Speeds| match options.mode {
+        let messages = match options.mode {
             LoopMode::Dependency => {
                 // What a task finds that busy-waits, no wakeup shows.
                 let outside = |task: crate::history::TaskIndex| verdicts[task as usize].endless || spins.has(task);
-                infer(&history, &outside, speeds, &overheads, &options.cancel)
+                infer(&history, &outside, &rates_of(&rates, &[]).speeds(), &overheads, &options.cancel)
             }
             _ => Messages::none(&history),
         };
-        // How long a service takes depends on the CPU; which services there are, says something of the CPUs.
-        let whole = rates_of(&rates, &[]).speeds();
-        let mut messages = messages_at(&whole);
-        let mut settled = rates_of(&rates, &messages.takes());
-        if whole.are_equal() && !settled.speeds().are_equal() {
-            messages = messages_at(&settled.speeds());
-            settled = rates_of(&rates, &messages.takes());
-        }
+        let settled = rates_of(&rates, &messages.takes());
         let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
         let (options, rates) = (options.clone(), [settled, placed]);
         Reading { history, overheads, messages, options, verdicts, stop, comms, names, rates, spins }

@@ -73,7 +73,7 @@ impl Builder<'_> {
     /// A wakeup by `task` of a task that messages wake; false when it is like any other.
     pub(super) fn posts_message(&mut self, task: &TaskHistory, wake: u32, at: Ns, d: &mut Draft) -> bool {
         let wakee = self.history.wakee[wake as usize];
-        if !self.messages.inside[wakee as usize] || self.messages.own.contains(&wake) {
+        if !self.messages.inside[wakee as usize] {
             return false;
         }
         if let Some(&message) = self.messages.of_wake.get(&wake) {
@@ -113,14 +113,13 @@ impl Builder<'_> {
     pub(super) fn is_message(&self, task: &TaskHistory, by: By) -> bool {
         let inside = |l: TaskIndex| self.messages.inside[l as usize];
         let known = |wake| self.messages.of_wake.contains_key(&wake);
-        let own = |wake| self.messages.own.contains(&wake);
-        matches!(by, By::Task { waker, wake } if inside(task.id) && !own(wake) && (inside(waker) || known(wake)))
+        matches!(by, By::Task { waker, wake } if inside(task.id) && (inside(waker) || known(wake)))
     }
 
     /// The wakeup of a task whose messages are known; false when it is like any other.
     pub(super) fn woken_by_message(&mut self, task: &TaskHistory, by: By, d: &mut Draft) -> bool {
         let By::Task { waker, wake } = by else { return false };
-        if !self.messages.inside[task.id as usize] || self.messages.own.contains(&wake) {
+        if !self.messages.inside[task.id as usize] {
             return false;
         }
         let outside = !self.messages.inside[waker as usize];

@@ -94,7 +94,7 @@ impl Lengths {
         let mut from: Option<Ns> = None;
         for event in &task.events {
             match event.kind {
-                EventKind::Off(off @ Off::Slept { deep: false, .. }) => from = Some(over.decided(event.at, off)),
+                EventKind::Off(Off::Slept { deep: false }) => from = Some(over.decided(event.at)),
                 EventKind::Woken { by: By::Hardirq { lead: own }, .. } => {
                     if let Some(from) = from.take() {
                         if own { &mut lead } else { &mut rode }.push(event.at - from);

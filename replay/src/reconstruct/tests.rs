@@ -159,29 +159,6 @@ fn a_recording_that_was_stopped_before_its_work_was_done_is_replayed_for_as_long
     assert_eq!(bounds(995_000), (20 * 999_000, 0));
 }
 
-#[test]
-fn a_task_that_slept_although_a_reschedule_was_asked_for_was_in_the_kernel_since_its_wakeup() {
-    let in_kernel = |slept: i64, flags: u16| {
-        let mut records = Records::new();
-        records.waking(1_000, 5, 7, 0);
-        records.switch(10_000, (5, 120, SLEEPS), 7);
-        records.waking(20_000, 7, 8, 0);
-        records.charge(slept - 2_000, 7, 16_000);
-        if let Some(mut row) = records.events.last() {
-            row.irq_flags(flags);
-        }
-        records.switch(slept, (7, 120, SLEEPS), 8);
-        records.switch(900_000, (8, 120, SLEEPS), 0);
-        records.waking(990_000, 0, 7, irq::HARDIRQ);
-        let recon = records.programs(&Overheads::default());
-        let program = recon.work.tasks.iter().find(|p| p.tid == 7).expect("it was seen");
-        program.steps.iter().find_map(|s| if let Step::RunKernel { ns } = s { Some(*ns) } else { None })
-    };
-    assert_eq!(in_kernel(30_000, irq::NEED_RESCHED), Some(10_000));
-    assert_eq!(in_kernel(30_000, 0), None);
-    assert_eq!(in_kernel(300_000, irq::NEED_RESCHED), None, "too long for one system call");
-}
-
 /// Task 7 yields, task 8 sleeps meanwhile, and 7 wakes it; so many times.
 fn answered_by_a_task_that_yields(times: i64) -> Records {
     let mut records = Records::new();

@@ -17,9 +17,7 @@ use crate::calibrate::watch::Watch;
 use crate::calibrate::Limits;
 use crate::cancel::Cancel;
 use crate::emit::END;
-use crate::history::{
-    By, Call, EventKind, First, History, Loose, Off, SwitchExtras, TaskEvent, TaskHistory, TaskIndex,
-};
+use crate::history::{By, Call, EventKind, First, History, Loose, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::rates::Recorded;
 use crate::task::Ns;
 
@@ -226,14 +224,7 @@ impl Timeline {
             }
             Why::Ended => Off::Ended,
             Why::Unknown => Off::Unknown,
-            Why::Slept(state) => {
-                let lower = realtime(prio) && next.is_some() && !realtime(next);
-                Off::Slept {
-                    deep: matches!(state, State::Blocked | State::WaitingLock),
-                    extras: SwitchExtras { lower, first: false },
-                    held: runs && self.watches[cpu].asked(),
-                }
-            }
+            Why::Slept(state) => Off::Slept { deep: matches!(state, State::Blocked | State::WaitingLock) },
         };
         let known = self.known(utid);
         known.asleep = matches!(off, Off::Slept { .. });
@@ -242,8 +233,7 @@ impl Timeline {
             self.history.exits.1 += u64::from(matches!(off, Off::Preempted { .. }));
         }
         if runs && off != Off::Unknown {
-            let end = self.history.tasks[task as usize].events.len();
-            self.watches[cpu].leave(at, off, end, &mut self.history.samples);
+            self.watches[cpu].leave(at, off, &mut self.history.samples);
         } else if runs {
             self.watches[cpu].forget();
         }

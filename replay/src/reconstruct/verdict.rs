@@ -4,36 +4,24 @@
 use std::collections::BTreeSet;
 
 use super::build::Verdict;
-use crate::calibrate::Limits;
-use crate::history::{By, EventKind, First, History, Off, TaskEvent, TaskHistory, TaskIndex};
+use crate::history::{By, EventKind, History, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
-/// True for a time in the last part of `span`.
-fn is_late(at: Ns, span: Ns, limits: Limits) -> bool {
-    i128::from(at) * 100 >= i128::from(100 - limits.end) * i128::from(span)
+/// True for a time in the last tenth of `span`: a recording is stopped at its end. A fifth in place of it
+/// changes no program of the lab.
+fn is_late(at: Ns, span: Ns) -> bool {
+    i128::from(at) * 10 >= 9 * i128::from(span)
 }
 
 fn ended(task: &TaskHistory) -> Option<Ns> {
     task.events.last().filter(|a| a.kind == EventKind::Off(Off::Ended)).map(|a| a.at)
 }
 
-/// When the task began to exit. One that is asked to stop may wait for another in the kernel before its
-/// exit shows: that is part of it, where it was preempted once at most since.
+/// When the task began to exit.
 fn exit_begun(task: &TaskHistory) -> Option<Ns> {
     let end = ended(task)?;
     let shown = task.events.iter().rposition(|a| a.kind == EventKind::Exiting);
-    let begun = shown.map_or(end, |i| task.events[i].at);
-    let (mut woken, mut preempted) = (false, false);
-    for event in task.events[..shown.unwrap_or(task.events.len() - 1)].iter().rev() {
-        match event.kind {
-            EventKind::Woken { by: By::Task { .. }, .. } if !woken => woken = true,
-            EventKind::Off(Off::Slept { deep: true, .. }) if woken => return Some(event.at),
-            EventKind::Off(Off::Preempted { .. }) if !woken && !preempted => preempted = true,
-            EventKind::Woken { .. } | EventKind::Off(_) => break,
-            _ => {}
-        }
-    }
-    Some(begun)
+    Some(shown.map_or(end, |i| task.events[i].at))
 }
 
 /// Start of the burst in which the task ends, and how often it was preempted in it.
@@ -55,25 +43,27 @@ fn last_burst(task: &TaskHistory) -> (Ns, usize) {
     (start, preempted)
 }
 
+/// Part of the trace that a burst without an end covers: what ends sooner is a short-lived task. Twice as
+/// much changes no program of the lab.
+const LONG: Ns = 5;
+
 /// Preemptions in the last burst from which a task shows by itself that it never leaves its CPU.
 const OFTEN: usize = 3;
 
 /// True when the burst in which the task, or the trace, ends fills much of the trace.
-pub(super) fn ends_in_long_burst(task: &TaskHistory, span: Ns, limits: Limits) -> bool {
-    let end = exit_begun(task).unwrap_or(span);
-    i128::from(end - last_burst(task).0) * 100 >= i128::from(limits.long) * i128::from(span)
+pub(super) fn ends_in_long_burst(task: &TaskHistory, span: Ns) -> bool {
+    exit_begun(task).unwrap_or(span) - last_burst(task).0 >= span / LONG
 }
 
-/// True when the last burst of a task fills much of the trace and it lost its CPU in it at least
-/// `least` times.
-fn never_leaves(task: &TaskHistory, span: Ns, limits: Limits, least: usize) -> bool {
+/// True when the last burst of a task fills much of the trace and it lost its CPU in it often.
+fn never_leaves(task: &TaskHistory, span: Ns) -> bool {
     let (start, preempted) = last_burst(task);
-    let late = is_late(exit_begun(task).unwrap_or(span), span, limits);
-    let long = ends_in_long_burst(task, span, limits);
+    let late = is_late(exit_begun(task).unwrap_or(span), span);
+    let long = ends_in_long_burst(task, span);
     let yields = task.events.iter().any(|a| a.at > start && a.kind == EventKind::Off(Off::Yielded));
     let runs = task.events.iter().any(|a| matches!(a.kind, EventKind::On { .. }));
     let asleep = matches!(task.events.last().map(|a| a.kind), Some(EventKind::Off(Off::Slept { .. })) | None);
-    late && long && preempted >= least && runs && !yields && !asleep
+    late && long && preempted >= OFTEN && runs && !yields && !asleep
 }
 
 /// The task that the end of another woke: whoever waited for it.
@@ -97,19 +87,16 @@ fn ran_within(task: &TaskHistory, from: Ns, to: Ns) -> bool {
 /// Which tasks have no end of their own: those that never leave their CPU and are alive when the
 /// trace ends, and those that were killed; `said` are threads of which the caller says so. A
 /// recorded exit is an exit, unless whoever reaped one of these tasks ran between the last
-/// preemption but one and its exit, and nothing was made any more: then the recorded run was being
-/// stopped.
-fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
-    let keeps_cpu: Vec<bool> = history.tasks.iter().map(|l| never_leaves(l, history.span, limits, OFTEN)).collect();
+/// preemption but one and its exit: then the recorded run was being stopped.
+fn endless(history: &History, said: &[i64]) -> Vec<bool> {
+    let keeps_cpu: Vec<bool> = history.tasks.iter().map(|l| never_leaves(l, history.span)).collect();
     let candidates = || history.tasks.iter().zip(&keeps_cpu).filter(|(_, keeps_cpu)| **keeps_cpu).map(|(l, _)| l);
     let reapers: BTreeSet<TaskIndex> = candidates().filter_map(|l| reaper(history, l)).collect();
-    let forks = history.tasks.iter().filter(|l| l.first == First::Forked).filter_map(|l| l.events.first());
-    let last_fork = forks.map(|a| a.at).max().unwrap_or(0);
     let killed = |task: &TaskHistory, end: Ns| {
         let preempted = |a: &&TaskEvent| a.at <= end && matches!(a.kind, EventKind::Off(Off::Preempted { .. }));
         // Its last preemption may lie in its exit.
         let from = task.events.iter().rev().filter(preempted).nth(1).map_or(0, |a| a.at);
-        end >= last_fork && reapers.iter().any(|r| ran_within(&history.tasks[*r as usize], from, end))
+        reapers.iter().any(|r| ran_within(&history.tasks[*r as usize], from, end))
     };
     let judge =
         |(task, keeps_cpu): (&TaskHistory, &bool)| *keeps_cpu && exit_begun(task).is_none_or(|end| killed(task, end));
@@ -120,23 +107,15 @@ fn endless(history: &History, said: &[i64], limits: Limits) -> Vec<bool> {
         let group: Vec<&TaskHistory> = candidates().filter(|l| reaper(history, l) == Some(*reaper_of)).collect();
         let signs = group.iter().filter(|l| found[l.id as usize]).count();
         if 2 * signs > group.len() {
-            // So does one whose weight gave it too few slices to show anything by itself, unless it
-            // went before them.
-            let first = group.iter().filter(|l| found[l.id as usize]).filter_map(|l| exit_begun(l)).min();
-            let rare = |l: &&TaskHistory| {
-                let after = exit_begun(l) >= first && first.is_some();
-                after && never_leaves(l, history.span, limits, 1) && reaper(history, l) == Some(*reaper_of)
-            };
-            let rare: Vec<&TaskHistory> = history.tasks.iter().filter(rare).collect();
-            group.iter().chain(&rare).for_each(|l| found[l.id as usize] = true);
+            group.iter().for_each(|l| found[l.id as usize] = true);
         }
     }
     history.tasks.iter().zip(found).map(|(task, found)| found || said.contains(&task.tid)).collect()
 }
 
 /// When the recorded run was stopped: the first exit of an endless task, else the end of the trace.
-pub(super) fn stop_time(history: &History, said: &[i64], limits: Limits) -> Ns {
-    let endless = endless(history, said, limits);
+pub(super) fn stop_time(history: &History, said: &[i64]) -> Ns {
+    let endless = endless(history, said);
     let exits = history.tasks.iter().zip(&endless).filter(|(_, e)| **e).filter_map(|(l, _)| exit_begun(l));
     exits.min().unwrap_or(history.span)
 }
@@ -176,58 +155,25 @@ fn is_looping(task: &TaskHistory, stop: Ns) -> bool {
     task.events.last().map_or(0, |a| a.at) + 2 * longest >= stop
 }
 
-/// True when the task ran before `stop` in the burst in which it ends.
-fn ran_in_last_burst(task: &TaskHistory, stop: Ns) -> bool {
-    let (start, _) = last_burst(task);
-    task.events.iter().any(|a| a.at >= start && a.at < stop && matches!(a.kind, EventKind::On { .. }))
-}
-
 /// True when the recorded run ended because its work was done: the last essential task ended near the stop.
-pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], limits: Limits, stop: Ns) -> bool {
+pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) -> bool {
     let ends = history.tasks.iter().zip(verdicts).filter(|(_, v)| v.essential).filter_map(|(l, _)| ended(l));
-    ends.max().is_some_and(|last| is_late(last, stop, limits))
+    ends.max().is_some_and(|last| is_late(last, stop))
 }
 
-pub(super) fn judge(history: &History, said: &[i64], limits: Limits, stop: Ns) -> Vec<Verdict> {
+pub(super) fn judge(history: &History, said: &[i64], stop: Ns) -> Vec<Verdict> {
     let judge = |(task, endless): (&TaskHistory, bool)| {
         let loops = !endless && is_looping(task, stop);
-        // What got the CPU only after the stop, ended because of it.
-        let before = ended(task).is_some_and(|end| end <= stop) || ran_in_last_burst(task, stop);
-        Verdict { endless, loops, essential: !endless && !loops && ended(task).is_some() && before }
+        let ended = ended(task).is_some_and(|end| end <= stop);
+        Verdict { endless, loops, essential: !endless && !loops && ended }
     };
-    history.tasks.iter().zip(endless(history, said, limits)).map(judge).collect()
+    history.tasks.iter().zip(endless(history, said)).map(judge).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::SwitchExtras;
-
-    #[test]
-    fn a_wait_for_another_in_the_kernel_on_the_way_out_is_part_of_the_exit() {
-        let slept = |deep| EventKind::Off(Off::Slept { deep, extras: SwitchExtras::default(), held: false });
-        let woken = |by| EventKind::Woken { by, cpu: 0 };
-        let (on, preempted) = (EventKind::On { cpu: 0 }, EventKind::Off(Off::Preempted { interrupt: None }));
-        let by_task = By::Task { waker: 1, wake: 0 };
-        let task = |out: &[EventKind]| {
-            let events = [woken(By::Unknown), on, preempted, on, preempted, on, preempted, on];
-            let all = events.iter().chain(out).chain(&[EventKind::Exiting, EventKind::Off(Off::Ended)]).enumerate();
-            let mut task = TaskHistory::new(0, First::Forked, 0);
-            task.events = all.map(|(i, kind)| crate::history::TaskEvent { at: 100 * i as Ns, kind: *kind }).collect();
-            task
-        };
-        let hog = |out: &[EventKind]| {
-            let task = task(out);
-            (exit_begun(&task), last_burst(&task))
-        };
-        assert_eq!(hog(&[]), (Some(800), (0, 3)));
-        assert_eq!(hog(&[slept(true), woken(by_task), on]), (Some(800), (0, 3)));
-        assert_eq!(hog(&[slept(true), woken(by_task), on, preempted, on]).0, Some(800));
-        // A device, a sleep of its own, and one behind which it went on.
-        assert_eq!(hog(&[slept(true), woken(By::Softirq), on]), (Some(1_100), (900, 0)));
-        assert_eq!(hog(&[slept(false), woken(by_task), on]), (Some(1_100), (900, 0)));
-        assert_eq!(hog(&[slept(true), woken(by_task), on, preempted, on, preempted, on]).0, Some(1_500));
-    }
+    use crate::history::First;
 
     #[test]
     fn a_task_that_ends_by_itself_does_not_go_on() {
@@ -235,7 +181,7 @@ mod tests {
         let by_task = By::Task { waker: 1, wake: 0 };
         let looping = |last: By, ends: bool, stop: Ns| {
             let mut task = TaskHistory::new(0, First::Forked, 0);
-            let slept = EventKind::Off(Off::Slept { deep: false, extras: SwitchExtras::default(), held: false });
+            let slept = EventKind::Off(Off::Slept { deep: false });
             for i in 0..20 {
                 let by = if i == 19 { last } else { by_timer };
                 let events = [EventKind::Woken { by, cpu: 0 }, EventKind::On { cpu: 0 }, slept];
