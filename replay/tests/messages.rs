@@ -309,12 +309,13 @@ fn the_search_has_a_hard_bound() {
 }
 
 /// A dispatcher and a pool of four that share a queue under a lock, beside two hogs. With a CPU for those
-/// that share none with a hog, who shares one with whom decides little.
+/// that share none with a hog, who shares one with whom decides less; of five rhythms of `G` and `I` the
+/// pool is taken for one in this one alone, and is left as recorded or counted too long in the others.
 const LOCKED: &str = "
 until: 3000
 cpus: 3
 M: P(m)
-G: (S3 R0.02 P(d))*
+G: (S3.2 R0.02 P(d))*
 I: (S5 R0.02 P(d))*
 D: (W(d) R0.03 W(m) R0.02 P(q) R0.03 P(m))*
 A*4: (W(q) W(m) R0.02 P(m) R2)*
