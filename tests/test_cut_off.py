@@ -16,7 +16,8 @@ until: 200
 cpus: 1
 Hog: R∞
 Recorder: R0.4 W(end) R30
-Work: R20 S20 R10 S118 P(end)
+Work: R20 S20 R10 S118 R0.2 P(end)
+Late: S190 R0.5
 """
 
 
@@ -47,7 +48,7 @@ def test_one_that_fills_the_trace_has_no_end(programs: tk.Programs) -> None:
 
 
 def test_the_recorder_is_no_hog_where_the_work_ends_sooner(programs: tk.Programs) -> None:
-    # Beside a hog that may not run before it, the work ends in less than half of the time.
-    replay = programs.run("srpt")
+    # With a CPU of its own the work ends 30 ms sooner than recorded, and 20 ms before the last other task.
+    replay = programs.run("eevdf", cpus=2)
     ran = replay.slices.filter(pl.col("comm").cast(pl.String) == "Recorder")["dur_ns"].sum()
     assert 0 < ran <= 2_400_000

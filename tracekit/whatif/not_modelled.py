@@ -20,7 +20,6 @@ MECHANISMS = {
     "energy_aware": "energy-aware placement",
     "numa_balancing": "NUMA balancing",
     "uclamp": "utilisation clamping",
-    "util_est": "UTIL_EST, estimated utilisation",
     "proxy_exec": "proxy execution",
 }
 #: Features of the kernel that change a schedule, and the parameter of the policy that models each.

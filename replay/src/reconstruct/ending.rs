@@ -52,7 +52,7 @@ impl Builder<'_> {
     fn still_runnable(&mut self, task: &TaskHistory, end: Ns, d: &mut Draft) {
         let note = Note::at(end).because(Evidence::Censored);
         let gives_way = d.steps.iter().any(|s| matches!(s, Step::Spin { .. } | Step::Yield));
-        let long = !gives_way && super::verdict::ends_in_long_burst(task, end);
+        let long = !gives_way && super::verdict::is_cut_off_long(task, end);
         let Some(rest) = rest_of_burst(task, end, long) else {
             d.add(Step::Run { ns: NEVER }, note);
             return;

@@ -50,16 +50,21 @@ const LONG: Ns = 5;
 /// Preemptions in the last burst from which a task shows by itself that it never leaves its CPU.
 const OFTEN: usize = 3;
 
-/// True when the burst in which the task, or the trace, ends fills much of the trace.
-pub(super) fn ends_in_long_burst(task: &TaskHistory, span: Ns) -> bool {
-    exit_begun(task).unwrap_or(span) - last_burst(task).0 >= span / LONG
+/// True for a burst that fills much of the trace.
+fn is_long(start: Ns, end: Ns, span: Ns) -> bool {
+    end - start >= span / LONG
+}
+
+/// True when the burst that the end of the trace cuts off fills much of it.
+pub(super) fn is_cut_off_long(task: &TaskHistory, span: Ns) -> bool {
+    is_long(last_burst(task).0, span, span)
 }
 
 /// True when the last burst of a task fills much of the trace and it lost its CPU in it often.
 fn never_leaves(task: &TaskHistory, span: Ns) -> bool {
     let (start, preempted) = last_burst(task);
-    let late = is_late(exit_begun(task).unwrap_or(span), span);
-    let long = ends_in_long_burst(task, span);
+    let end = exit_begun(task).unwrap_or(span);
+    let (late, long) = (is_late(end, span), is_long(start, end, span));
     let yields = task.events.iter().any(|a| a.at > start && a.kind == EventKind::Off(Off::Yielded));
     let runs = task.events.iter().any(|a| matches!(a.kind, EventKind::On { .. }));
     let asleep = matches!(task.events.last().map(|a| a.kind), Some(EventKind::Off(Off::Slept { .. })) | None);

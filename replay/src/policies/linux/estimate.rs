@@ -83,18 +83,16 @@ mod tests {
     use super::*;
 
     /// A task that runs for `ran` ms of every `ran + slept`, and its estimate after each time.
-    fn estimates(form: Form, ran: i64, slept: i64, waits: i64) -> Vec<u64> {
+    fn estimates(form: Form, ran: i64, slept: i64) -> Vec<u64> {
         let (mut avg, mut estimate, mut now) = (Pelt::default(), Estimate::default(), 0);
         let mut found = Vec::new();
         for _ in 0..60 {
-            for (ms, runnable, running) in [(waits, 1, false), (ran, 1, true), (slept, 0, false)] {
-                if ms == slept && runnable == 0 {
-                    estimate.note(&avg, form);
-                    found.push(estimate.counts());
-                }
-                now += ms * 1_000_000;
-                avg.update(now, Since { load: runnable, runnable, running }, 1024);
-            }
+            now += ran * 1_000_000;
+            avg.update(now, Since { load: 1, runnable: 1, running: true }, 1024);
+            estimate.note(&avg, form);
+            found.push(estimate.counts());
+            now += slept * 1_000_000;
+            avg.update(now, Since { load: 0, runnable: 0, running: false }, 1024);
         }
         found
     }
@@ -102,7 +100,7 @@ mod tests {
     #[test]
     fn a_rise_is_followed_at_once_and_what_was_used_is_remembered() {
         for form in [Form::Cfs, Form::Eevdf, Form::Flat] {
-            let found = estimates(form, 8, 40, 0);
+            let found = estimates(form, 8, 40);
             assert!(found.windows(2).all(|w| w[0] <= w[1]), "{found:?}");
             // Before its sleep it had used more than its share over time, 8 of 48 ms.
             let last = *found.last().unwrap();

@@ -612,8 +612,8 @@ mod tests {
         (all.ents[TaskId(0)].flips, all.ents[TaskId(0)].last_wakee) = (9, Some(TaskId(3)));
         all.inherit_flips(TaskId(1), Some(TaskId(0)));
         all.inherit_flips(TaskId(2), None);
-        let told = |t: u32| (all.ents[TaskId(t)].flips, all.ents[TaskId(t)].last_wakee);
-        assert_eq!((told(1), told(2)), ((9, Some(TaskId(3))), (FLIPS_BEFORE, None)));
+        let of = |t: u32| (all.ents[TaskId(t)].flips, all.ents[TaskId(t)].last_wakee);
+        assert_eq!((of(1), of(2)), ((9, Some(TaskId(3))), (FLIPS_BEFORE, None)));
     }
 
     proptest! {
