@@ -17,6 +17,8 @@ import tracekit as tk
 from tracekit import recipes
 from tracekit.cli import main
 from tracekit.machine import Machine, parse_machine
+from tracekit.whatif.basis import unknown_machine
+from tracekit.whatif.members import apart
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo" / "slice-default.dat"
@@ -433,6 +435,47 @@ def test_replays_take_tick_rate_and_affinities_from_the_machine(tmp_path: Path) 
     assert cpus(replayed(to_one.replace('"e"', '"x"')))["e"] == {1}
     # What the caller says wins.
     assert cpus(replayed(to_one, scenario={"tid=5": {"cpus": "1"}}))["e"] == {1}
+
+
+def test_replays_take_policies_that_no_event_shows_from_the_machine(tmp_path: Path) -> None:
+    path = tmp_path / "t.dat"
+    shutil.copy(DEMO, path)
+
+    def run_ns(listed: str, policy: str = "cfs") -> dict[str, int]:
+        text = SMALL[: SMALL.index("tasks = [")] + f"tasks = [\n{listed}]\n"
+        (tmp_path / "t.machine.toml").write_text(text)
+        made = tk.replay(tk.read(path), policy).slices
+        return dict(made.group_by("comm").agg(pl.col("dur_ns").sum()).iter_rows())
+
+    # Tasks 168 and 169 spin; all have priority 120.
+    plain = run_ns('  {tid = 168, comm = "spin00", policy = "other"},\n')
+    assert plain["spin00"] == pytest.approx(plain["spin01"], rel=0.05)
+    idle = run_ns('  {tid = 168, comm = "spin00", policy = "idle"},\n')
+    assert idle["spin00"] < 0.1 * idle["spin01"], "SCHED_IDLE has a weight of 3"
+    # Another name is another task, and a priority from 100 on is none of a real-time task.
+    assert run_ns('  {tid = 168, comm = "other", policy = "idle"},\n') == plain
+    assert run_ns('  {tid = 168, comm = "spin00", policy = "fifo"},\n') == plain
+
+
+def test_a_machine_that_was_written_at_another_time_is_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "t.dat"
+    shutil.copy(DEMO, path)
+
+    def said(uptime: str) -> str | None:
+        (tmp_path / "t.machine.toml").write_text(SMALL.replace("hz = 1000", f"hz = 250{uptime}"))
+        return apart(tk.read(path))
+
+    # The trace is from 3.9 to 6.9 s after the boot.
+    assert said("") is None
+    assert said("\nuptime_s = 3.5") is None
+    assert said("\nuptime_s = 60.9") is None
+    late = said("\nuptime_s = 606.95")
+    assert late is not None
+    assert "written 600 s after it" in late
+    assert unknown_machine(tk.read(path)) == late
+    # A kernel's own clock may be the wall clock, which does not tell the time since boot.
+    wall = tk.read(path).with_metadata({**tk.read(path).metadata, "clock.name": "tai"})
+    assert apart(wall) is None
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,22 @@ def test_trust_has_its_reasons(
     assert trust.judge(a_row(), 0.1, 0, 0, ("HRTICK",))[0] == "do not use"
 
 
+def test_nothing_is_trusted_of_a_trace_that_cannot_be_replayed_well(trace: tk.Trace) -> None:
+    assert trust.poorly(["pass"] * 10 + ["not measured"] * 5 + ["fail"] * 5) is None
+    assert trust.poorly([]) is None
+    said = trust.poorly(["pass"] * 9 + ["fail"] * 5)
+    assert said == "this trace cannot be replayed well: 5 of 14 metrics of the identity replay fail"
+    assert trust.judge(a_row(), 0.5, 0.0, 0.0, (), said) == ("with care", said)
+    # FIFO does not give what was recorded under CFS; beside that identity nothing is trusted.
+    right, wrong = (tk.compare(trace, "cfs:latency=12ms", identity=i, runs=5) for i in (None, "fifo"))
+    assert right.poor is None
+    assert "trusted" in right.table["trust"].to_list()
+    assert wrong.poor is not None
+    assert "trusted" not in wrong.table["trust"].to_list()
+    assert wrong.poor in "; ".join(wrong.table["trust_why"].drop_nulls())
+    assert wrong.poor[1:] in wrong.to_html()
+
+
 def test_false_discoveries_are_controlled() -> None:
     """Of 200 rows without an effect and 50 with one: fewer than a tenth of what is found is false,
     on average."""

@@ -3,7 +3,7 @@
 A trace says who ran when. It does not say how fast the clock ticked, which CPUs share a cache, or
 which task may run where. The script that ``tracekit recipes machine`` prints writes these down
 while the machine is at hand. `tracekit.read` takes up the file beside the trace; replays take the
-tick rate, the affinities, the groups and the scheduler's settings from it.
+tick rate, the affinities, the policies, the groups and the scheduler's settings from it.
 
 The file is TOML, one line a thing::
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tracekit.whatif import Comparison
 
-#: Share of failing metrics from which a trace counts as one that cannot be replayed well.
-MANY_FAIL = 1 / 3
 _KEYS = ("scope", "group", "metric", "statistic")
 #: Columns of a terminal from which on trust has a column of its own, and its marks in a narrower one.
 _WITH_TRUST = 92
@@ -37,10 +35,10 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
     from tracekit.whatif.headline import findings
 
     failed, judged = _calibrated(comparison)
-    if judged and len(failed) > MANY_FAIL * judged:
+    if poor := comparison.poor:
         paragraph(
-            f"This trace cannot be replayed well: {len(failed)} of {judged} metrics of the identity replay fail. "
-            "Take what follows as a rough guess; `tracekit doctor` says what the capture lacks."
+            f"{poor[0].upper()}{poor[1:]}. Take what follows as a rough guess; `tracekit doctor` says what the "
+            "capture lacks."
         )
     for sentence in what_holds(comparison.trace.missing(), comparison.bounds)[:1]:
         paragraph(f"{sentence} `tracekit info` lists the bounds of the others.")

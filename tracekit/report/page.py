@@ -477,6 +477,7 @@ def render(comparison: Comparison) -> str:
         wakeups=data["wakeups"],
         repetitions=data["repetitions"],
         fidelity=_fidelity(comparison),
+        poor=comparison.poor,
         unknown=unknown_machine(comparison.trace),
         unrecorded=unrecorded(comparison.identity),
         inferred=_inferred(comparison),

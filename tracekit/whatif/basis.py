@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.whatif.contexts import delivered
-from tracekit.whatif.members import unlisted
+from tracekit.whatif.members import apart, unlisted
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -45,17 +45,19 @@ def unknown_machine(trace: Trace) -> str | None:
     Returns
     -------
     str or None
-        None where the machine is known with the tasks that matter (`tracekit.whatif.members.unlisted`), the
-        trace is of another system, or nothing was recorded: a workload text says all.
+        None where the machine is known with the tasks that matter (`tracekit.whatif.members.unlisted`) and at
+        the time of the recording (`tracekit.whatif.members.apart`), the trace is of another system, or
+        nothing was recorded: a workload text says all.
     """
     meta = trace.metadata
     if meta.get("os", "linux") != "linux" or "workload" in meta:
         return None
     if trace.machine is not None:
-        return unlisted(trace)
+        return apart(trace) or unlisted(trace)
     return (
-        "not known: who shares CPU time with whom (cgroups, sessions), and affinities; no machine.toml "
-        "lies beside the trace. With the next recording run the script of `tracekit recipes machine`"
+        "not known: who shares CPU time with whom (cgroups, sessions), affinities, and which tasks are SCHED_BATCH or "
+        "SCHED_IDLE, which no event says; no machine.toml lies beside the trace. With the next recording run the "
+        "script of `tracekit recipes machine`"
     )
 
 

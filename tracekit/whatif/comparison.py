@@ -35,7 +35,7 @@ from tracekit.whatif.row_error import change_class, no_error
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
 from tracekit.whatif.source import AnyTrace, as_trace
-from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated
+from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated, poorly
 
 __all__ = ["Comparison", "compare"]
 
@@ -142,6 +142,8 @@ class Comparison:
         repeated = self.repeated
         if repeated is not None and not repeated.sampling:
             repeated = replace(repeated, sampling=self.sampling)
+        if repeated is not None:
+            repeated = replace(repeated, poor=self.poor)
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         return with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
 
@@ -190,6 +192,11 @@ class Comparison:
         The result of `tracekit.whatif.calibration.calibrate`.
         """
         return fidelity_of(self.trace, self.identity)
+
+    @property
+    def poor(self) -> str | None:
+        """Why no row can be trusted, see `tracekit.whatif.trust.poorly`."""
+        return poorly(self.fidelity["result"].to_list())
 
     @cached_property
     def calibration(self) -> pl.DataFrame:

@@ -20,6 +20,7 @@ from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.identity import names_kernel, stated
 from tracekit.whatif.run import replay
+from tracekit.whatif.trust import poorly
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -271,7 +272,8 @@ def _verdict(metrics: pl.DataFrame, policy: str, which: str) -> tuple[str, str]:
     said += f"; run time per involuntary switch is off by {main['error_pct'] or 0.0:+.1f} %"
     if failed:
         said += f"; these fail: {', '.join(failed)}"
-    return ("well" if not failed else "badly" if "main" in failed else "with care"), said
+    poor = "main" in failed or poorly(metrics["result"].to_list()) is not None
+    return ("well" if not failed else "badly" if poor else "with care"), said
 
 
 def _checks(trace: Trace, kinds: set[str]) -> list[Check]:

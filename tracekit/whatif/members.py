@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.analysis import _common as c
+from tracekit.units import format_ns
 from tracekit.whatif.scenario import same_name
 
 if TYPE_CHECKING:
@@ -21,13 +22,19 @@ if TYPE_CHECKING:
     from tracekit.machine import Machine
     from tracekit.trace import Trace
 
-__all__ = ["Membership", "membership", "unlisted"]
+__all__ = ["Membership", "apart", "membership", "unlisted"]
 
 #: Share of the CPU time from which on tasks in an unknown group are worth a sentence: a hundredth,
 #: half of what `replay/tolerances.toml` allows a CPU share to be off.
 WORTH = 0.01
 #: Names that a sentence gives.
 NAMED = 3
+#: Clocks of Linux that count from the boot (Documentation/trace/ftrace.rst, trace_clock; perf's own is
+#: the scheduler's, which is ftrace's ``local``).
+BOOT_CLOCKS = ("local", "global", "perf", "mono", "mono_raw", "boot", "uptime")
+#: A file that was written so long before or after a recording, in ns, is not of the same minute's work:
+#: what it says of tasks that come and go may be of others.
+APART_NS = 60_000_000_000
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,38 @@ def _parents(trace: Trace) -> dict[int, int]:
     return {**dict(there.iter_rows()), **dict(forks.iter_rows())}
 
 
+def apart(trace: Trace) -> str | None:
+    """Say that machine.toml was written at another time than the trace was recorded.
+
+    Parameters
+    ----------
+    trace
+        The recorded trace.
+
+    Returns
+    -------
+    str or None
+        None where no machine lies beside the trace, its time of writing is within a minute of the
+        recording, or the two clocks cannot be compared.
+    """
+    machine = trace.machine
+    clock = trace.metadata.get("clock.name")
+    if machine is None or machine.uptime_s is None or clock not in BOOT_CLOCKS:
+        return None
+    start, end = trace.start_ns, trace.end_ns
+    if start is None or end is None or trace.metadata.get("clock.unit", "ns") != "ns":
+        return None
+    written = round(machine.uptime_s * 1e9)
+    gap, when = (start - written, "before") if written < start else (written - end, "after")
+    if gap <= APART_NS:
+        return None
+    return (
+        f"not known: whether machine.toml is of this recording: it was written {format_ns(gap)} {when} it, by the time "
+        "since boot. Groups, affinities and scheduling policies are those of that moment. Write it again with the "
+        "recording (`tracekit recipes machine`)"
+    )
+
+
 def unlisted(trace: Trace) -> str | None:
     """Say which tasks' groups are guessed, where that matters.
 
@@ -174,7 +213,7 @@ def unlisted(trace: Trace) -> str | None:
         most = [n for n in by["name"].to_list() if n]
         names = ", ".join(most[:NAMED]) + (f" and {len(most) - NAMED} more" if len(most) > NAMED else "")
         tasks = "1 task" if of.height == 1 else f"{of.height} tasks"
-        said.append(f"{tasks} with {100 * share:.2g} % of the CPU time ({names}), {where}")
+        said.append(f"{tasks} with {max(1, round(100 * share))} % of the CPU time ({names}), {where}")
     if not said:
         return None
     return (

@@ -47,6 +47,8 @@ class Repeated:
         Label to what of the change nothing models.
     unmeasured
         Label to why no prediction under it has an interval.
+    poor
+        Why no row can be trusted, see `tracekit.whatif.trust.poorly`.
     tick_ns, resolution_ns
         Length of a clock tick, and the smallest difference that clock and perturbation resolve.
     errors
@@ -63,6 +65,7 @@ class Repeated:
     lost: float = 0.0
     unmodelled: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
+    poor: str | None = None
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
@@ -364,5 +367,6 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
             repeated.unexplained.get(where, 0.0),
             repeated.lost,
             repeated.unmodelled.get(label, ()),
+            repeated.poor,
         )
     return rows

@@ -23,8 +23,9 @@ from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation, perturbations
+from tracekit.whatif.listed import affinities, classes, stated_cpus
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
-from tracekit.whatif.scenario import Override, affinities, cpu_settings, overrides_of, resolve, stated_cpus
+from tracekit.whatif.scenario import Override, cpu_settings, overrides_of, resolve
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.settings import real_time
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
@@ -530,7 +531,7 @@ class Programs:
     ) -> dict[str, Any]:
         """What the core is given for a run."""
         # What the caller sets wins over what the machine says.
-        sets = affinities(self.trace) if cpus is None else []
+        sets = [*classes(self.trace), *(affinities(self.trace) if cpus is None else ())]
         overrides = overrides_of(scenario) if scenario else []
         members, groups = from_machine(self.trace) if models_groups(policy) else ([], [])
         sets += members

@@ -49,15 +49,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Override",
     "Scenario",
-    "affinities",
     "cpu_settings",
     "group_settings",
     "load",
+    "names_of",
     "overrides_of",
     "parse_set",
     "resolve",
     "same_name",
-    "stated_cpus",
 ]
 
 _KEYS = ("comm", "comm_regex", "tid", "pid")
@@ -307,7 +306,7 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
     ReplayError
         When an override names no task of the trace.
     """
-    names, pids = _tasks(trace)
+    names, pids = names_of(trace)
     every = set().union(*names.values())
     found = []
     for override in overrides:
@@ -354,7 +353,7 @@ def cpu_settings(overrides: Iterable[Override]) -> list[tuple[int, list[tuple[st
     return [(int(o.value), list(o.settings)) for o in overrides if o.key == "cpu"]
 
 
-def _tasks(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
+def names_of(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
     """Names that each thread had, and its process."""
     names: dict[int, set[str]] = {}
     pids: dict[int, int | None] = {}
@@ -366,70 +365,6 @@ def _tasks(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
         if tid in names and comm is not None:
             names[tid].add(comm)
     return names, pids
-
-
-def affinities(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
-    """CPUs that threads may use, as the machine beside the trace says.
-
-    Parameters
-    ----------
-    trace
-        The trace, with or without a machine.
-
-    Returns
-    -------
-    list of (list of int, list of (str, str))
-        As `resolve` gives them. Threads that may use every CPU are left out; so is a thread that
-        has another name in the trace than in the machine's file, since a thread number is used
-        again.
-    """
-    machine = trace.machine
-    if machine is None:
-        return []
-    names, _ = _tasks(trace)
-    comms = dict(machine.tasks.select("tid", "comm").iter_rows())
-    # A CPU without records takes no part in a replay.
-    here = set(trace.cpus["cpu"].drop_nulls().to_list())
-    found = []
-    for tid, cpus in machine.affinities().items():
-        known = tid in names and (comms[tid] is None or any(same_name(comms[tid], n) for n in names[tid]))
-        allowed = [cpu for cpu in cpus if cpu in here]
-        if known and allowed and len(allowed) < len(here):
-            found.append(([tid], [("cpus", "+".join(map(str, allowed)))]))
-    return found
-
-
-#: Governors that do not look at the load (Linux: Documentation/admin-guide/pm/cpufreq.rst; ``powersave``
-#: does under intel_pstate).
-FIXED_GOVERNORS = ("performance", "userspace")
-
-
-def stated_cpus(trace: Trace) -> list[tuple[int, int | None, int | None, bool, bool]]:
-    """CPUs as the machine beside the trace says.
-
-    Parameters
-    ----------
-    trace
-        The trace, with or without a machine.
-
-    Returns
-    -------
-    list of (int, int or None, int or None, bool, bool)
-        Number, capacity (1024 for the fastest), highest frequency in kHz, whether its frequency does
-        not follow its load (`FIXED_GOVERNORS`), and whether it has no scheduling domain
-        (`tracekit.machine.Machine.isolated`).
-    """
-    machine = trace.machine
-    if machine is None:
-        return []
-    isolated = set(machine.isolated())
-    rows = machine.cpus.select("cpu", "capacity", "max_khz", "governor").rows()
-    known = {cpu for cpu, *_ in rows}
-    stated = [
-        (cpu, capacity, khz, governor in FIXED_GOVERNORS, cpu in isolated)
-        for cpu, capacity, khz, governor in rows
-    ]
-    return stated + [(cpu, None, None, False, True) for cpu in sorted(isolated - known)]
 
 
 def same_name(full: str, name: str) -> bool:

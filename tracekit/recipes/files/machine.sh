@@ -5,9 +5,9 @@
 #
 # What it records: kernel and HZ, scheduler features and tunables, CPUs with their cores, caches, nodes and capacities,
 # cgroups with weights and quotas, and of each task its cgroup, policy, nice value, affinity and slice. Replays take HZ,
-# affinities, groups, the scheduler's settings, capacities and isolated CPUs from it. Needs sh, awk and find. Run it as
-# root, just before the recording, or while the load runs: what cannot be read is named in the file. It reads only; of
-# the kernel's command line it keeps what concerns the scheduler.
+# affinities, policies, groups, the scheduler's settings, capacities and isolated CPUs from it. Needs sh, awk and find.
+# Run it as root, just before the recording, or while the load runs: what cannot be read is named in the file. It reads
+# only; of the kernel's command line it keeps what concerns the scheduler.
 set -eu
 LC_ALL=C
 export LC_ALL
