@@ -21,6 +21,8 @@ pub mod flag {
         IRQ_WAKEUP = 5,
         /// The queue length counts tasks whose CPU is a guess.
         ESTIMATED = 6,
+        /// Its start was inferred: it came to run on an idle CPU, and no record says when.
+        INFERRED_START = 7,
     }
 }
 

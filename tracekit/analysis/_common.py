@@ -15,6 +15,7 @@ INFERRED_END = 8
 CLAMPED = 16
 IRQ_WAKEUP = 32
 ESTIMATED = 64
+INFERRED_START = 128
 
 #: Quantiles that tables give by default.
 QUANTILES: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)

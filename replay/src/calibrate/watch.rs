@@ -203,7 +203,7 @@ impl Watch {
 
     /// Somebody else has the CPU from `at` on: a task, or nobody where `next` is none.
     pub fn enter(&mut self, at: Ns, next: Option<TaskIndex>, seen: bool, samples: &mut Vec<Sample>) {
-        if self.idle {
+        if self.idle && seen {
             if let Some(woke) = self.idle_wake.filter(|w| at - w < self.limits.at_once()) {
                 samples.push(Sample::IdleToSwitch(at - woke));
             }

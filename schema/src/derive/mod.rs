@@ -29,6 +29,8 @@
 //! * **Contradictions are repaired, flagged and counted.** When another task leaves than the one
 //!   that was running, the latter ends at the CPU's previous record, and the time in between
 //!   belongs to nobody.
+//! * **A missing switch from idle is inferred** where a record names a task as current that was woken, or
+//!   that the kernel charged with run time.
 //! * **Lost records end knowledge.** What ran on the CPU ends at its last record before the loss,
 //!   tasks waiting on its queue become `unknown`, and other tasks' intervals that contain the loss
 //!   carry a flag.
@@ -51,6 +53,7 @@ pub mod sink;
 mod stated;
 mod tables;
 mod tasks;
+mod unseen;
 mod wake;
 
 #[cfg(test)]
@@ -319,8 +322,10 @@ impl<S: Sink> Step<'_, S> {
         } else {
             if let Some(slot) = slot {
                 self.d.cpus.record(slot, ts);
-                if self.d.cpus[slot].cur.is_none() && kind != Kind::Switch {
-                    self.current(slot, ts);
+                match self.d.cpus[slot].cur {
+                    None if kind != Kind::Switch => self.current(slot, ts),
+                    Some(Who::Idle) => self.enters_unseen(slot, kind, ts),
+                    _ => {}
                 }
             }
             self.dispatch(kind, slot, ts);

@@ -60,98 +60,6 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// The first switch shows that switches are recorded: who the CPUs' records named as current
-    /// does run there.
-    fn go_live(&mut self, but: Option<usize>) {
-        self.d.live = true;
-        for slot in 0..self.d.cpus.all.len() {
-            if let (Some((tid, name)), true) = (self.d.cpus[slot].proposed.take(), Some(slot) != but) {
-                self.adopt(slot, tid, name);
-            }
-        }
-    }
-
-    /// A record says who has a CPU of which that was not known.
-    pub(super) fn current(&mut self, slot: usize, ts: i64) {
-        let Some(tid) = self.e.ctx_tid.get(self.row) else { return };
-        let name = self.e.ctx_comm.get(self.row);
-        if self.d.live {
-            if self.d.cpus[slot].left.is_none() {
-                self.adopt(slot, tid, name);
-            }
-            return;
-        }
-        let cpu = &mut self.d.cpus[slot];
-        if cpu.proposed.is_some_and(|p| p.0 != tid) {
-            cpu.known_from = ts;
-        }
-        cpu.proposed = Some((tid, name));
-    }
-
-    /// What a record says of its current thread: its name, where the task has none yet. Names distinguish
-    /// idle threads.
-    pub(super) fn stated_current(&mut self, tid: i64, name: Option<StrId>) -> Stated {
-        let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
-        Stated { comm: name.filter(|_| !named), ..Stated::default() }
-    }
-
-    /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and
-    /// idle threads.
-    fn adopt(&mut self, slot: usize, tid: i64, name: Option<StrId>) {
-        let from = self.d.cpus[slot].known_from;
-        let stated = self.stated_current(tid, name);
-        match self.task(tid, from, stated, true) {
-            Some(utid) => {
-                if self.d.tasks[utid].phase != Phase::Running {
-                    self.begin(slot, utid);
-                }
-            }
-            None => {
-                self.idle_thread(slot, tid, stated);
-                self.begin_idle(slot);
-            }
-        }
-        self.d.queues.touch(slot);
-    }
-
-    fn begin_idle(&mut self, slot: usize) {
-        let cpu = &mut self.d.cpus[slot];
-        cpu.account(cpu.known_from);
-        cpu.cur = Some(Who::Idle);
-        cpu.idle_periods += 1;
-        let from = cpu.since;
-        self.d.sink.transition(from, Transition::Idle { cpu: slot });
-    }
-
-    /// A slice begins whose beginning was not seen: at the earliest time that contradicts nothing.
-    fn begin(&mut self, slot: usize, utid: u32) {
-        let cpu = &mut self.d.cpus[slot];
-        let task = &mut self.d.tasks.all[utid as usize];
-        let from = cpu.known_from;
-        if task.phase == Phase::Unknown && !task.turned && task.since > from {
-            (task.since, task.first_ts) = (from, from);
-        }
-        if task.phase == Phase::Off {
-            task.flags |= flag::INFERRED_END;
-        }
-        let ts = cpu.account(from.max(task.since));
-        cpu.cur = Some(Who::Task(utid));
-        task.open = Open {
-            ts,
-            comm: task.comm,
-            prio: task.prio,
-            prev_cpu: task.ran_on,
-            flags: cpu.start_flag,
-            ..Open::default()
-        };
-        (task.wake, task.sleep, task.early) = (None, None, None);
-        self.d.turn(utid, ts, Phase::Running, State::Running);
-        self.place(utid, Place::None);
-        self.d.tasks[utid].slot = Some(slot);
-        let switch_in = Transition::SwitchIn { task: utid, cpu: Some(slot), prio: None, seen: false };
-        self.d.sink.transition(ts, switch_in);
-    }
-
     /// `tid` leaves the CPU at `ts`.
     fn leave(&mut self, slot: usize, tid: i64, ts: i64) {
         let stated = self.stated();
@@ -321,8 +229,14 @@ impl<S: Sink> Step<'_, S> {
         self.stop(utid, &end, Phase::Off, State::UnknownOff, None);
     }
 
-    /// A task comes to run.
+    /// A task comes to run, as the record says.
     fn enter(&mut self, slot: Option<usize>, utid: u32, ts: i64) {
+        let prio = self.e.next_prio.get(self.row);
+        self.enters(slot, utid, ts, prio, true);
+    }
+
+    /// A task comes to run; `seen` says that the record shows it.
+    pub(super) fn enters(&mut self, slot: Option<usize>, utid: u32, ts: i64, prio: Option<i32>, seen: bool) {
         let ts = slot.map_or(ts, |slot| self.d.cpus[slot].account(ts));
         if self.d.tasks[utid].phase == Phase::Running {
             self.skewed(utid, ts, "it enters a CPU before it left another");
@@ -348,14 +262,14 @@ impl<S: Sink> Step<'_, S> {
         let late = task.phase == Phase::Ready && ts < task.since;
         task.open = Open {
             ts: ts.max(task.since),
-            seq: self.e.seq.get(self.row),
+            seq: self.e.seq.get(self.row).filter(|_| seen),
             comm: task.comm,
             prio: task.prio,
             wake: task.wake.take(),
             run_delay,
             sleep: task.sleep.take(),
             prev_cpu: task.ran_on,
-            flags: if late { flag::CLAMPED } else { 0 },
+            flags: if late { flag::CLAMPED } else { 0 } | if seen { 0 } else { flag::INFERRED_START },
             unwoken: (asleep && task.phase == Phase::Off).then(|| (ts.saturating_sub(task.since).max(0), blocked)),
         };
         task.early = None;
@@ -377,8 +291,7 @@ impl<S: Sink> Step<'_, S> {
             }
             None => self.d.queues.run_unplaced(1),
         }
-        let prio = self.e.next_prio.get(self.row);
-        self.d.sink.transition(ts, Transition::SwitchIn { task: utid, cpu: slot, prio, seen: true });
+        self.d.sink.transition(ts, Transition::SwitchIn { task: utid, cpu: slot, prio, seen });
     }
 
     fn enter_idle(&mut self, slot: usize, tid: i64, stated: Stated, ts: i64) {
@@ -394,7 +307,7 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// Notes what an idle thread is called, and which CPU one with a number of its own belongs to.
-    fn idle_thread(&mut self, slot: usize, tid: i64, stated: Stated) {
+    pub(super) fn idle_thread(&mut self, slot: usize, tid: i64, stated: Stated) {
         let cpu = &mut self.d.cpus[slot];
         cpu.idle_comm = cpu.idle_comm.or(stated.comm);
         if tid != 0 {

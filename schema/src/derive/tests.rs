@@ -261,6 +261,37 @@ fn another_task_leaves_than_the_one_that_ran() {
 }
 
 #[test]
+fn a_switch_from_idle_that_is_missing_is_inferred() {
+    let mut t = Trace::default();
+    t.switch(0, 0, 1, State::Sleeping, 0);
+    t.switch(0, 1, 0, State::Runnable, 9);
+    t.wake(100, 1, Kind::Waking, 9, 1, 0);
+    // The kernel charged 30 ns by now; the next one ran since its wakeup, as far as anybody knows.
+    t.add(140, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(30);
+    t.switch(150, 0, 1, State::Sleeping, 0);
+    t.wake(200, 1, Kind::Waking, 9, 1, 0);
+    t.switch(250, 0, 1, State::Sleeping, 0);
+    // Nobody woke it: a record while it is on its way out shows nothing, and a switch is a contradiction.
+    t.add(251, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(30);
+    t.switch(300, 0, 1, State::Sleeping, 0);
+    // A wakeup that overtakes its switch, and one that is not recorded either.
+    t.wake(395, 1, Kind::Waking, 9, 1, 0);
+    t.switch(400, 0, 0, State::Runnable, 1);
+    t.wake(409, 1, Kind::Waking, 9, 1, 0);
+    t.switch(410, 0, 1, State::Sleeping, 0);
+    t.switch(430, 0, 1, State::Sleeping, 0);
+    t.add(490, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(40);
+    t.switch(500, 0, 1, State::Sleeping, 0);
+    let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+    assert_eq!(slices(&d)[2..], [(110, 40, 0, 1), (200, 50, 0, 1), (400, 10, 0, 1), (410, 20, 0, 1), (450, 50, 0, 1)]);
+    assert_eq!(d.slices.flags.get(2), Some(flag::INFERRED_START));
+    let delays: Vec<_> = (2..7).map(|i| d.slices.run_delay_ns.get(i)).collect();
+    assert_eq!(delays, [Some(10), Some(0), Some(5), Some(0), None]);
+    assert_eq!((diagnostics.count(Code::Inferred), diagnostics.count(Code::SwitchMismatch)), (4, 1));
+    assert_eq!(d.cpus.busy_ns.get(0), Some(170));
+}
+
+#[test]
 fn lost_records_end_what_is_known() {
     let mut t = Trace::default();
     t.switch(0, 0, 0, State::Runnable, 1);

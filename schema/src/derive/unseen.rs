@@ -1,0 +1,137 @@
+//! Who runs where no switch says it: before the first one of a CPU, and where one is missing.
+
+use super::sink::{Sink, Transition};
+use super::tasks::{Open, Phase, Place};
+use super::{Stated, Step, Who};
+use crate::tables::flag;
+use crate::{Code, Diagnostic, Kind, State, StrId};
+
+impl<S: Sink> Step<'_, S> {
+    /// The first switch shows that switches are recorded: who the CPUs' records named as current
+    /// does run there.
+    pub(super) fn go_live(&mut self, but: Option<usize>) {
+        self.d.live = true;
+        for slot in 0..self.d.cpus.all.len() {
+            if let (Some((tid, name)), true) = (self.d.cpus[slot].proposed.take(), Some(slot) != but) {
+                self.adopt(slot, tid, name);
+            }
+        }
+    }
+
+    /// A record says who has a CPU of which that was not known.
+    pub(super) fn current(&mut self, slot: usize, ts: i64) {
+        let Some(tid) = self.e.ctx_tid.get(self.row) else { return };
+        let name = self.e.ctx_comm.get(self.row);
+        if self.d.live {
+            if self.d.cpus[slot].left.is_none() {
+                self.adopt(slot, tid, name);
+            }
+            return;
+        }
+        let cpu = &mut self.d.cpus[slot];
+        if cpu.proposed.is_some_and(|p| p.0 != tid) {
+            cpu.known_from = ts;
+        }
+        cpu.proposed = Some((tid, name));
+    }
+
+    /// What a record says of its current thread: its name, where the task has none yet. Names distinguish
+    /// idle threads.
+    pub(super) fn stated_current(&mut self, tid: i64, name: Option<StrId>) -> Stated {
+        let named = self.d.tasks.get(tid).is_some_and(|utid| self.d.tasks[utid].comm.is_some());
+        Stated { comm: name.filter(|_| !named), ..Stated::default() }
+    }
+
+    /// `tid` has run on the CPU since `known_from`; `name` is for a task that has none yet, and
+    /// idle threads.
+    fn adopt(&mut self, slot: usize, tid: i64, name: Option<StrId>) {
+        let from = self.d.cpus[slot].known_from;
+        let stated = self.stated_current(tid, name);
+        match self.task(tid, from, stated, true) {
+            Some(utid) => {
+                if self.d.tasks[utid].phase != Phase::Running {
+                    self.begin(slot, utid);
+                }
+            }
+            None => {
+                self.idle_thread(slot, tid, stated);
+                self.begin_idle(slot);
+            }
+        }
+        self.d.queues.touch(slot);
+    }
+
+    pub(super) fn begin_idle(&mut self, slot: usize) {
+        let cpu = &mut self.d.cpus[slot];
+        cpu.account(cpu.known_from);
+        cpu.cur = Some(Who::Idle);
+        cpu.idle_periods += 1;
+        let from = cpu.since;
+        self.d.sink.transition(from, Transition::Idle { cpu: slot });
+    }
+
+    /// A slice begins whose beginning was not seen: at the earliest time that contradicts nothing.
+    pub(super) fn begin(&mut self, slot: usize, utid: u32) {
+        let cpu = &mut self.d.cpus[slot];
+        let task = &mut self.d.tasks.all[utid as usize];
+        let from = cpu.known_from;
+        if task.phase == Phase::Unknown && !task.turned && task.since > from {
+            (task.since, task.first_ts) = (from, from);
+        }
+        if task.phase == Phase::Off {
+            task.flags |= flag::INFERRED_END;
+        }
+        let ts = cpu.account(from.max(task.since));
+        cpu.cur = Some(Who::Task(utid));
+        task.open = Open {
+            ts,
+            comm: task.comm,
+            prio: task.prio,
+            prev_cpu: task.ran_on,
+            flags: cpu.start_flag,
+            ..Open::default()
+        };
+        (task.wake, task.sleep, task.early) = (None, None, None);
+        self.d.turn(utid, ts, Phase::Running, State::Running);
+        self.place(utid, Place::None);
+        self.d.tasks[utid].slot = Some(slot);
+        let switch_in = Transition::SwitchIn { task: utid, cpu: Some(slot), prio: None, seen: false };
+        self.d.sink.transition(ts, switch_in);
+    }
+
+    /// A record names a task as the one that has a CPU that was thought to idle: the switch to it is missing.
+    /// perf does not record some of those that idle threads make, nor their wakeups (seen on 6.18). An idle
+    /// CPU has nothing else to do, so a task that was woken has run since then, or since the last record of
+    /// the CPU where that came later. The kernel's account of its run time says it more exactly, and of a
+    /// task, too, that nobody woke.
+    pub(super) fn enters_unseen(&mut self, slot: usize, kind: Kind, ts: i64) {
+        let (e, row) = (self.e, self.row);
+        let tid = match kind {
+            Kind::Switch => e.tid.get(row),
+            // Others may be made while the last task is on its way out.
+            Kind::StatRuntime | Kind::Waking | Kind::Wakeup | Kind::WakeupNew => e.ctx_tid.get(row),
+            Kind::Fork | Kind::Exec | Kind::Exit | Kind::SysEnter | Kind::SysExit => e.ctx_tid.get(row),
+            _ => None,
+        };
+        let Some(utid) = tid.and_then(|tid| self.d.tasks.get(tid)) else { return };
+        let (task, last) = (&self.d.tasks[utid], self.d.cpus[slot].last);
+        let (tid, since) = (task.tid, task.since);
+        let charged = kind == Kind::StatRuntime && e.tid.get(row) == Some(tid);
+        let began = e.value.get(row).filter(|_| charged).map(|ran| ts.saturating_sub(ran));
+        let woken = task.phase == Phase::Ready || task.phase == Phase::Off && task.early.is_some();
+        let off = matches!(task.phase, Phase::Off | Phase::Unknown) && began.is_some_and(|at| at >= since);
+        if task.idle || !(woken || off) {
+            return;
+        }
+        let from = began.unwrap_or(last).max(since).max(last).min(ts);
+        let cpu = self.d.cpus[slot].cpu;
+        self.diagnostics.push_with(Code::Inferred, || {
+            Diagnostic::new(Code::Inferred, format!("thread {tid} runs on a CPU that idled: no record says since when"))
+                .on_cpu(cpu)
+                .at_ts(ts)
+                .advise("the switch to it is not recorded: its start is taken from its wakeup and its run time")
+        });
+        self.enters(Some(slot), utid, from, None, false);
+        self.d.queues.touch(slot);
+    }
+}
