@@ -324,7 +324,7 @@ impl<S: Sink> Step<'_, S> {
                 self.d.cpus.record(slot, ts);
                 match self.d.cpus[slot].cur {
                     None if kind != Kind::Switch => self.current(slot, ts),
-                    Some(Who::Idle) => self.enters_unseen(slot, kind, ts),
+                    Some(Who::Idle) => self.current_unseen(slot, kind, ts),
                     _ => {}
                 }
             }
@@ -378,6 +378,7 @@ impl<S: Sink> Step<'_, S> {
                 }
             }
             Kind::StatRuntime => {
+                self.charged_unseen(ts);
                 if let Some(task) = self.subject(ts) {
                     let (ran, vruntime) = (self.e.value.get(self.row).unwrap_or(0), self.e.value2.get(self.row));
                     self.d.sink.transition(ts, Transition::Charge { task, cpu: slot, ran, vruntime });

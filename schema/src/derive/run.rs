@@ -272,7 +272,7 @@ impl<S: Sink> Step<'_, S> {
             flags: if late { flag::CLAMPED } else { 0 } | if seen { 0 } else { flag::INFERRED_START },
             unwoken: (asleep && task.phase == Phase::Off).then(|| (ts.saturating_sub(task.since).max(0), blocked)),
         };
-        task.early = None;
+        task.early = task.early.filter(|wake| wake.ts > ts);
         task.hint = super::tasks::Hint::default();
         task.fresh = false;
         if late {

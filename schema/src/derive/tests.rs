@@ -282,13 +282,25 @@ fn a_switch_from_idle_that_is_missing_is_inferred() {
     t.switch(430, 0, 1, State::Sleeping, 0);
     t.add(490, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(40);
     t.switch(500, 0, 1, State::Sleeping, 0);
+    // Charged from another CPU, and woken anew before any record shows that it ran.
+    t.wake(600, 1, Kind::Waking, 9, 1, 0);
+    t.add(650, 1, Kind::StatRuntime).ctx_tid(9).tid(1).value(45);
+    t.add(690, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(40);
+    t.switch(700, 0, 1, State::Sleeping, 0);
+    t.wake(800, 1, Kind::Waking, 9, 1, 0);
+    t.wake(838, 1, Kind::Waking, 9, 1, 0);
+    t.add(840, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(35);
+    t.switch(841, 0, 1, State::Sleeping, 0);
+    t.add(860, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(15);
+    t.switch(861, 0, 1, State::Sleeping, 0);
     let (d, diagnostics) = t.derive_with(DeriveOptions::default());
-    assert_eq!(slices(&d)[2..], [(110, 40, 0, 1), (200, 50, 0, 1), (400, 10, 0, 1), (410, 20, 0, 1), (450, 50, 0, 1)]);
+    assert_eq!(slices(&d)[7..], [(605, 95, 0, 1), (805, 36, 0, 1), (845, 16, 0, 1)]);
+    assert_eq!(slices(&d)[2..7], [(110, 40, 0, 1), (200, 50, 0, 1), (400, 10, 0, 1), (410, 20, 0, 1), (450, 50, 0, 1)]);
     assert_eq!(d.slices.flags.get(2), Some(flag::INFERRED_START));
-    let delays: Vec<_> = (2..7).map(|i| d.slices.run_delay_ns.get(i)).collect();
-    assert_eq!(delays, [Some(10), Some(0), Some(5), Some(0), None]);
-    assert_eq!((diagnostics.count(Code::Inferred), diagnostics.count(Code::SwitchMismatch)), (4, 1));
-    assert_eq!(d.cpus.busy_ns.get(0), Some(170));
+    let delays: Vec<_> = (2..10).map(|i| d.slices.run_delay_ns.get(i)).collect();
+    assert_eq!(delays, [Some(10), Some(0), Some(5), Some(0), None, Some(5), Some(5), Some(4)]);
+    assert_eq!((diagnostics.count(Code::Inferred), diagnostics.count(Code::SwitchMismatch)), (7, 1));
+    assert_eq!(d.cpus.busy_ns.get(0), Some(317));
 }
 
 #[test]

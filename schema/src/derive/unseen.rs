@@ -104,7 +104,7 @@ impl<S: Sink> Step<'_, S> {
     /// CPU has nothing else to do, so a task that was woken has run since then, or since the last record of
     /// the CPU where that came later. The kernel's account of its run time says it more exactly, and of a
     /// task, too, that nobody woke.
-    pub(super) fn enters_unseen(&mut self, slot: usize, kind: Kind, ts: i64) {
+    pub(super) fn current_unseen(&mut self, slot: usize, kind: Kind, ts: i64) {
         let (e, row) = (self.e, self.row);
         let tid = match kind {
             Kind::Switch => e.tid.get(row),
@@ -113,11 +113,29 @@ impl<S: Sink> Step<'_, S> {
             Kind::Fork | Kind::Exec | Kind::Exit | Kind::SysEnter | Kind::SysExit => e.ctx_tid.get(row),
             _ => None,
         };
-        let Some(utid) = tid.and_then(|tid| self.d.tasks.get(tid)) else { return };
-        let (task, last) = (&self.d.tasks[utid], self.d.cpus[slot].last);
+        let charged = kind == Kind::StatRuntime && e.tid.get(row) == tid;
+        if let Some(utid) = tid.and_then(|tid| self.d.tasks.get(tid)) {
+            self.enters_unseen(slot, utid, charged, ts);
+        }
+    }
+
+    /// The kernel charges a task with run time, which may be from another CPU: it puts a task on the queue. Where
+    /// the CPU that the charged one waits for was thought to idle, the switch to it is missing.
+    pub(super) fn charged_unseen(&mut self, ts: i64) {
+        let Some(utid) = self.e.tid.get(self.row).and_then(|tid| self.d.tasks.get(tid)) else { return };
+        let task = &self.d.tasks[utid];
+        if let (Phase::Ready | Phase::Off, Some(slot)) = (task.phase, task.slot) {
+            if self.d.cpus[slot].cur == Some(Who::Idle) {
+                self.enters_unseen(slot, utid, true, ts);
+            }
+        }
+    }
+
+    /// A task runs on a CPU that was thought to idle; `charged` says that the record holds its run time.
+    fn enters_unseen(&mut self, slot: usize, utid: u32, charged: bool, ts: i64) {
+        let (task, last) = (&self.d.tasks[utid], self.d.cpus[slot].last.min(ts));
         let (tid, since) = (task.tid, task.since);
-        let charged = kind == Kind::StatRuntime && e.tid.get(row) == Some(tid);
-        let began = e.value.get(row).filter(|_| charged).map(|ran| ts.saturating_sub(ran));
+        let began = self.e.value.get(self.row).filter(|_| charged).map(|ran| ts.saturating_sub(ran));
         let woken = task.phase == Phase::Ready || task.phase == Phase::Off && task.early.is_some();
         let off = matches!(task.phase, Phase::Off | Phase::Unknown) && began.is_some_and(|at| at >= since);
         if task.idle || !(woken || off) {

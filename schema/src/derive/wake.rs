@@ -28,6 +28,8 @@ impl<S: Sink> Step<'_, S> {
             Phase::Ready => {
                 if kind == Kind::Waking {
                     let wake = self.wake(slot, ts);
+                    // It may have run since, unseen, and be on its way to sleep.
+                    self.d.tasks[utid].early = Some(wake);
                     self.woken(utid, wake, queue, Effect::Nothing);
                 }
                 // `waking` still names the CPU where the task was; only the later records say where it goes.
