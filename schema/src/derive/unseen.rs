@@ -119,8 +119,8 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// The kernel charges a task with run time, which may be from another CPU: it puts a task on the queue. Where
-    /// the CPU that the charged one waits for was thought to idle, the switch to it is missing.
+    /// The kernel charges a task with run time, which may be from another CPU that puts a task on its queue.
+    /// Where the CPU that the charged one waits for was thought to idle, the switch to it is missing.
     pub(super) fn charged_unseen(&mut self, ts: i64) {
         let Some(utid) = self.e.tid.get(self.row).and_then(|tid| self.d.tasks.get(tid)) else { return };
         let task = &self.d.tasks[utid];
