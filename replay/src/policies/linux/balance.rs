@@ -326,13 +326,12 @@ impl Balancer {
             return (found, false);
         }
         let failed = self.cpus[dst].domain.failed;
-        let list: Vec<TaskId> = self.lists.iter(src).take(NR_MIGRATE.min(nr)).collect();
-        for t in list {
+        for t in self.runnable.first(src, NR_MIGRATE.min(nr)) {
             if idle != Idle::No && nr <= 1 {
                 break;
             }
             if !k.allowed(t, dst) {
-                self.touch(src, t);
+                self.runnable.put_last(src, t);
                 continue;
             }
             if can(t, failed) {
@@ -342,7 +341,7 @@ impl Balancer {
             let too_much = kind == Kind::Load && load as i64 > left;
             if k.curr(src) == Some(t) || !can(t, failed) || self.hot(k, t) && failed <= CACHE_NICE_TRIES || too_much {
                 all_pinned &= k.curr(src) != Some(t);
-                self.touch(src, t);
+                self.runnable.put_last(src, t);
                 continue;
             }
             left -= if kind == Kind::Load { self.task_h_load(t).max(1) as i64 } else { 1 };
