@@ -179,6 +179,12 @@ impl Slots {
         (self.epoch + (first >> LOW_BITS) as Ns, Self::due(kind, entry))
     }
 
+    /// The CPU of the last event; `None` where it was one of the machine.
+    #[inline]
+    pub fn cpu_of_last(&self) -> Option<Cpu> {
+        (self.last < self.cpus).then_some(self.last)
+    }
+
     /// Its time, where other events may still come before it.
     pub fn earliest_time(&mut self) -> Ns {
         let first = self.note(self.last);
