@@ -120,8 +120,8 @@ struct Timer {
 
 impl Timer {
     #[inline]
-    fn key(&self) -> i128 {
-        i128::from(self.hard) << 64 | i128::from(self.order)
+    fn key(&self) -> (Ns, u64) {
+        (self.hard, self.order)
     }
 }
 
@@ -316,7 +316,7 @@ impl Engine {
         }
         self.k.slots.set_second(1_000_000_000);
         let limit = STUCK + 100 * self.k.tasks.len() as u64;
-        let mut at_this_instant = 0u64;
+        let mut stuck = limit;
         loop {
             let (at, due) = self.k.slots.earliest();
             if at >= self.until || at == NEVER {
@@ -324,20 +324,14 @@ impl Engine {
             }
             if at > self.k.now {
                 self.k.now = at;
-                at_this_instant = 0;
+                stuck = self.counts.events + limit;
             }
-            at_this_instant += 1;
             self.counts.events += 1;
-            if at_this_instant > limit {
+            if self.counts.events > stuck {
                 return Err(EngineError(format!("no progress at {} ns: the policy keeps rescheduling", self.k.now)));
             }
-            if due == Due::Second && self.until == NEVER && self.stalled() {
+            if !self.handle(due) {
                 break;
-            }
-            self.handle(due);
-            if self.ends_with_essential && self.essential == 0 {
-                self.ends_with_essential = false;
-                self.until = self.at_least.max(self.k.now);
             }
             if self.k.failed.is_some() {
                 return Err(self.failure());
@@ -365,15 +359,14 @@ impl Engine {
         self.coming.is_empty() && self.timers.iter().all(BinaryHeap::is_empty) && self.k.cpus.iter().all(|c| c.nr == 0)
     }
 
+    /// Does what is due; false where the run is over.
     #[inline(always)]
-    fn handle(&mut self, due: Due) {
-        self.k.here = match due {
-            Due::Segment(cpu) | Due::Tick(cpu) | Due::Timer(cpu) | Due::Slice(cpu) | Due::Resched(cpu) => Some(cpu),
-            Due::Second | Due::Wake | Due::PolicyTimer => None,
-        };
+    fn handle(&mut self, due: Due) -> bool {
+        self.k.here = self.k.slots.cpu_of_last();
         match due {
             Due::Segment(cpu) => self.segment(cpu),
             Due::Tick(cpu) => self.tick(cpu),
+            Due::Second if self.until == NEVER && self.stalled() => return false,
             Due::Second => self.one_hz(),
             Due::Timer(cpu) => self.timer_interrupt(cpu),
             Due::Wake => self.wake_due(),
@@ -381,6 +374,7 @@ impl Engine {
             Due::Slice(cpu) => self.slice_end(cpu),
             Due::Resched(cpu) => self.reschedule(cpu),
         }
+        true
     }
 
     /// True when interrupts are off on `cpu`; `again` sets the slot to when they are on.

@@ -1,7 +1,6 @@
-//! The next event of each kind and CPU. The earliest of each CPU stands in a winner tree, whose
-//! root is the earliest of all. What is handled mostly changes times of the CPU on which it happens,
-//! and mostly the next event is there as well: the tree does not know the times of the CPU whose
-//! event came last until one of another CPU comes before them.
+//! The next event of each kind and CPU. The earliest of each CPU stands in a tree, which gives the
+//! earliest of all. What is handled mostly changes times of the CPU on which it happens, several of
+//! them: the tree learns of these when the next event is asked for.
 //!
 //! Events with equal time come in the order of their kinds in [`Due`], then by CPU: segment ends,
 //! ticks, the 1 Hz work, timer expiries, other wakeups, policy timers, slice ends, reschedules.
@@ -80,57 +79,95 @@ fn is_far(key: Key) -> bool {
     (key >> LOW_BITS) as Ns == FAR
 }
 
+/// The earliest event of each entry, in a tree: each node knows the earliest below each of its four
+/// children. The root is node 0, the children of node `i` begin at `4 * i + 1`, and so do the entries
+/// at `leaves`.
+#[derive(Clone, Debug)]
+struct Firsts {
+    nodes: Vec<[Key; 4]>,
+    leaves: usize,
+}
+
+impl Firsts {
+    /// Nothing is due, for so many entries.
+    fn none(entries: usize) -> Self {
+        let (mut leaves, mut wide) = (1, 4);
+        while wide < entries {
+            (leaves, wide) = (leaves + wide, 4 * wide);
+        }
+        Firsts { nodes: vec![[NOTHING; 4]; leaves], leaves }
+    }
+
+    /// Sets the earliest event of an entry; the earliest of all.
+    #[inline]
+    fn set(&mut self, entry: usize, first: Key) -> Key {
+        let (mut i, mut first) = (self.leaves + entry, first);
+        while i > 0 {
+            let child = (i - 1) % 4;
+            i = (i - 1) / 4;
+            let node = &mut self.nodes[i];
+            node[child] = first;
+            // Its siblings do not wait for it.
+            first = first.min(node[child ^ 1].min(node[child ^ 2]).min(node[child ^ 3]));
+        }
+        first
+    }
+}
+
+/// The events of an entry by place, in the order of their kinds: when they come, and their keys.
+#[derive(Clone, Debug)]
+struct Entry {
+    times: [Ns; PLACES],
+    keys: [Key; PLACES],
+}
+
+impl Entry {
+    /// Its earliest event.
+    #[inline]
+    fn first(&self) -> Key {
+        self.keys.iter().fold(NOTHING, |first, &key| first.min(key))
+    }
+}
+
 /// The next events.
 #[derive(Clone, Debug)]
 pub struct Slots {
     cpus: usize,
     epoch: Ns,
-    /// By CPU, the machine last; of each by place, in the order of their kinds.
-    times: Vec<[Ns; PLACES]>,
-    keys: Vec<[Key; PLACES]>,
-    /// The entry of the last event, whose keys the tree may not know, and the earliest of all others.
+    /// By CPU, the machine last.
+    entries: Vec<Entry>,
+    /// The entry of the last event, whose times the tree may not know.
     last: usize,
-    others: Key,
-    /// Number of leaves, a power of two.
-    leaves: usize,
-    /// `win[1]` is the earliest of all; children of `i` are `2i` and `2i + 1`, the entries begin at
-    /// `leaves`.
-    win: Vec<Key>,
+    firsts: Firsts,
 }
 
 impl Slots {
     /// All slots empty.
     pub fn new(cpus: usize) -> Self {
-        let leaves = (cpus + 1).next_power_of_two();
-        let (times, keys) = (vec![[NEVER; PLACES]; cpus + 1], vec![[NOTHING; PLACES]; cpus + 1]);
-        Slots { cpus, epoch: 0, times, keys, last: cpus, others: NOTHING, leaves, win: vec![NOTHING; 2 * leaves] }
+        let entries = vec![Entry { times: [NEVER; PLACES], keys: [NOTHING; PLACES] }; cpus + 1];
+        Slots { cpus, epoch: 0, entries, last: cpus, firsts: Firsts::none(cpus + 1) }
     }
 
     #[inline]
     fn set(&mut self, entry: usize, kind: usize, at: Ns) {
-        let was = std::mem::replace(&mut self.times[entry][place(kind)], at);
-        self.keys[entry][place(kind)] = key(at - self.epoch, kind, entry);
+        let e = &mut self.entries[entry];
+        let was = std::mem::replace(&mut e.times[place(kind)], at);
+        e.keys[place(kind)] = key(at - self.epoch, kind, entry);
         if entry != self.last && was != at {
-            self.elsewhere(entry);
+            self.note(entry);
         }
     }
 
-    /// The times of an entry that is not the last one have changed.
+    /// Brings the times of an entry into the tree; the earliest of all.
     #[inline(never)]
-    fn elsewhere(&mut self, entry: usize) {
-        let first = self.first_of(entry);
-        self.climb(entry, first);
-        if first < self.others {
-            self.others = first;
-        } else if entry_of(self.others) == entry {
-            self.others = self.all_but(self.last);
-        }
+    fn note(&mut self, entry: usize) -> Key {
+        self.firsts.set(entry, self.entries[entry].first())
     }
 
     /// The earliest event, which is to be handled now.
     #[inline]
     pub fn earliest(&mut self) -> (Ns, Due) {
-        let mut first = self.first();
+        let mut first = self.note(self.last);
         if is_far(first) {
             first = self.look_far();
             if is_far(first) {
@@ -138,40 +175,27 @@ impl Slots {
             }
         }
         let (entry, kind) = (entry_of(first), (first >> ENTRY_BITS & 7) as usize);
+        self.last = entry;
         (self.epoch + (first >> LOW_BITS) as Ns, Self::due(kind, entry))
+    }
+
+    /// The CPU of the last event; `None` where it was one of the machine.
+    #[inline]
+    pub fn cpu_of_last(&self) -> Option<Cpu> {
+        (self.last < self.cpus).then_some(self.last)
     }
 
     /// Its time, where other events may still come before it.
     pub fn earliest_time(&mut self) -> Ns {
-        let first = self.first();
+        let first = self.note(self.last);
         if is_far(first) {
             return self.earliest_of_all();
         }
         self.epoch + (first >> LOW_BITS) as Ns
     }
 
-    #[inline]
-    fn first(&mut self) -> Key {
-        let first = self.first_of(self.last);
-        if first > self.others {
-            self.change(first)
-        } else {
-            first
-        }
-    }
-
     fn earliest_of_all(&self) -> Ns {
-        self.times.iter().flatten().copied().min().unwrap_or(NEVER)
-    }
-
-    /// Another entry than the last one, whose own earliest event is `first`, has the earliest of all.
-    #[inline(never)]
-    fn change(&mut self, first: Key) -> Key {
-        self.climb(self.last, first);
-        let first = self.win[1];
-        self.last = entry_of(first).min(self.cpus);
-        self.others = self.all_but(self.last);
-        first
+        self.entries.iter().flat_map(|e| e.times).min().unwrap_or(NEVER)
     }
 
     /// Nothing comes before [`FAR`]: what comes first makes another epoch.
@@ -182,45 +206,13 @@ impl Slots {
             return NOTHING;
         }
         self.epoch = first;
-        for entry in 0..=self.cpus {
+        for (entry, e) in self.entries.iter_mut().enumerate() {
             for (i, kind) in (if entry == self.cpus { OF_MACHINE } else { OF_CPU }).into_iter().enumerate() {
-                self.keys[entry][i] = key(self.times[entry][i] - first, kind, entry);
+                e.keys[i] = key(e.times[i] - first, kind, entry);
             }
-            self.climb(entry, self.first_of(entry));
+            self.firsts.set(entry, e.first());
         }
-        self.change(self.first_of(self.last))
-    }
-
-    /// The earliest event of an entry.
-    #[inline]
-    fn first_of(&self, entry: usize) -> Key {
-        self.keys[entry].iter().fold(NOTHING, |first, &key| first.min(key))
-    }
-
-    /// The earliest event of all entries but one, as the tree knows them.
-    fn all_but(&self, entry: usize) -> Key {
-        let mut i = self.leaves + entry;
-        let mut first = NOTHING;
-        while i > 1 {
-            first = first.min(self.win[i ^ 1]);
-            i /= 2;
-        }
-        first
-    }
-
-    /// Brings the earliest event of an entry into the tree.
-    fn climb(&mut self, entry: usize, first: Key) {
-        let mut winner = first;
-        let mut i = self.leaves + entry;
-        // Where the same wins as before, nothing changes above.
-        while self.win[i] != winner {
-            self.win[i] = winner;
-            if i == 1 {
-                return;
-            }
-            winner = winner.min(self.win[i ^ 1]);
-            i /= 2;
-        }
+        self.note(self.last)
     }
 
     #[inline]
@@ -240,7 +232,7 @@ impl Slots {
     /// End of the current run step on `cpu`.
     #[inline]
     pub fn segment_end(&self, cpu: Cpu) -> Ns {
-        self.times[cpu][place(SEGMENT)]
+        self.entries[cpu].times[place(SEGMENT)]
     }
     /// Sets the end of the current run step on `cpu`.
     #[inline]
@@ -250,7 +242,7 @@ impl Slots {
     /// The next tick of `cpu`.
     #[inline]
     pub fn tick(&self, cpu: Cpu) -> Ns {
-        self.times[cpu][place(TICK)]
+        self.entries[cpu].times[place(TICK)]
     }
     /// Sets the next tick of `cpu`.
     #[inline]
@@ -264,7 +256,7 @@ impl Slots {
     /// The next timer interrupt of `cpu`.
     #[inline]
     pub fn timer(&self, cpu: Cpu) -> Ns {
-        self.times[cpu][place(TIMER)]
+        self.entries[cpu].times[place(TIMER)]
     }
     /// Sets the next timer interrupt of `cpu`.
     #[inline]

@@ -254,6 +254,10 @@ impl Engine {
         self.k.live -= 1;
         if self.k.work.tasks[t.index()].essential {
             self.essential -= 1;
+            if self.ends_with_essential && self.essential == 0 {
+                self.ends_with_essential = false;
+                self.until = self.at_least.max(self.k.now);
+            }
         }
         self.k.log.add(self.k.now, RecKind::Exit, cpu, t.0, IDLE, 0);
         let class = self.class(t);

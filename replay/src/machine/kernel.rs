@@ -218,8 +218,14 @@ impl Kernel {
     /// the lowest number.
     pub fn least_loaded(&self, t: TaskId) -> Cpu {
         let own = self.task(t).cpu.min(self.cpus.len() - 1);
-        let usable = (0..self.cpus.len()).filter(|&c| self.allowed(t, c));
-        usable.min_by_key(|&c| (self.cpus[c].nr, c != own, c)).unwrap_or(own)
+        let usable = &self.task(t).attrs.affinity;
+        let (mut least, mut found) = (if usable.contains(own) { self.cpus[own].nr } else { u32::MAX }, own);
+        for (cpu, state) in self.cpus.iter().enumerate() {
+            if state.nr < least && usable.contains(cpu) {
+                (least, found) = (state.nr, cpu);
+            }
+        }
+        found
     }
 
     /// Asks for a reschedule of `cpu` as soon as it can.

@@ -7,8 +7,11 @@ use crate::task::{Cpu, Ns, TaskId};
 
 impl Cfs {
     /// The group's share that stands for `e` on the queue above.
-    #[inline]
+    #[inline(always)]
     pub(super) fn above(&self, e: TaskId) -> Option<TaskId> {
+        if self.groups.is_empty() {
+            return None;
+        }
         self.rqs[self.tasks[e].q].owner
     }
 

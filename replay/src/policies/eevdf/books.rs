@@ -5,6 +5,15 @@ use crate::policies::weights;
 use crate::policy::Kernel;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
 
+/// The lag that is `lag` once the entity of `weight`, which it moves the mean with, is on a queue of `load`.
+#[inline]
+fn grown(lag: Ns, load: i64, weight: i64) -> Ns {
+    match lag.checked_mul(load + weight) {
+        Some(product) => product / load,
+        None => (i128::from(lag) * i128::from(load + weight) / i128::from(load)) as Ns,
+    }
+}
+
 impl Eevdf {
     /// Charges what runs on queue `q` up to the clock; true when the kernel would ask for a reschedule.
     #[inline(always)]
@@ -83,8 +92,7 @@ impl Eevdf {
         let mut vslice = e.fair(e.slice);
         let mut lag = 0;
         if self.f.place_lag && rq.nr > 0 && e.vlag != 0 {
-            let load = i128::from(rq.sum_w.max(1));
-            lag = (i128::from(e.vlag) * (load + i128::from(e.weight)) / load) as Ns;
+            lag = grown(e.vlag, rq.sum_w.max(1), e.weight);
         }
         e.v = rq.mean() - lag;
         if std::mem::take(&mut e.rel_deadline) {
@@ -161,9 +169,9 @@ impl Eevdf {
         if self.f.version < Version::V618 {
             return;
         }
-        let normalized = self.base / weights::cpu_factor(self.ncpu);
         let e = &self.e[t];
-        let slice = if self.f.run_to_parity { self.least_slice(q) } else { normalized }.min(e.slice);
+        let slice = if self.f.run_to_parity { self.least_slice(q) } else { self.base / weights::cpu_factor(self.ncpu) };
+        let slice = slice.min(e.slice);
         let mut until = e.deadline;
         if slice != e.slice {
             let rq = &self.rq[q];
@@ -313,10 +321,10 @@ impl Eevdf {
         if runs {
             rq.add(&e);
         }
-        let (mean, load) = (rq.mean(), i128::from(rq.sum_w));
+        let (mean, load) = (rq.mean(), rq.sum_w);
         if runs {
             rq.sub(&e);
         }
-        mean - (i128::from(lag) * (load + i128::from(e.weight)) / load) as Ns
+        mean - grown(lag, load, e.weight)
     }
 }

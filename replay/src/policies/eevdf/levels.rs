@@ -35,8 +35,11 @@ impl Iterator for Chain {
 
 impl Eevdf {
     /// The group's share that stands for `e` on the queue above.
-    #[inline]
+    #[inline(always)]
     pub(super) fn above(&self, e: TaskId) -> Option<TaskId> {
+        if self.groups.is_empty() {
+            return None;
+        }
         self.rq[self.e[e].q].owner
     }
 

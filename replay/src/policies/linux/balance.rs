@@ -66,10 +66,13 @@ enum Kind {
 /// A CPU's scheduling domain.
 #[derive(Clone, Debug)]
 pub(super) struct Domain {
-    /// Tick of the last balance, and ticks between two for an idle CPU.
+    /// Tick of the last balance, and time between two for an idle CPU.
     last: i64,
     interval_ms: i64,
     min_ms: i64,
+    /// That interval in ticks, and for a busy CPU.
+    idle_ticks: i64,
+    busy_ticks: i64,
     failed: u32,
     calls: u32,
     successes: u32,
@@ -80,22 +83,44 @@ pub(super) struct Domain {
 impl Default for Domain {
     fn default() -> Self {
         // sd_init: as if half of the last 512 newidle balances had found a task.
-        Domain { last: 0, interval_ms: 1, min_ms: 1, failed: 0, calls: 512, successes: 256, ratio: 512, ratio_since: 0 }
+        Domain {
+            last: 0,
+            interval_ms: 1,
+            min_ms: 1,
+            idle_ticks: 1,
+            busy_ticks: 1,
+            failed: 0,
+            calls: 512,
+            successes: 256,
+            ratio: 512,
+            ratio_since: 0,
+        }
     }
 }
 
 impl Domain {
     pub(super) fn init(&mut self, k: &Kernel) {
         self.min_ms = k.domain().count() as i64;
-        self.interval_ms = self.min_ms;
+        self.interval_ms = 0;
+        self.set_interval(k, self.min_ms);
     }
 
-    /// Ticks until the next balance.
-    fn interval(&self, k: &Kernel, busy: bool) -> i64 {
-        let ms = self.interval_ms * if busy { BUSY_FACTOR } else { 1 };
-        let ticks = (ms * 1_000_000 + k.tick_ns() - 1) / k.tick_ns() - i64::from(busy);
+    /// Sets the time between two balances.
+    fn set_interval(&mut self, k: &Kernel, ms: i64) {
+        if ms == self.interval_ms {
+            return;
+        }
         let most = (k.hz() * k.nr_cpus() as i64 / 10).max(1);
-        ticks.clamp(1, most)
+        let ticks = |ms: i64| (ms * 1_000_000 + k.tick_ns() - 1) / k.tick_ns();
+        self.interval_ms = ms;
+        self.idle_ticks = ticks(ms).clamp(1, most);
+        self.busy_ticks = (ticks(ms * BUSY_FACTOR) - 1).clamp(1, most);
+    }
+
+    /// Tick of the next balance.
+    #[inline]
+    fn next(&self, busy: bool) -> i64 {
+        self.last + if busy { self.busy_ticks } else { self.idle_ticks }
     }
 
     fn note_newidle(&mut self, now: Ns, form: Form, success: u32) {
@@ -176,14 +201,13 @@ impl Balancer {
         }
         let mut found = Vec::new();
         let ticks = k.ticks(cpu);
-        let due = |s: &Self, c: Cpu, busy: bool| ticks >= s.cpus[c].domain.last + s.cpus[c].domain.interval(k, busy);
         let busy = !self.only_idle_policy(k, cpu);
-        if due(self, cpu, busy) {
+        if ticks >= self.cpus[cpu].domain.next(busy) {
             self.cpus[cpu].domain.last = ticks;
             found.extend(self.balance(k, cpu, Idle::No, &can));
         }
         for c in k.idle_cpus().filter(|&c| c != cpu && k.balances(c)) {
-            if due(self, c, false) {
+            if ticks >= self.cpus[c].domain.next(false) {
                 self.cpus[c].domain.last = ticks;
                 found.extend(self.balance(k, c, Idle::Yes, &can));
             }
@@ -201,24 +225,24 @@ impl Balancer {
             self.note_idle_scan(k);
         }
         let Some((src, kind, imbalance)) = self.busiest(k, dst, idle) else {
-            self.balanced(idle, dst, false);
+            self.balanced(k, idle, dst, false);
             return None;
         };
         let (tasks, all_pinned) = self.detach(k, src, dst, kind, imbalance, idle, can);
         let d = &mut self.cpus[dst].domain;
         if !tasks.is_empty() {
             d.failed = 0;
-            d.interval_ms = d.min_ms;
+            d.set_interval(k, d.min_ms);
             return Some(Pull { from: src, to: dst, tasks });
         }
         if all_pinned {
-            self.balanced(idle, dst, true);
+            self.balanced(k, idle, dst, true);
             return None;
         }
         if idle != Idle::Newly {
             d.failed += 1;
         }
-        d.interval_ms = d.min_ms;
+        d.set_interval(k, d.min_ms);
         // need_active_balance
         let push = kind == Kind::Tasks && d.failed > CACHE_NICE_TRIES + 2;
         let movable = k.curr(src).is_some_and(|c| k.is_mine(c) && k.allowed(c, dst));
@@ -229,13 +253,13 @@ impl Balancer {
         None
     }
 
-    fn balanced(&mut self, idle: Idle, dst: Cpu, pinned: bool) {
+    fn balanced(&mut self, k: &Kernel, idle: Idle, dst: Cpu, pinned: bool) {
         let d = &mut self.cpus[dst].domain;
         if !pinned {
             d.failed = 0;
         }
         if idle != Idle::Newly && d.interval_ms < 2 * d.min_ms {
-            d.interval_ms *= 2;
+            d.set_interval(k, 2 * d.interval_ms);
         }
     }
 
@@ -302,13 +326,12 @@ impl Balancer {
             return (found, false);
         }
         let failed = self.cpus[dst].domain.failed;
-        let list: Vec<TaskId> = self.lists.iter(src).take(NR_MIGRATE.min(nr)).collect();
-        for t in list {
+        for t in self.runnable.first(src, NR_MIGRATE.min(nr)) {
             if idle != Idle::No && nr <= 1 {
                 break;
             }
             if !k.allowed(t, dst) {
-                self.touch(src, t);
+                self.runnable.put_last(src, t);
                 continue;
             }
             if can(t, failed) {
@@ -318,7 +341,7 @@ impl Balancer {
             let too_much = kind == Kind::Load && load as i64 > left;
             if k.curr(src) == Some(t) || !can(t, failed) || self.hot(k, t) && failed <= CACHE_NICE_TRIES || too_much {
                 all_pinned &= k.curr(src) != Some(t);
-                self.touch(src, t);
+                self.runnable.put_last(src, t);
                 continue;
             }
             left -= if kind == Kind::Load { self.task_h_load(t).max(1) as i64 } else { 1 };

@@ -2,9 +2,10 @@
 
 use super::estimate::Estimate;
 use super::pelt::{Pelt, Since};
+use super::runnable::Runnable;
 use super::Form;
 use crate::policy::Kernel;
-use crate::queue::{Lists, TaskMap};
+use crate::queue::TaskMap;
 use crate::task::{Cpu, Ns, TaskId};
 
 /// How often a task that is there from the beginning has woken another one than before ([`Ent::flips`]). No
@@ -153,8 +154,7 @@ pub struct Balancer {
     pub(super) ents: TaskMap<Ent>,
     pub(super) queues: Vec<Queue>,
     pub(super) cpus: Vec<CpuLoad>,
-    /// The runnable tasks of each CPU, the one that came or ran last at the tail.
-    pub(super) lists: Lists,
+    pub(super) runnable: Runnable,
     /// How many CPUs a wakeup looks at for an idle one (SIS_UTIL).
     pub(super) idle_scan: i64,
     pub(super) random: u64,
@@ -174,7 +174,7 @@ impl Balancer {
             ents: TaskMap::new(),
             queues: Vec::new(),
             cpus: Vec::new(),
-            lists: Lists::new(0),
+            runnable: Runnable::none(0),
             idle_scan: 0,
             random: 0x9E37_79B9_7F4A_7C15,
             on,
@@ -192,7 +192,7 @@ impl Balancer {
     /// Makes room for the machine's CPUs.
     pub fn init(&mut self, k: &Kernel) {
         self.cpus = vec![CpuLoad::default(); k.nr_cpus()];
-        self.lists = Lists::new(k.nr_cpus());
+        self.runnable = Runnable::none(k.nr_cpus());
         for cpu in &mut self.cpus {
             cpu.domain.init(k);
         }
@@ -339,7 +339,7 @@ impl Balancer {
         c.nr += 1;
         c.nr_idle_policy += u64::from(e.idle_policy);
         c.estimated += e.estimate.counts();
-        self.touch(cpu, t);
+        self.runnable.put_last(cpu, t);
     }
 
     /// `t` falls asleep: what it used is remembered. Up to 6.5 as of now, later as of the last time that its
@@ -420,7 +420,7 @@ impl Balancer {
         c.nr -= 1;
         c.nr_idle_policy -= u64::from(e.idle_policy);
         c.estimated -= e.estimate.leaves();
-        self.lists.remove(t);
+        self.runnable.remove(t);
     }
 
     /// Task `t`, which is in no group, becomes runnable on `cpu`: as [`Self::task_arrives`],
@@ -441,7 +441,7 @@ impl Balancer {
         (e.on_rq, e.moving) = (true, false);
         queue.weight += e.weight;
         queue.nr += 1;
-        self.lists.move_back(cpu, t);
+        self.runnable.put_last(cpu, t);
     }
 
     /// Task `t`, which is in no group, is no longer runnable, or leaves its CPU: as
@@ -462,15 +462,7 @@ impl Balancer {
         e.on_rq = false;
         queue.weight -= e.weight;
         queue.nr = queue.nr.saturating_sub(1);
-        self.lists.remove(t);
-    }
-
-    /// Puts `t` in front of the list of its CPU: pulling begins at the other end.
-    #[inline]
-    pub(super) fn touch(&mut self, cpu: Cpu, t: TaskId) {
-        if self.lists.back(cpu) != Some(t) {
-            self.lists.move_back(cpu, t);
-        }
+        self.runnable.remove(t);
     }
 
     /// `t`, which fell asleep, stays counted among the tasks of its CPU, or is no more.
@@ -502,7 +494,7 @@ impl Balancer {
         c.catch_up(&mut self.queues[cpu], now);
         c.running = runs;
         if runs {
-            self.touch(cpu, t);
+            self.runnable.put_last(cpu, t);
             self.bury(cpu);
         } else {
             e.last_ran = now;
@@ -513,7 +505,7 @@ impl Balancer {
     pub fn set_idle_policy(&mut self, t: TaskId, idle: bool) {
         let e = &mut self.ents[t];
         let was = std::mem::replace(&mut e.idle_policy, idle);
-        if let (true, Some(cpu), true) = (was != idle, e.cpu, self.lists.list_of(t).is_some()) {
+        if let (true, Some(cpu), true) = (was != idle, e.cpu, self.runnable.contains(t)) {
             let n = &mut self.cpus[cpu].nr_idle_policy;
             *n = if idle { *n + 1 } else { *n - 1 };
         }
@@ -576,7 +568,7 @@ impl Balancer {
 
     /// The tasks that are runnable on `cpu`, in the order of their list.
     pub fn tasks_of(&self, cpu: Cpu) -> Vec<TaskId> {
-        self.lists.iter(cpu).collect()
+        self.runnable.first(cpu, usize::MAX)
     }
 
     /// Number of runnable tasks on `cpu`, those in delayed dequeue not counted.
@@ -599,7 +591,7 @@ mod tests {
         let mut found = Balancer::new(Form::Cfs, 0, true);
         found.cpus = vec![CpuLoad::default(); cpus];
         found.queues = vec![Queue::default(); cpus];
-        found.lists = Lists::new(cpus);
+        found.runnable = Runnable::none(cpus);
         for t in 0..6u32 {
             found.init_entity(0, TaskId(t), 1024 >> (t % 3), t == 5, Past::New);
         }

@@ -24,6 +24,7 @@ mod groups;
 mod load;
 mod pelt;
 mod quota;
+mod runnable;
 mod select;
 
 pub use balance::Pull;

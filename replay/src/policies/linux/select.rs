@@ -1,7 +1,9 @@
 //! Where a task goes when it wakes, is new, or executes a program.
 
 use super::balance::Group;
+use super::load::{CpuLoad, Queue};
 use super::Balancer;
+use crate::machine::CpuState;
 use crate::policy::{Kernel, Select, Wake};
 use crate::task::{Cpu, Ns, TaskId};
 
@@ -154,7 +156,22 @@ impl Balancer {
         Some(self.idlest(k, t, cpu)).filter(|&to| to != cpu)
     }
 
-    /// How `cpu` stands to who looks for the idlest for `t`, and its load; without `t` where it runs there.
+    /// The CPU but `this` that stands best, the first of those, where `t` may run and does not yet.
+    fn idlest_other(&self, k: &Kernel, t: TaskId, this: Cpu) -> Option<(Standing, Cpu)> {
+        let usable = &k.task(t).attrs.affinity;
+        let mut best = ((u64::MAX, u64::MAX), None);
+        for (cpu, ((c, queue), state)) in self.cpus.iter().zip(&self.queues).zip(&k.cpus).enumerate() {
+            if cpu == this || !k.balances(cpu) || !usable.contains(cpu) {
+                continue;
+            }
+            debug_assert_ne!(state.curr, Some(t));
+            let rank = Standing::of(c, queue, state).rank();
+            best = if rank < best.0 { (rank, Some(cpu)) } else { best };
+        }
+        best.1.map(|cpu| (Standing::of(&self.cpus[cpu], &self.queues[cpu], &k.cpus[cpu]), cpu))
+    }
+
+    /// How `cpu` stands to who looks for the idlest for `t`, which does not count where it runs there.
     fn standing(&self, k: &Kernel, t: TaskId, cpu: Cpu) -> Standing {
         let (c, load) = (&self.cpus[cpu], self.cpu_load(cpu));
         let own = k.curr(cpu) == Some(t);
@@ -175,11 +192,7 @@ impl Balancer {
         if !k.balances(this) {
             return this;
         }
-        let others = k.domain().filter(|&c| c != this && k.allowed(t, c));
-        // The first of the least.
-        let Some((other, idlest)) = others.map(|c| (self.standing(k, t, c), c)).min_by_key(|&(s, _)| s) else {
-            return this;
-        };
+        let Some((other, idlest)) = self.idlest_other(k, t, this) else { return this };
         if !k.allowed(t, this) {
             return idlest;
         }
@@ -201,11 +214,29 @@ impl Balancer {
     }
 }
 
-/// How a CPU stands to who looks for the idlest; the least is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// How a CPU stands to who looks for the idlest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Standing {
     group: Group,
     busy: bool,
     load: u64,
     used: u64,
+}
+
+impl Standing {
+    #[inline]
+    fn of(c: &CpuLoad, queue: &Queue, state: &CpuState) -> Self {
+        let used = c.avg.util().max(c.estimated);
+        let nr = u64::from(state.nr) + c.delayed.0;
+        let group = Group::of(nr, used, c.avg.runnable());
+        let load = if group == Group::HasSpare { 0 } else { queue.avg.load() };
+        Standing { group, busy: nr > 0 || !state.idle, load, used }
+    }
+
+    /// The least is the idlest: by group, whether it is busy, load, and use.
+    #[inline]
+    fn rank(&self) -> (u64, u64) {
+        debug_assert!(self.load < 1 << 56);
+        ((self.group as u64 * 2 + u64::from(self.busy)) << 56 | self.load, self.used)
+    }
 }

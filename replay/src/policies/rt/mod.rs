@@ -165,8 +165,12 @@ impl Policy for Rt {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        self.cpus[cpu].ahead = None;
-        let left = self.cpus[cpu].left.take();
+        let c = &mut self.cpus[cpu];
+        c.ahead = None;
+        let left = c.left.take();
+        if c.queue.is_empty() && left.is_none() && !(self.reservation.is_some() && c.server.needs_looking_after()) {
+            return None;
+        }
         if left.is_some_and(|left| self.cpus[cpu].queue.best().is_none_or(|best| best > left)) {
             self.pull(k, cpu);
         }

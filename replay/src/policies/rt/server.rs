@@ -64,6 +64,12 @@ impl Server {
         self.state == State::Serving
     }
 
+    /// False while it waits and no task of the class runs: it is brought up to date when that changes.
+    #[inline]
+    pub(super) fn needs_looking_after(&self) -> bool {
+        self.state != State::Waiting || self.rt
+    }
+
     /// Accounts the time up to `now`.
     fn charge(&mut self, now: Ns, r: Reservation) {
         let passed = now - std::mem::replace(&mut self.at, now);
