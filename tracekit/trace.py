@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +14,8 @@ from tracekit.filters import CommPattern, Selection, Time
 from tracekit.units import format_count, format_ns
 
 if TYPE_CHECKING:
+    import html
+
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tracekit.io.writers import Converted
     from tracekit.machine import Machine
 else:
+    html = later("html")
     pl = later("polars")
 
 __all__ = ["Trace"]

@@ -1,7 +1,7 @@
 """The command line: `tracekit` and `python -m tracekit`.
 
-One module a command. Modules here import nothing heavy at their top, so that `tracekit --help` is
-quick. What a command computes comes from the public API.
+One module a command, loaded when it is asked for. Modules here import nothing heavy at their top,
+so that `tracekit --help` is quick. What a command computes comes from the public API.
 """
 
 from __future__ import annotations
@@ -9,49 +9,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import importlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import click
 
 from tracekit import registry
-from tracekit.cli import (
-    _complete,
-    cache,
-    calibrate,
-    check,
-    compare,
-    completion,
-    convert,
-    diff,
-    doctor,
-    export,
-    formats,
-    generate,
-    help,
-    infer,
-    info,
-    latency,
-    policies,
-    recipes,
-    replay,
-    response,
-    runqueue,
-    slices,
-    solve,
-    sql,
-    study,
-    sweep,
-    timeline,
-    where,
-    why,
-)
+from tracekit.cli import _complete
 from tracekit.cli._places import explicit
 from tracekit.cli._room import check_room, room
 from tracekit.errors import TracekitError
@@ -69,6 +40,64 @@ Examples:
   trace-cmd report boot.dat | tracekit slices -   text from a pipe
   tracekit help topics                            filters, policies, scenarios, ...
 """
+
+
+#: The modules here that hold a command each, which has the name of its module.
+COMMANDS = (
+    "info",
+    "convert",
+    "export",
+    "generate",
+    "slices",
+    "runqueue",
+    "latency",
+    "response",
+    "replay",
+    "compare",
+    "diff",
+    "calibrate",
+    "timeline",
+    "check",
+    "infer",
+    "sql",
+    "where",
+    "why",
+    "study",
+    "sweep",
+    "solve",
+    "policies",
+    "formats",
+    "recipes",
+    "cache",
+    "doctor",
+    "completion",
+    "help",
+)
+
+
+class _Commands(Mapping[str, click.Command]):
+    """Commands by name, each loaded when it is first asked for: a run needs one of them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        if name not in self._loaded:
+            found: click.Command = importlib.import_module(f"tracekit.cli.{name}").command
+            _complete.attach(found)
+            self._loaded[name] = found
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
 
 
 class Program(click.Group):
@@ -198,6 +227,7 @@ def _terminable() -> Any:
 
 @click.group(
     cls=Program,
+    commands=cast("dict[str, click.Command]", _Commands()),
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=False,
@@ -219,37 +249,3 @@ def main(context: click.Context, debug: bool) -> None:
     gc.set_threshold(10_000)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for _module in (
-    info,
-    convert,
-    export,
-    generate,
-    slices,
-    runqueue,
-    latency,
-    response,
-    replay,
-    compare,
-    diff,
-    calibrate,
-    timeline,
-    check,
-    infer,
-    sql,
-    where,
-    why,
-    study,
-    sweep,
-    solve,
-    policies,
-    formats,
-    recipes,
-    cache,
-    doctor,
-    completion,
-    help,
-):
-    main.add_command(_module.command)
-_complete.attach(main)
