@@ -6,6 +6,7 @@ so that `tracekit --help` is quick. What a command computes comes from the publi
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import gc
@@ -27,7 +28,7 @@ from tracekit.cli._places import explicit
 from tracekit.cli._room import check_room, room
 from tracekit.errors import TracekitError
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 EXAMPLES = """\
 \b
@@ -205,6 +206,25 @@ def _fail(error: Exception) -> NoReturn:
         status = 70
     print(f"{where}: {' '.join(text.split())}", file=sys.stderr)
     sys.exit(status)
+
+
+def run() -> NoReturn:
+    """Be the program: `main`, after which the process ends at once.
+
+    Python would take apart every module and object first, which takes a tenth of a second where
+    polars, numpy and scipy were loaded.
+    """
+    try:
+        main(prog_name="tracekit")
+    except SystemExit as end:
+        # Where there is something left to say, Python says it.
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        atexit._run_exitfuncs()
+        os._exit(end.code or 0)
+    raise AssertionError("a program ends in SystemExit")
 
 
 @contextlib.contextmanager
