@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit import _core
@@ -165,7 +166,9 @@ class Trace:
         """
         held = self._tables.get(table)
         if isinstance(held, _core.Table):
-            return to_frame(held, names)
+            # Each is made once: numbers are not copied, and a kind is one byte.
+            parts = [self.once((table, name), partial(to_frame, held, [name])) for name in names]
+            return pl.concat(parts, how="horizontal")
         return self.table(table).select(names)
 
     @property
@@ -526,11 +529,14 @@ class Trace:
         """
         from tracekit.analysis.completion import EVENT_COLUMNS, missing
 
-        start, end = self.start_ns or 0, self.end_ns or 0
-        events = self.columns("events", *EVENT_COLUMNS)
-        return missing(
-            self.losses, self.diagnostics, self.cpus, events, self._metadata, start, max(start, end)
-        )
+        def found() -> Missing:
+            start, end = self.start_ns or 0, self.end_ns or 0
+            events = self.columns("events", *EVENT_COLUMNS)
+            return missing(
+                self.losses, self.diagnostics, self.cpus, events, self._metadata, start, max(start, end)
+            )
+
+        return self.once("missing", found)
 
     def bounds(self, by: str = "group") -> pl.DataFrame:
         """Bounds of every metric under any completion of what was lost; empty when nothing was.
