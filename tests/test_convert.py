@@ -62,6 +62,7 @@ def test_several_row_groups_and_growing_dictionaries(
 ) -> None:
     monkeypatch.setattr(writers, "ROW_GROUP", 5000)
     monkeypatch.setattr(writers, "BATCH_ROWS", 700)
+    monkeypatch.setattr(writers, "ENCODED_EVENTS", 700)
     for kind in ("parquet", "arrow"):
         path = tmp_path / f"x.{kind}"
         tk.convert(demo, path)
@@ -133,20 +134,24 @@ def test_the_digest_is_the_same_on_any_number_of_cpus(cpus: int, root: Path, tmp
     cpus = min(cpus, len(every))
     text = (root / "fixtures" / "ftrace-text" / "kernel-6.1" / "input.txt").read_bytes()
     path = tmp_path / "long.txt"
-    # Longer than what the thread behind the reader waits for, and not a whole number of it.
-    path.write_bytes(long := text + text[text.rindex(b"\n", 0, -1) + 1 :] * 40_000)
-    assert len(long) > 3 << 20
+    # Long enough for a thread that reads ahead, and not a whole number of what it reads at a time.
+    path.write_bytes(long := text + text[text.rindex(b"\n", 0, -1) + 1 :] * 60_000)
+    assert len(long) > 5 << 20
     try:
         os.sched_setaffinity(0, set(sorted(every)[:cpus]))
         done = tk.convert(path, tmp_path / "x.parquet")
         abandoned = _core.Reader(path, hashed=True)
         assert abandoned.read(100) is not None
-        assert soon("digest", cpus - 1)
+        assert soon("read", cpus - 1)
+        begun = _core.Reader(path, hashed=True)
+        assert begun.read(100) is not None
+        # The rest is read for it, wherever the thread is.
+        assert begun.blake3() == _core.blake3(long)
     finally:
         os.sched_setaffinity(0, every)
     assert json.loads(done.metadata["source.files"])[0]["blake3"] == _core.blake3(long)
-    del abandoned
-    assert soon("digest", 0)
+    del abandoned, begun
+    assert soon("read", 0)
 
 
 def test_other_tools_read_the_files(trace: tk.Trace, demo: Path, tmp_path: Path) -> None:
@@ -212,6 +217,7 @@ def test_nothing_is_left_after_an_interrupt(
     demo: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "BATCH_ROWS", 1000)
+    monkeypatch.setattr(writers, "ENCODED_EVENTS", 1000)
     target = tmp_path / f"x.{kind}"
     target.write_text("what was there before")
 

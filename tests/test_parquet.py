@@ -33,6 +33,7 @@ def same_rows(frame: pl.DataFrame, wanted: pl.DataFrame, table: str) -> bool:
 @pytest.mark.parametrize("source", INPUTS, ids=lambda p: f"{p.parent.parent.name}/{p.parent.name}")
 def test_rows_of_every_format(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "BATCH_ROWS", 50)
+    monkeypatch.setattr(writers, "ENCODED_EVENTS", 50)
     monkeypatch.setattr(writers, "ROW_GROUP", 120)
     try:
         trace = tk.read(source, cache=None)
@@ -101,6 +102,7 @@ def test_filters_that_skip_by_bounds_lose_nothing(
     trace: tk.Trace, demo: Path, tmp_path: Path, column: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "BATCH_ROWS", 700)
+    monkeypatch.setattr(writers, "ENCODED_EVENTS", 700)
     monkeypatch.setattr(writers, "ROW_GROUP", 5000)
     path = tmp_path / "x.parquet"
     tk.convert(demo, path)

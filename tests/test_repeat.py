@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tracekit as tk
-from tracekit.whatif.repeat import Asked, Done, run_all
+from tracekit.whatif.repeat import Asked, Done, meanwhile, run_all
 
 ROOT = Path(__file__).parent.parent
 
@@ -113,22 +113,19 @@ def test_what_is_asked_for_anyway_is_computed_beside_the_replays(part: tk.Trace)
             "group",
             span_ns=1,
             jobs=jobs,
-            beside=lambda seen=seen: seen.append("beside"),
             after=lambda label, run, seen=seen: seen.append(f"{label} {run.policy.partition(':')[0]}"),
         )
-        assert sorted(seen) == ([] if jobs == 1 else ["beside", "one rr", "two rr"])
+        assert sorted(seen) == ([] if jobs == 1 else ["one rr", "two rr"])
 
 
-def test_an_error_beside_the_replays_is_raised(part: tk.Trace) -> None:
-    programs = tk.Programs(part)
-
+def test_an_error_in_another_thread_is_raised() -> None:
     def fail() -> None:
-        raise RuntimeError("beside")
+        raise RuntimeError("there")
 
-    with pytest.raises(RuntimeError, match="beside"):
-        run_all(
-            programs, {"one": Asked("rr")}, programs.perturbations(2), "group", span_ns=1, jobs=2, beside=fail
-        )
+    with meanwhile(fail, 1):
+        pass
+    with pytest.raises(RuntimeError, match="there"), meanwhile(fail, 2):
+        pass
 
 
 def test_commands_without_a_condition_do_not_load_what_judges(demo: Path) -> None:

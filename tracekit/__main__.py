@@ -1,6 +1,6 @@
 """`python -m tracekit`."""
 
-from tracekit.cli import main
+from tracekit.cli import run
 
 if __name__ == "__main__":
-    main(prog_name="tracekit")
+    run()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit import _core
@@ -15,6 +15,8 @@ from tracekit.filters import CommPattern, Selection, Time
 from tracekit.units import format_count, format_ns
 
 if TYPE_CHECKING:
+    import html
+
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tracekit.io.writers import Converted
     from tracekit.machine import Machine
 else:
+    html = later("html")
     pl = later("polars")
 
 __all__ = ["Trace"]
@@ -163,7 +166,9 @@ class Trace:
         """
         held = self._tables.get(table)
         if isinstance(held, _core.Table):
-            return to_frame(held, names)
+            # Each is made once: numbers are not copied, and a kind is one byte.
+            parts = [self.once((table, name), partial(to_frame, held, [name])) for name in names]
+            return pl.concat(parts, how="horizontal")
         return self.table(table).select(names)
 
     @property
@@ -524,11 +529,14 @@ class Trace:
         """
         from tracekit.analysis.completion import EVENT_COLUMNS, missing
 
-        start, end = self.start_ns or 0, self.end_ns or 0
-        events = self.columns("events", *EVENT_COLUMNS)
-        return missing(
-            self.losses, self.diagnostics, self.cpus, events, self._metadata, start, max(start, end)
-        )
+        def found() -> Missing:
+            start, end = self.start_ns or 0, self.end_ns or 0
+            events = self.columns("events", *EVENT_COLUMNS)
+            return missing(
+                self.losses, self.diagnostics, self.cpus, events, self._metadata, start, max(start, end)
+            )
+
+        return self.once("missing", found)
 
     def bounds(self, by: str = "group") -> pl.DataFrame:
         """Bounds of every metric under any completion of what was lost; empty when nothing was.

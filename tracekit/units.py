@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from tracekit._lazy import later
+
+if TYPE_CHECKING:
+    import decimal
+else:
+    decimal = later("decimal")
 
 __all__ = ["format_bound", "format_count", "format_cpus", "format_ns", "format_size", "parse_duration"]
 
@@ -40,7 +47,7 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or match[2] not in _UNITS:
         raise ValueError(f"expected a time with a unit, such as 10ms, 1.5s or 250us, found {text!r}")
-    ns = Decimal(match[1]) * _UNITS[match[2]]
+    ns = decimal.Decimal(match[1]) * _UNITS[match[2]]
     if abs(ns) > MAX_NS:
         raise ValueError(f"expected a time of at most 292 years, found {text!r}")
     return int(ns)

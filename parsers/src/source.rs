@@ -1,11 +1,14 @@
 //! Where bytes come from: a stream, or a block that can be read at any place.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// How many bytes sniffing may look at.
 pub const HEAD: usize = 64 * 1024;
+
+/// Size of the buffer of a stream.
+const ROOM: usize = 256 * 1024;
 
 /// A block of bytes that outlives who reads it.
 pub type Block = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -14,8 +17,8 @@ pub type Block = Arc<dyn AsRef<[u8]> + Send + Sync>;
 pub enum Source {
     /// All bytes at once (a mapped file, a buffer).
     Bytes(Block),
-    /// A stream (a pipe, a compressed file, a large text).
-    Stream(Box<dyn Read + Send>),
+    /// A stream (a pipe, a compressed file, a large text), which shows bytes before they are taken.
+    Stream(Box<dyn BufRead + Send>),
     /// A folder: paths within it, and the files.
     Files(Vec<(String, Block)>),
 }
@@ -48,6 +51,11 @@ impl Source {
         Source::Bytes(Arc::new(bytes.into()))
     }
 
+    /// A source of what a reader gives, through a buffer that fits the second-level cache.
+    pub fn buffered(read: impl Read + Send + 'static) -> Self {
+        Source::Stream(Box::new(BufReader::with_capacity(ROOM, read)))
+    }
+
     /// Whether a source that begins so is wrapped in gzip, zstd or xz.
     pub fn is_wrapped(head: &[u8]) -> bool {
         WRAPPERS.iter().any(|(magic, _)| head.starts_with(magic))
@@ -63,7 +71,7 @@ impl Source {
             };
             let packed = Arc::<AtomicU64>::default();
             let stream = unpack(Packed { stream: self.into_read(), bytes: packed.clone() })?;
-            self = Source::Stream(Box::new(Unpacked { stream, packed, bytes: 0 }));
+            self = Source::buffered(Unpacked { stream, packed, bytes: 0 });
         }
         Ok(self)
     }
@@ -93,11 +101,11 @@ impl Source {
     }
 
     /// The source as a stream.
-    pub fn into_read(self) -> Box<dyn Read + Send> {
+    pub fn into_read(self) -> Box<dyn BufRead + Send> {
         match self {
             Source::Stream(stream) => stream,
-            Source::Bytes(all) => Box::new(SharedCursor { all, at: 0 }),
-            Source::Files(_) => Box::new(Refused),
+            Source::Bytes(all) => Box::new(BufReader::new(SharedCursor { all, at: 0 })),
+            Source::Files(_) => Box::new(BufReader::new(Refused)),
         }
     }
 

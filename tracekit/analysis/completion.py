@@ -161,7 +161,7 @@ def missing(
         int(c): (int(a), int(b)) for c, a, b in cpus.select("cpu", "first_ts_ns", "last_ts_ns").iter_rows()
     }
     codes = dict(diagnostics.group_by("code").agg(pl.col("count").sum()).iter_rows())
-    kinds = set(events["kind"].cast(pl.String).unique().to_list())
+    kinds = set(events["kind"].unique().cast(pl.String).to_list())
     found, lost = _of_losses(losses, known, start, end)
     found += _of_codes(codes, losses, known, metadata, start, end)
     found += _of_pauses(events, kinds, known, end)

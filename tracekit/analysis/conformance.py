@@ -502,7 +502,7 @@ def unchecked(
     mapping of str to str
         Rule to reason.
     """
-    kinds = set(events["kind"].cast(pl.String).unique().to_list())
+    kinds = set(events["kind"].unique().cast(pl.String).to_list())
     missing = {}
     if not kinds & {"waking", "wakeup"}:
         missing["sleep-wakeup"] = "no wakeups were recorded"

@@ -1,62 +1,34 @@
 """The command line: `tracekit` and `python -m tracekit`.
 
-One module a command. Modules here import nothing heavy at their top, so that `tracekit --help` is
-quick. What a command computes comes from the public API.
+One module a command, loaded when it is asked for. Modules here import nothing heavy at their top,
+so that `tracekit --help` is quick. What a command computes comes from the public API.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import gc
+import importlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import click
 
 from tracekit import registry
-from tracekit.cli import (
-    _complete,
-    cache,
-    calibrate,
-    check,
-    compare,
-    completion,
-    convert,
-    diff,
-    doctor,
-    export,
-    formats,
-    generate,
-    help,
-    infer,
-    info,
-    latency,
-    policies,
-    recipes,
-    replay,
-    response,
-    runqueue,
-    slices,
-    solve,
-    sql,
-    study,
-    sweep,
-    timeline,
-    where,
-    why,
-)
+from tracekit.cli import _complete
 from tracekit.cli._places import explicit
 from tracekit.cli._room import check_room, room
 from tracekit.errors import TracekitError
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 EXAMPLES = """\
 \b
@@ -69,6 +41,64 @@ Examples:
   trace-cmd report boot.dat | tracekit slices -   text from a pipe
   tracekit help topics                            filters, policies, scenarios, ...
 """
+
+
+#: The modules here that hold a command each, which has the name of its module.
+COMMANDS = (
+    "info",
+    "convert",
+    "export",
+    "generate",
+    "slices",
+    "runqueue",
+    "latency",
+    "response",
+    "replay",
+    "compare",
+    "diff",
+    "calibrate",
+    "timeline",
+    "check",
+    "infer",
+    "sql",
+    "where",
+    "why",
+    "study",
+    "sweep",
+    "solve",
+    "policies",
+    "formats",
+    "recipes",
+    "cache",
+    "doctor",
+    "completion",
+    "help",
+)
+
+
+class _Commands(Mapping[str, click.Command]):
+    """Commands by name, each loaded when it is first asked for: a run needs one of them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        if name not in self._loaded:
+            found: click.Command = importlib.import_module(f"tracekit.cli.{name}").command
+            _complete.attach(found)
+            self._loaded[name] = found
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
 
 
 class Program(click.Group):
@@ -178,6 +208,25 @@ def _fail(error: Exception) -> NoReturn:
     sys.exit(status)
 
 
+def run() -> NoReturn:
+    """Be the program: `main`, after which the process ends at once.
+
+    Python would take apart every module and object first, which takes a tenth of a second where
+    polars, numpy and scipy were loaded.
+    """
+    try:
+        main(prog_name="tracekit")
+    except SystemExit as end:
+        # Where there is something left to say, Python says it.
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        atexit._run_exitfuncs()
+        os._exit(end.code or 0)
+    raise AssertionError("a program ends in SystemExit")
+
+
 @contextlib.contextmanager
 def _terminable() -> Any:
     """Let SIGTERM unwind, so that unfinished files are removed."""
@@ -198,6 +247,7 @@ def _terminable() -> Any:
 
 @click.group(
     cls=Program,
+    commands=cast("dict[str, click.Command]", _Commands()),
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=False,
@@ -219,37 +269,3 @@ def main(context: click.Context, debug: bool) -> None:
     gc.set_threshold(10_000)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for _module in (
-    info,
-    convert,
-    export,
-    generate,
-    slices,
-    runqueue,
-    latency,
-    response,
-    replay,
-    compare,
-    diff,
-    calibrate,
-    timeline,
-    check,
-    infer,
-    sql,
-    where,
-    why,
-    study,
-    sweep,
-    solve,
-    policies,
-    formats,
-    recipes,
-    cache,
-    doctor,
-    completion,
-    help,
-):
-    main.add_command(_module.command)
-_complete.attach(main)

@@ -135,12 +135,12 @@ BY_METAVAR: dict[str, StringParamType] = {
 }  # fmt: skip
 
 
-def attach(group: click.Group) -> None:
-    """Let every parameter of all commands complete what its metavar says that it is."""
-    for command in group.commands.values():
-        for param in command.params:
-            kind = BY_METAVAR.get(param.metavar or "")
-            if kind is not None and param.type is click.STRING:
-                param.type = kind
-        if isinstance(command, click.Group):
-            attach(command)
+def attach(command: click.Command) -> None:
+    """Let every parameter of a command, and of those below it, complete what its metavar says that it is."""
+    for param in command.params:
+        kind = BY_METAVAR.get(param.metavar or "")
+        if kind is not None and param.type is click.STRING:
+            param.type = kind
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            attach(below)

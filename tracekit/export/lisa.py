@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -147,7 +146,7 @@ def write_lisa(trace: Tables, folder: str | os.PathLike[str]) -> LisaExport:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OutputError(f"{target} exists; name a folder that is new or empty")
     counts = dict(trace.events.get_column("kind").cast(pl.String).value_counts().rows())
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     temporary.mkdir()
     try:
         rows = {}

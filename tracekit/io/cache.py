@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -174,7 +173,7 @@ class Cache:
         bool
             False when it is larger than the limit, or when the folder cannot be written.
         """
-        temporary = self.folder / f".{key[:16]}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+        temporary = self.folder / f".{key[:16]}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
         try:
             temporary.mkdir(parents=True, mode=0o700)
             for table in TABLES:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from tracekit._lazy import later
 from tracekit.errors import ParseError
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = later("difflib")
 
 __all__ = ["OPTIONS", "checked"]
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import io
 import lzma
-import zipfile
 import zlib
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+from tracekit._lazy import later
+
+if TYPE_CHECKING:
+    import zipfile
+else:
+    zipfile = later("zipfile")
 
 __all__ = ["XZ", "ZIP", "first_bytes", "looks_like_perfetto", "recognises", "traces_in_zip"]
 

@@ -381,7 +381,7 @@ def _until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.D
 
 def _without_wakeups(trace: Trace) -> bool:
     """Switches are recorded, and no wakeup."""
-    kinds = set(trace.columns("events", "kind")["kind"].cast(pl.String).unique().to_list())
+    kinds = set(trace.columns("events", "kind")["kind"].unique().cast(pl.String).to_list())
     return bool(kinds & {"switch", "resume"}) and not kinds & set(_WAKES)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,15 +27,16 @@ from tracekit.whatif.basis import (
     wakeup_classes,
 )
 from tracekit.whatif.calibration import calibrate, tolerances
+from tracekit.whatif.contexts import recognise
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Perturbation, kernel_share, kernel_shares
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
-from tracekit.whatif.repeat import Asked, default_jobs, run_all
+from tracekit.whatif.repeat import Asked, default_jobs, meanwhile, run_all
 from tracekit.whatif.row_error import change_class, no_error
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
-from tracekit.whatif.source import AnyTrace, as_trace
+from tracekit.whatif.source import AnyTrace, as_trace, stated_text
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated, poorly
 
 __all__ = ["Comparison", "compare"]
@@ -556,25 +558,18 @@ def compare(
     for policy in labelled.values():
         _core.parse_policy(policy)
     read = ("programs", loop, hz, tuple(endless), placement)
-    programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement))
-    perturbations = programs.perturbations(max(runs, 1))
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
     changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
     # The identity replay is of what was recorded, so that every comparison of the trace shares it.
     asked = {IDENTITY: Asked(identity, both | {"switch_costs": False})}
     asked |= {label: Asked(policy, both | changes) for label, policy in labelled.items()}
-    key = ("identity", *read, identity, rt, overheads, len(perturbations), by)
-    known: dict[str, Any] = trace.once(key, dict)
-    # Another thread may be running it, too; both find the same.
-    shared = dict(known)
-    if shared:
-        del asked[IDENTITY]
 
-    # What the comparison will be asked for: while replays run, it needs no time of its own.
-    def beside() -> None:
+    # What the comparison will be asked for: while others reconstruct and replay, it needs no time of its own.
+    def recorded() -> None:
         from scipy import special  # noqa: F401
 
         sampling_of(trace, by)
+        metrics_of(trace, by)
 
     def after(label: str, run: Replay) -> None:
         if label == IDENTITY:
@@ -582,18 +577,29 @@ def compare(
         else:
             sampling_of(run, by)
 
-    intervals = len(perturbations) > 1
-    plain, repeated = run_all(
-        programs,
-        asked,
-        perturbations,
-        by,
-        span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
-        jobs=jobs,
-        progress=progress,
-        beside=beside if intervals else None,
-        after=after if intervals else None,
-    )
+    intervals = runs > 1
+    if stated_text(trace) is None:
+        # Reconstruction begins with it, and would wait for the thread that loads scipy.
+        recognise(trace)
+    with meanwhile(recorded, jobs) if intervals else nullcontext():
+        programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement))
+        perturbations = programs.perturbations(max(runs, 1))
+        key = ("identity", *read, identity, rt, overheads, len(perturbations), by)
+        known: dict[str, Any] = trace.once(key, dict)
+        # Another thread may be running it, too; both find the same.
+        shared = dict(known)
+        if shared:
+            del asked[IDENTITY]
+        plain, repeated = run_all(
+            programs,
+            asked,
+            perturbations,
+            by,
+            span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
+            jobs=jobs,
+            progress=progress,
+            after=after if intervals else None,
+        )
     if not shared:
         shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}
         known.update(shared)

@@ -154,8 +154,12 @@ def recognise(trace: Trace) -> Contexts:
     Contexts
         What is stated, and which tasks were recognised.
     """
+    return trace.once("contexts", lambda: _recognise(trace))
+
+
+def _recognise(trace: Trace) -> Contexts:
     events = trace.columns("events", "kind", "irq_flags", "ctx_tid")
-    kinds = set(events["kind"].cast(pl.String).unique().to_list()) if events.height else set()
+    kinds = set(events["kind"].unique().cast(pl.String).to_list()) if events.height else set()
     kind = next((k for k in _KINDS if k in kinds), None)
     nothing = pl.DataFrame(schema=_TIMERS)
     linux = trace.metadata.get("os", "linux") == "linux"
@@ -204,11 +208,12 @@ def delivered(trace: Trace) -> str | None:
     str or None
         A sentence; None where less than a hundredth of the wakeups are such, or flags do not show it.
     """
-    kinds = trace.columns("events", "kind")["kind"].cast(pl.String).unique().to_list()
+    kinds = trace.columns("events", "kind")["kind"].unique().cast(pl.String).to_list()
     kind = next((k for k in _KINDS if k in kinds), None)
     if kind is None:
         return None
-    made = trace.events.filter(pl.col("kind") == kind)
+    events = trace.columns("events", "kind", "irq_flags", "tid", "ts_ns", "cpu", "ctx_tid")
+    made = events.filter(pl.col("kind") == kind)
     flags = pl.col("irq_flags").fill_null(0)
     soft = made.filter(flags & SOFTIRQ != 0, flags & HARDIRQ == 0)
     often = soft.group_by("tid").len().filter(pl.col("len") >= LEAST)

@@ -136,7 +136,7 @@ def fitness(trace: Trace, identity: str | None = None, seconds: float = TRIAL_SE
 
 def _kinds(trace: Trace) -> set[str]:
     events = trace.events
-    return set(events["kind"].cast(pl.String).unique().to_list()) if events.height else set()
+    return set(events["kind"].unique().cast(pl.String).to_list()) if events.height else set()
 
 
 def _without_events(trace: Trace) -> str:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from tracekit.errors import ReplayError
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 
-__all__ = ["Asked", "Done", "default_jobs", "run_all", "wait_for_first"]
+__all__ = ["Asked", "Done", "default_jobs", "meanwhile", "run_all", "wait_for_first"]
 
 T = TypeVar("T")
 
@@ -112,7 +113,6 @@ def run_all(
     span_ns: int,
     jobs: int | None = None,
     progress: Callable[[float], object] | None = None,
-    beside: Callable[[], object] | None = None,
     after: Callable[[str, Replay], object] | None = None,
 ) -> tuple[dict[str, Replay], dict[str, list[tuple[Perturbation, pl.DataFrame]]]]:
     """Run each policy under each perturbation.
@@ -133,8 +133,6 @@ def run_all(
         How many threads; by default `default_jobs`. The result is the same for any number.
     progress
         Called with a `Done`, from any of the threads but by one at a time.
-    beside
-        What is to be computed while the first replays run; not called with one thread.
     after
         Called with label and plain replay as soon as that is there, while others run; not called
         with one thread.
@@ -175,10 +173,12 @@ def run_all(
     # two threads.
     alone = any(not isinstance(a.policy, str) for a in asked.values())
     threads = 1 if alone else min(jobs or default_jobs(), len(work))
+    # The plain replays begin first: what is computed of their tables takes longest.
+    order = sorted(range(len(work)), key=lambda number: number % len(perturbations) > 0)
     plain: dict[str, Replay] = {}
     repeated: dict[str, list[tuple[Perturbation, pl.DataFrame]]] = {label: [] for label in asked}
     for (label, perturbation), (run, kept, error) in zip(
-        work, _each(one, len(work), threads, meter, beside), strict=True
+        work, _each(one, order, threads, meter), strict=True
     ):
         if run is not None:
             plain[label] = run
@@ -187,6 +187,27 @@ def run_all(
         if kept is not None:
             repeated[label].append((perturbation, kept))
     return plain, repeated
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object], jobs: int | None) -> Iterator[None]:
+    """Do some work in a thread of its own while the block runs; an error in it is raised behind the block.
+
+    Parameters
+    ----------
+    work
+        What will be asked for later.
+    jobs
+        How many threads; by default `default_jobs`. With one, nothing is done.
+    """
+    if (jobs or default_jobs()) == 1:
+        yield
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="meanwhile") as pool:
+        future = pool.submit(work)
+        yield
+        wait_for_first({future})
+        future.result()
 
 
 def wait_for_first(waiting: set[Future[T]]) -> tuple[set[Future[T]], set[Future[T]]]:
@@ -203,26 +224,23 @@ def wait_for_first(waiting: set[Future[T]]) -> tuple[set[Future[T]], set[Future[
 
 def _each(
     one: Callable[[int], T],
-    count: int,
+    order: Sequence[int],
     threads: int,
     meter: _Meter,
-    beside: Callable[[], object] | None,
 ) -> Iterator[T]:
-    """The results in order; when the caller stops, the runs that go on stop as well."""
+    """The results by number, of runs that threads begin in this order; when the caller stops, the runs that go on stop as well."""
     if threads <= 1:
-        yield from map(one, range(count))
+        yield from map(one, range(len(order)))
         return
     pool = ThreadPoolExecutor(threads, thread_name_prefix="replay")
     try:
-        first = pool.submit(beside) if beside is not None else None
-        waiting: list[Future[T]] = [pool.submit(one, number) for number in range(count)]
+        begun: dict[int, Future[T]] = {number: pool.submit(one, number) for number in order}
+        waiting = [begun[number] for number in range(len(order))]
+        del begun
         while waiting:
             future = waiting.pop(0)
             wait_for_first({future})
             yield future.result()
-        if first is not None:
-            wait_for_first({first})
-            first.result()
     finally:
         meter.stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)

@@ -1,15 +1,13 @@
 //! Whole lines of a text source, many at a time and where possible in place.
 //!
-//! A source that is in memory is never copied; a stream goes through one buffer that fits the
-//! second-level cache.
+//! A source that is in memory is never copied. What a stream shows is taken as it stands, too, but
+//! for lines that go over the end of that.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 use std::sync::Arc;
 
 use crate::Source;
 
-/// Size of the buffer for streams; it grows for a longer line.
-const ROOM: usize = 256 * 1024;
 /// Most bytes of one line of a stream that are held. No record comes near: the kernel's pages hold
 /// 64 KiB, perf's records too, and a page of scripts has lines of a few megabytes.
 const LONGEST: usize = 16 << 20;
@@ -19,13 +17,27 @@ pub struct Blocks {
     from: From,
     /// Offset of the next byte.
     pub offset: u64,
-    /// Bytes of the line at the current position that were passed over, since it is longer than any record.
-    cut: u64,
 }
 
 enum From {
     Bytes { all: Arc<dyn AsRef<[u8]> + Send + Sync>, at: usize },
-    Stream { stream: Box<dyn Read + Send>, buf: Vec<u8>, start: usize, lines_end: usize, end: usize, eof: bool },
+    Stream(Stream),
+}
+
+struct Stream {
+    stream: Box<dyn BufRead + Send>,
+    ended: bool,
+    /// Of the bytes that the stream shows: how many were passed, and how many are whole lines.
+    start: usize,
+    lines_end: usize,
+    /// A line that the stream showed in pieces.
+    line: Vec<u8>,
+    /// That line is the next one.
+    whole: bool,
+    /// It was the last one.
+    passed: bool,
+    /// Bytes of it that were passed over, since it is longer than any record.
+    cut: usize,
 }
 
 impl Blocks {
@@ -33,12 +45,18 @@ impl Blocks {
     pub fn new(source: Source) -> Self {
         let from = match source {
             Source::Bytes(all) => From::Bytes { all, at: 0 },
-            source => {
-                let stream = source.into_read();
-                From::Stream { stream, buf: vec![0; ROOM], start: 0, lines_end: 0, end: 0, eof: false }
-            }
+            source => From::Stream(Stream {
+                stream: source.into_read(),
+                ended: false,
+                start: 0,
+                lines_end: 0,
+                line: Vec::new(),
+                whole: false,
+                passed: false,
+                cut: 0,
+            }),
         };
-        Blocks { from, offset: 0, cut: 0 }
+        Blocks { from, offset: 0 }
     }
 
     /// The lines in memory from the current position on, empty only at the end of the source. Only
@@ -47,57 +65,112 @@ impl Blocks {
     pub fn peek(&mut self) -> io::Result<&[u8]> {
         match &mut self.from {
             From::Bytes { all, at } => Ok(&(**all).as_ref()[*at..]),
-            From::Stream { stream, buf, start, lines_end, end, eof } => {
-                while start == lines_end && !(*eof && *end == *start) {
-                    if *eof {
-                        *lines_end = *end;
-                        break;
-                    }
-                    buf.copy_within(*start..*end, 0);
-                    (*end, *start) = (*end - *start, 0);
-                    if *end >= LONGEST {
-                        self.cut += (*end - LONGEST) as u64;
-                        *end = LONGEST;
-                    }
-                    if *end == buf.len() {
-                        buf.resize(buf.len() * 2, 0);
-                    }
-                    let fresh = *end;
-                    match stream.read(&mut buf[fresh..]) {
-                        Ok(0) => *eof = true,
-                        Ok(n) => *end += n,
-                        Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                        Err(e) => return Err(e),
-                    }
-                    *lines_end = memchr::memrchr(b'\n', &buf[fresh..*end]).map_or(0, |i| fresh + i + 1);
-                }
-                Ok(&buf[*start..*lines_end])
-            }
+            From::Stream(stream) => stream.peek(),
         }
     }
 
     /// Moves on by `n` bytes of what [`Self::peek`] showed: whole lines.
     pub fn advance(&mut self, n: usize) {
-        self.offset += n as u64 + std::mem::take(&mut self.cut);
+        self.offset += n as u64;
         match &mut self.from {
             From::Bytes { at, .. } => *at += n,
-            From::Stream { start, .. } => *start += n,
+            From::Stream(stream) => self.offset += stream.advance(n) as u64,
         }
     }
 
     /// The last `n` bytes that [`Self::advance`] moved over.
-    pub fn passed(&self, n: usize) -> &[u8] {
-        match &self.from {
-            From::Bytes { all, at } => &(**all).as_ref()[*at - n..*at],
-            From::Stream { buf, start, .. } => &buf[*start - n..*start],
+    pub fn passed(&mut self, n: usize) -> io::Result<&[u8]> {
+        match &mut self.from {
+            From::Bytes { all, at } => Ok(&(**all).as_ref()[*at - n..*at]),
+            From::Stream(Stream { line, passed: true, .. }) => Ok(&line[line.len() - n..]),
+            From::Stream(Stream { stream, start, ended, .. }) => Ok(&shown(stream, ended)?[*start - n..*start]),
         }
     }
+}
+
+impl Stream {
+    fn peek(&mut self) -> io::Result<&[u8]> {
+        if !self.whole && self.start == self.lines_end && !self.next_lines()? {
+            self.splice()?;
+        }
+        if self.whole {
+            return Ok(&self.line);
+        }
+        Ok(&shown(&mut self.stream, &mut self.ended)?[self.start..self.lines_end])
+    }
+
+    /// Looks for lines in what the stream shows next, where it has shown no piece of one.
+    fn next_lines(&mut self) -> io::Result<bool> {
+        let begun = shown(&mut self.stream, &mut self.ended)?.len() > self.start;
+        if begun {
+            return Ok(false);
+        }
+        self.stream.consume(self.start);
+        self.start = 0;
+        let data = shown(&mut self.stream, &mut self.ended)?;
+        self.lines_end = memchr::memrchr(b'\n', data).map_or(0, |i| i + 1);
+        Ok(self.lines_end > 0 || data.is_empty())
+    }
+
+    /// Puts the pieces of a line together, and looks for lines in what the stream shows behind it.
+    fn splice(&mut self) -> io::Result<()> {
+        (self.whole, self.passed) = (true, false);
+        self.line.clear();
+        loop {
+            let data = shown(&mut self.stream, &mut self.ended)?;
+            if data.is_empty() {
+                return Ok(());
+            }
+            let rest = &data[self.start..];
+            let end = memchr::memchr(b'\n', rest);
+            let piece = &rest[..end.map_or(rest.len(), |i| i + 1)];
+            let kept = piece.len().min(LONGEST.saturating_sub(self.line.len()));
+            self.line.extend_from_slice(&piece[..kept]);
+            self.cut += piece.len() - kept;
+            if end.is_some() {
+                if kept < piece.len() {
+                    self.line.push(b'\n');
+                    self.cut -= 1;
+                }
+                self.start += piece.len();
+                self.lines_end = memchr::memrchr(b'\n', data).map_or(0, |i| i + 1);
+                return Ok(());
+            }
+            let all = data.len();
+            self.stream.consume(all);
+            (self.start, self.lines_end) = (0, 0);
+        }
+    }
+
+    /// Moves on, and says how many bytes were passed over besides.
+    fn advance(&mut self, n: usize) -> usize {
+        self.passed = std::mem::take(&mut self.whole);
+        if !self.passed {
+            self.start += n;
+        }
+        std::mem::take(&mut self.cut)
+    }
+}
+
+/// What a stream shows, empty only at its end. Behind that nothing is read: a terminal has an end and goes on.
+fn shown<'s>(stream: &'s mut Box<dyn BufRead + Send>, ended: &mut bool) -> io::Result<&'s [u8]> {
+    while !*ended {
+        match stream.fill_buf() {
+            Ok([]) => *ended = true,
+            // The same again: it would be borrowed in all rounds.
+            Ok(_) => return stream.fill_buf(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(&[])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::io::Read;
 
     /// A stream that gives out its bytes in pieces of the given sizes.
     struct Pieces(Vec<u8>, Vec<usize>);
@@ -130,10 +203,11 @@ mod tests {
         fn lines_survive_any_division(
             text in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'x')], 0..200),
             sizes in prop::collection::vec(1usize..9, 0..100),
+            room in 1usize..20,
         ) {
             let plain: Vec<Vec<u8>> = text.split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
             prop_assert_eq!(&lines(Blocks::new(Source::from_bytes(&text[..]))), &plain);
-            let stream = Source::Stream(Box::new(Pieces(text.clone(), sizes)));
+            let stream = Source::Stream(Box::new(io::BufReader::with_capacity(room, Pieces(text.clone(), sizes))));
             prop_assert_eq!(&lines(Blocks::new(stream)), &plain);
         }
     }
@@ -147,21 +221,21 @@ mod tests {
         let n = memchr::memchr(b'\n', block).unwrap() + 1;
         assert!(n >= LONGEST && block[..n - 1].iter().all(|b| *b == b'x'));
         blocks.advance(n);
-        let From::Stream { buf, .. } = &blocks.from else { unreachable!() };
-        assert!(buf.len() <= 2 * LONGEST);
+        let From::Stream(stream) = &blocks.from else { unreachable!() };
+        assert!(stream.line.len() <= LONGEST + 1);
         assert_eq!(blocks.peek().unwrap(), b"last");
         assert_eq!(blocks.offset, total - 4);
         blocks.advance(4);
         assert!(blocks.peek().unwrap().is_empty());
-        assert_eq!((blocks.offset, blocks.passed(4)), (total, &b"last"[..]));
+        assert_eq!((blocks.offset, blocks.passed(4).unwrap()), (total, &b"last"[..]));
     }
 
     #[test]
     fn a_line_longer_than_the_buffer() {
-        let mut text = vec![b'x'; 3 * ROOM + 5];
+        let mut text = vec![b'x'; 3 * (1 << 18) + 5];
         text.push(b'\n');
         text.extend(b"last");
         let found = lines(Blocks::new(Source::Stream(Box::new(io::Cursor::new(text)))));
-        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [3 * ROOM + 6, 4]);
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [3 * (1 << 18) + 6, 4]);
     }
 }

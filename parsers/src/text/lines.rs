@@ -42,7 +42,7 @@ impl Lines {
         let (n, ended) = memchr::memchr(b'\n', block).map_or((block.len(), false), |i| (i + 1, true));
         self.blocks.advance(n);
         self.number += 1;
-        let mut bytes = self.blocks.passed(n);
+        let mut bytes = self.blocks.passed(n)?;
         if ended {
             bytes = &bytes[..n - 1];
         }

@@ -4,10 +4,10 @@
 //! are made. Bytes come out in the order of the file and are never gone back to: the caller writes
 //! them where it likes.
 //!
-//! Strings go through dictionaries (`listed.rs`). So do numbers, and as packed differences where
-//! they hardly repeat; times and sequence numbers always as differences. The crate `parquet` writes
-//! these, and the headers, indexes and footer of all. Each page has bounds and a place in an index,
-//! for readers that skip.
+//! Strings go through dictionaries (`listed.rs`). So do numbers, and as packed differences
+//! (`stepped.rs`) where they hardly repeat; times and sequence numbers always as differences. The
+//! crate `parquet` writes the few other columns, and the headers, indexes and footer of all. Each
+//! page has bounds and a place in an index, for readers that skip.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,21 +15,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
 use parquet::column::writer::{get_column_writer, get_typed_column_writer_mut};
 use parquet::column::writer::{ColumnCloseResult, ColumnWriter, ColumnWriterImpl};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType};
 use parquet::errors::Result;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
-use parquet::schema::types::{ColumnDescPtr, ColumnPath, Type as SchemaType, TypePtr};
+use parquet::schema::types::{ColumnDescPtr, Type as SchemaType, TypePtr};
 
+mod chunk;
 mod listed;
 mod packed;
+mod rows;
+mod stepped;
 
 use self::listed::{Entries, Listed};
+use self::rows::present;
+use self::stepped::Stepped;
 use crate::strings::{StrId, Strings, TextId};
 use crate::table::{Col, ColumnDef, Table, Type, Visitor};
 use crate::{Kind, State};
@@ -62,7 +68,7 @@ impl Writer {
     /// so many threads. The bytes are the same for any number of them.
     pub fn new<T: Table>(group_rows: usize, threads: usize) -> Self {
         let defs = T::DEF.columns;
-        let file = SerializedFileWriter::new(Vec::new(), schema(defs), properties(defs)).expect(SOUND);
+        let file = SerializedFileWriter::new(Vec::new(), schema(defs), properties()).expect(SOUND);
         let made = file.schema_descr().columns().iter().zip(defs);
         let columns = made.map(|(descr, def)| Column::new(def, descr.clone(), file.properties().clone()));
         Writer { columns: columns.map(Mutex::new).collect(), file, group_rows, threads, rows: 0 }
@@ -131,24 +137,17 @@ fn together(threads: usize, work: impl Fn() + Sync) {
     });
 }
 
-/// How columns are written that have no dictionary.
-fn properties(defs: &[ColumnDef]) -> WriterPropertiesPtr {
+/// How the columns are written that are neither numbers nor strings that repeat.
+fn properties() -> WriterPropertiesPtr {
     let level = ZstdLevel::try_new(LEVEL).expect("a level that zstd has");
-    let mut made = WriterProperties::builder()
+    let made = WriterProperties::builder()
         .set_created_by(concat!("tracekit version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(level))
         .set_dictionary_enabled(false)
         .set_max_row_group_row_count(None)
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(AT_ONCE);
-    for def in defs.iter().filter(|def| is_integer(def.ty)) {
-        made = made.set_column_encoding(ColumnPath::from(def.name), Encoding::DELTA_BINARY_PACKED);
-    }
     Arc::new(made.build())
-}
-
-fn is_integer(ty: Type) -> bool {
-    matches!(ty, Type::I64 | Type::U64 | Type::I32 | Type::U32 | Type::U16)
 }
 
 /// What the dictionary of a column holds, none where values hardly repeat.
@@ -215,13 +214,38 @@ impl PageWriter for Pages {
     }
 }
 
+/// Bytes of a number.
+fn width(physical: Physical) -> usize {
+    if physical == Physical::INT32 {
+        4
+    } else {
+        8
+    }
+}
+
+/// A number as it stands in bounds.
+fn bytes_of(value: i64, physical: Physical) -> Vec<u8> {
+    value.to_le_bytes()[..width(physical)].to_vec()
+}
+
+/// Bounds of numbers in a row group.
+fn statistics(least: Option<i64>, most: Option<i64>, nulls: u64, physical: Physical) -> Statistics {
+    if physical == Physical::INT32 {
+        let (least, most) = (least.map(|v| v as i32), most.map(|v| v as i32));
+        return Statistics::int32(least, most, None, Some(nulls), false);
+    }
+    Statistics::int64(least, most, None, Some(nulls), false)
+}
+
 /// A column of the row group at hand.
 struct Column {
     descr: ColumnDescPtr,
     properties: WriterPropertiesPtr,
     optional: bool,
     listed: Option<Listed>,
-    /// What the crate writes: a column without a dictionary, or with too many numbers for one.
+    /// Numbers: from the start of a row group where they have no dictionary, or once that is full.
+    stepped: Stepped,
+    /// What the crate writes.
     written: Option<(Shared, ColumnWriter<'static>)>,
     /// Room for which rows are set.
     levels: Vec<i16>,
@@ -230,19 +254,21 @@ struct Column {
 impl Column {
     fn new(def: &ColumnDef, descr: ColumnDescPtr, properties: WriterPropertiesPtr) -> Self {
         let (optional, listed) = (!def.null.is_empty(), entries(def).map(Listed::new));
-        Column { descr, properties, optional, listed, written: None, levels: Vec::new() }
+        let unsigned = matches!(def.ty, Type::U64 | Type::U32 | Type::U16);
+        let stepped = Stepped::new(descr.physical_type(), optional, unsigned);
+        Column { descr, properties, optional, listed, stepped, written: None, levels: Vec::new() }
     }
 
     /// Ends the row group.
     fn close(&mut self) -> Result<(Bytes, ColumnCloseResult)> {
-        match (self.written.take(), &mut self.listed) {
-            (Some((bytes, writer)), _) => {
-                let closed = writer.close()?;
-                let bytes = std::mem::take(&mut *bytes.0.lock().unwrap_or_else(PoisonError::into_inner));
-                Ok((bytes.into(), closed))
-            }
-            (None, Some(listed)) => listed.close(&self.descr, self.optional),
-            (None, None) => unreachable!("a row group has rows"),
+        if let Some((bytes, writer)) = self.written.take() {
+            let closed = writer.close()?;
+            let bytes = std::mem::take(&mut *bytes.0.lock().unwrap_or_else(PoisonError::into_inner));
+            return Ok((bytes.into(), closed));
+        }
+        match &mut self.listed {
+            Some(listed) if self.stepped.is_empty() => listed.close(&self.descr, self.optional),
+            _ => self.stepped.close(&self.descr),
         }
     }
 
@@ -253,18 +279,6 @@ impl Column {
             (bytes, get_column_writer(self.descr.clone(), self.properties.clone(), Box::new(pages)))
         });
         get_typed_column_writer_mut::<D>(writer)
-    }
-
-    /// Adds rows, of which `values` are those that are set, and `set` says which.
-    fn put<D: DataType>(&mut self, set: impl Iterator<Item = bool>, values: &[D::T]) {
-        let mut levels = std::mem::take(&mut self.levels);
-        levels.clear();
-        if self.optional {
-            levels.extend(set.map(i16::from));
-        }
-        let known = self.optional.then_some(levels.as_slice());
-        self.writer::<D>().write_batch(values, known, None).expect(SOUND);
-        self.levels = levels;
     }
 
     /// Adds rows of strings that have a number; `text` is asked once for each number.
@@ -279,54 +293,32 @@ impl Column {
         listed.names(col, rows, id, text);
     }
 
-    /// Adds rows of numbers: `wide` as they are looked up, `narrow` as the format has them.
-    fn numbers<D: DataType, T: Copy + Default>(
-        &mut self,
-        col: &Col<T>,
-        rows: usize,
-        wide: impl Fn(T) -> i64,
-        narrow: impl Fn(i64) -> D::T,
-    ) {
-        let Some(mut listed) = self.listed.take() else {
-            return self.values::<D, T>(col, rows, |v| narrow(wide(v)));
-        };
-        if self.written.is_some() {
-            self.values::<D, T>(col, rows, |v| narrow(wide(v)));
-        } else {
-            listed.numbers(col, rows, wide);
-            if listed.weight(self.descr.physical_type()) >= DICTIONARY {
-                let (values, set) = listed.unlisted();
-                self.put::<D>(set, &values.map(narrow).collect::<Vec<_>>());
-                listed.clear();
-            }
+    /// Adds rows of numbers, as `wide` makes them.
+    fn numbers<T: Copy + Default>(&mut self, col: &Col<T>, rows: usize, wide: impl Fn(T) -> i64) {
+        let listed = self.listed.as_mut().filter(|_| self.stepped.is_empty());
+        let Some(listed) = listed else { return self.stepped.numbers(col, rows, wide).expect(SOUND) };
+        listed.numbers(col, rows, wide);
+        if listed.weight(self.descr.physical_type()) >= DICTIONARY {
+            let (known, values) = listed.unlisted();
+            self.stepped.append(known, values).expect(SOUND);
+            listed.clear();
         }
-        self.listed = Some(listed);
     }
 
     /// Adds rows of values that `f` makes the format's.
     fn values<D: DataType, T: Copy + Default>(&mut self, col: &Col<T>, rows: usize, f: impl Fn(T) -> D::T) {
         let mut values = Vec::with_capacity(col.values().len());
-        present(col, |v| values.push(f(v)));
+        present(col, |some| values.extend(some.iter().map(|v| f(*v))));
         let (stored, valid) = (col.values().len(), col.validity());
         let set = |row| row < stored && valid.is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1);
-        self.put::<D>((0..rows).map(set), &values);
-    }
-}
-
-/// Calls `f` with each value that is set.
-#[inline(always)]
-fn present<T: Copy + Default>(col: &Col<T>, mut f: impl FnMut(T)) {
-    let values = col.values();
-    let Some(words) = col.validity() else {
-        values.iter().for_each(|v| f(*v));
-        return;
-    };
-    for (word, values) in words.iter().zip(values.chunks(64)) {
-        let mut left = *word;
-        while left != 0 {
-            f(values[left.trailing_zeros() as usize]);
-            left &= left - 1;
+        let mut levels = std::mem::take(&mut self.levels);
+        levels.clear();
+        if self.optional {
+            levels.extend((0..rows).map(set).map(i16::from));
         }
+        let known = self.optional.then_some(levels.as_slice());
+        self.writer::<D>().write_batch(&values, known, None).expect(SOUND);
+        self.levels = levels;
     }
 }
 
@@ -355,19 +347,19 @@ impl<'a> Pass<'a> {
 
 impl Visitor for Pass<'_> {
     fn i64(&mut self, _: &ColumnDef, col: &Col<i64>, rows: usize) {
-        self.next(|column| column.numbers::<Int64Type, _>(col, rows, |v| v, |v| v));
+        self.next(|column| column.numbers(col, rows, |v| v));
     }
     fn i32(&mut self, _: &ColumnDef, col: &Col<i32>, rows: usize) {
-        self.next(|column| column.numbers::<Int32Type, _>(col, rows, i64::from, |v| v as i32));
+        self.next(|column| column.numbers(col, rows, i64::from));
     }
     fn u64(&mut self, _: &ColumnDef, col: &Col<u64>, rows: usize) {
-        self.next(|column| column.numbers::<Int64Type, _>(col, rows, |v| v as i64, |v| v));
+        self.next(|column| column.numbers(col, rows, |v| v as i64));
     }
     fn u32(&mut self, _: &ColumnDef, col: &Col<u32>, rows: usize) {
-        self.next(|column| column.numbers::<Int32Type, _>(col, rows, i64::from, |v| v as i32));
+        self.next(|column| column.numbers(col, rows, i64::from));
     }
     fn u16(&mut self, _: &ColumnDef, col: &Col<u16>, rows: usize) {
-        self.next(|column| column.numbers::<Int32Type, _>(col, rows, i64::from, |v| v as i32));
+        self.next(|column| column.numbers(col, rows, i64::from));
     }
     fn f64(&mut self, _: &ColumnDef, col: &Col<f64>, rows: usize) {
         self.next(|column| column.values::<DoubleType, _>(col, rows, |v| v));

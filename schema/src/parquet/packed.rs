@@ -1,4 +1,5 @@
-//! Runs and packed bits (`RLE`), which places in a dictionary and levels are written as.
+//! Runs and packed bits (`RLE`), which places in a dictionary and levels are written as, and packed
+//! differences.
 
 /// Values that are packed together.
 const GROUP: usize = 8;
@@ -76,6 +77,60 @@ fn pack_group(group: &[u32; GROUP], width: u32, out: &mut Vec<u8>) {
     }
 }
 
+/// Values of a block of differences, by four mini blocks of one width each.
+const MINI_BLOCKS: usize = 4;
+
+fn zigzag(n: i64) -> u64 {
+    ((n << 1) ^ (n >> 63)) as u64
+}
+
+/// Numbers as the first of them and packed differences (`DELTA_BINARY_PACKED`); `narrow` ones have 32 bits.
+pub fn deltas(values: &[i64], narrow: bool, out: &mut Vec<u8>) {
+    let mini = if narrow { 32 } else { 64 };
+    let block = mini * MINI_BLOCKS;
+    varint(block as u64, out);
+    varint(MINI_BLOCKS as u64, out);
+    varint(values.len() as u64, out);
+    let number = |v: i64| if narrow { i64::from(v as i32) } else { v };
+    varint(zigzag(values.first().map_or(0, |v| number(*v))), out);
+    let mut room = [0i64; 64 * MINI_BLOCKS];
+    for begin in (1..values.len()).step_by(block) {
+        let end = values.len().min(begin + block);
+        let steps = &mut room[..end - begin];
+        let pairs = values[begin - 1..end - 1].iter().zip(&values[begin..end]);
+        steps.iter_mut().zip(pairs).for_each(|(step, (one, next))| *step = number(next.wrapping_sub(*one)));
+        let least = steps.iter().fold(i64::MAX, |least, step| least.min(*step));
+        varint(zigzag(least), out);
+        let widths = out.len();
+        out.extend_from_slice(&[0; MINI_BLOCKS]);
+        for (i, steps) in steps.chunks_mut(mini).enumerate() {
+            steps.iter_mut().for_each(|step| *step = step.wrapping_sub(least));
+            let width = 64 - steps.iter().fold(0, |all, step| all | *step).leading_zeros();
+            out[widths + i] = width as u8;
+            pack(steps, width, mini, out);
+        }
+    }
+}
+
+/// Appends values of `width` bits, and zeros in place of those that are missing to `most`.
+fn pack(values: &[i64], width: u32, most: usize, out: &mut Vec<u8>) {
+    let (mut bytes, mut at) = ([0u8; 64 * 8], 0);
+    let (mut word, mut bits) = (0u64, 0);
+    for v in values {
+        word |= (*v as u64) << bits;
+        bits += width;
+        if bits >= 64 {
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            (at, bits) = (at + 8, bits - 64);
+            word = (*v as u64).checked_shr(width - bits).unwrap_or(0);
+        }
+    }
+    if bits > 0 {
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(&bytes[..most * width as usize / 8]);
+}
+
 /// Which rows have a value, as definition levels of one bit with their length before them. Bit `row`
 /// of `set` says so.
 pub fn levels(set: &[u64], rows: usize, nulls: usize, out: &mut Vec<u8>) {
@@ -136,7 +191,53 @@ mod tests {
         found
     }
 
+    fn read_deltas(mut data: &[u8], narrow: bool) -> Vec<i64> {
+        let unzigzag = |n: u64| (n >> 1) as i64 ^ -((n & 1) as i64);
+        let (block, minis) = (read_varint(&mut data) as usize, read_varint(&mut data) as usize);
+        let (count, mut last) = (read_varint(&mut data) as usize, unzigzag(read_varint(&mut data)));
+        let mut found = vec![last];
+        while found.len() < count {
+            let least = unzigzag(read_varint(&mut data));
+            let (widths, rest) = data.split_at(minis);
+            data = rest;
+            for width in widths {
+                if found.len() >= count {
+                    assert_eq!(*width, 0);
+                    continue;
+                }
+                let (width, n) = (usize::from(*width), block / minis);
+                for i in 0..n {
+                    let step =
+                        (0..width).step_by(32).fold(0, |v, b| v | bits(data, i * width + b, 32.min(width - b)) << b);
+                    last = last.wrapping_add(least).wrapping_add(step as i64);
+                    last = if narrow { i64::from(last as i32) } else { last };
+                    found.push(last);
+                }
+                data = &data[n * width / 8..];
+            }
+        }
+        assert!(data.is_empty(), "{} bytes are left", data.len());
+        found.truncate(count);
+        found
+    }
+
     proptest! {
+        #[test]
+        fn deltas_read_back(
+            steps in prop::collection::vec((any::<i64>(), 0u32..64), 0..700),
+            narrow in any::<bool>(),
+        ) {
+            let mut last = 0i64;
+            let values: Vec<i64> = steps.iter().map(|(step, less)| {
+                last = last.wrapping_add(step >> less);
+                if narrow { i64::from(last as i32) } else { last }
+            }).collect();
+            let mut out = Vec::new();
+            deltas(&values, narrow, &mut out);
+            let found = read_deltas(&out, narrow);
+            prop_assert_eq!(&found[..values.len()], values);
+        }
+
         #[test]
         fn runs_and_groups_read_back(
             runs in prop::collection::vec((any::<u32>(), 1usize..40), 0..60),

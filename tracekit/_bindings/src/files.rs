@@ -11,8 +11,12 @@ use std::sync::Arc;
 
 use tracekit_parsers::{ParseError, Source};
 
+use crate::ahead::Ahead;
 use crate::digest::Running;
 use crate::mapping::Mapping;
+
+/// Bytes of a file from which on a thread reads it ahead.
+const WORTH_A_THREAD: u64 = 1 << 22;
 
 /// An opened source and what progress bars need to know of it.
 pub struct Opened {
@@ -47,8 +51,8 @@ pub fn open(path: &Path, hashed: bool) -> Result<Opened, ParseError> {
     let text = is_text(&mut file).map_err(|e| failed(&e))?;
     if text || is_wrapped(&mut file).map_err(|e| failed(&e))? {
         let same = file.try_clone().ok();
-        let digest = hashed.then(|| Running::of(&file));
-        let opened = stream(file, Some(meta.len()), digest).map_err(|e| failed(&e))?;
+        let digest = hashed.then(Running::default);
+        let opened = text_file(file, meta.len(), digest).map_err(|e| failed(&e))?;
         return Ok(Opened { file: same, ..opened });
     }
     mapped(file, meta.len()).map_err(|e| failed(&e))
@@ -137,10 +141,22 @@ fn failed(error: &io::Error) -> ParseError {
     }
 }
 
+/// A file that is read as a stream: by a thread of its own where there are several CPUs and it is worth it.
+fn text_file(file: File, size: u64, digest: Option<Running>) -> io::Result<Opened> {
+    let several = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+    let own = if several && size >= WORTH_A_THREAD { file.try_clone().ok() } else { None };
+    let counter = Arc::new(AtomicU64::new(0));
+    let Some(ahead) = own.and_then(|own| Ahead::start(own, digest.clone(), Arc::clone(&counter)).ok()) else {
+        return stream(file, Some(size), digest);
+    };
+    let source = Source::Stream(Box::new(ahead)).unwrapped()?;
+    Ok(Opened { source, size: Some(size), counter: Some(counter), file: None, digest: digest.unwrap_or_default() })
+}
+
 fn stream(read: impl Read + Send + 'static, size: Option<u64>, digest: Option<Running>) -> io::Result<Opened> {
     let counter = Arc::new(AtomicU64::new(0));
     let counted = Counted { inner: read, count: Arc::clone(&counter), digest: digest.clone() };
-    let source = Source::Stream(Box::new(counted)).unwrapped()?;
+    let source = Source::buffered(counted).unwrapped()?;
     Ok(Opened { source, size, counter: Some(counter), file: None, digest: digest.unwrap_or_default() })
 }
 

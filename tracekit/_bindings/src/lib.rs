@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 
+mod ahead;
 mod derive;
 mod digest;
 mod encoder;

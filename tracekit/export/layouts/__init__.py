@@ -142,7 +142,7 @@ def write_layout(trace: Trace, name: str, target: str) -> Generated:
     """
     layout = LAYOUTS[name]
     left_out: Counter[str] = Counter()
-    kinds = set(trace.events["kind"].cast(pl.String).unique().drop_nulls().to_list())
+    kinds = set(trace.events["kind"].unique().cast(pl.String).drop_nulls().to_list())
     if not kinds & (layout.kinds - {"marker"}):
         raise OutputError(
             f"{trace.name} has no events that {name} can hold: it needs {', '.join(sorted(layout.kinds))}"

@@ -249,7 +249,7 @@ pub fn gather(source: Source, head: &Head) -> io::Result<(Source, Evidence)> {
         block.copy_within(end - kept..end, 0);
     }
     let packed = io::Cursor::new(packed.finish()?);
-    Ok((Source::Stream(Box::new(zstd::stream::read::Decoder::new(packed)?)), evidence))
+    Ok((Source::buffered(zstd::stream::read::Decoder::new(packed)?), evidence))
 }
 
 /// A state as a number: decimal, or hexadecimal after `0x`.
