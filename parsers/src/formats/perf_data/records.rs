@@ -141,7 +141,7 @@ impl Records {
     }
 
     /// The header and bytes of the record at `place`, which was read before.
-    #[inline]
+    #[inline(always)]
     pub fn again<'a>(&'a self, file: &'a [u8], place: Place) -> (u32, u16, &'a [u8]) {
         let head = self.bytes(file, place, 8);
         let (kind, misc, size) = header(head, self.be).unwrap_or((0, 0, 8));

@@ -249,8 +249,13 @@ impl Stream {
         let limit = self.limit;
         self.ready.clear();
         let ready = &mut self.ready;
+        // Of one CPU records stand in order already.
+        let sorted = self.waiting.is_sorted_by_key(|w| w.0);
         if limit >= self.latest {
             std::mem::swap(ready, &mut self.waiting);
+        } else if sorted {
+            let last = self.waiting.partition_point(|w| w.0 <= limit);
+            ready.extend(self.waiting.drain(..last));
         } else {
             // Keeps the order of the file, so that records of one time stay as they stand there.
             self.waiting.retain(|w| {
@@ -261,7 +266,9 @@ impl Stream {
                 last
             });
         }
-        self.ready.sort_by_key(|w| w.0);
+        if !sorted {
+            self.ready.sort_by_key(|w| w.0);
+        }
     }
 }
 
