@@ -228,7 +228,10 @@ def _each(
     threads: int,
     meter: _Meter,
 ) -> Iterator[T]:
-    """The results by number, of runs that threads begin in this order; when the caller stops, the runs that go on stop as well."""
+    """The results by number, of runs that threads begin in this order.
+
+    When the caller stops, the runs that go on stop as well.
+    """
     if threads <= 1:
         yield from map(one, range(len(order)))
         return

@@ -152,7 +152,8 @@ impl Stream {
     }
 }
 
-/// What a stream shows, empty only at its end. Behind that nothing is read: a terminal has an end and goes on.
+/// What a stream shows, empty only at its end. Behind that nothing is read: a terminal has an end and
+/// goes on.
 fn shown<'s>(stream: &'s mut Box<dyn BufRead + Send>, ended: &mut bool) -> io::Result<&'s [u8]> {
     while !*ended {
         match stream.fill_buf() {
