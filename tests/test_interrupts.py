@@ -17,6 +17,7 @@ import pytest
 
 import tracekit as tk
 from tracekit import _core
+from tracekit.whatif import sweep
 
 #: Minutes of work on any machine: a run that is not stopped does not pass unnoticed.
 LONG = "until: 3600000\nA: (R0.01 S0.01)*\nB: (R0.01 S0.01)*\n"
@@ -164,6 +165,22 @@ def test_a_signal_ends_a_command_and_leaves_no_file(command: str, number: int, t
     assert process.returncode == 128 + number
     assert "Traceback" not in stderr, stderr
     assert {path.name for path in tmp_path.iterdir()} == {"hours.wl", "often.wl"}
+
+
+def test_signals_wait_until_workers_are_started() -> None:
+    done = []
+
+    def start() -> None:
+        with sweep._signals_wait():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("still here")
+        done.append("too late")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["still here"]
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_policy_object_may_be_dropped_by_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -327,6 +328,26 @@ def _one_thread() -> Iterator[None]:
             del os.environ[name]
 
 
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait for the end of the block.
+
+    A worker that is cut off while it is started prints a traceback. Only the main thread gets signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {n: signal.signal(n, lambda n, _: came.append(n)) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def _leave_ctrl_c() -> None:
     """Leave Ctrl-C, which a terminal sends to workers as well, to the process that ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -381,7 +402,9 @@ class Pool:
     def submit(self, work: Callable[[_Given], _Found], given: _Given) -> Future[_Found]:
         """Begin work where there is a worker free, and otherwise as soon as there is."""
         executor = self._executor()
-        with _one_thread() if self._given is None else contextlib.nullcontext():
+        if self._given is not None:
+            return executor.submit(work, given)
+        with _signals_wait(), _one_thread():
             return executor.submit(work, given)
 
     def run(self, jobs: Iterable[_Job], keep: Callable[[str, bytes], object]) -> None:
