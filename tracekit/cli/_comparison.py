@@ -41,7 +41,8 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
             "capture lacks."
         )
     for sentence in what_holds(comparison.trace.missing(), comparison.bounds)[:1]:
-        paragraph(f"{sentence} `tracekit info` lists the bounds of the others.")
+        others = comparison.bounds["lower"].count() > 0
+        paragraph(f"{sentence} `tracekit info` lists the bounds of the others." if others else sentence)
     for number, finding in enumerate(findings(comparison)):
         if number:
             print()
