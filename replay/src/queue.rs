@@ -185,28 +185,6 @@ impl Lists {
         self.ends[list].head = t.0;
     }
 
-    /// Puts `t` at the tail of `list`, in whatever list it was, if any.
-    pub fn move_back(&mut self, list: usize, t: TaskId) {
-        if self.list_of(t) != Some(list) {
-            self.remove(t);
-            return self.push_back(list, t);
-        }
-        let Link { prev, next, .. } = self.links[t.index()];
-        let ends = &mut self.ends[list];
-        if next == NIL {
-            return;
-        }
-        let tail = std::mem::replace(&mut ends.tail, t.0);
-        match prev {
-            NIL => ends.head = next,
-            prev => self.links[prev as usize].next = next,
-        }
-        self.links[next as usize].prev = prev;
-        self.links[tail as usize].next = t.0;
-        let link = &mut self.links[t.index()];
-        (link.prev, link.next) = (tail, NIL);
-    }
-
     /// Adds `t` just before `at`, in the list of `at`.
     pub fn insert_before(&mut self, at: TaskId, t: TaskId) {
         let here = self.links[at.index()];
@@ -246,12 +224,6 @@ impl Lists {
     pub fn front(&self, list: usize) -> Option<TaskId> {
         let head = self.ends[list].head;
         (head != NIL).then_some(TaskId(head))
-    }
-
-    /// The task at the tail.
-    pub fn back(&self, list: usize) -> Option<TaskId> {
-        let tail = self.ends[list].tail;
-        (tail != NIL).then_some(TaskId(tail))
     }
 
     /// Takes the task at the head.
@@ -584,22 +556,6 @@ mod tests {
             }
             for m in model {
                 prop_assert_eq!(queue.pop(), Some((m.0, TaskId(m.2))));
-            }
-        }
-
-        #[test]
-        fn what_moves_to_the_back_is_last(moves in prop::collection::vec((0u32..12, 0usize..3), 1..100)) {
-            let mut lists = Lists::new(3);
-            let mut model: Vec<VecDeque<u32>> = vec![VecDeque::new(); 3];
-            for (t, list) in moves {
-                lists.move_back(list, TaskId(t));
-                model.iter_mut().for_each(|l| l.retain(|&x| x != t));
-                model[list].push_back(t);
-                for (i, want) in model.iter().enumerate() {
-                    prop_assert_eq!(&lists.iter(i).map(|t| t.0).collect::<VecDeque<_>>(), want);
-                    prop_assert_eq!(lists.back(i).map(|t| t.0), want.back().copied());
-                    prop_assert_eq!(lists.len(i), want.len());
-                }
             }
         }
 
