@@ -3,7 +3,8 @@
 `python -m validation.unseen FOLDER --pairs TABLE` replays each capture A of the table as its captures B
 were run, and holds every row that `tracekit compare` would print against the same row of B. The
 intervals are made with the model errors of the package, not with a fit to these captures. Shares are
-printed by class of change, kind of metric and trust.
+printed by class of change, kind of metric and trust, and of rows that are only not trusted since their
+trace cannot be replayed well (`tracekit.whatif.trust.poorly`) apart.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tracekit.errors import TracekitError
 from tracekit.whatif.row_error import row_errors
 from validation import coverage, lab
 
@@ -27,7 +29,10 @@ def _of(task: tuple[Path, Path, str]) -> tuple[list[pl.DataFrame], list[str]]:
     folder, table, a = task
     captures = lab.captures(folder)
     pairs = [p for p in lab.pairs(table) if p.a == a and p.b in captures]
-    frames, notes, _ = coverage.pair_rows(captures[a], [(p, captures[p.b]) for p in pairs])
+    try:
+        frames, notes, _ = coverage.pair_rows(captures[a], [(p, captures[p.b]) for p in pairs])
+    except TracekitError as error:
+        return [], [f"{a} as itself: {error}"]
     return frames, notes
 
 
@@ -50,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             for note in notes:
                 print(f"validation: {note}", file=sys.stderr)
     rows = coverage.judged(pl.concat(frames, how="vertical_relaxed"), row_errors())
+    why = pl.col("trust_why")
+    only = why.str.starts_with("this trace cannot be replayed well") & ~why.str.contains(";", literal=True)
+    rows = rows.with_columns(mark=pl.when(only).then(pl.lit("trusted but for the trace")).otherwise("mark"))
     for keys in ("change_class", "metric_class", "mark", "a"):
         with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
             print(coverage.shares(rows, [keys]).with_columns(pl.col(pl.Float64).round(3)))

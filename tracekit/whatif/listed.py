@@ -39,7 +39,7 @@ def affinities(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
     machine = trace.machine
     if machine is None:
         return []
-    same = trace.once("named as listed", lambda: _same(trace, machine))
+    same = _same(trace, machine)
     # A CPU without records takes no part in a replay.
     here = set(trace.cpus["cpu"].drop_nulls().to_list())
     found = []
@@ -72,7 +72,7 @@ def classes(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
     machine = trace.machine
     if machine is None:
         return []
-    same = trace.once("named as listed", lambda: _same(trace, machine))
+    same = _same(trace, machine)
     shown = {
         tid: (low, high)
         for tid, low, high in trace.tasks.group_by("tid")
@@ -93,11 +93,13 @@ def classes(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
 
 def _same(trace: Trace, machine: Machine) -> set[int]:
     """Threads that the trace and the file call alike; a file may leave out names."""
-    names, _ = names_of(trace)
-    rows = machine.tasks.select("tid", "comm").iter_rows()
-    return {
-        t for t, comm in rows if t in names and (comm is None or any(same_name(comm, n) for n in names[t]))
-    }
+
+    def find() -> set[int]:
+        names, _ = names_of(trace)
+        rows = [(t, comm) for t, comm in machine.tasks.select("tid", "comm").iter_rows() if t in names]
+        return {t for t, comm in rows if comm is None or any(same_name(comm, n) for n in names[t])}
+
+    return trace.once("named as listed", find)
 
 
 #: Governors that do not look at the load (Linux: Documentation/admin-guide/pm/cpufreq.rst; ``powersave``
