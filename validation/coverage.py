@@ -26,8 +26,9 @@ from tracekit.errors import TracekitError
 from tracekit.whatif import row_error
 from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.calibration import calibrate
-from tracekit.whatif.comparison import Comparison, known_of
+from tracekit.whatif.comparison import Comparison
 from tracekit.whatif.intervals import Perturbation, kernel_share
+from tracekit.whatif.known import known_of
 from tracekit.whatif.predictions import Repeated
 from validation import lab, predict
 from validation.metrics import subject
@@ -213,7 +214,8 @@ def judged(rows: pl.DataFrame, known: row_error.Table | None = None) -> pl.DataF
         if r["low"] is not None and width is not None and r["real"] > 0:
             measured, sampling = r["measured_pct"] / 100, (r["sampling_pct"] or 0.0) / 100
             own = math.sqrt(max(0.0, measured**2 - sampling**2))
-            half = math.hypot(own, row_error.sampling_scale(table, r["metric_class"]) * sampling, width)
+            scaled = row_error.sampling_scale(table, r["metric_class"]) * sampling
+            half = math.hypot(own, scaled, width, (r["switch_pct"] or 0.0) / 100)
             inside = abs(math.log(r["real"] / r["predicted"])) <= half
         close = abs(r["predicted"] - r["real"]) <= CLOSE * abs(r["real"])
         mark = r["trust"]

@@ -16,7 +16,7 @@ _KEYS = ("scope", "group", "metric", "statistic")
 #: Columns of a terminal from which on trust has a column of its own, and its marks in a narrower one.
 _WITH_TRUST = 92
 _MARKS = {"with care": "?", "do not use": "!", "bimodal": "*"}
-VALUES = ("recorded", "predicted", "change", "identity")
+VALUES = ("recorded", "predicted", "real", "change", "identity")
 
 
 def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) -> None:
@@ -91,14 +91,17 @@ def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> No
                 "whatever was lost": bounds.get(tuple(row[k] for k in _KEYS)),
                 "predicted": effect.predicted,
                 "90 % interval": effect.span or effect.no_span or None,
-                "change": " ".join([effect.change, *marks]),
+                "real": " ".join([effect.real, *marks]),
+                "change": effect.change if "real" in row else " ".join([effect.change, *marks]),
                 "trust": None if narrow else row.get("trust"),
                 "identity": effect.identity,
                 "calibration": row["calibration"],
             }
         )
-    columns = ["metric", "recorded", "predicted", "90 % interval", "change", "trust"]
-    more = ["whatever was lost", "identity", "calibration"]
+    # What was held against a recording is no longer only a change.
+    held = any("real" in row for row in rows)
+    columns = ["metric", "recorded", "predicted", "90 % interval", "real" if held else "change", "trust"]
+    more = [*(["change"] if held else []), "whatever was lost", "identity", "calibration"]
     table(shown, columns, more=more, section="group", right=VALUES, first_out=["90 % interval"])
     if seen:
         print(", ".join(f"{mark} {word}" for word, mark in _MARKS.items() if word in seen))
@@ -117,6 +120,8 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
     from tracekit.whatif.headline import to_record
 
     identity = comparison.identity_policy.partition(":")[0]
+    for sentence in comparison.held.sentences if comparison.held else ():
+        paragraph(sentence)
     paragraph(
         f"changes are against the identity replay (--wide shows it), {comparison.trace.name} under {identity}: "
         f"{comparison.why}"

@@ -137,13 +137,19 @@ def replay_options(function: F) -> F:
     return function
 
 
-def asked(policies: Sequence[str], loop: str | None, scenario: Scenario | None) -> tuple[list[str], str]:
-    """Policies and loop, from options or else from the file."""
+def asked(
+    policies: Sequence[str], loop: str | None, scenario: Scenario | None, changes: bool = False
+) -> tuple[list[str], str]:
+    """Policies and loop, from options or else from the file.
+
+    No policy stands for the one that the trace was captured under, which is refused unless something else `changes`.
+    """
     if not policies and scenario is not None and scenario.policy is not None:
         policies = [scenario.policy]
-    if not policies:
+    if not policies and not changes:
         raise click.UsageError(
-            "Missing option '--policy', and no --scenario names one. See `tracekit policies`."
+            "nothing is asked for: give a --policy (see `tracekit policies`), or change something else under the "
+            "policy of the recording, such as --set 'batch*: nice=19' or --cpus 4"
         )
     return list(policies), loop or (scenario.loop if scenario else None) or "dependency"
 

@@ -42,6 +42,9 @@ Examples:
   tracekit compare boot.dat --policy cfs:wakeup_preemption=off --json | jq .summary
   tracekit compare boot.dat --policy eevdf --quick                a first look
   tracekit compare boot.dat --policy cfs --identity eevdf --by comm
+  tracekit compare day.dat --set 'backup*: nice=19'               the same policy, other tasks
+  tracekit compare day.dat --set 'backup*: nice=19' --real niced.dat
+                                                 was the prediction right?
 """,
 )
 @input_options()
@@ -50,12 +53,19 @@ Examples:
     "policies",
     multiple=True,
     metavar="POLICY",
-    help="NAME:PARAM=VALUE,...; can be given several times. See `tracekit policies`.",
+    help="NAME:PARAM=VALUE,...; can be given several times. By default the policy of the recording, where "
+    "something else is changed. See `tracekit policies`.",
 )
 @click.option(
     "--identity", metavar="POLICY", help="Policy the trace was captured under; by default inferred."
 )
 @replay_options
+@click.option(
+    "--real",
+    metavar="FILE",
+    help="A recording under what is asked for: each prediction is held against it. Names and groups of tasks are "
+    "to be the same.",
+)
 @click.option(
     "--runs",
     type=click.IntRange(1, 1000),
@@ -88,6 +98,7 @@ def command(
     source: Input,
     policies: tuple[str, ...],
     identity: str | None,
+    real: str | None,
     loop: str | None,
     cpus: int | None,
     hz: int | None,
@@ -121,18 +132,29 @@ def command(
     interval and how far it can be trusted. A change that nothing models is refused with exit status
     4.
     """
+    import dataclasses
+
     import tracekit as tk
     from tracekit.cli._output import emit, emit_csv, emit_json, save_plot
     from tracekit.registry import check_policy
     from tracekit.whatif.not_modelled import split
 
-    named, loop = asked(policies, loop, scenario)
+    changes = bool(overrides or scenario or costs or real) or cpus is not None or rt is not None
+    named, loop = asked(policies, loop, scenario, changes)
+    if real is not None and len(set(named)) > 1:
+        raise click.UsageError(f"--real {real} is a recording under one policy; {len(set(named))} were given")
     for policy in (*named, *filter(None, [identity])):
         check_policy(split(policy)[0])
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
     with importing("tracekit.whatif.comparison", "tracekit.cli._comparison"):
         trace = source.read()
+        # Numbers of tasks and times are others in another recording.
+        own = {k: v for k, v in source.options.items() if k != "machine"}
+        beside = dataclasses.replace(
+            source, path=real or "", options=own, pid=(), tid=(), start=None, end=None
+        )
+        held = None if real is None else beside.read()
     caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         comparison = tk.compare(
@@ -154,6 +176,7 @@ def command(
             jobs=jobs,
             force=force,
             progress=progress,
+            real=held,
         )
         # Computed when first asked for, which shall be while the line is there.
         judged = []

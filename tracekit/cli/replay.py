@@ -51,7 +51,12 @@ Examples:
 """,
 )
 @input_options()
-@click.option("--policy", metavar="POLICY", help="NAME:PARAM=VALUE,...; see `tracekit policies`.")
+@click.option(
+    "--policy",
+    metavar="POLICY",
+    help="NAME:PARAM=VALUE,...; by default the policy of the recording, where something else is changed. See "
+    "`tracekit policies`.",
+)
 @replay_options
 @click.option(
     "-o",
@@ -105,9 +110,11 @@ def command(
     from tracekit.io.writers import output_kind
     from tracekit.registry import check_policy
 
-    policies, loop = asked([policy] if policy else [], loop, scenario)
-    policy = policies[0]
-    check_policy(policy)
+    changes = bool(overrides or scenario or costs) or cpus is not None or rt is not None
+    policies, loop = asked([policy] if policy else [], loop, scenario, changes)
+    policy = policies[0] if policies else None
+    if policy is not None:
+        check_policy(policy)
     for file in filter(None, (output, program)):
         output_kind(file)
     trace = source.read()

@@ -43,7 +43,8 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
     black line at 1. The grey cross is the identity replay: its distance from 1 is what the replay
     gets wrong. A dot is the prediction for a policy and the bar its 90 % interval; a dot without a
     bar has none, and is no surer for it. A hollow dot is a change that is not resolved. A dot right
-    of the line is more than recorded, which for times is worse.
+    of the line is more than recorded, which for times is worse. A black triangle, where predictions
+    are held against a recording, is the real value.
     """
     keys = ("scope", "group", "metric", "statistic")
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -72,7 +73,8 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
         ax.grid(visible=False, axis="y")
         _factor_axis(ax, low, high)
         spans = any(row["low"] is not None for found in shown for row in found)
-        _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100)
+        held = any(row.get("real") for found in shown for row in found)
+        _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100, held)
         title = "Predicted against recorded" + (f", {s.plain(name)}" if name and not narrow else "")
         fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
         return s.finish(fig)
@@ -101,7 +103,7 @@ def _label(row: dict[str, Any]) -> str:
 def _range(shown: list[list[dict[str, Any]]]) -> tuple[float, float]:
     factors = [1 / _LEAST, _LEAST]
     for row in (row for found in shown for row in found):
-        known = [row[k] for k in ("identity", "predicted", "low", "high") if row[k]]
+        known = [row[k] for k in ("identity", "predicted", "low", "high", "real") if row.get(k)]
         factors += [v / row["recorded"] for v in known]
     return min(factors) / 1.15, max(factors) * 1.15
 
@@ -121,6 +123,10 @@ def _line(ax: Axes, y: int, found: list[dict[str, Any]], labels: list[str], look
         face = colour if clear else s.PAPER
         at = row["predicted"] / row["recorded"]
         ax.plot(at, place, marker="o", markersize=5, markerfacecolor=face, markeredgecolor=colour, zorder=4)
+        if row.get("real"):
+            ax.plot(
+                row["real"] / row["recorded"], place - 0.16, marker="v", color=s.INK, markersize=5, zorder=5
+            )
 
 
 def _factor_axis(ax: Axes, low: float, high: float) -> None:
@@ -138,12 +144,15 @@ def _factor_axis(ax: Axes, low: float, high: float) -> None:
     ax.set_xlabel("factor to the recorded value")
 
 
-def _legend(fig: Figure, labels: list[str], looks: dict[str, Any], what: str, width: int) -> None:
+def _legend(fig: Figure, labels: list[str], looks: dict[str, Any], what: str, width: int, held: bool) -> None:
     handles = [
         Line2D([], [], color=s.INK, linewidth=1.4),
         Line2D([], [], color=s.MUTED, marker="x", linestyle=""),
         *(Line2D([], [], color=looks[label]["color"], marker="o", linewidth=2.2) for label in labels),
     ]
     names = ["recorded", "identity replay", *(f"{s.plain(label)}{what}" for label in labels)]
+    if held:
+        handles.append(Line2D([], [], color=s.INK, marker="v", linestyle=""))
+        names.append("real")
     columns = max(1, min(len(names), width // (max(map(len, names)) + 8)))
     fig.legend(handles, names, loc="outside lower left", ncols=columns)

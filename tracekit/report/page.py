@@ -68,6 +68,7 @@ class Cell:
     change: str
     verdict: str
     span: str = ""
+    real: str = ""
     bimodal: str = ""
     trust: str = ""
     number: float | None = None
@@ -112,6 +113,7 @@ def _cell(row: Mapping[str, Any] | None) -> Cell:
         effect.change,
         row["verdict"],
         effect.span or effect.no_span.replace("none", "no interval"),
+        effect.real,
         two,
         "" if trust in (None, "trusted") else str(trust),
         row["predicted"],
@@ -464,6 +466,7 @@ def render(comparison: Comparison) -> str:
         short=_short(comparison),
         findings=[finding.sentence for finding in found],
         to_record=to_record(comparison),
+        held=comparison.held.sentences if comparison.held else [],
         cards=_cards(found),
         recorded_as=_recorded_as(comparison),
         overview=_overview(comparison),

@@ -28,12 +28,14 @@ from tracekit.whatif.basis import (
 )
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.contexts import recognise
+from tracekit.whatif.held import Held, unlike, with_real
 from tracekit.whatif.identity import stated
-from tracekit.whatif.intervals import MIN_JITTER_NS, RUNS, Perturbation, kernel_share, kernel_shares
+from tracekit.whatif.intervals import RUNS, Perturbation
+from tracekit.whatif.known import known_of
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, default_jobs, meanwhile, run_all
-from tracekit.whatif.row_error import change_class, no_error
+from tracekit.whatif.row_error import change_class
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
@@ -78,6 +80,8 @@ class Comparison:
         The replays repeated with small changes of the machine; without it there are no intervals.
     jobs
         Threads for what is computed of whole tables; by default one for each CPU, at most 8.
+    real
+        A recording under what was asked, which predictions are held against.
 
     Examples
     --------
@@ -97,6 +101,7 @@ class Comparison:
         by: str = "group",
         repeated: Repeated | None = None,
         jobs: int | None = None,
+        real: Trace | None = None,
     ) -> None:
         taken = {RECORDED, IDENTITY} & set(replays)
         if taken:
@@ -108,6 +113,7 @@ class Comparison:
         self.by = by
         self.repeated = repeated
         self.jobs = jobs or default_jobs()
+        self.real = real
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -139,7 +145,8 @@ class Comparison:
         pl.DataFrame
             The result of `tracekit.analysis.compare.compare` with the columns of
             `tracekit.whatif.predictions.with_intervals`: the 90 % interval, why there is none, what
-            it is made of, and how far the row can be trusted.
+            it is made of, and how far the row can be trusted. Where there is a recording of what was
+            asked, also those of `tracekit.whatif.held.with_real`.
         """
         repeated = self.repeated
         if repeated is not None and not repeated.sampling:
@@ -147,7 +154,22 @@ class Comparison:
         if repeated is not None:
             repeated = replace(repeated, poor=self.poor)
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
-        return with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
+        found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
+        if self.real is None:
+            return found
+        return with_real(found, metrics_of(self.real, self.by), self._unlike[0])
+
+    @cached_property
+    def _unlike(self) -> tuple[bool, list[str]]:
+        """See `tracekit.whatif.held.unlike`."""
+        assert self.real is not None, "no recording to hold predictions against"
+        cpus = next(iter(self.replays.values()), self.identity).cpus.height
+        return unlike(self.trace, self.real, cpus)
+
+    @cached_property
+    def held(self) -> Held | None:
+        """How the predictions do beside a recording of what was asked; None without one."""
+        return None if self.real is None else Held.of(self.table, self.real.name, self._unlike[1])
 
     @cached_property
     def sampling(self) -> dict[str, pl.DataFrame]:
@@ -347,7 +369,8 @@ class Comparison:
             `trace` (see `describe`), `diagnostics`, `losses`, `bounds` (of the recorded metrics,
             whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
-            `repetitions` (how often each replay was repeated), `summary`, `comparison` (`table`),
+            `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
+            `by_trust`, see `tracekit.whatif.held.Held`), `summary`, `comparison` (`table`),
             `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
             distribution by label), `not_recorded` and `not_known` (what the trace, and the machine
             beside it, do not say) and `predictable` (shares of trust), `definitions`. Numbers that
@@ -371,6 +394,7 @@ class Comparison:
             "calibration": self.calibration.to_dicts(),
             "fidelity": self.fidelity.to_dicts(),
             "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,
+            "held": None if self.held is None else self.held.to_dict(),
             "inferred": inferred(self.identity),
             "not_recorded": unrecorded(self.identity),
             "not_known": unknown_machine(self.trace),
@@ -480,9 +504,18 @@ def _replayed(trace: Trace) -> dict[str, Any]:
     return {"policy": trace.metadata.get("replay.policy"), "loop": trace.metadata.get("replay.loop")}
 
 
+def _changed(
+    scenario: Scenario | None, cpus: int | None, rt: str | None, costs: Mapping[str, str] | None
+) -> str:
+    """What is changed beside the policy, as a label."""
+    parts = [str(o).removeprefix("comm=") for o in overrides_of(scenario)] if scenario else []
+    parts += [f"{cpus} CPU{'s' * (cpus != 1)}"] if cpus is not None else []
+    return "; ".join([*parts, *filter(None, [rt]), *(f"{k}={v}" for k, v in (costs or {}).items())])
+
+
 def compare(
     trace: AnyTrace,
-    policies: str | Iterable[str] | Mapping[str, str],
+    policies: str | Iterable[str] | Mapping[str, str] = (),
     *,
     identity: str | None = None,
     by: str = "group",
@@ -500,6 +533,7 @@ def compare(
     jobs: int | None = None,
     force: bool = False,
     progress: Callable[[float], object] | None = None,
+    real: AnyTrace | None = None,
 ) -> Comparison:
     """Set a trace beside its replays under several policies.
 
@@ -514,7 +548,9 @@ def compare(
         a text does is stated and not inferred: its identity replay repeats it, and the interval
         holds what other draws and small perturbations change, without a model error.
     policies
-        A policy, or several; as a mapping, label to policy.
+        A policy, or several; as a mapping, label to policy. None: the policy that the trace was
+        captured under, for what else is asked, which is the label then: other attributes of tasks,
+        other CPUs.
     identity
         Policy that the trace was captured under; by default inferred from its metadata. It is
         replayed as the trace was recorded: `cpus`, `costs` and `scenario` do not touch it.
@@ -533,11 +569,19 @@ def compare(
     progress
         Called with the share that is done, a `tracekit.whatif.repeat.Done`; from several threads,
         one at a time.
+    real
+        A recording under what is asked for, or its path: each prediction is held against it, see
+        `Comparison.held`.
 
     Returns
     -------
     Comparison
         Tables, and a report as JSON and HTML.
+
+    Raises
+    ------
+    ValueError
+        `real` with several policies: a recording is under one.
 
     Examples
     --------
@@ -554,6 +598,10 @@ def compare(
     why = "stated"
     if identity is None:
         identity, why = stated(trace)
+    labelled = labelled or {_changed(scenario, cpus, rt, costs) or identity: identity}
+    if real is not None and len(labelled) > 1:
+        raise ValueError(f"a recording is under one policy; {len(labelled)} were asked for")
+    beside = None if real is None else as_trace(real)
     labelled, unmodelled = _modelled(trace, identity, labelled, force)
     for policy in labelled.values():
         _core.parse_policy(policy)
@@ -608,7 +656,7 @@ def compare(
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
     if not intervals:
-        return Comparison(trace, same, plain, why, by, jobs=jobs)
+        return Comparison(trace, same, plain, why, by, jobs=jobs, real=beside)
     attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {
@@ -618,7 +666,7 @@ def compare(
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
-    return Comparison(trace, same, plain, why, by, found, jobs)
+    return Comparison(trace, same, plain, why, by, found, jobs, beside)
 
 
 def _first(repeated: Sequence[tuple[Perturbation, pl.DataFrame]]) -> pl.DataFrame:
@@ -642,59 +690,3 @@ def _modelled(
             names,
         )
     return {label: policy for label, (policy, _) in parts.items()}, found
-
-
-def known_of(
-    programs: Programs,
-    trace: Trace,
-    by: str,
-    repeated: Mapping[str, list[tuple[Perturbation, pl.DataFrame]]],
-    changes: Mapping[str, str],
-) -> Repeated:
-    """Put together what intervals and trust are judged by.
-
-    Parameters
-    ----------
-    programs, trace, by
-        What was replayed, and how its tasks are grouped.
-    repeated
-        Label to perturbations and metrics, see `tracekit.whatif.repeat.run_all`.
-    changes
-        Label to class of change, see `tracekit.whatif.row_error.change_class`.
-    """
-    inferred_of = dict(programs.inferred.select("name", "value").unique("name", keep="first").iter_rows())
-    text = trace.metadata.get("clock.resolution_ns", "1")
-    clock = float(text) if text.isdigit() else 1.0
-    span = max(1, (trace.end_ns or 0) - (trace.start_ns or 0)) * max(1, trace.cpus.height)
-    lost = analysis.losses.coverage(trace.losses, trace.start_ns or 0, trace.end_ns or 0)
-    return Repeated(
-        repeated,
-        changes,
-        _kernel_shares(programs, by),
-        unexplained={} if programs.stated else _unexplained(programs, by),
-        errors=no_error() if programs.stated else None,
-        lost=float(lost["lost_ns"].sum()) / span,
-        tick_ns=1e9 / (inferred_of.get("ticks a second") or 250),
-        resolution_ns=max(clock, inferred_of.get("jitter") or 0.0, MIN_JITTER_NS),
-        span_ns=float((trace.end_ns or 0) - (trace.start_ns or 0)),
-    )
-
-
-def _unexplained(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
-    """Share of the wakeups of each group, and of all, that the trace does not explain."""
-    rows = programs.demands.select(analysis.group_of(by), "sleeps", "unexplained")
-    sums = rows.group_by("group").sum().filter(pl.col("sleeps") > 0)
-    found: dict[tuple[str, str | None], float] = {
-        ("group", group): without / sleeps for group, sleeps, without in sums.iter_rows()
-    }
-    found["all", None] = int(rows["unexplained"].sum()) / max(int(rows["sleeps"].sum()), 1)
-    return found
-
-
-def _kernel_shares(programs: Programs, by: str) -> dict[tuple[str, str | None], float]:
-    """Share of kernel work of each group of tasks, and of all."""
-    rows = programs.demands.with_columns(analysis.group_of(by))
-    found: dict[tuple[str, str | None], float] = {("all", None): kernel_share(rows)}
-    for group, share in kernel_shares(rows).items():
-        found["group", group] = share
-    return found

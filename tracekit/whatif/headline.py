@@ -31,6 +31,9 @@ class Effect:
         The 90 % interval of the prediction; empty without one.
     no_span
         Why there is none, in short: ``none: too few``; empty where there is one, or nothing to say.
+    real
+        The value in a recording of what was asked, and whether it lies outside the interval; empty
+        where predictions are held against none.
     change
         Predicted against identity: ``+29.6 %`` or ``x 64.7``; ``not resolved``, ``not measured``.
     row
@@ -44,6 +47,7 @@ class Effect:
     predicted: str
     span: str
     no_span: str
+    real: str
     change: str
     row: Mapping[str, Any]
 
@@ -105,6 +109,7 @@ def effect_of(row: Mapping[str, Any]) -> Effect:
         _least(value(row["predicted"], unit), row.get("predicted_is_bound")),
         span(row["low"], row["high"], unit),
         no_span(row["no_interval"]) if row["low"] is None and row["predicted"] is not None else "",
+        value(row["real"], unit) + (" (outside)" if row["inside"] is False else "") if "real" in row else "",
         percent(row["change_pct"]) if known else row["verdict"],
         row,
     )

@@ -55,6 +55,8 @@ class Repeated:
         Model errors by class; by default those that ship with the package.
     span_ns
         Length of the recording.
+    switch_ns
+        What a switch costs in the trace, see `again`; 0 where the programs are stated.
     """
 
     figures: Mapping[str, Sequence[tuple[Perturbation, pl.DataFrame]]]
@@ -70,10 +72,14 @@ class Repeated:
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
     span_ns: float = 0.0
+    switch_ns: float = 0.0
 
 
 #: Length of a tick where nothing says: Linux's default of 250 a second (kernel/Kconfig.hz).
 DEFAULT_TICK_NS = 4e6
+#: Metrics of waits, and those that are made of slices.
+WAITS = ("run_delay", "wakeup_latency", "response")
+OF_SLICES = ("cpu_time", "slice_per_involuntary")
 #: Columns that `with_intervals` adds.
 ADDED: dict[str, Any] = {
     "low": pl.Float64,
@@ -82,6 +88,7 @@ ADDED: dict[str, Any] = {
     "half_width_pct": pl.Float64,
     "measured_pct": pl.Float64,
     "sampling_pct": pl.Float64,
+    "switch_pct": pl.Float64,
     "halve_ns": pl.Float64,
     "n_effective": pl.Float64,
     "bimodal_low": pl.Float64,
@@ -166,9 +173,10 @@ def with_intervals(
     -------
     pl.DataFrame
         `table` with `low`, `high` (Float64, the 90 % interval), `no_interval` (String, why there is
-        none), `half_width_pct`, `measured_pct`, `sampling_pct` (Float64, %: the interval, its part
-        without the model error, the part of the sample size, the larger one of recording and
-        prediction), `halve_ns` (Float64, how much more to record for half the interval, see
+        none), `half_width_pct`, `measured_pct`, `sampling_pct`, `switch_pct` (Float64, %: the
+        interval, its part without the model error and what a switch costs, the part of the sample
+        size, the larger one of recording and prediction, and that of what a switch costs, see
+        `again`), `halve_ns` (Float64, how much more to record for half the interval, see
         `to_halve`; null where no recording halves it), `n_effective` (Float64, of the smaller
         sample), `bimodal_low` and `bimodal_high` (Float64, the two values of a schedule with two
         outcomes, else null), `phase_sensitive` (Boolean, true when perturbations move identity or
@@ -191,16 +199,42 @@ def with_intervals(
     out: list[dict[str, Any]] = []
     for label in table["policy"].unique(maintain_order=True).to_list():
         rows = []
-        for row in table.filter(pl.col("policy") == label).iter_rows(named=True):
+        of_label = table.filter(pl.col("policy") == label)
+        slices = _mean_slices(of_label)
+        for row in of_label.iter_rows(named=True):
             key = _key(row)
             made = _row(
                 row, of_policy.get(label, {}).get(key, []), same.get(key, []),
                 sampled.get(recorded, {}).get(key, _UNKNOWN), sampled.get(label, {}).get(key, _UNKNOWN),
-                repeated, resolution_ns,
+                repeated, resolution_ns, slices.get(key[:2]),
             )  # fmt: skip
             rows.append(_in_trace(made, ran))
         out += _together(rows, repeated, label)
     return pl.DataFrame(out, schema={**table.schema, **ADDED})
+
+
+def again(switch_ns: float, metric: str, value: float | None, mean_slice: float | None) -> float:
+    """Give by how much a time can differ in another recording of the same, as a relative half-width.
+
+    Definition: log(1 + x / v), x what a switch costs in the trace and v the time itself, or the mean
+    slice for CPU time and what is made of it; 0 for numbers. Caches that are cold behind a switch,
+    an idle CPU that has to wake and the way of an interrupt take another time in each recording, of
+    the order of a switch, which matters where times are as short. See docs/validation-fresh.md
+    for what it covers, with half of x and with twice as much.
+
+    Parameters
+    ----------
+    switch_ns, metric, value, mean_slice
+        x, the metric of a row, its value, and the mean slice of its group.
+    """
+    base = value if metric in WAITS or metric == "slice" else mean_slice if metric in OF_SLICES else None
+    return math.log1p(switch_ns / base) if base else 0.0
+
+
+def _mean_slices(table: pl.DataFrame) -> dict[tuple[str, str | None], float]:
+    """The predicted mean slice of each group."""
+    rows = table.filter((pl.col("metric") == "slice") & (pl.col("statistic") == "mean"))
+    return {(s, g): v for s, g, v in rows.select("scope", "group", "predicted").iter_rows() if v}
 
 
 def _deciding(table: pl.DataFrame) -> dict[tuple[str, str | None], int]:
@@ -216,7 +250,7 @@ def _in_trace(row: dict[str, Any], ran: Mapping[tuple[str, str | None], int]) ->
 
     Waits by their own number, the others by switches and CPU time.
     """
-    waits = row["metric"] in ("run_delay", "wakeup_latency", "response")
+    waits = row["metric"] in WAITS
     n = (row["n_recorded"] or 0) if waits else ran.get((row["scope"], row["group"]), 0)
     if n < trust.DECIDING and row["predicted"] is not None:
         row |= {"verdict": "not in this trace", "resolved": None, "low": None, "high": None}
@@ -247,6 +281,7 @@ def _row(
     of_predicted: _Sampled,
     repeated: Repeated,
     resolution_ns: int,
+    mean_slice: float | None,
 ) -> dict[str, Any]:
     """A row of the table with its interval."""
     out = {**row, **dict.fromkeys(ADDED)}
@@ -279,10 +314,11 @@ def _row(
     if not kind:
         return out | {"no_interval": of_recorded.reason}
     measured = intervals.measured(predicted, values, parts[1], recorded, identity)
+    short = again(repeated.switch_ns, row["metric"], predicted, mean_slice)
     scale = sampling_scale(errors, kind)
     if (why := repeated.unmeasured.get(row["policy"])) is not None:
         return out | {"no_interval": why}
-    made = _with_width(out, measured, of_recorded, of_predicted, (model, scale), len(values))
+    made = _with_width(out, (measured, short), of_recorded, of_predicted, (model, scale), len(values))
     return made | {"halve_ns": to_halve(made["half_width_pct"], made["sampling_pct"], repeated.span_ns)}
 
 
@@ -318,14 +354,18 @@ def to_halve(half_width_pct: float | None, sampling_pct: float | None, span_ns: 
 
 def _with_width(
     out: dict[str, Any],
-    measured: float | None,
+    terms: tuple[float | None, float],
     of_recorded: _Sampled,
     of_predicted: _Sampled,
     fitted: tuple[float | None, float],
     repetitions: int,
 ) -> dict[str, Any]:
-    """The interval of a row, or why there is none; `fitted`: model error, and scale of the sampling error."""
-    model, scale = fitted
+    """The interval of a row, or why there is none.
+
+    `terms`: what the trace says of the error, and what `again` does; `fitted`: model error, and scale of
+    the sampling error.
+    """
+    (measured, short), (model, scale) = terms, fitted
     reasons = [
         ("it is zero somewhere" if measured is None else None),
         ("the replay was not repeated" if repetitions < 2 else None),
@@ -341,8 +381,9 @@ def _with_width(
     # Both samples are of the same demand, so that their errors are no two independent ones.
     sampling = scale * max(of_recorded.width or 0.0, of_predicted.width or 0.0)
     known = math.hypot(measured or 0.0, sampling)
-    width = math.hypot(known, model or 0.0)
+    width = math.hypot(known, model or 0.0, short)
     out |= {"sampling_pct": 100 * sampling, "measured_pct": 100 * known, "half_width_pct": 100 * width}
+    out["switch_pct"] = 100 * short
     return out | {"low": out["predicted"] * math.exp(-width), "high": out["predicted"] * math.exp(width)}
 
 

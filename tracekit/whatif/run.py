@@ -571,7 +571,7 @@ def _shortened_again(asked: tuple[Any, ...], less: tuple[Any, Any]) -> Programs:
 
 def replay(
     trace: AnyTrace,
-    policy: str | AnyPolicy = "cfs",
+    policy: str | AnyPolicy | None = None,
     *,
     loop: str = "dependency",
     rt: str | None = None,
@@ -591,12 +591,11 @@ def replay(
     Parameters
     ----------
     trace
-        A recorded trace with switches and wakeups, its path, or a workload text; see
-        `tracekit.whatif.source.as_trace`.
+        A recorded trace with switches and wakeups, its path, or a workload text; see `as_trace`.
     policy
         ``name`` or ``name:param=value,param=value``, times with their unit, see
         `tracekit.policies`; or a policy of one's own, see `tracekit.Policy` and
-        `tracekit.CompiledPolicy`.
+        `tracekit.CompiledPolicy`. By default the one of the recording, as kernel and machine say.
     loop
         What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their
         wakers; ``open`` keeps the recorded time of every wakeup; ``closed`` keeps the recorded
@@ -649,8 +648,9 @@ def replay(
     >>> tk.replay(trace, "rr:quantum=10ms").policy.split(",")[0]
     'rr:quantum=10ms'
     """
+    trace = as_trace(trace)
     return Programs(trace, loop, hz, endless, placement).run(
-        policy,
+        stated(trace)[0] if policy is None else policy,
         rt=rt,
         cpus=cpus,
         phase_ns=phase_ns,

@@ -1,0 +1,124 @@
+#!/bin/sh
+# Records work of every day on this machine, and the same set up otherwise: what
+# `python -m validation.fresh`
+# holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 40 s a workload and round; it wants perf,
+# cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path. DIR/pairs.tsv names what to compare.
+set -eu
+length=2.6
+
+# One workload: $1 its name, $2 what is put before the commands in the background, $3 before the others.
+work() {
+    case $1 in
+    build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
+    zip | pipe | pool | commands) for i in 1 2; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    web) for i in 1 2 3; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
+    esac
+    case $1 in
+    build | zip) $3 ./probe 1 $length & $3 ./probe 2 $length & ;;
+    web) $3 timeout 3 python3 server.py & sleep 1; python3 load.py 1.5 & ;;
+    pipe) ($3 timeout $length cat text text text | $3 timeout $length tr a b | $3 timeout $length md5sum > /dev/null) & ;;
+    pool) $3 timeout $length python3 pool.py & ;;
+    commands) $3 timeout $length bash -c 'while :; do /bin/true; date > /dev/null; echo a | cat > /dev/null; done' & ;;
+    esac
+    sleep $length
+}
+
+script=$(realpath "$0")
+mkdir -p "$1"
+cd "$1"
+if [ -n "${WORK:-}" ]; then
+    work "$WORK" "$BACK" "$FRONT"
+    exit
+fi
+rounds=${2:-2}
+
+cat > probe.c <<'C'
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+int main(int argc, char **argv) {
+    char name[16];
+    volatile unsigned long x = 0;
+    double end = now() + atof(argv[2]);
+    srand48(atoi(argv[1]));
+    snprintf(name, sizeof name, "probe%s", argv[1]);
+    prctl(PR_SET_NAME, name, 0, 0, 0);
+    while (argc > 2 && now() < end) {
+        struct timespec t = {0, -log(1 - drand48()) * 8e6};
+        nanosleep(&t, 0);
+        for (unsigned long i = 0, n = (0.5 + 1.5 * drand48()) * 1e6; i < n; i++) x += i;
+    }
+}
+C
+cc -O1 -o probe probe.c -lm
+head -c 30000000 /dev/urandom | base64 > text
+mkdir -p src
+for i in $(seq 40); do
+    for k in $(seq 40); do
+        echo "int f$k(int a, int b) { int s = 0; for (int i = 0; i < a; i++) for (int j = 0; j < b; j++) s += (i * j) ^ $k; return s; }"
+    done > src/a$i.c
+done
+printf 'O = $(patsubst %%.c,%%.o,$(wildcard *.c))\nall: $(O)\n' > src/Makefile
+cat > server.py <<'P'
+import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        sum(i * i for i in range(12000))
+        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+    def log_message(self, *a): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", 8765), H).serve_forever()
+P
+cat > load.py <<'P'
+import http.client, random, sys, threading, time
+end = time.time() + float(sys.argv[1])
+def one(i):
+    c, r = http.client.HTTPConnection("127.0.0.1", 8765), random.Random(i)
+    while time.time() < end:
+        time.sleep(r.expovariate(50)); c.request("GET", "/"); c.getresponse().read()
+threads = [threading.Thread(target=one, args=(i,)) for i in range(6)]
+[t.start() for t in threads]; [t.join() for t in threads]
+P
+cat > pool.py <<'P'
+import multiprocessing, time
+def work(n): return sum(range(20000))
+if __name__ == "__main__":
+    end = time.time() + 2.3
+    with multiprocessing.Pool(3) as pool:
+        while time.time() < end: pool.map(work, range(40), chunksize=2); time.sleep(0.005)
+P
+
+tracekit recipes machine > machine.sh
+printf 'a\tb\tworkload\tset\n' > pairs.tsv
+for round in $(seq "$rounds"); do
+    other=$((round % rounds + 1))
+    for w in ${WORKLOADS:-build zip web pipe pool commands}; do
+        case $w in
+        build) back='/^(make|cc|cc1|as|sh)$/' front='probe*' ;;
+        zip) back='gzip*' front='probe*' ;;
+        web) back='sha512sum*' front='python*' ;;
+        pipe) back='gzip*' front='/^(cat|tr|md5sum)$/' ;;
+        pool) back='gzip*' front='python*' ;;
+        commands) back='gzip*' front='/^(bash|true|date|cat)$/' ;;
+        esac
+        for v in default nice19 batch idle cpu1 fifo; do
+            before='' first='' set=''
+            case $v in
+            nice19) before='nice -n 19' set="$back: nice=19" ;;
+            batch) before='chrt -b 0' set="$back: policy=batch" ;;
+            idle) before='chrt -i 0' set="$back: policy=idle" ;;
+            cpu1) before='taskset -c 1' set="$back: cpus=1" ;;
+            fifo) first='chrt -f 50' set="$front: policy=fifo,prio=50" ;;
+            esac
+            name=$w-$v-$round
+            (sleep 0.8; sh machine.sh "$name.data" > machine.log 2>&1) &
+            WORK=$w BACK=$before FRONT=$first perf sched record -m 4096 -o "$name.data" -- sh "$script" . > perf.log 2>&1
+            wait
+            pkill -f server.py || true
+            printf '%s-default-%s.data\t%s-%s-%s.data\t%s\t%s\n' "$w" "$other" "$w" "$v" "$round" "$w" "$set" >> pairs.tsv
+        done
+    done
+done
