@@ -16,6 +16,8 @@ _KEYS = ("scope", "group", "metric", "statistic")
 #: Columns of a terminal from which on trust has a column of its own, and its marks in a narrower one.
 _WITH_TRUST = 92
 _MARKS = {"with care": "?", "do not use": "!", "bimodal": "*"}
+#: Groups that are named which do their work sooner.
+SOONER = 2
 VALUES = ("recorded", "predicted", "real", "change", "identity")
 
 
@@ -49,6 +51,8 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
         paragraph(finding.sentence)
         print()
         _table(rows.filter(rows["policy"] == finding.policy).to_dicts(), _bounds(comparison))
+        for early in comparison.sooner[finding.policy][:SOONER]:
+            paragraph(early.sentence)
     print()
     _basis(comparison, failed, judged)
     if verbose:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+from tracekit.whatif.pace import Sooner, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, default_jobs, meanwhile, run_all
 from tracekit.whatif.row_error import change_class
@@ -152,7 +153,8 @@ class Comparison:
         if repeated is not None and not repeated.sampling:
             repeated = replace(repeated, sampling=self.sampling)
         if repeated is not None:
-            repeated = replace(repeated, poor=self.poor)
+            early = {label: [one.group for one in found] for label, found in self.sooner.items()}
+            repeated = replace(repeated, poor=self.poor, sooner=early)
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
         if self.real is None:
@@ -170,6 +172,11 @@ class Comparison:
     def held(self) -> Held | None:
         """How the predictions do beside a recording of what was asked; None without one."""
         return None if self.real is None else Held.of(self.table, self.real.name, self._unlike[1])
+
+    @cached_property
+    def sooner(self) -> dict[str, list[Sooner]]:
+        """Label to the groups that do their recorded work sooner, see `tracekit.whatif.pace.sooner`."""
+        return {label: sooner(self.trace, run, self.by) for label, run in self.replays.items()}
 
     @cached_property
     def sampling(self) -> dict[str, pl.DataFrame]:
@@ -370,7 +377,7 @@ class Comparison:
             whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
-            `by_trust`, see `tracekit.whatif.held.Held`), `summary`, `comparison` (`table`),
+            `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `summary`, `comparison` (`table`),
             `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
             distribution by label), `not_recorded` and `not_known` (what the trace, and the machine
             beside it, do not say) and `predictable` (shares of trust), `definitions`. Numbers that
@@ -395,6 +402,7 @@ class Comparison:
             "fidelity": self.fidelity.to_dicts(),
             "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,
             "held": None if self.held is None else self.held.to_dict(),
+            "sooner": {label: [asdict(one) for one in found] for label, found in self.sooner.items()},
             "inferred": inferred(self.identity),
             "not_recorded": unrecorded(self.identity),
             "not_known": unknown_machine(self.trace),

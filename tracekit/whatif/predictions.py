@@ -49,6 +49,8 @@ class Repeated:
         Label to why no prediction under it has an interval.
     poor
         Why no row can be trusted, see `tracekit.whatif.trust.poorly`.
+    sooner
+        Label to the groups that do their recorded work sooner, see `tracekit.whatif.pace.sooner`.
     tick_ns, resolution_ns
         Length of a clock tick, and the smallest difference that clock and perturbation resolve.
     errors
@@ -68,6 +70,7 @@ class Repeated:
     unmodelled: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     poor: str | None = None
+    sooner: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
@@ -409,5 +412,14 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
             repeated.lost,
             repeated.unmodelled.get(label, ()),
             repeated.poor,
+            _less(row, repeated.sooner.get(label, ())),
         )
     return rows
+
+
+def _less(row: Mapping[str, Any], groups: Sequence[str | None]) -> str | None:
+    """Why a row is of less work than a real run does: the groups that do theirs sooner."""
+    own = row["scope"] == "group" and row["group"] in groups
+    if not groups or (own and row["statistic"] != "total"):
+        return None
+    return f"the recorded work of {groups[0] or '(no name)'} is done sooner, and a real run does more"

@@ -1,0 +1,87 @@
+"""Who does the recorded work sooner than it was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import tracekit as tk
+from tracekit.cli import main
+from tracekit.whatif.comparison import Comparison
+from tracekit.whatif.pace import sooner
+
+#: Two tasks that take turns beside two hogs, until the end of the recording cuts them off.
+TEXT = "policy: rr:quantum=5ms\nuntil: 1000\nWork: (R3 P(a) W(b))*\nBack: (W(a) R1 P(b))*\nHogA: R∞\nHogB: R∞"
+
+
+@pytest.fixture(scope="module")
+def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(TEXT, tmp_path_factory.mktemp("pace"))
+
+
+def recorded(text: str, folder: Path) -> Path:
+    """A run as a capture shows it, that is without the text that it is of."""
+    tk.simulate(text).filter(comm=["Work", "Back", "Hog*"]).write(folder / "loop.parquet")
+    return folder / "loop.parquet"
+
+
+@pytest.fixture(scope="module")
+def compared(cut_off: Path) -> Comparison:
+    return tk.compare(
+        cut_off,
+        scenario={"/^(Work|Back)$/": {"policy": "fifo", "prio": 5}},
+        identity="rr:quantum=5ms",
+    )
+
+
+def test_a_loop_that_gets_more_is_done_sooner(compared: Comparison, cut_off: Path) -> None:
+    ((label, found),) = compared.sooner.items()
+    assert label == "comm~^(Work|Back)$: policy=fifo,prio=5"
+    one, other = found
+    assert (one.group, other.group) == ("Work", "Back")
+    # They have the CPU to themselves now, from the first round to the last.
+    work = tk.read(cut_off).slices.filter(pl.col("comm").cast(pl.String).is_in(["Work", "Back"]))
+    assert one.replayed_ns == pytest.approx(0.95 * work["dur_ns"].sum(), rel=0.02)
+    assert one.recorded_ns > 900e6
+    assert one.sentence.startswith("Work has done its recorded work after 1")
+    assert "as fast): a real run goes on" in one.sentence
+
+
+def test_rows_of_less_work_are_taken_with_care(compared: Comparison) -> None:
+    why = "the recorded work of Work is done sooner, and a real run does more"
+    told = compared.table.filter(pl.col("trust_why").str.contains(why))
+    assert not told.filter(trust="trusted").height
+    rest = compared.table.filter(~pl.col("trust_why").str.contains(why))
+    assert set(rest["group"]) == {"Work", "Back"}, "their own times are of all their work"
+    assert "total" not in set(rest["statistic"])
+    assert {"Work", "Back", "HogA", None} <= set(told["group"])
+
+
+def test_nobody_is_sooner_in_the_same_replay_nor_where_the_work_ended(cut_off: Path, tmp_path: Path) -> None:
+    trace = tk.read(cut_off)
+    same = tk.replay(trace, "rr:quantum=5ms")
+    assert sooner(trace, same, "group") == []
+    ended = tk.read(recorded(TEXT.replace("))*", "))*9"), tmp_path))
+    faster = tk.replay(ended, "rr:quantum=5ms", scenario={"/^(Work|Back)$/": {"policy": "fifo", "prio": 5}})
+    last = [t.slices.filter(pl.col("comm").cast(pl.String) == "Work")["ts_ns"].max() for t in (ended, faster)]
+    assert last[1] < 0.5 * last[0]
+    assert sooner(ended, faster, "group") == [], "it ended, and was not cut off"
+
+
+def test_the_command_and_the_page_say_so(cut_off: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    asked = [
+        "compare",
+        str(cut_off),
+        "--identity",
+        "rr:quantum=5ms",
+        "--set",
+        "/^(Work|Back)$/: policy=fifo,prio=5",
+    ]
+    done = CliRunner().invoke(main, [*asked, "-q", "-o", str(page)], prog_name="tracekit")
+    assert done.exit_code == 0, done.output
+    assert "Work has done its recorded work after" in " ".join(done.output.split())
+    assert "Work has done its recorded work after" in page.read_text()
