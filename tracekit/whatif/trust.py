@@ -53,7 +53,7 @@ UNEXPLAINED = (0.1, 0.5)
 LOST = (0.001, 0.1)
 #: Share of failing metrics of the identity replay above which a trace cannot be replayed well. In captures
 #: of several kernels and numbers of CPUs, 90 % intervals of rows that only this keeps from being trusted hold
-#: 84 % of the real values (5,723 rows of 40 captures, 50 % of them within 10 %), those of trusted rows 90 %
+#: 86 % of the real values (5,122 rows of 40 captures, 51 % of them within 10 %), those of trusted rows 90 %
 #: (60 % within 10 %): `python -m validation.unseen testdata/lab2 --pairs ../shared/lab2/pairs.tsv`.
 MANY_FAIL = 1 / 3
 #: Level of the false discovery rate.
