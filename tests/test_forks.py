@@ -89,7 +89,7 @@ def execs(tmp_path_factory: pytest.TempPathFactory) -> tk.Trace:
     return repeated(EXECS, tmp_path_factory.mktemp("execs") / "trace.txt")
 
 
-def test_a_task_has_its_old_name_until_it_executes_a_program(execs: tk.Trace) -> None:
+def test_a_slice_belongs_to_the_program_that_is_executed_in_it(execs: tk.Trace) -> None:
     def names(trace: tk.Trace) -> list[list[str]]:
         rows = (
             trace.slices.filter(pl.col("tid") >= 100)
@@ -99,7 +99,7 @@ def test_a_task_has_its_old_name_until_it_executes_a_program(execs: tk.Trace) ->
         found: list[list[str]] = rows.group_by("tid", maintain_order=True).agg("comm")["comm"].to_list()
         return found
 
-    assert names(execs) == [["sh", "sh", "nice", "cc"]] * 12
+    assert names(execs) == [["sh", "nice", "cc", "cc"]] * 12
     assert names(tk.replay(execs, "cfs")) == names(execs)
 
 

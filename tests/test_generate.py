@@ -230,7 +230,11 @@ def test_the_schedule_of_a_capture_comes_back(name: str, demo: Path, tmp_path: P
     whole = min(mine.height, theirs.height) - 1
     assert 8000 < mine.height - 2 <= whole
     from_second = pl.col("ts_ns") - pl.col("ts_ns").first()
-    assert mine[1:whole].with_columns(from_second).equals(theirs[1:whole].with_columns(from_second))
+    mine, theirs = (rows[1:whole].with_columns(from_second) for rows in (mine, theirs))
+    assert mine.drop("comm").equals(theirs.drop("comm"))
+    # A name that changes while a task runs is not in every layout before it runs again.
+    settled = pl.col("tid").cum_count().over("tid") > 2
+    assert mine.filter(settled)["comm"].equals(theirs.filter(settled)["comm"])
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -67,7 +67,8 @@ def test_filter_by_name(trace: tk.Trace, pattern: str | re.Pattern[str]) -> None
     assert set(part.tasks["comm"]) == {f"spin{i:02}" for i in range(16)}
     # Also what they did before they got that name.
     assert part.slices.equals(trace.slices.filter(pl.col("utid").is_in(part.tasks["utid"].implode())))
-    assert set(part.slices["comm"]) == {*part.tasks["comm"], "wl"}
+    assert set(part.tasks["comm_first"]) == {"wl"}
+    assert set(part.slices["comm"]) == set(part.tasks["comm"]), "they got it in their first slice"
     tids = part.tasks["tid"].implode()
     named = pl.any_horizontal(
         [pl.col(c).is_in(tids).fill_null(False) for c in ("tid", "next_tid", "ctx_tid")]

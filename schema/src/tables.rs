@@ -41,7 +41,7 @@ table! {
         tid: i64 = "",
         /// Process.
         pid: i64 = "the source does not say",
-        /// Name at the start of the slice.
+        /// Name when the slice ends: that of a program which is executed in it.
         comm: StrId = "the source does not say",
         /// Priority on the source's scale.
         prio: i32 = "the source does not say",

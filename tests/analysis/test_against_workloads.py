@@ -47,8 +47,9 @@ def test_response_times_are_those_that_the_tasks_measured() -> None:
     assert found is not None
     trace = tk.read(log.with_suffix(".dat"))
     responses = tk.analysis.response.samples(trace.slices, trace.states, trace.end_ns)
-    # Not its start, when it still has its parent's name, and not its end: a task measures neither.
-    mine = pl.col("comm").str.starts_with("inter") & (pl.col("end_state") == "sleeping")
+    # Not its start, and not its end: a task measures neither.
+    start = pl.col("end_ts_ns") == pl.col("end_ts_ns").min().over("utid")
+    mine = pl.col("comm").str.starts_with("inter") & (pl.col("end_state") == "sleeping") & ~start
     inter = responses.filter(mine).with_columns(pl.lit("inter").alias("group"))
     table = tk.analysis.uncertainty.describe_censored(inter, "response_ns", ["group"]).row(0, named=True)
     n, *own_us = map(float, found.groups())

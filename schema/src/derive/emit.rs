@@ -135,7 +135,7 @@ impl<S: Sink> Deriver<S> {
             utid,
             tid: task.tid,
             pid: task.pid,
-            comm: open.comm,
+            comm: task.comm,
             prio: open.prio,
             end_state: end.state,
             involuntary,

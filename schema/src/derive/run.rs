@@ -263,7 +263,6 @@ impl<S: Sink> Step<'_, S> {
         task.open = Open {
             ts: ts.max(task.since),
             seq: self.e.seq.get(self.row).filter(|_| seen),
-            comm: task.comm,
             prio: task.prio,
             wake: task.wake.take(),
             run_delay,
@@ -395,7 +394,7 @@ impl<S: Sink> Step<'_, S> {
             if task.phase == Phase::Unknown && !task.turned {
                 let first = first.min(task.since);
                 (task.since, task.first_ts) = (first, first);
-                task.open = Open { ts: first, comm: task.comm, prio: task.prio, ..Open::default() };
+                task.open = Open { ts: first, prio: task.prio, ..Open::default() };
                 task.open.flags = flag::OPEN_START;
                 (task.phase, task.state, task.slot) = (Phase::Running, State::Running, None);
                 self.d.queues.run_unplaced(1);

@@ -55,7 +55,6 @@ pub(super) struct Wake {
 pub(super) struct Open {
     pub ts: i64,
     pub seq: Option<u64>,
-    pub comm: Option<StrId>,
     pub prio: Option<i32>,
     pub wake: Option<Wake>,
     pub run_delay: Option<i64>,

@@ -241,7 +241,7 @@ fn exec_by_another_thread_keeps_the_task_and_ends_the_leader() {
     let row = (0..d.tasks.len()).find(|&i| d.tasks.utid.get(i) == d.slices.utid.get(0)).unwrap();
     assert_eq!(d.tasks.exec_path.get(row), Some(path));
     assert_eq!((d.tasks.comm_first.get(row), d.tasks.comm.get(row)), (Some(before), Some(after)));
-    assert_eq!(d.slices.comm.get(0), Some(before), "the name at the start");
+    assert_eq!(d.slices.comm.get(0), Some(after), "what was executed in it");
     assert_eq!(d.tasks.len(), 3, "the leader that ended, the thread, and idle");
 }
 

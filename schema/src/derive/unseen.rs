@@ -85,7 +85,6 @@ impl<S: Sink> Step<'_, S> {
         cpu.cur = Some(Who::Task(utid));
         task.open = Open {
             ts,
-            comm: task.comm,
             prio: task.prio,
             prev_cpu: task.ran_on,
             flags: cpu.start_flag,
