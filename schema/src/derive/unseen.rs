@@ -83,13 +83,7 @@ impl<S: Sink> Step<'_, S> {
         }
         let ts = cpu.account(from.max(task.since));
         cpu.cur = Some(Who::Task(utid));
-        task.open = Open {
-            ts,
-            prio: task.prio,
-            prev_cpu: task.ran_on,
-            flags: cpu.start_flag,
-            ..Open::default()
-        };
+        task.open = Open { ts, prio: task.prio, prev_cpu: task.ran_on, flags: cpu.start_flag, ..Open::default() };
         (task.wake, task.sleep, task.early) = (None, None, None);
         self.d.turn(utid, ts, Phase::Running, State::Running);
         self.place(utid, Place::None);
