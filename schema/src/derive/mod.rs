@@ -325,6 +325,7 @@ impl<S: Sink> Step<'_, S> {
                 match self.d.cpus[slot].cur {
                     None if kind != Kind::Switch => self.current(slot, ts),
                     Some(Who::Idle) => self.current_unseen(slot, kind, ts),
+                    Some(Who::Task(cur)) => self.left_for_another(slot, cur, kind, ts),
                     _ => {}
                 }
             }

@@ -293,7 +293,7 @@ impl<S: Sink> Step<'_, S> {
         self.d.sink.transition(ts, Transition::SwitchIn { task: utid, cpu: slot, prio, seen });
     }
 
-    fn enter_idle(&mut self, slot: usize, tid: i64, stated: Stated, ts: i64) {
+    pub(super) fn enter_idle(&mut self, slot: usize, tid: i64, stated: Stated, ts: i64) {
         self.idle_thread(slot, tid, stated);
         let cpu = &mut self.d.cpus[slot];
         cpu.account(ts);

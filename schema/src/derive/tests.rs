@@ -304,6 +304,33 @@ fn a_switch_from_idle_that_is_missing_is_inferred() {
 }
 
 #[test]
+fn a_switch_from_a_task_that_is_missing_is_inferred() {
+    let mut t = Trace::default();
+    t.switch(0, 0, 3, State::Sleeping, 1);
+    t.switch(0, 1, 0, State::Runnable, 9);
+    t.wake(10, 1, Kind::Waking, 9, 2, 0);
+    // Charged from another CPU, and with what it ran there: neither shows that it has this one.
+    t.add(40, 1, Kind::StatRuntime).ctx_tid(9).tid(2).value(20);
+    t.add(50, 0, Kind::StatRuntime).ctx_tid(1).tid(1).value(50);
+    // The kernel charges what ran for 30 ns, so that the other one left 30 ns ago.
+    t.add(100, 0, Kind::StatRuntime).ctx_tid(2).tid(2).value(30);
+    t.switch(120, 0, 2, State::Sleeping, 1);
+    t.add(121, 0, Kind::StatRuntime).ctx_tid(2).tid(2).value(20);
+    // The idle thread wakes somebody.
+    t.wake(200, 0, Kind::Waking, 0, 2, 0);
+    t.switch(205, 0, 0, State::Runnable, 2);
+    t.switch(300, 0, 2, State::Sleeping, 0);
+    let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+    let here: Vec<_> = slices(&d).into_iter().filter(|s| s.2 == 0).collect();
+    assert_eq!(here[1..], [(0, 70, 0, 1), (70, 50, 0, 2), (120, 1, 0, 1), (205, 95, 0, 2)]);
+    assert_eq!((diagnostics.count(Code::Inferred), diagnostics.count(Code::SwitchMismatch)), (2, 0));
+    let flags =
+        |ts| (0..d.slices.len()).find(|&i| d.slices.ts_ns.get(i) == Some(ts)).and_then(|i| d.slices.flags.get(i));
+    assert_eq!([flags(70), flags(120)], [Some(flag::INFERRED_START), Some(flag::INFERRED_END)]);
+    assert_eq!((d.cpus.idle_ns.get(0), d.cpus.busy_ns.get(0)), (Some(84), Some(216)));
+}
+
+#[test]
 fn lost_records_end_what_is_known() {
     let mut t = Trace::default();
     t.switch(0, 0, 0, State::Runnable, 1);

@@ -1,5 +1,6 @@
 //! Who runs where no switch says it: before the first one of a CPU, and where one is missing.
 
+use super::emit::End;
 use super::sink::{Sink, Transition};
 use super::tasks::{Open, Phase, Place};
 use super::{Stated, Step, Who};
@@ -122,6 +123,67 @@ impl<S: Sink> Step<'_, S> {
                 self.enters_unseen(slot, utid, true, ts);
             }
         }
+    }
+
+    /// A record may show that `cur`, which was thought to have the CPU, has left it: perf does not record
+    /// switches that some tasks make (seen on 6.18, of threads that serve the hypervisor).
+    pub(super) fn left_for_another(&mut self, slot: usize, cur: u32, kind: Kind, ts: i64) {
+        match kind {
+            Kind::StatRuntime => self.took_over_unseen(slot, cur, ts),
+            Kind::Waking | Kind::Wakeup | Kind::WakeupNew if self.e.ctx_tid.get(self.row) == Some(0) => {
+                self.idles_unseen(slot, cur, ts);
+            }
+            _ => {}
+        }
+    }
+
+    /// The idle thread of a CPU wakes somebody while `cur` was thought to have the CPU: the switch between
+    /// them is missing. When `cur` left is not known; at the earliest behind the last record of the CPU.
+    fn idles_unseen(&mut self, slot: usize, cur: u32, ts: i64) {
+        let (cpu, was) = (self.d.cpus[slot].cpu, self.d.tasks[cur].tid);
+        self.diagnostics.push_with(Code::Inferred, || {
+            let message = format!("a CPU idles that thread {was} had: no record says since when");
+            Diagnostic::new(Code::Inferred, message)
+                .on_cpu(cpu)
+                .at_ts(ts)
+                .advise("the switch between them is not recorded: it is taken to be at the last record of the CPU")
+        });
+        let last = self.d.cpus[slot].last.min(ts);
+        let left = self.unseen_end(slot, cur, last);
+        self.enter_idle(slot, 0, Stated::default(), left);
+    }
+
+    /// Ends the slice of `cur` at `at`, or as soon behind it as contradicts nothing; when that is.
+    fn unseen_end(&mut self, slot: usize, cur: u32, at: i64) -> i64 {
+        let left = self.d.cpus[slot].account(at);
+        let end = End { ts: left, flags: flag::INFERRED_END, ..End::default() };
+        self.stop(cur, &end, Phase::Off, State::UnknownOff, None);
+        self.d.cpus[slot].cur = None;
+        self.d.queues.touch(slot);
+        left
+    }
+
+    /// The kernel charges its current task with run time that began when `cur` was thought to have the CPU
+    /// already: the switch between them is missing. When `cur` left, and why, is not known; at the latest then.
+    fn took_over_unseen(&mut self, slot: usize, cur: u32, ts: i64) {
+        let (e, row) = (self.e, self.row);
+        let tid = e.ctx_tid.get(row).filter(|tid| e.tid.get(row) == Some(*tid) && *tid != self.d.tasks[cur].tid);
+        let Some(utid) = tid.and_then(|tid| self.d.tasks.get(tid)) else { return };
+        let (task, since) = (&self.d.tasks[utid], self.d.tasks[cur].open.ts);
+        let Some(began) = e.value.get(row).map(|ran| ts.saturating_sub(ran)) else { return };
+        if task.idle || task.phase == Phase::Running || began < since.max(task.since) {
+            return;
+        }
+        let (cpu, tid, was) = (self.d.cpus[slot].cpu, task.tid, self.d.tasks[cur].tid);
+        self.diagnostics.push_with(Code::Inferred, || {
+            let message = format!("thread {tid} runs on a CPU that thread {was} had: no record says since when");
+            Diagnostic::new(Code::Inferred, message)
+                .on_cpu(cpu)
+                .at_ts(ts)
+                .advise("the switch between them is not recorded: it is taken from the run time")
+        });
+        let left = self.unseen_end(slot, cur, began);
+        self.enters(Some(slot), utid, left, None, false);
     }
 
     /// A task runs on a CPU that was thought to idle; `charged` says that the record holds its run time.
