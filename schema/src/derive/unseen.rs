@@ -164,7 +164,8 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// The kernel charges its current task with run time that began when `cur` was thought to have the CPU
-    /// already: the switch between them is missing. When `cur` left, and why, is not known; at the latest then.
+    /// already: the switch between them is missing. When `cur` left, and why, is not known; at the
+    /// latest then.
     fn took_over_unseen(&mut self, slot: usize, cur: u32, ts: i64) {
         let (e, row) = (self.e, self.row);
         let tid = e.ctx_tid.get(row).filter(|tid| e.tid.get(row) == Some(*tid) && *tid != self.d.tasks[cur].tid);
