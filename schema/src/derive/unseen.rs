@@ -102,6 +102,7 @@ impl<S: Sink> Step<'_, S> {
         let (e, row) = (self.e, self.row);
         let tid = match kind {
             Kind::Switch => e.tid.get(row),
+            _ if self.d.foreign => None,
             // Others may be made while the last task is on its way out.
             Kind::StatRuntime | Kind::Waking | Kind::Wakeup | Kind::WakeupNew => e.ctx_tid.get(row),
             Kind::Fork | Kind::Exec | Kind::Exit | Kind::SysEnter | Kind::SysExit => e.ctx_tid.get(row),
@@ -129,6 +130,7 @@ impl<S: Sink> Step<'_, S> {
     /// switches that some tasks make (seen on 6.18, of threads that serve the hypervisor).
     pub(super) fn left_for_another(&mut self, slot: usize, cur: u32, kind: Kind, ts: i64) {
         match kind {
+            _ if self.d.foreign => {}
             Kind::StatRuntime => self.took_over_unseen(slot, cur, ts),
             Kind::Waking | Kind::Wakeup | Kind::WakeupNew if self.e.ctx_tid.get(self.row) == Some(0) => {
                 self.idles_unseen(slot, cur, ts);
@@ -207,5 +209,24 @@ impl<S: Sink> Step<'_, S> {
         });
         self.enters(Some(slot), utid, from, None, false);
         self.d.queues.touch(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::Trace;
+    use crate::derive::DeriveOptions;
+    use crate::{Kind, State};
+
+    #[test]
+    fn nothing_is_inferred_where_current_threads_have_other_numbers() {
+        let mut t = Trace::default();
+        // perf in a container: threads outside are 0.
+        t.switch(0, 0, 3, State::Sleeping, 1).ctx_tid(0);
+        t.wake(10, 0, Kind::Waking, 0, 2, 0);
+        t.switch(20, 0, 1, State::Sleeping, 2).ctx_tid(0);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        assert!(diagnostics.rows().is_empty());
+        assert_eq!(d.slices.dur_ns.values(), [0, 20, 0], "who enters has the CPU until it leaves");
     }
 }
