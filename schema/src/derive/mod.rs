@@ -191,9 +191,9 @@ pub struct Deriver<S: Sink = Tables> {
     sink: S,
     /// A switch was seen: records' current threads may be trusted to be running.
     live: bool,
-    /// Thread 0 made the record of a switch by which another one leaves: the numbers of current threads are not
-    /// those of payloads. perf in a container prints those of its own namespace, and 0 for threads outside.
-    foreign: bool,
+    /// Thread 0 made the record of a switch by which another one leaves: the numbers of current threads are
+    /// not those of payloads. perf in a container prints those of its own namespace, and 0 for threads outside.
+    translated: bool,
     /// A wakeup was seen.
     wakes: bool,
     /// A switch in without a wakeup was seen.
@@ -236,7 +236,7 @@ impl<S: Sink> Deriver<S> {
         let tasks = TaskMap::new(options.nr_cpus, options.idle);
         Deriver {
             live: options.switches,
-            foreign: false,
+            translated: false,
             options,
             tasks,
             cpus: CpuMap::default(),

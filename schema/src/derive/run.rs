@@ -25,7 +25,7 @@ impl<S: Sink> Step<'_, S> {
         if !self.d.live {
             self.go_live(slot);
         }
-        self.d.foreign |= self.e.ctx_tid.get(self.row) == Some(0) && from.is_some_and(|tid| tid != 0);
+        self.d.translated |= self.e.ctx_tid.get(self.row) == Some(0) && from.is_some_and(|tid| tid != 0);
         let Some(slot) = slot else { return self.switch_nowhere(from, to, ts) };
         if from.is_some() && from == to {
             return self.resume(Some(slot), ts);

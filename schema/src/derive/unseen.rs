@@ -102,7 +102,7 @@ impl<S: Sink> Step<'_, S> {
         let (e, row) = (self.e, self.row);
         let tid = match kind {
             Kind::Switch => e.tid.get(row),
-            _ if self.d.foreign => None,
+            _ if self.d.translated => None,
             // Others may be made while the last task is on its way out.
             Kind::StatRuntime | Kind::Waking | Kind::Wakeup | Kind::WakeupNew => e.ctx_tid.get(row),
             Kind::Fork | Kind::Exec | Kind::Exit | Kind::SysEnter | Kind::SysExit => e.ctx_tid.get(row),
@@ -130,7 +130,7 @@ impl<S: Sink> Step<'_, S> {
     /// switches that some tasks make (seen on 6.18, of threads that serve the hypervisor).
     pub(super) fn left_for_another(&mut self, slot: usize, cur: u32, kind: Kind, ts: i64) {
         match kind {
-            _ if self.d.foreign => {}
+            _ if self.d.translated => {}
             Kind::StatRuntime => self.took_over_unseen(slot, cur, ts),
             Kind::Waking | Kind::Wakeup | Kind::WakeupNew if self.e.ctx_tid.get(self.row) == Some(0) => {
                 self.idles_unseen(slot, cur, ts);
