@@ -192,7 +192,7 @@ pub struct Deriver<S: Sink = Tables> {
     /// A switch was seen: records' current threads may be trusted to be running.
     live: bool,
     /// Thread 0 made the record of a switch by which another one leaves: the numbers of current threads are
-    /// not those of payloads. perf in a container prints those of its own namespace, and 0 for threads outside.
+    /// not those of payloads. perf in a container prints those of its own namespace, and 0 for others.
     translated: bool,
     /// A wakeup was seen.
     wakes: bool,
