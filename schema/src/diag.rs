@@ -72,6 +72,8 @@ codes! {
     UnknownEvent = "unknown-event", Info;
     /// Consecutive switches of one CPU contradict each other.
     SwitchMismatch = "switch-mismatch", Error;
+    /// A switch that no record shows was inferred from the next records of its CPU.
+    SwitchInferred = "switch-inferred", Info;
     /// A time stamp was clamped in a derived table because clocks disagree.
     ClockSkew = "clock-skew", Info;
     /// The unit of time stamps is not known.

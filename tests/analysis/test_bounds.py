@@ -45,7 +45,7 @@ def test_the_truth_lies_inside(traces: dict[str, tk.Trace], which: str, kind: st
         assert missed(truth(whole, lossy), found).rows() == [], f"trial {trial}, {gone.sum()} records lost"
         (row,) = found.filter(scope="all", metric="slice", statistic="p95").to_dicts()
         # A task that changes CPUs while both lose records may contradict one of them before its loss is told.
-        assert row["upper"] is not None or "switch-mismatch" in row["reason"], f"trial {trial}"
+        assert row["upper"] is not None or "switch-" in row["reason"], f"trial {trial}"
         refused += row["upper"] is None
     assert refused <= TRIALS // 100
 
@@ -82,7 +82,7 @@ def test_unmarked_damage_is_refused(traces: dict[str, tk.Trace]) -> None:
     gone = switches & (pl.int_range(len(switches), eager=True) == 300 + int(switches[300:].arg_max() or 0))
     broken = made(whole, whole.events.filter(~gone))
     found = broken.bounds()
-    assert "switch-mismatch" in (broken.missing().refused or "")
+    assert "switch-" in (broken.missing().refused or ""), "a contradiction, or inferred from run time"
     assert found["lower"].null_count() == found["upper"].null_count() == found.height > 0
     assert found["reason"].str.contains("does not say so").all()
 

@@ -20,8 +20,8 @@ record that says that tracing stopped    all CPUs, until tracing goes on
 a CPU that records name, without records the whole trace on that CPU, number unknown
 ======================================== ===========================================================
 
-Where records are missing and the source does not say so (`switch-mismatch`, `unparsed`, `damaged`,
-...) no window holds what is missing, and there are no bounds (`Missing.refused`).
+Where records are missing and the source does not say so (`switch-mismatch`, `switch-inferred`,
+`unparsed`, ...) no window holds what is missing, and there are no bounds (`Missing.refused`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 __all__ = ["Missing", "Window", "missing", "overlaps", "union"]
 
 #: Diagnostics after which records are missing at places that nothing marks.
-UNMARKED = ("switch-mismatch", "unparsed", "partly-parsed", "damaged", "time-backwards")
+UNMARKED = ("switch-mismatch", "switch-inferred", "unparsed", "partly-parsed", "damaged", "time-backwards")
 #: Causes of `losses` that count chunks of records, not records.
 CHUNKS = ("chunk",)
 #: Formats that keep a buffer for each CPU, so that a cut file ends at another time on each.

@@ -299,7 +299,7 @@ fn a_switch_from_idle_that_is_missing_is_inferred() {
     assert_eq!(d.slices.flags.get(2), Some(flag::INFERRED_START));
     let delays: Vec<_> = (2..10).map(|i| d.slices.run_delay_ns.get(i)).collect();
     assert_eq!(delays, [Some(10), Some(0), Some(5), Some(0), None, Some(5), Some(5), Some(4)]);
-    assert_eq!((diagnostics.count(Code::Inferred), diagnostics.count(Code::SwitchMismatch)), (7, 1));
+    assert_eq!((diagnostics.count(Code::SwitchInferred), diagnostics.count(Code::SwitchMismatch)), (7, 1));
     assert_eq!(d.cpus.busy_ns.get(0), Some(317));
 }
 
@@ -323,7 +323,7 @@ fn a_switch_from_a_task_that_is_missing_is_inferred() {
     let (d, diagnostics) = t.derive_with(DeriveOptions::default());
     let here: Vec<_> = slices(&d).into_iter().filter(|s| s.2 == 0).collect();
     assert_eq!(here[1..], [(0, 70, 0, 1), (70, 50, 0, 2), (120, 1, 0, 1), (205, 95, 0, 2)]);
-    assert_eq!((diagnostics.count(Code::Inferred), diagnostics.count(Code::SwitchMismatch)), (2, 0));
+    assert_eq!((diagnostics.count(Code::SwitchInferred), diagnostics.count(Code::SwitchMismatch)), (2, 0));
     let flags =
         |ts| (0..d.slices.len()).find(|&i| d.slices.ts_ns.get(i) == Some(ts)).and_then(|i| d.slices.flags.get(i));
     assert_eq!([flags(70), flags(120)], [Some(flag::INFERRED_START), Some(flag::INFERRED_END)]);

@@ -143,9 +143,9 @@ impl<S: Sink> Step<'_, S> {
     /// them is missing. When `cur` left is not known; at the earliest behind the last record of the CPU.
     fn idles_unseen(&mut self, slot: usize, cur: u32, ts: i64) {
         let (cpu, was) = (self.d.cpus[slot].cpu, self.d.tasks[cur].tid);
-        self.diagnostics.push_with(Code::Inferred, || {
+        self.diagnostics.push_with(Code::SwitchInferred, || {
             let message = format!("a CPU idles that thread {was} had: no record says since when");
-            Diagnostic::new(Code::Inferred, message)
+            Diagnostic::new(Code::SwitchInferred, message)
                 .on_cpu(cpu)
                 .at_ts(ts)
                 .advise("the switch between them is not recorded: it is taken to be at the last record of the CPU")
@@ -178,9 +178,9 @@ impl<S: Sink> Step<'_, S> {
             return;
         }
         let (cpu, tid, was) = (self.d.cpus[slot].cpu, task.tid, self.d.tasks[cur].tid);
-        self.diagnostics.push_with(Code::Inferred, || {
+        self.diagnostics.push_with(Code::SwitchInferred, || {
             let message = format!("thread {tid} runs on a CPU that thread {was} had: no record says since when");
-            Diagnostic::new(Code::Inferred, message)
+            Diagnostic::new(Code::SwitchInferred, message)
                 .on_cpu(cpu)
                 .at_ts(ts)
                 .advise("the switch between them is not recorded: it is taken from the run time")
@@ -201,11 +201,14 @@ impl<S: Sink> Step<'_, S> {
         }
         let from = began.unwrap_or(last).max(since).max(last).min(ts);
         let cpu = self.d.cpus[slot].cpu;
-        self.diagnostics.push_with(Code::Inferred, || {
-            Diagnostic::new(Code::Inferred, format!("thread {tid} runs on a CPU that idled: no record says since when"))
-                .on_cpu(cpu)
-                .at_ts(ts)
-                .advise("the switch to it is not recorded: its start is taken from its wakeup and its run time")
+        self.diagnostics.push_with(Code::SwitchInferred, || {
+            Diagnostic::new(
+                Code::SwitchInferred,
+                format!("thread {tid} runs on a CPU that idled: no record says since when"),
+            )
+            .on_cpu(cpu)
+            .at_ts(ts)
+            .advise("the switch to it is not recorded: its start is taken from its wakeup and its run time")
         });
         self.enters(Some(slot), utid, from, None, false);
         self.d.queues.touch(slot);
