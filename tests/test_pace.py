@@ -39,7 +39,7 @@ def compared(cut_off: Path) -> Comparison:
 
 def test_a_loop_that_gets_more_is_done_sooner(compared: Comparison, cut_off: Path) -> None:
     ((label, found),) = compared.sooner.items()
-    assert label == "comm~^(Work|Back)$: policy=fifo,prio=5"
+    assert label == "/^(Work|Back)$/: policy=fifo,prio=5"
     one, other = found
     assert (one.group, other.group) == ("Work", "Back")
     # They have the CPU to themselves now, from the first round to the last.

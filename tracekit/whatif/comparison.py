@@ -516,7 +516,7 @@ def _changed(
     scenario: Scenario | None, cpus: int | None, rt: str | None, costs: Mapping[str, str] | None
 ) -> str:
     """What is changed beside the policy, as a label."""
-    parts = [str(o).removeprefix("comm=") for o in overrides_of(scenario)] if scenario else []
+    parts = [o.short for o in overrides_of(scenario)] if scenario else []
     parts += [f"{cpus} CPU{'s' * (cpus != 1)}"] if cpus is not None else []
     return "; ".join([*parts, *filter(None, [rt]), *(f"{k}={v}" for k, v in (costs or {}).items())])
 

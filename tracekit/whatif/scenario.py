@@ -97,6 +97,14 @@ class Override:
         }[self.key]
         return f"{sign}{self.value}: {settings}"
 
+    @property
+    def short(self) -> str:
+        """As people write it: ``spin*: nice=5``, ``/^spin/: nice=5``."""
+        text = str(self)
+        if self.key == "comm_regex":
+            return f"/{self.value}/: {text.rpartition(': ')[2]}"
+        return text.removeprefix("comm=")
+
 
 @dataclass(frozen=True)
 class Scenario:
