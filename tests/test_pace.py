@@ -64,6 +64,7 @@ def test_nobody_is_sooner_in_the_same_replay_nor_where_the_work_ended(cut_off: P
     trace = tk.read(cut_off)
     same = tk.replay(trace, "rr:quantum=5ms")
     assert sooner(trace, same, "group") == []
+    assert Comparison(trace, same, {"a recording": trace}).sooner == {}, "only replays have the recorded work"
     ended = tk.read(recorded(TEXT.replace("))*", "))*9"), tmp_path))
     faster = tk.replay(ended, "rr:quantum=5ms", scenario={"/^(Work|Back)$/": {"policy": "fifo", "prio": 5}})
     last = [t.slices.filter(pl.col("comm").cast(pl.String) == "Work")["ts_ns"].max() for t in (ended, faster)]

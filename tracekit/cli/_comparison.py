@@ -51,7 +51,7 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
         paragraph(finding.sentence)
         print()
         _table(rows.filter(rows["policy"] == finding.policy).to_dicts(), _bounds(comparison))
-        for early in comparison.sooner[finding.policy][:SOONER]:
+        for early in comparison.sooner.get(finding.policy, [])[:SOONER]:
             paragraph(early.sentence)
     print()
     _basis(comparison, failed, judged)

@@ -149,12 +149,13 @@ def command(
         raise OutputError(f"{output}: expected a name that ends in .html")
     with importing("tracekit.whatif.comparison", "tracekit.cli._comparison"):
         trace = source.read()
-        # Numbers of tasks and times are others in another recording.
-        own = {k: v for k, v in source.options.items() if k != "machine"}
-        beside = dataclasses.replace(
-            source, path=real or "", options=own, pid=(), tid=(), start=None, end=None
-        )
-        held = None if real is None else beside.read()
+        held = None
+        if real is not None:
+            # Numbers of tasks and times are others in another recording.
+            own = {k: v for k, v in source.options.items() if k != "machine"}
+            held = dataclasses.replace(
+                source, path=real, options=own, pid=(), tid=(), start=None, end=None
+            ).read()
     caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         comparison = tk.compare(

@@ -150,11 +150,10 @@ class Comparison:
             asked, also those of `tracekit.whatif.held.with_real`.
         """
         repeated = self.repeated
-        if repeated is not None and not repeated.sampling:
-            repeated = replace(repeated, sampling=self.sampling)
         if repeated is not None:
             early = {label: [one.group for one in found] for label, found in self.sooner.items()}
-            repeated = replace(repeated, poor=self.poor, sooner=early)
+            sampling = repeated.sampling or self.sampling
+            repeated = replace(repeated, sampling=sampling, poor=self.poor, sooner=early)
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
         if self.real is None:
@@ -175,8 +174,9 @@ class Comparison:
 
     @cached_property
     def sooner(self) -> dict[str, list[Sooner]]:
-        """Label to the groups that do their recorded work sooner, see `tracekit.whatif.pace.sooner`."""
-        return {label: sooner(self.trace, run, self.by) for label, run in self.replays.items()}
+        """Label of each replay to the groups that do their work sooner, see `tracekit.whatif.pace.sooner`."""
+        runs = {label: t for label, t in self.replays.items() if isinstance(t, Replay)}
+        return {label: sooner(self.trace, run, self.by) for label, run in runs.items()}
 
     @cached_property
     def sampling(self) -> dict[str, pl.DataFrame]:

@@ -21,8 +21,6 @@ __all__ = ["Held", "unlike", "with_real"]
 #: Lengths of two recordings that differ by more make totals, as CPU time and switches, differ: by as
 #: much as is let pass of them.
 LENGTH = 0.02
-#: Columns that `with_real` adds.
-ADDED = {"real": pl.Float64, "n_real": pl.UInt32, "inside": pl.Boolean}
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,24 @@ NUMBERS = "5 numbers, no times"
 TIMES = (0.0, 0.5, 1.0, 2.0)
 
 
-def rows_of(folder: Path, pair: dict[str, str]) -> pl.DataFrame:
-    """The rows of one comparison, held against the other recording."""
+def rows_of(folder: Path, pair: dict[str, str]) -> tuple[pl.DataFrame, list[list[str]]]:
+    """The rows of one comparison, held against the other recording; groups whose work is done sooner."""
     changes = [parse_set(pair["set"])] if pair["set"] else None
-    found = tk.compare(folder / pair["a"], scenario=changes, real=folder / pair["b"]).table
+    compared = tk.compare(folder / pair["a"], scenario=changes, real=folder / pair["b"])
+    found = compared.table
+    used = found.filter(pl.col("metric") == "cpu_time", pl.col("scope") == "group", pl.col("real") > 0)
+    real = {r["group"]: r["real"] / r["recorded"] for r in used.iter_rows(named=True) if r["recorded"]}
+    early = [
+        [pair["a"], pair["b"], str(s.group), f"{s.recorded_ns / s.replayed_ns:.2f}", f"{real[s.group]:.2f}"]
+        for groups in compared.sooner.values()
+        for s in groups
+        if s.group in real
+    ]
     own = found.filter(pl.col("metric") == "slice", pl.col("statistic") == "mean")
     keys = ["scope", "group"]
-    return found.join(
-        own.select(*keys, mean_slice="predicted"), on=keys, how="left", nulls_equal=True
-    ).with_columns(
-        workload=pl.lit(pair["workload"]), changed=pl.lit(pair["set"].partition(": ")[2] or "nothing")
-    )
+    found = found.join(own.select(*keys, mean_slice="predicted"), on=keys, how="left", nulls_equal=True)
+    changed = pair["set"].partition(": ")[2] or "nothing"
+    return found.with_columns(workload=pl.lit(pair["workload"]), changed=pl.lit(changed)), early
 
 
 def half_width(times: float = 1.0) -> pl.Expr:
@@ -92,8 +99,8 @@ def parted(rows: pl.DataFrame) -> pl.DataFrame:
     return judged.with_columns(part=part, error=error)
 
 
-def page(rows: pl.DataFrame, pairs: int, system: str) -> str:
-    """The page."""
+def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system: str) -> str:
+    """The page; `early`: groups whose work is done sooner, as `rows_of` gives them."""
     held = parted(rows)
     kinds = ["rows", "inside", "median error"]
     head = [*kinds, *(f"{k}, with care" for k in kinds)]
@@ -134,6 +141,14 @@ Of times their own length, of CPU time and slices per involuntary switch the mea
 
 {table(["length", *head], shares(held, "part"))}
 
+## Work that is done sooner
+
+Groups that ran until the end of the recording and do the same work sooner in the replay
+([Definitions](definitions.md#predictions)): how many times as fast, and how many times the CPU time the
+group used in the other recording.
+
+{table(["recording", "predicted", "group", "times as fast", "real CPU time"], early)}
+
 ## What a switch costs
 
 Two recordings of the same differ in short times by more than samples and replays say: caches are
@@ -161,11 +176,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     with known.open() as file:
         pairs = [p for p in csv.DictReader(file, delimiter="\t") if p["a"] != p["b"]]
-    frames = []
+    frames, early = [], []
     for number, pair in enumerate(pairs, 1):
         print(f"{number} of {len(pairs)}: {pair['a']} -> {pair['b']}", file=sys.stderr)
         try:
-            frames.append(rows_of(given.folder, pair))
+            frame, sooner = rows_of(given.folder, pair)
+            frames.append(frame)
+            early += sooner
         except TracekitError as error:
             print(f"validation: {pair['a']} as {pair['b']}: {error}", file=sys.stderr)
     if not frames:
@@ -173,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     first = tk.read(given.folder / pairs[0]["a"])
     system = f"{first.metadata.get('os')} {first.metadata.get('kernel')}, {first.cpus.height} CPUs"
-    text = page(pl.concat(frames, how="diagonal_relaxed"), len(frames), system)
+    text = page(pl.concat(frames, how="diagonal_relaxed"), early, len(frames), system)
     if given.output is None:
         print(text, end="")
     else:
