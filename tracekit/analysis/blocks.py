@@ -186,7 +186,8 @@ def block_length(values: Floats) -> float:
     Returns
     -------
     float
-        Samples a block. 1 for fewer than 8 samples and for those that do not vary.
+        Samples a block. 1 for fewer than 8 samples, for those that do not vary, and where the
+        estimate D of the long-run variance is not positive.
     """
     return _length(np.asarray(values, dtype=np.float64))[0]
 
