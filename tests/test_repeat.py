@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tracekit as tk
-from tracekit.whatif.repeat import Asked, Done, meanwhile, run_all
+from tracekit.whatif.repeat import Asked, Beside, Done, run_all
 
 ROOT = Path(__file__).parent.parent
 
@@ -92,7 +92,7 @@ def test_a_policy_of_ones_own_has_one_thread(part: tk.Trace) -> None:
         programs.perturbations(1),
         "group",
         span_ns=1,
-        jobs=4,
+        beside=Beside(4),
     )
     assert plain["own"].slices.height
     ((perturbation, metrics),) = repeated["own"]
@@ -106,15 +106,16 @@ def test_what_is_asked_for_anyway_is_computed_beside_the_replays(part: tk.Trace)
     asked = {label: Asked("rr") for label in ("one", "two")}
     for jobs in (1, 3):
         seen: list[str] = []
-        run_all(
-            programs,
-            asked,
-            programs.perturbations(2),
-            "group",
-            span_ns=1,
-            jobs=jobs,
-            after=lambda label, run, seen=seen: seen.append(f"{label} {run.policy.partition(':')[0]}"),
-        )
+        with Beside(jobs) as beside:
+            run_all(
+                programs,
+                asked,
+                programs.perturbations(2),
+                "group",
+                span_ns=1,
+                beside=beside,
+                after=lambda label, run, seen=seen: seen.append(f"{label} {run.policy.partition(':')[0]}"),
+            )
         assert sorted(seen) == ([] if jobs == 1 else ["one rr", "two rr"])
 
 
@@ -122,10 +123,15 @@ def test_an_error_in_another_thread_is_raised() -> None:
     def fail() -> None:
         raise RuntimeError("there")
 
-    with meanwhile(fail, 1):
-        pass
-    with pytest.raises(RuntimeError, match="there"), meanwhile(fail, 2):
-        pass
+    done: list[int] = []
+    with Beside(1) as beside:
+        beside.later(fail)
+    beside = Beside(2)
+    beside.later(lambda: done.append(1))
+    beside.later(fail)
+    with pytest.raises(RuntimeError, match="there"):
+        beside.__exit__(None)
+    assert done == [1]
 
 
 def test_commands_without_a_condition_do_not_load_what_judges(demo: Path) -> None:

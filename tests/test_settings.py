@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -93,10 +92,9 @@ def test_a_capture_is_replayed_under_the_settings_beside_it(beside: Path) -> Non
     run = tk.replay(trace, policy)
     assert "wakeup_preemption=off" in run.policy
     assert run.slices.height < plain / 2
-    told = partial(Programs(trace)._options, "cfs", cpus=None, phase_ns=0, overheads=True, switch_costs=True)
-    asked = partial(told, costs=None, scenario=None, moved=None)
-    assert asked(rt=None)["rt"] == "rt:slice=20ms"
-    assert asked(rt="rt:slice=5ms")["rt"] == "rt:slice=5ms"
+    programs = Programs(trace)
+    assert programs.prepared("cfs").options["rt"] == "rt:slice=20ms"
+    assert programs.prepared("cfs", rt="rt:slice=5ms").options["rt"] == "rt:slice=5ms"
     # What the caller says wins.
     assert "wakeup_preemption=on" in tk.replay(trace, "cfs").policy
     compared = tk.compare(trace, "cfs:wakeup_preemption=on", runs=1)

@@ -17,11 +17,13 @@ __all__ = [
     "__version__",
     "blake3",
     "calls",
+    "chi_square_tail",
     "concat",
     "constants",
     "costs",
     "derive",
     "diagnostic_codes",
+    "f_quantile",
     "formats",
     "hooks",
     "metadata_keys",
@@ -30,6 +32,8 @@ __all__ = [
     "policies",
     "simulate",
     "simulate_with",
+    "t_quantile",
+    "t_tails",
     "tables",
     "vocabularies",
     "workload_facts",
@@ -136,6 +140,10 @@ def metadata_keys() -> list[WordInfo]: ...
 class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
+def chi_square_tail(df: float, x: float) -> float: ...
+def f_quantile(a: float, b: float, p: float) -> float: ...
+def t_quantile(df: float, p: float) -> float: ...
+def t_tails(df: float, t: float) -> float: ...
 def blake3(source: str | PathLike[str] | bytes) -> str: ...
 def derive(events: ArrowStream, metadata: Mapping[str, str]) -> dict[str, Table]: ...
 def constants() -> list[tuple[str, str]]: ...

@@ -86,12 +86,13 @@ def test_of_the_shipped_capture(trace: tk.Trace, by: str) -> None:
 @pytest.mark.parametrize("policy", ["cfs", "rr:quantum=10ms", "fifo"])
 def test_of_a_run_without_its_tables(trace: tk.Trace, policy: str) -> None:
     programs = tk.Programs(trace.filter(start="1s", end="1.5s"))
-    alone, nothing = programs.measure(policy, "group")
-    whole, run = programs.measure(policy, "group", tables=True)
+    prepared = programs.prepared(policy)
+    alone, nothing = prepared.measure("group")
+    whole, run = prepared.measure("group", tables=True)
     assert nothing is None
     assert run is not None
-    assert alone.equals(whole)
-    assert alone.equals(compare.metrics(run.slices, run.runqueue, run.states, run.end_ns))
+    assert alone == whole
+    assert compare.as_metrics(alone).equals(compare.metrics(run.slices, run.runqueue, run.states, run.end_ns))
     same(run, "group")
 
 

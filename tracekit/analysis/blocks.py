@@ -21,9 +21,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tracekit import _core
 
 __all__ = [
     "MIN_BLOCKS",
@@ -118,10 +121,7 @@ class StandardError:
 
 def quantile_of_t(confidence: float, df: int) -> float:
     """Two-sided quantile of the t distribution."""
-    # Imported where it is needed: it takes longer than most commands.
-    from scipy import special
-
-    return float(special.stdtrit(df, (1 + confidence) / 2))
+    return _core.t_quantile(df, confidence)
 
 
 def _autocovariance(x: Floats, lags: int) -> Floats:
@@ -235,16 +235,23 @@ def _skewness(sums: Floats) -> float:
     return float(third / power**1.5)
 
 
+# A row of a table has the length of many others.
+@lru_cache(maxsize=16)
+def _cosines(n: int) -> Floats:
+    """The slowest cosines over `n` samples, of mean square 1."""
+    at = (np.arange(n) + 0.5) / n
+    return math.sqrt(2) * np.cos(np.pi * np.outer(np.arange(1, SLOW + 1), at))
+
+
+def _most_by_chance(blocks: int) -> float:
+    """What the ratio of two variances, of the slowest parts and of blocks, seldom exceeds."""
+    return _core.f_quantile(SLOW, blocks - 1, 1 - SLOW_LEVEL)
+
+
 def _drifts(x: Floats, blocks: int, se: float) -> bool:
     """Whether the slowest parts of the series vary by more than its blocks do."""
-    # Imported where it is needed: it takes longer than most commands.
-    from scipy import special
-
-    n = len(x)
-    at = (np.arange(n) + 0.5) / n
-    cosines = math.sqrt(2) * np.cos(np.pi * np.outer(np.arange(1, SLOW + 1), at)) @ x
-    ratio = float((cosines**2).mean()) / (se * se)
-    return bool(ratio > special.fdtri(SLOW, blocks - 1, 1 - SLOW_LEVEL))
+    slow = _cosines(len(x)) @ x
+    return float((slow**2).mean()) / (se * se) > _most_by_chance(blocks)
 
 
 def _alike(codes: NDArray[np.int64], tasks: int) -> bool:

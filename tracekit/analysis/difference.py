@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import special
 
+from tracekit import _core
 from tracekit.analysis.uncertainty import false_discovery
 from tracekit.analysis.windows import METRICS, RATES, Sample, quantile_of, spread, weights
 
@@ -210,8 +210,8 @@ def _middle(values: Sequence[float]) -> float | None:
 
 
 def _result(effect: float, se: float, df: float, confidence: float) -> dict[str, float | None]:
-    t = float(special.stdtrit(df, (1 + confidence) / 2))
-    p = float(2 * special.stdtr(df, -abs(effect) / se)) if se > 0 else (1.0 if effect == 0 else 0.0)
+    t = _core.t_quantile(df, confidence)
+    p = _core.t_tails(df, effect / se) if se > 0 else (1.0 if effect == 0 else 0.0)
     low, middle, high = np.expm1([effect - t * se, effect, effect + t * se])
     return {"change": float(middle), "lo": float(low), "hi": float(high), "p": p}
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
-from scipy import special
 
+from tracekit import _core
 from tracekit.analysis import _common as c
 from tracekit.analysis.blame import Scene, decompose, spans_of_waits
 
@@ -534,7 +534,7 @@ def cost_of_life(found: pl.DataFrame, column: str = "first_run_ns", classes: int
         pl.col(column).mean().alias("mean_ns"),
         (pl.col(column).std() / pl.len().sqrt()).alias("_se"),
     )
-    t = pl.Series([float(special.stdtrit(max(n - 1, 1), 0.975)) for n in table["n"]], dtype=pl.Float64)
+    t = pl.Series([_core.t_quantile(max(n - 1, 1), 0.95) for n in table["n"]], dtype=pl.Float64)
     half = pl.when(pl.col("n") >= 5).then(pl.col("_se") * t)
     return table.with_columns(
         (pl.col("mean_ns") - half).alias("lo_ns"), (pl.col("mean_ns") + half).alias("hi_ns")

@@ -316,12 +316,14 @@ def false_discovery(p: Sequence[float]) -> list[float]:
 
 def shares_around(q: float, half: float) -> tuple[float, float]:
     """Interval of a share of half-width `half`, on the logit scale, where its bounds stay between 0 and 1."""
-    # Imported where it is needed: it takes longer than most commands.
-    from scipy import special
+    at, reach = math.log(q / (1 - q)), half / (q * (1 - q))
+    return _expit(at - reach), _expit(at + reach)
 
-    reach = half / (q * (1 - q))
-    low, high = (float(special.expit(special.logit(q) + r)) for r in (-reach, reach))
-    return low, high
+
+def _expit(x: float) -> float:
+    """The logistic function, without an overflow."""
+    small = math.exp(-abs(x))
+    return (small if x < 0 else 1.0) / (1 + small)
 
 
 _NONE = np.empty(0, dtype=np.int64)

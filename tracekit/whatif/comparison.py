@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,7 +26,6 @@ from tracekit.whatif.basis import (
     wakeup_classes,
 )
 from tracekit.whatif.calibration import calibrate, tolerances
-from tracekit.whatif.contexts import recognise
 from tracekit.whatif.held import Held, unlike, with_real
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
@@ -35,11 +33,11 @@ from tracekit.whatif.known import known_of
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.pace import Sooner, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
-from tracekit.whatif.repeat import Asked, default_jobs, meanwhile, run_all
+from tracekit.whatif.repeat import Asked, Beside, default_jobs, run_all
 from tracekit.whatif.row_error import change_class
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
-from tracekit.whatif.source import AnyTrace, as_trace, stated_text
+from tracekit.whatif.source import AnyTrace, as_trace
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated, poorly
 
 __all__ = ["Comparison", "compare"]
@@ -622,22 +620,16 @@ def compare(
 
     # What the comparison will be asked for: while others reconstruct and replay, it needs no time of its own.
     def recorded() -> None:
-        from scipy import special  # noqa: F401
-
         sampling_of(trace, by)
         metrics_of(trace, by)
 
-    def after(label: str, run: Replay) -> None:
-        if label == IDENTITY:
-            fidelity_of(trace, run)
-        else:
-            sampling_of(run, by)
+    def of_run(label: str, run: Replay) -> object:
+        return fidelity_of(trace, run) if label == IDENTITY else sampling_of(run, by)
 
     intervals = runs > 1
-    if stated_text(trace) is None:
-        # Reconstruction begins with it, and would wait for the thread that loads scipy.
-        recognise(trace)
-    with meanwhile(recorded, jobs) if intervals else nullcontext():
+    with Beside(jobs) as threads:
+        if intervals:
+            threads.later(recorded)
         programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement))
         perturbations = programs.perturbations(max(runs, 1))
         key = ("identity", *read, identity, rt, overheads, len(perturbations), by)
@@ -652,9 +644,9 @@ def compare(
             perturbations,
             by,
             span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
-            jobs=jobs,
+            beside=threads,
             progress=progress,
-            after=after if intervals else None,
+            after=of_run if intervals else None,
         )
     if not shared:
         shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}

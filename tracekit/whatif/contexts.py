@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from tracekit import _core
 from tracekit._irq import HARDIRQ, SOFTIRQ
 
 if TYPE_CHECKING:
@@ -382,9 +383,6 @@ def _agrees(observed: dict[int, float], expected: dict[int, float], fewest: int 
         classes.pop()
     if len(classes) < fewest:
         return False
-    # Imported where it is needed: it takes longer than most commands.
-    from scipy import special
-
     distance = sum((o - e) ** 2 / e for o, e in classes)
     small = distance < EFFECT**2 * sum(o for o, _ in classes)
-    return small or float(special.chdtrc(len(classes) - 1, distance)) > LEVEL
+    return small or _core.chi_square_tail(len(classes) - 1, distance) > LEVEL

@@ -6,17 +6,18 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import polars as pl
 
+from tracekit.analysis.compare import as_metrics
 from tracekit.errors import ReplayError
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 
-__all__ = ["Asked", "Done", "default_jobs", "meanwhile", "run_all", "wait_for_first"]
+__all__ = ["Asked", "Beside", "Done", "default_jobs", "run_all", "wait_for_first"]
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ def run_all(
     by: str,
     *,
     span_ns: int,
-    jobs: int | None = None,
+    beside: Beside,
     progress: Callable[[float], object] | None = None,
     after: Callable[[str, Replay], object] | None = None,
 ) -> tuple[dict[str, Replay], dict[str, list[tuple[Perturbation, pl.DataFrame]]]]:
@@ -129,13 +130,12 @@ def run_all(
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     span_ns
         Length of the recorded trace, for `progress`.
-    jobs
-        How many threads; by default `default_jobs`. The result is the same for any number.
+    beside
+        How many threads there are, and what they do beside. The result is the same for any number.
     progress
         Called with a `Done`, from any of the threads but by one at a time.
     after
-        Called with label and plain replay as soon as that is there, while others run; not called
-        with one thread.
+        Called with label and plain replay beside the others, as soon as that is there.
 
     Returns
     -------
@@ -149,30 +149,31 @@ def run_all(
         When a plain replay fails. A repetition that comes to no end is left out; the others count.
     """
     work = [(label, perturbation) for label in asked for perturbation in perturbations]
+    prepared = {label: programs.prepared(a.policy, **a.options) for label, a in asked.items()}
     meter = _Meter(len(work), span_ns, progress)
 
-    def one(number: int) -> tuple[Replay | None, pl.DataFrame | None, ReplayError | None]:
+    def one(number: int) -> tuple[Replay | None, Sequence[Any] | None, ReplayError | None]:
         label, perturbation = work[number]
         report = meter.of_run(number)
         # Only the plain replay is looked at; of the others the statistics are enough.
         tables = number % len(perturbations) == 0
-        policy, options = asked[label].policy, asked[label].options
         try:
-            kept, run = programs.measure(
-                policy, by, tables=tables, perturbation=perturbation, progress=report, **options
-            )
+            with beside.place():
+                kept, run = prepared[label].measure(
+                    by, tables=tables, perturbation=perturbation, progress=report
+                )
         except ReplayError as error:
             meter.ended(number)
             return None, None, error
-        if run is not None and after is not None and threads > 1:
-            after(label, run)
+        if run is not None and after is not None:
+            beside.later(partial(after, label, run))
         meter.ended(number)
         return run, kept, None
 
     # The hooks of a policy of one's own may be Python: nothing is gained, and its state is not for
     # two threads.
     alone = any(not isinstance(a.policy, str) for a in asked.values())
-    threads = 1 if alone else min(jobs or default_jobs(), len(work))
+    threads = 1 if alone else min(beside.jobs, len(work))
     # The plain replays begin first: what is computed of their tables takes longest.
     order = sorted(range(len(work)), key=lambda number: number % len(perturbations) > 0)
     plain: dict[str, Replay] = {}
@@ -185,29 +186,54 @@ def run_all(
         elif error is not None and label not in plain:
             raise error
         if kept is not None:
-            repeated[label].append((perturbation, kept))
+            repeated[label].append((perturbation, as_metrics(kept)))
     return plain, repeated
 
 
-@contextmanager
-def meanwhile(work: Callable[[], object], jobs: int | None) -> Iterator[None]:
-    """Do some work in a thread of its own while the block runs; an error in it is raised behind the block.
+class Beside:
+    """What one thread does while others replay; with them it keeps to a number of threads.
+
+    One thread does all of it, in order: it is Python's, and two would wait for each other.
 
     Parameters
     ----------
-    work
-        What will be asked for later.
     jobs
-        How many threads; by default `default_jobs`. With one, nothing is done.
+        How many threads work at a time; by default `default_jobs`. With one, nothing is done beside.
     """
-    if (jobs or default_jobs()) == 1:
-        yield
-        return
-    with ThreadPoolExecutor(1, thread_name_prefix="meanwhile") as pool:
-        future = pool.submit(work)
-        yield
-        wait_for_first({future})
-        future.result()
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs = jobs or default_jobs()
+        self._places = threading.Semaphore(self.jobs)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="beside") if self.jobs > 1 else None
+        self._begun: list[Future[object]] = []
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Do this some time, if there is more than one thread."""
+
+        def placed() -> object:
+            with self._places:
+                return work()
+
+        if self._pool is not None:
+            self._begun.append(self._pool.submit(placed))
+
+    def place(self) -> threading.Semaphore:
+        """Hold one of the places for threads that work: a context."""
+        return self._places
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for all of it, and raise the first error in it; give it up where the block raised."""
+        try:
+            while self._begun and kind is None:
+                future = self._begun.pop(0)
+                wait_for_first({future})
+                future.result()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def wait_for_first(waiting: set[Future[T]]) -> tuple[set[Future[T]], set[Future[T]]]:

@@ -13,23 +13,20 @@ import polars as pl
 
 from tracekit import _core
 from tracekit._frames import to_frame
-from tracekit.analysis.compare import as_metrics
 from tracekit.errors import ReplayError
 from tracekit.export.layouts.programs import Listing, Task
 from tracekit.io.workload import resolve as resolve_values
 from tracekit.io.workload import run as run_text
 from tracekit.trace import Trace
 from tracekit.whatif.contexts import Contexts, recognise
-from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation, perturbations
-from tracekit.whatif.listed import affinities, classes, stated_cpus
+from tracekit.whatif.listed import stated_cpus
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
-from tracekit.whatif.scenario import Override, cpu_settings, overrides_of, resolve
+from tracekit.whatif.prepared import Prepared, core_options
+from tracekit.whatif.scenario import Override
 from tracekit.whatif.scenario import Scenario as ScenarioFile
-from tracekit.whatif.settings import real_time
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
-from tracekit.whatif.switch_costs import Change, change, shipped
 
 __all__ = ["Programs", "Replay", "replay", "simulate"]
 
@@ -218,7 +215,7 @@ class Programs:
         self._seed = own if seed is None else seed
         self._redrawn: dict[int, _core.Programs] = {}
 
-    def _of(self, perturbation: Perturbation | None) -> _core.Programs:
+    def core_of(self, perturbation: Perturbation | None) -> _core.Programs:
         """The programs of one repetition: of a workload text with random times, other draws."""
         if perturbation is None or perturbation.seed == 0 or self._text is None or not self._drawn:
             return self._core
@@ -426,24 +423,6 @@ class Programs:
         tick = round(1e9 / (found.get("ticks a second") or 250))
         return perturbations(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
 
-    def _switch_costs(self, policy: str) -> Change | None:
-        """What switches take in the recorded kernel and under `policy`; a workload text states it."""
-        if self.stated:
-            return None
-        identity, _ = stated(self.trace)
-        if identity.partition(":")[0] not in ("cfs", "eevdf"):
-            return None
-        found = self.inferred.filter(
-            pl.col("name") == "run-queue clock to tracepoint offset", pl.col("n") > 0
-        )["value"].to_list()
-        return change(
-            _core.parse_policy(identity),
-            self.trace.metadata.get("kernel", ""),
-            _core.parse_policy(policy),
-            found[0] if found else None,
-            shipped(),
-        )
-
     def run(
         self,
         policy: str | AnyPolicy,
@@ -472,91 +451,32 @@ class Programs:
         Replay
             Under that policy.
         """
-        options = self._options(
-            policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation
+        prepared = self.prepared(
+            policy,
+            rt=rt,
+            cpus=cpus,
+            phase_ns=phase_ns,
+            overheads=overheads,
+            switch_costs=switch_costs,
+            costs=costs,
+            scenario=scenario,
         )
-        metadata, tables, _ = self._of(perturbation).run(policy, progress=progress, **options)
-        return self._replay(metadata, tables)
+        return prepared.run(perturbation, progress)
 
-    def measure(
-        self,
-        policy: str | AnyPolicy,
-        by: str,
-        *,
-        tables: bool = False,
-        rt: str | None = None,
-        cpus: int | None = None,
-        phase_ns: int = 0,
-        overheads: bool = True,
-        switch_costs: bool = True,
-        costs: Mapping[str, str] | None = None,
-        scenario: Scenario | None = None,
-        perturbation: Perturbation | None = None,
-        progress: Callable[[float], object] | None = None,
-    ) -> tuple[pl.DataFrame, Replay | None]:
-        """Run the programs under a policy for its statistics.
+    def prepared(self, policy: str | AnyPolicy, **options: Any) -> Prepared:
+        """Get ready to run the programs under a policy, once or several times.
 
         Parameters
         ----------
-        policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation, progress
-            As in `run`.
-        by
-            Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
-        tables
-            Make the tables of the run as well, which takes several times as long as its statistics.
-
-        Returns
-        -------
-        tuple
-            The result of `tracekit.analysis.compare.metrics`, and the run; None without `tables`.
+        policy, options
+            As in `run`, but for `perturbation` and `progress`, in which runs differ.
         """
-        options = self._options(
-            policy, rt, cpus, phase_ns, overheads, switch_costs, costs, scenario, perturbation
-        )
-        core = self._of(perturbation)
-        metadata, made, rows = core.run(policy, progress=progress, tables=tables, by=by, **options)
-        return as_metrics(rows), self._replay(metadata, made) if tables else None
+        return Prepared(self, policy, core_options(self, policy, **options))
 
-    def _options(
-        self,
-        policy: str | AnyPolicy,
-        rt: str | None,
-        cpus: int | None,
-        phase_ns: int,
-        overheads: bool,
-        switch_costs: bool,
-        costs: Mapping[str, str] | None,
-        scenario: Scenario | None,
-        moved: Perturbation | None,
-    ) -> dict[str, Any]:
-        """What the core is given for a run."""
-        # What the caller sets wins over what the machine says.
-        sets = [*classes(self.trace), *(affinities(self.trace) if cpus is None else ())]
-        overrides = overrides_of(scenario) if scenario else []
-        members, groups = from_machine(self.trace) if models_groups(policy) else ([], [])
-        sets += members
-        sets += resolve(overrides, self.trace)
-        groups += asked_of_groups(policy, overrides)
-        cpu_sets = cpu_settings(overrides)
-        given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
-        given |= costs or {}
-        changed = {"phase_ns": phase_ns + (moved.phase_ns if moved else 0)}
-        if moved:
-            changed |= {"jitter_ns": moved.jitter_ns, "seed": moved.seed}
-        shift = self._switch_costs(policy) if switch_costs and isinstance(policy, str) else None
-        return {
-            "rt": rt or (None if self.stated else real_time(self.trace.machine)),
-            "cpus": cpus,
-            "overheads": overheads,
-            "sets": sets,
-            "groups": groups,
-            "cpu_sets": cpu_sets,
-            "switch_costs": shift,
-            "costs": list(given.items()),
-            **changed,
-        }
-
-    def _replay(self, metadata: dict[str, str], tables: Mapping[str, _core.Table | _core.Records]) -> Replay:
+    def replay_of(
+        self, metadata: dict[str, str], tables: Mapping[str, _core.Table | _core.Records]
+    ) -> Replay:
+        """Name a run that ended, and say what it is a replay of."""
         known = self.trace.metadata
         metadata |= {key: known[key] for key in _INHERITED if key in known}
         if known.get("os") == "linux":

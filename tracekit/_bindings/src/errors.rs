@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
@@ -78,15 +79,41 @@ const GIVE_BACK: usize = 1 << 20;
 /// Stack of the thread that works: as large as a main thread's usually is.
 const STACK: usize = 8 << 20;
 
+/// Which share of some work is done, as the thread that does it says.
+#[derive(Default)]
+pub struct Share(AtomicU64);
+
+impl Share {
+    /// So much is done, from 0 to 1.
+    pub fn is(&self, done: f64) {
+        self.0.store(done.to_bits(), Ordering::Relaxed);
+    }
+
+    fn done(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// Runs `work` without the GIL on a thread of its own, while this one looks for signals. The first
 /// exception that a signal's handler raises sets the flag and is raised once `work` has returned. A
 /// panic in it does not tear down the interpreter.
 pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + Send) -> PyResult<T> {
-    let cancel = &Cancel::new();
+    reporting(py, None, |cancel, _| work(cancel))
+}
+
+/// As [`interruptible`]; `progress` is called with the share that is done whenever this thread
+/// looks for signals, and at the end. What it raises counts as what a signal's handler raises.
+pub fn reporting<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    work: impl FnOnce(&Cancel, &Share) -> T + Send,
+) -> PyResult<T> {
+    let (cancel, share) = (&Cancel::new(), &Share::default());
+    let tell = |done: f64| progress.map_or(Ok(()), |tell| tell.call1(py, (done,)).map(drop));
     std::thread::scope(|scope| {
         let (sender, mut receiver) = channel();
         let body = move || {
-            let done = caught(|| work(cancel));
+            let done = caught(|| work(cancel, share));
             // Nobody listens any more only after a panic here.
             let _ = sender.send(done);
         };
@@ -96,12 +123,18 @@ pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + 
             let waiting = &mut receiver;
             let done = py.detach(move || waiting.recv_timeout(LOOK));
             match done {
-                Ok(done) => return raised.map_or_else(|| done.map_err(|bug| internal_error(py, &bug)), Err),
+                Ok(done) => {
+                    if let Some(error) = raised {
+                        return Err(error);
+                    }
+                    let done = done.map_err(|bug| internal_error(py, &bug))?;
+                    return tell(1.0).map(|()| done);
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(internal_error(py, &Bug("a thread was lost".into())))
                 }
                 Err(RecvTimeoutError::Timeout) if raised.is_none() => {
-                    if let Err(error) = py.check_signals() {
+                    if let Err(error) = py.check_signals().and_then(|()| tell(share.done())) {
                         cancel.set();
                         raised = Some(error);
                     }

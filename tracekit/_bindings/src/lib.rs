@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 mod ahead;
 mod derive;
 mod digest;
+mod distributions;
 mod encoder;
 mod errors;
 mod files;
@@ -39,6 +40,10 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<policy::Machine>()?;
     m.add_function(wrap_pyfunction!(digest::blake3, m)?)?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::chi_square_tail, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::f_quantile, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::t_quantile, m)?)?;
+    m.add_function(wrap_pyfunction!(distributions::t_tails, m)?)?;
     m.add_function(wrap_pyfunction!(metrics::metrics, m)?)?;
     m.add_function(wrap_pyfunction!(run::constants, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;

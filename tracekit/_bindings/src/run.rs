@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
+use tracekit_replay::cancel::Cancel;
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
 use tracekit_replay::rates::StatedCpu;
@@ -18,7 +19,7 @@ use tracekit_replay::workload::{self, run_seeded, run_text_under, ListedAttrs, L
 use tracekit_schema::{DeriveOptions, Metadata, Strings};
 
 use crate::derive::{events_of, export_alone, of_run, Asked};
-use crate::errors::{detached, give_back, interruptible, replay_error, replay_error_from};
+use crate::errors::{detached, give_back, interruptible, replay_error, replay_error_from, reporting};
 use crate::metrics::{grouping, MetricRow};
 use crate::parts::Batches;
 use crate::policy::{self, Raised};
@@ -256,22 +257,14 @@ impl Programs {
         if !policy.is_instance_of::<PyString>() {
             return self.run_object(py, policy, &spec, &asked);
         }
-        let mut raised: Option<PyErr> = None;
-        let mut reports = 0u32;
-        let run = interruptible(py, |cancel| {
-            play(&self.recon, &spec, &mut |done| {
-                reports += 1;
-                if let Some(tell) = progress.as_ref().filter(|_| reports.is_multiple_of(TELL)) {
-                    let report = Python::attach(|py| tell.call1(py, (done,)).map(drop));
-                    raised = report.err();
-                }
-                raised.is_none() && !cancel.is_set()
-            })
+        let run = reporting(py, progress.as_ref(), |cancel, share| {
+            let report = &mut |done| {
+                share.is(done);
+                !cancel.is_set()
+            };
+            play(&self.recon, &spec, report).map(|played| Ended::of(played, &asked, cancel))
         })?;
-        if let Some(error) = raised {
-            return Err(error);
-        }
-        ran(py, run.map_err(|e| replay_error(py, &e.to_string()))?, &asked)
+        run.map_err(|e| replay_error(py, &e.to_string()))?.given(py)
     }
 }
 
@@ -303,20 +296,40 @@ impl RunRecords {
 }
 
 /// What was asked for of a run.
-fn ran<'py>(py: Python<'py>, played: Played, asked: &Asked) -> PyResult<Ran<'py>> {
-    let Played { mut out, records, .. } = played;
-    let meta = out.meta.clone();
-    let (made, events, metrics) = interruptible(py, |cancel| of_run(&mut out, &records, asked, cancel))?;
-    drop(out);
-    give_back(events);
-    let (metadata, tables) = (meta.0.clone(), PyDict::new(py));
-    if let Some(made) = made {
-        for table in made {
-            tables.set_item(table.name(), table)?;
-        }
-        tables.set_item("events", RunRecords { records, meta, events })?;
+struct Ended {
+    records: Records,
+    meta: Metadata,
+    made: Option<[Table; 6]>,
+    events: usize,
+    metrics: Vec<MetricRow>,
+}
+
+impl Ended {
+    fn of(played: Played, asked: &Asked, cancel: &Cancel) -> Self {
+        let Played { mut out, records, .. } = played;
+        let meta = out.meta.clone();
+        let (made, events, metrics) = of_run(&mut out, &records, asked, cancel);
+        drop(out);
+        give_back(events);
+        Ended { records, meta, made, events, metrics }
     }
-    Ok((metadata, tables, metrics))
+
+    fn given(self, py: Python<'_>) -> PyResult<Ran<'_>> {
+        let Ended { records, meta, made, events, metrics } = self;
+        let (metadata, tables) = (meta.0.clone(), PyDict::new(py));
+        if let Some(made) = made {
+            for table in made {
+                tables.set_item(table.name(), table)?;
+            }
+            tables.set_item("events", RunRecords { records, meta, events })?;
+        }
+        Ok((metadata, tables, metrics))
+    }
+}
+
+/// The same of a run that held the GIL.
+fn ran<'py>(py: Python<'py>, played: Played, asked: &Asked) -> PyResult<Ran<'py>> {
+    interruptible(py, |cancel| Ended::of(played, asked, cancel))?.given(py)
 }
 
 /// Metadata and tables of a run.
@@ -354,9 +367,6 @@ impl Programs {
         ran(py, run, asked)
     }
 }
-
-/// Calls of the core's progress function for each of the caller's.
-const TELL: u32 = 16;
 
 /// Marks policy objects that have been used.
 const USED: &str = "_tracekit_used";

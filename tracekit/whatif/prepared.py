@@ -1,0 +1,135 @@
+"""What the core is given for a run, made once for runs that differ in their perturbation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tracekit import _core
+from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
+from tracekit.whatif.identity import stated
+from tracekit.whatif.intervals import Perturbation
+from tracekit.whatif.listed import affinities, classes
+from tracekit.whatif.scenario import Scenario as ScenarioFile
+from tracekit.whatif.scenario import cpu_settings, overrides_of, resolve
+from tracekit.whatif.settings import real_time
+from tracekit.whatif.switch_costs import Change, change, shipped
+
+if TYPE_CHECKING:
+    from tracekit.whatif.run import AnyPolicy, Programs, Replay, Scenario
+
+__all__ = ["Prepared", "core_options"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Programs that are ready to run under a policy; see `Programs.prepared`."""
+
+    programs: Programs
+    policy: str | AnyPolicy
+    options: Mapping[str, Any]
+
+    def _perturbed(self, moved: Perturbation | None) -> dict[str, Any]:
+        if moved is None:
+            return dict(self.options)
+        phase = self.options["phase_ns"] + moved.phase_ns
+        return {**self.options, "phase_ns": phase, "jitter_ns": moved.jitter_ns, "seed": moved.seed}
+
+    def run(
+        self,
+        perturbation: Perturbation | None = None,
+        progress: Callable[[float], object] | None = None,
+    ) -> Replay:
+        """Run the programs; see `Programs.run` for the parameters."""
+        core = self.programs.core_of(perturbation)
+        metadata, tables, _ = core.run(self.policy, progress=progress, **self._perturbed(perturbation))
+        return self.programs.replay_of(metadata, tables)
+
+    def measure(
+        self,
+        by: str,
+        *,
+        tables: bool = False,
+        perturbation: Perturbation | None = None,
+        progress: Callable[[float], object] | None = None,
+    ) -> tuple[Sequence[tuple[object, ...]], Replay | None]:
+        """Run the programs for their statistics.
+
+        Parameters
+        ----------
+        perturbation, progress
+            As in `Programs.run`.
+        by
+            Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
+        tables
+            Make the tables of the run as well, which takes several times as long as its statistics.
+
+        Returns
+        -------
+        tuple
+            What `tracekit.analysis.compare.as_metrics` takes, and the run; None without `tables`.
+            No library is called behind the run: while another thread computes, each call would
+            wait for it.
+        """
+        core, options = self.programs.core_of(perturbation), self._perturbed(perturbation)
+        metadata, made, rows = core.run(self.policy, progress=progress, tables=tables, by=by, **options)
+        return rows, self.programs.replay_of(metadata, made) if tables else None
+
+
+def core_options(
+    programs: Programs,
+    policy: str | AnyPolicy,
+    *,
+    rt: str | None = None,
+    cpus: int | None = None,
+    phase_ns: int = 0,
+    overheads: bool = True,
+    switch_costs: bool = True,
+    costs: Mapping[str, str] | None = None,
+    scenario: Scenario | None = None,
+) -> dict[str, Any]:
+    """What the core is given for a run; see `tracekit.whatif.run.replay` for the parameters."""
+    trace = programs.trace
+    # What the caller sets wins over what the machine says.
+    sets = [*classes(trace), *(affinities(trace) if cpus is None else ())]
+    overrides = overrides_of(scenario) if scenario else []
+    members, groups = from_machine(trace) if models_groups(policy) else ([], [])
+    sets += members
+    sets += resolve(overrides, trace)
+    groups += asked_of_groups(policy, overrides)
+    given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
+    given |= costs or {}
+    shift = _switch_costs(programs, policy) if switch_costs and isinstance(policy, str) else None
+    return {
+        "rt": rt or (None if programs.stated else real_time(trace.machine)),
+        "cpus": cpus,
+        "phase_ns": phase_ns,
+        "overheads": overheads,
+        "sets": sets,
+        "groups": groups,
+        "cpu_sets": cpu_settings(overrides),
+        "switch_costs": shift,
+        "costs": list(given.items()),
+    }
+
+
+def _switch_costs(programs: Programs, policy: str) -> Change | None:
+    """What switches take in the recorded kernel and under `policy`; a workload text states it."""
+    if programs.stated:
+        return None
+    identity, _ = stated(programs.trace)
+    if identity.partition(":")[0] not in ("cfs", "eevdf"):
+        return None
+    found = programs.inferred.filter(
+        pl.col("name") == "run-queue clock to tracepoint offset", pl.col("n") > 0
+    )["value"].to_list()
+    return change(
+        _core.parse_policy(identity),
+        programs.trace.metadata.get("kernel", ""),
+        _core.parse_policy(policy),
+        found[0] if found else None,
+        shipped(),
+    )
