@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tracekit as tk
-from validation import lab, run, store, unseen
+from validation import execs, lab, run, store, unseen
 
 PAIRS = "dir\tcapture_a\tcapture_b\tkind\tmetric\ta_value\tb_value\n"
 
@@ -93,3 +93,16 @@ def test_shipped_intervals_are_held_against_captures(
         assert 0 < covered <= 1
     (folder / "pairs.tsv").write_text(PAIRS)
     assert unseen.main(given) == 2
+
+
+def test_use_of_a_cpu_is_half_forgotten_in_32_ms() -> None:
+    past = execs.Past([0, 1000], [(True, True, 1, 0.0), (False, False, 1, 0.5)], end=execs.HALF_LIFE_NS * 3)
+    running = past.at(999)
+    asleep = past.at(1000 + execs.HALF_LIFE_NS)
+    assert running is not None
+    assert asleep is not None
+    assert running[0] == pytest.approx(1 - 0.5 ** (999 / execs.HALF_LIFE_NS))
+    assert running[1:] == (1, True)
+    assert asleep == (pytest.approx(0.25), 1, False)
+    assert past.at(-1) is None
+    assert past.at(execs.HALF_LIFE_NS * 3 + 1) is None
