@@ -164,3 +164,10 @@ def test_a_signal_ends_a_comparison_and_leaves_no_file(
     process.communicate(timeout=30)  # 2,000 runs would take minutes
     assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_said_in_plain_numbers() -> None:
+    from tracekit.cli._replaying import _described
+
+    assert _described(Done.of([0.5, 0.0], 0, 800_000_000_000), 2) == "run 1 of 2, 400/1,600 s simulated, 200x"
+    assert _described(Done.of([0.5], 0, 3_000_000_000), 0.1) == "1.5/3 s simulated"

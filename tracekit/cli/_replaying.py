@@ -240,8 +240,13 @@ def _described(done: Done, seconds: float) -> str:
     simulated, total = done.simulated_ns / 1e9, done.total_ns / 1e9
     runs = f"run {min(done.run + 1, done.runs)} of {done.runs}, " if done.runs > 1 else ""
     # A rate over a moment says nothing.
-    rate = f", {simulated / seconds:.3g}x" if seconds > 0.3 else ""
-    return f"{runs}{simulated:.3g}/{total:.3g} s simulated{rate}"
+    rate = f", {_three(simulated / seconds)}x" if seconds > 0.3 else ""
+    return f"{runs}{_three(simulated)}/{_three(total)} s simulated{rate}"
+
+
+def _three(x: float) -> str:
+    """Three digits, and those before the point."""
+    return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
 
 
 def print_basis(run: Replay) -> None:
