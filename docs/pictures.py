@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import pty
 import shutil
 import subprocess
 import sys
 import tempfile
+import termios
 from pathlib import Path
 
 from rich.console import Console
@@ -16,22 +20,34 @@ from rich.text import Text
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
 DEMO = "fixtures/demo/slice-default.dat"
+WIDTH = 96
 POLICIES = ("--policy", "cfs:wakeup_preemption=off", "--policy", "eevdf")
 
 
 def printed(words: list[str]) -> str:
-    """What a command prints."""
+    """What a command prints on a terminal of the picture's width."""
     command = [sys.executable, "-m", "tracekit", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.rstrip()
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (50, WIDTH))
+    with subprocess.Popen(command, cwd=ROOT, stdin=its, stdout=its, stderr=subprocess.DEVNULL) as process:
+        os.close(its)
+        found = b""
+        with contextlib.suppress(OSError):  # what Linux says at the end
+            while piece := os.read(ours, 1 << 16):
+                found += piece
+    os.close(ours)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return found.decode().replace("\r\n", "\n").rstrip()
 
 
 def terminal() -> None:
     """Draw what a terminal shows of a comparison."""
     words = ["compare", DEMO, *POLICIES[:2]]
     shown = printed(words)
-    console = Console(record=True, width=88, file=io.StringIO())
+    console = Console(record=True, width=WIDTH, file=io.StringIO())
     console.print(Text(f"$ tracekit {' '.join(words)}", style="bold"))
-    console.print(Text(shown))
+    console.print(Text.from_ansi(shown))
     svg = console.export_svg(title="tracekit", theme=MONOKAI, unique_id="tracekit")
     # The fonts of the picture are those of the reader; nothing is loaded.
     start, end = svg.index("@font-face"), svg.index(".tracekit-matrix")

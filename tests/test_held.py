@@ -88,7 +88,7 @@ def test_a_recording_of_another_length_or_of_other_cpus_is_named(files: tuple[st
     said = " ".join(found.held.unlike)
     assert "0.6 s long" in said
     assert "totals are not held against it" in said
-    assert "is of 1 CPUs, the replay of 2" in said
+    assert "was recorded on 1 CPU, the replay has 2 CPUs" in said
     assert (
         found.table.filter(statistic="total")["real"].null_count()
         == found.table.filter(statistic="total").height

@@ -133,5 +133,9 @@ def unlike(trace: Trace, real: Trace, cpus: int) -> tuple[bool, list[str]]:
             "totals are not held against it."
         )
     if real.cpus.height != cpus:
-        said.append(f"{real.name} is of {real.cpus.height} CPUs, the replay of {cpus}.")
+        said.append(f"{real.name} was recorded on {_cpus(real.cpus.height)}, the replay has {_cpus(cpus)}.")
     return same, said
+
+
+def _cpus(n: int) -> str:
+    return f"{n} CPU" if n == 1 else f"{n} CPUs"
