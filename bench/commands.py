@@ -218,6 +218,8 @@ def draw(found: dict[int, list[dict[str, Any]]], target: Path) -> None:
             ]
             axis.loglog(list(found), values, marker="o", label=command)
         axis.set(xlabel="events", ylabel=label)
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.grid(visible=True, which="both", alpha=0.3)
     lines, labels = axes[0].get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), frameon=False)

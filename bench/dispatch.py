@@ -106,6 +106,7 @@ def draw(rows: Sequence[dict[str, Any]], target: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     kept = [r for r in rows if r["work"] == MIXED and r["dispatches"] >= FEW]
     policies = list(dict.fromkeys(r["policy"] for r in kept))
@@ -119,8 +120,14 @@ def draw(rows: Sequence[dict[str, Any]], target: Path) -> None:
             axis.loglog([r["tasks"] for r in line], spent, marker="o", label=f"{cpus} CPU{'s' * (cpus > 1)}")
         axis.axhline(1e9 / DEMAND, color="0.5", linestyle=":")
         axis.set(title=policy, xlabel="tasks")
+        tasks = sorted({r["tasks"] for r in kept})
+        axis.set_xticks(tasks, [f"{n:,}" for n in tasks])
+        axis.set_xticks([], minor=True)
         axis.grid(visible=True, which="both", alpha=0.3)
     axes[0][0].set_ylabel("CPU time of a dispatch, ns")
+    axes[0][0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes[0][0].yaxis.set_major_formatter("{x:,.0f}")
+    axes[0][0].yaxis.set_minor_formatter(NullFormatter())
     axes[0][-1].legend(frameon=False)
     figure.savefig(target, dpi=120)
 
