@@ -26,7 +26,7 @@ import tracekit as tk
 
 #: On each side of an exec, ns: the kernel moves a task some 100 us before it records the exec.
 NEAR = 1_500_000
-BEFORE = 100_000
+BEFORE, DECIDES = 100_000, 20_000
 #: A millisecond of 2^20 ns and the half-life in those, of the kernel's averages (kernel/sched/pelt.c).
 HALF_LIFE_NS = 32 * 1024 * 1024
 #: What is used of a CPU that is full (imbalance_pct of a domain that shares a cache: 117).
@@ -105,7 +105,8 @@ def ruled(trace: tk.Trace) -> Counter[tuple[bool, bool]]:
         slices = list(rows.select("utid", "cpu", "until").iter_rows())
         own, cpu, _ = slices[0]
         left = [until for (_, here, until), (_, there, _) in pairwise(slices) if here != there]
-        when = left[0] - BEFORE // 5 if left else at - BEFORE
+        # Who moves has just decided; who stays decided before the record.
+        when = left[0] - DECIDES if left else at - BEFORE
         use, runnable = [0.0, 0.0], [0, 0]
         for utid, past in every.items():
             state = past.at(when) if utid != own else None

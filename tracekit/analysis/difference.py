@@ -210,9 +210,8 @@ def _middle(values: Sequence[float]) -> float | None:
 
 
 def _result(effect: float, se: float, df: float, confidence: float) -> dict[str, float | None]:
-    # Without a degree of freedom nothing is known of the spread.
-    t = _core.t_quantile(df, confidence) if df > 0 else float("nan")
-    p = _core.t_tails(df, effect / se) if se > 0 and df > 0 else (1.0 if effect == 0 else 0.0)
+    t = _core.t_quantile(df, confidence)
+    p = _core.t_tails(df, effect / se) if se > 0 else (1.0 if effect == 0 else 0.0)
     low, middle, high = np.expm1([effect - t * se, effect, effect + t * se])
     return {"change": float(middle), "lo": float(low), "hi": float(high), "p": p}
 

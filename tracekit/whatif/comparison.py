@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from tracekit.whatif.known import known_of
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.pace import Sooner, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
-from tracekit.whatif.repeat import Asked, Beside, default_jobs, run_all
+from tracekit.whatif.repeat import Asked, Beside, run_all
 from tracekit.whatif.row_error import change_class
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
@@ -77,8 +76,6 @@ class Comparison:
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     repeated
         The replays repeated with small changes of the machine; without it there are no intervals.
-    jobs
-        Threads for what is computed of whole tables; by default one for each CPU, at most 8.
     real
         A recording under what was asked, which predictions are held against.
 
@@ -99,7 +96,6 @@ class Comparison:
         why: str = "",
         by: str = "group",
         repeated: Repeated | None = None,
-        jobs: int | None = None,
         real: Trace | None = None,
     ) -> None:
         taken = {RECORDED, IDENTITY} & set(replays)
@@ -111,7 +107,6 @@ class Comparison:
         self.why = why
         self.by = by
         self.repeated = repeated
-        self.jobs = jobs or default_jobs()
         self.real = real
 
     @property
@@ -182,14 +177,7 @@ class Comparison:
 
         See `tracekit.analysis.sampling.sampling`.
         """
-        traces = {label: t for label, t in self.traces.items() if label != IDENTITY}
-        with ThreadPoolExecutor(self.jobs) as pool:
-            found = pool.map(lambda t: sampling_of(t, self.by), traces.values())
-            # What stands beside it wherever it is shown is made at the same time.
-            others = [pool.submit(getattr, self, name) for name in ("figures", "fidelity", "main_groups")]
-            for other in others:
-                other.result()
-            return dict(zip(traces, found, strict=True))
+        return {label: sampling_of(t, self.by) for label, t in self.traces.items() if label != IDENTITY}
 
     @cached_property
     def bounds(self) -> pl.DataFrame:
@@ -656,7 +644,7 @@ def compare(
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
     if not intervals:
-        return Comparison(trace, same, plain, why, by, jobs=jobs, real=beside)
+        return Comparison(trace, same, plain, why, by, real=beside)
     attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {
@@ -666,7 +654,7 @@ def compare(
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
-    return Comparison(trace, same, plain, why, by, found, jobs, beside)
+    return Comparison(trace, same, plain, why, by, found, beside)
 
 
 def _first(repeated: Sequence[tuple[Perturbation, pl.DataFrame]]) -> pl.DataFrame:

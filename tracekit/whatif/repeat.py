@@ -158,7 +158,7 @@ def run_all(
         # Only the plain replay is looked at; of the others the statistics are enough.
         tables = number % len(perturbations) == 0
         try:
-            with beside.place():
+            with beside.places:
                 kept, run = prepared[label].measure(
                     by, tables=tables, perturbation=perturbation, progress=report
                 )
@@ -203,7 +203,8 @@ class Beside:
 
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs or default_jobs()
-        self._places = threading.Semaphore(self.jobs)
+        #: To be held by each thread while it works.
+        self.places = threading.Semaphore(self.jobs)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="beside") if self.jobs > 1 else None
         self._begun: list[Future[object]] = []
 
@@ -211,15 +212,11 @@ class Beside:
         """Do this some time, if there is more than one thread."""
 
         def placed() -> object:
-            with self._places:
+            with self.places:
                 return work()
 
         if self._pool is not None:
             self._begun.append(self._pool.submit(placed))
-
-    def place(self) -> threading.Semaphore:
-        """Hold one of the places for threads that work: a context."""
-        return self._places
 
     def __enter__(self) -> Beside:
         return self
