@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := tracekit/_core.abi3.so
-RUST := $(shell find schema parsers replay tracekit/_bindings -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
+RUST := $(shell find schema parsers replay statistics tracekit/_bindings -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
 # Captures for the larger tests; tests that need them skip, and the run says how many, where they are absent.
 ARCHIVES ?= ../shared
 DEMO := fixtures/demo/slice-default.dat

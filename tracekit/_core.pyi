@@ -4,7 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Protocol, TypeAlias, TypedDict, final, type_check_only
 
+import numpy as np
+from numpy.typing import NDArray
+
 __all__ = [
+    "MIN_N",
+    "MIN_TAIL",
     "POLICY_VERSION",
     "TOLERANCES",
     "Encoder",
@@ -12,10 +17,12 @@ __all__ = [
     "Programs",
     "Reader",
     "Records",
+    "StandardError",
     "Survey",
     "Table",
     "__version__",
     "blake3",
+    "block_length",
     "calls",
     "chi_square_tail",
     "concat",
@@ -23,15 +30,18 @@ __all__ = [
     "costs",
     "derive",
     "diagnostic_codes",
-    "f_quantile",
     "formats",
     "hooks",
+    "intervals",
+    "kaplan_meier",
     "metadata_keys",
     "metrics",
     "parse_policy",
     "policies",
+    "shares_around",
     "simulate",
     "simulate_with",
+    "standard_error",
     "t_quantile",
     "t_tails",
     "tables",
@@ -42,6 +52,8 @@ __all__ = [
 __version__: Final[str]
 TOLERANCES: Final[str]
 POLICY_VERSION: Final[int]
+MIN_N: Final[int]
+MIN_TAIL: Final[float]
 
 #: Scope, group, metric, statistic, unit, value, samples, censored ones, whether the value is a lower bound.
 _MetricRow: TypeAlias = tuple[str, str | None, str, str, str, float | None, int | None, int, bool]
@@ -50,6 +62,14 @@ _MetricRow: TypeAlias = tuple[str, str | None, str, str, str, float | None, int 
 #: whether values were rounded.
 _Spread: TypeAlias = tuple[
     int, int, int, float | None, bool, int | None, Sequence[int | None], int | None, bool
+]
+_Floats: TypeAlias = NDArray[np.float64]
+_Ints: TypeAlias = NDArray[np.int64]
+#: Flags, one byte each.
+_Flags: TypeAlias = NDArray[np.uint8]
+#: Value, bounds, effective samples, what was resampled, units, why there are no bounds.
+_FoundRow: TypeAlias = tuple[
+    float | None, float | None, float | None, float | None, str | None, int | None, str | None
 ]
 #: Scope, CPU, span, mean, quantiles, largest, shares of empty and guessed time, whether the mean is
 #: a lower bound.
@@ -141,7 +161,39 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 def chi_square_tail(df: float, x: float) -> float: ...
-def f_quantile(a: float, b: float, p: float) -> float: ...
+
+@final
+class StandardError:
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def df(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def units(self) -> int: ...
+    @property
+    def n_effective(self) -> float: ...
+    def half_width(self, confidence: float) -> float | None: ...
+    def around(
+        self, value: float, confidence: float, *, positive: bool = False
+    ) -> tuple[float, float] | None: ...
+
+def standard_error(influence: _Floats, tasks: _Ints | None = None) -> StandardError: ...
+def block_length(values: _Floats) -> float: ...
+def kaplan_meier(values: _Floats, censored: _Flags | None = None) -> Table: ...
+def intervals(
+    values: _Floats,
+    statistics: Sequence[float | None],
+    confidence: float,
+    *,
+    censored: _Flags | None = None,
+    tasks: _Ints | None = None,
+    groups: _Ints | None = None,
+) -> list[tuple[int, int, float | None, list[_FoundRow]]]: ...
+def shares_around(q: float, half: float) -> tuple[float, float]: ...
 def t_quantile(df: float, p: float) -> float: ...
 def t_tails(df: float, t: float) -> float: ...
 def blake3(source: str | PathLike[str] | bytes) -> str: ...

@@ -69,7 +69,7 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], Floats], float, int, str]
 
 
 def ours(x: Floats, tasks: NDArray[np.int64] | None) -> tuple[float, float] | None:
-    row = u.of_mean(x, np.zeros(len(x), dtype=bool), tasks, 0.9)
+    row = u.interval(x, tasks=tasks).row(0, named=True)
     return None if row["lo"] is None else (row["lo"], row["hi"])
 
 
@@ -130,7 +130,7 @@ def test_quantiles_of_dependent_samples_are_covered(q: float, truth: float) -> N
     hits = []
     # The same ranks as a normal autoregression, exponential in distribution.
     for sample in -stats.norm.logsf(autoregressive(2000, 0.5, rng)):
-        row = u.of_quantile(sample, np.zeros(len(sample), dtype=bool), None, q, 0.9)
+        row = u.interval(sample, q).row(0, named=True)
         if row["lo"] is not None:
             hits.append(row["lo"] <= truth <= row["hi"])
     assert len(hits) > 0.9 * SERIES

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from tracekit.analysis import influence
 from tracekit.analysis import uncertainty as u
 
 
@@ -130,19 +129,20 @@ def test_a_censored_sample_widens_the_interval_as_greenwood_does() -> None:
     rng = np.random.default_rng(7)
     ends, cuts = rng.exponential(1, 4000), rng.exponential(2, 4000)
     x, censored = np.minimum(ends, cuts), cuts < ends
-    curve = influence.curve(x, censored)
-    at = curve.quantile(0.5)
-    assert at is not None
-    of_f = influence.of_cdf(x, censored, curve, at)
+    row = u.interval(x, 0.5, 0.95, censored=censored).row(0, named=True)
     theirs = stats.ecdf(stats.CensoredData(uncensored=x[~censored], right=x[censored]))
     band = theirs.cdf.confidence_interval(0.95, method="linear")
-    half = float(band.high.evaluate(at) - band.low.evaluate(at)) / 2
-    assert 1.96 * np.sqrt((of_f**2).sum()) == pytest.approx(half, rel=0.01)
-    assert of_f.sum() == pytest.approx(0, abs=0.01)
-    # The restricted mean of an exponential is 1; without censoring both rules are the plain ones.
-    assert curve.restricted_mean() == pytest.approx(1, abs=0.06)
-    none = np.zeros(len(x), dtype=bool)
-    assert influence.of_mean(x, none, curve) == pytest.approx((x - x.mean()) / len(x))
+    # The curve rises as the exponential does: by half of what its argument moves at the median.
+    half = float(band.high.evaluate(row["value"]) - band.low.evaluate(row["value"])) / 2
+    assert row["value"] == pytest.approx(math.log(2), abs=3 * half)
+    assert row["hi"] - row["lo"] == pytest.approx(4 * half, rel=0.25)
+    # Without what was cut off, the interval would be that of more samples, and about another value.
+    complete = u.interval(x[~censored], 0.5, 0.95).row(0, named=True)
+    assert complete["hi"] < row["lo"]
+    # The restricted mean of an exponential is 1.
+    mean = u.interval(x, censored=censored).row(0, named=True)
+    assert mean["lo"] < 1 < mean["hi"]
+    assert mean["value"] == pytest.approx(1, abs=0.06)
 
 
 @pytest.mark.filterwarnings("ignore:The confidence interval is undefined")

@@ -16,11 +16,12 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from tracekit import _core
 from tracekit.analysis import _common as c
-from tracekit.analysis import blocks, influence
+from tracekit.analysis import blocks
 from tracekit.analysis._inputs import tables
 from tracekit.analysis._time import edges_of, integral
-from tracekit.analysis.uncertainty import LEVEL, shares_around
+from tracekit.analysis.uncertainty import LEVEL
 
 Count = Literal["all", "waiting"]
 
@@ -195,8 +196,8 @@ def _around(intervals: pl.DataFrame, shares: pl.DataFrame) -> list[tuple[float |
     out: list[tuple[float | None, float | None]] = []
     for at, share in shares.select("length", "share").iter_rows():
         inside = integral(begin, dur, (length == at).astype(np.float64), edges)
-        half = blocks.standard_error(influence.of_ratio(inside, known)).half_width(LEVEL)
-        out.append(shares_around(share, half) if half is not None and 0 < share < 1 else (None, None))
+        half = blocks.standard_error(blocks.of_ratio(inside, known)).half_width(LEVEL)
+        out.append(_core.shares_around(share, half) if half is not None and 0 < share < 1 else (None, None))
     return out
 
 

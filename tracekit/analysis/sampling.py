@@ -16,8 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tracekit import _core
 from tracekit.analysis import _common as c
-from tracekit.analysis import blocks, influence, latency, response, runqueue, slices, uncertainty
+from tracekit.analysis import blocks, latency, response, runqueue, slices, uncertainty
 from tracekit.analysis._time import edges_of, integral
 
 __all__ = ["KEYS", "sampling"]
@@ -139,32 +140,27 @@ def _row(scope: str, group: str | None, metric: str, found: dict[str, Any]) -> R
 
 
 def _of_samples(scope: str, metric: str, column: str, table: pl.DataFrame, confidence: float) -> list[Row]:
+    known = table.filter(pl.col(column).is_not_null()).select(
+        pl.col(column).cast(pl.Float64).alias("x"),
+        pl.col("censored").fill_null(False),
+        pl.col("utid").cast(pl.Int64),
+        pl.col("group"),
+        pl.col("group").cast(pl.Categorical()).to_physical().cast(pl.Int64).fill_null(-1).alias("_number"),
+    )
+    found = uncertainty.of_groups(
+        known["x"].to_numpy(),
+        [None, *_QUANTILES.values()],
+        confidence,
+        censored=known["censored"].to_numpy(),
+        tasks=known["utid"].to_numpy(),
+        groups=known["_number"].to_numpy(),
+    )
     out = []
-    known = table.filter(pl.col(column).is_not_null()).with_columns(pl.col("censored").fill_null(False))
-    for group, part in _parts(known):
-        x = part[column].to_numpy().astype(np.float64)
-        tasks = part["utid"].to_numpy().astype(np.int64)
-        censored = part["censored"].to_numpy().astype(bool)
-        found = [uncertainty.of_mean(x, censored, tasks, confidence)]
-        curve = influence.curve(x, censored)
-        for q in _QUANTILES.values():
-            found.append(uncertainty.of_quantile(x, censored, tasks, q, confidence, curve))
-        complete = x[~censored]
-        top = float(complete.max()) if len(complete) else None
-        found.append(_refused("max", len(x), top, _NO_MAXIMUM))
-        out += [_row(scope, group, metric, f) for f in found]
+    for first, n, largest, rows in found:
+        group = known["group"][first]
+        rows.append(uncertainty.refused("max", n, largest, _NO_MAXIMUM))
+        out += [_row(scope, group, metric, row) for row in rows]
     return out
-
-
-def _refused(statistic: str, n: int, value: float | None, reason: str) -> dict[str, Any]:
-    none = dict.fromkeys(("lo", "hi", "n_effective", "resampled", "units"))
-    return {"statistic": statistic, "n": n, "value": value, "reason": reason, **none}
-
-
-def _around(
-    statistic: str, n: int, value: float, error: blocks.StandardError, level: float
-) -> dict[str, Any]:
-    return uncertainty.around(statistic, n, value, error, level, positive=True)
 
 
 def _of_slices(scope: str, table: pl.DataFrame, end_ns: int | None, confidence: float) -> list[Row]:
@@ -210,9 +206,9 @@ def _busy(begin: Ints, end: Ints, edges: Ints) -> NDArray[np.float64]:
 
 def _total(n: int, value: float, series: NDArray[np.float64], confidence: float) -> dict[str, Any]:
     if n < blocks.MIN_N:
-        return _refused("total", n, value, f"n = {n} is below {blocks.MIN_N}")
+        return uncertainty.refused("total", n, value, f"n = {n} is below {blocks.MIN_N}")
     error = blocks.standard_error(series - series.mean())
-    return _around("total", n, value, error, confidence)
+    return uncertainty.around("total", n, value, error, confidence)
 
 
 def _ratio(
@@ -221,9 +217,9 @@ def _ratio(
     count = int(forced.sum())
     value = float(dur.sum()) / count if count else None
     if value is None or count < blocks.MIN_N:
-        return _refused("mean", count, value, f"n = {count} is below {blocks.MIN_N}")
-    error = blocks.standard_error(influence.of_ratio(dur, forced), part["utid"].to_numpy().astype(np.int64))
-    return _around("mean", count, value, error, confidence)
+        return uncertainty.refused("mean", count, value, f"n = {count} is below {blocks.MIN_N}")
+    error = blocks.standard_error(blocks.of_ratio(dur, forced), part["utid"].to_numpy().astype(np.int64))
+    return uncertainty.around("mean", count, value, error, confidence)
 
 
 def _of_queue(table: pl.DataFrame, end_ns: int | None, confidence: float) -> list[Row]:
@@ -242,8 +238,8 @@ def _of_queue(table: pl.DataFrame, end_ns: int | None, confidence: float) -> lis
         found.append(_queue_quantile(name, q, at, cdf, (begin, dur, length), edges, known, confidence))
     if rows.height < blocks.MIN_N:
         few = f"n = {rows.height} is below {blocks.MIN_N}"
-        found = [_refused(f["statistic"], rows.height, f["value"], few) for f in found]
-    found.append(_refused("max", rows.height, float(length.max()), _NO_MAXIMUM))
+        found = [uncertainty.refused(f["statistic"], rows.height, f["value"], few) for f in found]
+    found.append(uncertainty.refused("max", rows.height, float(length.max()), _NO_MAXIMUM))
     return [_row("system", None, "runqueue", f) for f in found]
 
 
@@ -259,8 +255,8 @@ def _of_time(
 ) -> dict[str, Any]:
     """A time-weighted mean: a ratio of two integrals."""
     value = float(height @ dur / dur.sum())
-    error = blocks.standard_error(influence.of_ratio(integral(begin, dur, height, edges), known))
-    return _around(name, n, value, error, confidence)
+    error = blocks.standard_error(blocks.of_ratio(integral(begin, dur, height, edges), known))
+    return uncertainty.around(name, n, value, error, confidence)
 
 
 def _queue_quantile(
@@ -279,13 +275,13 @@ def _queue_quantile(
     reach = 0.0
     for inside in (length < value, length <= value):
         share = integral(begin, dur, inside.astype(np.float64), edges)
-        error = blocks.standard_error(influence.of_ratio(share, known))
+        error = blocks.standard_error(blocks.of_ratio(share, known))
         half = error.half_width(confidence)
         if half is None:
-            return _refused(name, len(dur), value, error.reason or "")
+            return uncertainty.refused(name, len(dur), value, error.reason or "")
         reach = max(reach, half)
-    low, high = uncertainty.shares_around(q, reach)
+    low, high = _core.shares_around(q, reach)
     if np.isclose(high, 1.0) or high > cdf[-1]:
-        return _refused(name, len(dur), value, "the interval reaches beyond the sample")
+        return uncertainty.refused(name, len(dur), value, "the interval reaches beyond the sample")
     lower, upper = (float(at[np.searchsorted(cdf, p - 1e-12)]) for p in (low, high))
     return uncertainty.given(name, len(dur), value, lower, upper, error)

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tracekit import _core
 from tracekit.analysis import _common as c
-from tracekit.analysis import blocks, influence
-from tracekit.analysis.blocks import MIN_N, block_length
+from tracekit.analysis.blocks import MIN_N, StandardError, block_length
 
 __all__ = [
     "LEVEL",
@@ -37,7 +37,7 @@ __all__ = [
 #: Level of intervals where none is asked for: the one of predictions, so that both can stand in one table.
 LEVEL = 0.9
 #: Fewest effective samples expected on each side of a quantile for its interval.
-MIN_TAIL = 8
+MIN_TAIL = int(_core.MIN_TAIL)
 
 
 def check_confidence(confidence: float) -> None:
@@ -126,17 +126,17 @@ _CURVE: dict[str, Any] = {
 
 
 def _curve_table(values: NDArray[np.int64], censored: NDArray[np.bool_], confidence: float) -> pl.DataFrame:
-    found = influence.curve(values.astype(np.float64), censored)
-    everyone = found.at_risk - np.append(found.at_risk[1:], 0)
-    low, high = _greenwood(found, confidence)
+    found = pl.DataFrame(_core.kaplan_meier(values.astype(np.float64), censored.view(np.uint8)))
+    risk, events, cdf = (found[k].to_numpy() for k in ("n_at_risk", "n_events", "cdf"))
+    low, high = _greenwood(risk.astype(np.float64), events, cdf, confidence)
     return (
         pl.DataFrame(
             {
                 "value_ns": np.unique(values),
-                "n_at_risk": found.at_risk,
-                "n_events": found.events,
-                "n_censored": everyone - found.events,
-                "cdf": found.cdf,
+                "n_at_risk": risk,
+                "n_events": events,
+                "n_censored": risk - np.append(risk[1:], 0) - events,
+                "cdf": cdf,
                 "cdf_low": low,
                 "cdf_high": high,
             }
@@ -146,19 +146,20 @@ def _curve_table(values: NDArray[np.int64], censored: NDArray[np.bool_], confide
     )
 
 
-def _greenwood(found: influence.Curve, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _greenwood(
+    risk: NDArray[np.float64], events: NDArray[np.uint32], cdf: NDArray[np.float64], confidence: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Pointwise band of F, from Greenwood's variance of log(-log(1 - F)).
 
     It is that of `scipy.stats.ecdf` for complete samples.
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    left = 1.0 - found.cdf
+    left = 1.0 - cdf
     with np.errstate(divide="ignore", invalid="ignore"):
-        risk = found.at_risk.astype(np.float64)
-        variance = np.cumsum(found.events / (risk * (risk - found.events)))
+        variance = np.cumsum(events / (risk * (risk - events)))
         reach = z * np.sqrt(variance) / np.log(left)
         low, high = 1.0 - left ** np.exp(reach), 1.0 - left ** np.exp(-reach)
-    known = (left > 1e-12) & (found.cdf > 1e-12)
+    known = (left > 1e-12) & (cdf > 1e-12)
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
@@ -260,44 +261,74 @@ def _checked(statistic: str | float) -> float | None:
 Found = dict[str, Any]
 
 
-def _no(name: str, n: int, value: float | None, reason: str, **known: Any) -> Found:
+def refused(name: str, n: int, value: float | None, reason: str) -> Found:
+    """Make the row of `interval` of a statistic that has no interval."""
     empty = dict.fromkeys(("lo", "hi", "n_effective", "resampled", "units"))
-    return {"statistic": name, "n": n, "value": value, **empty, **known, "reason": reason}
+    return {"statistic": name, "n": n, "value": value, **empty, "reason": reason}
 
 
-def given(name: str, n: int, value: float, lo: float, hi: float, error: blocks.StandardError) -> Found:
+def given(name: str, n: int, value: float, lo: float, hi: float, error: StandardError) -> Found:
+    """Make the row of `interval` of a statistic whose interval is known."""
     return {
         **{"statistic": name, "n": n, "value": value, "lo": lo, "hi": hi, "n_effective": error.n_effective},
         **{"resampled": error.unit, "units": error.units, "reason": None},
     }
 
 
-def around(
-    name: str, n: int, value: float, error: blocks.StandardError, confidence: float, positive: bool
-) -> Found:
-    """Make the row of `interval` of a statistic with a standard error.
+def around(name: str, n: int, value: float, error: StandardError, confidence: float) -> Found:
+    """Make the row of `interval` of a statistic of samples of which none is negative."""
+    found = error.around(value, confidence, positive=True)
+    if found is None:
+        return {**refused(name, n, value, error.reason or ""), "n_effective": error.n_effective}
+    return given(name, n, value, *found, error)
 
-    `positive` where no sample is negative.
+
+def of_groups(
+    x: NDArray[np.float64],
+    statistics: Sequence[float | None],
+    confidence: float,
+    *,
+    censored: NDArray[np.bool_] | None = None,
+    tasks: NDArray[np.int64] | None = None,
+    groups: NDArray[np.int64] | None = None,
+) -> list[tuple[int, int, float | None, list[Found]]]:
+    """Make rows of `interval` of samples in time order, group by group as they come.
+
+    Parameters
+    ----------
+    x
+        Finite samples.
+    statistics
+        Quantiles; None for the mean.
+    confidence
+        Level of the intervals.
+    censored, tasks, groups
+        Of each sample: whether it lasts longer than seen, its task, its group as any integers.
+
+    Returns
+    -------
+    list
+        Of each group: the place of its first sample, how many there are, the largest that is
+        complete, and the rows.
     """
-    reach = error.reach(confidence)
-    if reach is None:
-        return _no(name, n, value, error.reason or "", n_effective=error.n_effective)
-    low, high = value - reach[0], value + reach[1]
-    if positive and value > 0 and low <= 0:
-        low = value * math.exp(-reach[0] / value)
-    return given(name, n, value, low, high, error)
-
-
-def of_mean(
-    x: NDArray[np.float64], censored: NDArray[np.bool_], tasks: NDArray[np.int64] | None, confidence: float
-) -> Found:
-    """Make the row of `interval` of a mean."""
-    if not len(x):
-        return _no("mean", 0, None, f"n = 0 is below {MIN_N}")
-    found = influence.curve(x, censored) if censored.any() else influence.Curve(x, x, _NONE, _NONE)
-    value = found.restricted_mean() if censored.any() else float(x.mean())
-    error = blocks.standard_error(influence.of_mean(x, censored, found), tasks)
-    return around("mean", len(x), value, error, confidence, bool((x >= 0).all()))
+    found = _core.intervals(
+        np.ascontiguousarray(x, dtype=np.float64),
+        statistics,
+        confidence,
+        censored=None if censored is None else np.ascontiguousarray(censored).view(np.uint8),
+        tasks=tasks,
+        groups=groups,
+    )
+    names = [_name(q) for q in statistics]
+    return [
+        (
+            first,
+            n,
+            largest,
+            [dict(zip(_ROW, (k, n, *row), strict=True)) for k, row in zip(names, rows, strict=True)],
+        )
+        for first, n, largest, rows in found
+    ]
 
 
 def false_discovery(p: Sequence[float]) -> list[float]:
@@ -312,62 +343,6 @@ def false_discovery(p: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(values))
     adjusted[order] = np.minimum.accumulate(np.minimum(scaled, 1.0))
     return [float(v) for v in adjusted]
-
-
-def shares_around(q: float, half: float) -> tuple[float, float]:
-    """Interval of a share of half-width `half`, on the logit scale, where its bounds stay between 0 and 1."""
-    at, reach = math.log(q / (1 - q)), half / (q * (1 - q))
-    return _expit(at - reach), _expit(at + reach)
-
-
-def _expit(x: float) -> float:
-    """The logistic function, without an overflow."""
-    small = math.exp(-abs(x))
-    return (small if x < 0 else 1.0) / (1 + small)
-
-
-_NONE = np.empty(0, dtype=np.int64)
-
-
-def of_quantile(
-    x: NDArray[np.float64],
-    censored: NDArray[np.bool_],
-    tasks: NDArray[np.int64] | None,
-    q: float,
-    confidence: float,
-    found: influence.Curve | None = None,
-) -> Found:
-    """Make the row of `interval` of quantile `q`.
-
-    `found` is the curve of the samples, where it is known already.
-    """
-    name, n = _name(q), len(x)
-    if n < MIN_N:
-        known = influence.curve(x, censored).quantile(q) if n and c.enough_for(q, n) else None
-        return _no(name, n, known, f"n = {n} is below {MIN_N}")
-    found = found or influence.curve(x, censored)
-    value = found.quantile(q)
-    if value is None:
-        return _no(name, n, None, "so many samples are censored that the quantile is not known")
-    if not c.enough_for(q, n):
-        return _no(name, n, None, f"n = {n} leaves no sample beyond the quantile")
-    if n * min(q, 1 - q) < MIN_TAIL:
-        return _no(name, n, value, f"n = {n} leaves fewer than {MIN_TAIL} samples beyond the quantile")
-    errors = [
-        blocks.standard_error(influence.of_cdf(x, censored, found, value, below), tasks)
-        for below in (False, True)
-    ]
-    error = max(errors, key=lambda e: math.inf if e.value is None else e.value)
-    if error.value is None:
-        return _no(name, n, value, error.reason or "", n_effective=error.n_effective)
-    effective = min(e.n_effective for e in errors)
-    if effective * min(q, 1 - q) < MIN_TAIL:
-        reason = f"{effective:.0f} effective samples leave fewer than {MIN_TAIL} beyond the quantile"
-        return _no(name, n, value, reason, n_effective=effective)
-    low, high = map(found.quantile, shares_around(q, error.half_width(confidence) or 0.0))
-    if low is None or high is None:
-        return _no(name, n, value, "the interval reaches beyond the sample", n_effective=effective)
-    return given(name, n, value, low, high, error)
 
 
 _ROW: dict[str, Any] = {
@@ -439,10 +414,7 @@ def interval(
     q = _checked(statistic)
     check_confidence(confidence)
     x, codes, flags = _arrays(values, tasks, censored)
-    if q is None:
-        row = of_mean(x, flags, codes, confidence)
-    else:
-        row = of_quantile(x, flags, codes, q, confidence)
+    ((*_, (row,)),) = of_groups(x, [q], confidence, censored=flags, tasks=codes)
     return pl.DataFrame([row], schema=_ROW)
 
 

@@ -1,0 +1,19 @@
+//! How far a statistic of samples that depend on one another can be trusted.
+//!
+//! [`error`] gives the standard error of a sum of influence values, by whole tasks or by blocks
+//! whose length follows from the autocorrelation ([`blocks`]); [`curve`] the distribution function
+//! of samples of which some last longer than seen, and what each sample contributes to it;
+//! [`interval`] puts both together. [`distributions`] has the quantiles and tails that go with
+//! them.
+
+pub mod blocks;
+pub mod curve;
+pub mod distributions;
+pub mod error;
+pub mod interval;
+pub mod tasks;
+
+/// Mean of numbers; 0 where there are none.
+fn mean(x: &[f64]) -> f64 {
+    x.iter().sum::<f64>() / x.len().max(1) as f64
+}

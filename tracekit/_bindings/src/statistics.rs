@@ -1,0 +1,251 @@
+//! How far statistics can be trusted: what the crate of that has, for arrays of numpy.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{Float64Array, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, Field, Schema};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use tracekit_statistics::blocks;
+use tracekit_statistics::curve::Samples;
+use tracekit_statistics::distributions::{self, Unexpected};
+use tracekit_statistics::error::{self, Unit};
+use tracekit_statistics::interval::{self, Found, Statistic};
+use tracekit_statistics::tasks::Tasks;
+
+use crate::errors::detached;
+use crate::table::Table;
+
+fn unexpected(what: Unexpected) -> PyErr {
+    PyValueError::new_err(what.0)
+}
+
+/// Probability that chi squared is above `x`.
+#[pyfunction]
+pub fn chi_square_tail(df: f64, x: f64) -> PyResult<f64> {
+    distributions::chi_square_tail(df, x).map_err(unexpected)
+}
+
+/// What lies between minus it and it with probability `p`: the two-sided quantile of Student's t.
+#[pyfunction]
+pub fn t_quantile(df: f64, p: f64) -> PyResult<f64> {
+    distributions::t_quantile(df, p).map_err(unexpected)
+}
+
+/// Probability that Student's t is further from 0 than `t`.
+#[pyfunction]
+pub fn t_tails(df: f64, t: f64) -> PyResult<f64> {
+    distributions::t_tails(df, t).map_err(unexpected)
+}
+
+/// The numbers of an array, of which there are as many as samples.
+fn numbers<T: Element>(py: Python<'_>, array: Option<PyBuffer<T>>, samples: usize) -> PyResult<Option<Vec<T>>> {
+    let Some(array) = array else { return Ok(None) };
+    if array.item_count() != samples {
+        let found = array.item_count();
+        return Err(PyValueError::new_err(format!("{found} numbers beside {samples} samples: expected as many")));
+    }
+    array.to_vec(py).map(Some)
+}
+
+fn flags(py: Python<'_>, array: Option<PyBuffer<u8>>, samples: usize) -> PyResult<Vec<bool>> {
+    let found = numbers(py, array, samples)?.unwrap_or_default();
+    Ok(found.into_iter().map(|flag| flag != 0).collect())
+}
+
+/// The sampling error of a statistic.
+#[pyclass(module = "tracekit._core", frozen)]
+pub struct StandardError(error::StandardError);
+
+#[pymethods]
+impl StandardError {
+    /// Standard error in the unit of the statistic; None when `reason` says why.
+    #[getter]
+    fn value(&self) -> Option<f64> {
+        self.0.value.as_ref().ok().copied()
+    }
+
+    /// Why there is no value; None when there is one.
+    #[getter]
+    fn reason(&self) -> Option<&str> {
+        self.0.value.as_ref().err().map(String::as_str)
+    }
+
+    /// Degrees of freedom of the t distribution that goes with it.
+    #[getter]
+    fn df(&self) -> usize {
+        self.0.df
+    }
+
+    /// What was resampled: ``blocks`` (of consecutive samples) or ``tasks``.
+    #[getter]
+    fn unit(&self) -> &'static str {
+        self.0.unit.name()
+    }
+
+    /// How many of these there are.
+    #[getter]
+    fn units(&self) -> usize {
+        self.0.units
+    }
+
+    /// Independent samples that would leave the same error.
+    #[getter]
+    fn n_effective(&self) -> f64 {
+        self.0.n_effective
+    }
+
+    /// Half-width of the symmetric interval of a level, from the t distribution; None without a
+    /// value.
+    fn half_width(&self, confidence: f64) -> Option<f64> {
+        self.0.half_width(confidence)
+    }
+
+    /// The interval of a level about the value of the statistic, corrected for skewness (Hall
+    /// 1992); None without a standard error. With `positive`, where no sample is negative, it stays
+    /// above 0.
+    #[pyo3(signature = (value, confidence, *, positive=false))]
+    fn around(&self, value: f64, confidence: f64, positive: bool) -> Option<(f64, f64)> {
+        self.0.around(value, confidence, positive)
+    }
+
+    fn __repr__(&self) -> String {
+        let of = if self.0.unit == Unit::Tasks { "tasks" } else { "blocks" };
+        match &self.0.value {
+            Ok(value) => format!("StandardError({value}, {} {of})", self.0.units),
+            Err(reason) => format!("StandardError(None, {reason:?})"),
+        }
+    }
+}
+
+/// The sampling error of a statistic from its influence values.
+#[pyfunction]
+#[pyo3(signature = (influence, tasks=None))]
+pub fn standard_error(
+    py: Python<'_>,
+    influence: PyBuffer<f64>,
+    tasks: Option<PyBuffer<i64>>,
+) -> PyResult<StandardError> {
+    let x = influence.to_vec(py)?;
+    let tasks = numbers(py, tasks, x.len())?;
+    detached(py, || StandardError(error::standard_error(&x, tasks.map(|t| Tasks::new(&t)).as_ref())))
+}
+
+/// Samples a block of a block bootstrap.
+#[pyfunction]
+pub fn block_length(py: Python<'_>, values: PyBuffer<f64>) -> PyResult<f64> {
+    let x = values.to_vec(py)?;
+    detached(py, || blocks::length(&x).samples)
+}
+
+/// The distribution function of samples: `value`, `n_at_risk`, `n_events`, `cdf`, a row for each
+/// distinct value.
+#[pyfunction]
+#[pyo3(signature = (values, censored=None))]
+pub fn kaplan_meier(py: Python<'_>, values: PyBuffer<f64>, censored: Option<PyBuffer<u8>>) -> PyResult<Table> {
+    let values = values.to_vec(py)?;
+    let censored = flags(py, censored, values.len())?;
+    let curve = detached(py, || Samples { values: &values, censored: &censored }.curve())?;
+    let field = |name: &str, kind: DataType| Field::new(name, kind, false);
+    let schema = Arc::new(Schema::new(vec![
+        field("value", DataType::Float64),
+        field("n_at_risk", DataType::UInt32),
+        field("n_events", DataType::UInt32),
+        field("cdf", DataType::Float64),
+    ]));
+    let batch = RecordBatch::try_new(
+        Arc::clone(&schema),
+        vec![
+            Arc::new(Float64Array::from(curve.at)),
+            Arc::new(UInt32Array::from(curve.at_risk)),
+            Arc::new(UInt32Array::from(curve.events)),
+            Arc::new(Float64Array::from(curve.cdf)),
+        ],
+    );
+    let batch = batch.map_err(|e| PyValueError::new_err(e.to_string()))?;
+    Ok(Table::new("curve", schema, vec![batch]))
+}
+
+/// Interval of a share of half-width `half`, on the logit scale, where its bounds stay between 0
+/// and 1.
+#[pyfunction]
+pub fn shares_around(q: f64, half: f64) -> (f64, f64) {
+    interval::shares_around(q, half)
+}
+
+/// Value, bounds, effective samples, what was resampled, units, why there are no bounds.
+type FoundRow =
+    (Option<f64>, Option<f64>, Option<f64>, Option<f64>, Option<&'static str>, Option<usize>, Option<String>);
+
+fn plain(found: Found) -> FoundRow {
+    let (resampled, units) = found.resampled.unzip();
+    let (low, high, reason) = match found.interval {
+        Ok((low, high)) => (Some(low), Some(high), None),
+        Err(reason) => (None, None, Some(reason)),
+    };
+    (found.value, low, high, found.n_effective, resampled, units, reason)
+}
+
+/// The samples of a group, as they come.
+#[derive(Default)]
+struct Group {
+    first: usize,
+    values: Vec<f64>,
+    censored: Vec<bool>,
+    tasks: Vec<i64>,
+}
+
+/// Place of the first sample, how many there are, the largest complete one, a row for each
+/// statistic.
+type GroupRow = (usize, usize, Option<f64>, Vec<FoundRow>);
+
+/// Statistics of samples in time order with their intervals, group by group as they come: None for
+/// the mean, a number for that quantile.
+#[pyfunction]
+#[pyo3(signature = (values, statistics, confidence, *, censored=None, tasks=None, groups=None))]
+pub fn intervals(
+    py: Python<'_>,
+    values: PyBuffer<f64>,
+    statistics: Vec<Option<f64>>,
+    confidence: f64,
+    censored: Option<PyBuffer<u8>>,
+    tasks: Option<PyBuffer<i64>>,
+    groups: Option<PyBuffer<i64>>,
+) -> PyResult<Vec<GroupRow>> {
+    let values = values.to_vec(py)?;
+    let n = values.len();
+    let censored = flags(py, censored, n)?;
+    let (tasks, groups) = (numbers(py, tasks, n)?, numbers(py, groups, n)?);
+    let statistics: Vec<_> = statistics.into_iter().map(|q| q.map_or(Statistic::Mean, Statistic::Quantile)).collect();
+    detached(py, || {
+        let mut places: HashMap<i64, usize> = HashMap::new();
+        let mut parts: Vec<Group> = Vec::new();
+        if groups.is_none() {
+            parts.push(Group::default());
+        }
+        for (row, value) in values.into_iter().enumerate() {
+            let at = groups.as_ref().map_or(0, |groups| {
+                *places.entry(groups[row]).or_insert_with(|| {
+                    parts.push(Group { first: row, ..Group::default() });
+                    parts.len() - 1
+                })
+            });
+            let part = &mut parts[at];
+            part.values.push(value);
+            part.censored.extend(censored.get(row));
+            part.tasks.extend(tasks.as_ref().map(|tasks| tasks[row]));
+        }
+        let of = |part: Group| {
+            let samples = Samples { values: &part.values, censored: &part.censored };
+            let whose = tasks.is_some().then(|| Tasks::new(&part.tasks));
+            let found = interval::intervals(samples, whose.as_ref(), &statistics, confidence);
+            let complete = part.values.iter().enumerate().filter(|s| !part.censored.get(s.0).is_some_and(|c| *c));
+            let largest = complete.map(|s| *s.1).reduce(f64::max);
+            (part.first, part.values.len(), largest, found.into_iter().map(plain).collect())
+        };
+        parts.into_iter().map(of).collect()
+    })
+}
