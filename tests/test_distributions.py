@@ -31,13 +31,6 @@ def test_tails_end() -> None:
     assert _core.t_tails(3, math.inf) == 0
 
 
-@given(q=st.floats(0.001, 0.999), half=st.floats(0, 1))
-def test_shares_are_moved_on_the_logit_scale(q: float, half: float) -> None:
-    reach = half / (q * (1 - q))
-    expected = [special.expit(special.logit(q) + r) for r in (-reach, reach)]
-    assert _core.shares_around(q, half) == pytest.approx(expected, rel=1e-9, abs=1e-300)
-
-
 @pytest.mark.parametrize(
     ("call", "arguments", "message"),
     [

@@ -18,7 +18,7 @@ CRATES = {
     "schema": set(),
     "parsers": {"schema"},
     "replay": {"schema"},
-    "statistics": set(),
+    "statistics": {"schema"},
     "tracekit/_bindings": {"schema", "parsers", "replay", "statistics"},
 }
 

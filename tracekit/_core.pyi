@@ -32,13 +32,14 @@ __all__ = [
     "diagnostic_codes",
     "formats",
     "hooks",
-    "intervals",
+    "interval",
     "kaplan_meier",
     "metadata_keys",
     "metrics",
     "parse_policy",
     "policies",
-    "shares_around",
+    "sampling",
+    "share_intervals",
     "simulate",
     "simulate_with",
     "standard_error",
@@ -184,16 +185,25 @@ class StandardError:
 def standard_error(influence: _Floats, tasks: _Ints | None = None) -> StandardError: ...
 def block_length(values: _Floats) -> float: ...
 def kaplan_meier(values: _Floats, censored: _Flags | None = None) -> Table: ...
-def intervals(
+def interval(
     values: _Floats,
-    statistics: Sequence[float | None],
+    quantile: float | None,
     confidence: float,
     *,
     censored: _Flags | None = None,
     tasks: _Ints | None = None,
-    groups: _Ints | None = None,
-) -> list[tuple[int, int, float | None, list[_FoundRow]]]: ...
-def shares_around(q: float, half: float) -> tuple[float, float]: ...
+) -> _FoundRow: ...
+def sampling(
+    slices: ArrowStream,
+    runqueue: ArrowStream,
+    states: ArrowStream | None,
+    end_ns: int | None,
+    by: str,
+    confidence: float,
+) -> list[tuple[str, str | None, str, str, int, _FoundRow]]: ...
+def share_intervals(
+    begin: _Ints, dur: _Ints, length: _Ints, lengths: Sequence[int], confidence: float
+) -> list[tuple[float, float] | None]: ...
 def t_quantile(df: float, p: float) -> float: ...
 def t_tails(df: float, t: float) -> float: ...
 def blake3(source: str | PathLike[str] | bytes) -> str: ...

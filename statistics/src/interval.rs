@@ -30,11 +30,22 @@ pub struct Found {
 }
 
 impl Found {
-    fn refused(value: Option<f64>, n_effective: Option<f64>, reason: String) -> Self {
+    pub(crate) fn refused(value: Option<f64>, n_effective: Option<f64>, reason: String) -> Self {
         Found { value, interval: Err(reason), n_effective, resampled: None }
     }
 
-    fn given(value: f64, interval: (f64, f64), error: &StandardError) -> Self {
+    /// With the interval of a level about the value; `positive` where no sample is negative.
+    pub(crate) fn about(value: f64, error: &StandardError, level: f64, positive: bool) -> Self {
+        match (error.around(value, level, positive), &error.value) {
+            (Some(interval), _) => Found::given(value, interval, error),
+            (None, reason) => {
+                let reason = reason.as_ref().err().cloned().unwrap_or_default();
+                Found::refused(Some(value), Some(error.n_effective), reason)
+            }
+        }
+    }
+
+    pub(crate) fn given(value: f64, interval: (f64, f64), error: &StandardError) -> Self {
         Found {
             value: Some(value),
             interval: Ok(interval),
@@ -44,14 +55,22 @@ impl Found {
     }
 }
 
+/// The interval of a statistic of samples.
+pub fn interval(samples: Samples<'_>, tasks: Option<&Tasks>, statistic: Statistic, level: f64) -> Found {
+    one(&samples, &samples.curve(), tasks, statistic, level)
+}
+
+fn one(samples: &Samples<'_>, curve: &Curve, tasks: Option<&Tasks>, statistic: Statistic, level: f64) -> Found {
+    match statistic {
+        Statistic::Mean => of_mean(samples, curve, tasks, level),
+        Statistic::Quantile(q) => of_quantile(samples, curve, tasks, q, level),
+    }
+}
+
 /// The intervals of statistics of the same samples.
 pub fn intervals(samples: Samples<'_>, tasks: Option<&Tasks>, statistics: &[Statistic], level: f64) -> Vec<Found> {
     let curve = samples.curve();
-    let of = |statistic: &Statistic| match *statistic {
-        Statistic::Mean => of_mean(&samples, &curve, tasks, level),
-        Statistic::Quantile(q) => of_quantile(&samples, &curve, tasks, q, level),
-    };
-    statistics.iter().map(of).collect()
+    statistics.iter().map(|statistic| one(&samples, &curve, tasks, *statistic, level)).collect()
 }
 
 fn of_mean(samples: &Samples<'_>, curve: &Curve, tasks: Option<&Tasks>, level: f64) -> Found {
@@ -60,10 +79,7 @@ fn of_mean(samples: &Samples<'_>, curve: &Curve, tasks: Option<&Tasks>, level: f
     }
     let value = samples.mean(curve);
     let error = standard_error(&samples.of_mean(curve), tasks);
-    match error.around(value, level, samples.values.iter().all(|x| *x >= 0.0)) {
-        Some(interval) => Found::given(value, interval, &error),
-        None => Found::refused(Some(value), Some(error.n_effective), error.value.err().unwrap_or_default()),
-    }
+    Found::about(value, &error, level, samples.values.iter().all(|x| *x >= 0.0))
 }
 
 /// With the interval of the share of samples at or below the estimate, on the logit scale, and from
@@ -118,4 +134,34 @@ pub fn shares_around(q: f64, half: f64) -> (f64, f64) {
 fn logistic(x: f64) -> f64 {
     let small = (-x.abs()).exp();
     (if x < 0.0 { small } else { 1.0 }) / (1.0 + small)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_moved_on_the_logit_scale() {
+        let odds = |p: f64| (p / (1.0 - p)).ln();
+        for (q, half) in [(0.5, 0.1), (0.99, 0.01), (0.001, 1e-4)] {
+            let (low, high) = shares_around(q, half);
+            let reach = half / (q * (1.0 - q));
+            assert!((odds(low) - odds(q) + reach).abs() < 1e-9 && (odds(high) - odds(q) - reach).abs() < 1e-9);
+        }
+        // However wide, it stays between 0 and 1.
+        assert_eq!(shares_around(0.5, 1e6), (0.0, 1.0));
+    }
+
+    #[test]
+    fn few_samples_and_few_beyond_a_quantile_have_no_interval() {
+        let values: Vec<f64> = (0..100).map(f64::from).collect();
+        let reason = |n: usize, statistic| {
+            let samples = Samples { values: &values[..n], censored: &[] };
+            interval(samples, None, statistic, 0.9).interval.err().unwrap_or_default()
+        };
+        assert_eq!(reason(19, Statistic::Mean), "n = 19 is below 20");
+        assert_eq!(reason(0, Statistic::Mean), "n = 0 is below 20");
+        assert_eq!(reason(100, Statistic::Quantile(0.95)), "n = 100 leaves fewer than 8 samples beyond the quantile");
+        assert_eq!(reason(50, Statistic::Quantile(0.99)), "n = 50 leaves no sample beyond the quantile");
+    }
 }

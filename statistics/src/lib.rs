@@ -11,6 +11,7 @@ pub mod curve;
 pub mod distributions;
 pub mod error;
 pub mod interval;
+pub mod sampling;
 pub mod tasks;
 
 /// Mean of numbers; 0 where there are none.

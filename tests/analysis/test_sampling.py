@@ -57,17 +57,24 @@ def test_totals_and_time_weighted_rows_are_those_of_the_queue() -> None:
         queue = pl.DataFrame(
             {"ts_ns": times[order].astype(np.int64), "nr_running": 0, "nr_waiting": length.astype(np.int64)}
         ).with_columns(pl.lit(0, dtype=pl.Int32).alias("cpu"), pl.lit(0, dtype=pl.UInt32).alias("flags"))
-        got = sampling._of_queue(queue, None, 0.9)[0]
+        slices = pl.DataFrame(
+            {
+                "ts_ns": (leave - service).astype(np.int64),
+                "dur_ns": service.astype(np.int64),
+                "involuntary": False,
+            }
+        ).with_columns(
+            *(pl.lit(1, dtype=t).alias(k) for k, t in (("utid", pl.UInt32), ("tid", pl.Int64))),
+            *(pl.lit(None, dtype=pl.Int64).alias(k) for k in ("wake_ts_ns", "run_delay_ns")),
+            *(pl.lit(v).alias(k) for k, v in (("comm", "server"), ("end_state", "sleeping"))),
+            pl.lit(0, dtype=pl.UInt16).alias("flags"),
+        )
+        found = sampling.sampling(slices, queue, by="all").filter(pl.col("scope") != "group")
+        rows = {(r["metric"], r["statistic"]): r for r in found.iter_rows(named=True)}
+        got, total = rows["runqueue", "mean"], rows["switches", "total"]
         given += got["low"] is not None
         hits["runqueue"] += got["low"] is not None and got["low"] <= 1.0 <= got["high"]
-        edges = np.linspace(0, leave[-1], 513)
-        series = np.histogram(leave, edges)[0].astype(float)
-        total = sampling._total(n, float(n), series, 0.9)
-        hits["switches"] += total["lo"] <= leave[-1] / 2e6 <= total["hi"]
+        assert total["value"] == n
+        hits["switches"] += total["low"] <= leave[-1] / 2e6 <= total["high"]
     assert given >= 29
     assert all(24 <= h <= 30 for h in hits.values()), hits
-
-
-def test_time_on_cpus_by_interval_is_exact() -> None:
-    begin, end = np.array([0, 30, 90]), np.array([10, 70, 100])
-    assert sampling._busy(begin, end, np.array([0, 20, 40, 60, 80, 100])).tolist() == [10, 10, 20, 10, 10]

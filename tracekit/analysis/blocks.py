@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tracekit import _core
 from tracekit._core import StandardError
 
-__all__ = ["MIN_N", "StandardError", "block_length", "of_ratio", "standard_error"]
+__all__ = ["MIN_N", "StandardError", "block_length", "standard_error"]
 
 Floats = NDArray[np.float64]
 
@@ -89,9 +89,3 @@ def standard_error(influence: Floats, tasks: NDArray[np.int64] | None = None) ->
     """
     codes = None if tasks is None else np.ascontiguousarray(tasks, dtype=np.int64)
     return _core.standard_error(_numbers(influence), codes)
-
-
-def of_ratio(above: Floats, below: Floats) -> Floats:
-    """Give the influence values of sum(above) / sum(below), a number for each pair."""
-    total = below.sum()
-    return np.asarray((above - above.sum() / total * below) / total, dtype=np.float64)

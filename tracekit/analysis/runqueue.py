@@ -18,9 +18,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.analysis import _common as c
-from tracekit.analysis import blocks
 from tracekit.analysis._inputs import tables
-from tracekit.analysis._time import edges_of, integral
 from tracekit.analysis.uncertainty import LEVEL
 
 Count = Literal["all", "waiting"]
@@ -185,20 +183,10 @@ def distribution(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count
 
 def _around(intervals: pl.DataFrame, shares: pl.DataFrame) -> list[tuple[float | None, float | None]]:
     """Intervals of the shares of time of one queue; none where it has fewer steps than a sample must have."""
-    if intervals.height < blocks.MIN_N:
-        return [(None, None)] * shares.height
-    rows = intervals.sort("ts_ns")
-    begin = rows["ts_ns"].to_numpy()
-    begin, dur = begin - begin[0], rows["dur_ns"].to_numpy().astype(np.float64)
-    edges = edges_of(0, int(begin[-1] + dur[-1]), rows.height)
-    known = integral(begin, dur, np.ones_like(dur), edges)
-    length = rows["length"].to_numpy()
-    out: list[tuple[float | None, float | None]] = []
-    for at, share in shares.select("length", "share").iter_rows():
-        inside = integral(begin, dur, (length == at).astype(np.float64), edges)
-        half = blocks.standard_error(blocks.of_ratio(inside, known)).half_width(LEVEL)
-        out.append(_core.shares_around(share, half) if half is not None and 0 < share < 1 else (None, None))
-    return out
+    rows = intervals.sort("ts_ns").select(pl.col("ts_ns", "dur_ns", "length").cast(pl.Int64))
+    begin, dur, length = (column.to_numpy() for column in rows)
+    found = _core.share_intervals(begin, dur, length, shares["length"].to_list(), LEVEL)
+    return [bounds or (None, None) for bounds in found]
 
 
 def _shares(intervals: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tracekit import _core
 from tracekit.analysis import _common as c
-from tracekit.analysis.blocks import MIN_N, StandardError, block_length
+from tracekit.analysis.blocks import MIN_N, block_length
 
 __all__ = [
     "LEVEL",
@@ -258,79 +258,6 @@ def _checked(statistic: str | float) -> float | None:
     return q
 
 
-Found = dict[str, Any]
-
-
-def refused(name: str, n: int, value: float | None, reason: str) -> Found:
-    """Make the row of `interval` of a statistic that has no interval."""
-    empty = dict.fromkeys(("lo", "hi", "n_effective", "resampled", "units"))
-    return {"statistic": name, "n": n, "value": value, **empty, "reason": reason}
-
-
-def given(name: str, n: int, value: float, lo: float, hi: float, error: StandardError) -> Found:
-    """Make the row of `interval` of a statistic whose interval is known."""
-    return {
-        **{"statistic": name, "n": n, "value": value, "lo": lo, "hi": hi, "n_effective": error.n_effective},
-        **{"resampled": error.unit, "units": error.units, "reason": None},
-    }
-
-
-def around(name: str, n: int, value: float, error: StandardError, confidence: float) -> Found:
-    """Make the row of `interval` of a statistic of samples of which none is negative."""
-    found = error.around(value, confidence, positive=True)
-    if found is None:
-        return {**refused(name, n, value, error.reason or ""), "n_effective": error.n_effective}
-    return given(name, n, value, *found, error)
-
-
-def of_groups(
-    x: NDArray[np.float64],
-    statistics: Sequence[float | None],
-    confidence: float,
-    *,
-    censored: NDArray[np.bool_] | None = None,
-    tasks: NDArray[np.int64] | None = None,
-    groups: NDArray[np.int64] | None = None,
-) -> list[tuple[int, int, float | None, list[Found]]]:
-    """Make rows of `interval` of samples in time order, group by group as they come.
-
-    Parameters
-    ----------
-    x
-        Finite samples.
-    statistics
-        Quantiles; None for the mean.
-    confidence
-        Level of the intervals.
-    censored, tasks, groups
-        Of each sample: whether it lasts longer than seen, its task, its group as any integers.
-
-    Returns
-    -------
-    list
-        Of each group: the place of its first sample, how many there are, the largest that is
-        complete, and the rows.
-    """
-    found = _core.intervals(
-        np.ascontiguousarray(x, dtype=np.float64),
-        statistics,
-        confidence,
-        censored=None if censored is None else np.ascontiguousarray(censored).view(np.uint8),
-        tasks=tasks,
-        groups=groups,
-    )
-    names = [_name(q) for q in statistics]
-    return [
-        (
-            first,
-            n,
-            largest,
-            [dict(zip(_ROW, (k, n, *row), strict=True)) for k, row in zip(names, rows, strict=True)],
-        )
-        for first, n, largest, rows in found
-    ]
-
-
 def false_discovery(p: Sequence[float]) -> list[float]:
     """Adjust p-values for their number, after Benjamini and Hochberg.
 
@@ -414,8 +341,8 @@ def interval(
     q = _checked(statistic)
     check_confidence(confidence)
     x, codes, flags = _arrays(values, tasks, censored)
-    ((*_, (row,)),) = of_groups(x, [q], confidence, censored=flags, tasks=codes)
-    return pl.DataFrame([row], schema=_ROW)
+    found = _core.interval(x, q, confidence, censored=flags.view(np.uint8), tasks=codes)
+    return pl.DataFrame([(_name(q), len(x), *found)], schema=_ROW, orient="row")
 
 
 def _arrays(

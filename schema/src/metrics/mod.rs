@@ -8,6 +8,7 @@
 
 mod bag;
 mod groups;
+mod kept;
 mod queue;
 mod survey;
 mod task;
@@ -18,7 +19,8 @@ use crate::Strings;
 
 pub use bag::{Statistics, QUANTILES};
 pub use groups::Grouping;
-pub use queue::{QueueSummary, Scope};
+pub use kept::{Metric, Piece, Sample};
+pub use queue::{QueueSummary, Scope, Step};
 pub use survey::{By, ResponseSummary, SliceSummary, Survey, WaitSummary, HELD};
 pub use task::CAUSES;
 
@@ -62,7 +64,7 @@ pub struct Measured<'a> {
 
 /// Every statistic of every group, of all tasks together, and of the system's run queue.
 pub fn metrics(of: &Measured<'_>, by: Grouping) -> Vec<Row> {
-    rows_of(&of.survey(), of.strings, by)
+    rows_of(&of.survey(Survey::new(of.end)), of.strings, by)
 }
 
 /// The same of a survey that is finished; names are in `strings`.
@@ -187,9 +189,9 @@ fn in_order(rows: usize, task: impl Fn(usize) -> u32, ts: impl Fn(usize) -> i64,
 }
 
 impl Measured<'_> {
-    /// The survey of these tables.
-    fn survey(&self) -> Survey {
-        let mut survey = Survey::new(self.end).holding(usize::MAX);
+    /// The survey of these tables, which begins as `empty`.
+    pub fn survey(&self, empty: Survey) -> Survey {
+        let mut survey = empty.holding(usize::MAX);
         let s = self.slices;
         let task = |row| s.utid.get(row).unwrap_or(0);
         in_order(s.len(), task, |row| s.ts_ns.get(row).unwrap_or(0), |row| survey.slice_at(s, row));

@@ -49,9 +49,22 @@ impl Queue {
     }
 }
 
+/// A stretch of time in which the length of a queue is known and stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// When it begins.
+    pub at: i64,
+    /// In ns, above 0.
+    pub dur: i64,
+    /// Running and waiting tasks.
+    pub length: i64,
+}
+
 /// All run queues.
 #[derive(Clone, Debug, Default)]
 pub struct Queues {
+    /// Of the system, where they are asked for.
+    steps: Option<Vec<Step>>,
     each: BTreeMap<Option<i32>, Queue>,
     system: Queue,
     last: Option<i64>,
@@ -108,9 +121,9 @@ impl Queues {
             self.system.since = ts;
         }
         self.last = Some(ts);
+        self.system_until(ts);
         let own = self.each.entry(row.cpu).or_insert_with(|| Queue { since: ts, ..Queue::default() });
         own.until(ts);
-        self.system.until(ts);
         let (was, now) = (own.held, &mut self.system.held);
         now.running += held.running - was.running;
         now.waiting += held.waiting - was.waiting;
@@ -124,7 +137,23 @@ impl Queues {
         let Some(last) = self.last else { return };
         let stop = end.map_or(last, |end| end.max(last));
         self.each.values_mut().for_each(|queue| queue.until(stop));
-        self.system.until(stop);
+        self.system_until(stop);
+    }
+
+    fn system_until(&mut self, ts: i64) {
+        let Queue { held, since, .. } = self.system;
+        if let Some(steps) = self.steps.as_mut().filter(|_| ts > since && held.unknown == 0) {
+            steps.push(Step { at: since, dur: ts - since, length: held.running + held.waiting });
+        }
+        self.system.until(ts);
+    }
+
+    pub(super) fn keep(&mut self) {
+        self.steps = Some(Vec::new());
+    }
+
+    pub(super) fn steps(&self) -> &[Step] {
+        self.steps.as_deref().unwrap_or_default()
     }
 
     /// Did rows come out of time order? Then the system's length is not known.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::bag::{Statistics, Union};
+use super::kept::Group;
 use super::queue::Queues;
 use super::task::{Part, Slice, Stretch, TaskStats, CAUSES};
 use super::Grouping;
@@ -32,6 +33,7 @@ pub struct Survey {
     rows: usize,
     limit: Option<usize>,
     rounding: bool,
+    keeps: bool,
 }
 
 /// The slices of a group.
@@ -76,7 +78,7 @@ pub struct By<'a> {
 
 /// Which of a task's rows its name is taken from.
 #[derive(Clone, Copy)]
-enum Named {
+pub(super) enum Named {
     Slices = 0,
     Waits = 1,
     Responses = 2,
@@ -128,6 +130,16 @@ impl Survey {
         self
     }
 
+    pub(super) fn keep(&mut self) {
+        self.keeps = true;
+        self.queues.keep();
+    }
+
+    /// When the trace ends.
+    pub fn stop(&self) -> i64 {
+        self.end.unwrap_or(0)
+    }
+
     /// Adds rows, those of each task in time order.
     pub fn push(&mut self, slices: &Slices, states: Option<&States>, runqueue: &Runqueue) {
         (0..slices.len()).for_each(|row| self.slice_at(slices, row));
@@ -161,7 +173,8 @@ impl Survey {
     fn stats(&mut self, utid: u32) -> &mut TaskStats {
         let at = utid as usize;
         if at >= self.tasks.len() {
-            self.tasks.resize_with(at + 1, TaskStats::default);
+            let keeps = self.keeps;
+            self.tasks.resize_with(at + 1, || TaskStats::new(keeps));
         }
         &mut self.tasks[at]
     }
@@ -235,6 +248,29 @@ impl Survey {
         found
     }
 
+    /// What is kept of the tasks of each group, in the order of a time.
+    pub(super) fn sorted<T: Copy>(
+        &self,
+        by: &By<'_>,
+        named: Named,
+        at: impl Fn(&T) -> i64,
+        of: impl Fn(&Part, &mut Vec<T>),
+    ) -> Vec<Group<T>> {
+        let mut found = Vec::new();
+        for (name, parts) in self.grouped(by, named) {
+            let (mut all, mut own) = (Vec::new(), Vec::new());
+            for (utid, part) in parts {
+                of(part, &mut own);
+                all.extend(own.drain(..).map(|each| (utid as u32, each)));
+            }
+            if !all.is_empty() {
+                all.sort_by_key(|(_, each)| at(each));
+                found.push((name, all));
+            }
+        }
+        found
+    }
+
     /// The slices of each group, those with most time on CPUs first.
     pub fn slices(&self, by: &By<'_>) -> Vec<(Option<String>, SliceSummary)> {
         let mut rows = Vec::new();
@@ -281,7 +317,7 @@ impl Survey {
 
     /// The responses of each group, those with the largest sum first.
     pub fn responses(&self, by: &By<'_>) -> Vec<(Option<String>, ResponseSummary)> {
-        let stop = self.end.unwrap_or(0);
+        let stop = self.stop();
         let mut rows = Vec::new();
         for (name, parts) in self.grouped(by, Named::Responses) {
             let lasted = |(from, until): &(i64, Option<i64>)| until.unwrap_or(stop).min(stop) - from;

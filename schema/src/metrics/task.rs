@@ -1,6 +1,7 @@
 //! What one task did, row by row: its slices, its waits for a CPU, its responses.
 
 use super::bag::Bag;
+use super::kept::{Kept, Piece, Sample};
 use crate::tables::flag;
 use crate::{State, StrId};
 
@@ -81,6 +82,8 @@ pub struct Part {
     pub unfinished: Vec<(i64, Option<i64>)>,
     /// Responses of which start or end is not known.
     pub excluded: u32,
+    /// All of it with its time, where that is asked for.
+    pub kept: Kept,
 }
 
 /// Slices that answer one wakeup.
@@ -122,6 +125,8 @@ pub struct TaskStats {
     chain: Option<Chain>,
     ready: Option<Ready>,
     open_waits: Vec<Ready>,
+    /// Are samples kept with their times?
+    keeps: bool,
 }
 
 fn is_ready(state: State) -> bool {
@@ -140,6 +145,11 @@ fn goes_on(slice: &Slice) -> Option<bool> {
 }
 
 impl TaskStats {
+    /// Without a row so far; `keeps` keeps samples with their times.
+    pub fn new(keeps: bool) -> Self {
+        TaskStats { keeps, ..TaskStats::default() }
+    }
+
     /// What is known of a thread; most tasks have one.
     fn part(&mut self, tid: i64) -> &mut Part {
         let at = self.parts.iter().position(|p| p.0 == tid).unwrap_or_else(|| {
@@ -152,8 +162,13 @@ impl TaskStats {
     /// The next slice; `stop` is the end of the trace where it is known.
     pub fn slice(&mut self, s: &Slice, stop: Option<i64>) {
         self.names[0] = s.comm.or(self.names[0]);
+        let keeps = self.keeps;
         let part = self.part(s.tid);
         part.slices += 1;
+        if keeps {
+            let whole = s.flags & (OPEN | DAMAGED) == 0;
+            part.kept.pieces.push(Piece { at: s.ts, dur: s.dur, involuntary: s.involuntary, whole });
+        }
         part.run += s.dur;
         if let Some(forced) = s.involuntary {
             part.switches += 1;
@@ -182,7 +197,12 @@ impl TaskStats {
             _ => UNKNOWN,
         };
         self.names[1] = s.comm.or(self.names[1]);
-        let waits = &mut self.part(s.tid).waits[cause];
+        let keeps = self.keeps;
+        let part = self.part(s.tid);
+        if keeps {
+            part.kept.wait(Sample { at: s.ts, value: delay, censored: false }, cause == WAKEUP);
+        }
+        let waits = &mut part.waits[cause];
         waits.complete.push(delay);
         waits.unreliable += u32::from(s.flags & flag::CLAMPED != 0);
         if waits.longest.is_none_or(|(most, at)| delay > most || (delay == most && s.ts < at)) {
@@ -227,6 +247,7 @@ impl TaskStats {
             && !(c.open || (c.on == Some(true) && last_of_task) || beyond)
             && c.on == Some(false);
         self.name_response(c.comm, c.wake.or(complete.then_some(c.end)));
+        let keeps = self.keeps;
         let part = self.part(c.tid);
         match (c.wake, c.loss) {
             (None, _) => part.excluded += 1,
@@ -234,7 +255,12 @@ impl TaskStats {
             (Some(wake), Some(loss)) => {
                 part.unfinished.push((wake, Some(c.before.unwrap_or(i64::MIN).max(loss).max(wake))));
             }
-            (Some(wake), None) if complete => part.responses.push(c.end - wake),
+            (Some(wake), None) if complete => {
+                part.responses.push(c.end - wake);
+                if keeps {
+                    part.kept.responses.push(Sample { at: wake, value: c.end - wake, censored: false });
+                }
+            }
             (Some(wake), None) if c.open || (c.on == Some(true) && last_of_task) || beyond => {
                 part.unfinished.push((wake, None));
             }
@@ -296,7 +322,11 @@ impl TaskStats {
             if answers {
                 self.name_response(comm, Some(since));
             }
+            let keeps = self.keeps;
             let part = self.part(w.first.tid);
+            if keeps {
+                part.kept.wait(Sample { at: w.until, value: w.until - since, censored: true }, cause == WAKEUP);
+            }
             part.waits[cause].censored.push(w.until - since);
             part.waits[cause].unreliable += u32::from(w.unreliable);
             // Nothing is known of a wait once records were lost in it.

@@ -53,9 +53,10 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(policy::calls, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::block_length, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::chi_square_tail, m)?)?;
-    m.add_function(wrap_pyfunction!(statistics::intervals, m)?)?;
+    m.add_function(wrap_pyfunction!(statistics::interval, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::kaplan_meier, m)?)?;
-    m.add_function(wrap_pyfunction!(statistics::shares_around, m)?)?;
+    m.add_function(wrap_pyfunction!(statistics::sampling, m)?)?;
+    m.add_function(wrap_pyfunction!(statistics::share_intervals, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::standard_error, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::t_quantile, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::t_tails, m)?)?;

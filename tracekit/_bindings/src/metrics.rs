@@ -43,15 +43,41 @@ pub fn metrics(
     by: &str,
 ) -> PyResult<Vec<MetricRow>> {
     let by = grouping(by)?;
-    let mut strings = Strings::new();
-    let slices: Slices = load(py, slices, &mut strings)?;
-    let runqueue: Runqueue = load(py, runqueue, &mut strings)?;
-    let states = states.map(|states| load::<States>(py, states, &mut strings)).transpose()?;
-    detached(py, || {
-        let of =
-            Measured { slices: &slices, states: states.as_ref(), runqueue: &runqueue, strings: &strings, end: end_ns };
-        measured(&of, by).into_iter().map(plain).collect()
-    })
+    let loaded = Loaded::of(py, slices, runqueue, states)?;
+    detached(py, || measured(&loaded.measured(end_ns), by).into_iter().map(plain).collect())
+}
+
+/// Tables from Python.
+pub struct Loaded {
+    slices: Slices,
+    runqueue: Runqueue,
+    states: Option<States>,
+    /// Their names.
+    pub strings: Strings,
+}
+
+impl Loaded {
+    /// DataFrames or Arrow tables with the columns of `slices`, `runqueue` and `states`.
+    pub fn of(
+        py: Python<'_>,
+        slices: &Bound<'_, PyAny>,
+        runqueue: &Bound<'_, PyAny>,
+        states: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let mut strings = Strings::new();
+        Ok(Loaded {
+            slices: load(py, slices, &mut strings)?,
+            runqueue: load(py, runqueue, &mut strings)?,
+            states: states.map(|states| load(py, states, &mut strings)).transpose()?,
+            strings,
+        })
+    }
+
+    /// What is measured, of a trace that ends there.
+    pub fn measured(&self, end: Option<i64>) -> Measured<'_> {
+        let Loaded { slices, runqueue, states, strings } = self;
+        Measured { slices, states: states.as_ref(), runqueue, strings, end }
+    }
 }
 
 fn load<T: tracekit_schema::table::Table>(

@@ -1,6 +1,5 @@
 //! How far statistics can be trusted: what the crate of that has, for arrays of numpy.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{Float64Array, RecordBatch, UInt32Array};
@@ -9,14 +8,17 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use tracekit_schema::metrics::{Step, Survey};
 use tracekit_statistics::blocks;
 use tracekit_statistics::curve::Samples;
 use tracekit_statistics::distributions::{self, Unexpected};
 use tracekit_statistics::error::{self, Unit};
-use tracekit_statistics::interval::{self, Found, Statistic};
+use tracekit_statistics::interval::{interval as interval_of, Found, Statistic};
+use tracekit_statistics::sampling::{sampling as sampling_of, shares};
 use tracekit_statistics::tasks::Tasks;
 
 use crate::errors::detached;
+use crate::metrics::{grouping, Loaded};
 use crate::table::Table;
 
 fn unexpected(what: Unexpected) -> PyErr {
@@ -169,11 +171,23 @@ pub fn kaplan_meier(py: Python<'_>, values: PyBuffer<f64>, censored: Option<PyBu
     Ok(Table::new("curve", schema, vec![batch]))
 }
 
-/// Interval of a share of half-width `half`, on the logit scale, where its bounds stay between 0
-/// and 1.
+/// Intervals of the shares of time at these lengths of a queue, from its steps in time order; None where
+/// there is none.
 #[pyfunction]
-pub fn shares_around(q: f64, half: f64) -> (f64, f64) {
-    interval::shares_around(q, half)
+pub fn share_intervals(
+    py: Python<'_>,
+    begin: PyBuffer<i64>,
+    dur: PyBuffer<i64>,
+    length: PyBuffer<i64>,
+    lengths: Vec<i64>,
+    confidence: f64,
+) -> PyResult<Vec<Option<(f64, f64)>>> {
+    let begin = begin.to_vec(py)?;
+    let dur = numbers(py, Some(dur), begin.len())?.unwrap_or_default();
+    let length = numbers(py, Some(length), begin.len())?.unwrap_or_default();
+    let steps = begin.into_iter().zip(dur).zip(length).map(|((at, dur), length)| Step { at, dur, length });
+    let steps: Vec<Step> = steps.collect();
+    detached(py, || shares(&steps, &lengths, confidence))
 }
 
 /// Value, bounds, effective samples, what was resampled, units, why there are no bounds.
@@ -189,63 +203,47 @@ fn plain(found: Found) -> FoundRow {
     (found.value, low, high, found.n_effective, resampled, units, reason)
 }
 
-/// The samples of a group, as they come.
-#[derive(Default)]
-struct Group {
-    first: usize,
-    values: Vec<f64>,
-    censored: Vec<bool>,
-    tasks: Vec<i64>,
-}
-
-/// Place of the first sample, how many there are, the largest complete one, a row for each
-/// statistic.
-type GroupRow = (usize, usize, Option<f64>, Vec<FoundRow>);
-
-/// Statistics of samples in time order with their intervals, group by group as they come: None for
-/// the mean, a number for that quantile.
+/// A statistic of samples in time order with its interval: the mean, or a quantile.
 #[pyfunction]
-#[pyo3(signature = (values, statistics, confidence, *, censored=None, tasks=None, groups=None))]
-pub fn intervals(
+#[pyo3(signature = (values, quantile, confidence, *, censored=None, tasks=None))]
+pub fn interval(
     py: Python<'_>,
     values: PyBuffer<f64>,
-    statistics: Vec<Option<f64>>,
+    quantile: Option<f64>,
     confidence: f64,
     censored: Option<PyBuffer<u8>>,
     tasks: Option<PyBuffer<i64>>,
-    groups: Option<PyBuffer<i64>>,
-) -> PyResult<Vec<GroupRow>> {
+) -> PyResult<FoundRow> {
     let values = values.to_vec(py)?;
-    let n = values.len();
-    let censored = flags(py, censored, n)?;
-    let (tasks, groups) = (numbers(py, tasks, n)?, numbers(py, groups, n)?);
-    let statistics: Vec<_> = statistics.into_iter().map(|q| q.map_or(Statistic::Mean, Statistic::Quantile)).collect();
+    let censored = flags(py, censored, values.len())?;
+    let tasks = numbers(py, tasks, values.len())?;
+    let statistic = quantile.map_or(Statistic::Mean, Statistic::Quantile);
     detached(py, || {
-        let mut places: HashMap<i64, usize> = HashMap::new();
-        let mut parts: Vec<Group> = Vec::new();
-        if groups.is_none() {
-            parts.push(Group::default());
-        }
-        for (row, value) in values.into_iter().enumerate() {
-            let at = groups.as_ref().map_or(0, |groups| {
-                *places.entry(groups[row]).or_insert_with(|| {
-                    parts.push(Group { first: row, ..Group::default() });
-                    parts.len() - 1
-                })
-            });
-            let part = &mut parts[at];
-            part.values.push(value);
-            part.censored.extend(censored.get(row));
-            part.tasks.extend(tasks.as_ref().map(|tasks| tasks[row]));
-        }
-        let of = |part: Group| {
-            let samples = Samples { values: &part.values, censored: &part.censored };
-            let whose = tasks.is_some().then(|| Tasks::new(&part.tasks));
-            let found = interval::intervals(samples, whose.as_ref(), &statistics, confidence);
-            let complete = part.values.iter().enumerate().filter(|s| !part.censored.get(s.0).is_some_and(|c| *c));
-            let largest = complete.map(|s| *s.1).reduce(f64::max);
-            (part.first, part.values.len(), largest, found.into_iter().map(plain).collect())
-        };
-        parts.into_iter().map(of).collect()
+        let samples = Samples { values: &values, censored: &censored };
+        plain(interval_of(samples, tasks.map(|t| Tasks::new(&t)).as_ref(), statistic, confidence))
+    })
+}
+
+/// Scope, group, metric, statistic, samples, and what was found.
+type SamplingRow = (&'static str, Option<String>, &'static str, &'static str, usize, FoundRow);
+
+/// The sampling error of every row of `metrics`, of the same tables.
+#[pyfunction]
+#[pyo3(signature = (slices, runqueue, states, end_ns, by, confidence))]
+pub fn sampling(
+    py: Python<'_>,
+    slices: &Bound<'_, PyAny>,
+    runqueue: &Bound<'_, PyAny>,
+    states: Option<&Bound<'_, PyAny>>,
+    end_ns: Option<i64>,
+    by: &str,
+    confidence: f64,
+) -> PyResult<Vec<SamplingRow>> {
+    let by = grouping(by)?;
+    let loaded = Loaded::of(py, slices, runqueue, states)?;
+    detached(py, || {
+        let survey = loaded.measured(end_ns).survey(Survey::new(end_ns).keeping());
+        let rows = sampling_of(&survey, &loaded.strings, by, confidence);
+        rows.into_iter().map(|r| (r.scope, r.group, r.metric, r.statistic, r.n, plain(r.found))).collect()
     })
 }
