@@ -145,6 +145,14 @@ def test_over_time_by_hand(two_cpus: pl.DataFrame) -> None:
     assert runqueue.over_time(two_cpus, end_ns=40, bins=1).rows() == [(0, 40, 110 / 40, 1, 5)]
 
 
+def test_over_time_holds_for_times_since_1970(make_runqueue: Any) -> None:
+    """Times that a float rounds down, as those of LTTng's clock."""
+    start = 1_412_670_961_211_296_639
+    table = make_runqueue((start, 0, 1, 0), (start + 500, 0, 1, 2))
+    got = runqueue.over_time(table, end_ns=start + 1000, bins=2).rows()
+    assert got == [(start, 500, 1.0, 1, 1), (start + 500, 500, 3.0, 3, 3)]
+
+
 @given(rows=steps, bins=st.integers(1, 50))
 def test_over_time_keeps_the_integral(make_runqueue: Any, rows: list[Any], bins: int) -> None:
     table = make_runqueue(*sorted(rows, key=lambda r: r[0]))

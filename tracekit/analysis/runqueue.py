@@ -306,7 +306,8 @@ def over_time(
     start = rows["ts_ns"].to_numpy()
     length = rows["length"].to_numpy().astype(np.int64)
     stop = int(start[-1]) + int(rows["dur_ns"][-1])
-    edges = np.unique(np.linspace(start[0], stop, max(1, bins) + 1).astype(np.int64))
+    # Times since 1970 in ns are beyond what a float tells apart.
+    edges = start[0] + np.unique(np.linspace(0, stop - start[0], max(1, bins) + 1).astype(np.int64))
     # The integral of a step function is piecewise linear, so interpolating it between steps is exact.
     area = np.concatenate([[0], np.cumsum(length * rows["dur_ns"].to_numpy())])
     until = np.interp(edges - start[0], np.append(start, stop) - start[0], area)

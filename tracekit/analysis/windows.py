@@ -295,7 +295,8 @@ def _rates(
     metric: str, slices: pl.DataFrame, names: pl.DataFrame, start_ns: int, end_ns: int, windows: int
 ) -> dict[str, Sample]:
     """A rate of each window, by group; windows in which a group did nothing count as 0."""
-    edges = np.linspace(start_ns, end_ns, windows + 1).astype(np.int64)
+    # Times since 1970 in ns are beyond what a float tells apart.
+    edges = start_ns + np.linspace(0, end_ns - start_ns, windows + 1).astype(np.int64)
     width = np.maximum(np.diff(edges), 1)
     rows = slices.select("utid", "ts_ns", "dur_ns", "cpu", "wake_ts_ns").join(names, on="utid", how="left")
     if metric == "wakeups":
