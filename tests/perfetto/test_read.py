@@ -159,6 +159,18 @@ def test_a_trace_without_schedule_says_what_to_record(tmp_path: Path, synthetic:
     assert caught.value.format == "perfetto"
 
 
+def test_a_trace_of_one_switch_has_no_state_to_name(tmp_path: Path) -> None:
+    """Perfetto's table of slices has none that ends, and a result without rows has no types."""
+    text, path = tmp_path / "one.txt", tmp_path / "one.pftrace"
+    text.write_text(
+        "           <...>-10    [000] d..2.   100.000001: sched_switch: prev_comm=a prev_pid=10"
+        " prev_prio=120 prev_state=S ==> next_comm=b next_pid=11 next_prio=120\n"
+    )
+    write_perfetto(tk.read(text), path)
+    back = tk.read(path).events.filter(pl.col("kind") == "switch")
+    assert back.select("tid", "next_tid", "state").rows()[-1] == (10, 11, None)
+
+
 def test_damage_is_an_error_or_a_diagnostic_but_never_a_crash(made: tuple[Synthetic, Path]) -> None:
     _, path = made
     data = bytearray(path.read_bytes())

@@ -190,7 +190,8 @@ def _name_states(events: pl.DataFrame, session: Session, cpus: str) -> pl.DataFr
     ends = session.query(
         f"select ucpu, ts + dur ts_ns, end_state letters from sched where dur > 0 and ucpu in ({cpus})"
     )
-    ends = ends.with_columns(pl.col("letters").cast(pl.String))
+    # A result without rows has no types.
+    ends = ends.cast({"ucpu": pl.Int64, "ts_ns": pl.Int64, "letters": pl.String})
     switches = events.filter(pl.col("kind") == "switch").select("ucpu", "ts_ns", "bits")
     pairs = switches.join(ends, on=["ucpu", "ts_ns"]).drop_nulls()
     votes = pairs.group_by("bits", "letters").len().sort("len", descending=True)
