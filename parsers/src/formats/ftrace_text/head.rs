@@ -165,29 +165,47 @@ fn glued(line: &[u8]) -> Option<Head<'_>> {
     memchr::memchr_iter(b'-', line).find_map(|dash| glued_at(line, dash))
 }
 
+/// Is `line` what is left of one in a latency layout: does `-TID CPUFLAGS` stand in it?
+pub fn is_cut_glued(line: &[u8]) -> bool {
+    memchr::memchr_iter(b'-', line).any(|dash| Glued::at(line, dash).is_some())
+}
+
+/// Where the parts of `-TID CPUFLAGS` end and begin.
+struct Glued {
+    tid_end: usize,
+    cpu: (usize, usize),
+    flags: (usize, usize),
+}
+
+impl Glued {
+    fn at(line: &[u8], dash: usize) -> Option<Self> {
+        let run = |from: usize, ok: fn(&u8) -> bool| from + line[from..].iter().take_while(|b| ok(b)).count();
+        let tid_end = run(dash + 1, u8::is_ascii_digit);
+        let cpu_at = blanks(line, tid_end);
+        if tid_end == dash + 1 || cpu_at == tid_end {
+            return None;
+        }
+        // The flags begin with a letter or a dot, so they do not eat digits of the CPU.
+        let cpu_end = run(cpu_at, u8::is_ascii_digit);
+        let flags_end = run(cpu_end, |b| !scan::is_blank(*b));
+        let flags = &line[cpu_end..flags_end];
+        // With -R the flags are the number of the record, behind a dash.
+        let raw = flags.strip_prefix(b"-0x").is_some_and(|digits| scan::hex(digits).is_some());
+        if cpu_end == cpu_at || !(raw || is_flags(flags)) {
+            return None;
+        }
+        Some(Glued { tid_end, cpu: (cpu_at, cpu_end), flags: (cpu_end + usize::from(raw), flags_end) })
+    }
+}
+
 fn glued_at(line: &[u8], dash: usize) -> Option<Head<'_>> {
-    let run = |from: usize, ok: fn(&u8) -> bool| from + line[from..].iter().take_while(|b| ok(b)).count();
-    let tid_end = run(dash + 1, u8::is_ascii_digit);
-    let cpu_at = blanks(line, tid_end);
-    if tid_end == dash + 1 || cpu_at == tid_end {
-        return None;
-    }
-    // The flags begin with a letter or a dot, so they do not eat digits of the CPU.
-    let cpu_end = run(cpu_at, u8::is_ascii_digit);
-    let flags_end = run(cpu_end, |b| !scan::is_blank(*b));
-    let flags = &line[cpu_end..flags_end];
-    // With -R the flags are the number of the record, behind a dash.
-    let raw = flags.strip_prefix(b"-0x").is_some_and(|digits| scan::hex(digits).is_some());
-    if cpu_end == cpu_at || !(raw || is_flags(flags)) {
-        return None;
-    }
-    let flags_at = cpu_end + usize::from(raw);
-    let right = Right::timed(line, (flags_at, flags_end), blanks(line, flags_end))?;
+    let Glued { tid_end, cpu, flags } = Glued::at(line, dash)?;
+    let right = Right::timed(line, flags, blanks(line, flags.1))?;
     Some(Head {
         comm: line[..dash].trim_ascii_start(),
         tid: digits(&line[dash + 1..tid_end])?,
         tgid: None,
-        cpu: i32::try_from(digits(&line[cpu_at..cpu_end])?).ok()?,
+        cpu: i32::try_from(digits(&line[cpu.0..cpu.1])?).ok()?,
         flags: right.flags(line),
         time: right.time(line)?,
         found: None,
@@ -337,6 +355,14 @@ mod tests {
         assert_eq!(time("a-1 [000] 7.: y"), None);
         assert_eq!(time("a-1 [000] 7.079787:y"), None);
         assert_eq!(time("a-1 [] 7.079787: y"), None);
+    }
+
+    #[test]
+    fn what_is_left_of_a_line() {
+        assert!(is_cut_glued(b"reader_w-45        2d... 3140000"));
+        assert!(is_cut_glued(b"  <idle>-0         1dNs.. 314000020us : sched_wa"));
+        assert!(!is_cut_glued(b"watchdog: BUG: soft lockup - CPU#3 stuck for 22s"));
+        assert!(!is_cut_glued(b"usb 1-1: new device 3.0"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) struct Header {
     pub cpus: Option<u64>,
     /// It says that there are no entries.
     pub empty: bool,
-    /// A latency tracer's report: times are relative.
+    /// The report of a tracer that measures a latency: one CPU during its worst case.
     pub latency: bool,
     columns: Vec<Column>,
 }
@@ -46,6 +46,9 @@ impl Header {
                 self.cpus = scan::u64(n.trim_ascii());
                 self.cpus.is_some()
             }
+            // The kernel, around its buffer.
+            b"Dumping ftrace buffer:" => true,
+            [b'-', ..] => line.len() > 20 && line.iter().all(|b| *b == b'-'),
             _ => false,
         }
     }
@@ -57,9 +60,10 @@ impl Header {
             self.tracer = Some(scan::shown(tracer.trim_ascii(), 40));
         } else if let Some(rest) = text.strip_prefix(b"entries-in-buffer/entries-written: ") {
             self.entries(rest, log, out);
-        } else if memchr::memmem::find(text, b" latency trace v").is_some() {
+        } else if let Some(end) = memchr::memmem::find(text, b" latency trace v") {
+            // Any tracer has this header with the option `latency-format`.
             self.any = true;
-            self.latency = true;
+            self.latency = measures_latency(&text[..end]);
         } else if let Some(column) = memchr::memmem::find(text, b"-=> ").and_then(|_| legend(text)) {
             self.columns.push(column);
         }
@@ -80,6 +84,11 @@ impl Header {
             }
         }
     }
+}
+
+/// Does this tracer keep a snapshot of its worst case (`print_max` of `struct tracer`)?
+fn measures_latency(tracer: &[u8]) -> bool {
+    tracer.starts_with(b"wakeup") || matches!(tracer, b"irqsoff" | b"preemptoff" | b"preemptirqsoff")
 }
 
 /// What follows `CPU:`: `3 [LOST 7 EVENTS]`, `3 [LOST EVENTS]`, `3 [7 EVENTS DROPPED]`, `3 [EVENTS DROPPED]`,

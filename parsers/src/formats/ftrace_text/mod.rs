@@ -1,7 +1,8 @@
 //! ftrace as text.
 //!
 //! **Produced by** `cat /sys/kernel/tracing/trace` or `trace_pipe`, `trace-cmd report` (plain,
-//! `-l`, `-t`, `-R`), atrace and bytrace without HTML.
+//! `-l`, `-t`, `-R`), atrace and bytrace without HTML, and a kernel that prints its buffer into its
+//! log (`ftrace_dump_on_oops`, `sysrq-z`).
 //!
 //! **Grammar** of a line: `COMM-TID (TGID) [CPU] FLAGS TIME: EVENT: PAYLOAD`, where the TGID and
 //! the flags may be absent; latency layouts glue `CPU` and flags together and cut the name at eight
@@ -12,26 +13,30 @@
 //! **Clock**: whatever `trace_clock` was; the text does not say. Six digits are microseconds that
 //! both the kernel and trace-cmd *rounded*, so they differ by up to 1 us from what `perf script`
 //! prints of the same run, which truncates. Times without a dot are ticks of a counter. `uptime`
-//! has the resolution of a jiffy.
+//! has the resolution of a jiffy. The kernel's own latency layout prints `TIMEus`, microseconds
+//! since its buffer was last emptied: all CPUs share that beginning.
 //!
 //! **Kept**: every event; those without a kind as `other` with their payload. **Dropped**: stack
-//! lines, the text that tracers print between events, the mark of delays.
+//! lines, the text that tracers print between events, the mark of delays, and the other messages in a
+//! log of the kernel.
 //!
 //! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words
 //! that vendors append; a kernel message spliced into the header; a cut last line; CRLF; a byte
-//! order mark. trace-cmd puts the name of an instance before its lines, and that of a file when it
-//! merges several: see [`labels`].
+//! order mark; the time and the caller that the kernel's log puts before a line. trace-cmd puts the
+//! name of an instance before its lines, and that of a file when it merges several: see [`labels`].
 //!
 //! **Traps**: the name in a line's head is what the kernel remembered when the text was made, not
 //! when the event happened (it remembers 128 names by default, `<...>` is an unknown one); names in
 //! payloads are true. trace-cmd's plugin prints `R` for a preempted task and drops the `+`. States
-//! of `-R` are numbers that mean different things in different kernels. Latency tracers print times
-//! relative to their own start: not a basis for scheduling figures, so they become markers.
+//! of `-R` are numbers that mean different things in different kernels. A tracer that measures a
+//! latency (`wakeup`, `irqsoff`, `preemptoff` and their kin) prints what one CPU did during its
+//! worst case: not a basis for scheduling figures, so its lines become markers.
 //!
-//! **Sources**: Linux `kernel/trace/trace_output.c`, `include/trace/events/sched.h`,
-//! `Documentation/trace/ftrace.rst`; libtraceevent `plugins/plugin_sched_switch.c`; trace-cmd
-//! `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and kernels 3.10 to 6.18.
+//! **Sources**: Linux `kernel/trace/trace_output.c`, `kernel/trace/trace.c` (`ftrace_dump`),
+//! `include/trace/events/sched.h`, `Documentation/trace/ftrace.rst`; libtraceevent
+//! `plugins/plugin_sched_switch.c`; trace-cmd `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and kernels 3.10 to 6.18.
 
+mod console;
 mod head;
 mod header;
 mod labels;
@@ -65,7 +70,7 @@ pub static FORMAT: Format = Format {
         resolution: "1 us, rounded; 1 ns with trace-cmd report -t",
         clock: "the trace clock, which the text does not name",
         confidence: "real captures",
-        notes: "latency tracers become markers; -R needs the kernel's table of states, which is \
+        notes: "tracers of latencies become markers; -R needs the kernel's table of states, which is \
             inferred (option kernel); of a report that merges several files one is read (option \
             file)",
     },
@@ -154,6 +159,7 @@ struct Variant {
     tgid: bool,
     glued: bool,
     plugin: bool,
+    console: bool,
 }
 
 impl Ftrace {
@@ -205,14 +211,20 @@ impl Ftrace {
                 );
             }
             (Some(Time::Ticks(_)), Some(hz)) => out.meta.set("clock.hz", hz.to_string()),
-            _ => {}
+            (Some(Time::Relative(_)), _) => out.meta.set("clock.resolution_ns", "1000"),
+            (None, _) => {}
         }
         let mut parts = vec![self.header.tracer.clone().map_or("report".to_owned(), |t| format!("tracer {t}"))];
         let v = &self.variant;
         if v.flags > 0 {
             parts.push(format!("{} flags", v.flags));
         }
-        for (is, what) in [(v.tgid, "tgid"), (v.glued, "latency layout"), (v.plugin, "plugin form")] {
+        for (is, what) in [
+            (v.tgid, "tgid"),
+            (v.glued, "latency layout"),
+            (v.plugin, "plugin form"),
+            (v.console, "in the kernel's log"),
+        ] {
             if is {
                 parts.push(what.to_owned());
             }
@@ -235,7 +247,10 @@ impl Ftrace {
                 ts
             }
             Time::Ticks(n) => ticks(n, self.clock_hz),
-            Time::Relative(ts) => ts,
+            Time::Relative(ts) => {
+                bits |= quality::TS_ROUNDED_US;
+                ts
+            }
         };
         let comm = context_comm(head.comm).filter(|c| !(head.short_name && c.len() >= 8));
         if comm.is_none() && !head.short_name {
@@ -330,6 +345,8 @@ impl Dialect for Ftrace {
     fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out) {
         let bytes = line.bytes;
         let bytes = if log.lines == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
+        let (bytes, console) = console::message(bytes).map_or((bytes, false), |text| (text, true));
+        self.variant.console |= console;
         if bytes.trim_ascii().is_empty() || self.header.take(bytes, log, out) {
             return;
         }
@@ -337,6 +354,9 @@ impl Dialect for Ftrace {
             if let Some(cpus) = self.labels.file(bytes) {
                 self.header.any = true;
                 self.header.cpus = cpus.or(self.header.cpus);
+                return;
+            }
+            if console && !head::is_cut_glued(bytes) {
                 return;
             }
             let stack = bytes.trim_ascii_start().starts_with(b"=>");
@@ -357,8 +377,7 @@ impl Dialect for Ftrace {
             return;
         }
         let stamp = self.stamp(line, &head, out);
-        if self.header.latency || matches!(head.time, Time::Relative(_)) {
-            self.header.latency = true;
+        if self.header.latency {
             log.begin(&mut out.events, &stamp).kind(Kind::Marker).name(payload::text(head.body, &mut out.strings));
             return;
         }
@@ -376,7 +395,7 @@ impl Dialect for Ftrace {
             }
             stamp.quality |= quality::PARSE_PARTIAL;
         }
-        if let (Some(found), true, false) = (head.found, bytes.is_ascii(), self.labels.met) {
+        if let (Some(found), true, false) = (head.found, bytes.is_ascii() && !console, self.labels.met) {
             self.head.learn(bytes, found, &stamp);
         }
         self.event(&stamp, head.body, log, out);
@@ -389,7 +408,8 @@ impl Dialect for Ftrace {
         self.labels.finish(out);
         log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "or report without -R", out);
         if self.header.latency {
-            let message = "a latency tracer prints times relative to its own start: its lines are kept as markers";
+            let message =
+                "a tracer of latencies keeps what one CPU did in its worst case: its lines are kept as markers";
             out.diag(
                 Diagnostic::new(Code::Unsupported, message)
                     .advise("record `sched_switch` and `sched_wakeup` with the nop tracer"),
