@@ -46,6 +46,8 @@ impl Header {
                 self.cpus = scan::u64(n.trim_ascii());
                 self.cpus.is_some()
             }
+            // atrace and bytrace, before they print.
+            b"capturing trace... done" | b"TRACE:" => true,
             // The kernel, around its buffer.
             b"Dumping ftrace buffer:" => true,
             [b'-', ..] => line.len() > 20 && line.iter().all(|b| *b == b'-'),

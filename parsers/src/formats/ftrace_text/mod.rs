@@ -17,8 +17,8 @@
 //! since its buffer was last emptied: all CPUs share that beginning.
 //!
 //! **Kept**: every event; those without a kind as `other` with their payload. **Dropped**: stack
-//! lines, the text that tracers print between events, the mark of delays, and the other messages in a
-//! log of the kernel.
+//! lines, the text that tracers print between events, the mark of delays, what atrace says before it
+//! prints, and the other messages in a log of the kernel.
 //!
 //! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words
 //! that vendors append; a kernel message spliced into the header; a cut last line; CRLF; a byte
@@ -33,8 +33,9 @@
 //! worst case: not a basis for scheduling figures, so its lines become markers.
 //!
 //! **Sources**: Linux `kernel/trace/trace_output.c`, `kernel/trace/trace.c` (`ftrace_dump`),
-//! `include/trace/events/sched.h`, `Documentation/trace/ftrace.rst`; libtraceevent
-//! `plugins/plugin_sched_switch.c`; trace-cmd `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and kernels 3.10 to 6.18.
+//! `include/trace/events/sched.h`, `Documentation/trace/ftrace.rst`; Android
+//! `cmds/atrace/atrace.cpp`; libtraceevent `plugins/plugin_sched_switch.c`; trace-cmd
+//! `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and kernels 3.10 to 6.18.
 
 mod console;
 mod head;

@@ -26,7 +26,8 @@ pub fn decode(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Cont
         b"sys_enter" => sys_enter(payload, row),
         b"sys_exit" => sys_exit(payload, row),
         b"task_rename" => task_rename(payload, row, cx),
-        b"print" | b"tracing_mark_write" => Some(marker(payload, row, cx)),
+        // Before Linux 3.2 text of a program names no function: its address is 0, and is printed.
+        b"print" | b"tracing_mark_write" | b"0" => Some(marker(payload, row, cx)),
         _ => return named_syscall(name, payload, row, cx),
     };
     Some(kind)
