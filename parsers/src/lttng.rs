@@ -34,6 +34,28 @@ pub struct States {
     pub numbers: Evidence,
 }
 
+/// The table of numeric states in what LTTng recorded on kernel `release`; `kept` where the numbers are
+/// those that the kernel keeps.
+///
+/// It reports others from 4.14 on, and never the places that the tracepoints of 4.14 report.
+pub fn table(release: &str, kept: bool) -> Option<Table> {
+    Some(match Table::of_kernel(release)? {
+        Table::New | Table::Places if kept => Table::Kept,
+        Table::Places => Table::New,
+        table => table,
+    })
+}
+
+/// Did this version of lttng-modules write the states that the kernel keeps? Those before 2.9.15,
+/// 2.10.12 and 2.11 did.
+pub fn writes_kept(major: u64, minor: u64, patch: u64) -> bool {
+    match (major, minor) {
+        (2, 9) => patch < 15,
+        (2, 10) => patch < 12,
+        version => version < (2, 11),
+    }
+}
+
 /// An event's name without its subsystem, and whether perf wrote it.
 pub fn event_name(event: &[u8]) -> (&[u8], bool) {
     match memchr::memchr(b':', event) {
@@ -226,5 +248,15 @@ mod tests {
         assert_eq!(of(r#"( "TASK_RUNNING" | "TASK_STATE_MAX" : container = 2048 )"#), State::Preempted);
         assert_eq!(of(r#"( <unknown> : container = 64 )"#), State::Dead);
         assert_eq!(of("what"), State::Unknown);
+    }
+
+    #[test]
+    fn tables_by_kernel_and_version() {
+        assert_eq!(table("4.15.0-65-generic", writes_kept(2, 10, 11)), Some(Table::Kept));
+        assert_eq!(table("4.15.0-65-generic", writes_kept(2, 10, 12)), Some(Table::New));
+        assert_eq!(table("4.14.2", writes_kept(2, 12, 0)), Some(Table::New));
+        assert_eq!(table("4.4.0", writes_kept(2, 8, 0)), Some(Table::Middle));
+        assert_eq!(table("4.4.0", writes_kept(2, 13, 0)), Some(Table::Middle));
+        assert_eq!(table("what", false), None);
     }
 }

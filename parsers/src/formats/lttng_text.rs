@@ -24,13 +24,15 @@
 //! with their groups as text. `lttng_statedump_process_state` gives names that were known before
 //! the trace: rows of kind `comm`, marked as made up by the recorder. Priorities are printed as
 //! kernel priority minus 100 and get the 100 back. Numeric states are read by the table of the
-//! kernel whose numbers fit (see `prev_state` in `ftrace-text`); names of states are exact. `Tracer
-//! discarded N events between [A] and [B]` becomes a loss of the channel's CPU.
+//! kernel whose numbers fit (see `prev_state` in `ftrace-text`), or of the one that is named; names
+//! of states are exact. `Tracer discarded N events between [A] and [B]` becomes a loss of the
+//! channel's CPU.
 //!
 //! **Departures tolerated**: lines out of order (sorted in a window), CRLF, a cut last line,
 //! unexpected lines (counted).
 //!
-//! **Sources**: babeltrace2's documentation of `sink.text.pretty`; a trace with LTTng 2.8 of Linux
+//! **Sources**: babeltrace2's documentation of `sink.text.pretty`; lttng-modules
+//! `instrumentation/events/sched.h`; a trace with LTTng 2.8 of Linux
 //! 4.4 from the tracecompass test traces. **Verified** on that trace; names of states, contexts,
 //! dates and discarded events on samples written from the documentation.
 
@@ -71,7 +73,8 @@ pub static FORMAT: Format = Format {
         confidence: "real captures: one trace of LTTng 2.8 on Linux 4.4 (60,000 lines); named \
             states, contexts and discarded events on samples written from the documentation",
         notes: "times of day go on past midnight; without the context `tid` the current thread of a \
-            record is not stated; numeric states are read by the kernel version whose numbers fit",
+            record is not stated; numeric states are read by the kernel version whose numbers fit (option \
+            kernel)",
     },
 };
 
@@ -85,7 +88,7 @@ fn sniff(head: &Head) -> Confidence {
     }
 }
 
-fn open(mut source: Source, _options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
+fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
     let head = source.head().map_err(|e| ParseError::io(NAME, &e))?;
     let lines = || head.bytes.split(|b| *b == b'\n').map(|l| l.strip_suffix(b"\r").unwrap_or(l)).zip(1u64..);
     let Some((first, _)) = lines().find_map(|(l, n)| Some((Line::of(l)?, n))) else {
@@ -113,8 +116,11 @@ fn open(mut source: Source, _options: &Options, out: &mut Out) -> Result<Box<dyn
         out.meta.set("clock.epoch_offset_ns", "0");
     }
     let (source, evidence) = numeric::gather(source, &head).map_err(|e| ParseError::io(NAME, &e))?;
-    let states = lttng::States { table: evidence.table(), numbers: numeric::Evidence::default() };
-    Ok(Box::new(TextLog::new(source, Babeltrace { states, days: 0, newest: None })))
+    let kernel = options.extra.get("kernel");
+    let named = kernel.and_then(|release| lttng::table(release, evidence.has_kept_bits()));
+    let table = named.unwrap_or_else(|| evidence.table());
+    let states = lttng::States { table, numbers: numeric::Evidence::default() };
+    Ok(Box::new(TextLog::new(source, Babeltrace { states, named: named.is_some(), days: 0, newest: None })))
 }
 
 /// How the time is printed.
@@ -337,6 +343,8 @@ fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
 /// Takes lines apart.
 struct Babeltrace {
     states: lttng::States,
+    /// The kernel was named.
+    named: bool,
     /// Midnights passed.
     days: i64,
     newest: Option<i64>,
@@ -418,7 +426,7 @@ impl Dialect for Babeltrace {
     }
 
     fn finish(&mut self, _: &mut Log, out: &mut Out) {
-        self.states.numbers.finish(self.states.table, false, "", out);
+        self.states.numbers.finish(self.states.table, self.named, "", out);
     }
 }
 

@@ -26,7 +26,11 @@
 //! CTF 2 (metadata in JSON), compressed or encrypted metadata, traces of user space (they have no
 //! scheduler events).
 //!
-//! **Sources**: the CTF 1.8.3 specification (diamon.org/ctf). **Verified**: events of public LTTng
+//! **Traps**: lttng-modules before 2.9.15 and 2.10.12 wrote the states that a kernel from 4.14 on
+//! keeps, not those that it reports: the versions in the metadata tell.
+//!
+//! **Sources**: the CTF 1.8.3 specification (diamon.org/ctf); lttng-modules
+//! `instrumentation/events/sched.h` and its history. **Verified**: events of public LTTng
 //! and perf traces equal what babeltrace2 prints.
 
 mod decode;
@@ -277,10 +281,22 @@ struct Ctf {
     skipped: u64,
 }
 
+/// The table of numeric states of a kernel, as the trace's recorder wrote them.
+fn table(meta: &Metadata, release: &str) -> Option<Table> {
+    if meta.env.get("tracer_name").is_none_or(|name| name != "lttng-modules") {
+        return Table::of_kernel(release);
+    }
+    let number = |key: &str| meta.env.get(key).and_then(|n| n.parse::<u64>().ok());
+    let version = (number("tracer_major"), number("tracer_minor"));
+    let (Some(major), Some(minor)) = version else { return lttng::table(release, false) };
+    let patch = number("tracer_patchlevel").unwrap_or(u64::MAX);
+    lttng::table(release, lttng::writes_kept(major, minor, patch))
+}
+
 impl Ctf {
     fn new(meta: Metadata, streams: Vec<Stream>, options: &Options) -> Self {
         let release = ["kernel_release", "release"].iter().find_map(|key| meta.env.get(*key));
-        let named = options.extra.get("kernel").or(release).and_then(|r| Table::of_kernel(r));
+        let named = options.extra.get("kernel").or(release).and_then(|r| table(&meta, r));
         let states = lttng::States { table: named.unwrap_or_default(), numbers: Evidence::default() };
         Ctf {
             meta: Arc::new(meta),

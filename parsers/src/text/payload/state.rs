@@ -54,6 +54,8 @@ pub enum Table {
     /// From 4.14 on: one bit at a time, idle threads and preemption in the table.
     #[default]
     New,
+    /// From 4.14 on, as the kernel keeps them and not as it reports them: LTTng wrote these for a while.
+    Kept,
     /// 4.14: the place of the letter, from 1, in place of its bit (Linux commit 3f5fe9fef5b2, in
     /// 4.15, repairs that).
     Places,
@@ -66,6 +68,7 @@ impl Table {
             Table::Old => b"SDTtZXxKWP+",
             Table::Middle => b"SDTtXZxKWPNn+",
             Table::New | Table::Places => b"SDTtXZPI+",
+            Table::Kept => b"SDTtXZPxKWNn+",
         }
     }
 
@@ -87,6 +90,7 @@ impl Table {
             Table::Old => "up to 3.14",
             Table::Middle => "3.15 to 4.13",
             Table::New => "4.14 and later",
+            Table::Kept => "4.14 and later as the kernel keeps them",
             Table::Places => "4.14, which writes places in place of bits",
         }
     }
@@ -101,6 +105,7 @@ impl Table {
         let preempted = match self {
             Table::New => n & 0x100 != 0,
             Table::Places => matches!(n, 0x100 | 0x1000),
+            Table::Kept => n == 0x1000,
             Table::Middle => matches!(n, 0x400 | 0x800 | 0x1000),
             Table::Old => matches!(n, 0x100 | 0x200 | 0x400),
         };
@@ -166,6 +171,11 @@ impl Evidence {
             }
         }
         state
+    }
+
+    /// Is there a bit that kernels keep from 4.14 on, but do not report?
+    pub fn has_kept_bits(self) -> bool {
+        self.bits >> 9 != 0
     }
 
     /// The table in which every number seen has a meaning, the newest when several fit.
@@ -297,6 +307,16 @@ mod tests {
         assert_eq!(Table::New.state(0x80), State::IdleKthread);
         assert_eq!(Table::Middle.state(1026), State::IdleKthread);
         assert_eq!(Table::New.state(1 << 40), State::Unknown);
+        for (n, state) in [
+            (0x1000, State::Preempted),
+            (0x402, State::IdleKthread),
+            (0x102, State::Blocked),
+            (0x80, State::Dead),
+            (0x40, State::Parked),
+            (1, State::Sleeping),
+        ] {
+            assert_eq!(Table::Kept.state(n), state, "{n}");
+        }
         assert!([Table::Old, Table::Middle, Table::New].iter().all(|t| t.state(0) == State::Runnable));
     }
 
