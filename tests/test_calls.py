@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -122,6 +123,17 @@ def test_each_message_is_the_one_that_was_written(tmp_path: Path) -> None:
     assert set(work(programs, "sink")) == {0.5, 0.2}
     sends = programs.table.filter(pl.col("op").cast(pl.String) == "send")
     assert set(sends["evidence"].cast(pl.String)) == {"recorded"}
+
+
+def test_an_end_without_a_name_is_that_of_the_call(tmp_path: Path) -> None:
+    """LTTng before 2.6 names a call only where it begins; ftrace ends a raw one with its number."""
+    named = recording(tmp_path, calls=True)
+    raw = tmp_path / "raw.txt"
+    raw.write_text(re.sub(r"sys_\w+ -> 0x40", "sys_exit: NR 0 = 64", named.read_text()))
+    one, other = (tk.Programs(tk.read(file)) for file in (named, raw))
+    assert work(other, "server") == work(one, "server")
+    row = other.inferred.filter(pl.col("name") == "unobserved messages").to_dicts()
+    assert "the recorded read and write calls show them" in row[0]["how"]
 
 
 def test_without_the_calls_nothing_says_so(tmp_path: Path) -> None:

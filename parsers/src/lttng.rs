@@ -84,6 +84,9 @@ pub fn kind(event: &[u8]) -> Option<Kind> {
         b"lttng_statedump_process_state" if !perf => Kind::Comm,
         _ if event.starts_with(b"syscall_entry_") && !perf => Kind::SysEnter,
         _ if event.starts_with(b"syscall_exit_") && !perf => Kind::SysExit,
+        // LTTng before 2.6 named the call only where it begins.
+        b"exit_syscall" if !perf => Kind::SysExit,
+        _ if (event.starts_with(b"sys_") || event.starts_with(b"compat_sys_")) && !perf => Kind::SysEnter,
         _ if event.starts_with(b"sys_enter_") && perf => Kind::SysEnter,
         _ if event.starts_with(b"sys_exit_") && perf => Kind::SysExit,
         _ => return None,
@@ -169,10 +172,17 @@ pub fn fill(
             row.value(f.int("vec")?);
         }
         Kind::SysEnter | Kind::SysExit => {
-            let starts = [&b"syscall_entry_"[..], b"syscall_exit_", b"sys_enter_", b"sys_exit_"];
-            let call = starts.into_iter().find_map(|s| event.strip_prefix(s))?;
+            let starts: &[&[u8]] = match (perf, kind) {
+                (true, _) => &[b"sys_enter_", b"sys_exit_"],
+                (false, Kind::SysExit) => &[b"syscall_exit_"],
+                (false, _) => &[b"syscall_entry_", b"compat_sys_", b"sys_"],
+            };
+            let call = starts.iter().find_map(|s| event.strip_prefix(*s));
+            if call.is_none() && event != b"exit_syscall" {
+                return None;
+            }
             let about = ["ret", "fd", "uaddr"].into_iter().find_map(|key| f.int(key));
-            row.name(strings.intern(call)).value2(about);
+            row.name(call.map(|call| strings.intern(call))).value2(about);
         }
         Kind::CpuIdle => {
             // -1, or 2^32 - 1, is the end of idling.

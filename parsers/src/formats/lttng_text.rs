@@ -25,8 +25,9 @@
 //! the trace: rows of kind `comm`, marked as made up by the recorder. Priorities are printed as
 //! kernel priority minus 100 and get the 100 back. Numeric states are read by the table of the
 //! kernel whose numbers fit (see `prev_state` in `ftrace-text`), or of the one that is named; names
-//! of states are exact. `Tracer discarded N events between [A] and [B]` becomes a loss of the
-//! channel's CPU.
+//! of states are exact. Calls are `syscall_entry_NAME` and `syscall_exit_NAME`, before LTTng 2.6
+//! `sys_NAME`, `compat_sys_NAME` and `exit_syscall`. `Tracer discarded N events between [A] and [B]`
+//! becomes a loss of the channel's CPU.
 //!
 //! **Departures tolerated**: lines out of order (sorted in a window), CRLF, a cut last line,
 //! unexpected lines (counted).

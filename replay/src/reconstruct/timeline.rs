@@ -343,6 +343,15 @@ impl Timeline {
         }
     }
 
+    /// Some call of a task ends: it is in one at a time.
+    fn call_ends(&mut self, at: Ns, utid: u32, value: Option<i64>) {
+        let cpu = self.place(self.record.cpu);
+        let Some(task) = self.known(utid).task.filter(|task| self.watches[cpu].curr == Some(*task)) else { return };
+        if let Some(open) = self.history.tasks[task as usize].calls.last_mut().filter(|c| c.to == Ns::MAX) {
+            (open.to, open.bytes) = (at, value.unwrap_or(0).max(0));
+        }
+    }
+
     fn speed(&mut self, at: Ns, cpu: i32, what: Speed) {
         // A CPU without other records takes no part in a replay.
         let Some(stated) = self.index.get(&cpu).and_then(|place| self.speeds.get_mut(*place)) else { return };
@@ -427,6 +436,7 @@ impl Sink for Timeline {
                 self.does(at, task, EventKind::WaitCall { tid: child });
             }
             Transition::Call { task, enters, name: Some(name), value } => self.calls(at, task, enters, name, value),
+            Transition::Call { task, enters: false, name: None, value } => self.call_ends(at, task, value),
             Transition::Prio { task, prio } => {
                 self.known(task).last_prio = Some(prio);
                 if let Some(task) = self.known(task).task {
