@@ -14,7 +14,8 @@
 //!
 //! `name:(n)` stands for n threads of one name, `name:230` for one. The heading names the cells;
 //! perf up to 5.10 has one `max at:` in the place of the last two, perf of 2009 none. The first
-//! perf printed `Tasks count total avg max` in ns.
+//! perf printed `Tasks count total avg max` in ns. Newer ones head the third column `Count`: it has
+//! always counted the switches before which a task waited.
 //!
 //! **Rows**: `subject` is the name, `tid` the thread where the row is about one, `key` one of
 //! `runtime`, `switches`, `average delay`, `maximum delay`, `maximum delay at`, `maximum delay
@@ -80,7 +81,7 @@ fn sniff(head: &Head) -> Confidence {
 
 fn is_heading(line: &[u8]) -> bool {
     let has = |text: &[u8]| memchr::memmem::find(line, text).is_some();
-    scan::trim(line).starts_with(b"Task ") && has(b"|   Runtime ms") && has(b"| Switches")
+    scan::trim(line).starts_with(b"Task ") && has(b"|   Runtime ms") && (has(b"| Switches") || has(b"|  Count "))
 }
 
 /// The heading of the first perf.
