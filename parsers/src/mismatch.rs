@@ -37,13 +37,14 @@ fn likely_format(line: &[u8]) -> Option<&'static str> {
 }
 
 /// Files of other tools: how they begin, what they are, and how they can be read after all.
-const RELATIVES: [(&[u8], &str, &str); 6] = [
+const RELATIVES: [(&[u8], &str, &str); 7] = [
     (b"\xc1\x1f\xfc\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
     (b"\xc1\xfc\x1f\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
     (b"{\"traceEvents\"", "a Chrome JSON trace", "read the trace that it was made from"),
     (b"{\"linux-perf-json-version\"", "perf's JSON", "read the perf.data file itself"),
     (b"SQLite format 3", "a database", "read the trace that it was made from"),
     (b"%PDF-", "a PDF", "read the trace itself"),
+    (b"PK\x03\x04", "a zip archive", "unpack it and name the trace in it"),
 ];
 
 /// The error of a source that no format recognises.
@@ -64,6 +65,13 @@ pub fn unknown(head: &Head) -> ParseError {
     }
     let mut lines = (1..).zip(bytes.split(|b| *b == b'\n')).map(|(n, l)| (n, l.trim_ascii()));
     let (number, line) = lines.find(|(_, l)| !l.is_empty()).unwrap_or((1, b""));
+    // perf trace prints events of the scheduler as it prints system calls: `sched:sched_switch(...)`.
+    let mut events = memchr::memmem::find_iter(bytes, b" sched:sched_");
+    if events.any(|at| bytes[at + 1..].iter().find(|b| matches!(b, b'(' | b' ' | b'\n')) == Some(&b'(')) {
+        let message = "expected a scheduler trace, found what perf trace prints, which names no CPU";
+        let advice = "record with `perf sched record` and read its perf.data";
+        return ParseError::new("unknown", "unknown-format", message).at_line(number).advise(advice);
+    }
     let message = format!("expected a scheduler trace, found text that begins `{}`", scan::shown(line, 60));
     ParseError::new("unknown", "unknown-format", message).at_line(number).advise(advice)
 }

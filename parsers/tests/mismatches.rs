@@ -119,6 +119,12 @@ fn files_of_related_tools_are_named() {
     for (bytes, what, advice) in [
         (&b"\xc1\x1f\xfc\xc1\x00\x00\x00\x00"[..], "CTF", "folder"),
         (b"{\n \"traceEvents\": [", "Chrome JSON", "made from"),
+        (b"PK\x03\x04\x14\0\x08\0", "a zip archive", "unpack it"),
+        (
+            b"   0.621 nanosleep() ...\n   0.628 sched:sched_switch(prev_comm: \"a\")\n",
+            "perf trace",
+            "perf sched record",
+        ),
         (b"{\n  \"linux-perf-json-version\": 1,", "perf's JSON", "perf.data"),
     ] {
         let (_, result) = read(bytes, None);
