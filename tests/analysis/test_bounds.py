@@ -156,6 +156,13 @@ def test_sentences_and_cells_say_what_holds(traces: dict[str, tk.Trace]) -> None
     assert said[0].startswith("1 record was lost. Whatever was in them, known to 5 %: slice mean")
     assert any(s.startswith("At least: ") and "response time" in s for s in said)
     assert what_holds(traces["one CPU"].missing(), traces["one CPU"].bounds()) == []
+    cpus = traces["two CPUs"].events["cpu"].to_numpy()
+    gone = lose(traces["two CPUs"], cpus == 1)
+    unsaid = gone.losses.clear(), gone.diagnostics.clear()
+    silent = missing(*unsaid, gone.cpus, gone.events, {}, gone.start_ns or 0, gone.end_ns or 0)
+    assert silent.silent == (1,)
+    said = what_holds(silent, gone.bounds("all"))
+    assert said[0].startswith("CPU 1 has no record, though tasks were sent there. Whatever is missing, known")
     row = {"metric": "slice", "statistic": "p50"}
     cells = [(1e6, 2e6), (1e6, None), (0.0, 2e6), (None, None), (5.0, 5.0), (1.0, 1e9)]
     assert [bound({**row, "lower": a, "upper": b}) for a, b in cells] == [

@@ -77,6 +77,8 @@ class Missing:
         Records lost in all; infinite where one of the numbers is not known.
     losses
         Time and number of records of each loss, by time: what a loss on an unknown CPU lost counts once.
+    silent
+        CPUs that tasks were sent to, without a record of their own: nothing of them was recorded.
     wakeups
         The source records wakeups. Without them each sleep may have ended at any time before the task ran.
     refused
@@ -88,6 +90,7 @@ class Missing:
     windows: Mapping[int, tuple[Window, ...]] = field(default_factory=dict)
     records: float = 0.0
     losses: tuple[tuple[int, float], ...] = ()
+    silent: tuple[int, ...] = ()
     wakeups: bool = True
     refused: str | None = None
 
@@ -165,7 +168,8 @@ def missing(
     found, lost = _of_losses(losses, known, start, end)
     found += _of_codes(codes, losses, known, metadata, start, end)
     found += _of_pauses(events, kinds, known, end)
-    found += [Window(c, start, end, math.inf) for c in _silent(events, known, metadata)]
+    silent = _silent(events, known, metadata)
+    found += [Window(c, start, end, math.inf) for c in silent]
     extra = [(w.lo, w.records) for w in found[lost[1] :]]
     counted = tuple(sorted((*lost[0], *extra)))
     windows = {
@@ -177,6 +181,7 @@ def missing(
         windows,
         sum(n for _, n in counted),
         counted,
+        tuple(silent),
         not kinds or "switch" not in kinds or bool(kinds & set(WAKEUPS)),
         _refusal(codes, cpus, windows, metadata),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tracekit.units import format_count
+from tracekit.units import format_count, format_cpus
 from tracekit.words import NAMES, UNBOUNDED, span, value
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def what_holds(missing: Missing, bounds: pl.DataFrame) -> list[str]:
             known.append((row, ""))
         else:
             between.append((row, text))
-    said = [f"{_lost(missing)} Whatever was in them, known to 5 %: {_listed(known) or 'no metric'}."]
+    what = "is missing" if missing.silent else "was in them"
+    said = [f"{_lost(missing)} Whatever {what}, known to 5 %: {_listed(known) or 'no metric'}."]
     for words, rows in (
         ("Between bounds", between),
         ("At least", least),
@@ -77,10 +78,16 @@ def what_holds(missing: Missing, bounds: pl.DataFrame) -> list[str]:
 
 
 def _lost(missing: Missing) -> str:
-    places = len(missing.losses)
+    places = len(missing.losses) - len(missing.silent)
     where = f" in {format_count(places)} places" if places > 1 else ""
     if not missing.windows:
         return "Wakeups were not recorded."
+    if missing.silent:
+        several = len(missing.silent) > 1
+        cpus = f"CPU{'s' * several} {format_cpus(missing.silent)} {'have' if several else 'has'}"
+        silent = f"{cpus} no record, though tasks were sent there."
+        others = f"An unknown number of records was lost{where}. " if places else ""
+        return others + silent
     if math.isinf(missing.records):
         return f"An unknown number of records was lost{where}."
     one = missing.records == 1
