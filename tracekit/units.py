@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 else:
     decimal = later("decimal")
 
-__all__ = ["format_bound", "format_count", "format_cpus", "format_ns", "format_size", "parse_duration"]
+__all__ = [
+    "format_bound",
+    "format_count",
+    "format_cpus",
+    "format_moment",
+    "format_ns",
+    "format_size",
+    "parse_duration",
+]
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*([a-zµ]+)\s*")
@@ -69,6 +77,20 @@ def format_ns(ns: float | None, digits: int = 3) -> str:
         if size >= scale * (1 - 0.5 * 10**-digits):
             return f"{_significant(ns / scale, digits)} {unit}"
     return f"{_significant(ns, digits)} ns"
+
+
+def format_moment(ns: int) -> str:
+    """A point in time on the trace's clock, exact, as `--from` takes it.
+
+    Examples
+    --------
+    >>> format_moment(4_016_462_967)
+    '@4.016462967s'
+    >>> format_moment(1_571_261_795_543_356_680)
+    '@1571261795.543356680s'
+    """
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    return f"@{sign}{ns // 10**9}.{ns % 10**9:09d}s"
 
 
 def _significant(value: float, digits: int) -> str:

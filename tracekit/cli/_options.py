@@ -14,7 +14,7 @@ import click
 
 from tracekit import registry
 from tracekit.errors import OutputError
-from tracekit.units import format_ns, parse_duration
+from tracekit.units import format_moment, format_ns, parse_duration
 
 if TYPE_CHECKING:
     import polars as pl
@@ -153,7 +153,7 @@ class Input:
             if begins > last or ends <= first:
                 return (
                     f"nothing lies between --from and --to; the trace lasts {format_ns(last - first, 5)}, "
-                    f"from @{first / 1e9:.9f}s to @{last / 1e9:.9f}s"
+                    f"from {format_moment(first)} to {format_moment(last)}"
                 )
         return None
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from tracekit.harmless import printable
-from tracekit.units import format_count, format_ns
+from tracekit.units import format_count, format_moment, format_ns
 
 __all__ = ["cell", "definitions", "header", "paragraph", "table", "terminal_width"]
 
@@ -74,7 +74,7 @@ def cell(column: str, value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "-"
     if column in MOMENTS:
-        return f"@{value / 1e9:.9f}s" if isinstance(value, float) else moment(value)
+        return format_moment(int(value))
     if column.endswith("_ns"):
         return format_ns(value)
     if column.endswith("share") or column in ("cdf", "exceedance"):
@@ -82,18 +82,6 @@ def cell(column: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return format_count(value) if column.startswith(("n", "count")) else str(value)
-
-
-def moment(ns: int) -> str:
-    """A point in time on the trace's clock, exact, as `--from` takes it.
-
-    Examples
-    --------
-    >>> moment(4_016_462_967)
-    '@4.016462967s'
-    """
-    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
-    return f"@{sign}{ns // 10**9}.{ns % 10**9:09d}s"
 
 
 def header(column: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.cli._options import Input, input_options, output_options
-from tracekit.units import format_count, format_cpus, format_ns, format_size
+from tracekit.units import format_count, format_cpus, format_moment, format_ns, format_size
 
 if TYPE_CHECKING:
     from tracekit.machine import Machine
@@ -207,9 +207,9 @@ def _extent(cause: dict[str, Any]) -> str:
         parts.append(f"{100 * cause['record_share']:.3g} % of the records")
     first, last = cause["first_ts_ns"], cause["last_ts_ns"]
     if first is not None:
-        until = "" if last is None or last == first else f" to @{last / 1e9:.9f}s"
+        until = "" if last is None or last == first else f" to {format_moment(last)}"
         parts.append(
-            f"{'from' if until else 'first at' if cause['count'] > 1 else 'at'} @{first / 1e9:.9f}s{until}"
+            f"{'from' if until else 'first at' if cause['count'] > 1 else 'at'} {format_moment(first)}{until}"
         )
     return ", ".join(parts)
 

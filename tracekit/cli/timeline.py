@@ -40,9 +40,9 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
     a dot where the CPU was idle for most of it. Without --from and --to, the whole trace.
     """
     from tracekit.cli._output import emit_csv, emit_json, paragraph
-    from tracekit.cli._table import moment, terminal_width
+    from tracekit.cli._table import terminal_width
     from tracekit.filters import resolve_time
-    from tracekit.units import format_ns
+    from tracekit.units import format_moment, format_ns
 
     # Slices that began before the window belong to it, too: it is cut here, not by the filter.
     whole = source.read(window=False)
@@ -60,7 +60,7 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
         return
     if as_csv and emit_csv(bins):
         return
-    paragraph(f"{moment(begin)} to {moment(end)}, {format_ns(step)} a sign")
+    paragraph(f"{format_moment(begin)} to {format_moment(end)}, {format_ns(step)} a sign")
     drawn: dict[Any, list[str]] = {}
     for cpu, place, group in bins.select("cpu", "bin", "group").iter_rows():
         line = drawn.setdefault(cpu, [IDLE] * width)

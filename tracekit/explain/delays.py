@@ -14,7 +14,7 @@ from tracekit.analysis import antagonists, blame, response
 from tracekit.analysis.critical_path import MAX_DEPTH, chains
 from tracekit.errors import FilterError
 from tracekit.filters import CommPattern, Selection, Time
-from tracekit.units import format_ns
+from tracekit.units import format_moment, format_ns
 from tracekit.whatif.source import AnyTrace, as_trace
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def why(
     if not spans.height:
         has = "no wakeups are recorded of it" if what == "responses" else "nothing of it is recorded"
         raise FilterError(
-            f"expected {what} that begin between @{begin / 1e9:.9f}s and @{stop / 1e9:.9f}s, found none: {has}; "
+            f"expected {what} that begin between {format_moment(begin)} and {format_moment(stop)}, found none: {has}; "
             "what='window' needs no wakeups"
         )
     pieces = blame.labelled(blame.decompose(spans, scene, depth), names)

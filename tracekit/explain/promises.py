@@ -10,6 +10,7 @@ import polars as pl
 from tracekit.analysis import blame, conformance
 from tracekit.errors import FilterError
 from tracekit.trace import Trace
+from tracekit.units import format_moment
 
 __all__ = ["Checked", "check"]
 
@@ -97,7 +98,7 @@ class Checked:
         first = self.open.row(0, named=True)
         return (
             f"{self.open.height} violations of {', '.join(rules['rule'].to_list())}{also}; the first: {first['text']} "
-            f"at @{first['ts_ns'] / 1e9:.9f}s."
+            f"at {format_moment(first['ts_ns'])}."
         )
 
     @property
