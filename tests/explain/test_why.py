@@ -378,7 +378,7 @@ def test_refusals_say_what_to_do() -> None:
     path = str(ROOT / "fixtures/demo/slice-default.dat")
     nobody = CliRunner().invoke(main, ["why", path, "--comm", "nobody"])
     assert nobody.exit_code == 2
-    assert "no task fits" in nobody.stderr
+    assert "no task fits comm nobody; " in nobody.stderr
     rank = CliRunner().invoke(main, ["why", path, "--quantile", "95"])
     assert rank.exit_code == 2
     assert "expected a quantile such as p95" in rank.stderr

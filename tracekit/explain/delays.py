@@ -128,6 +128,11 @@ class Why:
         return f"<p><b>{html.escape(self.sentence)}</b></p>{self.table.head(12)._repr_html_()}"
 
 
+def _either(asked: object) -> str:
+    """What a filter was given, in words."""
+    return " or ".join(map(str, asked)) if isinstance(asked, list | tuple) else str(asked)
+
+
 def why(
     trace: AnyTrace,
     *,
@@ -192,7 +197,8 @@ def why(
     stop = last if chosen.end_ns is None else chosen.end_ns
     utids = None if chosen.utids is None else pl.Series(sorted(chosen.utids), dtype=pl.UInt32)
     if utids is not None and not len(utids):
-        raise FilterError(f"no task fits {chosen.described()}; `tracekit info` lists what the trace has")
+        asked = " and ".join(f"{what} {_either(of)}" for what, of in chosen.described().items())
+        raise FilterError(f"no task fits {asked}; `tracekit info` lists what the trace has")
     scene = blame.scene(trace.slices, trace.states, trace.runqueue, trace.events, first, last)
     names = blame.named(trace.tasks, by)
     spans = _spans(trace, scene, what, utids, begin, stop)
