@@ -17,6 +17,8 @@ pub(super) struct Header {
     pub empty: bool,
     /// The report of a tracer that measures a latency: one CPU during its worst case.
     pub latency: bool,
+    /// There was one.
+    pub latency_met: bool,
     columns: Vec<Column>,
 }
 
@@ -58,7 +60,9 @@ impl Header {
     fn comment(&mut self, text: &[u8], log: &mut Log, out: &mut Out) {
         let text = text.trim_ascii_start();
         if let Some(tracer) = text.strip_prefix(b"tracer: ") {
+            // Of several texts in one, each has its own.
             self.any = true;
+            self.latency = false;
             self.tracer = Some(scan::shown(tracer.trim_ascii(), 40));
         } else if let Some(rest) = text.strip_prefix(b"entries-in-buffer/entries-written: ") {
             self.entries(rest, log, out);
@@ -66,6 +70,7 @@ impl Header {
             // Any tracer has this header with the option `latency-format`.
             self.any = true;
             self.latency = measures_latency(&text[..end]);
+            self.latency_met |= self.latency;
         } else if let Some(column) = memchr::memmem::find(text, b"-=> ").and_then(|_| legend(text)) {
             self.columns.push(column);
         }

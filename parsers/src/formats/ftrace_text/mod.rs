@@ -118,7 +118,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
         let line = log.lines.min(1);
         return Err(ParseError::new(FORMAT.name, "unknown-format", refusal(&found, &head)).at_line(line));
     }
-    if let (true, Some(refusal)) = (head.whole && !seen.header.latency, probe.no_scheduling(&found, ADVICE)) {
+    if let (true, Some(refusal)) = (head.whole && !seen.header.latency_met, probe.no_scheduling(&found, ADVICE)) {
         return Err(refusal);
     }
     let mut dialect = Ftrace::new(options);
@@ -408,7 +408,7 @@ impl Dialect for Ftrace {
         log.empty = self.header.empty;
         self.labels.finish(out);
         log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "or report without -R", out);
-        if self.header.latency {
+        if self.header.latency_met {
             let message =
                 "a tracer of latencies keeps what one CPU did in its worst case: its lines are kept as markers";
             out.diag(
