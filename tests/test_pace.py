@@ -1,4 +1,4 @@
-"""Who does the recorded work sooner than it was recorded."""
+"""Who does the recorded work sooner than it was recorded, and replays that last longer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.whatif.comparison import Comparison
-from tracekit.whatif.pace import sooner
+from tracekit.whatif.pace import longer, sooner
 
 #: Two tasks that take turns beside two hogs, until the end of the recording cuts them off.
 TEXT = "policy: rr:quantum=5ms\nuntil: 1000\nWork: (R3 P(a) W(b))*\nBack: (W(a) R1 P(b))*\nHogA: R∞\nHogB: R∞"
@@ -64,6 +64,13 @@ def test_nobody_is_sooner_in_the_same_replay_nor_where_the_work_ended(cut_off: P
     trace = tk.read(cut_off)
     same = tk.replay(trace, "rr:quantum=5ms")
     assert sooner(trace, same, "group") == []
+    # Where the identity replay is as much sooner, that is said.
+    favoured = tk.replay(trace, "rr:quantum=5ms", scenario={"/^(Work|Back)$/": {"policy": "fifo", "prio": 5}})
+    one, other = (sooner(trace, favoured, "group", identity)[0] for identity in (same, favoured))
+    assert "identity" not in one.sentence
+    assert one.recorded_ns * 0.9 < one.identity_ns <= one.recorded_ns * 1.1
+    assert other.identity_ns == other.replayed_ns
+    assert " in the identity replay, where nothing is changed)" in other.sentence
     assert Comparison(trace, same, {"a recording": trace}).sooner == {}, "only replays have the recorded work"
     ended = tk.read(recorded(TEXT.replace("))*", "))*9"), tmp_path))
     faster = tk.replay(ended, "rr:quantum=5ms", scenario={"/^(Work|Back)$/": {"policy": "fifo", "prio": 5}})
@@ -86,3 +93,43 @@ def test_the_command_and_the_page_say_so(cut_off: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Work has done its recorded work after" in " ".join(done.output.split())
     assert "Work has done its recorded work after" in page.read_text()
+
+
+@pytest.fixture(scope="module")
+def slowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two jobs that end, each on a CPU of its own, and a task that only the clock wakes."""
+    text = "policy: rr:quantum=5ms\ncpus: 2\nuntil: 250\nJobA: R200\nJobB: R200\nTimed: (R1 S4)*"
+    place = tmp_path_factory.mktemp("longer") / "jobs.parquet"
+    tk.simulate(text).filter(comm=["Job*", "Timed"]).write(place)
+    return place
+
+
+def test_totals_of_a_replay_that_lasts_longer_are_taken_with_care(slowed: Path) -> None:
+    compared = tk.compare(slowed, cpus=1, identity="rr:quantum=5ms")
+    ((label, found),) = compared.longer.items()
+    assert label == "1 CPU"
+    # Both jobs, and what runs beside them.
+    assert found.recorded_ns == pytest.approx(248e6, rel=0.02)
+    assert found.replayed_ns == pytest.approx(400e6 + 40e6, rel=0.02)
+    total = pl.col("statistic") == "total"
+    table = compared.table.filter(pl.col("trust") != "do not use")
+    assert (
+        table.filter(total)["trust_why"].str.contains("the replay lasts 439 ms, the recording 248 ms").all()
+    )
+    assert not table.filter(~total)["trust_why"].str.contains("the replay lasts").any()
+    same = tk.compare(slowed, "rr:quantum=5ms", identity="rr:quantum=5ms")
+    assert same.longer == {}
+    trace = tk.read(slowed)
+    assert longer(trace, trace) is None
+
+
+def test_the_command_and_the_page_say_that_a_replay_lasts_longer(slowed: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    asked = ["compare", str(slowed), "--identity", "rr:quantum=5ms", "--cpus", "1", "-q", "-o", str(page)]
+    done = CliRunner().invoke(main, asked, prog_name="tracekit")
+    assert done.exit_code == 0, done.output
+    said = (
+        "the replay lasts 439 ms, the recording 248 ms, since work that ended in the recording takes longer"
+    )
+    assert said in " ".join(done.output.split())
+    assert said in " ".join(page.read_text().split())

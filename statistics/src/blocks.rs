@@ -24,30 +24,23 @@ const ALONE: Length = Length { samples: 1.0, correlated: false };
 /// Lags that are summed side by side.
 const SIDE: usize = 8;
 
-/// The autocovariance at lags 0 to `lags` of a series of mean zero.
+/// The sums of products of a series with itself, `first` samples later and those that follow.
 ///
-/// There are about as many lags as the root of the length: products cost no more than a
-/// transformation.
-fn autocovariance(x: &[f64], lags: usize) -> Vec<f64> {
+/// Few lags are looked at: products cost less than a transformation.
+fn products(x: &[f64], first: usize) -> [f64; SIDE] {
     let n = x.len();
-    let mut found = Vec::with_capacity(lags + SIDE);
-    for first in (0..=lags).step_by(SIDE) {
-        let later = x.get(first..).unwrap_or_default();
-        let mut sums = [0.0; SIDE];
-        for (value, window) in x.iter().zip(later.windows(SIDE)) {
-            sums.iter_mut().zip(window).for_each(|(sum, other)| *sum += value * other);
-        }
-        // Where fewer than all of these lags have a sample.
-        for from in (n + 1).saturating_sub(first + SIDE)..n.saturating_sub(first) {
-            sums.iter_mut().zip(&x[first + from..]).for_each(|(sum, other)| *sum += x[from] * other);
-        }
-        found.extend(sums.map(|sum| sum / n as f64));
+    let mut sums = [0.0; SIDE];
+    for (value, window) in x.iter().zip(x.get(first..).unwrap_or_default().windows(SIDE)) {
+        sums.iter_mut().zip(window).for_each(|(sum, other)| *sum += value * other);
     }
-    found.truncate(lags + 1);
-    found
+    // Where fewer than all of these lags have a sample.
+    for from in (n + 1).saturating_sub(first + SIDE)..n.saturating_sub(first) {
+        sums.iter_mut().zip(&x[first + from..]).for_each(|(sum, other)| *sum += x[from] * other);
+    }
+    sums
 }
 
-/// Lags that are looked at.
+/// Lags that are looked at at most.
 fn lags(n: usize) -> usize {
     ((n as f64).sqrt().ceil() as usize + window(n)).min(n - 2)
 }
@@ -57,16 +50,37 @@ fn window(n: usize) -> usize {
     5.max((n as f64).log10() as usize)
 }
 
-fn politis_white(covariance: &[f64], correlation: &[f64], n: usize) -> Length {
-    let long = n as f64;
+/// The length for a series of `n` samples. `sums` gives sums of products from a lag on, `covariance` and
+/// `correlation` what they come to at a lag. No more lags are asked for than up to the decay.
+fn politis_white(
+    n: usize,
+    sums: impl Fn(usize) -> [f64; SIDE],
+    covariance: impl Fn(f64) -> f64,
+    correlation: impl Fn(usize, f64) -> f64,
+) -> Length {
+    let (long, most) = (n as f64, lags(n));
     let critical = 2.0 * (long.log10() / long).sqrt();
-    let most = covariance.len() - 1;
-    let first = correlation.windows(window(n)).position(|window| window.iter().all(|c| c.abs() < critical));
-    let bandwidth = first.map_or(most, |first| (2 * first.max(1)).min(most));
+    let (mut covariances, mut small) = (Vec::new(), 0);
+    let mut first = None;
+    let bandwidth = loop {
+        let bandwidth = first.map_or(most, |first: usize| (2 * first.max(1)).min(most));
+        if covariances.len() > bandwidth {
+            break bandwidth;
+        }
+        for sum in sums(covariances.len()) {
+            let lag = covariances.len();
+            let value = covariance(sum);
+            covariances.push(value);
+            small = if correlation(lag, value).abs() < critical { small + 1 } else { 0 };
+            if first.is_none() && small == window(n) && lag < most {
+                first = Some(lag + 1 - window(n));
+            }
+        }
+    };
     let taper = |k: usize| if 2 * k <= bandwidth { 1.0 } else { 2.0 * (1.0 - k as f64 / bandwidth as f64) };
-    let tapered = || (1..=bandwidth).map(|k| (k as f64, taper(k) * covariance[k]));
+    let tapered = || (1..=bandwidth).map(|k| (k as f64, taper(k) * covariances[k]));
     let g = 2.0 * tapered().map(|(k, c)| k * c).sum::<f64>();
-    let variance = covariance[0] + 2.0 * tapered().map(|(_, c)| c).sum::<f64>();
+    let variance = covariances[0] + 2.0 * tapered().map(|(_, c)| c).sum::<f64>();
     // Negatively correlated throughout: short blocks only overstate the variance.
     if variance <= 0.0 {
         return Length { samples: 1.0, correlated: first != Some(1) };
@@ -100,13 +114,15 @@ pub fn length(x: &[f64]) -> Length {
     if n < FEW || power <= 1e-24 * n as f64 * most * most {
         return ALONE;
     }
-    let covariance = autocovariance(&x, lags(n));
-    let correlated = |(i, c): (usize, &f64)| {
-        let scale = (power - until[i + 1]) * until[n - i - 1];
+    let correlation = |lag: usize, c: f64| {
+        // The power of what the lag leaves of the series at either end.
+        let scale = match (until.get(lag + 1), until.get(n.wrapping_sub(lag + 1))) {
+            (Some(before), Some(left)) => (power - before) * left,
+            _ => 0.0,
+        };
         c * n as f64 / scale.max(1e-300).sqrt()
     };
-    let correlation: Vec<f64> = covariance.iter().enumerate().map(correlated).collect();
-    politis_white(&covariance, &correlation, n)
+    politis_white(n, |lag| products(&x, lag), |sum| sum / n as f64, correlation)
 }
 
 /// By the correlation within each task's own samples, in samples of the whole series.
@@ -115,26 +131,28 @@ pub fn within(x: &[f64], tasks: &Tasks) -> Length {
     if n < FEW {
         return ALONE;
     }
-    let lags = lags(n);
-    let (mut total, mut power) = (vec![0.0; lags + 1], 0.0);
-    let sorted = tasks.sorted(x);
-    let mut rest = sorted.as_slice();
+    let mut sorted = tasks.sorted(x);
+    let (mut parts, mut rest, mut power) = (Vec::new(), sorted.as_mut_slice(), 0.0);
     for count in &tasks.counts {
         let part;
-        (part, rest) = rest.split_at(*count);
-        if part.len() > lags + 1 {
-            let part = about_zero(part);
-            let found = autocovariance(&part, lags);
-            total.iter_mut().zip(found).for_each(|(total, c)| *total += c * part.len() as f64);
+        (part, rest) = rest.split_at_mut(*count);
+        if part.len() > lags(n) + 1 {
+            let mean = mean(part);
+            part.iter_mut().for_each(|v| *v -= mean);
             power += part.iter().map(|v| v * v).sum::<f64>();
+            parts.push(&*part);
         }
     }
     if power <= 0.0 {
         return ALONE;
     }
-    total.iter_mut().for_each(|c| *c /= x.len() as f64);
-    let correlation: Vec<f64> = total.iter().map(|c| c / total[0]).collect();
-    let found = politis_white(&total, &correlation, n);
+    let sums = |lag: usize| {
+        let mut all = [0.0; SIDE];
+        parts.iter().for_each(|part| all.iter_mut().zip(products(part, lag)).for_each(|(sum, own)| *sum += own));
+        all
+    };
+    let whole = sums(0)[0] / x.len() as f64;
+    let found = politis_white(n, sums, |sum| sum / x.len() as f64, |_, c| c / whole);
     Length { samples: found.samples * tasks.count() as f64, ..found }
 }
 
@@ -145,16 +163,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_lag_is_the_mean_of_its_products(
-            x in proptest::collection::vec(-1e3..1e3, 1..60),
-            lags in 0usize..40,
-        ) {
-            let n = x.len();
-            let found = autocovariance(&x, lags);
-            prop_assert_eq!(found.len(), lags + 1);
-            for (lag, c) in found.into_iter().enumerate() {
-                let plain: f64 = (lag..n).map(|i| x[i] * x[i - lag]).sum::<f64>() / n as f64;
-                prop_assert!((c - plain).abs() <= 1e-9 * (1.0 + plain.abs()), "lag {}: {} for {}", lag, c, plain);
+        fn each_lag_is_the_sum_of_its_products(x in proptest::collection::vec(-1e3..1e3, 1..60), first in 0usize..60) {
+            for (lag, sum) in (first..).zip(products(&x, first)) {
+                let plain: f64 = (lag..x.len()).map(|i| x[i] * x[i - lag]).sum();
+                prop_assert!((sum - plain).abs() <= 1e-6, "lag {}: {} for {}", lag, sum, plain);
             }
         }
     }

@@ -220,14 +220,17 @@ fn skewness(sums: &[f64]) -> f64 {
 /// Do the slowest parts of the series vary by more than its blocks do?
 fn drifts(x: &[f64], blocks: usize, variance: f64) -> bool {
     let mut parts = [0.0; SLOW];
-    for (i, value) in x.iter().enumerate() {
-        // The slowest cosines over the series; those beyond the first by Chebyshev's recurrence.
-        let first = (PI * (i as f64 + 0.5) / x.len() as f64).cos();
-        let (mut before, mut now) = (1.0, first);
+    // The slowest cosine over the series by rotation, the others by Chebyshev's recurrence.
+    let angle = PI / x.len() as f64;
+    let (turn_sin, turn_cos) = angle.sin_cos();
+    let (mut sin, mut cos) = (angle / 2.0).sin_cos();
+    for value in x {
+        let (mut before, mut now) = (1.0, cos);
         for part in &mut parts {
             *part += now * value;
-            (before, now) = (now, 2.0 * first * now - before);
+            (before, now) = (now, 2.0 * cos * now - before);
         }
+        (sin, cos) = (sin * turn_cos + cos * turn_sin, cos * turn_cos - sin * turn_sin);
     }
     let slow = parts.iter().map(|part| (SQRT_2 * part).powi(2)).sum::<f64>() / SLOW as f64;
     f_quantile(SLOW as f64, (blocks - 1) as f64, 1.0 - SLOW_LEVEL).is_ok_and(|most| slow / variance > most)

@@ -245,7 +245,17 @@ impl Bins {
 
     /// The one in which a time lies; the last one has its end as well.
     fn of(&self, at: i64) -> usize {
-        self.edges.partition_point(|edge| *edge <= at).clamp(1, self.edges.len() - 1) - 1
+        let (first, last) = (self.edges[0], self.edges.len() - 2);
+        let span = (self.edges[last + 1] - first) as f64;
+        let mut bin = (((at - first) as f64 / span * (last + 1) as f64) as usize).min(last);
+        // A quotient is off by less than one.
+        while bin > 0 && self.edges[bin] > at {
+            bin -= 1;
+        }
+        while bin < last && self.edges[bin + 1] <= at {
+            bin += 1;
+        }
+        bin
     }
 
     /// Adds `height` times what lies between two times in each.

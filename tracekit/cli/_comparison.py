@@ -53,6 +53,8 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
         _table(rows.filter(rows["policy"] == finding.policy).to_dicts(), _bounds(comparison))
         for early in comparison.sooner.get(finding.policy, [])[:SOONER]:
             paragraph(early.sentence)
+        if late := comparison.longer.get(finding.policy):
+            paragraph(late.sentence)
     print()
     _basis(comparison, failed, judged)
     if verbose:

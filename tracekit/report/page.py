@@ -466,7 +466,10 @@ def render(comparison: Comparison) -> str:
         short=_short(comparison),
         findings=[finding.sentence for finding in found],
         to_record=to_record(comparison),
-        sooner=[(label, one.sentence) for label, found in comparison.sooner.items() for one in found],
+        pace=[
+            *((label, one.sentence) for label, found in comparison.sooner.items() for one in found),
+            *((label, one.sentence) for label, one in comparison.longer.items()),
+        ],
         held=comparison.held.sentences if comparison.held else [],
         cards=_cards(found),
         recorded_as=_recorded_as(comparison),

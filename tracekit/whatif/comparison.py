@@ -30,7 +30,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
-from tracekit.whatif.pace import Sooner, sooner
+from tracekit.whatif.pace import Longer, Sooner, longer, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, Beside, run_all
 from tracekit.whatif.row_error import change_class
@@ -146,7 +146,8 @@ class Comparison:
         if repeated is not None:
             early = {label: [one.group for one in found] for label, found in self.sooner.items()}
             sampling = repeated.sampling or self.sampling
-            repeated = replace(repeated, sampling=sampling, poor=self.poor, sooner=early)
+            late = {label: found.why for label, found in self.longer.items()}
+            repeated = replace(repeated, sampling=sampling, poor=self.poor, sooner=early, longer=late)
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
         if self.real is None:
@@ -168,8 +169,18 @@ class Comparison:
     @cached_property
     def sooner(self) -> dict[str, list[Sooner]]:
         """Label of each replay to the groups that do their work sooner, see `tracekit.whatif.pace.sooner`."""
-        runs = {label: t for label, t in self.replays.items() if isinstance(t, Replay)}
-        return {label: sooner(self.trace, run, self.by) for label, run in runs.items()}
+        return {label: sooner(self.trace, run, self.by, self.identity) for label, run in self._runs.items()}
+
+    @cached_property
+    def longer(self) -> dict[str, Longer]:
+        """Label to how long a replay lasts that lasts longer, see `tracekit.whatif.pace.longer`."""
+        found = {label: longer(self.trace, run) for label, run in self._runs.items()}
+        return {label: one for label, one in found.items() if one is not None}
+
+    @property
+    def _runs(self) -> dict[str, Replay]:
+        """The replays that are some: a recording can stand in their place."""
+        return {label: t for label, t in self.replays.items() if isinstance(t, Replay)}
 
     @cached_property
     def sampling(self) -> dict[str, pl.DataFrame]:
@@ -363,7 +374,7 @@ class Comparison:
             whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
-            `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `summary`, `comparison` (`table`),
+            `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `summary`, `comparison` (`table`),
             `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
             distribution by label), `not_recorded` and `not_known` (what the trace, and the machine
             beside it, do not say) and `predictable` (shares of trust), `definitions`. Numbers that
@@ -389,6 +400,7 @@ class Comparison:
             "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,
             "held": None if self.held is None else self.held.to_dict(),
             "sooner": {label: [asdict(one) for one in found] for label, found in self.sooner.items()},
+            "longer": {label: asdict(one) for label, one in self.longer.items()},
             "inferred": inferred(self.identity),
             "not_recorded": unrecorded(self.identity),
             "not_known": unknown_machine(self.trace),

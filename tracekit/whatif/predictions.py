@@ -51,6 +51,8 @@ class Repeated:
         Why no row can be trusted, see `tracekit.whatif.trust.poorly`.
     sooner
         Label to the groups that do their recorded work sooner, see `tracekit.whatif.pace.sooner`.
+    longer
+        Label to why totals are of another time than recorded, see `tracekit.whatif.pace.longer`.
     tick_ns, resolution_ns
         Length of a clock tick, and the smallest difference that clock and perturbation resolve.
     errors
@@ -71,6 +73,7 @@ class Repeated:
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     poor: str | None = None
     sooner: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    longer: Mapping[str, str] = field(default_factory=dict)
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
@@ -412,7 +415,7 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
             repeated.lost,
             repeated.unmodelled.get(label, ()),
             repeated.poor,
-            _less(row, repeated.sooner.get(label, ())),
+            _less(row, repeated.sooner.get(label, ())) or _more(row, repeated.longer.get(label)),
         )
     return rows
 
@@ -423,3 +426,8 @@ def _less(row: Mapping[str, Any], groups: Sequence[str | None]) -> str | None:
     if not groups or (own and row["statistic"] != "total"):
         return None
     return f"the recorded work of {groups[0] or '(no name)'} is done sooner, and a real run does more"
+
+
+def _more(row: Mapping[str, Any], longer: str | None) -> str | None:
+    """Why a row is of another time than recorded: totals of a replay that lasts longer."""
+    return longer if row["statistic"] == "total" else None

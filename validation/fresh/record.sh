@@ -2,7 +2,8 @@
 # Records work of every day on this machine, and the same set up otherwise: what
 # `python -m validation.fresh`
 # holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 40 s a workload and round; it wants perf,
-# cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path. DIR/pairs.tsv names what to compare.
+# cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path;
+# node, javac and go, where they are there, make one more workload each. DIR/pairs.tsv names what to compare.
 set -eu
 length=2.6
 
@@ -10,12 +11,15 @@ length=2.6
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
-    zip | pipe | pool | commands) for i in 1 2; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
-    web) for i in 1 2 3; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
+    zip | pipe | pool | commands | java | go) for i in 1 2; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    web | node) for i in 1 2 3; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
     build | zip) $3 ./probe 1 $length & $3 ./probe 2 $length & ;;
     web) $3 timeout 3 python3 server.py & sleep 1; python3 load.py 1.5 & ;;
+    node) $3 timeout 3 node server.js & sleep 1; python3 load.py 1.5 & ;;
+    java) $3 timeout $length java Work & ;;
+    go) $3 timeout $length ./gowork & ;;
     pipe) ($3 timeout $length cat text text text | $3 timeout $length tr a b | $3 timeout $length md5sum > /dev/null) & ;;
     pool) $3 timeout $length python3 pool.py & ;;
     commands) $3 timeout $length bash -c 'while :; do /bin/true; date > /dev/null; echo a | cat > /dev/null; done' & ;;
@@ -31,6 +35,7 @@ if [ -n "${WORK:-}" ]; then
     exit
 fi
 rounds=${2:-2}
+workloads='build zip web pipe pool commands'
 
 cat > probe.c <<'C'
 #include <math.h>
@@ -90,18 +95,89 @@ if __name__ == "__main__":
     with multiprocessing.Pool(3) as pool:
         while time.time() < end: pool.map(work, range(40), chunksize=2); time.sleep(0.005)
 P
+if command -v node > /dev/null; then
+    workloads="$workloads node"
+    cat > server.js <<'J'
+require("http").createServer((request, response) => {
+    let sum = 0;
+    for (let i = 0; i < 300000; i++) sum += i * i % 7;
+    require("fs").readFile("server.js", () => response.end(String(sum)));
+}).listen(8765, "127.0.0.1");
+J
+fi
+if command -v javac > /dev/null; then
+    workloads="$workloads java"
+    cat > Work.java <<'J'
+import java.util.*;
+import java.util.concurrent.*;
+class Work {
+    static int one(int n) {
+        Map<Integer, String> found = new HashMap<>();
+        for (int i = 0; i < 2000; i++) found.put(i * n % 4001, "x" + i);
+        return found.size();
+    }
+    public static void main(String[] given) throws Exception {
+        ExecutorService pool = Executors.newFixedThreadPool(4);
+        long end = System.nanoTime() + 2_300_000_000L;
+        for (int n = 1; System.nanoTime() < end; n++) {
+            List<Callable<Integer>> jobs = new ArrayList<>();
+            for (int i = 0; i < 6; i++) { int k = n + i; jobs.add(() -> one(k)); }
+            pool.invokeAll(jobs);
+            Thread.sleep(5);
+        }
+        pool.shutdown();
+    }
+}
+J
+    javac Work.java
+fi
+if command -v go > /dev/null; then
+    workloads="$workloads go"
+    cat > gowork.go <<'J'
+package main
+
+import (
+	"crypto/sha256"
+	"time"
+)
+
+func main() {
+	work, done := make(chan int, 16), make(chan [32]byte, 16)
+	block := make([]byte, 100000)
+	for i := 0; i < 4; i++ {
+		go func() {
+			for range work {
+				done <- sha256.Sum256(block)
+			}
+		}()
+	}
+	for end := time.Now().Add(2300 * time.Millisecond); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
+		for i := 0; i < 8; i++ {
+			work <- i
+		}
+		for i := 0; i < 8; i++ {
+			<-done
+		}
+	}
+}
+J
+    go build -o gowork gowork.go
+fi
 
 tracekit recipes machine > machine.sh
 printf 'a\tb\tworkload\tset\n' > pairs.tsv
 for round in $(seq "$rounds"); do
     other=$((round % rounds + 1))
-    for w in ${WORKLOADS:-build zip web pipe pool commands}; do
+    for w in ${WORKLOADS:-$workloads}; do
         case $w in
         build) back='/^(make|cc|cc1|as|sh)$/' front='probe*' ;;
         zip) back='gzip*' front='probe*' ;;
         web) back='sha512sum*' front='python*' ;;
         pipe) back='gzip*' front='/^(cat|tr|md5sum)$/' ;;
         pool) back='gzip*' front='python*' ;;
+        node) back='sha512sum*' front='/^(node|libuv|V8|Delayed|Signal)/' ;;
+        java) back='gzip*' front='/^(java|pool-|G[C1] |VM |C[12] |Reference|Finalizer|Signal|Service|Monitor|Notification|Common|Attach)/' ;;
+        go) back='gzip*' front='gowork' ;;
         commands) back='gzip*' front='/^(bash|true|date|cat)$/' ;;
         esac
         for v in default nice19 batch idle cpu1 fifo; do
@@ -117,7 +193,7 @@ for round in $(seq "$rounds"); do
             (sleep 0.8; sh machine.sh "$name.data" > machine.log 2>&1) &
             WORK=$w BACK=$before FRONT=$first perf sched record -m 4096 -o "$name.data" -- sh "$script" . > perf.log 2>&1
             wait
-            pkill -f server.py || true
+            pkill -f 'server[.](py|js)' || true
             printf '%s-default-%s.data\t%s-%s-%s.data\t%s\t%s\n' "$w" "$other" "$w" "$v" "$round" "$w" "$set" >> pairs.tsv
         done
     done
