@@ -26,10 +26,10 @@ __all__ = ["Longer", "Sooner", "longer", "sooner"]
 WORK = 0.95
 #: Share of the recording until which a group runs that its end cut off.
 LASTS = 0.95
-#: Share of the recorded time below which work counts as done sooner, and of the replayed time below which the
-#: recorded one is another: beside what identity replays are off by. In 108 fresh pairs (docs/validation-fresh.md)
-#: the intervals of trusted totals held 97 % of the real values up to a replay of 1.1 times the length, beyond
-#: that 76 % (133 rows).
+#: Share of the recorded time below which work counts as done sooner, and of the replayed time
+#: below which the recorded one is another: beside what identity replays are off by. In 108 fresh
+#: pairs (docs/validation-fresh.md) the intervals of trusted totals held 97 % of the real values up
+#: to a replay of 1.1 times the length, beyond that 76 % (133 rows).
 SOONER = 0.9
 #: Least share of all CPU time of a group that is named.
 MATTERS = 0.01
