@@ -112,6 +112,13 @@ def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system:
         doubled.append(
             [f"{times:g}", *(part.select(inside(times)).item() for part in shown), f"{100 * width:.0f} %"]
         )
+    why = pl.col("trust_why")
+    late = why.str.starts_with("the replay lasts") & ~why.str.contains(";", literal=True)
+    longer = []
+    for name, rows_of_it in (("about as long", pl.col("trust") == "trusted"), ("longer", late)):
+        part = held.filter(rows_of_it, pl.col("statistic") == "total")
+        share = part.select(pl.col("inside").mean(), pl.col("error").median()).row(0)
+        longer.append([name, str(part.height), *("-" if v is None else f"{100 * v:.0f} %" for v in share)])
     every = held.with_columns(all=pl.lit("all"))
     return f"""# Fresh recordings: what predictions are worth on a machine that nothing was fitted to
 
@@ -150,6 +157,13 @@ Groups that ran until the end of the recording and do the same work sooner in th
 group used in the other recording.
 
 {table(["recording", "predicted", "group", "times as fast", "real CPU time"], early)}
+
+## Replays that last longer
+
+Totals of replays up to 1.1 times as long as the recording that are trusted, and of longer ones that are
+not trusted only for that ([Definitions](definitions.md#predictions)):
+
+{table(["replay", *kinds], longer)}
 
 ## What a switch costs
 
