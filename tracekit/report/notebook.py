@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader
 
 from tracekit import plot
 from tracekit.report.figures import inline_svg
+from tracekit.report.sentences import worded
 from tracekit.whatif.headline import effect_of, findings
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def render_short(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["worded"] = worded
     rows = [(row["policy"], effect_of(row)) for row in comparison.summary.iter_rows(named=True)]
     picture = inline_svg(
         plot.predictions(comparison.summary, comparison.trace.name), "nb", "Predicted against recorded"

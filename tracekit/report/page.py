@@ -21,6 +21,7 @@ from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.explain import bound, what_holds
 from tracekit.report.figures import inline_svg
 from tracekit.report.hover import axes_of, rows_of
+from tracekit.report.sentences import worded
 from tracekit.report.timeline import timeline_data, window
 from tracekit.units import format_bound, format_count, format_ns
 from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded
@@ -443,6 +444,7 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["worded"] = worded
     data = comparison.to_dict()
     found = findings(comparison)
     script, script_name = _script()
