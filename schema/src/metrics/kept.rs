@@ -76,7 +76,8 @@ pub type Group<T> = (Option<String>, Vec<(u32, T)>);
 impl Survey {
     /// With all samples and their times, see [`Survey::samples`], [`Survey::pieces`] and [`Survey::steps`].
     pub fn keeping(mut self) -> Self {
-        self.keep();
+        self.keeps = true;
+        self.queues.keep();
         self
     }
 
@@ -92,22 +93,19 @@ impl Survey {
             by,
             named,
             |s: &Sample| s.at,
-            |part, out| match metric {
-                Metric::Slice => out.extend(part.kept.pieces.iter().filter(|p| p.whole).map(|p| Sample {
-                    at: p.at,
-                    value: p.dur,
-                    censored: false,
-                })),
-                Metric::RunDelay => out.extend(part.kept.waits.iter().flatten()),
-                Metric::WakeupLatency => out.extend(&part.kept.waits[0]),
+            |kept, part, out| match metric {
+                Metric::Slice => {
+                    let whole = kept.pieces.iter().filter(|p| p.whole);
+                    out.extend(whole.map(|p| Sample { at: p.at, value: p.dur, censored: false }));
+                }
+                Metric::RunDelay => out.extend(kept.waits.iter().flatten()),
+                Metric::WakeupLatency => out.extend(&kept.waits[0]),
                 Metric::Response => {
-                    out.extend(&part.kept.responses);
-                    let open = |&(at, until): &(i64, Option<i64>)| Sample {
-                        at,
-                        value: until.unwrap_or(stop).min(stop) - at,
-                        censored: true,
-                    };
-                    out.extend(part.unfinished.iter().map(open));
+                    out.extend(&kept.responses);
+                    out.extend(part.unfinished.iter().map(|&(at, until)| {
+                        let value = until.unwrap_or(stop).min(stop) - at;
+                        Sample { at, value, censored: true }
+                    }));
                 }
             },
         )
@@ -115,7 +113,7 @@ impl Survey {
 
     /// The slices by group; none unless they are kept.
     pub fn pieces(&self, by: &By<'_>) -> Vec<Group<Piece>> {
-        self.sorted(by, Named::Slices, |p: &Piece| p.at, |part, out| out.extend(&part.kept.pieces))
+        self.sorted(by, Named::Slices, |p: &Piece| p.at, |kept, _, out| out.extend(&kept.pieces))
     }
 
     /// How many were runnable in the whole system, from step to step; none unless they are kept.

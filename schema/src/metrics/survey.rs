@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::bag::{Statistics, Union};
-use super::kept::Group;
+use super::kept::{Group, Kept};
 use super::queue::Queues;
 use super::task::{Part, Slice, Stretch, TaskStats, CAUSES};
 use super::Grouping;
@@ -33,7 +33,7 @@ pub struct Survey {
     rows: usize,
     limit: Option<usize>,
     rounding: bool,
-    keeps: bool,
+    pub(super) keeps: bool,
 }
 
 /// The slices of a group.
@@ -128,11 +128,6 @@ impl Survey {
     pub fn holding(mut self, samples: usize) -> Self {
         self.limit = Some(samples);
         self
-    }
-
-    pub(super) fn keep(&mut self) {
-        self.keeps = true;
-        self.queues.keep();
     }
 
     /// When the trace ends.
@@ -254,13 +249,14 @@ impl Survey {
         by: &By<'_>,
         named: Named,
         at: impl Fn(&T) -> i64,
-        of: impl Fn(&Part, &mut Vec<T>),
+        of: impl Fn(&Kept, &Part, &mut Vec<T>),
     ) -> Vec<Group<T>> {
         let mut found = Vec::new();
         for (name, parts) in self.grouped(by, named) {
             let (mut all, mut own) = (Vec::new(), Vec::new());
             for (utid, part) in parts {
-                of(part, &mut own);
+                let Some(kept) = &part.kept else { continue };
+                of(kept, part, &mut own);
                 all.extend(own.drain(..).map(|each| (utid as u32, each)));
             }
             if !all.is_empty() {

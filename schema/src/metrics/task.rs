@@ -83,7 +83,7 @@ pub struct Part {
     /// Responses of which start or end is not known.
     pub excluded: u32,
     /// All of it with its time, where that is asked for.
-    pub kept: Kept,
+    pub kept: Option<Box<Kept>>,
 }
 
 /// Slices that answer one wakeup.
@@ -153,7 +153,8 @@ impl TaskStats {
     /// What is known of a thread; most tasks have one.
     fn part(&mut self, tid: i64) -> &mut Part {
         let at = self.parts.iter().position(|p| p.0 == tid).unwrap_or_else(|| {
-            self.parts.push((tid, Part::default()));
+            let kept = self.keeps.then(Box::default);
+            self.parts.push((tid, Part { kept, ..Part::default() }));
             self.parts.len() - 1
         });
         &mut self.parts[at].1
@@ -162,12 +163,11 @@ impl TaskStats {
     /// The next slice; `stop` is the end of the trace where it is known.
     pub fn slice(&mut self, s: &Slice, stop: Option<i64>) {
         self.names[0] = s.comm.or(self.names[0]);
-        let keeps = self.keeps;
         let part = self.part(s.tid);
         part.slices += 1;
-        if keeps {
+        if let Some(kept) = &mut part.kept {
             let whole = s.flags & (OPEN | DAMAGED) == 0;
-            part.kept.pieces.push(Piece { at: s.ts, dur: s.dur, involuntary: s.involuntary, whole });
+            kept.pieces.push(Piece { at: s.ts, dur: s.dur, involuntary: s.involuntary, whole });
         }
         part.run += s.dur;
         if let Some(forced) = s.involuntary {
@@ -197,10 +197,9 @@ impl TaskStats {
             _ => UNKNOWN,
         };
         self.names[1] = s.comm.or(self.names[1]);
-        let keeps = self.keeps;
         let part = self.part(s.tid);
-        if keeps {
-            part.kept.wait(Sample { at: s.ts, value: delay, censored: false }, cause == WAKEUP);
+        if let Some(kept) = &mut part.kept {
+            kept.wait(Sample { at: s.ts, value: delay, censored: false }, cause == WAKEUP);
         }
         let waits = &mut part.waits[cause];
         waits.complete.push(delay);
@@ -247,7 +246,6 @@ impl TaskStats {
             && !(c.open || (c.on == Some(true) && last_of_task) || beyond)
             && c.on == Some(false);
         self.name_response(c.comm, c.wake.or(complete.then_some(c.end)));
-        let keeps = self.keeps;
         let part = self.part(c.tid);
         match (c.wake, c.loss) {
             (None, _) => part.excluded += 1,
@@ -257,8 +255,8 @@ impl TaskStats {
             }
             (Some(wake), None) if complete => {
                 part.responses.push(c.end - wake);
-                if keeps {
-                    part.kept.responses.push(Sample { at: wake, value: c.end - wake, censored: false });
+                if let Some(kept) = &mut part.kept {
+                    kept.responses.push(Sample { at: wake, value: c.end - wake, censored: false });
                 }
             }
             (Some(wake), None) if c.open || (c.on == Some(true) && last_of_task) || beyond => {
@@ -322,10 +320,9 @@ impl TaskStats {
             if answers {
                 self.name_response(comm, Some(since));
             }
-            let keeps = self.keeps;
             let part = self.part(w.first.tid);
-            if keeps {
-                part.kept.wait(Sample { at: w.until, value: w.until - since, censored: true }, cause == WAKEUP);
+            if let Some(kept) = &mut part.kept {
+                kept.wait(Sample { at: w.until, value: w.until - since, censored: true }, cause == WAKEUP);
             }
             part.waits[cause].censored.push(w.until - since);
             part.waits[cause].unreliable += u32::from(w.unreliable);
