@@ -17,7 +17,7 @@ import pytest
 
 import tracekit as tk
 from tracekit import _core
-from tracekit.whatif import sweep
+from tracekit.whatif import workers
 
 #: Minutes of work on any machine: a run that is not stopped does not pass unnoticed.
 LONG = "until: 3600000\nA: (R0.01 S0.01)*\nB: (R0.01 S0.01)*\n"
@@ -171,7 +171,7 @@ def test_signals_wait_until_workers_are_started() -> None:
     done = []
 
     def start() -> None:
-        with sweep._signals_wait():
+        with workers._signals_wait():
             os.kill(os.getpid(), signal.SIGINT)
             done.append("still here")
         done.append("too late")

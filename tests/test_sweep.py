@@ -153,19 +153,20 @@ def test_a_killed_sweep_goes_on_where_it_stopped(file: Path, tmp_path: Path, roo
 
 
 def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
-    from tracekit.whatif.sweep import Options, Pool, Runner
+    from tracekit.whatif.sweep import Options, Runner
+    from tracekit.whatif.workers import Workers
 
     grid = cells([QUANTA], ["C: nice={0,5}"])
     killed: list[int] = []
 
     def kill(done: int, total: int) -> None:
         if done == 1 and not killed:
-            assert pool._own is not None
-            killed.append(next(iter(pool._own._processes)))
+            assert workers._pool is not None
+            killed.append(next(iter(workers._pool._processes)))
             os.kill(killed[0], signal.SIGKILL)
 
-    with Pool(2) as pool:
-        runner = Runner([file], file.parent / "cells", Options(), pool)
+    with Workers(2) as workers:
+        runner = Runner([file], file.parent / "cells", Options(), workers)
         found = runner.run(grid, 3, kill)
     assert killed
     assert len(found) == 6
@@ -176,13 +177,13 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_nothing_of_a_pool_is_left_behind_it(stopped: bool) -> None:
+def test_nothing_of_workers_is_left_behind_them(stopped: bool) -> None:
     """What ends beside Python's own end raced with it, and a stopped command showed a traceback."""
-    from tracekit.whatif.sweep import Pool
+    from tracekit.whatif.workers import Workers
 
     before = set(threading.enumerate())
-    with contextlib.suppress(SystemExit), Pool(2) as pool:
-        pool.submit(time.sleep, 60 if stopped else 0.1)
+    with contextlib.suppress(SystemExit), Workers(2) as workers:
+        workers.submit(time.sleep, 60 if stopped else 0.1)
         if stopped:
             raise SystemExit(143)
     assert set(threading.enumerate()) == before
@@ -191,15 +192,15 @@ def test_nothing_of_a_pool_is_left_behind_it(stopped: bool) -> None:
 
 @pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"])
 def test_workers_calculate_in_one_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    from tracekit.whatif.sweep import Pool
+    from tracekit.whatif.workers import Workers
 
     for given, expected in ((None, "1"), ("3", "3")):
         if given is None:
             monkeypatch.delenv(name, raising=False)
         else:
             monkeypatch.setenv(name, given)
-        with Pool(1) as pool:
-            assert pool.submit(os.getenv, name).result() == expected
+        with Workers(1) as workers:
+            assert workers.submit(os.getenv, name).result() == expected
         assert os.environ.get(name) == given
 
 

@@ -31,7 +31,8 @@ from tracekit.whatif.goals import Goal, parse_goal
 from tracekit.whatif.grid import Cell
 from tracekit.whatif.scenario import parse_set
 from tracekit.whatif.solve import extended, moves, score, solve
-from tracekit.whatif.sweep import Options, Pool, Runner
+from tracekit.whatif.sweep import Options, Runner
+from tracekit.whatif.workers import Workers
 from validation import lab
 from validation.metrics import Refused, measure
 
@@ -206,8 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start, steps = Cell(identity), moves(trace, identity, goals)
     drawn = [draw(start, steps, [len(c.axes) for c in proposed], seed) for seed in range(given.draws)]
     others = _of_lab(captures, capture, trace, identity)
-    with tempfile.TemporaryDirectory() as scratch, Pool() as pool:
-        runner = Runner([capture.file], Path(scratch), options, pool)
+    with tempfile.TemporaryDirectory() as scratch, Workers() as workers:
+        runner = Runner([capture.file], Path(scratch), options, workers)
 
         def measured(cells: Sequence[Cell]) -> list[Measured]:
             return _measured(cells, runner, trace, goals, capture)

@@ -64,17 +64,16 @@ def command(
     affinities, alone and together, and proposes what meets the goals, with intervals and with what
     it costs others.
     """
-    from tracekit.whatif.solve import solve
-    from tracekit.whatif.sweep import Options
+    with executor_of(dask, jobs) as executor, cells_bar(quiet, "replays") as progress:
+        from tracekit.whatif.solve import solve
+        from tracekit.whatif.sweep import Options
 
-    with executor_of(dask) as executor, cells_bar(quiet, "replays") as progress:
         found = solve(
             trace,
             goals,
             keep,
             depth=depth,
             runs=runs,
-            jobs=jobs,
             executor=executor,
             options=Options(**options),
             progress=progress,

@@ -62,10 +62,14 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def executor_of(dask: str | None) -> Iterator[Any]:
-    """The executor of a Dask scheduler; None for processes of this machine."""
+def executor_of(dask: str | None, jobs: int | None) -> Iterator[Any]:
+    """The executor of a Dask scheduler, or processes of this machine, which are starting already."""
     if dask is None:
-        yield None
+        from tracekit.whatif.workers import Workers
+
+        with Workers(jobs) as workers:
+            workers.start()
+            yield workers
         return
     try:
         from distributed import Client
@@ -173,16 +177,16 @@ def command(
     Every combination of the values is a cell. Cells run on all CPUs, or on the workers of a Dask
     scheduler; the result is the same for any number of them.
     """
-    from tracekit.whatif.goals import parse_statistic
-    from tracekit.whatif.sweep import Options, sweep
-
     if not statistics and output is None:
         raise click.UsageError("nothing to give: name a --metric to print, or an --output to write")
     if plot and not statistics:
         raise click.UsageError("--plot draws a --metric: name one or two")
-    for statistic in statistics:
-        parse_statistic(statistic)
-    with executor_of(dask) as executor, cells_bar(quiet, "cells") as progress:
+    with executor_of(dask, jobs) as executor, cells_bar(quiet, "cells") as progress:
+        from tracekit.whatif.goals import parse_statistic
+        from tracekit.whatif.sweep import Options, sweep
+
+        for statistic in statistics:
+            parse_statistic(statistic)
         result = sweep(
             traces,
             policies,
@@ -191,7 +195,6 @@ def command(
             search=search,
             seed=seed,
             runs=runs,
-            jobs=jobs,
             executor=executor,
             options=Options(**options),
             progress=progress,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,6 +15,7 @@ from tracekit.analysis.compare import as_metrics
 from tracekit.errors import ReplayError
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
+from tracekit.whatif.workers import usable_cpus
 
 __all__ = ["Asked", "Beside", "Done", "default_jobs", "run_all", "wait_for_first"]
 
@@ -63,7 +63,7 @@ class Asked:
 
 def default_jobs() -> int:
     """Threads that are used when nobody says: one for each CPU of this process, at most 8."""
-    return min(len(os.sched_getaffinity(0)), MAX_JOBS) if hasattr(os, "sched_getaffinity") else 1
+    return min(usable_cpus(), MAX_JOBS)
 
 
 class _Stopped(Exception):

@@ -31,7 +31,8 @@ from tracekit.whatif.goals import Goal, parse_goal
 from tracekit.whatif.grid import Cell
 from tracekit.whatif.identity import stated
 from tracekit.whatif.scenario import parse_set, resolve
-from tracekit.whatif.sweep import Options, Pool, Runner
+from tracekit.whatif.sweep import Options, Runner
+from tracekit.whatif.workers import given_or_own
 
 __all__ = ["Proposal", "Solution", "extended", "moves", "score", "solve"]
 
@@ -361,8 +362,11 @@ def solve(
     options = options or Options()
     goals = [parse_goal(text) for text in ([goal] if isinstance(goal, str) else goal)]
     goals += [parse_goal(text) for text in ([keep] if isinstance(keep, str) else keep)]
-    with tempfile.TemporaryDirectory(prefix="tracekit-solve-") as folder, Pool(jobs, executor) as pool:
-        runner = Runner([trace], Path(folder), options, pool)
+    with (
+        tempfile.TemporaryDirectory(prefix="tracekit-solve-") as folder,
+        given_or_own(jobs, executor) as workers,
+    ):
+        runner = Runner([trace], Path(folder), options, workers)
         recorded = read(runner.paths[0])
         identity = options.identity or stated(recorded)[0]
         start = Cell(identity)

@@ -12,19 +12,16 @@ import hashlib
 import io
 import json
 import math
-import multiprocessing
 import os
 import shutil
-import signal
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -38,11 +35,9 @@ from tracekit.whatif.goals import Statistic, parse_statistic
 from tracekit.whatif.grid import Cell, cells, number, sample
 from tracekit.whatif.repeat import wait_for_first
 from tracekit.whatif.scenario import parse_set
+from tracekit.whatif.workers import Workers, given_or_own, usable_cpus
 
-__all__ = ["Options", "Pool", "Runner", "Sweep", "sweep"]
-
-_Given = TypeVar("_Given")
-_Found = TypeVar("_Found")
+__all__ = ["Options", "Runner", "Sweep", "sweep"]
 
 #: Share of the cells that a rung of successive halving keeps, one in so many (Jamieson and
 #: Talwalkar 2016: 3 or 4), and how often each cell is replayed on each rung.
@@ -312,146 +307,46 @@ def _jobs(
     ]
 
 
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Processes that start meanwhile calculate in one thread, unless the environment says otherwise.
+def _run(executor: Executor, jobs: Iterable[_Job], keep: Callable[[str, bytes], object]) -> None:
+    """Run jobs and keep what each gives, in any order.
 
-    Each worker has a CPU. Threads of OpenBLAS spin while they wait: on a loaded machine two workers
-    on two CPUs took up to 1.4 times the CPU time. Those of polars wake each other for small tables.
+    Those that a dying worker took along are run again.
     """
-    names = [n for n in ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS") if n not in os.environ]
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name in names:
-            del os.environ[name]
-
-
-@contextlib.contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait for the end of the block.
-
-    A worker that is cut off while it is started prints a traceback. Only the main thread gets signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {n: signal.signal(n, lambda n, _: came.append(n)) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if came:
-            signal.raise_signal(came[0])
-
-
-def _leave_ctrl_c() -> None:
-    """Leave Ctrl-C, which a terminal sends to workers as well, to the process that ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-class Pool:
-    """Where cells run.
-
-    Processes of this machine, made anew when one of them dies, or an executor that was given.
-
-    Parameters
-    ----------
-    jobs
-        Processes; by default one for each CPU.
-    executor
-        Where to run instead. It is not shut down.
-    """
-
-    def __init__(self, jobs: int | None = None, executor: Executor | None = None) -> None:
-        self.workers = jobs or os.cpu_count() or 1
-        self._given = executor
-        self._own: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end(at_once=kind is not None)
-
-    def _end(self, *, at_once: bool = False) -> None:
-        """Let the workers go; `at_once` also those that are in the middle of a cell.
-
-        A cell can take minutes.
-        """
-        if self._own is not None:
-            # `terminate_workers` came with Python 3.14.
-            for worker in list((self._own._processes or {}).values()) if at_once else []:
-                worker.terminate()
-            # What is not awaited may close its pipe while Python, at its own end, writes to it.
-            self._own.shutdown(wait=True, cancel_futures=not at_once)
-            self._own = None
-
-    def _executor(self) -> Executor:
-        if self._given is not None:
-            return self._given
-        if self._own is None:
-            # Threads of polars may not be forked.
-            context = multiprocessing.get_context("spawn")
-            self._own = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_leave_ctrl_c)
-        return self._own
-
-    def submit(self, work: Callable[[_Given], _Found], given: _Given) -> Future[_Found]:
-        """Begin work where there is a worker free, and otherwise as soon as there is."""
-        executor = self._executor()
-        if self._given is not None:
-            return executor.submit(work, given)
-        with _signals_wait(), _one_thread():
-            return executor.submit(work, given)
-
-    def run(self, jobs: Iterable[_Job], keep: Callable[[str, bytes], object]) -> None:
-        """Run jobs and keep what each gives, in any order.
-
-        Those that a dying worker took along are run again.
-        """
-        tries: dict[_Job, int] = dict.fromkeys(jobs, 0)
-        while tries:
-            for job in tries:
-                tries[job] += 1
-            waiting = {self.submit(_evaluate, job): job for job in tries}
-            try:
-                broken = _collect(waiting, tries, keep)
-            except BaseException:
-                # Workers of our own end with the pool.
-                for future in waiting if self._given is not None else ():
-                    future.cancel()
-                raise
-            if broken:
-                self._end()
-            for job in [job for job, count in tries.items() if count >= TRIES]:
-                del tries[job]
-                for key, policy in job.policies:
-                    why = f"its worker ended {TRIES} times while it ran this cell; is there memory enough?"
-                    keep(key, _packed(key, job, pl.DataFrame({"policy": [policy], "error": [why]})))
+    tries: dict[_Job, int] = dict.fromkeys(jobs, 0)
+    while tries:
+        for job in tries:
+            tries[job] += 1
+        waiting = {executor.submit(_evaluate, job): job for job in tries}
+        try:
+            _collect(waiting, tries, keep)
+        except BaseException:
+            for future in waiting:
+                future.cancel()
+            raise
+        for job in [job for job, count in tries.items() if count >= TRIES]:
+            del tries[job]
+            for key, policy in job.policies:
+                why = f"its worker ended {TRIES} times while it ran this cell; is there memory enough?"
+                keep(key, _packed(key, job, pl.DataFrame({"policy": [policy], "error": [why]})))
 
 
 def _collect(
     waiting: Mapping[Future[list[tuple[str, bytes]]], _Job],
     tries: dict[_Job, int],
     keep: Callable[[str, bytes], object],
-) -> bool:
-    """Keep results as they come; say whether the pool broke."""
-    left, broken = set(waiting), False
+) -> None:
+    """Keep results as they come; `tries` keeps the jobs whose worker died."""
+    left = set(waiting)
     while left:
         done, left = wait_for_first(left)
         for future in done:
             try:
                 found = future.result()
             except BrokenProcessPool:
-                broken = True
                 continue
             del tries[waiting[future]]
             for key, packed in found:
                 keep(key, packed)
-    return broken
 
 
 class Runner:
@@ -465,16 +360,16 @@ class Runner:
         Where finished cells are kept, a file each, and the traces as Parquet.
     options
         How each cell is replayed.
-    pool
+    executor
         Where.
     """
 
     def __init__(
-        self, files: Iterable[str | os.PathLike[str]], folder: Path, options: Options, pool: Pool
+        self, files: Iterable[str | os.PathLike[str]], folder: Path, options: Options, executor: Executor
     ) -> None:
         self.store = _Store(folder)
         self.options = options
-        self._pool = pool
+        self._executor = executor
         self._sources = [_source(Path(f), folder) for f in files]
 
     @property
@@ -497,19 +392,25 @@ class Runner:
         todo = [
             (key, path, name, cell) for (name, cell), (key, path) in wanted.items() if not self.store.has(key)
         ]
+        # What is there is read while the workers go on.
+        rows: dict[str, pl.DataFrame] = {}
         done = len(wanted) - len(todo)
 
         def keep(key: str, packed: bytes) -> None:
             nonlocal done
             self.store.put(key, packed)
+            rows[key] = pl.read_parquet(packed)
             done += 1
             if progress is not None:
                 progress(done, len(wanted))
 
         if progress is not None:
             progress(done, len(wanted))
-        self._pool.run(_jobs(todo, runs, self.options, self._pool.workers), keep)
-        return {place: self.store.get(key) for place, (key, _) in wanted.items()}
+        workers = self._executor.jobs if isinstance(self._executor, Workers) else usable_cpus()
+        _run(self._executor, _jobs(todo, runs, self.options, workers), keep)
+        return {
+            place: rows[key] if key in rows else self.store.get(key) for place, (key, _) in wanted.items()
+        }
 
 
 def sweep(
@@ -580,8 +481,8 @@ def sweep(
     target = None if output is None else Path(output)
     if target is not None and target.suffix != ".parquet":
         raise OutputError(f"{target}: expected a name that ends in .parquet")
-    with _place(target) as folder, Pool(jobs, executor) as pool:
-        runner = Runner(files, folder, options, pool)
+    with _place(target) as folder, given_or_own(jobs, executor) as workers:
+        runner = Runner(files, folder, options, workers)
         if target is not None and target.exists():
             _unpack(Sweep.read(target).table, runner.store)
         numbers = {cell: i for i, cell in enumerate(grid)}
@@ -591,6 +492,9 @@ def sweep(
             found |= rows
             if goal is not None and rung + 1 < len(rungs):
                 grid = _best(rows, grid, goal)
+        if isinstance(workers, Workers):
+            # They end while their cells are put together.
+            workers.shutdown(wait=False)
         labelled = [_labelled(rows, cell, numbers[cell]) for (_, cell), rows in found.items()]
         table = pl.concat(labelled, how="diagonal_relaxed")
         axes = dict.fromkeys(f"axis:{name}" for cell in numbers for name, _ in cell.axes)
