@@ -1,10 +1,9 @@
 """How often a task is woken on its waker's CPU although its own one idles, by how long that had idled.
 
-``python -m validation.halted TRACE...``. Linux wakes a task on its last CPU where that idles. In a
-guest an idle CPU that has halted counts as busy (available_idle_cpu and vcpu_is_preempted in
-kernel/sched/sched.h, 6.1 to 7.3): the hypervisor marks it as preempted. A waker that is about to
-sleep, as at a pipe, draws the task to itself then. The CPU that a task had is where its slice before
-ended, and the CPU that it is woken on where its next one begins.
+``python -m validation.drawn TRACE...``. Linux wakes a task on its last CPU where that idles
+(wake_affine and select_idle_sibling in kernel/sched/fair.c, 6.1 to 7.3), but for wakers that are
+about to sleep and CPUs that do not share a cache. `validation/spread.c` asks a kernel itself. The CPU
+that a task had is where its slice before ended, and the CPU that it is woken on where its next one begins.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import polars as pl
 
 import tracekit as tk
 
-#: Bounds of the classes, us: of which order the time is after which a CPU halts is to be seen.
+#: Bounds of the classes, us.
 BOUNDS = (10, 20, 50, 100, 1_000, 10_000)
 
 
@@ -50,7 +49,7 @@ def drawn(trace: tk.Trace) -> pl.DataFrame:
 def main(paths: list[str]) -> int:
     """Print a line for each trace and class."""
     if not paths:
-        print("usage: python -m validation.halted TRACE...", file=sys.stderr)
+        print("usage: python -m validation.drawn TRACE...", file=sys.stderr)
         return 2
     for path in paths:
         found = drawn(tk.read(path))
