@@ -101,6 +101,11 @@ impl Decoder {
         Decoder { be, ..Self::default() }
     }
 
+    /// Are records big-endian?
+    pub fn be(&self) -> bool {
+        self.be
+    }
+
     /// How many events are known.
     pub fn len(&self) -> usize {
         self.plans.len()
@@ -192,17 +197,19 @@ impl Decoder {
 
     /// Adds the row of a usual record to `stage`, which has room; false when the record needs
     /// [`Self::decode`]. The stamp's context is set here, from the record and from what `tasks`
-    /// knows of it.
+    /// knows of it. `be` says again whether records are big-endian, so that a caller who states it
+    /// for all of them gets code of one byte order.
     #[inline(always)]
     pub fn stage<const PIDS: bool>(
         &mut self,
+        be: bool,
         record: &[u8],
         stamp: &mut Stamp,
         tasks: &Tasks,
         stage: &mut Stage,
         strings: &mut Strings,
     ) -> bool {
-        let be = self.be;
+        debug_assert_eq!(be, self.be);
         let Some(&[n0, n1, flags, preempt, ref pid @ ..]) = record.first_chunk::<8>() else { return false };
         let number = if be { u16::from_be_bytes([n0, n1]) } else { u16::from_le_bytes([n0, n1]) };
         let plan = self.index.get(usize::from(number)).and_then(|plan| self.plans.get_mut(usize::from(*plan)));
@@ -555,7 +562,7 @@ mod tests {
         let (mut quick, mut general) = (Out::new(), Out::new());
         let mut stage = Stage::default();
         let mut stamp = Stamp::default();
-        let taken = decoder.stage::<true>(record, &mut stamp, &Tasks::default(), &mut stage, &mut quick.strings);
+        let taken = decoder.stage::<true>(false, record, &mut stamp, &Tasks::default(), &mut stage, &mut quick.strings);
         assert_eq!(stage.len(), usize::from(taken), "a refused record leaves nothing behind");
         stage.flush(&mut quick.events, u64::from(taken));
         decoder.decode(record, &mut general.events.push(), &mut general.strings);

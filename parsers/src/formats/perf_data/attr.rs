@@ -166,7 +166,7 @@ impl Attr {
 
 impl Layout {
     /// The tracepoint record within a sample.
-    #[inline]
+    #[inline(always)]
     pub fn raw<'r>(&self, record: &'r [u8], be: bool) -> Option<&'r [u8]> {
         if !self.raw {
             return None;

@@ -51,7 +51,7 @@ impl Attrs {
     }
 
     /// The event of a sample: by its number, or the first when there is nothing to distinguish them by.
-    #[inline]
+    #[inline(always)]
     pub fn of_sample(&self, record: &[u8], be: bool) -> Option<&Attr> {
         let first = self.all.first()?;
         if self.uniform {

@@ -82,13 +82,14 @@ impl Records {
         Records { at: data.start, end: data.end, cut, be, zstd: None, unpacked: Vec::new(), base: 0, next: 0 }
     }
 
-    /// The next record.
-    #[inline]
-    pub fn next(&mut self, file: &[u8]) -> Result<Record, End> {
+    /// The next record; `be` as the records are, said again so that there is code of one byte order.
+    #[inline(always)]
+    pub fn next(&mut self, be: bool, file: &[u8]) -> Result<Record, End> {
+        debug_assert_eq!(be, self.be);
         loop {
             let rest = &self.unpacked[(self.next - self.base) as usize..];
             if !rest.is_empty() {
-                match header(rest, self.be) {
+                match header(rest, be) {
                     Some((.., size)) if size < 8 => return Err(End::Packed(self.at)),
                     Some((kind, misc, size)) if size <= rest.len() => {
                         let place = Place(self.next | UNPACKED);
@@ -106,7 +107,7 @@ impl Records {
                     End::Cut(self.at)
                 });
             }
-            let Some((kind, misc, size)) = header(rest, self.be) else { return Err(End::Cut(self.at)) };
+            let Some((kind, misc, size)) = header(rest, be) else { return Err(End::Cut(self.at)) };
             if size < 8 {
                 return Err(End::Damaged(self.at));
             }
@@ -129,7 +130,7 @@ impl Records {
     }
 
     /// The bytes of `record`.
-    #[inline]
+    #[inline(always)]
     pub fn bytes<'a>(&'a self, file: &'a [u8], place: Place, size: usize) -> &'a [u8] {
         if place.0 & UNPACKED == 0 {
             let at = place.0 as usize;
@@ -142,9 +143,9 @@ impl Records {
 
     /// The header and bytes of the record at `place`, which was read before.
     #[inline(always)]
-    pub fn again<'a>(&'a self, file: &'a [u8], place: Place) -> (u32, u16, &'a [u8]) {
+    pub fn again<'a>(&'a self, be: bool, file: &'a [u8], place: Place) -> (u32, u16, &'a [u8]) {
         let head = self.bytes(file, place, 8);
-        let (kind, misc, size) = header(head, self.be).unwrap_or((0, 0, 8));
+        let (kind, misc, size) = header(head, be).unwrap_or((0, 0, 8));
         (kind, misc, self.bytes(file, place, size))
     }
 
@@ -206,7 +207,7 @@ impl Records {
 }
 
 /// Kind, flags and size of the record at the start of `bytes`.
-#[inline]
+#[inline(always)]
 fn header(bytes: &[u8], be: bool) -> Option<(u32, u16, usize)> {
     let head = bytes.first_chunk::<8>()?;
     let (kind, misc) = (uint(head, 0, 4, be)?, uint(head, 4, 2, be)?);

@@ -128,7 +128,6 @@ impl Rows {
     }
 
     /// The time in a record's trailer.
-    #[inline]
     pub fn trailing_time(&self, record: &[u8]) -> Option<u64> {
         self.trailing(record, self.trailer.time, 8)
     }
@@ -160,10 +159,18 @@ impl Rows {
         }
     }
 
-    /// Adds a sample.
-    #[inline]
-    pub fn sample(&mut self, attrs: &Attrs, ts: i64, record: &[u8], offset: impl Fn() -> u64, out: &mut Out) {
-        let be = self.be;
+    /// Adds a sample; `BE` as the records are.
+    #[inline(always)]
+    pub fn sample<const BE: bool>(
+        &mut self,
+        attrs: &Attrs,
+        ts: i64,
+        record: &[u8],
+        offset: impl Fn() -> u64,
+        out: &mut Out,
+    ) {
+        let be = BE;
+        debug_assert_eq!(be, self.be);
         let Some(attr) = attrs.of_sample(record, be) else { return };
         let layout = &attr.layout;
         if attr.kind != TRACEPOINT {
@@ -187,7 +194,7 @@ impl Rows {
                 self.flush(out);
             }
             let mut stamp = Stamp { ts_ns: ts, cpu, ..Stamp::default() };
-            if self.decoder.stage::<true>(raw, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
+            if self.decoder.stage::<true>(be, raw, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
                 self.seq += 1;
                 return;
             }

@@ -88,7 +88,7 @@ impl Stream {
 
     /// In a stream everything about events comes as records before the first event.
     fn pipe_head(&mut self, file: &[u8], out: &mut Out) {
-        while let Ok(record) = self.records.next(file) {
+        while let Ok(record) = self.records.next(self.be, file) {
             if record.kind < kind::ATTR {
                 self.peeked = Some(record);
                 return;
@@ -187,7 +187,7 @@ impl Stream {
     }
 
     /// Reads records until some are final; false at the end.
-    fn read_round(&mut self, file: &[u8], out: &mut Out) -> bool {
+    fn read_round<const BE: bool>(&mut self, file: &[u8], out: &mut Out) -> bool {
         self.ready.clear();
         self.done = 0;
         self.before = None;
@@ -195,7 +195,7 @@ impl Stream {
         loop {
             let record = match self.peeked.take() {
                 Some(record) => record,
-                None => match self.records.next(file) {
+                None => match self.records.next(BE, file) {
                     Ok(record) => record,
                     Err(end) => {
                         self.rows.torn |= report(end, out);
@@ -207,7 +207,7 @@ impl Stream {
                 },
             };
             if record.kind < kind::ATTR {
-                self.wait(file, record);
+                self.wait::<BE>(file, record);
             } else if record.kind == kind::FINISHED_ROUND {
                 self.flush();
                 self.limit = self.latest;
@@ -221,15 +221,15 @@ impl Stream {
     }
 
     /// Puts a kernel record in line.
-    #[inline]
-    fn wait(&mut self, file: &[u8], record: Record) {
+    #[inline(always)]
+    fn wait<const BE: bool>(&mut self, file: &[u8], record: Record) {
         let body = self.records.bytes(file, record.place, record.size);
         let time = match record.kind {
             kind::SAMPLE => {
-                let layout = self.attrs.of_sample(body, self.be).map(|a| a.layout);
-                layout.and_then(|l| l.time).and_then(|at| uint(body, at, 8, self.be))
+                let layout = self.attrs.of_sample(body, BE).map(|a| a.layout);
+                layout.and_then(|l| l.time).and_then(|at| uint(body, at, 8, BE))
             }
-            kind::FORK | kind::EXIT => uint(body, 24, 8, self.be),
+            kind::FORK | kind::EXIT => uint(body, 24, 8, BE),
             _ => self.rows.trailing_time(body),
         };
         // Without a time a record belongs before everything; perf handles it at once, too.
@@ -272,8 +272,9 @@ impl Stream {
     }
 }
 
-impl Parser for Stream {
-    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
+impl Stream {
+    /// Adds rows, at least `rows` of them; false at the end.
+    fn fill_as<const BE: bool>(&mut self, out: &mut Out, rows: usize) -> bool {
         let target = out.events.len().saturating_add(rows);
         let bytes = self.bytes.clone();
         let file = (*bytes).as_ref();
@@ -281,30 +282,36 @@ impl Parser for Stream {
             while self.done < self.ready.len() {
                 if out.events.len() + self.rows.waiting() >= target {
                     self.rows.flush(out);
-                    return Ok(true);
+                    return true;
                 }
                 let (time, place) = self.ready[self.done];
                 self.done += 1;
-                let (kind, misc, record) = self.records.again(file, place);
+                let (kind, misc, record) = self.records.again(BE, file, place);
                 if kind == kind::SAMPLE {
                     let offset = || self.records.offset(place);
                     if let Some((_, before)) = self.before.replace((time, place)).filter(|b| b.0 == time) {
-                        let (_, _, before) = self.records.again(file, before);
+                        let (_, _, before) = self.records.again(BE, file, before);
                         if self.rows.is_copy(&self.attrs, before, record, time as i64, out) {
                             continue;
                         }
                     }
-                    self.rows.sample(&self.attrs, time as i64, record, offset, out);
+                    self.rows.sample::<BE>(&self.attrs, time as i64, record, offset, out);
                 } else {
                     self.rows.other(kind, misc, time as i64, record, out);
                 }
             }
-            if self.finished || !self.read_round(file, out) {
+            if self.finished || !self.read_round::<BE>(file, out) {
                 self.rows.flush(out);
                 self.rows.finish(out);
-                return Ok(false);
+                return false;
             }
         }
+    }
+}
+
+impl Parser for Stream {
+    fn fill(&mut self, out: &mut Out, rows: usize) -> Result<bool, ParseError> {
+        Ok(if self.be { self.fill_as::<true>(out, rows) } else { self.fill_as::<false>(out, rows) })
     }
 
     fn consumed(&self) -> u64 {

@@ -198,7 +198,8 @@ impl Stream {
             self.stage.flush(&mut out.events, self.seq);
         }
         let mut stamp = Stamp { ts_ns: ts, cpu: Some(cpu.cpu), quality: marks, ..Stamp::default() };
-        if self.decoder.stage::<false>(record, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
+        let be = self.decoder.be();
+        if self.decoder.stage::<false>(be, record, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
             self.seq += 1;
             return;
         }
