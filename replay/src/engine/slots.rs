@@ -79,38 +79,52 @@ fn is_far(key: Key) -> bool {
     (key >> LOW_BITS) as Ns == FAR
 }
 
-/// The earliest event of each entry, in a tree: each node knows the earliest below each of its four
-/// children. The root is node 0, the children of node `i` begin at `4 * i + 1`, and so do the entries
-/// at `leaves`.
+/// The earliest events below each of a node's eight children; a line of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Node([Key; 8]);
+
+impl Node {
+    /// The earliest of all of them.
+    #[inline(always)]
+    fn first(&self) -> Key {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        (a.min(b).min(c.min(d))).min(e.min(f).min(g.min(h)))
+    }
+}
+
+/// The earliest event of each CPU, in a tree. The root is node 0, the children of node `i` begin at
+/// `8 * i + 1`, and so do the CPUs at `leaves`.
 #[derive(Clone, Debug)]
 struct Firsts {
-    nodes: Vec<[Key; 4]>,
+    nodes: Vec<Node>,
     leaves: usize,
 }
 
 impl Firsts {
-    /// Nothing is due, for so many entries.
-    fn none(entries: usize) -> Self {
-        let (mut leaves, mut wide) = (1, 4);
-        while wide < entries {
-            (leaves, wide) = (leaves + wide, 4 * wide);
+    /// Nothing is due, for so many CPUs.
+    fn none(cpus: usize) -> Self {
+        let (mut leaves, mut wide) = (1, 8);
+        while wide < cpus {
+            (leaves, wide) = (leaves + wide, 8 * wide);
         }
-        Firsts { nodes: vec![[NOTHING; 4]; leaves], leaves }
+        Firsts { nodes: vec![Node([NOTHING; 8]); leaves], leaves }
     }
 
-    /// Sets the earliest event of an entry; the earliest of all.
+    /// Sets the earliest event of a CPU; the earliest of all.
     #[inline]
-    fn set(&mut self, entry: usize, first: Key) -> Key {
-        let (mut i, mut first) = (self.leaves + entry, first);
-        while i > 0 {
-            let child = (i - 1) % 4;
-            i = (i - 1) / 4;
+    fn set(&mut self, cpu: Cpu, first: Key) -> Key {
+        let (mut i, mut first) = (self.leaves + cpu, first);
+        loop {
+            let child = (i - 1) % 8;
+            i = (i - 1) / 8;
             let node = &mut self.nodes[i];
-            node[child] = first;
-            // Its siblings do not wait for it.
-            first = first.min(node[child ^ 1].min(node[child ^ 2]).min(node[child ^ 3]));
+            node.0[child] = first;
+            first = node.first();
+            if i == 0 {
+                return first;
+            }
         }
-        first
     }
 }
 
@@ -139,13 +153,17 @@ pub struct Slots {
     /// The entry of the last event, whose times the tree may not know.
     last: usize,
     firsts: Firsts,
+    /// The earliest of all CPUs, and of the machine.
+    of_cpus: Key,
+    of_machine: Key,
 }
 
 impl Slots {
     /// All slots empty.
     pub fn new(cpus: usize) -> Self {
         let entries = vec![Entry { times: [NEVER; PLACES], keys: [NOTHING; PLACES] }; cpus + 1];
-        Slots { cpus, epoch: 0, entries, last: cpus, firsts: Firsts::none(cpus + 1) }
+        let firsts = Firsts::none(cpus);
+        Slots { cpus, epoch: 0, entries, last: cpus, firsts, of_cpus: NOTHING, of_machine: NOTHING }
     }
 
     #[inline]
@@ -161,7 +179,13 @@ impl Slots {
     /// Brings the times of an entry into the tree; the earliest of all.
     #[inline(never)]
     fn note(&mut self, entry: usize) -> Key {
-        self.firsts.set(entry, self.entries[entry].first())
+        let first = self.entries[entry].first();
+        if entry < self.cpus {
+            self.of_cpus = self.firsts.set(entry, first);
+        } else {
+            self.of_machine = first;
+        }
+        self.of_cpus.min(self.of_machine)
     }
 
     /// The earliest event, which is to be handled now.
@@ -206,11 +230,12 @@ impl Slots {
             return NOTHING;
         }
         self.epoch = first;
-        for (entry, e) in self.entries.iter_mut().enumerate() {
+        for entry in 0..self.entries.len() {
+            let e = &mut self.entries[entry];
             for (i, kind) in (if entry == self.cpus { OF_MACHINE } else { OF_CPU }).into_iter().enumerate() {
                 e.keys[i] = key(e.times[i] - first, kind, entry);
             }
-            self.firsts.set(entry, e.first());
+            self.note(entry);
         }
         self.note(self.last)
     }
