@@ -84,7 +84,7 @@ impl Engine {
         if self.deferred(cpu, Slots::set_slice) {
             return;
         }
-        self.k.slots.set_slice(cpu, NEVER);
+        self.k.slots.clear_slice(cpu);
         if let Some(t) = self.k.cpus[cpu].curr {
             self.k.cpus[cpu].clock = self.k.now;
             let class = self.k.tasks[t.index()].class;

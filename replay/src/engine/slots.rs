@@ -176,6 +176,17 @@ impl Slots {
         }
     }
 
+    /// The same as [`Self::set`] to [`NEVER`].
+    #[inline]
+    fn clear(&mut self, entry: usize, kind: usize) {
+        let e = &mut self.entries[entry];
+        let was = std::mem::replace(&mut e.times[place(kind)], NEVER);
+        e.keys[place(kind)] = NOTHING;
+        if entry != self.last && was != NEVER {
+            self.note(entry);
+        }
+    }
+
     /// Brings the times of an entry into the tree; the earliest of all.
     #[inline(never)]
     fn note(&mut self, entry: usize) -> Key {
@@ -264,6 +275,11 @@ impl Slots {
     pub fn set_segment_end(&mut self, cpu: Cpu, at: Ns) {
         self.set(cpu, SEGMENT, at);
     }
+    /// Nothing runs on `cpu` that could end its run step.
+    #[inline]
+    pub fn clear_segment_end(&mut self, cpu: Cpu) {
+        self.clear(cpu, SEGMENT);
+    }
     /// The next tick of `cpu`.
     #[inline]
     pub fn tick(&self, cpu: Cpu) -> Ns {
@@ -301,6 +317,16 @@ impl Slots {
     #[inline]
     pub fn set_slice(&mut self, cpu: Cpu, at: Ns) {
         self.set(cpu, SLICE, at);
+    }
+    /// There is no slice on `cpu`.
+    #[inline]
+    pub fn clear_slice(&mut self, cpu: Cpu) {
+        self.clear(cpu, SLICE);
+    }
+    /// No reschedule of `cpu` is due.
+    #[inline]
+    pub fn clear_resched(&mut self, cpu: Cpu) {
+        self.clear(cpu, RESCHED);
     }
     /// Sets the next reschedule of `cpu`.
     #[inline]
@@ -406,6 +432,9 @@ mod tests {
                 let at = if at == 0 { NEVER } else { at };
                 model[kind][cpu] = at;
                 match kind {
+                    SEGMENT if at == NEVER => slots.clear_segment_end(cpu),
+                    SLICE if at == NEVER => slots.clear_slice(cpu),
+                    RESCHED if at == NEVER => slots.clear_resched(cpu),
                     SEGMENT => slots.set_segment_end(cpu, at),
                     TICK => slots.set_tick(cpu, at),
                     SECOND => slots.set_second(at),

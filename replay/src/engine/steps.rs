@@ -15,7 +15,7 @@ impl Engine {
             // That interrupt has come already.
             return self.k.slots.set_segment_end(cpu, next + 1);
         }
-        self.k.slots.set_segment_end(cpu, NEVER);
+        self.k.slots.clear_segment_end(cpu);
         self.k.cpus[cpu].serving = false;
         let Some(t) = self.k.cpus[cpu].curr else { return };
         let task = &mut self.k.tasks[t.index()];
@@ -238,14 +238,10 @@ impl Engine {
         c.leaving = Some((t, why));
         c.blocked_at = now;
         c.keep_clock = false;
+        c.need_resched = true;
+        self.k.slots.set_resched(cpu, now.max(c.busy_until));
         self.k.count(cpu, -1);
         self.k.tasks[t.index()].since = now;
-        let c = &self.k.cpus[cpu];
-        if c.need_resched {
-            let at = now.max(c.busy_until);
-            self.k.slots.set_resched(cpu, at);
-        }
-        self.k.resched(cpu);
     }
 
     fn exit(&mut self, cpu: Cpu, t: TaskId) {

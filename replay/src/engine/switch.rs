@@ -6,7 +6,7 @@ use crate::log::{left, RecKind, IDLE};
 use crate::policy::{Enqueue, Stop};
 use crate::program::Step;
 use crate::switch_costs::Leaves;
-use crate::task::{Cpu, CpuSet, Ns, Sleep, TaskId, TaskState, NEVER};
+use crate::task::{Cpu, CpuSet, Ns, Sleep, Task, TaskId, TaskState, NEVER};
 
 impl Engine {
     /// Takes the running task off `cpu`, asks the classes for the next one, and puts that on.
@@ -18,7 +18,7 @@ impl Engine {
         if let Some(until) = self.still_elsewhere(cpu) {
             return self.k.slots.set_resched(cpu, until);
         }
-        self.k.slots.set_resched(cpu, NEVER);
+        self.k.slots.clear_resched(cpu);
         let now = self.k.now;
         let c = &mut self.k.cpus[cpu];
         c.need_resched = false;
@@ -30,7 +30,7 @@ impl Engine {
         if let Some(t) = prev {
             self.put_prev(cpu, t);
         }
-        self.k.slots.set_slice(cpu, NEVER);
+        self.k.slots.clear_slice(cpu);
         self.counts.dispatches += 1;
         let next = self.choose(cpu);
         if self.k.failed.is_some() {
@@ -115,7 +115,7 @@ impl Engine {
         if std::mem::take(&mut c.serving) {
             let end = self.k.slots.segment_end(cpu);
             task.left = if end == NEVER { NEVER } else { self.k.speeds.work(cpu, now.max(c.run_from), end) };
-            self.k.slots.set_segment_end(cpu, NEVER);
+            self.k.slots.clear_segment_end(cpu);
         }
     }
 
@@ -123,25 +123,36 @@ impl Engine {
         for class in 0..self.stack.layers.len() {
             self.k.class = class as u8;
             let Some(t) = self.stack.layers[class].1.dispatch(&mut self.k, cpu) else { continue };
-            let Some(task) = self.k.tasks.get(t.index()) else {
-                self.k.fail(format!("dispatch chose task {}, which does not exist", t.0));
-                return None;
+            let fits = |task: &Task| {
+                task.state == TaskState::Runnable && task.attrs.affinity.contains(cpu) && task.class == class as u8
             };
-            if task.state != TaskState::Runnable {
-                let message = format!("dispatch chose {}, which is {:?}, not runnable", self.k.name(t), task.state);
-                self.k.fail(message);
-            } else if !task.attrs.affinity.contains(cpu) {
-                let message = format!("dispatch chose {} for CPU {cpu}, which it may not use", self.k.name(t));
-                self.k.fail(message);
-            } else if task.class != class as u8 {
-                let message = format!("dispatch chose {} of another scheduling class", self.k.name(t));
-                self.k.fail(message);
+            if self.k.tasks.get(t.index()).is_some_and(fits) {
+                return Some(t);
             }
-            return Some(t);
+            return self.chose_wrongly(cpu, t);
         }
         None
     }
 
+    /// Says why `cpu` cannot run the task that the policy chose.
+    #[cold]
+    fn chose_wrongly(&mut self, cpu: Cpu, t: TaskId) -> Option<TaskId> {
+        let Some(task) = self.k.tasks.get(t.index()) else {
+            self.k.fail(format!("dispatch chose task {}, which does not exist", t.0));
+            return None;
+        };
+        let message = if task.state != TaskState::Runnable {
+            format!("dispatch chose {}, which is {:?}, not runnable", self.k.name(t), task.state)
+        } else if !task.attrs.affinity.contains(cpu) {
+            format!("dispatch chose {} for CPU {cpu}, which it may not use", self.k.name(t))
+        } else {
+            format!("dispatch chose {} of another scheduling class", self.k.name(t))
+        };
+        self.k.fail(message);
+        Some(t)
+    }
+
+    #[inline(always)]
     fn switch_in(&mut self, cpu: Cpu, t: TaskId, prev: Option<TaskId>) {
         let now = self.k.now;
         if self.k.tasks[t.index()].cpu != cpu {
@@ -151,47 +162,53 @@ impl Engine {
             self.k.count(from, -1);
             self.k.count(cpu, 1);
         }
+        let leaving = self.k.cpus[cpu].leaving;
         // Woken before it had left: it never did.
-        let back_at_once = self.k.cpus[cpu].leaving == Some((t, Stop::Slept));
+        let back_at_once = leaving == Some((t, Stop::Slept));
         let switched = prev != Some(t) && !back_at_once;
         let on = if now == 0 { self.k.work.tasks[t.index()].on } else { None };
-        let mut costs = if on.is_some() { Costs::default() } else { self.k.costs };
-        if switched && on.is_none() {
-            let shift = self.path_shift(cpu, prev, t).max(-costs.record);
-            costs.switch += shift;
-            costs.record += shift;
-            costs.irqs_off += shift;
-        }
-        self.k.cpus[cpu].irq_woke = None;
-        let left = self.k.cpus[cpu].leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
-        let lower = left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class);
-        let more = self.more_to_leave(cpu, left.is_some()) + if lower { costs.lower_class } else { 0 };
+        let nothing;
+        let shift = if switched && on.is_none() { self.path_shift(cpu, prev, t).max(-self.k.costs.record) } else { 0 };
+        let costs = match on {
+            None => &self.k.costs,
+            Some(_) => {
+                nothing = Costs::default();
+                &nothing
+            }
+        };
         let c = &mut self.k.cpus[cpu];
+        c.irq_woke = None;
+        let left = leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
+        let mut more = c.more_to_leave(left.is_some(), self.k.costs.timer_first);
+        if left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class) {
+            more += costs.lower_class;
+        }
         let owed = std::mem::take(&mut c.owed);
         c.curr = Some(t);
         c.on_since = now;
+        let recorded = costs.record + shift + more;
         if switched {
             let entry = match (left, prev) {
                 (Some(_), _) => costs.switch_block,
                 (None, Some(_)) => cache_cold_share(costs.switch_cache_cold, now - c.blocked_at),
                 (None, None) => 0,
             };
-            c.run_from = now + costs.switch + more + owed + entry;
-            c.busy_until = now + costs.record + more;
-            c.masked_until = now + costs.irqs_off + more;
+            c.run_from = now + costs.switch + shift + more + owed + entry;
+            c.busy_until = now + recorded;
+            c.masked_until = now + costs.irqs_off + shift + more;
             c.switched_at = now;
             self.counts.switches += 1;
             if std::mem::take(&mut c.idle) {
                 let since = (now - c.tick_phase).rem_euclid(self.k.tick_ns);
                 self.k.slots.set_tick(cpu, now + self.k.tick_ns - since);
             }
-            self.log_switch(cpu, prev, t.0, costs.record + more);
+            self.log_switch(cpu, prev, t.0, recorded);
         } else {
             c.run_from = c.run_from.max(now) + owed;
             c.leaving = None;
         }
-        self.watch.waited(t, self.k.tasks[t.index()].since, now);
         let task = &mut self.k.tasks[t.index()];
+        self.watch.waited(t, task.since, now);
         task.state = TaskState::Running;
         task.since = now;
         task.dispatched += u64::from(switched);
@@ -225,28 +242,18 @@ impl Engine {
         c.idle = true;
         c.idle_since = self.k.now;
         self.k.count(cpu, 0);
-        let more = self.more_to_leave(cpu, true);
         let c = &mut self.k.cpus[cpu];
+        let more = c.more_to_leave(true, self.k.costs.timer_first);
         c.busy_until = self.k.now + self.k.costs.record + more;
         c.masked_until = self.k.now + self.k.costs.irqs_off + more;
         self.k.slots.set_tick(cpu, NEVER);
         self.log_switch(cpu, prev, IDLE, self.k.costs.record + more);
     }
 
-    /// What a switch takes longer, before it is recorded, because of the task that leaves `cpu`
-    /// asleep or ended.
-    fn more_to_leave(&mut self, cpu: Cpu, sleeps: bool) -> Ns {
-        let first = std::mem::take(&mut self.k.cpus[cpu].timer_first);
-        if first && sleeps {
-            self.k.costs.timer_first
-        } else {
-            0
-        }
-    }
-
     /// By how much the switch to `t` takes longer than it was recorded to.
+    #[inline]
     fn path_shift(&mut self, cpu: Cpu, prev: Option<TaskId>, t: TaskId) -> Ns {
-        let (Some(change), false) = (self.switch_costs, self.k.cpus[cpu].idle) else { return 0 };
+        let Some(change) = self.switch_costs.filter(|_| !self.k.cpus[cpu].idle) else { return 0 };
         let leaving = self.k.cpus[cpu].leaving;
         let Some(left) = leaving.map(|l| l.0).or(prev) else { return 0 };
         let why = match leaving {
@@ -273,9 +280,13 @@ impl Engine {
     }
 
     /// Records the switch, `after` the decision.
+    #[inline]
     fn log_switch(&mut self, cpu: Cpu, prev: Option<TaskId>, next: u32, after: Ns) {
-        let ts = self.k.now + after;
         let leaving = self.k.cpus[cpu].leaving.take();
+        if !self.k.log.keep {
+            return;
+        }
+        let ts = self.k.now + after;
         let (from, state) = match (leaving, prev) {
             (Some((t, Stop::Yielded)), _) => (t.0, left::YIELDED),
             (Some((t, Stop::Exited)), _) => (t.0, left::DEAD),

@@ -46,3 +46,16 @@ pub(crate) struct CpuState {
     /// When the interrupt going on came, where it has done something already: a wakeup or a tick.
     pub irq_entry: Option<Ns>,
 }
+
+impl CpuState {
+    /// What a switch takes longer, before it is recorded, because the task that leaves sleeps or ends:
+    /// `first`, where the timer that it has set is the next to fire.
+    #[inline]
+    pub fn more_to_leave(&mut self, sleeps: bool, first: Ns) -> Ns {
+        if std::mem::take(&mut self.timer_first) && sleeps {
+            first
+        } else {
+            0
+        }
+    }
+}

@@ -210,8 +210,10 @@ impl Kernel {
     pub(crate) fn count(&mut self, cpu: Cpu, by: i32) {
         let c = &mut self.cpus[cpu];
         c.nr = c.nr.wrapping_add_signed(by);
-        let idle = c.idle && c.nr == 0;
-        self.idle.set(cpu, idle);
+        // Where something runs it has been taken out of the idle ones before.
+        if c.idle {
+            self.idle.set(cpu, c.nr == 0);
+        }
     }
 
     /// The CPU with the fewest runnable tasks that `t` may use; the task's own CPU wins ties, then
