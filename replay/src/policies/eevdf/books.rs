@@ -26,8 +26,7 @@ impl Eevdf {
     /// Charges `t`, which runs on queue `q`, for `delta`.
     #[inline(never)]
     fn charge_for(&mut self, q: usize, t: TaskId, delta: Ns) -> bool {
-        let rq = &mut self.rq[q];
-        let e = &mut self.e[t];
+        let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
         e.exec_start += delta;
         let step = e.fair(delta);
         e.v += step;
@@ -40,21 +39,19 @@ impl Eevdf {
             e.deadline = e.v + e.fair(e.slice);
         }
         rq.raise_min(Some(e.v));
-        let short = self.use_quota(q, delta);
-        let (rq, e) = (&mut self.rq[q], &self.e[t]);
-        if rq.nr <= 1 {
-            return short;
+        let mut asks = false;
+        if rq.nr > 1 {
+            asks = expired
+                || match self.f.version {
+                    Version::V66 => false,
+                    Version::V612 => self.f.preempt_short && e.picked != Some(e.deadline) && !rq.eligible(e.v),
+                    Version::V618 | Version::V73 => e.v >= e.protected,
+                };
+            if asks {
+                rq.clear_buddy(t);
+            }
         }
-        let unprotected = || match self.f.version {
-            Version::V66 => false,
-            Version::V612 => self.f.preempt_short && e.picked != Some(e.deadline) && !rq.eligible(e.v),
-            Version::V618 | Version::V73 => e.v >= e.protected,
-        };
-        if expired || unprotected() {
-            rq.clear_buddy(t);
-            return true;
-        }
-        short
+        self.use_quota(q, delta) || asks
     }
 
     /// Charges queue `q` and asks for a reschedule where that is due.
@@ -106,12 +103,13 @@ impl Eevdf {
     }
 
     pub(super) fn put_in_tree(&mut self, q: usize, t: TaskId) {
-        let e = &mut self.e[t];
+        let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
         debug_assert!(!e.place.is_queued(), "a task is queued once");
-        e.place = self.rq[q].tree.insert(t, e.deadline, e.v);
+        e.place = rq.tree.insert(t, e.deadline, e.v);
     }
 
     /// The lag of `t`, which is counted on `q`, within its bounds.
+    #[inline]
     pub(super) fn lag(&self, q: usize, t: TaskId) -> Ns {
         let e = &self.e[t];
         let slice = match self.f.version {
@@ -144,8 +142,7 @@ impl Eevdf {
     pub(super) fn leave(&mut self, t: TaskId, sleeps: bool) {
         let q = self.e[t].q;
         let lag = self.lag(q, t);
-        let rq = &mut self.rq[q];
-        let e = &mut self.e[t];
+        let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
         e.vlag = if e.delayed && self.f.version >= Version::V618 { lag.max(e.vlag) } else { lag };
         if self.f.place_rel_deadline && self.f.version != Version::V66 && !sleeps {
             e.deadline -= e.v;
@@ -163,13 +160,18 @@ impl Eevdf {
     }
 
     /// `t` begins to run on its queue: how long it is protected from others.
+    #[inline]
     pub(super) fn protect(&mut self, t: TaskId) {
-        let q = self.e[t].q;
-        self.e[t].picked = Some(self.e[t].deadline);
-        if self.f.version < Version::V618 {
-            return;
+        let e = &mut self.e[t];
+        e.picked = Some(e.deadline);
+        if self.f.version >= Version::V618 {
+            self.protect_for_slice(t);
         }
+    }
+
+    fn protect_for_slice(&mut self, t: TaskId) {
         let e = &self.e[t];
+        let q = e.q;
         let slice = if self.f.run_to_parity { self.least_slice(q) } else { self.base / weights::cpu_factor(self.ncpu) };
         let slice = slice.min(e.slice);
         let mut until = e.deadline;

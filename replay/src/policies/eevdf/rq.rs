@@ -20,6 +20,7 @@ pub(super) struct Rq {
 
 impl Rq {
     /// The weighted mean vruntime, rounded down; the base of a queue that is empty.
+    #[inline]
     pub fn mean(&self) -> Ns {
         if self.sum_w == 0 {
             return self.min_v;

@@ -44,73 +44,102 @@ impl Block {
         block
     }
 
+    #[inline]
     fn refresh(&mut self) {
         self.min_v = self.nodes.iter().fold(Ns::MAX, |min, n| min.min(n.v));
+    }
+
+    /// Puts `node`, whose place has the greatest number of all, behind all with the same deadline.
+    #[inline(always)]
+    fn insert(&mut self, node: Node) {
+        let behind = self.nodes.iter().rposition(|n| n.place.deadline <= node.place.deadline).map_or(0, |i| i + 1);
+        self.nodes.insert(behind, node);
+        self.min_v = self.min_v.min(node.v);
+    }
+
+    /// Takes out what is at `place`, and tells its vruntime.
+    #[inline(always)]
+    fn take(&mut self, place: Place) -> Option<Ns> {
+        let i = self.nodes.iter().position(|n| n.place.nr == place.nr)?;
+        if self.nodes[i].place != place {
+            return None;
+        }
+        let gone = self.nodes.remove(i).v;
+        if gone == self.min_v {
+            self.refresh();
+        }
+        Some(gone)
     }
 }
 
 /// The queued tasks. Who queues one keeps its [`Place`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Tree {
-    /// In order of their nodes; none is empty, but for the first where nothing is queued.
+    /// In order of their nodes; one at least, and none is empty, but for the first where nothing is queued.
     blocks: Vec<Block>,
-    /// Smallest `v` of all, the greatest number when nothing is queued.
+    /// Smallest `v` of all, the greatest number where nothing is queued.
     min_v: Ns,
     nr: u64,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Tree { blocks: vec![Block::of(Vec::new())], min_v: Ns::MAX, nr: 0 }
+    }
 }
 
 impl Tree {
     /// Smallest vruntime of all.
     #[inline]
     pub(super) fn min_v(&self) -> Option<Ns> {
-        self.first().map(|_| self.min_v)
+        (self.min_v != Ns::MAX).then_some(self.min_v)
     }
 
     /// The block in which `place` lies, or would.
-    #[inline]
     fn block_of(&self, place: Place) -> usize {
-        if self.blocks.len() == 1 {
-            return 0;
-        }
         let from = |b: &Block| b.nodes.first().is_none_or(|n| n.place <= place);
         self.blocks.partition_point(from).saturating_sub(1)
     }
 
     /// Adds `t`, behind all with the same deadline.
+    #[inline(always)]
     pub(super) fn insert(&mut self, t: TaskId, deadline: Ns, v: Ns) -> Place {
         self.nr += 1;
         let place = Place { deadline, nr: self.nr };
-        if self.blocks.is_empty() {
-            self.blocks.push(Block::of(Vec::new()));
+        let node = Node { place, v, task: t };
+        self.min_v = self.min_v.min(v);
+        match &mut self.blocks[..] {
+            [only] if only.nodes.len() < BLOCK => only.insert(node),
+            _ => self.insert_into_many(node),
         }
-        self.min_v = if self.first().is_some() { self.min_v.min(v) } else { v };
-        let at = self.block_of(place);
+        place
+    }
+
+    #[inline(never)]
+    fn insert_into_many(&mut self, node: Node) {
+        let at = self.block_of(node.place);
         let block = &mut self.blocks[at];
-        // No place has a greater number.
-        let behind = block.nodes.iter().rposition(|n| n.place.deadline <= deadline).map_or(0, |i| i + 1);
-        block.nodes.insert(behind, Node { place, v, task: t });
-        block.min_v = block.min_v.min(v);
+        block.insert(node);
         if block.nodes.len() > BLOCK {
             let upper = block.nodes.split_off(BLOCK / 2);
             block.refresh();
             self.blocks.insert(at + 1, Block::of(upper));
         }
-        place
     }
 
     /// Takes out the task at `place`; false when it is none of this queue.
     pub(super) fn remove(&mut self, place: Place) -> bool {
-        if self.blocks.is_empty() {
-            return false;
-        }
+        let [only] = &mut self.blocks[..] else { return self.remove_from_many(place) };
+        let found = only.take(place).is_some();
+        self.min_v = only.min_v;
+        found
+    }
+
+    #[inline(never)]
+    fn remove_from_many(&mut self, place: Place) -> bool {
         let at = self.block_of(place);
-        let block = &mut self.blocks[at];
-        let Some(i) = block.nodes.iter().position(|n| n.place.nr == place.nr && n.place == place) else { return false };
-        let gone = block.nodes.remove(i);
-        if gone.v == block.min_v {
-            block.refresh();
-        }
-        if block.nodes.is_empty() && self.blocks.len() > 1 {
+        let Some(gone) = self.blocks[at].take(place) else { return false };
+        if self.blocks[at].nodes.is_empty() {
             self.blocks.remove(at);
         } else if let Some(next) = self.blocks.get(at + 1) {
             if self.blocks[at].nodes.len() + next.nodes.len() <= BLOCK / 2 {
@@ -120,7 +149,7 @@ impl Tree {
                 block.min_v = block.min_v.min(next.min_v);
             }
         }
-        if gone.v == self.min_v {
+        if gone == self.min_v {
             self.min_v = self.blocks.iter().fold(Ns::MAX, |min, b| min.min(b.min_v));
         }
         true
