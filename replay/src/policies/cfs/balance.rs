@@ -125,7 +125,7 @@ impl Cfs {
     fn push_ran(&mut self, k: &mut Kernel, cpu: Cpu, to: Cpu) {
         let ran = |t: &TaskId| self.tasks[*t].last_ran == k.now() && k.allowed(*t, to);
         let queued = |t: &TaskId| self.rqs[self.tasks[*t].q].tree.contains(*t);
-        let tasks = self.bal.as_ref().map(|b| b.tasks_of(cpu)).unwrap_or_default();
+        let tasks = self.bal.as_mut().map(|b| b.tasks_of(cpu)).unwrap_or_default();
         let found = tasks.into_iter().filter(|t| ran(t) && queued(t)).min();
         if let Some(t) = found {
             self.take(k, cpu, to, t);

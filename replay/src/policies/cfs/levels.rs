@@ -232,7 +232,7 @@ impl Cfs {
 
     fn throttle_due(&mut self, k: &mut Kernel, cpu: Cpu) {
         for q in self.quota.due(k, &self.groups, cpu) {
-            let mut within = self.bal.as_ref().map(|b| b.tasks_of(cpu)).unwrap_or_default();
+            let mut within = self.bal.as_mut().map(|b| b.tasks_of(cpu)).unwrap_or_default();
             within.retain(|&t| self.groups.is_below(t, cpu, q));
             for &t in &within {
                 self.take_out(k, cpu, t, false);

@@ -304,7 +304,7 @@ impl Policy for Cfs {
             self.rqs[self.tasks[t].q].tree.remove(t);
         }
         if let Some(bal) = &mut self.bal {
-            bal.task_runs(k.now(), cpu, t, true);
+            bal.task_starts(k.now(), cpu, t);
         }
         let clock = k.clock(cpu);
         let mut at = Some(t);
@@ -332,7 +332,7 @@ impl Policy for Cfs {
         self.charge_chain(k, t);
         self.tasks[t].last_ran = k.now();
         if let Some(bal) = &mut self.bal {
-            bal.task_runs(k.now(), cpu, t, false);
+            bal.task_stops(k.now(), cpu, t);
         }
         let group = self.above(t);
         match why {

@@ -466,7 +466,7 @@ impl Policy for Eevdf {
                 self.bal.set_running(k.now(), e, true);
             }
         }
-        self.bal.task_runs(k.now(), cpu, t, true);
+        self.bal.task_starts(k.now(), cpu, t);
         if self.f.hrtick && switched {
             self.hrtick_at_switch(k, cpu, t);
         } else if self.f.hrtick && self.hrtick_at[cpu] > k.now() {
@@ -482,7 +482,7 @@ impl Policy for Eevdf {
             self.bal.set_running(now, e, false);
             at = self.above(e);
         }
-        self.bal.task_runs(now, cpu, t, false);
+        self.bal.task_stops(now, cpu, t);
         match why {
             Stop::Preempted | Stop::Yielded => {}
             Stop::Slept => self.falls_asleep(k, cpu, t),

@@ -84,7 +84,7 @@ impl Ent {
     #[inline(never)]
     fn update(&mut self, now: Ns) {
         let on = u64::from(self.on_rq);
-        self.avg.update(now, Since { load: on, runnable: on, running: self.running }, self.weight);
+        self.avg.advance(now, Since { load: on, runnable: on, running: self.running }, self.weight);
     }
 }
 
@@ -485,20 +485,26 @@ impl Balancer {
         c.nr + if self.form == Form::Flat { 0 } else { c.delayed.0 }
     }
 
-    /// Task `t` runs on `cpu`, or ceases to.
-    #[inline]
-    pub fn task_runs(&mut self, now: Ns, cpu: Cpu, t: TaskId, runs: bool) {
+    /// Task `t` begins to run on `cpu`.
+    pub fn task_starts(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         let (e, c) = (&mut self.ents[t], &mut self.cpus[cpu]);
         e.catch_up(now);
-        e.running = runs;
+        e.running = true;
         c.catch_up(&mut self.queues[cpu], now);
-        c.running = runs;
-        if runs {
-            self.runnable.put_last(cpu, t);
+        c.running = true;
+        self.runnable.put_last(cpu, t);
+        if c.dead.is_some() {
             self.bury(cpu);
-        } else {
-            e.last_ran = now;
         }
+    }
+
+    /// Task `t` ceases to run on `cpu`.
+    pub fn task_stops(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let (e, c) = (&mut self.ents[t], &mut self.cpus[cpu]);
+        e.catch_up(now);
+        (e.running, e.last_ran) = (false, now);
+        c.catch_up(&mut self.queues[cpu], now);
+        c.running = false;
     }
 
     /// `t` changes between SCHED_IDLE and other policies.
@@ -567,7 +573,7 @@ impl Balancer {
     }
 
     /// The tasks that are runnable on `cpu`, in the order of their list.
-    pub fn tasks_of(&self, cpu: Cpu) -> Vec<TaskId> {
+    pub fn tasks_of(&mut self, cpu: Cpu) -> Vec<TaskId> {
         self.runnable.first(cpu, usize::MAX)
     }
 

@@ -215,8 +215,14 @@ impl Pelt {
     #[inline]
     pub fn update(&mut self, now: Ns, since: Since, weight: u64) {
         if self.is_behind(now) {
-            self.go(Step::to(now, self.last, self.into_period), since, weight);
+            self.advance(now, since, weight);
         }
+    }
+
+    /// The same where it is known to be behind.
+    #[inline]
+    pub fn advance(&mut self, now: Ns, since: Since, weight: u64) {
+        self.go(Step::to(now, self.last, self.into_period), since, weight);
     }
 
     /// The same for a CPU and its queue, which are mostly brought up to date together.

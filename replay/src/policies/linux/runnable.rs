@@ -9,7 +9,7 @@ use crate::task::{Cpu, TaskId};
 struct Listed {
     cpu: u32,
     place: u32,
-    /// Greater than those of all that came or ran before.
+    /// Greater than those of all that came or ran before; 0 where it is not runnable.
     order: u64,
 }
 
@@ -18,7 +18,7 @@ const NOWHERE: Listed = Listed { cpu: u32::MAX, place: 0, order: 0 };
 /// Tasks of each CPU; a task is on one at most.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runnable {
-    /// In no order.
+    /// In no order. Who ceases to be runnable stays until somebody asks: most come back to where they were.
     cpus: Vec<Vec<TaskId>>,
     tasks: Vec<Listed>,
     last: u64,
@@ -40,20 +40,20 @@ impl Runnable {
         }
     }
 
+    #[inline(never)]
     fn put_on(&mut self, cpu: Cpu, t: TaskId) {
         if self.tasks.len() <= t.index() {
             self.tasks.resize(t.index() + 1, NOWHERE);
         }
-        self.remove(t);
+        self.strike(t);
         let tasks = &mut self.cpus[cpu];
         self.tasks[t.index()] = Listed { cpu: cpu as u32, place: tasks.len() as u32, order: self.last };
         tasks.push(t);
     }
 
-    /// `t` is on none, if it was on one.
-    pub fn remove(&mut self, t: TaskId) {
-        let Some(listed) = self.tasks.get_mut(t.index()) else { return };
-        let Listed { cpu, place, .. } = std::mem::replace(listed, NOWHERE);
+    /// Takes `t` out of the list in which it is.
+    fn strike(&mut self, t: TaskId) {
+        let Listed { cpu, place, .. } = std::mem::replace(&mut self.tasks[t.index()], NOWHERE);
         let Some(tasks) = self.cpus.get_mut(cpu as usize) else { return };
         tasks.swap_remove(place as usize);
         if let Some(moved) = tasks.get(place as usize) {
@@ -61,15 +61,32 @@ impl Runnable {
         }
     }
 
+    /// `t` is on none, if it was on one.
+    #[inline]
+    pub fn remove(&mut self, t: TaskId) {
+        if let Some(listed) = self.tasks.get_mut(t.index()) {
+            listed.order = 0;
+        }
+    }
+
     /// `t` is on a CPU.
     pub fn contains(&self, t: TaskId) -> bool {
-        self.tasks.get(t.index()).is_some_and(|l| l.cpu != NOWHERE.cpu)
+        self.tasks.get(t.index()).is_some_and(|l| l.order != 0)
     }
 
     /// The first tasks of `cpu` in order, so many at most.
-    pub fn first(&self, cpu: Cpu, most: usize) -> Vec<TaskId> {
-        let mut found = self.cpus[cpu].clone();
-        let order = |t: &TaskId| self.tasks[t.index()].order;
+    pub fn first(&mut self, cpu: Cpu, most: usize) -> Vec<TaskId> {
+        let (on, tasks) = (&mut self.cpus[cpu], &mut self.tasks);
+        let mut place = 0;
+        on.retain(|t| {
+            let listed = &mut tasks[t.index()];
+            let stays = listed.order != 0;
+            *listed = if stays { Listed { place, ..*listed } } else { NOWHERE };
+            place += u32::from(stays);
+            stays
+        });
+        let mut found = on.clone();
+        let order = |t: &TaskId| tasks[t.index()].order;
         if most < found.len() {
             found.select_nth_unstable_by_key(most, order);
             found.truncate(most);
