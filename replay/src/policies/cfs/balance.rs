@@ -71,11 +71,11 @@ impl Cfs {
             let cold = k.now() - self.tasks[*t].last_ran >= self.tun.migration_cost;
             k.allowed(*t, to) && (hot || cold)
         };
-        self.rqs[from].tree.iter().map(|e| e.1).filter(fits).min_by_key(|&t| (k.task(t).since, t))
+        self.rqs[from].line.iter().filter(fits).min_by_key(|&t| (k.task(t).since, t))
     }
 
     fn busiest(&self, except: Cpu) -> Option<Cpu> {
-        let waiting = |c: &Cpu| *c != except && !self.rqs[*c].tree.is_empty();
+        let waiting = |c: &Cpu| *c != except && !self.rqs[*c].line.is_empty();
         (0..self.rqs.len()).filter(waiting).max_by_key(|&c| (self.rqs[c].load, std::cmp::Reverse(c)))
     }
 
@@ -85,8 +85,8 @@ impl Cfs {
             return None;
         }
         if let Some(bal) = &mut self.bal {
-            let (rqs, tasks) = (&self.rqs, &self.tasks);
-            let pull = bal.newidle(k, cpu, |t, _| rqs[tasks[t].q].tree.contains(t))?;
+            let tasks = &self.tasks;
+            let pull = bal.newidle(k, cpu, |t, _| tasks[t].place.is_queued())?;
             self.pull(k, &pull);
             return self.pick(cpu);
         }
@@ -104,7 +104,7 @@ impl Cfs {
         }
         for &t in &pull.tasks {
             // Another CPU may have taken it at the same tick.
-            if k.task(t).cpu != pull.from || !self.rqs[self.tasks[t].q].tree.contains(t) {
+            if k.task(t).cpu != pull.from || !self.tasks[t].place.is_queued() {
                 continue;
             }
             self.take(k, pull.from, pull.to, t);
@@ -124,7 +124,7 @@ impl Cfs {
 
     fn push_ran(&mut self, k: &mut Kernel, cpu: Cpu, to: Cpu) {
         let ran = |t: &TaskId| self.tasks[*t].last_ran == k.now() && k.allowed(*t, to);
-        let queued = |t: &TaskId| self.rqs[self.tasks[*t].q].tree.contains(*t);
+        let queued = |t: &TaskId| self.tasks[*t].place.is_queued();
         let tasks = self.bal.as_mut().map(|b| b.tasks_of(cpu)).unwrap_or_default();
         let found = tasks.into_iter().filter(|t| ran(t) && queued(t)).min();
         if let Some(t) = found {
@@ -153,16 +153,13 @@ impl Cfs {
     pub(super) fn balance(&mut self, k: &mut Kernel, cpu: Cpu) {
         if let Some(bal) = &mut self.bal {
             let (rqs, tasks) = (&self.rqs, &self.tasks);
-            let pulls = bal.tick(k, cpu, |t, _| {
-                let rq = &rqs[tasks[t].q];
-                rq.tree.contains(t) && rq.next != Some(t)
-            });
+            let pulls = bal.tick(k, cpu, |t, _| tasks[t].place.is_queued() && rqs[tasks[t].q].next != Some(t));
             for pull in pulls {
                 self.pull(k, &pull);
             }
             return;
         }
-        if !self.rqs[cpu].tree.is_empty() {
+        if !self.rqs[cpu].line.is_empty() {
             let idle = (0..k.nr_cpus()).find(|&c| k.is_idle(c) && self.movable(k, cpu, c, true).is_some());
             if let Some(idle) = idle {
                 k.resched(idle);

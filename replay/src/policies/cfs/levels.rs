@@ -41,10 +41,26 @@ impl Cfs {
         let rq = &mut self.rqs[entity.q];
         rq.load += entity.weight.w;
         rq.nr += 1;
-        rq.tree.insert(entity.vruntime, e);
+        entity.place = rq.line.insert(entity.vruntime, e);
     }
 
-    /// `e`, which is not in the tree any more, leaves the books of its queue.
+    /// `e` waits on its queue.
+    #[inline]
+    pub(super) fn line_up(&mut self, e: TaskId) {
+        let entity = &mut self.tasks[e];
+        entity.place = self.rqs[entity.q].line.insert(entity.vruntime, e);
+    }
+
+    /// `e` waits no more, if it did.
+    #[inline]
+    pub(super) fn out_of_line(&mut self, e: TaskId) {
+        let entity = &mut self.tasks[e];
+        if entity.place.is_queued() {
+            self.rqs[entity.q].line.remove(std::mem::take(&mut entity.place));
+        }
+    }
+
+    /// `e`, which waits no more, leaves the books of its queue.
     fn forget(&mut self, e: TaskId) {
         let entity = &mut self.tasks[e];
         entity.on_rq = false;
@@ -133,7 +149,7 @@ impl Cfs {
         loop {
             let q = self.tasks[at].q;
             self.update_curr(k, q);
-            self.rqs[q].tree.remove(at);
+            self.out_of_line(at);
             self.forget(at);
             let Some(owner) = self.rqs[q].owner else { break };
             if self.rqs[q].nr > 0 {
@@ -168,7 +184,7 @@ impl Cfs {
                 self.rqs[q].curr = None;
                 self.tasks[e].put_at = k.now();
                 if self.tasks[e].on_rq {
-                    self.rqs[q].tree.insert(self.tasks[e].vruntime, e);
+                    self.line_up(e);
                 }
             }
             at = self.above(e);

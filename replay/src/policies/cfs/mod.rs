@@ -7,6 +7,7 @@ mod balance;
 mod fixed;
 mod info;
 mod levels;
+mod line;
 mod rules;
 
 pub use info::INFO;
@@ -14,9 +15,10 @@ pub use info::INFO;
 use super::linux;
 use crate::params::Params;
 use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop, Wake};
-use crate::queue::{Ordered, TaskMap};
+use crate::queue::TaskMap;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
 use fixed::Weight;
+use line::{Line, Place};
 
 /// Which kernel's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,6 +117,8 @@ struct Entity {
     idle_policy: bool,
     /// Queue whose `min_vruntime` the virtual time refers to.
     q: usize,
+    /// Where it waits on that queue.
+    place: Place,
     /// When it was last put back: at that instant it may go on as if it had never left.
     put_at: Ns,
     /// When it last stopped running (cache hot soon after).
@@ -129,7 +133,7 @@ struct Entity {
 #[derive(Clone, Debug, Default)]
 struct Rq {
     /// What waits, by virtual time; what runs is not among it.
-    tree: Ordered<i64>,
+    line: Line,
     curr: Option<TaskId>,
     min_vruntime: i64,
     /// The group's share of the CPU that it belongs to.
@@ -259,7 +263,7 @@ impl Policy for Cfs {
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         match why {
-            Enqueue::Preempted | Enqueue::Yielded => self.rqs[self.tasks[t].q].tree.insert(self.tasks[t].vruntime, t),
+            Enqueue::Preempted | Enqueue::Yielded => self.line_up(t),
             _ => {
                 if self.tasks[t].on_rq {
                     // It ran elsewhere and may no longer do so.
@@ -291,7 +295,7 @@ impl Policy for Cfs {
         };
         let mut at = Some(t);
         while let Some(e) = at {
-            self.rqs[self.tasks[e].q].tree.remove(e);
+            self.out_of_line(e);
             at = self.above(e);
         }
         Some(t)
@@ -301,7 +305,7 @@ impl Policy for Cfs {
         if !self.tasks[t].on_rq {
             // It comes from another class without passing through a queue.
             self.put_in(k, cpu, t, Enqueue::SwitchedTo);
-            self.rqs[self.tasks[t].q].tree.remove(t);
+            self.out_of_line(t);
         }
         if let Some(bal) = &mut self.bal {
             bal.task_starts(k.now(), cpu, t);
@@ -309,9 +313,8 @@ impl Policy for Cfs {
         let clock = k.clock(cpu);
         let mut at = Some(t);
         while let Some(e) = at {
-            let q = self.tasks[e].q;
-            let rq = &mut self.rqs[q];
-            rq.tree.remove(e);
+            self.out_of_line(e);
+            let rq = &mut self.rqs[self.tasks[e].q];
             rq.curr = Some(e);
             rq.exec_start = clock;
             // Since group scheduling, choosing what ran until now again changes nothing.
@@ -356,7 +359,7 @@ impl Policy for Cfs {
         let q = self.tasks[t].q;
         self.update_curr(k, q);
         let before = self.rqs[q].min_vruntime;
-        if let Some((left, _)) = self.rqs[q].tree.first() {
+        if let Some((left, _)) = self.rqs[q].line.first() {
             self.rqs[q].min_vruntime = before.max(left);
         }
         let jump = self.rqs[q].min_vruntime - before;

@@ -47,7 +47,7 @@ impl Cfs {
     #[inline]
     pub(super) fn update_min(&mut self, q: usize) {
         let rq = &mut self.rqs[q];
-        let left = rq.tree.first().map(|f| f.0);
+        let left = rq.line.first().map(|f| f.0);
         let curr = rq.curr.map(|t| &self.tasks[t]).filter(|e| e.on_rq).map(|e| e.vruntime);
         let low = match (curr, left) {
             (Some(c), Some(l)) => c.min(l),
@@ -139,7 +139,7 @@ impl Cfs {
         if tun.form <= Form::V29 || ran < tun.min_gran || (tun.form == Form::V32 && !tun.wakeup_preemption) {
             return;
         }
-        if let Some((left, _)) = self.rqs[e.q].tree.first() {
+        if let Some((left, _)) = self.rqs[e.q].line.first() {
             if e.vruntime - left > ideal {
                 k.resched(cpu);
             }
@@ -276,7 +276,7 @@ impl Cfs {
         }
     }
 
-    /// The task to run next; it and the groups above it stay in their trees.
+    /// The task to run next; it and the groups above it stay where they wait.
     #[inline(always)]
     pub(super) fn pick(&mut self, cpu: Cpu) -> Option<TaskId> {
         let mut q = cpu;
@@ -291,15 +291,15 @@ impl Cfs {
 
     fn pick_on(&self, q: usize) -> Option<TaskId> {
         let rq = &self.rqs[q];
-        let (_, left) = rq.tree.first()?;
+        let (_, left) = rq.line.first()?;
         if rq.skip.is_none() && rq.next.is_none() && rq.last.is_none() {
             return Some(left);
         }
-        let good = |buddy: Option<TaskId>| buddy.filter(|&b| rq.tree.contains(b) && !self.unfair(b, left));
+        let waits = |b: TaskId| self.tasks[b].place.is_queued() && self.tasks[b].q == q;
+        let good = |buddy: Option<TaskId>| buddy.filter(|&b| waits(b) && !self.unfair(b, left));
         let mut chosen = left;
         if rq.skip == Some(left) {
-            let second = rq.tree.second().map(|s| s.1);
-            chosen = second.filter(|&s| !self.unfair(s, left)).unwrap_or(left);
+            chosen = rq.line.second().filter(|&s| !self.unfair(s, left)).unwrap_or(left);
         }
         let (next, last) = (good(rq.next), good(rq.last));
         let buddy = if self.tun.form == Form::V32 { last.or(next) } else { next.or(last) };
@@ -322,7 +322,7 @@ impl Cfs {
             return;
         }
         if self.tun.compat_yield || k.task(t).attrs.policy == SchedPolicy::Batch {
-            let right = self.rqs[q].tree.iter().map(|e| e.0).max();
+            let right = self.rqs[q].line.last();
             if let Some(right) = right.filter(|&r| r >= self.tasks[t].vruntime) {
                 self.tasks[t].vruntime = right + 1;
             }
