@@ -71,8 +71,11 @@ impl Engine {
             return;
         }
         let now = self.k.now;
-        self.k.returns_to_task(cpu);
-        let entry = self.k.cpus[cpu].irq_entry.unwrap_or(now);
+        let c = &mut self.k.cpus[cpu];
+        let entry = c.irq_entry.unwrap_or(now);
+        if c.lazy {
+            self.k.returns_to_task(cpu);
+        }
         let Some(t) = self.next_expired(cpu, entry) else { return self.next_timer(cpu) };
         self.timers[cpu].pop();
         let idle = self.k.is_idle(cpu);

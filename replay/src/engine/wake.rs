@@ -137,9 +137,7 @@ impl Engine {
         let class = self.class(t);
         let to = self.stack.layers[class].1.select_cpu(&mut self.k, t, Select::Wakeup(wake));
         let to = self.checked_cpu(t, to);
-        let task = &mut self.k.tasks[t.index()];
-        let from = std::mem::replace(&mut task.cpu, to);
-        task.state = TaskState::Runnable;
+        let from = std::mem::replace(&mut self.k.tasks[t.index()].cpu, to);
         let kind = match wake {
             Wake::Task { .. } => 0,
             Wake::Timer => 1,
@@ -195,12 +193,12 @@ impl Engine {
         let task = &mut self.k.tasks[t.index()];
         task.state = TaskState::Runnable;
         task.since = now;
+        self.k.class = task.class;
+        let policy = &mut self.stack.layers[task.class as usize].1;
         self.k.count(cpu, 1);
         let c = &mut self.k.cpus[cpu];
         // Clocks do not go back.
         c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.fork_clock) } else { now };
-        let class = self.class(t);
-        let policy = &mut self.stack.layers[class].1;
         policy.runnable(&mut self.k, cpu, t);
         policy.enqueue(&mut self.k, cpu, t, why);
         self.preempt_check(cpu, t, why);

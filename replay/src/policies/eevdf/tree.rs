@@ -159,7 +159,10 @@ impl Tree {
     /// smaller vruntime.
     #[inline]
     pub(super) fn first_eligible(&self, eligible: impl Fn(Ns) -> bool) -> Option<TaskId> {
-        let block = self.blocks.iter().find(|b| eligible(b.min_v))?;
+        let block = match &self.blocks[..] {
+            [only] => only,
+            many => many.iter().find(|b| eligible(b.min_v))?,
+        };
         block.nodes.iter().find(|n| eligible(n.v)).map(|n| n.task)
     }
 
