@@ -227,6 +227,7 @@ impl Engine {
     }
 
     /// The running task leaves `cpu` of its own will.
+    #[inline(always)]
     fn leave(&mut self, cpu: Cpu, t: TaskId, why: Stop) {
         let now = self.k.now;
         self.k.cpus[cpu].clock = now;

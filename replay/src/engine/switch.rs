@@ -223,6 +223,7 @@ impl Engine {
     }
 
     /// Sets the end of the run step of `t`, which runs on `cpu`.
+    #[inline(always)]
     pub(crate) fn arm_burst_end(&mut self, cpu: Cpu, t: TaskId) {
         let left = self.k.tasks[t.index()].left;
         let c = &mut self.k.cpus[cpu];

@@ -8,6 +8,7 @@ use crate::task::{Cpu, Ns, TaskId, NEVER};
 
 impl Engine {
     /// When and how a pause of `t` that begins now on `cpu` ends; true when it is over already.
+    #[inline(always)]
     pub(super) fn arm(&mut self, cpu: Cpu, t: TaskId, pause: Pause) -> bool {
         let now = self.k.now;
         match pause {

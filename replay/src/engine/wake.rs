@@ -188,6 +188,7 @@ impl Engine {
     }
 
     /// Puts `t` on the queue of `cpu`.
+    #[inline(always)]
     pub(super) fn make_runnable(&mut self, t: TaskId, cpu: Cpu, why: Enqueue) {
         let now = self.k.now;
         let task = &mut self.k.tasks[t.index()];
@@ -205,6 +206,7 @@ impl Engine {
     }
 
     /// `t` has just been queued on `cpu`: does it preempt?
+    #[inline(always)]
     pub(super) fn preempt_check(&mut self, cpu: Cpu, t: TaskId, why: Enqueue) {
         let Some(curr) = self.k.cpus[cpu].curr else {
             return self.k.resched(cpu);

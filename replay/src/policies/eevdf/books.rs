@@ -160,7 +160,7 @@ impl Eevdf {
     }
 
     /// `t` begins to run on its queue: how long it is protected from others.
-    #[inline]
+    #[inline(always)]
     pub(super) fn protect(&mut self, t: TaskId) {
         let e = &mut self.e[t];
         e.picked = Some(e.deadline);
@@ -219,6 +219,7 @@ impl Eevdf {
     }
 
     /// The entity to run next on `q`; `curr` is the running one, where it may go on.
+    #[inline(always)]
     pub(super) fn pick(&self, q: usize, curr: Option<TaskId>, protect: bool) -> Option<TaskId> {
         let rq = &self.rq[q];
         if rq.nr == 1 {

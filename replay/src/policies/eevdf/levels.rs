@@ -127,7 +127,7 @@ impl Eevdf {
     }
 
     /// Charges what runs, on all levels of `t`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn charge_chain(&mut self, k: &Kernel, t: TaskId) {
         let mut at = Some(t);
         while let Some(e) = at {

@@ -137,11 +137,17 @@ impl Groups {
 
     /// Task `t` becomes runnable on `cpu`: counts it in the loads of the CPU, of its queue and of
     /// those of the groups above it.
-    #[inline]
+    #[inline(always)]
     pub fn arrives(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
         if self.is_empty() {
-            return balancer.arrives_alone(now, cpu, t);
+            balancer.arrives_alone(now, cpu, t);
+        } else {
+            self.arrives_within(balancer, now, cpu, t);
         }
+    }
+
+    #[inline(never)]
+    fn arrives_within(&self, balancer: &mut Balancer, now: Ns, cpu: Cpu, t: TaskId) {
         balancer.task_arrives(now, cpu, t);
         let mut at = t;
         loop {
