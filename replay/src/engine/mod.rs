@@ -406,10 +406,14 @@ impl Engine {
     }
 
     /// An interrupt takes `cost` from whoever runs on `cpu`.
+    #[inline(always)]
     pub(crate) fn interrupt(&mut self, cpu: Cpu, cost: Ns) {
-        if cost == 0 {
-            return;
+        if cost != 0 {
+            self.take_time(cpu, cost);
         }
+    }
+
+    fn take_time(&mut self, cpu: Cpu, cost: Ns) {
         let now = self.k.now;
         let c = &mut self.k.cpus[cpu];
         c.busy_until = c.busy_until.max(now) + cost;

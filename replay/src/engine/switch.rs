@@ -102,6 +102,7 @@ impl Engine {
     }
 
     /// Books the slice of `t` on `cpu` and what is left of its run step.
+    #[inline(always)]
     pub(super) fn account(&mut self, cpu: Cpu, t: TaskId) {
         let now = self.k.now;
         if self.ends_with_essential && self.k.work.tasks[t.index()].essential {

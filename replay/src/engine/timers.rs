@@ -42,6 +42,7 @@ impl Engine {
         false
     }
 
+    #[inline(always)]
     pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
         self.order += 1;
         let next = self.timers[cpu].peek().map_or(NEVER, |t| t.hard).min(self.k.slots.tick(cpu));

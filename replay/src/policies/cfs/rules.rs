@@ -108,6 +108,7 @@ impl Cfs {
     }
 
     /// What slept gets credit for it, up to a bound.
+    #[inline(always)]
     pub(super) fn place_woken(&mut self, t: TaskId) {
         let (e, tun) = (&self.tasks[t], &self.tun);
         let mut credit = 0;
@@ -173,7 +174,7 @@ impl Cfs {
     }
 
     /// True when `a` is so far ahead of `b` that it would be unfair to run `a` first.
-    #[inline]
+    #[inline(always)]
     fn unfair(&self, a: TaskId, b: TaskId) -> bool {
         let ahead = self.tasks[a].vruntime - self.tasks[b].vruntime;
         ahead > 0 && ahead > self.granularity(a, b)
@@ -289,6 +290,7 @@ impl Cfs {
         }
     }
 
+    #[inline(always)]
     fn pick_on(&self, q: usize) -> Option<TaskId> {
         let rq = &self.rqs[q];
         let (_, left) = rq.line.first()?;

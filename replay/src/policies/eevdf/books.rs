@@ -55,6 +55,7 @@ impl Eevdf {
     }
 
     /// Charges queue `q` and asks for a reschedule where that is due.
+    #[inline(always)]
     pub(super) fn charge_and_resched(&mut self, k: &mut Kernel, q: usize) {
         if self.charge(k, q) {
             self.resched(k, self.cpu_of(q));
@@ -139,6 +140,7 @@ impl Eevdf {
     }
 
     /// Takes `t` out of the sums and the tree of its queue.
+    #[inline(always)]
     pub(super) fn leave(&mut self, t: TaskId, sleeps: bool) {
         let q = self.e[t].q;
         let lag = self.lag(q, t);

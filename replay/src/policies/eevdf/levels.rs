@@ -221,6 +221,7 @@ impl Eevdf {
     }
 
     /// The running task falls asleep.
+    #[inline(always)]
     pub(super) fn falls_asleep(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
         self.bal.falls_asleep(k.now(), t);
         if self.delays(t) {
@@ -317,6 +318,7 @@ impl Eevdf {
     }
 
     /// The task that `cpu` runs next, out of its trees; `prev` ran until now and may go on.
+    #[inline(always)]
     pub(super) fn pick_task(&mut self, k: &mut Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
         let prev = prev.filter(|&p| self.e[p].on_rq && self.cpu_of(self.e[p].q) == cpu);
         if self.groups.is_empty() {
@@ -327,6 +329,7 @@ impl Eevdf {
     }
 
     /// The same where there is but one level.
+    #[inline(always)]
     fn pick_single(&mut self, k: &Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
         if let Some(p) = prev {
             self.rq[cpu].take_out(&mut self.e[p]);
@@ -413,6 +416,7 @@ impl Eevdf {
     }
 
     /// `e` is out of the tree of its queue.
+    #[inline(always)]
     fn take_next(&mut self, e: TaskId) {
         let entity = &mut self.e[e];
         let rq = &mut self.rq[entity.q];

@@ -425,12 +425,11 @@ impl Balancer {
 
     /// Task `t`, which is in no group, becomes runnable on `cpu`: as [`Self::task_arrives`],
     /// [`Self::enqueue`] and [`Self::count`].
+    #[inline(always)]
     pub(super) fn arrives_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         let e = &self.ents[t];
         if (e.cpu, e.queue) != (Some(cpu), Some(cpu)) {
-            self.task_arrives(now, cpu, t);
-            self.enqueue(now, cpu, t);
-            return self.count(now, cpu, true);
+            return self.arrives_anew(now, cpu, t);
         }
         let (e, c, queue) = (&mut self.ents[t], &mut self.cpus[cpu], &mut self.queues[cpu]);
         e.catch_up(now);
@@ -444,14 +443,21 @@ impl Balancer {
         self.runnable.put_last(cpu, t);
     }
 
+    /// The same for one that counted elsewhere.
+    #[inline(never)]
+    fn arrives_anew(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        self.task_arrives(now, cpu, t);
+        self.enqueue(now, cpu, t);
+        self.count(now, cpu, true);
+    }
+
     /// Task `t`, which is in no group, is no longer runnable, or leaves its CPU: as
     /// [`Self::task_departs`], [`Self::count`] and [`Self::dequeue`].
+    #[inline(always)]
     pub(super) fn leaves_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         let e = &mut self.ents[t];
         if (e.cpu, e.queue, e.on_rq) != (Some(cpu), Some(cpu), true) {
-            self.task_departs(now, t);
-            self.count(now, cpu, false);
-            return self.dequeue(now, t);
+            return self.leaves_otherwise(now, cpu, t);
         }
         let (c, queue) = (&mut self.cpus[cpu], &mut self.queues[cpu]);
         e.catch_up(now);
@@ -463,6 +469,14 @@ impl Balancer {
         queue.weight -= e.weight;
         queue.nr = queue.nr.saturating_sub(1);
         self.runnable.remove(t);
+    }
+
+    /// The same for one that counts elsewhere, or sleeps.
+    #[inline(never)]
+    fn leaves_otherwise(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        self.task_departs(now, t);
+        self.count(now, cpu, false);
+        self.dequeue(now, t);
     }
 
     /// `t`, which fell asleep, stays counted among the tasks of its CPU, or is no more.
@@ -486,6 +500,7 @@ impl Balancer {
     }
 
     /// Task `t` begins to run on `cpu`.
+    #[inline(always)]
     pub fn task_starts(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         let (e, c) = (&mut self.ents[t], &mut self.cpus[cpu]);
         e.catch_up(now);
@@ -499,6 +514,7 @@ impl Balancer {
     }
 
     /// Task `t` ceases to run on `cpu`.
+    #[inline(always)]
     pub fn task_stops(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         let (e, c) = (&mut self.ents[t], &mut self.cpus[cpu]);
         e.catch_up(now);

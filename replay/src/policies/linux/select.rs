@@ -109,6 +109,7 @@ impl Balancer {
         here < there
     }
 
+    #[inline(always)]
     fn free(&self, k: &Kernel, t: TaskId, cpu: Cpu) -> bool {
         k.is_idle(cpu) || self.only_idle_policy(k, cpu) && !(self.form == super::Form::Flat && self.ents[t].idle_policy)
     }
