@@ -187,9 +187,15 @@ impl Slots {
         }
     }
 
-    /// Brings the times of an entry into the tree; the earliest of all.
+    /// Brings the times of an entry into the tree.
     #[inline(never)]
-    fn note(&mut self, entry: usize) -> Key {
+    fn note(&mut self, entry: usize) {
+        self.bring(entry);
+    }
+
+    /// The same, and tells the earliest of all.
+    #[inline(always)]
+    fn bring(&mut self, entry: usize) -> Key {
         let first = self.entries[entry].first();
         if entry < self.cpus {
             self.of_cpus = self.firsts.set(entry, first);
@@ -202,7 +208,7 @@ impl Slots {
     /// The earliest event, which is to be handled now.
     #[inline]
     pub fn earliest(&mut self) -> (Ns, Due) {
-        let mut first = self.note(self.last);
+        let mut first = self.bring(self.last);
         if is_far(first) {
             first = self.look_far();
             if is_far(first) {
@@ -222,7 +228,7 @@ impl Slots {
 
     /// Its time, where other events may still come before it.
     pub fn earliest_time(&mut self) -> Ns {
-        let first = self.note(self.last);
+        let first = self.bring(self.last);
         if is_far(first) {
             return self.earliest_of_all();
         }
@@ -246,9 +252,9 @@ impl Slots {
             for (i, kind) in (if entry == self.cpus { OF_MACHINE } else { OF_CPU }).into_iter().enumerate() {
                 e.keys[i] = key(e.times[i] - first, kind, entry);
             }
-            self.note(entry);
+            self.bring(entry);
         }
-        self.note(self.last)
+        self.bring(self.last)
     }
 
     #[inline]

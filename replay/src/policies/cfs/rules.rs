@@ -1,23 +1,38 @@
 //! Accounting, placement, preemption and choice.
 
 use super::fixed::{self, Weight};
-use super::{Cfs, Form};
+use super::{Cfs, Form, Rq, Tunables};
 
 use crate::policies::weights;
 use crate::policy::{Enqueue, Kernel};
 use crate::task::{Cpu, Ns, SchedPolicy, TaskId};
 
-impl Cfs {
+impl Tunables {
     /// Real time in the virtual time of a task.
     #[inline]
     fn fair(&self, delta: Ns, w: Weight) -> i64 {
-        match (self.tun.fixed_point, self.tun.form) {
+        match (self.fixed_point, self.form) {
             (false, _) => weights::fair(delta, w.w as i64),
             (true, Form::V61) => fixed::fair(delta, w),
             (true, _) => fixed::old::fair(delta, w),
         }
     }
+}
 
+impl Rq {
+    /// The minimum follows the smaller of what runs, at `curr`, and the first that waits, and never goes back.
+    #[inline]
+    fn raise_min(&mut self, curr: Option<i64>) {
+        let low = match (curr, self.line.first()) {
+            (Some(c), Some((left, _))) => c.min(left),
+            (Some(v), None) | (None, Some((v, _))) => v,
+            (None, None) => return,
+        };
+        self.min_vruntime = self.min_vruntime.max(low);
+    }
+}
+
+impl Cfs {
     /// Charges what runs on queue `q` up to now.
     #[inline(always)]
     pub(super) fn update_curr(&mut self, k: &Kernel, q: usize) {
@@ -32,29 +47,22 @@ impl Cfs {
     /// Charges `t`, which runs on queue `q`.
     #[inline(never)]
     fn charge(&mut self, q: usize, t: TaskId, now: Ns) {
-        let delta = now - std::mem::replace(&mut self.rqs[q].exec_start, now);
-        let v = self.fair(delta, self.tasks[t].weight);
-        let e = &mut self.tasks[t];
+        let (rq, e) = (&mut self.rqs[q], &mut self.tasks[t]);
+        let delta = now - std::mem::replace(&mut rq.exec_start, now);
         e.sum += delta;
-        e.vruntime += v;
-        self.update_min(q);
+        e.vruntime += self.tun.fair(delta, e.weight);
+        rq.raise_min(e.on_rq.then_some(e.vruntime));
         if self.use_quota(q, delta) {
             self.out_of_quota = Some(self.groups.cpu_of(q));
         }
     }
 
-    /// The queue's minimum follows the smaller of what runs and the leftmost that waits, and never goes back.
+    /// Brings the minimum of queue `q` up to date.
     #[inline]
     pub(super) fn update_min(&mut self, q: usize) {
         let rq = &mut self.rqs[q];
-        let left = rq.line.first().map(|f| f.0);
         let curr = rq.curr.map(|t| &self.tasks[t]).filter(|e| e.on_rq).map(|e| e.vruntime);
-        let low = match (curr, left) {
-            (Some(c), Some(l)) => c.min(l),
-            (Some(v), None) | (None, Some(v)) => v,
-            (None, None) => return,
-        };
-        rq.min_vruntime = rq.min_vruntime.max(low);
+        rq.raise_min(curr);
     }
 
     /// The time that `e` is to run within a period: its part of its group's part of the period of
@@ -88,7 +96,7 @@ impl Cfs {
         self.update_curr(k, at);
         self.tasks[t].q = at;
         let slice = if self.tun.start_debit { self.slice(t) } else { 0 };
-        let debit = self.fair(slice, self.tasks[t].weight);
+        let debit = self.tun.fair(slice, self.tasks[t].weight);
         let mut v = self.rqs[at].min_vruntime + debit;
         let curr = self.rqs[at].curr;
         if let (Form::V61, Some(c)) = (self.tun.form, curr) {
@@ -115,7 +123,7 @@ impl Cfs {
         if tun.fair_sleepers {
             credit = if tun.form == Form::V61 && e.idle_policy { tun.min_gran } else { tun.latency };
             if tun.normalized && !e.idle_policy {
-                credit = self.fair(credit, e.weight);
+                credit = self.tun.fair(credit, e.weight);
             }
             if tun.gentle {
                 credit /= 2;
@@ -154,7 +162,7 @@ impl Cfs {
             Form::V27 | Form::V29 => {
                 let w = self.tasks[curr].weight;
                 if w.w > fixed::NICE_0 {
-                    self.fair(gran, w)
+                    self.tun.fair(gran, w)
                 } else {
                     gran
                 }
@@ -167,9 +175,9 @@ impl Cfs {
                 } else {
                     gran
                 };
-                self.fair(gran, e.weight)
+                self.tun.fair(gran, e.weight)
             }
-            Form::V61 => self.fair(gran, self.tasks[t].weight),
+            Form::V61 => self.tun.fair(gran, self.tasks[t].weight),
         }
     }
 

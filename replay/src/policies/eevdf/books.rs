@@ -235,6 +235,7 @@ impl Eevdf {
     }
 
     /// The eligible entity with the earliest deadline on `q`; `curr` competes as the running one.
+    #[inline(always)]
     pub(super) fn earliest(&self, q: usize, curr: Option<TaskId>, protect: bool) -> Option<TaskId> {
         let rq = &self.rq[q];
         if rq.nr == 1 {

@@ -344,6 +344,7 @@ impl Balancer {
 
     /// `t` falls asleep: what it used is remembered. Up to 6.5 as of now, later as of the last time that its
     /// averages were brought up to date (dequeue_task_fair, update_load_avg).
+    #[inline(always)]
     pub fn falls_asleep(&mut self, now: Ns, t: TaskId) {
         if self.form == Form::Cfs {
             self.update_entity(now, t);

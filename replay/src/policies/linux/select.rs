@@ -13,6 +13,7 @@ const SECOND: Ns = 1_000_000_000;
 
 impl Balancer {
     /// The CPU for `t`; not for a task whose sleep is not yet in the books, which wakes where it is.
+    #[inline(always)]
     pub fn select(&mut self, k: &Kernel, t: TaskId, why: Select) -> Cpu {
         let prev = k.task(t).cpu.min(k.nr_cpus() - 1);
         let only = self.only_cpu(k, t);

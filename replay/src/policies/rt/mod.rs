@@ -115,6 +115,19 @@ impl Rt {
         self.overloaded.set(cpu, !c.pushable.is_empty());
         c.queue.remove(t)
     }
+
+    /// The task that `cpu` runs next, where there may be one; the one that has left it was of level `left`.
+    #[inline(never)]
+    fn choose(&mut self, k: &mut Kernel, cpu: Cpu, left: Option<usize>) -> Option<TaskId> {
+        if left.is_some_and(|left| self.cpus[cpu].queue.best().is_none_or(|best| best > left)) {
+            self.pull(k, cpu);
+        }
+        let waits = self.server_dispatches(k, cpu) || self.cpus[cpu].throttled;
+        let queue = &self.cpus[cpu].queue;
+        let t = if waits { queue.level_front(SHARED) } else { queue.front() }?;
+        self.remove(cpu, t);
+        Some(t)
+    }
 }
 
 impl Policy for Rt {
@@ -171,14 +184,7 @@ impl Policy for Rt {
         if c.queue.is_empty() && left.is_none() && !(self.reservation.is_some() && c.server.needs_looking_after()) {
             return None;
         }
-        if left.is_some_and(|left| self.cpus[cpu].queue.best().is_none_or(|best| best > left)) {
-            self.pull(k, cpu);
-        }
-        let waits = self.server_dispatches(k, cpu) || self.cpus[cpu].throttled;
-        let queue = &self.cpus[cpu].queue;
-        let t = if waits { queue.level_front(SHARED) } else { queue.front() }?;
-        self.remove(cpu, t);
-        Some(t)
+        self.choose(k, cpu, left)
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
