@@ -451,12 +451,6 @@ impl<K: Copy + Ord> Ordered<K> {
         self.heap.first().map(|&(k, _, t)| (k, TaskId(t)))
     }
 
-    /// The task behind the first, and its key.
-    pub fn second(&self) -> Option<(K, TaskId)> {
-        let best = (1..self.heap.len().min(5)).min_by_key(|&i| (self.heap[i].0, self.heap[i].1))?;
-        Some((self.heap[best].0, TaskId(self.heap[best].2)))
-    }
-
     /// Takes the first task.
     pub fn pop(&mut self) -> Option<(K, TaskId)> {
         let first = self.first()?;
@@ -551,7 +545,6 @@ mod tests {
                 }
                 model.sort_unstable();
                 prop_assert_eq!(queue.first(), model.first().map(|m| (m.0, TaskId(m.2))));
-                prop_assert_eq!(queue.second(), model.get(1).map(|m| (m.0, TaskId(m.2))));
                 prop_assert_eq!(queue.len(), model.len());
             }
             for m in model {

@@ -20,7 +20,8 @@ impl Tunables {
 }
 
 impl Rq {
-    /// The minimum follows the smaller of what runs, at `curr`, and the first that waits, and never goes back.
+    /// The minimum follows the smaller of what runs, at `curr`, and the first that waits. It never goes
+    /// back.
     #[inline]
     fn raise_min(&mut self, curr: Option<i64>) {
         let low = match (curr, self.line.first()) {

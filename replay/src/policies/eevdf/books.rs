@@ -81,6 +81,7 @@ impl Eevdf {
     }
 
     /// Gives `t` a place on queue `q`, which does not count it yet.
+    #[inline(always)]
     pub(super) fn place(&mut self, q: usize, t: TaskId, initial: bool) {
         let rq = &self.rq[q];
         let e = &mut self.e[t];
@@ -110,7 +111,7 @@ impl Eevdf {
     }
 
     /// The lag of `t`, which is counted on `q`, within its bounds.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lag(&self, q: usize, t: TaskId) -> Ns {
         let e = &self.e[t];
         let slice = match self.f.version {

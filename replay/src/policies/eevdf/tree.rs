@@ -75,7 +75,8 @@ impl Block {
 /// The queued tasks. Who queues one keeps its [`Place`].
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    /// In order of their nodes; one at least, and none is empty, but for the first where nothing is queued.
+    /// In order of their nodes; one at least, and none is empty, but for the first where nothing is
+    /// queued.
     blocks: Vec<Block>,
     /// Smallest `v` of all, the greatest number where nothing is queued.
     min_v: Ns,

@@ -18,7 +18,8 @@ const NOWHERE: Listed = Listed { cpu: u32::MAX, place: 0, order: 0 };
 /// Tasks of each CPU; a task is on one at most.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runnable {
-    /// In no order. Who ceases to be runnable stays until somebody asks: most come back to where they were.
+    /// In no order. Who ceases to be runnable stays until somebody asks: most come back to where they
+    /// were.
     cpus: Vec<Vec<TaskId>>,
     tasks: Vec<Listed>,
     last: u64,

@@ -116,7 +116,8 @@ impl Rt {
         c.queue.remove(t)
     }
 
-    /// The task that `cpu` runs next, where there may be one; the one that has left it was of level `left`.
+    /// The task that `cpu` runs next, where there may be one; the one that has left it was of level
+    /// `left`.
     #[inline(never)]
     fn choose(&mut self, k: &mut Kernel, cpu: Cpu, left: Option<usize>) -> Option<TaskId> {
         if left.is_some_and(|left| self.cpus[cpu].queue.best().is_none_or(|best| best > left)) {
