@@ -99,6 +99,16 @@ def parted(rows: pl.DataFrame) -> pl.DataFrame:
     return judged.with_columns(part=part, error=error)
 
 
+def beside(rows: pl.DataFrame, name: str, why: str | None) -> list[str]:
+    """Row of a table: how many rows are trusted, or not only for the reason `why`; inside, median error."""
+    only = pl.col("trust_why").str.starts_with(why or "") & ~pl.col("trust_why").str.contains(
+        ";", literal=True
+    )
+    part = rows.filter(pl.col("trust") == "trusted" if why is None else only)
+    share = part.select(pl.col("inside").mean(), pl.col("error").median()).row(0)
+    return [name, str(part.height), *("-" if v is None else f"{100 * v:.0f} %" for v in share)]
+
+
 def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system: str) -> str:
     """The page; `early`: groups whose work is done sooner, as `rows_of` gives them."""
     held = parted(rows)
@@ -112,13 +122,9 @@ def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system:
         doubled.append(
             [f"{times:g}", *(part.select(inside(times)).item() for part in shown), f"{100 * width:.0f} %"]
         )
-    why = pl.col("trust_why")
-    late = why.str.starts_with("the replay lasts") & ~why.str.contains(";", literal=True)
-    longer = []
-    for name, rows_of_it in (("about as long", pl.col("trust") == "trusted"), ("longer", late)):
-        part = held.filter(rows_of_it, pl.col("statistic") == "total")
-        share = part.select(pl.col("inside").mean(), pl.col("error").median()).row(0)
-        longer.append([name, str(part.height), *("-" if v is None else f"{100 * v:.0f} %" for v in share)])
+    totals = held.filter(statistic="total")
+    longer = [beside(totals, "about as long", None), beside(totals, "longer", "the replay lasts")]
+    idler = [beside(held, "at most 20 points more", None), beside(held, "more", "CPUs idle")]
     every = held.with_columns(all=pl.lit("all"))
     return f"""# Fresh recordings: what predictions are worth on a machine that nothing was fitted to
 
@@ -126,7 +132,7 @@ Written by `python -m validation.fresh`. {pairs} pairs of recordings of 2.6 s by
 ({system}), made by `validation/fresh/record.sh`: a build (`make -j4`),
 compression, a web server, a pipeline, a pool of workers, short commands, and where they are installed a
 server in Node, a thread pool in Java and goroutines in Go, each beside others that take CPU time. No rule
-was found with these three, but that totals of replays that last longer are taken with care. A recording is
+was found with these recordings. A recording is
 predicted from another one, in which nothing was changed, by `tracekit
 compare A --set CHANGE --real B`. *Inside*: the 90 % interval holds the real value; rows with fewer than
 20 real samples, without an interval or marked `do not use` are left out. The first columns are of rows
@@ -138,7 +144,9 @@ marked `trusted`.
 
 {table(["change", *head], shares(held, "changed"))}
 
-*nothing*: one recording is predicted from another of the same.
+*nothing*: one recording is predicted from another of the same. `weight`, `quota` and `idle` are of the
+group of the tasks in the background (cgroups, the others in a second group), and are predicted from
+recordings with both groups alike.
 
 ## By workload
 
@@ -164,6 +172,13 @@ Totals of replays up to 1.1 times as long as the recording that are trusted, and
 not trusted only for that ([Definitions](definitions.md#predictions)):
 
 {table(["replay", *kinds], longer)}
+
+## Replays that idle more
+
+Trusted rows, and rows that are not trusted only since the CPUs of the replay are idle for over 20 points
+more of their time than recorded ([Definitions](definitions.md#predictions)):
+
+{table(["idle", *kinds], idler)}
 
 ## What a switch costs
 

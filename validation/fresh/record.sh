@@ -1,9 +1,10 @@
 #!/bin/sh
 # Records work of every day on this machine, and the same set up otherwise: what
 # `python -m validation.fresh`
-# holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 40 s a workload and round; it wants perf,
+# holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 60 s a workload and round; it wants perf,
 # cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path;
-# node, javac and go, where they are there, make one more workload each. DIR/pairs.tsv names what to compare.
+# node, javac and go, where they are there, make one more workload each; the CPU controller of cgroups, where
+# it may be used, groups. DIR/pairs.tsv names what to compare.
 set -eu
 length=2.6
 
@@ -164,6 +165,36 @@ J
     go build -o gowork gowork.go
 fi
 
+# Two groups, `tkback` and `tkfront`, side by side at the root of cgroups, version 1 or 2.
+groups=$(awk '$3 == "cgroup" && ("," $4 ",") ~ /,cpu,/ { print $2; exit }' /proc/mounts)
+[ -n "$groups" ] || groups=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+remove_groups() { rmdir "$groups/tkback" "$groups/tkfront" 2> /dev/null || true; }
+trap remove_groups EXIT
+[ -f "$groups/cpu.shares" ] || echo +cpu > "$groups/cgroup.subtree_control" 2> /dev/null || true
+mkdir -p "$groups/tkback" "$groups/tkfront" 2> /dev/null || true
+# What groups can be asked: the weight of tkback, its CPU time of 100 ms in us, and whether it is idle.
+limit() {
+    if [ -f "$groups/tkback/cpu.shares" ]; then
+        echo 0 > "$groups/tkback/cpu.idle"
+        echo $(($1 * 1024 / 100)) > "$groups/tkback/cpu.shares"
+        echo "$2" > "$groups/tkback/cpu.cfs_quota_us"
+    else
+        echo 0 > "$groups/tkback/cpu.idle"
+        echo "$1" > "$groups/tkback/cpu.weight"
+        if [ "$2" = -1 ]; then echo max 100000; else echo "$2" 100000; fi > "$groups/tkback/cpu.max"
+    fi
+    [ "$3" = 0 ] || echo 1 > "$groups/tkback/cpu.idle"
+}
+cat > within.sh <<'S'
+echo $$ > "$1/cgroup.procs"
+shift
+exec "$@"
+S
+variants='default nice19 batch idle cpu1 fifo'
+if [ -f "$groups/tkback/cpu.shares" ] || [ -f "$groups/tkback/cpu.weight" ]; then
+    variants="$variants groups groupweight groupquota groupidle"
+fi
+
 tracekit recipes machine > machine.sh
 printf 'a\tb\tworkload\tset\n' > pairs.tsv
 for round in $(seq "$rounds"); do
@@ -180,21 +211,30 @@ for round in $(seq "$rounds"); do
         go) back='gzip*' front='gowork' ;;
         commands) back='gzip*' front='/^(bash|true|date|cat)$/' ;;
         esac
-        for v in default nice19 batch idle cpu1 fifo; do
-            before='' first='' set=''
+        for v in ${VARIANTS:-$variants}; do
+            before='' first='' set='' base=default
+            case $v in
+            group*)
+                base=groups
+                before="sh $PWD/within.sh $groups/tkback" first="sh $PWD/within.sh $groups/tkfront"
+                limit 100 -1 0 ;;
+            esac
             case $v in
             nice19) before='nice -n 19' set="$back: nice=19" ;;
             batch) before='chrt -b 0' set="$back: policy=batch" ;;
             idle) before='chrt -i 0' set="$back: policy=idle" ;;
             cpu1) before='taskset -c 1' set="$back: cpus=1" ;;
             fifo) first='chrt -f 50' set="$front: policy=fifo,prio=50" ;;
+            groupweight) limit 25 -1 0; set='group:tkback: weight=25' ;;
+            groupquota) limit 100 50000 0; set='group:tkback: quota=50ms/100ms' ;;
+            groupidle) limit 100 -1 1; set='group:tkback: idle=on' ;;
             esac
             name=$w-$v-$round
             (sleep 0.8; sh machine.sh "$name.data" > machine.log 2>&1) &
             WORK=$w BACK=$before FRONT=$first perf sched record -m 4096 -o "$name.data" -- sh "$script" . > perf.log 2>&1
             wait
             pkill -f 'server[.](py|js)' || true
-            printf '%s-default-%s.data\t%s-%s-%s.data\t%s\t%s\n' "$w" "$other" "$w" "$v" "$round" "$w" "$set" >> pairs.tsv
+            printf '%s-%s-%s.data\t%s-%s-%s.data\t%s\t%s\n' "$w" "$base" "$other" "$w" "$v" "$round" "$w" "$set" >> pairs.tsv
         done
     done
 done
