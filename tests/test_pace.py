@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -22,9 +23,9 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(TEXT, tmp_path_factory.mktemp("pace"))
 
 
-def recorded(text: str, folder: Path) -> Path:
+def recorded(text: str, folder: Path, names: Sequence[str] = ("Work", "Back", "Hog*")) -> Path:
     """A run as a capture shows it, that is without the text that it is of."""
-    tk.simulate(text).filter(comm=["Work", "Back", "Hog*"]).write(folder / "loop.parquet")
+    tk.simulate(text).filter(comm=list(names)).write(folder / "loop.parquet")
     return folder / "loop.parquet"
 
 
@@ -133,3 +134,34 @@ def test_the_command_and_the_page_say_that_a_replay_lasts_longer(slowed: Path, t
     )
     assert said in " ".join(done.output.split())
     assert said in " ".join(page.read_text().split())
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CPU that never idles: endless work beside a task that comes and goes."""
+    text = "policy: rr:quantum=5ms\nuntil: 500\nHog: R∞\nA: (R2 S6)*\nB: (R2 S6)*"
+    return recorded(text, tmp_path_factory.mktemp("idler"), ("Hog", "A", "B"))
+
+
+def test_rows_of_a_replay_whose_cpus_idle_more_are_taken_with_care(full: Path) -> None:
+    compared = tk.compare(full, cpus=3, identity="rr:quantum=5ms")
+    ((label, found),) = compared.idler.items()
+    assert label == "3 CPUs"
+    assert found.recorded == pytest.approx(0, abs=0.02)
+    # Of three CPUs the endless one has one, the two others a quarter of one each at most.
+    assert found.replayed == pytest.approx(0.5, abs=0.05)
+    trust = compared.table.filter(pl.col("trust") != "do not use")
+    assert trust.height
+    assert set(trust["trust"]) == {"with care"}
+    alone = trust.filter(pl.col("trust_why").str.starts_with("CPUs idle for 5"))
+    assert alone.height
+    same = tk.compare(full, "rr:quantum=4ms", identity="rr:quantum=5ms")
+    assert same.idler == {}
+    assert not same.table["trust_why"].str.contains("CPUs idle").any()
+
+
+def test_the_command_says_that_cpus_idle_more(full: Path) -> None:
+    asked = ["compare", str(full), "--identity", "rr:quantum=5ms", "--cpus", "3", "-q"]
+    done = CliRunner().invoke(main, asked, prog_name="tracekit")
+    assert done.exit_code == 0, done.output
+    assert "of the recording: how idle CPUs wake" in " ".join(done.output.split())

@@ -5,7 +5,7 @@ were run, and holds every row that `tracekit compare` would print against the sa
 intervals are made with the model errors of the package, not with a fit to these captures. Shares are
 printed by class of change, kind of metric and trust, and of rows that are only not trusted since their
 trace cannot be replayed well (`tracekit.whatif.trust.poorly`), or that are of less work than a real run
-does, or of a replay that lasts longer (`tracekit.whatif.pace`), apart.
+does, or of a replay that lasts longer or idles more (`tracekit.whatif.pace`), apart.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     only = why.str.starts_with("this trace cannot be replayed well") & ~why.str.contains(";", literal=True)
     early = why.str.contains("is done sooner", literal=True) & (pl.col("mark") != "do not use")
     late = why.str.contains("the replay lasts", literal=True) & (pl.col("mark") != "do not use")
+    idler = why.str.starts_with("CPUs idle") & (pl.col("mark") != "do not use")
     mark = pl.when(only).then(pl.lit("trusted but for the trace")).when(early).then(pl.lit("of less work"))
-    rows = rows.with_columns(mark=mark.when(late).then(pl.lit("of another time")).otherwise("mark"))
+    mark = mark.when(late).then(pl.lit("of another time")).when(idler).then(pl.lit("of idler CPUs"))
+    rows = rows.with_columns(mark=mark.otherwise("mark"))
     for keys in ("change_class", "metric_class", "mark", "a"):
         with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
             print(coverage.shares(rows, [keys]).with_columns(pl.col(pl.Float64).round(3)))

@@ -55,6 +55,8 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
             paragraph(early.sentence)
         if late := comparison.longer.get(finding.policy):
             paragraph(late.sentence)
+        if idler := comparison.idler.get(finding.policy):
+            paragraph(idler.sentence)
     print()
     _basis(comparison, failed, judged)
     if verbose:

@@ -471,6 +471,7 @@ def render(comparison: Comparison) -> str:
         pace=[
             *((label, one.sentence) for label, found in comparison.sooner.items() for one in found),
             *((label, one.sentence) for label, one in comparison.longer.items()),
+            *((label, one.sentence) for label, one in comparison.idler.items()),
         ],
         held=comparison.held.sentences if comparison.held else [],
         cards=_cards(found),

@@ -30,7 +30,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
-from tracekit.whatif.pace import Longer, Sooner, longer, sooner
+from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.repeat import Asked, Beside, run_all
 from tracekit.whatif.row_error import change_class
@@ -144,10 +144,14 @@ class Comparison:
         """
         repeated = self.repeated
         if repeated is not None:
-            early = {label: [one.group for one in found] for label, found in self.sooner.items()}
-            sampling = repeated.sampling or self.sampling
-            late = {label: found.why for label, found in self.longer.items()}
-            repeated = replace(repeated, sampling=sampling, poor=self.poor, sooner=early, longer=late)
+            repeated = replace(
+                repeated,
+                sampling=repeated.sampling or self.sampling,
+                poor=self.poor,
+                sooner={label: [one.group for one in found] for label, found in self.sooner.items()},
+                longer={label: found.why for label, found in self.longer.items()},
+                idler={label: found.why for label, found in self.idler.items()},
+            )
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
         if self.real is None:
@@ -174,8 +178,12 @@ class Comparison:
     @cached_property
     def longer(self) -> dict[str, Longer]:
         """Label to how long a replay lasts that lasts longer, see `tracekit.whatif.pace.longer`."""
-        found = {label: longer(self.trace, run) for label, run in self._runs.items()}
-        return {label: one for label, one in found.items() if one is not None}
+        return of_all(longer, self.trace, self._runs)
+
+    @cached_property
+    def idler(self) -> dict[str, Idler]:
+        """Label to how much more its CPUs idle than when recorded, see `tracekit.whatif.pace.idler`."""
+        return of_all(idler, self.trace, self._runs)
 
     @property
     def _runs(self) -> dict[str, Replay]:
@@ -184,10 +192,7 @@ class Comparison:
 
     @cached_property
     def sampling(self) -> dict[str, pl.DataFrame]:
-        """Label to the sampling error of every row; not of the identity replay.
-
-        See `tracekit.analysis.sampling.sampling`.
-        """
+        """Label to result of `tracekit.analysis.sampling.sampling`; not of the identity replay."""
         return {label: sampling_of(t, self.by) for label, t in self.traces.items() if label != IDENTITY}
 
     @cached_property
@@ -374,11 +379,11 @@ class Comparison:
             whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
-            `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `summary`, `comparison` (`table`),
-            `calibration`, `fidelity`, `distances`, `intervals`, `runqueue` (time-weighted
-            distribution by label), `not_recorded` and `not_known` (what the trace, and the machine
-            beside it, do not say) and `predictable` (shares of trust), `definitions`. Numbers that
-            are not known are None, never NaN.
+            `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `idler`, `summary`,
+            `comparison` (`table`), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
+            (time-weighted distribution by label), `not_recorded` and `not_known` (what the trace, and
+            the machine beside it, do not say) and `predictable` (shares of trust), `definitions`.
+            Numbers that are not known are None, never NaN.
         """
         queue = {
             label: analysis.runqueue.distribution(t.runqueue, t.end_ns).to_dicts()
@@ -401,6 +406,7 @@ class Comparison:
             "held": None if self.held is None else self.held.to_dict(),
             "sooner": {label: [asdict(one) for one in found] for label, found in self.sooner.items()},
             "longer": {label: asdict(one) for label, one in self.longer.items()},
+            "idler": {label: asdict(one) for label, one in self.idler.items()},
             "inferred": inferred(self.identity),
             "not_recorded": unrecorded(self.identity),
             "not_known": unknown_machine(self.trace),

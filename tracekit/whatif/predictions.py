@@ -53,6 +53,8 @@ class Repeated:
         Label to the groups that do their recorded work sooner, see `tracekit.whatif.pace.sooner`.
     longer
         Label to why totals are of another time than recorded, see `tracekit.whatif.pace.longer`.
+    idler
+        Label to how much more CPUs idle than recorded, see `tracekit.whatif.pace.idler`.
     tick_ns, resolution_ns
         Length of a clock tick, and the smallest difference that clock and perturbation resolve.
     errors
@@ -74,6 +76,7 @@ class Repeated:
     poor: str | None = None
     sooner: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     longer: Mapping[str, str] = field(default_factory=dict)
+    idler: Mapping[str, str] = field(default_factory=dict)
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
@@ -415,7 +418,9 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
             repeated.lost,
             repeated.unmodelled.get(label, ()),
             repeated.poor,
-            _less(row, repeated.sooner.get(label, ())) or _more(row, repeated.longer.get(label)),
+            _less(row, repeated.sooner.get(label, ()))
+            or _more(row, repeated.longer.get(label))
+            or repeated.idler.get(label),
         )
     return rows
 
