@@ -13,6 +13,8 @@ from tracekit.cli._options import output_options, output_place
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tracekit.whatif.sweep import Sweep
 
 
@@ -206,11 +208,18 @@ def command(
         _draw(result, statistics, plot)
 
 
+def _by_reason(failed: pl.DataFrame) -> Iterator[tuple[str, list[int]]]:
+    """Why cells have no result, and which these are."""
+    yield from failed.group_by("error", maintain_order=True).agg("cell").iter_rows()
+
+
 def _print(result: Sweep, statistics: tuple[str, ...], as_json: bool) -> None:
     from tracekit.cli._output import emit_json, paragraph, printable, table
 
-    for row in result.failed.iter_rows(named=True):
-        print(f"warning: cell {row['cell']}: {printable(row['error'])}", file=sys.stderr)
+    for error, cells in _by_reason(result.failed):
+        first = f"cell {cells[0]}"
+        which = first if len(cells) == 1 else f"{len(cells)} cells, {first} the first"
+        print(f"warning: {which}: {printable(error)}", file=sys.stderr)
     if as_json:
         emit_json({s: result.values(s).to_dicts() for s in statistics})
         return
