@@ -81,6 +81,15 @@ def test_a_cell_without_a_replay_is_a_row_with_its_error(file: Path) -> None:
     assert found.values("slice(C)")["C: policy"].to_list() == ["fifo"] * 2
 
 
+def test_cells_that_fail_alike_are_one_warning(file: Path, tracekit: Run) -> None:
+    asked = ["--policy", "rr:quantum={2ms,4ms}", "--set", "C: policy={nonsense,fifo}"]
+    done = tracekit("sweep", file, *asked, "--runs", "1", "--metric", "slice(C)", "-q")
+    assert done.returncode == 0, done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert said.startswith("warning: 2 cells, cell 0 the first: ")
+    assert "nonsense" in said
+
+
 def test_random_and_halving_run_fewer_cells(file: Path) -> None:
     with ThreadPoolExecutor(2) as executor:
         drawn = sweep(file, "rr:quantum=1ms..9ms/9", search="random:4", seed=1, runs=1, executor=executor)
