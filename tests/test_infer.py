@@ -75,6 +75,22 @@ def test_a_group_setting_that_means_nothing_is_refused() -> None:
         tk.replay(trace, "eevdf", scenario=[parse_set("group:web: prio=5")])
 
 
+def test_a_group_without_tasks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hogs.parquet"
+    tk.simulate("A: R∞\nB: R∞\nuntil: 300", policy="eevdf").filter(comm=["A", "B"]).write(path)
+    sets = ["A: group=web/db", "group:web: quota=20ms/100ms"]
+    limited = tk.replay(path, "eevdf", scenario=[parse_set(s) for s in sets])
+    run = dict(
+        limited.slices.group_by(pl.col("comm").cast(pl.String)).agg(pl.col("dur_ns").sum()).iter_rows()
+    )
+    assert run["A"] / sum(run.values()) < 0.3
+    nobody = "no task of this trace is known to be in web"
+    with pytest.raises(ReplayError, match=f"{nobody}; say who is"):
+        tk.replay(path, "eevdf", scenario=[parse_set(sets[1])])
+    with pytest.raises(ReplayError, match=f"{nobody}; groups with tasks are wbe; say who is"):
+        tk.replay(path, "eevdf", scenario=[parse_set(s) for s in ("A: group=wbe", sets[1])])
+
+
 def test_a_policy_without_groups_refuses_them_by_name() -> None:
     trace = tk.simulate("A: R5", policy="fifo")
     for text in ("group:web: weight=300", "A: group=web"):

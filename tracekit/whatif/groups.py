@@ -11,7 +11,7 @@ and refuse what is asked of groups.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from tracekit.whatif.scenario import Override, group_settings
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Group", "asked_of_groups", "from_machine", "models_groups", "read_map"]
+__all__ = ["Group", "asked_of_groups", "from_machine", "models_groups", "read_map", "refuse_empty"]
 
 #: A group's name, and its settings as text: ``weight``, ``quota`` (``50ms/100ms`` or ``max``), ``idle``.
 Group = tuple[str, list[tuple[str, str]]]
@@ -70,6 +70,38 @@ def asked_of_groups(policy: object, overrides: Sequence[Override]) -> list[Group
         name = policy.partition(":")[0] if isinstance(policy, str) else "this policy"
         raise ReplayError(f"{asked[0]}: {name} does not model groups; expected cfs (form 6.1) or eevdf")
     return group_settings(asked)
+
+
+def refuse_empty(
+    overrides: Iterable[Override], sets: Iterable[tuple[Sequence[int], Sequence[tuple[str, str]]]]
+) -> None:
+    """Refuse what is set of a group in which nobody is: nothing would change by it.
+
+    Parameters
+    ----------
+    overrides
+        What to set.
+    sets
+        Threads with their attributes, as `from_machine` and `tracekit.whatif.scenario.resolve` give
+        them.
+
+    Raises
+    ------
+    ReplayError
+        When no task of the trace is in such a group, nor in one within it.
+    """
+    asked = [o for o in overrides if o.key == "group" and o.value.strip("/")]
+    if not asked:
+        return
+    named = {value.strip("/") for tids, settings in sets if tids for key, value in settings if key == "group"}
+    for override in asked:
+        name = override.value.strip("/")
+        if not any(group == name or group.startswith(f"{name}/") for group in named):
+            known = f"; groups with tasks are {', '.join(sorted(named)[:8])}" if named else ""
+            raise ReplayError(
+                f"{override}: no task of this trace is known to be in {name}{known}; say who is, such as "
+                f"'make: group={name}', or write the machine's file while the work runs"
+            )
 
 
 def _quota(quota_us: int | None, period_us: int | None) -> str:

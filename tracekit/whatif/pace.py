@@ -36,10 +36,10 @@ LASTS = 0.95
 #: Share of the recorded time below which work counts as done sooner, and of the replayed time
 #: below which the recorded one is another: beside what identity replays are off by. In 108 pairs of
 #: fresh recordings the intervals of trusted totals held 97 % of the real values up to a replay of 1.1
-#: times the length, beyond that 76 % (133 rows); in 180 later ones 98 and 88 %
+#: times the length, beyond that 76 % (133 rows); in 177 later ones 98 and 88 %
 #: (docs/validation-fresh.md).
 SOONER = 0.9
-#: By how much the share of idle time may grow. In 180 fresh pairs the intervals of trusted rows held
+#: By how much the share of idle time may grow. In 177 fresh pairs the intervals of trusted rows held
 #: 95 % of the real values where it grew by less, 85 % where by more (292 rows); 87 % for half as
 #: much, 84 % for twice (359 and 263 rows).
 IDLER = 0.2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit import _core
-from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups
+from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups, refuse_empty
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.listed import affinities, classes
@@ -100,6 +100,8 @@ def core_options(
     sets += members
     sets += resolve(overrides, trace)
     groups += asked_of_groups(policy, overrides)
+    if not programs.stated:
+        refuse_empty(overrides, sets)
     given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
     given |= costs or {}
     shift = _switch_costs(programs, policy) if switch_costs and isinstance(policy, str) else None

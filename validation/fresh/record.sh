@@ -230,7 +230,7 @@ for round in $(seq "$rounds"); do
             groupidle) limit 100 -1 1; set='group:tkback: idle=on' ;;
             esac
             name=$w-$v-$round
-            (sleep 0.8; sh machine.sh "$name.data" > machine.log 2>&1) &
+            (sleep 0.3; sh machine.sh "$name.data" > machine.log 2>&1) &
             WORK=$w BACK=$before FRONT=$first perf sched record -m 4096 -o "$name.data" -- sh "$script" . > perf.log 2>&1
             wait
             pkill -f 'server[.](py|js)' || true
