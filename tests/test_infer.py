@@ -91,6 +91,22 @@ def test_a_group_without_tasks_is_refused(tmp_path: Path) -> None:
         tk.replay(path, "eevdf", scenario=[parse_set(s) for s in ("A: group=wbe", sets[1])])
 
 
+def test_cpus_that_a_replay_has_not_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hogs.parquet"
+    tk.simulate("cpus: 2\nA*2: R∞\nB: R∞\nuntil: 300", policy="eevdf").filter(comm=["A*", "B"]).write(path)
+    for text, cpus, there in (
+        ("B: cpus=9", None, "0-1"),
+        ("B: cpus=2-5+7", None, "0-1"),
+        ("B: cpus=1", 1, "0"),
+    ):
+        with pytest.raises(
+            ReplayError, match=f"{text}: the replay has no such CPU; it has {there}$".replace("+", "[+]")
+        ):
+            tk.replay(path, "eevdf", scenario=[parse_set(text)], cpus=cpus)
+    run = tk.replay(path, "eevdf", scenario=[parse_set("B: cpus=2+9")], cpus=3)
+    assert run.slices.filter(comm="B")["cpu"].unique().to_list() == [2]
+
+
 def test_a_policy_without_groups_refuses_them_by_name() -> None:
     trace = tk.simulate("A: R5", policy="fifo")
     for text in ("group:web: weight=300", "A: group=web"):

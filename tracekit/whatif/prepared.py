@@ -14,7 +14,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.listed import affinities, classes
 from tracekit.whatif.scenario import Scenario as ScenarioFile
-from tracekit.whatif.scenario import cpu_settings, overrides_of, resolve
+from tracekit.whatif.scenario import cpu_settings, overrides_of, refuse_absent, resolve
 from tracekit.whatif.settings import real_time
 from tracekit.whatif.switch_costs import Change, change, shipped
 
@@ -102,6 +102,7 @@ def core_options(
     groups += asked_of_groups(policy, overrides)
     if not programs.stated:
         refuse_empty(overrides, sets)
+        refuse_absent(overrides, trace, cpus)
     given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
     given |= costs or {}
     shift = _switch_costs(programs, policy) if switch_costs and isinstance(policy, str) else None

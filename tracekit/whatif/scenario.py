@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit._toml import read_toml
 from tracekit.errors import FilterError, ReplayError
 from tracekit.filters import holding
+from tracekit.units import format_cpus
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -55,6 +56,7 @@ __all__ = [
     "names_of",
     "overrides_of",
     "parse_set",
+    "refuse_absent",
     "resolve",
     "same_name",
 ]
@@ -359,6 +361,37 @@ def cpu_settings(overrides: Iterable[Override]) -> list[tuple[int, list[tuple[st
         CPUs by their numbers, and settings with their values, in the given order.
     """
     return [(int(o.value), list(o.settings)) for o in overrides if o.key == "cpu"]
+
+
+def refuse_absent(overrides: Iterable[Override], trace: Trace, cpus: int | None) -> None:
+    """Refuse to bind tasks to CPUs that a replay has not.
+
+    Parameters
+    ----------
+    overrides
+        What to set.
+    trace
+        Whose CPUs the replay has.
+    cpus
+        How many the replay has, where that is another number.
+
+    Raises
+    ------
+    ReplayError
+        When a task may use none of the replay's CPUs.
+    """
+    numbers = sorted(trace.cpus["cpu"].to_list())
+    more = range(numbers[-1] + 1, numbers[-1] + 1 + max(0, (cpus or 0) - len(numbers))) if numbers else ()
+    there = {*numbers[:cpus], *more}
+    for override in overrides:
+        for key, value in override.settings:
+            asked = [part.partition("-") for part in value.split("+")] if key == "cpus" else []
+            ranges = [
+                (low, high or low) for low, _, high in asked if low.isdecimal() and (high or low).isdecimal()
+            ]
+            # What is no list of CPUs the core refuses.
+            if ranges and not any(int(low) <= cpu <= int(high) for low, high in ranges for cpu in there):
+                raise ReplayError(f"{override}: the replay has no such CPU; it has {format_cpus(there)}")
 
 
 def names_of(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
