@@ -320,7 +320,8 @@ def _run(executor: Executor, jobs: Iterable[_Job], keep: Callable[[str, bytes], 
         try:
             _collect(waiting, tries, keep)
         except BaseException:
-            for future in waiting:
+            # Workers of our own are ended with their block: what is called off then is an error to them.
+            for future in () if isinstance(executor, Workers) else waiting:
                 future.cancel()
             raise
         for job in [job for job, count in tries.items() if count >= TRIES]:
