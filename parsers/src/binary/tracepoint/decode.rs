@@ -102,6 +102,7 @@ impl Decoder {
     }
 
     /// Are records big-endian?
+    #[inline]
     pub fn be(&self) -> bool {
         self.be
     }

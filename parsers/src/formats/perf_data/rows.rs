@@ -189,7 +189,8 @@ impl Rows {
         if let (Some(tid), Some(pid)) = (tid.filter(|t| *t >= 0), pid.filter(|p| *p >= 0)) {
             self.tasks.entry(tid).set_pid(Some(pid));
         }
-        if let Some(raw) = raw.filter(|_| marks == 0 && self.beside.is_none()) {
+        // Tracepoints state their byte order themselves, in a forged file another one.
+        if let Some(raw) = raw.filter(|_| marks == 0 && self.beside.is_none() && self.decoder.be() == be) {
             if self.stage.is_full() {
                 self.flush(out);
             }
