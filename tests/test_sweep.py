@@ -185,6 +185,17 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
     )
 
 
+def test_workers_serve_one_sweep_after_another(file: Path, plain: Sweep) -> None:
+    from tracekit.whatif.workers import Workers
+
+    with Workers(2) as workers:
+        found = [sweep(file, QUANTA, executor=workers, runs=1) for _ in range(2)]
+        workers.shutdown(wait=False)
+        assert workers.submit(len, "three").result() == 5
+    assert found[0].table.equals(found[1].table)
+    assert found[0].table["cell"].n_unique() > 1
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_nothing_of_workers_is_left_behind_them(stopped: bool) -> None:
     """What ends beside Python's own end raced with it, and a stopped command showed a traceback."""

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{read, read_in_steps, root};
+use common::{counts, read, read_in_steps, root};
 use tracekit_parsers::Options;
 use tracekit_schema::diag::Code;
 
@@ -112,6 +112,24 @@ fn a_magic_number_is_certain() {
         let error = read(&text, None).1.expect_err("only its head is there");
         assert!(["trace-dat", "perf-data"].contains(&error.format), "{error}");
     }
+}
+
+/// The tracepoints of a perf.data state their byte order themselves; in a forged file it is not that of the
+/// records.
+#[test]
+fn tracepoints_of_another_byte_order_than_the_records_are_not_guessed_at() {
+    let mut bytes = fixture("perf-data/file/input.data");
+    let sound = counts(&read(&bytes, None).0);
+    let head = b"\x17\x08\x44tracing0.6\0";
+    let order = bytes.windows(head.len()).position(|w| w == head).expect("a block of formats") + head.len();
+    bytes[order] ^= 1;
+    let (out, format) = read(&bytes, None);
+    assert_eq!(format.expect("readable"), "perf-data");
+    let found = counts(&out);
+    assert!(sound["switch"] > 0);
+    assert_eq!(found.get("switch"), None, "{found:?}");
+    // Every sample is a row all the same.
+    assert!(found["other"] >= sound["switch"], "{found:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ does the real work, unless the clock ended it, as `timeout` does, which no recor
 are of another time than the recorded ones.
 
 CPUs that idle in a replay and did not when it was recorded: how long they take to wake, where a kernel
-wakes tasks then, and how fast they run with cold caches was not recorded.
+wakes tasks then, and how fast they run with cold caches does not show in such a recording.
 """
 
 from __future__ import annotations
@@ -124,18 +124,14 @@ class Idler:
     def sentence(self) -> str:
         """What it means."""
         return (
-            f"{self.why}: how idle CPUs wake, whom a kernel wakes on them and how fast they are was not recorded, so "
-            "that all rows are taken with care"
+            f"{self.why}: how idle CPUs wake, whom a kernel wakes on them and how fast they are shows too little there, "
+            "so that all rows are taken with care"
         )
 
     @property
     def why(self) -> str:
         """What it means for a row."""
-        return (
-            f"CPUs idle for {self.replayed:.0%} of the replay, {self.recorded:.0%} of the recording".replace(
-                "%", " %"
-            )
-        )
+        return f"CPUs idle for {100 * self.replayed:.0f} % of the replay, {100 * self.recorded:.0f} % of the recording"
 
 
 def _ends(trace: Trace, by: str) -> pl.DataFrame:

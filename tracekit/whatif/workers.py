@@ -49,6 +49,8 @@ class Workers(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Begin work where there is a worker free, and otherwise as soon as there is."""
+        if self._ending is not None:
+            self._end()
         with _signals_wait(), _one_thread():
             try:
                 return self._processes().submit(fn, *args, **kwargs)

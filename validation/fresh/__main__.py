@@ -101,10 +101,11 @@ def parted(rows: pl.DataFrame) -> pl.DataFrame:
 
 def beside(rows: pl.DataFrame, name: str, why: str | None) -> list[str]:
     """Row of a table: how many rows are trusted, or not only for the reason `why`; inside, median error."""
-    only = pl.col("trust_why").str.starts_with(why or "") & ~pl.col("trust_why").str.contains(
-        ";", literal=True
-    )
-    part = rows.filter(pl.col("trust") == "trusted" if why is None else only)
+    said = pl.col("trust_why")
+    only = pl.col("trust") == "trusted"
+    if why is not None:
+        only = said.str.starts_with(why) & ~said.str.contains(";", literal=True)
+    part = rows.filter(only)
     share = part.select(pl.col("inside").mean(), pl.col("error").median()).row(0)
     return [name, str(part.height), *("-" if v is None else f"{100 * v:.0f} %" for v in share)]
 

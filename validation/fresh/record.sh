@@ -1,7 +1,7 @@
 #!/bin/sh
 # Records work of every day on this machine, and the same set up otherwise: what
 # `python -m validation.fresh`
-# holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 60 s a workload and round; it wants perf,
+# holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 40 s a workload and round; it wants perf,
 # cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path;
 # node, javac and go, where they are there, make one more workload each; the CPU controller of cgroups, where
 # it may be used, groups. DIR/pairs.tsv names what to compare.
