@@ -13,6 +13,7 @@ import polars as pl
 import tracekit as tk
 from tracekit.errors import TracekitError
 from tracekit.export.files import replacing
+from tracekit.whatif.pace import IDLER, idle_share
 from tracekit.whatif.predictions import WAITS
 from tracekit.whatif.scenario import parse_set
 from validation import fresh
@@ -47,7 +48,10 @@ def rows_of(folder: Path, pair: dict[str, str]) -> tuple[pl.DataFrame, list[list
     keys = ["scope", "group"]
     found = found.join(own.select(*keys, mean_slice="predicted"), on=keys, how="left", nulls_equal=True)
     changed = pair["set"].partition(": ")[2] or "nothing"
-    return found.with_columns(workload=pl.lit(pair["workload"]), changed=pl.lit(changed)), early
+    (run,) = compared.replays.values()
+    more = (idle_share(run) or 0) - (idle_share(compared.trace) or 0)
+    found = found.with_columns(workload=pl.lit(pair["workload"]), changed=pl.lit(changed), idle=pl.lit(more))
+    return found, early
 
 
 def half_width(times: float = 1.0) -> pl.Expr:
@@ -99,13 +103,14 @@ def parted(rows: pl.DataFrame) -> pl.DataFrame:
     return judged.with_columns(part=part, error=error)
 
 
-def beside(rows: pl.DataFrame, name: str, why: str | None) -> list[str]:
-    """Row of a table: how many rows are trusted, or not only for the reason `why`; inside, median error."""
+def only(why: str) -> pl.Expr:
+    """Rows that are not trusted for the reason that begins so, and for no other."""
     said = pl.col("trust_why")
-    only = pl.col("trust") == "trusted"
-    if why is not None:
-        only = said.str.starts_with(why) & ~said.str.contains(";", literal=True)
-    part = rows.filter(only)
+    return said.str.starts_with(why) & ~said.str.contains(";", literal=True)
+
+
+def beside(name: str, part: pl.DataFrame) -> list[str]:
+    """Row of a table: how many rows, inside, median error."""
     share = part.select(pl.col("inside").mean(), pl.col("error").median()).row(0)
     return [name, str(part.height), *("-" if v is None else f"{100 * v:.0f} %" for v in share)]
 
@@ -123,9 +128,16 @@ def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system:
         doubled.append(
             [f"{times:g}", *(part.select(inside(times)).item() for part in shown), f"{100 * width:.0f} %"]
         )
+    trusted = pl.col("trust") == "trusted"
     totals = held.filter(statistic="total")
-    longer = [beside(totals, "about as long", None), beside(totals, "longer", "the replay lasts")]
-    idler = [beside(held, "at most 20 points more", None), beside(held, "more", "CPUs idle")]
+    longer = [
+        beside("about as long", totals.filter(trusted)),
+        beside("longer", totals.filter(only("the replay lasts"))),
+    ]
+    otherwise = held.filter(trusted | only("CPUs idle"))
+    idler = [beside(f"at most {100 * IDLER:.0f} points more", otherwise.filter(pl.col("idle") <= IDLER))]
+    for least in (IDLER / 2, IDLER, 2 * IDLER):
+        idler.append(beside(f"over {100 * least:.0f} points more", otherwise.filter(pl.col("idle") > least)))
     every = held.with_columns(all=pl.lit("all"))
     return f"""# Fresh recordings: what predictions are worth on a machine that nothing was fitted to
 
@@ -176,8 +188,8 @@ not trusted only for that ([Definitions](definitions.md#predictions)):
 
 ## Replays that idle more
 
-Trusted rows, and rows that are not trusted only since the CPUs of the replay are idle for over 20 points
-more of their time than recorded ([Definitions](definitions.md#predictions)):
+Trusted rows, and rows that are not trusted only since the CPUs of the replay are idle for over
+{100 * IDLER:.0f} points more of their time than recorded ([Definitions](definitions.md#predictions)):
 
 {table(["idle", *kinds], idler)}
 
