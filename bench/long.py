@@ -69,7 +69,7 @@ def killed(scratch: Path) -> dict[str, Any]:
 
     target = scratch / "killed.parquet"
     kept = scratch / f"{target.name}.cells"
-    cells, again = "[0-9a-f]*.parquet", sweep(target, None)
+    cells, again = "[0-9a-f]*.arrows", sweep(target, None)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(again, env=environment, start_new_session=True) as process:
         while process.poll() is None and len(list(kept.glob(cells))) < CELLS // 2:

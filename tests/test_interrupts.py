@@ -95,6 +95,32 @@ def test_ctrl_c_ends_a_replay(after_a_while: Callable[[int], None]) -> None:
         many()
 
 
+def test_a_replay_to_which_no_signal_comes_takes_no_thread_of_its_own_and_can_be_stopped() -> None:
+    programs = tk.Programs(tk.simulate("until: 20000\nA: (R0.01 S0.01)*\nB: (R0.01 S0.01)*\n", "cfs"))
+    threads = Path("/proc/self/task")
+    counted: list[int] = []
+    raised: list[BaseException] = []
+
+    def stop(done: float) -> None:
+        counted.append(len(list(threads.iterdir())))
+        if len(counted) == 3:
+            raise StopIteration("enough")
+
+    def work() -> None:
+        counted.append(len(list(threads.iterdir())))
+        try:
+            programs.run("cfs", progress=stop)
+        except StopIteration as error:
+            raised.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    # The first is from before the run; a run that was not stopped would have gone on to its end.
+    assert counted == [counted[0]] * 3
+    assert [str(e) for e in raised] == ["enough"]
+
+
 def test_what_a_hook_raises_is_the_cause_of_the_error() -> None:
     class Broken(Fifo):
         def dispatch(self, cpu: int) -> int | None:

@@ -142,11 +142,11 @@ def test_a_killed_sweep_goes_on_where_it_stopped(file: Path, tmp_path: Path, roo
     with subprocess.Popen([*command, "--jobs", "1"], env=environment, start_new_session=True) as process:
         kept = tmp_path / "s.parquet.cells"
         deadline = time.monotonic() + 100
-        while len(list(kept.glob("[0-9a-f]*.parquet"))) < 4 and time.monotonic() < deadline:
+        while len(list(kept.glob("[0-9a-f]*.arrows"))) < 4 and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
-    before = {p.name: p.stat().st_mtime_ns for p in kept.glob("[0-9a-f]*.parquet")}
+    before = {p.name: p.stat().st_mtime_ns for p in kept.glob("[0-9a-f]*.arrows")}
     assert 4 <= len(before) < 40
     assert not place.exists()
     asked: list[tuple[int, int]] = []

@@ -72,20 +72,21 @@ def to_frame(table: _core.Table, columns: Sequence[str] | None = None) -> pl.Dat
 
 def typed(frame: pl.DataFrame, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """The columns of table `name` out of `frame`, in order and in their types; missing ones are null."""
+    # Series by series: a `select` takes another thread, which costs more than a small table.
     schema = table_schema(name)
     chosen = []
     for column in columns or schema:
         dtype = schema[column]
         if column not in frame.columns:
-            chosen.append(pl.lit(None, dtype=dtype).alias(column))
+            chosen.append(pl.Series(column, [], dtype).extend_constant(None, frame.height))
             continue
-        expr = pl.col(column)
-        if frame.schema[column] != dtype:
+        series = frame[column]
+        if series.dtype != dtype:
             # Between Enum and Categorical there is no direct way in every version of polars.
-            coded = frame.schema[column] in (pl.Categorical, pl.Enum)
-            expr = expr.cast(pl.String).cast(dtype) if coded else expr.cast(dtype)
-        chosen.append(expr)
-    return frame.select(chosen)
+            coded = series.dtype in (pl.Categorical, pl.Enum)
+            series = series.cast(pl.String).cast(dtype) if coded else series.cast(dtype)
+        chosen.append(series)
+    return pl.DataFrame(chosen)
 
 
 def empty_frame(name: str) -> pl.DataFrame:

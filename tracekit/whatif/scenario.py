@@ -396,6 +396,10 @@ def refuse_absent(overrides: Iterable[Override], trace: Trace, cpus: int | None)
 
 def names_of(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
     """Names that each thread had, and its process."""
+    return trace.once("names", lambda: _names_of(trace))
+
+
+def _names_of(trace: Trace) -> tuple[dict[int, set[str]], dict[int, int | None]]:
     names: dict[int, set[str]] = {}
     pids: dict[int, int | None] = {}
     for tid, pid, idle, *comms in trace.tasks.select("tid", "pid", "is_idle", "comm", "comm_first").rows():

@@ -231,7 +231,7 @@ def _trace(path: str) -> Trace:
 
 
 def _evaluate(job: _Job) -> list[tuple[str, bytes]]:
-    """Run cells in a worker: for each its key and its rows as Parquet."""
+    """Run cells in a worker: for each its key and its rows, packed."""
     trace = _trace(job.trace)
     options = asdict(job.options)
     scenario = [parse_set(text) for text in job.sets]
@@ -259,9 +259,18 @@ def _packed(key: str, job: _Job, rows: pl.DataFrame) -> bytes:
     own: dict[str, Any] = {"key": key, "trace": job.name, "sets": "; ".join(job.sets), "runs": job.runs}
     if "error" not in rows.columns:
         own["error"] = None
-    rows = rows.with_columns(pl.lit(v, dtype=_OWN[k]).alias(k) for k, v in own.items())
+    return _written(rows.hstack([_constant(k, v, _OWN[k], rows) for k, v in own.items()]))
+
+
+def _constant(name: str, value: Any, dtype: Any, beside: pl.DataFrame) -> pl.Series:
+    """A column of one value. An expression would take another thread, which costs more than the column."""
+    return pl.Series(name, [value], dtype).new_from_index(0, beside.height)
+
+
+def _written(rows: pl.DataFrame) -> bytes:
+    """As Arrow's stream: a fifth of the time of Parquet for tables so small, and no larger."""
     out = io.BytesIO()
-    rows.write_parquet(out)
+    rows.write_ipc_stream(out, compression="zstd")
     return out.getvalue()
 
 
@@ -273,7 +282,7 @@ class _Store:
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
-        return self.folder / f"{key}.parquet"
+        return self.folder / f"{key}.arrows"
 
     def has(self, key: str) -> bool:
         return self.path(key).exists()
@@ -283,7 +292,7 @@ class _Store:
             file.write(packed)
 
     def get(self, key: str) -> pl.DataFrame:
-        return pl.read_parquet(self.path(key))
+        return pl.read_ipc_stream(self.path(key))
 
 
 def _key(identity: str, cell: Cell, runs: int, options: Options) -> str:
@@ -400,7 +409,7 @@ class Runner:
         def keep(key: str, packed: bytes) -> None:
             nonlocal done
             self.store.put(key, packed)
-            rows[key] = pl.read_parquet(packed)
+            rows[key] = pl.read_ipc_stream(packed)
             done += 1
             if progress is not None:
                 progress(done, len(wanted))
@@ -545,8 +554,8 @@ def _best(
 
 
 def _labelled(rows: pl.DataFrame, cell: Cell, place: int) -> pl.DataFrame:
-    axes = [pl.lit(value).alias(f"axis:{name}") for name, value in cell.axes]
-    return rows.with_columns(pl.lit(place, dtype=pl.UInt32).alias("cell"), *axes)
+    axes = [_constant(f"axis:{name}", value, None, rows) for name, value in cell.axes]
+    return rows.hstack([_constant("cell", place, pl.UInt32, rows), *axes])
 
 
 def _cells_of(target: Path) -> Path:
@@ -572,9 +581,7 @@ def _unpack(table: pl.DataFrame, store: _Store) -> None:
         table.filter(pl.col("error").is_null()).select(plain).group_by("key", maintain_order=True)
     ):
         if not store.has(str(key)):
-            out = io.BytesIO()
-            rows.write_parquet(out)
-            store.put(str(key), out.getvalue())
+            store.put(str(key), _written(rows))
 
 
 def _source(file: Path, folder: Path) -> tuple[str, str, str]:

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use tracekit_replay::cancel::Cancel;
 use tracekit_replay::emit::Records;
 use tracekit_schema::arrow::{batch, schema, Names};
 use tracekit_schema::derive::sink::Sink;
@@ -191,15 +190,15 @@ pub fn of_run(
     out: &mut Out,
     records: &Records,
     asked: &Asked,
-    cancel: &Cancel,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> (Option<[Table; 6]>, usize, Vec<MetricRow>) {
     let mut survey = Survey::new(Some(records.span().1)).holding(usize::MAX);
     let (derived, events) = if asked.tables {
-        let (tables, events) = listened(out, records, Tables::default(), cancel);
+        let (tables, events) = listened(out, records, Tables::default(), go_on);
         (Some(tables.rows), events)
     } else {
         let events;
-        (survey, events) = listened(out, records, survey, cancel);
+        (survey, events) = listened(out, records, survey, go_on);
         (None, events)
     };
     let metrics = asked.metrics.map(|by| {
@@ -218,10 +217,10 @@ pub fn of_run(
 }
 
 /// What a sink heard of a run, and how many events that has.
-fn listened<S: Sink>(out: &mut Out, records: &Records, sink: S, cancel: &Cancel) -> (S, usize) {
+fn listened<S: Sink>(out: &mut Out, records: &Records, sink: S, go_on: &mut dyn FnMut() -> bool) -> (S, usize) {
     let mut emitter = records.emitter(out);
     let (mut deriver, mut events) = (Deriver::with(DeriveOptions::for_trace(&out.meta), sink), 0);
-    while !cancel.is_set() && emitter.fill(out, STRETCH) {
+    while go_on() && emitter.fill(out, STRETCH) {
         events += out.events.len();
         deriver.push(&out.events, &out.strings, &mut out.diagnostics);
         out.clear_events();
@@ -232,11 +231,11 @@ fn listened<S: Sink>(out: &mut Out, records: &Records, sink: S, cancel: &Cancel)
 }
 
 /// The events of a run.
-pub fn events_of(records: &Records, meta: &Metadata, cancel: &Cancel) -> Table {
+pub fn events_of(records: &Records, meta: &Metadata, go_on: &mut dyn FnMut() -> bool) -> Table {
     let mut out = Out { meta: meta.clone(), ..Out::default() };
     let schema = Arc::new(schema::<Events>(meta));
     let (mut emitter, mut batches) = (records.emitter(&mut out), Vec::new());
-    while !cancel.is_set() && emitter.fill(&mut out, STRETCH) {
+    while go_on() && emitter.fill(&mut out, STRETCH) {
         batches.push(batch(&out.events, Names::Compact(&out.strings), Arc::clone(&schema)));
         out.clear_events();
     }

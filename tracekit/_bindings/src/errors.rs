@@ -2,15 +2,11 @@
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::time::Duration;
 
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tracekit_parsers::ParseError;
-use tracekit_replay::cancel::Cancel;
 
 /// `tracekit.errors.ParseError(message, format, code, offset, line)`; the message begins with the
 /// name of the source.
@@ -69,81 +65,9 @@ pub fn replay_error_from(py: Python<'_>, message: &str, cause: PyErr) -> PyErr {
     error
 }
 
-/// Time between two looks for signals. A user notices a tenth of a second.
-const LOOK: Duration = Duration::from_millis(50);
-
 /// From so many rows on memory is given back: some 100 MB.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const GIVE_BACK: usize = 1 << 20;
-
-/// Stack of the thread that works: as large as a main thread's usually is.
-const STACK: usize = 8 << 20;
-
-/// Which share of some work is done, as the thread that does it says.
-#[derive(Default)]
-pub struct Share(AtomicU64);
-
-impl Share {
-    /// So much is done, from 0 to 1.
-    pub fn is(&self, done: f64) {
-        self.0.store(done.to_bits(), Ordering::Relaxed);
-    }
-
-    fn done(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// Runs `work` without the GIL on a thread of its own, while this one looks for signals. The first
-/// exception that a signal's handler raises sets the flag and is raised once `work` has returned. A
-/// panic in it does not tear down the interpreter.
-pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + Send) -> PyResult<T> {
-    reporting(py, None, |cancel, _| work(cancel))
-}
-
-/// As [`interruptible`]; `progress` is called with the share that is done whenever this thread
-/// looks for signals, and at the end. What it raises counts as what a signal's handler raises.
-pub fn reporting<T: Send>(
-    py: Python<'_>,
-    progress: Option<&Py<PyAny>>,
-    work: impl FnOnce(&Cancel, &Share) -> T + Send,
-) -> PyResult<T> {
-    let (cancel, share) = (&Cancel::new(), &Share::default());
-    let tell = |done: f64| progress.map_or(Ok(()), |tell| tell.call1(py, (done,)).map(drop));
-    std::thread::scope(|scope| {
-        let (sender, mut receiver) = channel();
-        let body = move || {
-            let done = caught(|| work(cancel, share));
-            // Nobody listens any more only after a panic here.
-            let _ = sender.send(done);
-        };
-        std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body)?;
-        let mut raised = None;
-        loop {
-            let waiting = &mut receiver;
-            let done = py.detach(move || waiting.recv_timeout(LOOK));
-            match done {
-                Ok(done) => {
-                    if let Some(error) = raised {
-                        return Err(error);
-                    }
-                    let done = done.map_err(|bug| internal_error(py, &bug))?;
-                    return tell(1.0).map(|()| done);
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(internal_error(py, &Bug("a thread was lost".into())))
-                }
-                Err(RecvTimeoutError::Timeout) if raised.is_none() => {
-                    if let Err(error) = py.check_signals().and_then(|()| tell(share.done())) {
-                        cancel.set();
-                        raised = Some(error);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-    })
-}
 
 /// Gives memory back to the system that was freed, after work on `rows` of a trace. The allocator
 /// keeps what threads that have ended used in small pieces: of a long trace hundreds of megabytes.

@@ -20,6 +20,7 @@ mod policy;
 mod reader;
 mod registry;
 mod run;
+mod signals;
 mod stage;
 mod statistics;
 mod survey;

@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
-use tracekit_replay::cancel::Cancel;
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
 use tracekit_replay::rates::StatedCpu;
@@ -19,10 +18,11 @@ use tracekit_replay::workload::{self, run_seeded, run_text_under, ListedAttrs, L
 use tracekit_schema::{DeriveOptions, Metadata, Strings};
 
 use crate::derive::{events_of, export_alone, of_run, Asked};
-use crate::errors::{detached, give_back, interruptible, replay_error, replay_error_from, reporting};
+use crate::errors::{detached, give_back, replay_error, replay_error_from};
 use crate::metrics::{grouping, MetricRow};
 use crate::parts::Batches;
 use crate::policy::{self, Raised};
+use crate::signals::{interruptible, reporting};
 use crate::table::Table;
 
 /// Metadata and tables by name.
@@ -262,7 +262,11 @@ impl Programs {
                 share.is(done);
                 !cancel.is_set()
             };
-            play(&self.recon, &spec, report).map(|played| Ended::of(played, &asked, cancel))
+            let go_on = &mut || {
+                share.is(1.0);
+                !cancel.is_set()
+            };
+            play(&self.recon, &spec, report).map(|played| Ended::of(played, &asked, go_on))
         })?;
         run.map_err(|e| replay_error(py, &e.to_string()))?.given(py)
     }
@@ -280,7 +284,7 @@ pub struct RunRecords {
 impl RunRecords {
     /// The table `events`.
     fn table(&self, py: Python<'_>) -> PyResult<Table> {
-        interruptible(py, |cancel| events_of(&self.records, &self.meta, cancel))
+        interruptible(py, |cancel| events_of(&self.records, &self.meta, &mut || !cancel.is_set()))
     }
 
     /// Time of the first event and of the last.
@@ -305,10 +309,10 @@ struct Ended {
 }
 
 impl Ended {
-    fn of(played: Played, asked: &Asked, cancel: &Cancel) -> Self {
+    fn of(played: Played, asked: &Asked, go_on: &mut dyn FnMut() -> bool) -> Self {
         let Played { mut out, records, .. } = played;
         let meta = out.meta.clone();
-        let (made, events, metrics) = of_run(&mut out, &records, asked, cancel);
+        let (made, events, metrics) = of_run(&mut out, &records, asked, go_on);
         drop(out);
         give_back(events);
         Ended { records, meta, made, events, metrics }
@@ -329,7 +333,7 @@ impl Ended {
 
 /// The same of a run that held the GIL.
 fn ran<'py>(py: Python<'py>, played: Played, asked: &Asked) -> PyResult<Ran<'py>> {
-    interruptible(py, |cancel| Ended::of(played, asked, cancel))?.given(py)
+    interruptible(py, |cancel| Ended::of(played, asked, &mut || !cancel.is_set()))?.given(py)
 }
 
 /// Metadata and tables of a run.
