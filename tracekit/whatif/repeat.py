@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -158,7 +159,7 @@ def run_all(
         # Only the plain replay is looked at; of the others the statistics are enough.
         tables = number % len(perturbations) == 0
         try:
-            with beside.places:
+            with beside.places.one():
                 kept, run = prepared[label].measure(
                     by, tables=tables, perturbation=perturbation, progress=report
                 )
@@ -203,8 +204,8 @@ class Beside:
 
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs or default_jobs()
-        #: To be held by each thread while it works.
-        self.places = threading.Semaphore(self.jobs)
+        #: To be taken by each thread while it works.
+        self.places = _Places(self.jobs)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="beside") if self.jobs > 1 else None
         self._begun: list[Future[object]] = []
 
@@ -212,7 +213,7 @@ class Beside:
         """Do this some time, if there is more than one thread."""
 
         def placed() -> object:
-            with self.places:
+            with self.places.one(first=True):
                 return work()
 
         if self._pool is not None:
@@ -231,6 +232,35 @@ class Beside:
         finally:
             if self._pool is not None:
                 self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Places:
+    """Places for so many threads. Who is to be first goes before those who have waited longer.
+
+    What is done beside is first: one thread does all of it, and would still work when all replays
+    had ended.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._free, self._first = number, 0
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def one(self, *, first: bool = False) -> Iterator[None]:
+        """A place, while the block runs."""
+        with self._changed:
+            self._first += first
+            try:
+                self._changed.wait_for(lambda: self._free and (first or not self._first))
+            finally:
+                self._first -= first
+            self._free -= 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += 1
+                self._changed.notify_all()
 
 
 def wait_for_first(waiting: set[Future[T]]) -> tuple[set[Future[T]], set[Future[T]]]:
