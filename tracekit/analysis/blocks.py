@@ -19,17 +19,21 @@ check for slow drift).
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from tracekit import _core
 from tracekit._core import StandardError
+from tracekit._lazy import later
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+else:
+    np = later("numpy")
 
 __all__ = ["MIN_N", "StandardError", "block_length", "standard_error"]
-
-Floats = NDArray[np.float64]
 
 #: Fewest samples for any interval.
 MIN_N = _core.MIN_N

@@ -11,15 +11,20 @@ length includes them.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import polars as pl
 
 from tracekit import _core
+from tracekit._lazy import later
 from tracekit.analysis import _common as c
 from tracekit.analysis._inputs import tables
 from tracekit.analysis.uncertainty import LEVEL
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = later("numpy")
 
 Count = Literal["all", "waiting"]
 

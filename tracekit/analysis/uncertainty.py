@@ -10,15 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tracekit import _core
+from tracekit._lazy import later
 from tracekit.analysis import _common as c
 from tracekit.analysis.blocks import MIN_N, block_length
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+else:
+    np = later("numpy")
 
 __all__ = [
     "LEVEL",

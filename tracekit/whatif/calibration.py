@@ -13,19 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 from tracekit import _core
+from tracekit._lazy import later
 from tracekit.analysis import _common as c
 from tracekit.analysis import latency, runqueue
 from tracekit.analysis.uncertainty import ks_distance
 from tracekit.whatif.intervals import MIN_JITTER_NS
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from tracekit.trace import Trace
+else:
+    np = later("numpy")
 
 __all__ = ["METRICS", "calibrate", "tolerances"]
 

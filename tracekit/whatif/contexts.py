@@ -31,16 +31,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from tracekit import _core
 from tracekit._irq import HARDIRQ, SOFTIRQ
+from tracekit._lazy import later
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from tracekit.trace import Trace
+else:
+    np = later("numpy")
 
 __all__ = ["Contexts", "delivered", "recognise"]
 
