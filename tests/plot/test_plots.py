@@ -252,3 +252,18 @@ def test_plots_leave_matplotlib_as_it_was() -> None:
 def test_notebooks_show_figures_without_magic() -> None:
     png = plot.histogram(slices.histogram(trace(["a"])))._repr_png_()  # type: ignore[attr-defined]
     assert png.startswith(b"\x89PNG")
+
+
+def test_of_too_many_predictions_those_that_change_are_drawn(demo: Path) -> None:
+    table = tk.compare(demo, "cfs:wakeup_preemption=off", runs=3).table
+    table = table.filter(pl.col("recorded") > 0, pl.col("predicted") > 0)
+    resolved = table.filter(verdict="resolved")
+    rows = pl.concat([table.filter(pl.col("verdict") != "resolved"), resolved.tail(3)])
+    assert len(rows) > 19
+    ax = plot.predictions(rows, "demo").axes[0]
+    drawn = [label.get_text() for label in ax.get_yticklabels()]
+    alone = plot.predictions(resolved.tail(3)).axes[0]
+    assert len(drawn) == 16
+    assert drawn[-3:] == [label.get_text() for label in alone.get_yticklabels()]
+    title = ax.figure.get_suptitle()  # type: ignore[union-attr]
+    assert title == f"Predicted against recorded, demo (16 of {len(rows)})"

@@ -35,7 +35,8 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
     Returns
     -------
     matplotlib.figure.Figure
-        Not shown, not saved. At most 16 metrics are drawn.
+        Not shown, not saved. At most 16 metrics are drawn, in the order of the table: of more, those
+        whose change is resolved, the largest first, before others. The title then says how many.
 
     How to read it
     --------------
@@ -51,7 +52,7 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
     for row in summary.iter_rows(named=True):
         if row["recorded"] and row["predicted"]:
             rows.setdefault(tuple(row[k] for k in keys), []).append(row)
-    shown = list(rows.values())[:MAX_PREDICTIONS]
+    shown = _drawn(list(rows.values()))
     labels = list(dict.fromkeys(summary["policy"].to_list()))
     with s.style():
         height = (0.45 if narrow else 0.3) * max(len(shown), 2) + (0.2 if narrow else 0.1) * len(labels)
@@ -76,8 +77,20 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
         held = any(row.get("real") for found in shown for row in found)
         _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100, held)
         title = "Predicted against recorded" + (f", {s.plain(name)}" if name and not narrow else "")
+        if len(shown) < len(rows):
+            title += f" ({len(shown)} of {len(rows)})"
         fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
         return s.finish(fig)
+
+
+def _drawn(rows: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """The metrics for which there is room, in their order."""
+
+    def rank(place: int) -> tuple[bool, float]:
+        clear = [math.log(r["predicted"] / r["recorded"]) for r in rows[place] if r["verdict"] == "resolved"]
+        return not clear, -max(map(abs, clear)) if clear else place
+
+    return [rows[place] for place in sorted(sorted(range(len(rows)), key=rank)[:MAX_PREDICTIONS])]
 
 
 def _names_above(ax: Axes, names: list[str]) -> None:
