@@ -90,7 +90,7 @@ def other_machine(root: Path) -> None:
         "proc/sys/kernel/sched_autogroup_enabled": "1\n",
         "proc/sys/kernel/random/boot_id": "b007\n",
         "proc/uptime": "1234.50 99.0\n",
-        "proc/cmdline": "root=/dev/secret isolcpus=3 nohz_full=3 password=x\n",
+        "proc/cmdline": "root=/dev/secret isolcpus=3 nohz_full=3 sched_own=1 password=x\n",
         "proc/mounts": "dbg /sys/kernel/debug debugfs rw 0 0\ncg /sys/fs/cgroup cgroup2 rw 0 0\n",
         "boot/config-6.12.0-other": "CONFIG_HZ_300=y\nCONFIG_HZ=300\nCONFIG_PREEMPT_DYNAMIC=y\n",
         "sys/kernel/debug/sched/features": "PLACE_LAG NO_HRTICK RUN_TO_PARITY\n",
@@ -163,7 +163,7 @@ def test_the_script_reads_another_machine_as_it_is(tmp_path: Path) -> None:
         "tunable_scaling": "logarithmic",
         "sched_autogroup_enabled": 1,
     }
-    assert (m.arguments, m.unread) == ("isolcpus=3 nohz_full=3", ())
+    assert (m.arguments, m.unread) == ("isolcpus=3 nohz_full=3 sched_own=1", ())
     assert "secret" not in m.text
     assert "password" not in m.text
     assert m.cpus.select(

@@ -56,6 +56,9 @@ SCHEMA = 1
 #: Documentation/admin-guide/cgroup-v2.rst, "cpu.weight").
 SHARES_DEFAULT, WEIGHT_DEFAULT = 1024, 100
 
+#: Arguments of kernel.org's kernels that begin with ``sched_``: none of them changes whom a CPU runs.
+SCHED_ARGUMENTS = ("sched_debug", "sched_verbose", "sched_thermal_decay_shift", "sched_proxy_exec")
+
 _CPUS = pl.List(pl.Int32)
 _TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     "cpus": {
@@ -237,6 +240,18 @@ class Machine:
             found.update(none["cpu"].to_list())
         known = set(self.cpus["cpu"].to_list())
         return tuple(sorted(found & known if known else found))
+
+    def own_rules(self) -> tuple[str, ...]:
+        """Arguments that let a kernel schedule by rules of its own.
+
+        Returns
+        -------
+        tuple of str
+            The kernel's arguments that begin with ``sched_``, without those that are known from kernels of
+            kernel.org (Linux: Documentation/admin-guide/kernel-parameters.txt). In order.
+        """
+        found = (a for a in self.arguments.split() if a.startswith("sched_"))
+        return tuple(a for a in found if a.partition("=")[0] not in SCHED_ARGUMENTS)
 
     def tickless(self) -> tuple[int, ...]:
         """CPUs that ``nohz_full=`` names, which tick only while several tasks run."""

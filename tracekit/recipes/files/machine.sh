@@ -236,7 +236,7 @@ END {
     n = split(first(root "/proc/cmdline"), arguments, " ")
     line = ""
     matter = "^(isolcpus|nohz|rcu_nocbs|idle|preempt|threadirqs|skew_tick|noautogroup|nosmt|mitigations|highres"
-    matter = matter "|cpuidle|intel_idle|processor)"
+    matter = matter "|cpuidle|intel_idle|processor|sched_)"
     for (i = 1; i <= n; i++)
         if (arguments[i] ~ matter)
             line = line (line == "" ? "" : " ") arguments[i]
