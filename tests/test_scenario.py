@@ -1,7 +1,5 @@
 """Overrides of task attributes, as text and as TOML."""
 
-from types import SimpleNamespace
-
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -11,17 +9,19 @@ from tracekit.cli import main
 from tracekit.errors import ReplayError
 from tracekit.whatif.scenario import Override, load, overrides_of, parse_set, resolve
 
-TRACE = SimpleNamespace(
-    slices=pl.DataFrame({"tid": [11, 14], "comm": ["between", "sh"]}),
-    tasks=pl.DataFrame(
-        {
-            "tid": [0, 11, 12, 13, 14],
-            "pid": [0, 11, 11, 13, 14],
-            "comm": ["swapper/0", "A0", "A1", "batch", "sh"],
-            "comm_first": ["swapper/0", "wl", "wl", "wl", None],
-            "is_idle": [True, False, False, False, False],
-        }
-    ),
+TRACE = tk.Trace(
+    {
+        "slices": pl.DataFrame({"tid": [11, 14], "comm": ["between", "sh"]}),
+        "tasks": pl.DataFrame(
+            {
+                "tid": [0, 11, 12, 13, 14],
+                "pid": [0, 11, 11, 13, 14],
+                "comm": ["swapper/0", "A0", "A1", "batch", "sh"],
+                "comm_first": ["swapper/0", "wl", "wl", "wl", None],
+                "is_idle": [True, False, False, False, False],
+            }
+        ),
+    }
 )
 
 
