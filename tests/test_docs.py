@@ -94,3 +94,10 @@ def test_broken_links_fail_the_build(copy: Path) -> None:
     for said in BROKEN.values():
         assert said in done.stderr
     assert "Aborted with 3 warnings in strict mode" in done.stdout
+
+
+def test_the_page_on_several_cpus_has_its_causes_as_they_are_written(root: Path) -> None:
+    causes = (root / "validation" / "several-causes.md").read_text().strip()
+    assert len(causes) > 10_000
+    # The next writing of the page would lose what was put into the page alone.
+    assert causes in (root / "docs" / "validation-several.md").read_text()

@@ -56,8 +56,9 @@ SCHEMA = 1
 #: Documentation/admin-guide/cgroup-v2.rst, "cpu.weight").
 SHARES_DEFAULT, WEIGHT_DEFAULT = 1024, 100
 
-#: Arguments of kernel.org's kernels that begin with ``sched_``: none of them changes whom a CPU runs.
-SCHED_ARGUMENTS = ("sched_debug", "sched_verbose", "sched_thermal_decay_shift", "sched_proxy_exec")
+#: Arguments that begin with ``sched_`` and only make the kernel print more (Linux:
+#: Documentation/scheduler/sched-domains.rst; the first until 5.12).
+PRINTING = ("sched_debug", "sched_verbose")
 
 _CPUS = pl.List(pl.Int32)
 _TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
@@ -241,17 +242,16 @@ class Machine:
         known = set(self.cpus["cpu"].to_list())
         return tuple(sorted(found & known if known else found))
 
-    def own_rules(self) -> tuple[str, ...]:
-        """Arguments that let a kernel schedule by rules of its own.
+    def unmodelled_arguments(self) -> tuple[str, ...]:
+        """Arguments of the kernel by which it may choose tasks or CPUs otherwise.
 
         Returns
         -------
         tuple of str
-            The kernel's arguments that begin with ``sched_``, without those that are known from kernels of
-            kernel.org (Linux: Documentation/admin-guide/kernel-parameters.txt). In order.
+            Those that begin with ``sched_``, without those that only make it print more. In order.
         """
         found = (a for a in self.arguments.split() if a.startswith("sched_"))
-        return tuple(a for a in found if a.partition("=")[0] not in SCHED_ARGUMENTS)
+        return tuple(a for a in found if a.partition("=")[0] not in PRINTING)
 
     def tickless(self) -> tuple[int, ...]:
         """CPUs that ``nohz_full=`` names, which tick only while several tasks run."""

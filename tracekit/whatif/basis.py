@@ -74,7 +74,7 @@ def unrecorded(replay: Trace) -> list[str]:
     list of str
         What is missing, and what to record: its diagnostics with the code ``missing-events``; what it
         shows of messages that a replay takes for a device's; capacities, frequencies and isolated
-        CPUs, and how far they are modelled; rules of the kernel's own.
+        CPUs, and how far they are modelled; arguments of the kernel that are not.
     """
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
     said = [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
@@ -84,10 +84,9 @@ def unrecorded(replay: Trace) -> list[str]:
     found = {row["name"]: row["how"] for row in inferred(replay) if row["name"] in MACHINE}
     said += [f"{name}: {found[name]}" for name in MACHINE if name in found]
     machine = None if programs is None else programs.trace.machine
-    if machine is not None and (own := machine.own_rules()):
+    if machine is not None and (arguments := machine.unmodelled_arguments()):
         said.append(
-            f"{' '.join(own)}: not modelled: not known from kernel.org's kernels; this one may choose tasks or CPUs "
-            "by rules of its own"
+            f"{' '.join(arguments)}: not modelled: the kernel may choose tasks or CPUs otherwise by it"
         )
     if machine is not None and (cpus := machine.tickless()):
         listed = ", ".join(map(str, cpus))

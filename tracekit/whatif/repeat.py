@@ -255,6 +255,8 @@ class _Places:
             finally:
                 self._first -= first
             self._free -= 1
+            # Others may have seen a free place while this one was to be first.
+            self._changed.notify_all()
         try:
             yield
         finally:
