@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.whatif.contexts import delivered
+from tracekit.whatif.loops import loops
 from tracekit.whatif.members import apart, unlisted
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def unrecorded(replay: Trace) -> list[str]:
     programs = getattr(replay, "_programs", None)
     if programs is not None and not programs.stated and (messages := delivered(programs.trace)):
         said.append(messages)
+        if (closed := loops(programs.trace, "group")) is not None:
+            said.append(closed.sentence)
     found = {row["name"]: row["how"] for row in inferred(replay) if row["name"] in MACHINE}
     said += [f"{name}: {found[name]}" for name in MACHINE if name in found]
     machine = None if programs is None else programs.trace.machine

@@ -29,6 +29,7 @@ from tracekit.whatif.held import Held, unlike, with_real
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
+from tracekit.whatif.loops import loops
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
@@ -151,6 +152,7 @@ class Comparison:
                 sooner={label: [one.group for one in found] for label, found in self.sooner.items()},
                 longer={label: found.why for label, found in self.longer.items()},
                 idler={label: found.why for label, found in self.idler.items()},
+                loops=loops(self.trace, self.by),
             )
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)

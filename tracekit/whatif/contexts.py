@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 else:
     np = later("numpy")
 
-__all__ = ["Contexts", "delivered", "recognise"]
+__all__ = ["Contexts", "Messages", "delivered", "messages", "recognise", "softly"]
 
 #: Fewest wakeups of a task from which anything is concluded: quartiles and the chi-squared test need some.
 LEAST = 20
@@ -197,10 +197,33 @@ def _recognise(trace: Trace) -> Contexts:
     return Contexts(False, credited.height, pl.DataFrame(rows, schema=_TIMERS, orient="row"), linux)
 
 
-def delivered(trace: Trace) -> str | None:
-    """Say which tasks are woken by messages through sockets of the same machine.
+@dataclass(frozen=True)
+class Messages:
+    """Wakeups by messages through sockets of the same machine.
 
-    A replay takes their sleeps for a device's.
+    Attributes
+    ----------
+    kind : str
+        Kind of the records that say who woke whom.
+    tids : tuple of int
+        Who is woken so.
+    n : int
+        How many of all `of` wakeups are.
+    of : int
+        All wakeups.
+    names : dict
+        Thread to name, of all tasks.
+    """
+
+    kind: str
+    tids: tuple[int, ...]
+    n: int
+    of: int
+    names: dict[int, str | None]
+
+
+def messages(trace: Trace) -> Messages | None:
+    """Find the tasks that messages through sockets of the same machine wake.
 
     Parameters
     ----------
@@ -209,17 +232,20 @@ def delivered(trace: Trace) -> str | None:
 
     Returns
     -------
-    str or None
-        A sentence; None where less than a hundredth of the wakeups are such, or flags do not show it.
+    Messages or None
+        None where less than a hundredth of the wakeups are such, or flags do not show it.
     """
+    return trace.once("messages", lambda: _messages(trace))
+
+
+def _messages(trace: Trace) -> Messages | None:
     kinds = trace.columns("events", "kind")["kind"].unique().cast(pl.String).to_list()
     kind = next((k for k in _KINDS if k in kinds), None)
     if kind is None:
         return None
     events = trace.columns("events", "kind", "irq_flags", "tid", "ts_ns", "cpu", "ctx_tid")
     made = events.filter(pl.col("kind") == kind)
-    flags = pl.col("irq_flags").fill_null(0)
-    soft = made.filter(flags & SOFTIRQ != 0, flags & HARDIRQ == 0)
+    soft = made.filter(softly())
     often = soft.group_by("tid").len().filter(pl.col("len") >= LEAST)
     if 100 * int(often["len"].sum()) < made.height:
         return None
@@ -234,12 +260,37 @@ def delivered(trace: Trace) -> str | None:
     runs = _Runs(trace.slices)
     found = [int(tid) for (tid,), group in wakes.group_by("tid", maintain_order=True) if _sent(group, runs)]
     n = sum(counts[t] for t in found)
-    if 100 * n < made.height:
+    return Messages(kind, tuple(found), n, made.height, names) if 100 * n >= made.height else None
+
+
+def softly() -> pl.Expr:
+    """Whether a softirq made a record, and no hardware interrupt."""
+    flags = pl.col("irq_flags").fill_null(0)
+    return (flags & SOFTIRQ != 0) & (flags & HARDIRQ == 0)
+
+
+def delivered(trace: Trace) -> str | None:
+    """Say which tasks are woken by messages through sockets of the same machine.
+
+    A replay takes their sleeps for a device's.
+
+    Parameters
+    ----------
+    trace
+        The recorded trace.
+
+    Returns
+    -------
+    str or None
+        A sentence; None where `messages` finds nothing.
+    """
+    found = messages(trace)
+    if found is None:
         return None
-    called = sorted({names.get(t) or f"thread {t}" for t in found})
+    called = sorted({found.names.get(t) or f"thread {t}" for t in found.tids})
     who_else = f" and {len(called) - NAMED} more" if len(called) > NAMED else ""
     return (
-        f"{n} wakeups ({100 * n / made.height:.0f} %) of {', '.join(called[:NAMED])}{who_else} came in softirqs of those "
+        f"{found.n} wakeups ({100 * found.n / found.of:.0f} %) of {', '.join(called[:NAMED])}{who_else} came in softirqs of those "
         "who ran, as messages through sockets of the same machine do: a replay takes these sleeps for a device's and "
         "keeps their length, so that under another policy they do not follow their senders"
     )

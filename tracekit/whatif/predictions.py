@@ -16,6 +16,7 @@ from tracekit.analysis.sampling import KEYS
 from tracekit.whatif import intervals, trust
 from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.intervals import Perturbation
+from tracekit.whatif.loops import Loops
 from tracekit.whatif.row_error import Table, metric_class, row_errors, sampling_scale, width_of
 
 __all__ = ["ADDED", "DEFAULT_TICK_NS", "Repeated", "judged_alone", "to_halve", "with_intervals"]
@@ -55,6 +56,8 @@ class Repeated:
         Label to why totals are of another time than recorded, see `tracekit.whatif.pace.longer`.
     idler
         Label to how much more CPUs idle than recorded, see `tracekit.whatif.pace.idler`.
+    loops
+        Groups that answer each other through sockets, see `tracekit.whatif.loops`.
     tick_ns, resolution_ns
         Length of a clock tick, and the smallest difference that clock and perturbation resolve.
     errors
@@ -77,6 +80,7 @@ class Repeated:
     sooner: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     longer: Mapping[str, str] = field(default_factory=dict)
     idler: Mapping[str, str] = field(default_factory=dict)
+    loops: Loops | None = None
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
     errors: Table | None = None
@@ -404,6 +408,9 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
         for r, w in zip(rows, widths, strict=True)
     ]
     rules = tolerances()
+    looping = repeated.loops
+    if looping is not None and all(r["predicted"] == r["identity"] for r in rows if _own(r, looping.groups)):
+        looping = None
     for row, q in zip(rows, trust.q_values(p), strict=True):
         row["q_value"] = q
         if row["resolved"] is not None:
@@ -416,19 +423,27 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
             excess,
             repeated.unexplained.get(where, 0.0),
             repeated.lost,
-            repeated.unmodelled.get(label, ()),
+            [
+                *repeated.unmodelled.get(label, ()),
+                *([looping.why] if looping is not None and _own(row, looping.groups) else []),
+            ],
             repeated.poor,
-            _less(row, repeated.sooner.get(label, ()))
+            (looping.others if looping is not None else None)
+            or _less(row, repeated.sooner.get(label, ()))
             or _more(row, repeated.longer.get(label))
             or repeated.idler.get(label),
         )
     return rows
 
 
+def _own(row: Mapping[str, Any], groups: Sequence[str | None]) -> bool:
+    """Whether a row is of one of these groups."""
+    return row["scope"] == "group" and row["group"] in groups
+
+
 def _less(row: Mapping[str, Any], groups: Sequence[str | None]) -> str | None:
     """Why a row is of less work than a real run does: the groups that do theirs sooner."""
-    own = row["scope"] == "group" and row["group"] in groups
-    if not groups or (own and row["statistic"] != "total"):
+    if not groups or (_own(row, groups) and row["statistic"] != "total"):
         return None
     return f"the recorded work of {groups[0] or '(no name)'} is done sooner, and a real run does more"
 

@@ -3,22 +3,39 @@
 # `python -m validation.fresh`
 # holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 40 s a workload and round; it wants perf,
 # cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path;
-# node, javac and go, where they are there, make one more workload each; the CPU controller of cgroups, where
-# it may be used, groups. DIR/pairs.tsv names what to compare.
+# node, javac, go, PostgreSQL, Redis (redis-server and redis-benchmark), and nginx with wrk, where they are
+# there, make one more workload each; the CPU controller of cgroups, where it may be used, groups.
+# DIR/pairs.tsv names what to compare.
 set -eu
 length=2.6
+postgres=$(ls -d /usr/lib/postgresql/*/bin/postgres 2> /dev/null | tail -n 1)
+bin=${postgres%/*}
+# PostgreSQL does not run as root.
+user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 
 # One workload: $1 its name, $2 what is put before the commands in the background, $3 before the others.
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
     zip | pipe | pool | commands | java | go) for i in 1 2; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
-    web | node) for i in 1 2 3; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
+    web | node | postgres | redis | nginx) for i in 1 2 3; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
     build | zip) $3 ./probe 1 $length & $3 ./probe 2 $length & ;;
     web) $3 timeout 3 python3 server.py & sleep 1; python3 load.py 1.5 & ;;
     node) $3 timeout 3 node server.js & sleep 1; python3 load.py 1.5 & ;;
+    postgres)
+        $3 timeout 3 $user "$postgres" -D db -k "$PWD/db" -h '' > /dev/null 2>&1 &
+        sleep 0.6
+        $3 $user "$bin/pgbench" -h "$PWD/db" -U nobody -c 4 -T 2 postgres > /dev/null 2>&1 & ;;
+    redis)
+        $3 timeout $length redis-server --port 8767 --save '' > /dev/null &
+        sleep 0.6
+        $3 timeout 2 redis-benchmark -p 8767 -c 8 -n 100000000 -t get > /dev/null & ;;
+    nginx)
+        $3 timeout $length nginx -p "$PWD" -e stderr -c nginx.conf 2> /dev/null &
+        sleep 0.6
+        wrk -t 2 -c 8 -d 2 -H 'Accept-Encoding: gzip' http://127.0.0.1:8768/page > /dev/null & ;;
     java) $3 timeout $length java Work & ;;
     go) $3 timeout $length ./gowork & ;;
     pipe) ($3 timeout $length cat text text text | $3 timeout $length tr a b | $3 timeout $length md5sum > /dev/null) & ;;
@@ -80,6 +97,8 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8765), H).serve_forever()
 P
 cat > load.py <<'P'
 import http.client, random, sys, threading, time
+# It keeps its policy where the server's is changed.
+open("/proc/self/comm", "w").write("load")
 end = time.time() + float(sys.argv[1])
 def one(i):
     c, r = http.client.HTTPConnection("127.0.0.1", 8765), random.Random(i)
@@ -164,6 +183,36 @@ func main() {
 J
     go build -o gowork gowork.go
 fi
+if [ -n "$postgres" ]; then
+    workloads="$workloads postgres"
+    rm -rf db
+    mkdir db
+    chown 65534:65534 db
+    $user "$bin/initdb" -D db -U nobody -A trust > /dev/null
+    $user "$bin/pg_ctl" -D db -o "-k $PWD/db -h ''" -w start > /dev/null
+    $user "$bin/pgbench" -h "$PWD/db" -U nobody -i -s 5 -q postgres > /dev/null 2>&1
+    $user "$bin/pg_ctl" -D db -w stop > /dev/null
+fi
+if command -v redis-server > /dev/null && command -v redis-benchmark > /dev/null; then
+    workloads="$workloads redis"
+fi
+if command -v nginx > /dev/null && command -v wrk > /dev/null; then
+    workloads="$workloads nginx"
+    head -c 60000 text > page
+    cat > nginx.conf <<'N'
+daemon off;
+user root;
+worker_processes 2;
+pid nginx.pid;
+events { worker_connections 64; }
+http {
+    access_log off;
+    gzip on;
+    gzip_types *;
+    server { listen 127.0.0.1:8768; root .; }
+}
+N
+fi
 
 # Two groups, `tkback` and `tkfront`, side by side at the root of cgroups, version 1 or 2.
 groups=$(awk '$3 == "cgroup" && ("," $4 ",") ~ /,cpu,/ { print $2; exit }' /proc/mounts)
@@ -209,6 +258,9 @@ for round in $(seq "$rounds"); do
         node) back='sha512sum*' front='/^(node|libuv|V8|Delayed|Signal)/' ;;
         java) back='gzip*' front='/^(java|pool-|G[C1] |VM |C[12] |Reference|Finalizer|Signal|Service|Monitor|Notification|Common|Attach)/' ;;
         go) back='gzip*' front='gowork' ;;
+        postgres) back='sha512sum*' front='/^(postgres|pgbench)$/' ;;
+        redis) back='sha512sum*' front='/^(redis-|bio_|jemalloc)/' ;;
+        nginx) back='sha512sum*' front='nginx' ;;
         commands) back='gzip*' front='/^(bash|true|date|cat)$/' ;;
         esac
         for v in ${VARIANTS:-$variants}; do
