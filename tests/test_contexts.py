@@ -103,7 +103,7 @@ def ftrace(now: int, by: str, event: str, rest: str, flags: str = "d..2.") -> st
     return f"{comm:>16}-{tid}  [000] {flags} {now / 1e9:.6f}: {event}: {rest}\n"
 
 
-def relayed(tmp_path: Path, sends: bool, rounds: int = 100) -> tk.Trace:
+def relayed(tmp_path: Path, sends: bool, rounds: int = 100, asleep: str = "S") -> tk.Trace:
     """ftrace of one CPU: `s` is woken in softirqs, by what `a` and `b` send, or while whoever runs."""
     dice = random.Random(2)
     now, text = 1_000_000_000, "# tracer: nop\n#\n"
@@ -129,7 +129,7 @@ def relayed(tmp_path: Path, sends: bool, rounds: int = 100) -> tk.Trace:
         now += 5_000
         text += switched(runner, "R", "s:5")
         now += 20_000
-        text += switched("s:5", "S", "hog:4")
+        text += switched("s:5", asleep, "hog:4")
     path = tmp_path / "relayed.txt"
     path.write_text(text)
     return tk.read(path)
@@ -144,6 +144,8 @@ def test_messages_through_sockets_of_the_machine_itself_are_said(tmp_path: Path)
     # A network card interrupts whoever runs; few wakeups say nothing.
     assert delivered(relayed(tmp_path, sends=False)) is None
     assert delivered(relayed(tmp_path, sends=True, rounds=contexts.LEAST - 1)) is None
+    # Nor is a disk a socket.
+    assert delivered(relayed(tmp_path, sends=True, asleep="D")) is None
 
 
 @pytest.mark.parametrize("sleep", [12_000, 200_000])

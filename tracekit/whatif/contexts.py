@@ -245,7 +245,9 @@ def _messages(trace: Trace) -> Messages | None:
         return None
     events = trace.columns("events", "kind", "irq_flags", "tid", "ts_ns", "cpu", "ctx_tid")
     made = events.filter(pl.col("kind") == kind)
-    soft = made.filter(softly())
+    # A disk's softirq comes while others run, too; who waits for it cannot be interrupted.
+    disk = trace.slices.filter("blocked").select("tid", pl.col("wake_ts_ns").alias("ts_ns"))
+    soft = made.filter(softly()).join(disk, on=["tid", "ts_ns"], how="anti")
     often = soft.group_by("tid").len().filter(pl.col("len") >= LEAST)
     if 100 * int(often["len"].sum()) < made.height:
         return None
