@@ -9,6 +9,7 @@ import pytest
 
 import tracekit as tk
 from tracekit.whatif.basis import unrecorded
+from tracekit.whatif.fitness import fitness
 from tracekit.whatif.loops import loops
 from tracekit.whatif.scenario import parse_set
 
@@ -65,6 +66,8 @@ def test_a_loop_through_sockets_is_refused_and_a_client_that_pauses_is_not(
     found = loops(trace, "group")
     assert (found is None) == pause
     compared = tk.compare(trace, "cfs", identity="cfs", scenario=[parse_set("hog: nice=19")], runs=3)
+    missing = [check.found for check in fitness(trace).checks if check.what == "model"]
+    assert missing == ([] if pause else ["none of answers through sockets without a pause"])
     assert any("answer each other" in said for said in unrecorded(compared.identity)) != pause
     changed = compared.table.filter(group="client", metric="run_delay", statistic="mean").row(0, named=True)
     assert changed["predicted"] != changed["identity"]

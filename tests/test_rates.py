@@ -150,6 +150,8 @@ def test_what_is_not_modelled_is_said_everywhere(tmp_path: Path) -> None:
         "sched_own_rule=15 sched_proxy_exec=1: not modelled: the kernel may choose tasks or CPUs otherwise",
     ):
         assert any(text.startswith(start) for text in said), (start, said)
+    looked = CliRunner().invoke(main, ["doctor", str(tmp_path / "capture.txt")], prog_name="tracekit")
+    assert "model: none of the kernel's argument sched_own_rule=15 sched_proxy_exec=1" in looked.stdout
     placed = tk.replay(trace, "cfs", placement="trace")
     rows = dict(placed.inferred.select("name", "value").iter_rows())
     assert rows["isolated CPUs"] == 1

@@ -19,6 +19,7 @@ from tracekit.units import format_count, format_ns
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.identity import names_kernel, stated
+from tracekit.whatif.loops import loops
 from tracekit.whatif.run import replay
 from tracekit.whatif.trust import poorly
 
@@ -320,8 +321,22 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
             "record sched_process_fork and sched_process_exit: thread numbers may be used again",
         ),
         _clock(trace),
+        *_not_modelled(trace),
     ]
     return checks
+
+
+def _not_modelled(trace: Trace) -> list[Check]:
+    """What is in the trace, or of its machine, that no replay models; nothing where nothing is."""
+    found = []
+    if (closed := loops(trace, "group")) is not None:
+        advice = f"where a replay does otherwise than recorded, rows of {closed.named} are not to be used"
+        found.append(Check("model", False, "none of answers through sockets without a pause", advice))
+    machine = trace.machine
+    if machine is not None and (arguments := machine.unmodelled_arguments()):
+        advice = "the kernel may choose tasks or CPUs otherwise by it"
+        found.append(Check("model", False, f"none of the kernel's argument {' '.join(arguments)}", advice))
+    return found
 
 
 def _damage(rows: list[dict[str, object]]) -> str:
