@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tracekit._lazy import later
@@ -18,6 +18,7 @@ __all__ = [
     "format_count",
     "format_cpus",
     "format_moment",
+    "format_names",
     "format_ns",
     "format_size",
     "parse_duration",
@@ -154,3 +155,14 @@ def format_cpus(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def format_names(names: Sequence[str], most: int = 3) -> str:
+    """The first few of some names, and how many more there are.
+
+    Examples
+    --------
+    >>> format_names(["main", "switches", "yields"], most=2)
+    'main, switches and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

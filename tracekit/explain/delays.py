@@ -14,7 +14,7 @@ from tracekit.analysis import antagonists, blame, response
 from tracekit.analysis.critical_path import MAX_DEPTH, chains
 from tracekit.errors import FilterError
 from tracekit.filters import CommPattern, Selection, Time
-from tracekit.units import format_moment, format_ns
+from tracekit.units import format_moment, format_names, format_ns
 from tracekit.whatif.source import AnyTrace, as_trace
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def why(
     groups = names.filter(pl.col("utid").is_in(spans["utid"].implode()))["group"].unique().sort().to_list()
     return Why(
         what,
-        ", ".join(groups[:3]) + (f" and {len(groups) - 3} more" if len(groups) > 3 else ""),
+        format_names(groups),
         q,
         spans,
         pieces,

@@ -80,7 +80,7 @@ def unrecorded(replay: Trace) -> list[str]:
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
     said = [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
     programs = getattr(replay, "_programs", None)
-    if programs is not None and not programs.stated and (messages := delivered(programs.trace)):
+    if programs is not None and (messages := delivered(programs.trace)):
         said.append(messages)
         if (closed := loops(programs.trace, "group")) is not None:
             said.append(closed.sentence)

@@ -20,6 +20,7 @@ from tracekit._lazy import later
 from tracekit.analysis import _common as c
 from tracekit.analysis import latency, runqueue
 from tracekit.analysis.uncertainty import ks_distance
+from tracekit.units import format_names
 from tracekit.whatif.intervals import MIN_JITTER_NS
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ def titles(names: Sequence[str], most: int = 4) -> str:
     >>> titles(["main", "switches", "yields"], most=2)
     'slice per invol. switch, switches and 1 more'
     """
-    shown = ", ".join(TITLES[name] for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+    return format_names([TITLES[name] for name in names], most)
 
 
 #: Metrics that take records of wakeups: without them a task counts as runnable, after a sleep, only

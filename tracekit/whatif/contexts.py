@@ -36,6 +36,7 @@ import polars as pl
 from tracekit import _core
 from tracekit._irq import HARDIRQ, SOFTIRQ
 from tracekit._lazy import later
+from tracekit.units import format_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,8 +76,6 @@ EXPECTED, WAKERS = 5.0, 16
 
 #: Threads of the kernel that softirqs wake for its own work; they have no sockets.
 KERNEL = re.compile(r"kworker|ksoftirqd|rcu|kdamond|kswapd|kcompactd|jbd2")
-#: Names that a sentence gives.
-NAMED = 3
 
 #: Records that say who woke whom, in the order in which one is chosen.
 _KINDS = ("waking", "wakeup", "enqueue")
@@ -233,7 +232,8 @@ def messages(trace: Trace) -> Messages | None:
     Returns
     -------
     Messages or None
-        None where less than a hundredth of the wakeups are such, or flags do not show it.
+        None where less than a hundredth of the wakeups are such, flags do not show it, or a workload
+        text says itself why sleeps end.
     """
     return trace.once("messages", lambda: _messages(trace))
 
@@ -241,7 +241,7 @@ def messages(trace: Trace) -> Messages | None:
 def _messages(trace: Trace) -> Messages | None:
     kinds = trace.columns("events", "kind")["kind"].unique().cast(pl.String).to_list()
     kind = next((k for k in _KINDS if k in kinds), None)
-    if kind is None:
+    if kind is None or "workload" in trace.metadata:
         return None
     events = trace.columns("events", "kind", "irq_flags", "tid", "ts_ns", "cpu", "ctx_tid")
     made = events.filter(pl.col("kind") == kind)
@@ -289,12 +289,11 @@ def delivered(trace: Trace) -> str | None:
     found = messages(trace)
     if found is None:
         return None
-    called = sorted({found.names.get(t) or f"thread {t}" for t in found.tids})
-    who_else = f" and {len(called) - NAMED} more" if len(called) > NAMED else ""
+    called = format_names(sorted({found.names.get(t) or f"thread {t}" for t in found.tids}))
     return (
-        f"{found.n} wakeups ({100 * found.n / found.of:.0f} %) of {', '.join(called[:NAMED])}{who_else} came in softirqs of those "
-        "who ran, as messages through sockets of the same machine do: a replay takes these sleeps for a device's and "
-        "keeps their length, so that under another policy they do not follow their senders"
+        f"{found.n} wakeups ({100 * found.n / found.of:.0f} %) of {called} came in softirqs of those who "
+        "ran, as messages through sockets of the same machine do: a replay takes these sleeps for a device's and keeps "
+        "their length, so that under another policy they do not follow their senders"
     )
 
 

@@ -17,7 +17,8 @@ import polars as pl
 from tracekit._irq import HARDIRQ, SOFTIRQ
 from tracekit.analysis import group_of
 from tracekit.trace import Trace
-from tracekit.whatif.contexts import KERNEL, LEAST, NAMED, Messages, messages, softly
+from tracekit.units import format_names
+from tracekit.whatif.contexts import KERNEL, LEAST, Messages, messages, softly
 
 __all__ = ["Loops", "loops"]
 
@@ -44,9 +45,7 @@ class Loops:
     @property
     def named(self) -> str:
         """Their names, as text."""
-        names = [g or "(no name)" for g in self.groups]
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        return ", ".join(names[:NAMED]) + more
+        return format_names([g or "(no name)" for g in self.groups])
 
     @property
     def why(self) -> str:
@@ -62,8 +61,9 @@ class Loops:
     def sentence(self) -> str:
         """What it means."""
         return (
-            f"{self.named} answer each other so without a pause, and do as much as they get CPU time for: where a "
-            "replay does otherwise than the identity replay, their rows are not to be used, and others with care"
+            f"{self.named} answer each other so without a pause (a closed loop), and do as much as they get CPU time "
+            "for: where a replay does otherwise than the identity replay, their rows are not to be used, and others are "
+            "taken with care"
         )
 
 

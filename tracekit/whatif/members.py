@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.analysis import _common as c
-from tracekit.units import format_ns
+from tracekit.units import format_names, format_ns
 from tracekit.whatif.scenario import same_name
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def unlisted(trace: Trace) -> str | None:
             continue
         by = of.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
         most = [n for n in by["name"].to_list() if n]
-        names = ", ".join(most[:NAMED]) + (f" and {len(most) - NAMED} more" if len(most) > NAMED else "")
+        names = format_names(most, NAMED)
         tasks = "1 task" if of.height == 1 else f"{of.height} tasks"
         said.append(f"{tasks} with {max(1, round(100 * share))} % of the CPU time ({names}), {where}")
     if not said:

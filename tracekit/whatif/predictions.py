@@ -410,6 +410,7 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
     rules = tolerances()
     looping = repeated.loops
     if looping is not None and all(r["predicted"] == r["identity"] for r in rows if _own(r, looping.groups)):
+        # What nothing changes about is as it was recorded.
         looping = None
     for row, q in zip(rows, trust.q_values(p), strict=True):
         row["q_value"] = q
@@ -418,17 +419,19 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
             row["verdict"] = "resolved" if row["resolved"] else "not resolved"
         row["calibration"], excess = trust.calibrated(row, rules, repeated.tick_ns, repeated.resolution_ns)
         where = (row["scope"], row["group"]) if row["scope"] == "group" else ("all", None)
+        unmodelled, other = [*repeated.unmodelled.get(label, ())], None
+        if looping is not None and _own(row, looping.groups):
+            unmodelled.append(looping.why)
+        elif looping is not None:
+            other = looping.others
         row["trust"], row["trust_why"] = trust.judge(
             row,
             excess,
             repeated.unexplained.get(where, 0.0),
             repeated.lost,
-            [
-                *repeated.unmodelled.get(label, ()),
-                *([looping.why] if looping is not None and _own(row, looping.groups) else []),
-            ],
+            unmodelled,
             repeated.poor,
-            (looping.others if looping is not None else None)
+            other
             or _less(row, repeated.sooner.get(label, ()))
             or _more(row, repeated.longer.get(label))
             or repeated.idler.get(label),

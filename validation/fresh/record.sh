@@ -1,8 +1,7 @@
 #!/bin/sh
-# Records work of every day on this machine, and the same set up otherwise: what
-# `python -m validation.fresh`
-# holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 40 s a workload and round; it wants perf,
-# cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path;
+# Records work of every day on this machine, and the same set up otherwise: what `python -m validation.fresh`
+# holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 45 s a workload and round, nothing
+# beside it; it wants perf, cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path.
 # node, javac, go, PostgreSQL, Redis (redis-server and redis-benchmark), and nginx with wrk, where they are
 # there, make one more workload each; the CPU controller of cgroups, where it may be used, groups.
 # DIR/pairs.tsv names what to compare.
