@@ -99,7 +99,10 @@ def test_a_trace_without_a_kernel_asks_for_the_identity(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text(switch(1.0, 1, 2) + waking(1.5, 2, 1) + switch(1.6, 2, 1) + switch(2.0, 1, 2))
     said = run("doctor", path)[1]
-    assert "--identity POLICY: the trace does not name its kernel" in said
+    assert (
+        "--identity POLICY: the trace does not say which kernel it is from, so this is a guess; without it cfs"
+        in said
+    )
     assert "the context of wakeups: this trace does not say which wakeups interrupts made" in said
     assert "--identity POLICY" not in run("doctor", path, "--identity", "rr")[1]
     (tmp_path / "t.machine.toml").write_text(

@@ -8,7 +8,8 @@ import pytest
 
 import tracekit as tk
 from tracekit.machine import parse_machine
-from tracekit.whatif.identity import by_kernel, names_kernel, stated
+from tracekit.whatif.identity import stated
+from tracekit.whatif.kernels import by_kernel, names_kernel
 from tracekit.whatif.run import Programs
 from tracekit.whatif.settings import differing, real_time
 

@@ -22,7 +22,7 @@ from tracekit import registry
 from tracekit.analysis import response
 from tracekit.explain.changes import Culprit, replays
 from tracekit.trace import Trace
-from tracekit.whatif.identity import infer
+from tracekit.whatif.kernels import infer
 from tracekit.whatif.run import Programs
 from validation.lab import METRIC_OF, Capture, captures
 from validation.metrics import Refused, measure

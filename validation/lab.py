@@ -12,7 +12,7 @@ import polars as pl
 
 from tracekit.trace import Trace
 from tracekit.whatif.groups import models_groups, read_map
-from tracekit.whatif.identity import infer
+from tracekit.whatif.kernels import infer
 from tracekit.whatif.settings import FEATURES, TUNABLES, unscaled
 
 __all__ = ["METRIC_OF", "Capture", "Pair", "Question", "captures", "pairs", "question"]

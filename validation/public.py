@@ -20,7 +20,7 @@ import tracekit as tk
 from tracekit import registry
 from tracekit.errors import TracekitError
 from tracekit.whatif.calibration import calibrate
-from tracekit.whatif.identity import infer
+from tracekit.whatif.kernels import infer
 
 __all__ = ["measured", "page"]
 

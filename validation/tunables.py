@@ -1,4 +1,4 @@
-"""Hold what `tracekit infer` says of captures with changed tunables against what was set.
+"""Hold what `tracekit infer` says of captures against what they were made with: tunables, and schedulers.
 
 python -m validation.tunables testdata/lab testdata/lab2 -o docs/validation-infer.md
 """
@@ -18,8 +18,9 @@ from pathlib import Path
 import tracekit as tk
 from tracekit import registry
 from tracekit.errors import TracekitError
-from tracekit.whatif.learn import Finding, infer_parameters
-from validation import lab
+from tracekit.whatif.learn import infer_parameters
+from tracekit.whatif.likelihood import Finding
+from validation import families, lab
 
 __all__ = ["Judged", "judge", "main"]
 
@@ -140,7 +141,7 @@ def _page(rows: Sequence[Judged]) -> str:
         verdict = "" if r.inside else r.why or "missed"
         share = f"{100 * r.share:.0f} %" if r.best else ""
         lines.append(f"| {r.capture} | {r.parameter} | {r.true} | {r.best} | {share} | {verdict} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -154,7 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Fresh interpreters: polars' threads do not survive a fork.
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
         rows = list(itertools.chain.from_iterable(pool.imap(judge, captures)))
-    text = _page(rows)
+        judged = [t for t in pool.imap(families.judge, captures) if t is not None]
+    text = _page(rows) + families.section(judged)
     if given.output is None:
         print(text)
     else:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tracekit.whatif.check import calibrate
     from tracekit.whatif.comparison import Comparison, compare
     from tracekit.whatif.generating import generate
-    from tracekit.whatif.identity import infer
+    from tracekit.whatif.kernels import infer
     from tracekit.whatif.run import Programs, Replay, replay, simulate
 
 __all__ = [
@@ -32,7 +32,7 @@ _HOMES = {
     "Replay": "run",
     "calibrate": "check",
     "compare": "comparison",
-    "infer": "identity",
+    "infer": "kernels",
     "replay": "run",
     "simulate": "run",
 }

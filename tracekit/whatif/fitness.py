@@ -18,7 +18,8 @@ from tracekit.explain.loss import what_holds
 from tracekit.units import format_count, format_ns
 from tracekit.whatif.calibration import calibrate
 from tracekit.whatif.contexts import Contexts, recognise
-from tracekit.whatif.identity import names_kernel, stated
+from tracekit.whatif.identity import stated
+from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
 from tracekit.whatif.run import replay
 from tracekit.whatif.trust import poorly
@@ -372,9 +373,8 @@ def _give(trace: Trace, kinds: set[str], identity: str | None) -> list[tuple[str
     if not kinds & {"switch", "resume"}:
         return give
     if identity is None and not names_kernel(trace) and meta.get("os", "linux") == "linux":
-        policy, _ = stated(trace)
-        why = f"the trace does not name its kernel; without it {policy} is a guess"
-        give.append(("--identity POLICY", why))
+        policy, why = stated(trace)
+        give.append(("--identity POLICY", f"{why}; without it {policy} is taken"))
     if meta.get("os", "linux") == "linux":
         if machine is None:
             why = (

@@ -1,148 +1,56 @@
-"""The policy a trace was captured under, as far as the trace says."""
+"""The policy a trace was captured under, as far as anything says it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from tracekit import _core
+from tracekit.whatif.families import family_of
+from tracekit.whatif.kernels import by_kernel, names_kernel
 from tracekit.whatif.settings import differing
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["by_kernel", "infer", "names_kernel", "stated"]
-
-#: First kernel of each scheduler of Linux's fair class, newest first: version, name, spelling of the policy.
-_LINUX = (
-    ((7, 1), "EEVDF", "eevdf:version=7.3"),
-    # 6.13 placed anew what changes its weight; "Revert 6d71a9c61604" came with 7.0 only.
-    ((7, 0), "EEVDF", "eevdf:version=6.18,reweight=kept"),
-    ((6, 17), "EEVDF", "eevdf:version=6.18"),
-    ((6, 13), "EEVDF", "eevdf:version=6.12,reweight=placed"),
-    # Debian's changelog of linux 6.12: "sched/fair: Forfeit vruntime on yield" came with 6.12.62.
-    ((6, 12, 62), "EEVDF", "eevdf:version=6.12,yield=forfeit"),
-    ((6, 12), "EEVDF", "eevdf:version=6.12"),
-    ((6, 6), "EEVDF", "eevdf:version=6.6"),
-    ((2, 6, 33), "CFS", "cfs:form=6.1"),
-    ((2, 6, 30), "CFS", "cfs:form=2.6.32"),
-    ((2, 6, 28), "CFS", "cfs:form=2.6.29"),
-    ((2, 6, 23), "CFS", "cfs:form=2.6.27"),
-    ((2, 5), "the O(1) scheduler", "o1"),
-    ((2, 3), "a list searched for the best goodness", "goodness:version=2.4"),
-    ((2, 1), "a list searched for the best goodness", "goodness:version=2.2"),
-    ((1, 0), "a list searched for the best goodness", "goodness:version=2.0"),
-)
-_OTHERS = {
-    "solaris": ("the time-sharing class", "solaris-ts"),
-    "illumos": ("the time-sharing class", "solaris-ts"),
-    "freebsd": ("ULE", "ule"),
-    "aix": ("AIX's scheduler", "aix"),
-    "windows": ("NT's scheduler", "nt4"),
-}
-_FALLBACK = "cfs"
-
-
-def infer(metadata: Mapping[str, str], known: Collection[str]) -> tuple[str, str]:
-    """Infer the policy that a trace was captured under.
-
-    Parameters
-    ----------
-    metadata
-        Metadata of the trace: `workload`, `replay.policy`, `os` and `kernel` are looked at.
-    known
-        Names of the policies that can be replayed.
-
-    Returns
-    -------
-    tuple of str
-        The policy, and a sentence that says why. Only the fair class is meant: tasks with a
-        real-time priority in the trace keep it under every policy.
-    """
-    if "workload" in metadata and "replay.policy" in metadata:
-        return metadata["replay.policy"], "the workload text names it"
-    if "replay.policy" in metadata:
-        policy = metadata["replay.policy"]
-        return policy, f"the trace is itself a replay under {policy}"
-    system = metadata.get("os", "").lower()
-    kernel = metadata.get("kernel", "")
-    if system in ("", "linux") and (version := _version(kernel)):
-        for first, scheduler, policy in _LINUX:
-            if version >= first:
-                why = f"the trace says that the kernel is {kernel}, which schedules with {scheduler}"
-                return _pick(policy, known, why)
-    if system in _OTHERS:
-        scheduler, policy = _OTHERS[system]
-        why = f"the trace says that the system is {system}, which schedules with {scheduler}"
-        return _pick(policy, known, why)
-    return _pick(_FALLBACK, known, "the trace does not say which kernel it is from, so this is a guess")
+__all__ = ["stated"]
 
 
 def stated(trace: Trace) -> tuple[str, str]:
-    """Say the policy that a trace was captured under as far as somebody wrote it down.
+    """Say the policy that a trace was captured under.
 
     Parameters
     ----------
     trace
         The trace. The machine beside it names the kernel where the trace does not, and features and
-        tunables that differ from those of the kernel's version.
+        tunables that differ from those of the kernel's version. Where neither names it, what the trace
+        shows counts, see `tracekit.whatif.families`.
 
     Returns
     -------
     tuple of str
-        The policy, and a sentence that says why, as in `infer`.
+        The policy, and a sentence that says why, as in `tracekit.whatif.kernels.infer`.
     """
     return trace.once("stated policy", lambda: _stated(trace))
 
 
 def _stated(trace: Trace) -> tuple[str, str]:
     policy, why = by_kernel(trace)
-    machine = trace.machine
-    if machine is None or "replay.policy" in trace.metadata or not names_kernel(trace):
+    if "replay.policy" in trace.metadata:
         return policy, why
-    if set_to := differing(machine, policy, trace.cpus.height):
+    if not names_kernel(trace):
+        return _shown(trace) or (policy, why)
+    machine = trace.machine
+    if machine is not None and (set_to := differing(machine, policy, trace.cpus.height)):
         policy += ("," if ":" in policy else ":") + ",".join(set_to)
         why += f"; machine.toml says {', '.join(set_to)}"
     return policy, why
 
 
-def by_kernel(trace: Trace, known: Collection[str] | None = None) -> tuple[str, str]:
-    """Say what the kernel of a trace schedules with, as its version came.
-
-    Parameters
-    ----------
-    trace
-        The trace. The machine beside it names the kernel where the trace does not.
-    known
-        Names of the policies that may be said; by default all that can be replayed.
-
-    Returns
-    -------
-    tuple of str
-        The policy, and a sentence that says why, as in `infer`.
-    """
-    meta, machine = trace.metadata, trace.machine
-    known = [p["name"] for p in _core.policies()] if known is None else known
-    if "kernel" in meta or machine is None or machine.release is None:
-        return infer(meta, known)
-    policy, why = infer({**meta, "kernel": machine.release}, known)
-    return policy, why.replace("the trace says", "machine.toml says", 1)
-
-
-def names_kernel(trace: Trace) -> bool:
-    """Whether the trace, or the machine beside it, says which kernel it is from."""
-    machine = trace.machine
-    return bool(trace.metadata.get("kernel") or (machine is not None and machine.release))
-
-
-def _version(kernel: str) -> tuple[int, ...] | None:
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", kernel)
-    return tuple(int(part or 0) for part in match.groups()) if match else None
-
-
-def _pick(policy: str, known: Collection[str], why: str) -> tuple[str, str]:
-    if policy.partition(":")[0] in known:
-        return policy, why
-    stand_in = _FALLBACK if _FALLBACK in known else min(known, default=_FALLBACK)
-    return stand_in, f"{why}; tracekit cannot replay that, and {stand_in} stands in for it"
+def _shown(trace: Trace) -> tuple[str, str] | None:
+    """What a trace shows that does not name its kernel; None where that is nothing, or not of Linux."""
+    if trace.metadata.get("os", "").lower() not in ("", "linux"):
+        return None
+    found = family_of(trace)
+    if found is None:
+        return None
+    doubt = "" if found.sure else ", so this is a guess"
+    return found.policy, f"the trace does not say which kernel it is from; {found.why}{doubt}"

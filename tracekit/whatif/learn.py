@@ -2,51 +2,27 @@
 
 Which of the known values explains best what was recorded.
 
-Each candidate replays the trace. Its likelihood is that of the recorded slices and wakeup latencies
-under the distribution that the replay has, by group of tasks and in half-octave bins. How much a
-likelihood varies without cause is measured: the best candidate is replayed again with small
-perturbations. Candidates within what that explains form the 90 % set.
+Each candidate replays the trace; how likely it is, `tracekit.whatif.likelihood` says.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from tracekit.analysis import _common as c
 from tracekit.units import format_ns
-from tracekit.whatif.identity import by_kernel, names_kernel
+from tracekit.whatif.families import allowed_by_records, likely_families
+from tracekit.whatif.kernels import by_kernel, names_kernel
+from tracekit.whatif.likelihood import LEAST, REPEATS, UNEXPLAINED, Finding, Search, preempted
 from tracekit.whatif.run import Programs
 from tracekit.whatif.settings import scale_of
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Finding", "Inference", "infer_parameters"]
+__all__ = ["Inference", "infer_parameters", "lines"]
 
-#: Bins an octave, and how many pseudo-counts a bin has that a replay never fills (Jeffreys' prior).
-BINS, PRIOR = 2, 0.5
-#: What is shorter, ns, is the cost of a switch and no decision of the scheduler.
-SHORT = 32_768
-#: Quantile of the normal distribution for a one-sided 90 % set, and repetitions behind its spread.
-Z90, REPEATS = 1.2816, 5
-#: Slices that must have ended by preemption before anything is said.
-LEAST = 50
-#: Share of what was recorded that no stock policy may leave unexplained.
-UNEXPLAINED = 0.3
-
-_FAMILIES = {
-    "cfs 6.1": "cfs:form=6.1",
-    "eevdf 6.6": "eevdf:version=6.6",
-    "eevdf 6.12": "eevdf:version=6.12",
-    "eevdf 6.18": "eevdf:version=6.18",
-    "eevdf 7.3": "eevdf:version=7.3",
-}
 #: Factors on a parameter's default: third-octaves from a sixteenth to sixteen times.
 _FACTORS = tuple(2 ** (k / 3) for k in range(-12, 13))
 #: Half a third-octave: how far from the likely values others are tried, where these are few.
@@ -64,31 +40,6 @@ _SWITCHES = {
     "cfs": ("wakeup_preemption", "gentle_fair_sleepers", "start_debit"),
     "eevdf": ("wakeup_preemption", "run_to_parity", "place_lag"),
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What was learned of one parameter.
-
-    Attributes
-    ----------
-    name
-        The parameter: ``family``, ``base_slice``, ``run_to_parity``, ...
-    best
-        The value that explains the trace best.
-    likely
-        All values in the 90 % set, the best among them.
-    flat
-        True when the trace does not say: every candidate is in the set.
-    scores
-        Log-likelihood of each candidate, relative to the best.
-    """
-
-    name: str
-    best: str
-    likely: tuple[str, ...]
-    flat: bool
-    scores: Mapping[str, float] = field(repr=False, default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,86 +72,6 @@ class Inference:
         return self.unexplained is not None and self.unexplained <= UNEXPLAINED
 
 
-def _histograms(trace: Trace) -> dict[tuple[str, str], dict[int, int]]:
-    """Counts by kind and group of tasks, and bin: preempted slices and waits after wakeups."""
-    rows = trace.slices.with_columns(c.group_of("group"))
-    wait = (pl.col("ts_ns") - pl.col("wake_ts_ns")).alias("value")
-    kinds = {
-        "slice": rows.filter(pl.col("involuntary")).select("group", value=pl.col("dur_ns")),
-        "latency": rows.filter(pl.col("wake_ts_ns").is_not_null()).select("group", wait),
-    }
-    found: dict[tuple[str, str], dict[int, int]] = {}
-    for kind, table in kinds.items():
-        binned = table.with_columns(
-            (pl.col("value").clip(SHORT).log(2.0) * BINS).floor().cast(pl.Int64).alias("bin")
-        )
-        for group, bin_, n in binned.group_by("group", "bin").len().sort("group", "bin").iter_rows():
-            found.setdefault((kind, str(group)), {})[bin_] = n
-    return found
-
-
-def _likelihood(
-    recorded: Mapping[tuple[str, str], Mapping[int, int]], model: Mapping[tuple[str, str], Mapping[int, int]]
-) -> float:
-    """Log-likelihood of what was recorded under the distributions of a replay."""
-    total = 0.0
-    for key, counts in recorded.items():
-        have = model.get(key, {})
-        bins = set(counts) | set(have)
-        whole = sum(have.values()) + PRIOR * len(bins)
-        total += sum(n * math.log((have.get(b, 0) + PRIOR) / whole) for b, n in counts.items())
-    return total
-
-
-def _unexplained(
-    recorded: Mapping[tuple[str, str], Mapping[int, int]], model: Mapping[tuple[str, str], Mapping[int, int]]
-) -> tuple[float, str]:
-    """Share of what was recorded that would have to be elsewhere, and the group that has most of it."""
-    all_, moved, worst = 0, 0.0, ("", 0.0)
-    for key, counts in recorded.items():
-        n, have = sum(counts.values()), model.get(key, {})
-        total = sum(have.values())
-        same = sum(min(k / n, have.get(b, 0) / total if total else 0.0) for b, k in counts.items())
-        all_, moved = all_ + n, moved + n * (1 - same)
-        if n * (1 - same) > worst[1]:
-            worst = key[1], n * (1 - same)
-    return (moved / all_ if all_ else 1.0), worst[0]
-
-
-class _Search:
-    """Replays candidates and remembers how likely each is."""
-
-    def __init__(self, trace: Trace, programs: Programs, progress: Callable[[float], object] | None) -> None:
-        self.programs = programs
-        self.recorded = _histograms(trace)
-        self.models: dict[str, Mapping[tuple[str, str], Mapping[int, int]]] = {}
-        self.progress = progress
-
-    def score(self, policy: str) -> float:
-        if policy not in self.models:
-            self.models[policy] = _histograms(self.programs.run(policy))
-            if self.progress is not None:
-                self.progress(min(len(self.models) / 40, 0.99))
-        return _likelihood(self.recorded, self.models[policy])
-
-    def spread(self, policy: str) -> float:
-        """How much the likelihood of a policy varies with small perturbations."""
-        scores = [
-            _likelihood(self.recorded, _histograms(self.programs.run(policy, perturbation=perturbation)))
-            for perturbation in self.programs.perturbations(REPEATS)
-        ]
-        return statistics.stdev(scores)
-
-    def finding(self, name: str, candidates: Mapping[str, str], sigma: float) -> Finding:
-        scores = {label: self.score(policy) for label, policy in candidates.items()}
-        best = max(scores, key=lambda label: scores[label])
-        # Both the best and the other vary.
-        within = Z90 * math.sqrt(2) * sigma
-        likely = tuple(label for label, s in scores.items() if scores[best] - s <= within)
-        relative = {label: s - scores[best] for label, s in scores.items()}
-        return Finding(name, best, likely, len(likely) == len(scores), relative)
-
-
 def _with(policy: str, setting: str) -> str:
     return policy + ("," if ":" in policy else ":") + setting
 
@@ -216,7 +87,8 @@ def infer_parameters(
         A recorded trace with switches and wakeups.
     family
         A policy such as ``eevdf:version=6.12`` when it is known; by default what the kernel's
-        version says, and all families where the trace does not name its kernel.
+        version says, and the one that explains a trace best that does not name its kernel
+        (`tracekit.whatif.families`).
     progress
         Called with the share that is done.
 
@@ -231,19 +103,26 @@ def infer_parameters(
         When the trace cannot be replayed.
     """
     stated, _ = by_kernel(trace, ["cfs", "eevdf"])
-    preempted = trace.slices.filter(pl.col("involuntary")).height
-    if preempted < LEAST:
-        why = f"{preempted} slices ended by preemption, expected at least {LEAST}: record for longer, or under load"
+    if (ended := preempted(trace)) < LEAST:
+        why = (
+            f"{ended} slices ended by preemption, expected at least {LEAST}: record for longer, or under load"
+        )
         return Inference(family or stated, (), None, "", why)
     programs = Programs(trace)
-    search = _Search(trace, programs, progress)
-    families = dict(_FAMILIES)
-    if family is not None or names_kernel(trace):
-        chosen = family or stated
-        families = {chosen: chosen}
-    first = max(families.values(), key=search.score)
+    search = Search(
+        trace,
+        lambda policy, moved: programs.run(policy, perturbation=moved),
+        programs.perturbations(REPEATS),
+        progress,
+    )
+    findings = []
+    first = family or stated
+    if family is None and not names_kernel(trace):
+        allowed, _ = allowed_by_records(trace)
+        if (found := likely_families(trace, allowed)) is not None:
+            first = allowed[found.best]
+            findings.append(found)
     sigma = search.spread(first)
-    findings = [search.finding("family", families, sigma)] if len(families) > 1 else []
     policy = first
     name = policy.partition(":")[0]
     cpus = trace.slices["cpu"].n_unique()
@@ -267,8 +146,7 @@ def infer_parameters(
         found = search.finding(parameter, candidates, sigma)
         findings.append(found)
         policy = _keep(policy, found, parameter, "on")
-    search.score(policy)
-    share, group = _unexplained(search.recorded, search.models[policy])
+    share, group = search.unexplained(policy)
     if progress is not None:
         progress(1.0)
     return Inference(policy, tuple(findings), share, group)

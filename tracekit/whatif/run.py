@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -18,12 +16,12 @@ from tracekit.export.layouts.programs import Listing, Task
 from tracekit.io.workload import resolve as resolve_values
 from tracekit.io.workload import run as run_text
 from tracekit.trace import Trace
-from tracekit.whatif.contexts import Contexts, recognise
+from tracekit.whatif.contexts import Contexts
 from tracekit.whatif.identity import stated
-from tracekit.whatif.intervals import RUNS, Perturbation, perturbations
-from tracekit.whatif.listed import stated_cpus
+from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.whatif.prepared import Prepared, core_options
+from tracekit.whatif.reconstructed import perturbations_of, reconstructed
 from tracekit.whatif.scenario import Override
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
@@ -115,22 +113,6 @@ class Replay(Trace):
 def _inferred(rows: Sequence[tuple[str, float | None, str, int | None, str]]) -> pl.DataFrame:
     types = {"name": pl.String, "value": pl.Float64, "unit": pl.String, "n": pl.UInt64, "how": pl.String}
     return pl.DataFrame(rows, schema=types, orient="row")
-
-
-def _named(trace: Trace, patterns: Sequence[str]) -> list[int]:
-    """Threads whose name fits one of the patterns; one that fits none is an error."""
-    if not patterns:
-        return []
-    tasks = trace.tasks.filter(~pl.col("is_idle")).select("tid", pl.col("comm").cast(pl.String)).drop_nulls()
-    found: list[int] = []
-    for pattern in patterns:
-        fit = [tid for tid, comm in tasks.iter_rows() if fnmatchcase(comm, pattern)]
-        if not fit:
-            raise ReplayError(
-                f"endless {pattern!r}: no task has such a name; `tracekit slices` lists the names"
-            )
-        found.extend(fit)
-    return found
 
 
 class Programs:
@@ -228,27 +210,8 @@ class Programs:
 
     def _reconstruct(self, loop: str, hz: int | None, endless: Sequence[str], placement: str) -> None:
         """Take the programs from the records of a trace."""
-        trace = self.trace
-        machine = trace.machine
-        if hz is None and machine is not None:
-            hz = machine.hz
-        # A replay, and a run of a workload, say theirs. A file may say anything.
-        own_hz = trace.metadata.get("hz", "")
-        if hz is None and re.fullmatch("[1-9][0-9]{0,4}", own_hz):
-            hz = int(own_hz)
-        # Slack is Linux's, and every source from Linux names its system.
-        system = trace.metadata.get("os")
-        self.contexts = recognise(trace)
-        self._core = _core.Programs(
-            self.contexts.apply(trace.events) if self.contexts.timers.height else trace.recorded_events,
-            loop,
-            hz,
-            exact_timers=system != "linux",
-            system=system,
-            endless=_named(trace, endless),
-            identity=stated(trace)[0],
-            placement=placement,
-            cpus=stated_cpus(trace),
+        self.contexts, self._core = reconstructed(
+            self.trace, loop, hz, endless, placement, stated(self.trace)[0]
         )
 
     def listing_under(self, policy: str | None = None) -> Listing:
@@ -419,9 +382,7 @@ class Programs:
         list of Perturbation
             See `tracekit.whatif.intervals.perturbations`.
         """
-        found = dict(self.inferred.select("name", "value").unique("name", keep="first").iter_rows())
-        tick = round(1e9 / (found.get("ticks a second") or 250))
-        return perturbations(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
+        return perturbations_of(self._core, runs)
 
     def run(
         self,

@@ -13,6 +13,8 @@ pub(super) struct Header {
     pub any: bool,
     pub tracer: Option<String>,
     pub cpus: Option<u64>,
+    /// The kernel, which the header of the option `latency-format` names.
+    pub kernel: Option<String>,
     /// It says that there are no entries.
     pub empty: bool,
     /// The report of a tracer that measures a latency: one CPU during its worst case.
@@ -67,8 +69,12 @@ impl Header {
         } else if let Some(rest) = text.strip_prefix(b"entries-in-buffer/entries-written: ") {
             self.entries(rest, log, out);
         } else if let Some(end) = memchr::memmem::find(text, b" latency trace v") {
-            // Any tracer has this header with the option `latency-format`.
+            // Any tracer has this header with the option `latency-format`:
+            // `nop latency trace v1.1.5 on 6.6.0`.
             self.any = true;
+            if let Some(on) = memchr::memmem::find(&text[end..], b" on ") {
+                self.kernel = Some(scan::shown(scan::word(&text[end + on + 4..]).0, 80));
+            }
             self.latency = measures_latency(&text[..end]);
             self.latency_met |= self.latency;
         } else if let Some(column) = memchr::memmem::find(text, b"-=> ").and_then(|_| legend(text)) {

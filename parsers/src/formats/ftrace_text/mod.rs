@@ -231,6 +231,9 @@ impl Ftrace {
             }
         }
         out.meta.set("source.variant", parts.join(", "));
+        if let Some(kernel) = &self.header.kernel {
+            out.meta.set("kernel", kernel.clone());
+        }
         if let Some(n) = self.header.cpus {
             out.meta.set("nr_cpus", n.to_string());
         }

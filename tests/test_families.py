@@ -1,0 +1,120 @@
+"""Which scheduler made a trace that does not name its kernel: what records and slices show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tracekit as tk
+from tracekit.whatif.families import FAMILIES, allowed_by_records, family_of
+from tracekit.whatif.identity import stated
+from tracekit.whatif.kernels import names_kernel
+from tracekit.whatif.learn import infer_parameters, lines
+from validation import families, lab
+
+#: Six hogs and two that wake: slices end by preemption, and sleepers come first at once, or do not.
+LOAD = "policy: {policy}\nhz: 250\nA*6: R∞\nS*2: (R0.4 S7)*\nuntil: {ms}\n"
+SWITCH = "  a-{old:<4} [000] d..2. {s}.{us:06d}: sched_switch: prev_comm=a prev_pid={old} prev_prio=120 prev_state=R ==> next_comm=a next_pid={new} next_prio=120\n"
+RAN = (
+    "  a-{old:<4} [000] d..2. {s}.{us:06d}: sched_stat_runtime: comm=a pid={old} runtime=4000000 [ns]{more}\n"
+)
+
+
+def printed(folder: Path, policy: str, ms: int = 2000) -> tk.Trace:
+    """A text of a run under a policy: it names neither kernel nor policy."""
+    text = folder / "printed.txt"
+    tk.generate(LOAD.format(policy=policy, ms=ms), text, "perf-script")
+    return tk.read(text)
+
+
+def in_turns(folder: Path, more: str) -> tk.Trace:
+    """Two tasks in turns of 4 ms, with what they ran."""
+    text = folder / "turns.txt"
+    rows = []
+    for i in range(20):
+        at = {"s": 1, "us": 4000 * (i + 1), "old": 7 + i % 2, "new": 8 - i % 2}
+        rows += [RAN.format(**at, more=more), SWITCH.format(**at)]
+    text.write_text("# tracer: nop\n" + "".join(rows))
+    return tk.read(text)
+
+
+@pytest.mark.parametrize("name", ["cfs 6.1", "eevdf 6.12"])
+def test_slices_and_waits_show_the_scheduler(tmp_path: Path, name: str) -> None:
+    trace = printed(tmp_path, FAMILIES[name])
+    assert not names_kernel(trace)
+    found = family_of(trace)
+    assert found is not None
+    assert (found.policy.partition(":")[0], found.sure) == (name.partition(" ")[0], True)
+    policy, why = stated(trace)
+    assert policy == found.policy
+    assert why.startswith(
+        "the trace does not say which kernel it is from; its slices and waits are most like"
+    )
+    assert "guess" not in why
+    # The replay, and what learns further parameters, take the same.
+    assert tk.replay(trace).policy.startswith(policy.split(":")[0])
+    assert lines(infer_parameters(trace))[0].startswith(f"family: {name.split()[0]}")
+
+
+def test_what_is_of_no_fair_scheduler_stays_a_guess(tmp_path: Path) -> None:
+    trace = printed(tmp_path, "fifo", 200)
+    assert family_of(trace) is None
+    policy, why = stated(trace)
+    assert (policy, why.endswith("so this is a guess")) == ("cfs", True)
+
+
+@pytest.mark.parametrize(
+    ("more", "policy", "sure", "said"),
+    [
+        ("", "eevdf:version=6.12", True, "as from Linux 6.8 on"),
+        (" vruntime=123456789 [ns]", "cfs:form=6.1", False, "as up to Linux 6.7"),
+    ],
+)
+def test_a_record_that_was_printed_otherwise_shows_it(
+    tmp_path: Path, more: str, policy: str, sure: bool, said: str
+) -> None:
+    # 20 slices are too few to compare.
+    trace = in_turns(tmp_path, more)
+    found = family_of(trace)
+    assert found is not None
+    assert (found.policy, found.sure, found.why.endswith(said)) == (policy, sure, True)
+    assert ("guess" in stated(trace)[1]) == (not sure)
+
+
+def test_records_rule_families_out(tmp_path: Path) -> None:
+    assert allowed_by_records(printed(tmp_path, "cfs", 100)) == (FAMILIES, "")
+    without, _ = allowed_by_records(in_turns(tmp_path, ""))
+    assert set(FAMILIES) - set(without) == {"cfs 6.1"}
+
+
+def test_a_kernel_that_is_named_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_: object) -> None:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr("tracekit.whatif.identity.family_of", never)
+    named = tk.read(Path(__file__).parent.parent / "fixtures/demo/slice-default.dat")
+    assert stated(named)[0] == "cfs:form=6.1"
+    with pytest.raises(AssertionError, match="asked"):
+        stated(printed(tmp_path, "cfs", 100))
+
+
+def test_the_page_counts_what_was_right(tmp_path: Path) -> None:
+    place = tmp_path / "lab" / "6.12"
+    place.mkdir(parents=True)
+    tk.simulate(LOAD.format(policy="eevdf:version=6.12", ms=2000)).write(place / "x.parquet")
+    (place / "x.parquet").rename(place / "x.dat")
+    about = "kernel={}\nworkload=slice dur=600\n"
+    (place / "x.env").write_text(about.format("6.12.95"))
+    (capture,) = lab.captures(tmp_path / "lab").values()
+    judged = families.judge(capture)
+    assert judged is not None
+    assert (judged.true, judged.taken.split()[0]) == ("eevdf", "eevdf")
+    (place / "x.env").write_text(about.format("6.1.0"))
+    (capture,) = lab.captures(tmp_path / "lab").values()
+    wrong = families.judge(capture)
+    assert wrong is not None
+    page = families.section([judged, judged, wrong])
+    assert "| all | 3 | 3 | 2 (67 %) | 0 | 1 |" in page
+    assert "| made by CFS | 1 | 1 | 0 (0 %) | 0 | 1 |" in page
+    assert "the replays of 3 of the 3 captures are of a scheduler\nthat the trace shows, in 2 of them" in page

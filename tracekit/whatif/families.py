@@ -1,0 +1,140 @@
+"""Which scheduler of Linux's fair class made a trace that does not name its kernel.
+
+Text that was copied from a terminal or printed by another tool names none. Two things tell: a record
+that was printed otherwise before Linux 6.8, and which scheduler explains the recorded slices and waits
+best (`tracekit.whatif.likelihood`). docs/validation-infer.md says how often that is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracekit.errors import ReplayError
+from tracekit.trace import Trace
+from tracekit.whatif.intervals import Perturbation
+from tracekit.whatif.likelihood import LEAST, REPEATS, UNEXPLAINED, Finding, Search, preempted
+from tracekit.whatif.listed import classes
+from tracekit.whatif.reconstructed import perturbations_of, reconstructed
+
+__all__ = ["FAMILIES", "Family", "allowed_by_records", "family_of", "likely_families"]
+
+#: Name of each, and how a policy is spelled. cfs 6.1 is that of 2.6.33 to 6.5.
+FAMILIES = {
+    "cfs 6.1": "cfs:form=6.1",
+    "eevdf 6.6": "eevdf:version=6.6",
+    "eevdf 6.12": "eevdf:version=6.12",
+    "eevdf 6.18": "eevdf:version=6.18",
+    "eevdf 7.3": "eevdf:version=7.3",
+}
+#: `sched_stat_runtime` has the task's vruntime up to Linux 6.7 ("sched: Remove vruntime from
+#: trace_sched_stat_runtime()", 6.8): what schedules with it, and without it. The first is taken where
+#: nothing more tells: what most kernels with it, and the oldest long-term kernel without it, have.
+_WITH, _WITHOUT = ("cfs 6.1", "eevdf 6.6"), ("eevdf 6.12", "eevdf 6.18", "eevdf 6.6", "eevdf 7.3")
+#: Records from the start of a trace that are looked at.
+RECORDS = 50_000
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a trace shows of its scheduler.
+
+    Attributes
+    ----------
+    policy
+        The policy that explains it best.
+    why
+        What that rests on, a clause.
+    sure
+        Whether all that is likely is of one scheduler (CFS or EEVDF).
+    """
+
+    policy: str
+    why: str
+    sure: bool
+
+
+def allowed_by_records(trace: Trace) -> tuple[dict[str, str], str]:
+    """Families that the records allow, and what they show; the latter is empty where that is nothing."""
+    ran = _first(trace).events.filter(pl.col("kind").cast(pl.String) == "stat_runtime")["value2"]
+    if not ran.len():
+        return FAMILIES, ""
+    with_it = ran.null_count() < ran.len()
+    said = "prints vruntime, as up to Linux 6.7" if with_it else "prints no vruntime, as from Linux 6.8 on"
+    return {name: FAMILIES[name] for name in (_WITH if with_it else _WITHOUT)}, f"sched_stat_runtime {said}"
+
+
+def family_of(trace: Trace) -> Family | None:
+    """Find the scheduler that made a trace of Linux.
+
+    Parameters
+    ----------
+    trace
+        A recorded trace with switches and wakeups. Its first `RECORDS` records are looked at, each
+        task where it was recorded, so that placement does not matter.
+
+    Returns
+    -------
+    Family or None
+        None where neither records nor slices and waits tell: fewer than 50 slices ended by
+        preemption, or the best candidate leaves more than 30 % unexplained.
+    """
+    part = _first(trace)
+    allowed, shown = allowed_by_records(part)
+    found = likely_families(part, allowed)
+    if found is None and not shown:
+        return None
+    if found is None:
+        schedulers = {name.partition(" ")[0] for name in allowed}
+        return Family(next(iter(allowed.values())), shown, len(schedulers) == 1)
+    sure = len({name.partition(" ")[0] for name in found.likely}) == 1
+    set_ = ", ".join(found.likely)
+    fits = f"its slices and waits are most like those of {found.best} (90 % set: {set_})"
+    return Family(allowed[found.best], f"{shown}; {fits}" if shown else fits, sure)
+
+
+def likely_families(trace: Trace, allowed: Mapping[str, str]) -> Finding | None:
+    """Find which families explain the slices and waits of a trace.
+
+    Parameters
+    ----------
+    trace
+        As in `family_of`.
+    allowed
+        Name and policy of each.
+
+    Returns
+    -------
+    Finding or None
+        None where none explains them, or too few slices ended by preemption.
+    """
+    part = _first(trace)
+    if preempted(part) < LEAST:
+        return None
+    try:
+        _, core = reconstructed(part, placement="trace" if part.cpus.height > 1 else "model")
+        sets = classes(part)
+
+        def run(policy: str, moved: Perturbation | None) -> Trace:
+            moved = moved or Perturbation(0, 0, 0)
+            metadata, tables, _ = core.run(
+                policy, sets=sets, phase_ns=moved.phase_ns, jitter_ns=moved.jitter_ns, seed=moved.seed
+            )
+            return Trace(tables, metadata, part.name)
+
+        search = Search(part, run, perturbations_of(core, REPEATS))
+        first = max(allowed.values(), key=search.score)
+        if search.unexplained(first)[0] > UNEXPLAINED:
+            return None
+        return search.finding("family", allowed, search.spread(first))
+    except ReplayError:
+        # What cannot be replayed is said where a replay was asked for.
+        return None
+
+
+def _first(trace: Trace) -> Trace:
+    if trace.events.height <= RECORDS:
+        return trace
+    return trace.filter(end=int(trace.events["ts_ns"].sort()[RECORDS]))

@@ -1,0 +1,101 @@
+"""Programs as the core reconstructs them from the records of a trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit import _core
+from tracekit.errors import ReplayError
+from tracekit.whatif.contexts import Contexts, recognise
+from tracekit.whatif.intervals import Perturbation, perturbations
+from tracekit.whatif.listed import stated_cpus
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["perturbations_of", "reconstructed"]
+
+
+def reconstructed(
+    trace: Trace,
+    loop: str = "dependency",
+    hz: int | None = None,
+    endless: Sequence[str] = (),
+    placement: str = "auto",
+    identity: str | None = None,
+) -> tuple[Contexts, _core.Programs]:
+    """Take the programs from the records of a trace.
+
+    Parameters
+    ----------
+    trace
+        A recorded trace.
+    loop, hz, endless, placement
+        As in `tracekit.Programs`.
+    identity
+        The policy that was recorded. By it the core judges whether messages that it infers, and
+        the model's placement, repeat the recording. Without it the messages are kept, and
+        `placement` cannot be ``auto``.
+
+    Returns
+    -------
+    tuple
+        What is known of the context of wakeups, and the programs.
+
+    Raises
+    ------
+    ReplayError
+        No task has a name of `endless`, or the trace has nothing to replay.
+    """
+    machine = trace.machine
+    if hz is None and machine is not None:
+        hz = machine.hz
+    # A replay, and a run of a workload, say theirs. A file may say anything.
+    own_hz = trace.metadata.get("hz", "")
+    if hz is None and re.fullmatch("[1-9][0-9]{0,4}", own_hz):
+        hz = int(own_hz)
+    # Slack is Linux's, and every source from Linux names its system.
+    system = trace.metadata.get("os")
+    contexts = recognise(trace)
+    core = _core.Programs(
+        contexts.apply(trace.events) if contexts.timers.height else trace.recorded_events,
+        loop,
+        hz,
+        exact_timers=system != "linux",
+        system=system,
+        endless=_named(trace, endless),
+        identity=identity,
+        placement=placement,
+        cpus=stated_cpus(trace),
+    )
+    return contexts, core
+
+
+def _named(trace: Trace, patterns: Sequence[str]) -> list[int]:
+    """Threads whose name fits one of the patterns; one that fits none is an error."""
+    if not patterns:
+        return []
+    tasks = trace.tasks.filter(~pl.col("is_idle")).select("tid", pl.col("comm").cast(pl.String)).drop_nulls()
+    found: list[int] = []
+    for pattern in patterns:
+        fit = [tid for tid, comm in tasks.iter_rows() if fnmatchcase(comm, pattern)]
+        if not fit:
+            raise ReplayError(
+                f"endless {pattern!r}: no task has such a name; `tracekit slices` lists the names"
+            )
+        found.extend(fit)
+    return found
+
+
+def perturbations_of(core: _core.Programs, runs: int) -> list[Perturbation]:
+    """Perturbations of a replay, by tick and jitter as the core found them; the first changes nothing."""
+    found: dict[str, float | None] = {}
+    for name, value, *_ in core.inferred():
+        found.setdefault(name, value)
+    tick = round(1e9 / (found.get("ticks a second") or 250))
+    return perturbations(tick, found.get("jitter") or 0.0, found.get("tick phase") is not None, runs)
