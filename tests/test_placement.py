@@ -139,6 +139,18 @@ def test_the_commands_take_it(root: Path) -> None:
         assert done.stdout.strip()
 
 
+def test_rows_are_not_trusted_where_the_caller_gave_the_places(trace: tk.Trace) -> None:
+    own, placed = (tk.compare(trace, "fifo", runs=3, placement=p) for p in ("model", "trace"))
+    assert own.poor is None
+    assert placed.poor is not None
+    assert "--placement trace" in placed.poor
+    marks = placed.table["trust"].unique().to_list()
+    assert "trusted" not in marks
+    assert "with care" in marks
+    care = placed.table.filter(trust="with care")["trust_why"]
+    assert care.str.contains("each task is put where it was recorded").all()
+
+
 def test_doctor_says_when_the_arrangement_is_what_differs(
     trace: tk.Trace,
 ) -> None:

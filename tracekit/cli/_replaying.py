@@ -69,7 +69,8 @@ placement_option = click.option(
     show_default=True,
     help="What decides where a task runs: the policy (model), or the recording (trace): each task is on the CPU on "
     "which it was at the same point of its work, which needs as many CPUs as recorded. auto: the policy, but the "
-    "recording where a replay as recorded shows that the machine places woken tasks otherwise; it is said then.",
+    "recording where a replay as recorded shows that the machine places woken tasks otherwise; it is said then. "
+    "Asked for, trace leaves no row of a comparison trusted.",
 )
 
 

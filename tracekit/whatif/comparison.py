@@ -231,7 +231,7 @@ class Comparison:
     @property
     def poor(self) -> str | None:
         """Why no row can be trusted, see `tracekit.whatif.trust.poorly`."""
-        return poorly(self.fidelity["result"].to_list())
+        return poorly(self.fidelity["result"].to_list(), getattr(self.identity, "places_asked", False))
 
     @cached_property
     def calibration(self) -> pl.DataFrame:

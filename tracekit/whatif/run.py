@@ -95,6 +95,11 @@ class Replay(Trace):
         return [] if self._programs is None else [dict(w) for w in self._programs.wakeups]
 
     @property
+    def places_asked(self) -> bool:
+        """Whether tasks are where they were recorded because the caller asked for it, not the trace."""
+        return self._programs is not None and self._programs.placement == "trace"
+
+    @property
     def inferred(self) -> pl.DataFrame:
         """What was inferred about the recorded run; see `Programs.inferred`.
 
@@ -172,6 +177,7 @@ class Programs:
             raise ReplayError(f"placement {placement!r}: expected {', '.join(PLACEMENTS)}")
         self.trace = trace = as_trace(trace)
         self._asked = loop, hz, tuple(endless), placement
+        self.placement = placement
         self._less: tuple[list[tuple[int, int]], list[tuple[int, int, int]]] | None = None
         self._text = stated_text(trace)
         if self._text is not None:
