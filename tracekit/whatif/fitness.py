@@ -22,6 +22,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
 from tracekit.whatif.run import replay
+from tracekit.whatif.source import first_part
 from tracekit.whatif.trust import poorly
 
 if TYPE_CHECKING:
@@ -257,11 +258,10 @@ def _tried(
 
 
 def _first_part(trace: Trace) -> tuple[Trace, str]:
-    if trace.events.height <= TRIAL_RECORDS:
+    part = first_part(trace, TRIAL_RECORDS)
+    if part is trace:
         return trace, ""
-    end = int(trace.events["ts_ns"].sort()[TRIAL_RECORDS])
-    start = trace.start_ns or 0
-    return trace.filter(end=end), f" of the first {format_ns(end - start)}"
+    return part, f" of the first {format_ns((part.end_ns or 0) - (part.start_ns or 0))}"
 
 
 def _verdict(metrics: pl.DataFrame, policy: str, which: str) -> tuple[str, str]:

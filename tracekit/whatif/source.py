@@ -13,7 +13,7 @@ from tracekit.trace import Trace
 if TYPE_CHECKING:
     from tracekit.whatif.run import Programs
 
-__all__ = ["AnyTrace", "as_trace", "stated_text"]
+__all__ = ["AnyTrace", "as_trace", "first_part", "stated_text"]
 
 #: A trace, what `tracekit.read` takes, or programs.
 AnyTrace: TypeAlias = "Trace | Source | Programs"
@@ -50,3 +50,10 @@ def stated_text(trace: Trace) -> tuple[str, int | None] | None:
     text = trace.metadata.get("workload")
     seed = trace.metadata.get("workload.seed", "")
     return None if text is None else (text, int(seed) if seed.isdigit() else None)
+
+
+def first_part(trace: Trace, records: int) -> Trace:
+    """Cut a trace off behind its first `records` events in time; a shorter one is given back as it is."""
+    if trace.events.height <= records:
+        return trace
+    return trace.filter(end=int(trace.events["ts_ns"].sort()[records]))
