@@ -99,6 +99,16 @@ def test_a_kernel_that_is_named_is_not_looked_for(tmp_path: Path, monkeypatch: p
         stated(printed(tmp_path, "cfs", 100))
 
 
+def test_a_policy_that_is_given_is_that_of_the_recording(tmp_path: Path) -> None:
+    trace = printed(tmp_path, "cfs", 200)
+    assert tk.Programs(trace, identity="rr:quantum=10ms").identity == "rr:quantum=10ms"
+    assert tk.Programs(trace).identity == stated(trace)[0]
+    found = tk.compare(trace, "fifo", identity="rr:quantum=10ms", runs=1)
+    assert found.identity.metadata["replay.policy"].startswith("rr:quantum=10")
+    with pytest.raises(tk.ReplayError, match="no policy bogus"):
+        tk.compare(trace, "fifo", identity="bogus", runs=1)
+
+
 def test_the_page_counts_what_was_right(tmp_path: Path) -> None:
     place = tmp_path / "lab" / "6.12"
     place.mkdir(parents=True)

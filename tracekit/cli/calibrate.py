@@ -56,7 +56,8 @@ def command(
     if policy is None:
         policy, why = stated(trace)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
-        replay = tk.replay(trace, policy, rt=rt, placement=placement, progress=progress)
+        programs = tk.Programs(trace, placement=placement, identity=policy)
+        replay = programs.run(policy, rt=rt, progress=progress)
     found = calibrate(trace, replay)
     rows = found.to_dicts()
     failed = [r["metric"] for r in rows if r["result"] == "fail"]

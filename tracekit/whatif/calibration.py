@@ -365,7 +365,7 @@ def _resolution(recorded: Trace, replayed: Trace) -> float:
     return float(max(clock, *found, MIN_JITTER_NS))
 
 
-def until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _until_stopped(recorded: Trace, replayed: Trace) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Slices of both, up to the moment at which the recorded run was stopped.
 
     Endless tasks end in the recording because somebody ended them; that, and what followed (their
@@ -425,7 +425,7 @@ def calibrate(
     rules = tolerances() if rules is None else rules
     start = recorded.start_ns or 0
     stop = max(min(recorded.end_ns or 0, replayed.end_ns or 0), start + 1)
-    a, b = until_stopped(recorded, replayed)
+    a, b = _until_stopped(recorded, replayed)
     pairs = {
         **_counts(a, b),
         **_cpu_shares(a, b, start, stop),

@@ -8,7 +8,7 @@ import polars as pl
 
 from tracekit.whatif.calibration import calibrate as judge
 from tracekit.whatif.identity import stated
-from tracekit.whatif.run import AnyPolicy, replay
+from tracekit.whatif.run import AnyPolicy, Programs
 from tracekit.whatif.source import AnyTrace, as_trace
 
 __all__ = ["calibrate"]
@@ -54,4 +54,6 @@ def calibrate(
     trace = as_trace(trace)
     if policy is None:
         policy, _ = stated(trace)
-    return judge(trace, replay(trace, policy, rt=rt, placement=placement, progress=progress))
+    identity = policy if isinstance(policy, str) else None
+    programs = Programs(trace, placement=placement, identity=identity)
+    return judge(trace, programs.run(policy, rt=rt, progress=progress))

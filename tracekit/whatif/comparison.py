@@ -619,7 +619,7 @@ def compare(
     labelled, unmodelled = _modelled(trace, identity, labelled, force)
     for policy in labelled.values():
         _core.parse_policy(policy)
-    read = ("programs", loop, hz, tuple(endless), placement)
+    read = ("programs", loop, hz, tuple(endless), placement, identity)
     both: dict[str, Any] = {"rt": rt, "overheads": overheads}
     changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
     # The identity replay is of what was recorded, so that every comparison of the trace shares it.
@@ -638,9 +638,9 @@ def compare(
     with Beside(jobs) as threads:
         if intervals:
             threads.later(recorded)
-        programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement))
+        programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement, identity))
         perturbations = programs.perturbations(max(runs, 1))
-        key = ("identity", *read, identity, rt, overheads, len(perturbations), by)
+        key = ("identity", *read, rt, overheads, len(perturbations), by)
         known: dict[str, Any] = trace.once(key, dict)
         # Another thread may be running it, too; both find the same.
         shared = dict(known)

@@ -115,13 +115,13 @@ def infer_parameters(
         programs.perturbations(REPEATS),
         progress,
     )
-    findings = []
+    findings: list[Finding] = []
     first = family or stated
     if family is None and not names_kernel(trace):
         allowed, _ = allowed_by_records(trace)
-        if (found := likely_families(trace, allowed)) is not None:
-            first = allowed[found.best]
-            findings.append(found)
+        shown = likely_families(trace, allowed)
+        first = max(allowed.values(), key=search.score) if shown is None else allowed[shown.best]
+        findings += [] if shown is None else [shown]
     sigma = search.spread(first)
     policy = first
     name = policy.partition(":")[0]

@@ -10,7 +10,6 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups, refuse_empty
-from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.listed import affinities, classes
 from tracekit.whatif.scenario import Scenario as ScenarioFile
@@ -123,7 +122,7 @@ def _switch_costs(programs: Programs, policy: str) -> Change | None:
     """What switches take in the recorded kernel and under `policy`; a workload text states it."""
     if programs.stated:
         return None
-    identity, _ = stated(programs.trace)
+    identity = programs.identity
     if identity.partition(":")[0] not in ("cfs", "eevdf"):
         return None
     found = programs.inferred.filter(

@@ -149,6 +149,9 @@ class Programs:
         is left to the policy: that is no point of a program. ``auto`` is ``model``, but ``trace``
         where a replay as recorded shows that the machine places woken tasks otherwise
         (`replay/src/trial/places.rs`); the replay's diagnostics say so then.
+    identity
+        The policy that was recorded, under which `auto` and inferred messages are tried; by default as
+        `tracekit.whatif.identity.stated` says.
 
     Raises
     ------
@@ -172,18 +175,19 @@ class Programs:
         hz: int | None = None,
         endless: Sequence[str] = (),
         placement: str = "auto",
+        identity: str | None = None,
     ) -> None:
         if placement not in PLACEMENTS:
             raise ReplayError(f"placement {placement!r}: expected {', '.join(PLACEMENTS)}")
         self.trace = trace = as_trace(trace)
-        self._asked = loop, hz, tuple(endless), placement
+        self._asked = loop, hz, tuple(endless), placement, identity
         self.placement = placement
         self._less: tuple[list[tuple[int, int]], list[tuple[int, int, int]]] | None = None
         self._text = stated_text(trace)
         if self._text is not None:
             self._state(*self._text)
         else:
-            self._reconstruct(loop, hz, endless, placement)
+            self.contexts, self._core = reconstructed(trace, loop, hz, endless, placement, self.identity)
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n
@@ -191,7 +195,7 @@ class Programs:
 
     def _state(self, text: str, seed: int | None) -> None:
         """Take the programs from a workload text."""
-        loop, hz, endless, placement = self._asked
+        loop, hz, endless, placement, _ = self._asked
         if loop != "dependency" or endless or placement == "trace":
             what = "endless tasks" if endless else f"loop {loop!r}"
             if placement == "trace":
@@ -214,11 +218,10 @@ class Programs:
             self._redrawn[seed] = _core.Programs.from_text(self._text[0], seed, self._asked[1])
         return self._redrawn.get(seed) or _core.Programs.from_text(self._text[0], seed, self._asked[1])
 
-    def _reconstruct(self, loop: str, hz: int | None, endless: Sequence[str], placement: str) -> None:
-        """Take the programs from the records of a trace."""
-        self.contexts, self._core = reconstructed(
-            self.trace, loop, hz, endless, placement, stated(self.trace)[0]
-        )
+    @property
+    def identity(self) -> str:
+        """The policy that was recorded: as it was given, or as anything says it."""
+        return self._asked[4] or stated(self.trace)[0]
 
     def listing_under(self, policy: str | None = None) -> Listing:
         """The programs as plain lists, with the machine.
@@ -236,9 +239,8 @@ class Programs:
             What `tracekit.export.layouts.write_program` takes.
         """
         tasks, requests, units, hz, cpus, end, costs, phases = self._core.listing()
-        own, _ = stated(self.trace)
         named = [Task(*task) for task in tasks]
-        return Listing(named, requests, units, hz, cpus, end, policy or own, costs, phases)
+        return Listing(named, requests, units, hz, cpus, end, policy or self.identity, costs, phases)
 
     @property
     def stated(self) -> bool:
