@@ -55,6 +55,9 @@ def test_slices_and_waits_show_the_scheduler(tmp_path: Path, name: str) -> None:
     # The replay, and what learns further parameters, take the same.
     assert tk.replay(trace).policy.startswith(policy.split(":")[0])
     assert lines(infer_parameters(trace))[0].startswith(f"family: {name.split()[0]}")
+    # A page does not state it as a fact.
+    page = tk.compare(trace, "fifo", runs=2).to_html()
+    assert f"Recorded under <code>{policy}</code>: the trace does not say which kernel" in page
 
 
 def test_what_is_of_no_fair_scheduler_stays_a_guess(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tracekit.units import format_bound, format_count, format_ns
 from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded
 from tracekit.whatif.calibration import METRICS as CALIBRATION
 from tracekit.whatif.headline import Effect, Finding, effect_of, findings, to_record
+from tracekit.whatif.kernels import names_kernel
 from tracekit.words import NAMES, group_name, metric_name, percent, value
 
 if TYPE_CHECKING:
@@ -465,6 +466,7 @@ def render(comparison: Comparison) -> str:
         identity_in_full=comparison.identity_policy,
         loop=comparison.identity.metadata.get("replay.loop"),
         why=comparison.why,
+        unnamed=comparison.why != "stated" and not names_kernel(comparison.trace),
         short=_short(comparison),
         findings=[finding.sentence for finding in found],
         to_record=to_record(comparison),
