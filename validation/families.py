@@ -93,7 +93,7 @@ def section(judged: Sequence[Shown]) -> str:
     taken = [t for t in judged if t.taken]
     right = sum(_scheduler(t.taken) == t.true for t in taken)
     lines = [
-        "# Which scheduler made a trace that does not name its kernel",
+        "## Which scheduler made a trace that does not name its kernel",
         "",
         "Every capture was printed as `perf script` prints it, and read without the name of its kernel. Its",
         "scheduler, CFS (up to Linux 6.5) or EEVDF, is taken to be that of the candidate that explains its",

@@ -57,7 +57,7 @@ LOST = (0.001, 0.1)
 #: (61 % within 10 %): `python -m validation.unseen testdata/lab2 --pairs ../shared/lab2/pairs.tsv`.
 MANY_FAIL = 1 / 3
 #: Of 80 pairs of fresh recordings of two guests (docs/guide/replay.md) 86 % of the real values lay inside
-#: the intervals of the rows that would be trusted, with the model's placement 96 %.
+#: the intervals of the rows that would be trusted, with the model's placement 96 % (by hand).
 GIVEN = (
     "each task is put where it was recorded, as asked (--placement trace): the identity replay agrees because it is "
     "given the places, and a prediction need not"
