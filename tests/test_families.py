@@ -67,6 +67,15 @@ def test_what_is_of_no_fair_scheduler_stays_a_guess(tmp_path: Path) -> None:
     assert (policy, why.endswith("so this is a guess")) == ("cfs", True)
 
 
+def test_what_no_family_explains_is_said_to_be_of_none(tmp_path: Path) -> None:
+    trace = printed(tmp_path, "rr:quantum=30ms", 6000)
+    assert family_of(trace) is None
+    found = infer_parameters(trace)
+    assert not found.stock
+    assert "family" not in [f.name for f in found.findings]
+    assert lines(found)[-1].startswith("no stock policy explains this")
+
+
 @pytest.mark.parametrize(
     ("more", "policy", "sure", "said"),
     [

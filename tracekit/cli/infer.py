@@ -20,7 +20,8 @@ Examples:
 @click.option(
     "--policy",
     metavar="POLICY",
-    help="The policy whose parameters are wanted; by default what the kernel of TRACE uses.",
+    help="The policy whose parameters are wanted; by default what the kernel of TRACE uses, or "
+    "what explains best a TRACE that names no kernel.",
 )
 @output_options(csv=False)
 def command(source: Input, policy: str | None, as_json: bool) -> int:
