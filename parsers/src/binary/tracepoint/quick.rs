@@ -7,9 +7,9 @@
 use super::decode::Move;
 use super::format::{Content, Int, Text};
 use super::mapping::To;
-use crate::binary::bytes::u32_at;
+use crate::binary::bytes::{u32_at, uint};
 use crate::binary::tasks::Tasks;
-use crate::text::log::Stamp;
+use crate::text::log::{Stamp, Who};
 use crate::text::stage::{Names, Stage};
 use tracekit_schema::{Kind, State, StrId, Strings};
 
@@ -38,6 +38,23 @@ pub struct Shape {
     value2: Option<Int>,
     /// Of a switch.
     next: Option<Next>,
+    usual: Option<Usual>,
+}
+
+/// What follows `char comm[16]; pid_t pid` in records that lie as kernels have laid them out since
+/// 2.6.3x: at offsets that are known when this is compiled, under one check of the length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Usual {
+    /// `int prio; long state`, and name, number and priority of who enters.
+    Switch,
+    /// `int prio; int target_cpu`.
+    Wakeup,
+    /// `int prio; int orig_cpu; int dest_cpu`.
+    Migrate,
+    /// `u64 value`.
+    Number,
+    /// `u64 value; u64 value2`.
+    Numbers,
 }
 
 /// What only a switch has.
@@ -82,7 +99,7 @@ impl Shape {
             }),
             _ => None,
         };
-        Some(Shape {
+        let mut shape = Shape {
             kind,
             comm: name(To::Comm)?,
             tid: word(To::Tid).filter(|at| *at != ABSENT)?,
@@ -92,7 +109,33 @@ impl Shape {
             value: int(To::Value),
             value2: int(To::Value2),
             next,
-        })
+            usual: None,
+        };
+        shape.usual = shape.usual();
+        Some(shape)
+    }
+
+    fn usual(&self) -> Option<Usual> {
+        const COMM: usize = 8;
+        const TID: usize = 24;
+        const PRIO: usize = 28;
+        if !(matches!(self.comm, Name::Array(COMM)) && self.tid == TID) {
+            return None;
+        }
+        let long = |int: Option<Int>| int.map(|i| (i.at, i.size));
+        let numbers = (long(self.value), long(self.value2));
+        match (self.prio, self.orig_cpu, self.target_cpu, numbers, &self.next) {
+            (PRIO, ABSENT, ABSENT, (None, None), Some(next)) => {
+                let name = matches!(next.comm, Name::Array(40));
+                let rest = (long(Some(next.state)), next.tid, next.prio) == (Some((32, 8)), 56, 60);
+                (name && rest).then_some(Usual::Switch)
+            }
+            (PRIO, ABSENT, 32, (None, None), None) => Some(Usual::Wakeup),
+            (PRIO, 32, 36, (None, None), None) => Some(Usual::Migrate),
+            (ABSENT, ABSENT, ABSENT, (Some((32, 8)), None), None) => Some(Usual::Number),
+            (ABSENT, ABSENT, ABSENT, (Some((32, 8)), Some((40, 8))), None) => Some(Usual::Numbers),
+            _ => None,
+        }
     }
 
     /// Adds the row of a task record to `stage`, which has room; `None`, with nothing added, when
@@ -110,9 +153,50 @@ impl Shape {
         states: impl FnOnce(i64, &mut Strings) -> (State, StrId),
     ) -> Option<()> {
         let (stage, strings) = to;
+        let process = |tid: i64| match stamp.who {
+            _ if !PIDS => None,
+            Who { tid: Some(current), pid, .. } if current == tid => pid,
+            _ => tasks.get(tid).pid(),
+        };
+        if let Some(usual) = self.usual {
+            let (comm, tid, prio) = task(record, be)?;
+            let comm = stage.names.intern(tid, comm, strings);
+            let fields = record.get(32..)?;
+            let word = |at: usize| u32_at(fields, at, be).map(|v| v as i32);
+            let long = |at: usize| uint(fields, at, 8, be).map(|v| v as i64);
+            match usual {
+                Usual::Switch => {
+                    let (next_comm, next_tid, next_prio) = task(fields, be)?;
+                    let state = states(long(0)?, strings);
+                    let next = (next_tid, stage.names.intern(next_tid, next_comm, strings), next_prio);
+                    let row = stage.push(stamp, stamp.quality, self.kind, tid, comm).prio(prio);
+                    row.switch(state, next).pids(process(tid), process(next_tid));
+                }
+                Usual::Wakeup => {
+                    let target = word(0)?;
+                    let row = stage.push(stamp, stamp.quality, self.kind, tid, comm).prio(prio);
+                    row.target_cpu(target).pids(process(tid), None);
+                }
+                Usual::Migrate => {
+                    let (orig, target) = (word(0)?, word(4)?);
+                    let row = stage.push(stamp, stamp.quality, self.kind, tid, comm).prio(prio);
+                    row.orig_cpu(orig).target_cpu(target).pids(process(tid), None);
+                }
+                Usual::Number => {
+                    let value = long(0)?;
+                    let row = stage.push(stamp, stamp.quality, self.kind, tid, comm);
+                    row.value(Some(value)).pids(process(tid), None);
+                }
+                Usual::Numbers => {
+                    let (value, value2) = (long(0)?, long(8)?);
+                    let row = stage.push(stamp, stamp.quality, self.kind, tid, comm);
+                    row.value(Some(value)).value2(Some(value2)).pids(process(tid), None);
+                }
+            }
+            return Some(());
+        }
         let word = |at: usize| u32_at(record, at, be).map(|v| v as i32);
         let task = |at: usize| word(at).filter(|tid| *tid >= 0).map(i64::from);
-        let process = |tid: i64| if PIDS { tasks.get(tid).pid() } else { None };
         let tid = task(self.tid)?;
         let comm = name(record, self.comm, be, tid, (&mut stage.names, strings))?;
         let prio = if self.prio == ABSENT { None } else { Some(word(self.prio)?) };
@@ -146,6 +230,16 @@ impl Shape {
         }
         Some(())
     }
+}
+
+/// Name, number and the word behind them of the task that stands behind eight bytes of `fields`.
+/// `None` when they are not there, or have no name or no number.
+#[inline(always)]
+fn task(fields: &[u8], be: bool) -> Option<([u8; 16], i64, i32)> {
+    let fields = fields.first_chunk::<32>()?;
+    let comm = *fields[8..].first_chunk::<16>()?;
+    let (tid, word) = (u32_at(fields, 24, be)? as i32, u32_at(fields, 28, be)? as i32);
+    (comm[0] != 0 && tid >= 0).then_some((comm, i64::from(tid), word))
 }
 
 /// The name of thread `tid`; `None` when it is empty, does not lie in the record or is longer than names are.

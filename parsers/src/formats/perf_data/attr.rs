@@ -1,6 +1,6 @@
 //! `perf_event_attr`: what an event records, and so where the fields of its samples lie.
 
-use crate::binary::bytes::{uint, Reader, Short};
+use crate::binary::bytes::{u32_at, uint, Reader, Short};
 
 /// Bits of `sample_type`, in the order in which their fields stand in a sample.
 mod bit {
@@ -164,7 +164,47 @@ impl Attr {
     }
 }
 
+/// Where the fields lie in samples that have all of them, and none of varying size before the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// `u64` ns.
+    pub time: usize,
+    tid: usize,
+    cpu: usize,
+    raw: usize,
+}
+
+/// What such a sample says besides its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'r> {
+    /// Process.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// CPU.
+    pub cpu: i32,
+    /// The tracepoint record.
+    pub raw: &'r [u8],
+}
+
+impl Plain {
+    /// What `record` says, `None` when it is too short.
+    #[inline(always)]
+    pub fn read<'r>(&self, record: &'r [u8], be: bool) -> Option<Sample<'r>> {
+        let word = |at: usize| u32_at(record, at, be).map(|v| v as i32);
+        let size = u32_at(record, self.raw, be)? as usize;
+        let raw = record.get(self.raw + 4..)?.get(..size)?;
+        Some(Sample { pid: word(self.tid)?, tid: word(self.tid + 4)?, cpu: word(self.cpu)?, raw })
+    }
+}
+
 impl Layout {
+    /// The layout as a plain one, where it is.
+    pub fn plain(&self) -> Option<Plain> {
+        let (Some(time), Some(tid), Some(cpu)) = (self.time, self.tid, self.cpu) else { return None };
+        (self.raw && self.read.is_none() && !self.callchain).then_some(Plain { time, tid, cpu, raw: self.fixed })
+    }
+
     /// The tracepoint record within a sample.
     #[inline(always)]
     pub fn raw<'r>(&self, record: &'r [u8], be: bool) -> Option<&'r [u8]> {

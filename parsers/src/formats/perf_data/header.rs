@@ -1,6 +1,6 @@
 //! The head of a perf.data: attributes of the recorded events, and features.
 
-use super::attr::{Attr, TRACEPOINT};
+use super::attr::{Attr, Plain, TRACEPOINT};
 use super::{damaged, short, NAME};
 use crate::binary::bytes::{until_nul, Reader, Short};
 use crate::error::ParseError;
@@ -38,6 +38,8 @@ pub struct Attrs {
     by_id: HashMap<u64, usize>,
     /// One layout serves all, and all that ever sample are tracepoints: samples need no lookup.
     uniform: bool,
+    /// That layout, when it is a plain one.
+    plain: Option<Plain>,
 }
 
 impl Attrs {
@@ -48,6 +50,13 @@ impl Attrs {
         let first = &self.all[0];
         let like = |a: &Attr| a.layout == first.layout && a.kind == TRACEPOINT;
         self.uniform = first.kind == TRACEPOINT && self.all.iter().all(|a| like(a) || a.never_samples());
+        self.plain = first.layout.plain().filter(|_| self.uniform);
+    }
+
+    /// Where the fields of every sample lie, when samples are of tracepoints only and have them all.
+    #[inline(always)]
+    pub fn plain(&self) -> Option<Plain> {
+        self.plain
     }
 
     /// The event of a sample: by its number, or the first when there is nothing to distinguish them by.

@@ -1,6 +1,6 @@
 //! A record becomes a row.
 
-use super::attr::{Trailer, TRACEPOINT};
+use super::attr::{Sample, Trailer, TRACEPOINT};
 use super::header::Attrs;
 use super::records::kind;
 use crate::binary::bytes::{uint, until_nul};
@@ -169,8 +169,49 @@ impl Rows {
         offset: impl Fn() -> u64,
         out: &mut Out,
     ) {
+        debug_assert_eq!(BE, self.be);
+        let plain = attrs.plain().and_then(|plain| plain.read(record, BE));
+        // Tracepoints state their byte order themselves, in a forged file another one.
+        let usual = ts >= self.last_ts && self.beside.is_none() && self.decoder.be() == BE;
+        if let Some(sample) = plain.filter(|sample| usual && sample.pid >= 0 && sample.tid >= 0) {
+            if self.stage::<BE>(ts, sample, out) {
+                return;
+            }
+        }
+        self.any_sample::<BE>(attrs, ts, record, offset(), out);
+    }
+
+    /// Adds the row of a usual record that is no older than the one before; false when it is of another kind.
+    #[inline(always)]
+    fn stage<const BE: bool>(&mut self, ts: i64, sample: Sample<'_>, out: &mut Out) -> bool {
+        self.before = false;
+        if !self.initial.is_empty() {
+            self.begin(ts, out);
+        }
+        let (pid, tid) = (i64::from(sample.pid), i64::from(sample.tid));
+        self.step(ts, Some(sample.cpu));
+        if self.tasks.get(tid).pid() != Some(pid) {
+            self.tasks.entry(tid).set_pid(Some(pid));
+        }
+        self.stage_raw::<BE>(ts, Some(sample.cpu), sample.raw, out)
+    }
+
+    /// Adds the row of a record, when it is of the usual kind.
+    #[inline(always)]
+    fn stage_raw<const BE: bool>(&mut self, ts: i64, cpu: Option<i32>, raw: &[u8], out: &mut Out) -> bool {
+        if self.stage.is_full() {
+            self.flush(out);
+        }
+        let mut stamp = Stamp { ts_ns: ts, cpu, ..Stamp::default() };
+        let taken = self.decoder.stage::<true>(BE, raw, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings);
+        self.seq += u64::from(taken);
+        taken
+    }
+
+    /// Adds any sample.
+    #[inline(never)]
+    fn any_sample<const BE: bool>(&mut self, attrs: &Attrs, ts: i64, record: &[u8], offset: u64, out: &mut Out) {
         let be = BE;
-        debug_assert_eq!(be, self.be);
         let Some(attr) = attrs.of_sample(record, be) else { return };
         let layout = &attr.layout;
         if attr.kind != TRACEPOINT {
@@ -189,16 +230,9 @@ impl Rows {
         if let (Some(tid), Some(pid)) = (tid.filter(|t| *t >= 0), pid.filter(|p| *p >= 0)) {
             self.tasks.entry(tid).set_pid(Some(pid));
         }
-        // Tracepoints state their byte order themselves, in a forged file another one.
-        if let Some(raw) = raw.filter(|_| marks == 0 && self.beside.is_none() && self.decoder.be() == be) {
-            if self.stage.is_full() {
-                self.flush(out);
-            }
-            let mut stamp = Stamp { ts_ns: ts, cpu, ..Stamp::default() };
-            if self.decoder.stage::<true>(be, raw, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
-                self.seq += 1;
-                return;
-            }
+        let usual = marks == 0 && self.beside.is_none() && self.decoder.be() == be;
+        if raw.is_some_and(|raw| usual && self.stage_raw::<BE>(ts, cpu, raw, out)) {
+            return;
         }
         self.flush(out);
         let mut row = out.events.push();
@@ -229,7 +263,7 @@ impl Rows {
         }
         row.quality(marks);
         if marks != 0 {
-            complain(marks, decoded, ts, cpu, offset(), out);
+            complain(marks, decoded, ts, cpu, offset, out);
         }
     }
 

@@ -29,8 +29,6 @@ pub struct Stream {
     /// Records whose order is final, and how many of them are done.
     ready: Vec<Waiting>,
     done: usize,
-    /// The last sample that was done, against copies of it.
-    before: Option<Waiting>,
     /// Latest time seen, and that as of the last round's end.
     latest: u64,
     limit: u64,
@@ -61,7 +59,6 @@ impl Stream {
             waiting: Vec::new(),
             ready: Vec::new(),
             done: 0,
-            before: None,
             latest: 0,
             limit: 0,
             peeked: None,
@@ -190,7 +187,6 @@ impl Stream {
     fn read_round<const BE: bool>(&mut self, file: &[u8], out: &mut Out) -> bool {
         self.ready.clear();
         self.done = 0;
-        self.before = None;
         self.records.forget(self.waiting.iter().map(|w| w.1));
         loop {
             let record = match self.peeked.take() {
@@ -226,8 +222,11 @@ impl Stream {
         let body = self.records.bytes(file, record.place, record.size);
         let time = match record.kind {
             kind::SAMPLE => {
-                let layout = self.attrs.of_sample(body, BE).map(|a| a.layout);
-                layout.and_then(|l| l.time).and_then(|at| uint(body, at, 8, BE))
+                let at = match self.attrs.plain() {
+                    Some(plain) => Some(plain.time),
+                    None => self.attrs.of_sample(body, BE).and_then(|a| a.layout.time),
+                };
+                at.and_then(|at| uint(body, at, 8, BE))
             }
             kind::FORK | kind::EXIT => uint(body, 24, 8, BE),
             _ => self.rows.trailing_time(body),
@@ -273,6 +272,14 @@ impl Stream {
 }
 
 impl Stream {
+    /// The sample before the one that was taken last, when it is of the same time.
+    #[cold]
+    fn sample_before<'f>(&'f self, file: &'f [u8], time: u64) -> Option<&'f [u8]> {
+        let before = self.ready[..self.done - 1].iter().rev().take_while(|w| w.0 == time);
+        let mut records = before.map(|w| self.records.again(self.be, file, w.1));
+        records.find(|(kind, ..)| *kind == kind::SAMPLE).map(|(.., record)| record)
+    }
+
     /// Adds rows, at least `rows` of them; false at the end.
     fn fill_as<const BE: bool>(&mut self, out: &mut Out, rows: usize) -> bool {
         let target = out.events.len().saturating_add(rows);
@@ -289,9 +296,9 @@ impl Stream {
                 let (kind, misc, record) = self.records.again(BE, file, place);
                 if kind == kind::SAMPLE {
                     let offset = || self.records.offset(place);
-                    if let Some((_, before)) = self.before.replace((time, place)).filter(|b| b.0 == time) {
-                        let (_, _, before) = self.records.again(BE, file, before);
-                        if self.rows.is_copy(&self.attrs, before, record, time as i64, out) {
+                    if self.done > 1 && self.ready[self.done - 2].0 == time {
+                        let before = self.sample_before(file, time);
+                        if before.is_some_and(|b| self.rows.is_copy(&self.attrs, b, record, time as i64, out)) {
                             continue;
                         }
                     }
