@@ -107,7 +107,8 @@ def check_policy(policy: str) -> str:
     Parameters
     ----------
     policy
-        ``name`` or ``name:param=value,param=value``, times with their unit.
+        ``name`` or ``name:param=value,param=value``, times with their unit; the name may be
+        ``linux-6.12``, for the scheduler of that kernel.
 
     Returns
     -------

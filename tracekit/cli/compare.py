@@ -41,6 +41,7 @@ Examples:
   tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o report.html
   tracekit compare boot.dat --policy cfs:wakeup_preemption=off --json | jq .summary
   tracekit compare boot.dat --policy eevdf --quick                a first look
+  tracekit compare boot.dat --policy linux-6.12.111               what an upgrade would do
   tracekit compare boot.dat --policy cfs --identity eevdf --by comm
   tracekit compare day.dat --set 'backup*: nice=19'               the same policy, other tasks
   tracekit compare day.dat --set 'backup*: nice=19' --real niced.dat
@@ -53,8 +54,8 @@ Examples:
     "policies",
     multiple=True,
     metavar="POLICY",
-    help="NAME:PARAM=VALUE,...; can be given several times. By default the policy of the recording, where "
-    "something else is changed. See `tracekit policies`.",
+    help="NAME:PARAM=VALUE,..., or linux-VERSION for what that kernel schedules with; can be given several "
+    "times. By default the policy of the recording, where something else is changed. See `tracekit policies`.",
 )
 @click.option(
     "--identity", metavar="POLICY", help="Policy the trace was captured under; by default inferred."

@@ -17,6 +17,7 @@ Examples:
   tracekit policies show cfs
   tracekit policies costs                     what switches, ticks, forks can cost
   tracekit policies check rr:quantum=10ms     writes all parameters out
+  tracekit policies check linux-6.12          what a kernel schedules with
 """
 
 
@@ -27,6 +28,7 @@ def command(context: click.Context, as_json: bool) -> None:
     """List the policies to replay a trace under.
 
     A policy is written NAME or NAME:PARAM=VALUE,PARAM=VALUE, times with their unit: cfs:latency=6ms.
+    linux-VERSION stands for the scheduler of that kernel: linux-6.12 for eevdf:version=6.12.
     """
     from tracekit.cli._output import emit_json, table
 
@@ -46,6 +48,8 @@ def show(name: str, as_json: bool) -> None:
 
     policies = {p["name"]: p for p in registry.policies()}
     called = policies | {alias: p for p in policies.values() for alias in p["aliases"]}
+    if name.startswith("linux-"):
+        name = registry.check_policy(name)
     found = called.get(name.partition(":")[0])
     if found is None:
         raise click.BadParameter(f"no policy is called {name!r}; there are {', '.join(policies)}")

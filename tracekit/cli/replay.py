@@ -54,8 +54,8 @@ Examples:
 @click.option(
     "--policy",
     metavar="POLICY",
-    help="NAME:PARAM=VALUE,...; by default the policy of the recording, where something else is changed. See "
-    "`tracekit policies`.",
+    help="NAME:PARAM=VALUE,..., or linux-VERSION for what that kernel schedules with; by default the policy of "
+    "the recording, where something else is changed. See `tracekit policies`.",
 )
 @replay_options
 @click.option(

@@ -562,7 +562,7 @@ def compare(
         a text does is stated and not inferred: its identity replay repeats it, and the interval
         holds what other draws and small perturbations change, without a model error.
     policies
-        A policy, or several; as a mapping, label to policy. None: the policy that the trace was
+        A policy, or several, as in `replay`; as a mapping, label to policy. None: the policy that the trace was
         captured under, for what else is asked, which is the label then: other attributes of tasks,
         other CPUs.
     identity
@@ -609,9 +609,7 @@ def compare(
     if isinstance(policies, str):
         policies = [policies]
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
-    why = "stated"
-    if identity is None:
-        identity, why = stated(trace)
+    identity, why = (_core.expand_policy(identity), "stated") if identity else stated(trace)
     labelled = labelled or {_changed(scenario, cpus, rt, costs) or identity: identity}
     if real is not None and len(labelled) > 1:
         raise ValueError(f"a recording is under one policy; {len(labelled)} were asked for")
@@ -688,7 +686,7 @@ def _modelled(
     """The policies without what nothing models, and what that is by label."""
     machine = trace.machine
     recorded = () if machine is None else unmodelled_features(machine.features, identity)
-    parts = {label: split(policy) for label, policy in labelled.items()}
+    parts = {label: split(_core.expand_policy(policy)) for label, policy in labelled.items()}
     found = {label: (*what, *recorded) for label, (_, what) in parts.items()}
     names = tuple(dict.fromkeys(w for what in found.values() for w in what))
     if names and not force:

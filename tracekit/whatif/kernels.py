@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,26 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["by_kernel", "infer", "names_kernel"]
 
-#: First kernel of each scheduler of Linux's fair class, newest first: version, name, spelling of the policy.
-_LINUX = (
-    ((7, 1), "EEVDF", "eevdf:version=7.3"),
-    # 6.13 placed anew what changes its weight; "Revert 6d71a9c61604" came with 7.0 only.
-    ((7, 0), "EEVDF", "eevdf:version=6.18,reweight=kept"),
-    ((6, 17), "EEVDF", "eevdf:version=6.18"),
-    ((6, 13), "EEVDF", "eevdf:version=6.12,reweight=placed"),
-    # Debian's changelog of linux 6.12: "sched/fair: Forfeit vruntime on yield" came with 6.12.62.
-    ((6, 12, 62), "EEVDF", "eevdf:version=6.12,yield=forfeit"),
-    ((6, 12), "EEVDF", "eevdf:version=6.12"),
-    ((6, 6), "EEVDF", "eevdf:version=6.6"),
-    ((2, 6, 33), "CFS", "cfs:form=6.1"),
-    ((2, 6, 30), "CFS", "cfs:form=2.6.32"),
-    ((2, 6, 28), "CFS", "cfs:form=2.6.29"),
-    ((2, 6, 23), "CFS", "cfs:form=2.6.27"),
-    ((2, 5), "the O(1) scheduler", "o1"),
-    ((2, 3), "a list searched for the best goodness", "goodness:version=2.4"),
-    ((2, 1), "a list searched for the best goodness", "goodness:version=2.2"),
-    ((1, 0), "a list searched for the best goodness", "goodness:version=2.0"),
-)
 _OTHERS = {
     "solaris": ("the time-sharing class", "solaris-ts"),
     "illumos": ("the time-sharing class", "solaris-ts"),
@@ -66,11 +45,10 @@ def infer(metadata: Mapping[str, str], known: Collection[str]) -> tuple[str, str
         return policy, f"the trace is itself a replay under {policy}"
     system = metadata.get("os", "").lower()
     kernel = metadata.get("kernel", "")
-    if system in ("", "linux") and (version := _version(kernel)):
-        for first, scheduler, policy in _LINUX:
-            if version >= first:
-                why = f"the trace says that the kernel is {kernel}, which schedules with {scheduler}"
-                return _pick(policy, known, why)
+    if system in ("", "linux") and (found := _core.kernel_scheduler(kernel)):
+        scheduler, policy = found
+        why = f"the trace says that the kernel is {kernel}, which schedules with {scheduler}"
+        return _pick(policy, known, why)
     if system in _OTHERS:
         scheduler, policy = _OTHERS[system]
         why = f"the trace says that the system is {system}, which schedules with {scheduler}"
@@ -105,11 +83,6 @@ def names_kernel(trace: Trace) -> bool:
     """Whether the trace, or the machine beside it, says which kernel it is from."""
     machine = trace.machine
     return bool(trace.metadata.get("kernel") or (machine is not None and machine.release))
-
-
-def _version(kernel: str) -> tuple[int, ...] | None:
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", kernel)
-    return tuple(int(part or 0) for part in match.groups()) if match else None
 
 
 def _pick(policy: str, known: Collection[str], why: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tracekit import _core
 from tracekit.units import format_ns
 from tracekit.whatif.families import allowed_by_records, likely_families
 from tracekit.whatif.kernels import by_kernel, names_kernel
@@ -103,6 +104,7 @@ def infer_parameters(
         When the trace cannot be replayed.
     """
     stated, _ = by_kernel(trace, ["cfs", "eevdf"])
+    family = None if family is None else _core.expand_policy(family)
     if (ended := preempted(trace)) < LEAST:
         why = (
             f"{ended} slices ended by preemption, expected at least {LEAST}: record for longer, or under load"

@@ -180,6 +180,7 @@ class Programs:
         if placement not in PLACEMENTS:
             raise ReplayError(f"placement {placement!r}: expected {', '.join(PLACEMENTS)}")
         self.trace = trace = as_trace(trace)
+        identity = None if identity is None else _core.expand_policy(identity)
         self._asked = loop, hz, tuple(endless), placement, identity
         self.placement = placement
         self._less: tuple[list[tuple[int, int]], list[tuple[int, int, int]]] | None = None
@@ -440,6 +441,8 @@ class Programs:
         policy, options
             As in `run`, but for `perturbation` and `progress`, in which runs differ.
         """
+        if isinstance(policy, str):
+            policy = _core.expand_policy(policy)
         return Prepared(self, policy, core_options(self, policy, **options))
 
     def replay_of(
@@ -483,8 +486,9 @@ def replay(
         A recorded trace with switches and wakeups, its path, or a workload text; see `as_trace`.
     policy
         ``name`` or ``name:param=value,param=value``, times with their unit, see
-        `tracekit.policies`; or a policy of one's own, see `tracekit.Policy` and
-        `tracekit.CompiledPolicy`. By default the one of the recording, as kernel and machine say.
+        `tracekit.policies`; ``linux-6.12`` for the scheduler of that kernel; or a policy of one's
+        own, see `tracekit.Policy` and `tracekit.CompiledPolicy`. By default the one of the
+        recording, as kernel and machine say.
     loop
         What moves when the schedule changes: ``dependency`` moves wakeups by tasks with their
         wakers; ``open`` keeps the recorded time of every wakeup; ``closed`` keeps the recorded

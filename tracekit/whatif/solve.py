@@ -368,7 +368,7 @@ def solve(
     ):
         runner = Runner([trace], Path(folder), options, workers)
         recorded = read(runner.paths[0])
-        identity = options.identity or stated(recorded)[0]
+        identity = _core.expand_policy(options.identity or stated(recorded)[0])
         start = Cell(identity)
         seen = _tried(runner, [start], goals, 1, progress)
         if start not in seen or -math.inf in seen[start][0]:

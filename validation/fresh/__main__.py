@@ -33,8 +33,8 @@ TIMES = (0.0, 0.5, 1.0, 2.0)
 
 def rows_of(folder: Path, pair: dict[str, str]) -> tuple[pl.DataFrame, list[list[str]]]:
     """The rows of one comparison, held against the other recording; groups whose work is done sooner."""
-    changes = [parse_set(pair["set"])] if pair["set"] else None
-    compared = tk.compare(folder / pair["a"], scenario=changes, real=folder / pair["b"])
+    changes, policy = [parse_set(pair["set"])] if pair["set"] else None, pair.get("policy") or ()
+    compared = tk.compare(folder / pair["a"], policy, scenario=changes, real=folder / pair["b"])
     found = compared.table
     used = found.filter(pl.col("metric") == "cpu_time", pl.col("scope") == "group", pl.col("real") > 0)
     real = {r["group"]: r["real"] / r["recorded"] for r in used.iter_rows(named=True) if r["recorded"]}
@@ -47,7 +47,7 @@ def rows_of(folder: Path, pair: dict[str, str]) -> tuple[pl.DataFrame, list[list
     own = found.filter(pl.col("metric") == "slice", pl.col("statistic") == "mean")
     keys = ["scope", "group"]
     found = found.join(own.select(*keys, mean_slice="predicted"), on=keys, how="left", nulls_equal=True)
-    changed = pair["set"].partition(": ")[2] or "nothing"
+    changed = pair["set"].partition(": ")[2] or pair.get("policy") or "nothing"
     (run,) = compared.replays.values()
     more = (idle_share(run) or 0) - (idle_share(compared.trace) or 0)
     found = found.with_columns(workload=pl.lit(pair["workload"]), changed=pl.lit(changed), idle=pl.lit(more))
@@ -126,7 +126,11 @@ def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system:
         shown = [held.filter(pl.col("part") == name) for name in short] + [held]
         width = held.select(half_width(times).median()).item()
         doubled.append(
-            [f"{times:g}", *(part.select(inside(times)).item() for part in shown), f"{100 * width:.0f} %"]
+            [
+                f"{times:g}",
+                *(part.select(inside(times)).item() or "-" for part in shown),
+                f"{100 * width:.0f} %",
+            ]
         )
     trusted = pl.col("trust") == "trusted"
     totals = held.filter(statistic="total")
@@ -206,11 +210,33 @@ halved, as it is, and doubled:
 """
 
 
+def under_another(folder: Path, other: Path) -> list[dict[str, str]]:
+    """Pairs of a recording and one of another round, of the same, under the kernel of `other`."""
+    with (folder / "pairs.tsv").open() as file:
+        known = {p["b"]: p["workload"] for p in csv.DictReader(file, delimiter="\t")}
+    found = []
+    for name, workload in sorted(known.items()):
+        stem = name.rpartition("-")[0]
+        real = next((f for f in sorted(other.glob(f"{stem}-*.data")) if f.name != name), None)
+        if real is not None and (folder / name).exists():
+            policy = f"linux-{tk.read(real).metadata['kernel']}"
+            found.append(
+                {"a": name, "b": str(real.absolute()), "workload": workload, "set": "", "policy": policy}
+            )
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; the exit status is 2 where there is nothing to hold predictions against."""
     parser = argparse.ArgumentParser(prog="python -m validation.fresh", description=fresh.__doc__)
     parser.add_argument("folder", type=Path, help="where record.sh wrote")
     parser.add_argument("-o", "--output", type=Path, help="page of Markdown, else standard output")
+    parser.add_argument(
+        "--under",
+        type=Path,
+        metavar="DIR",
+        help="predict the recordings of this folder, under another kernel",
+    )
     given = parser.parse_args(argv)
     known = given.folder / "pairs.tsv"
     if not known.exists():
@@ -218,8 +244,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"validation: no {known}: `sh validation/fresh/record.sh {given.folder}` records", file=sys.stderr
         )
         return 2
-    with known.open() as file:
-        pairs = [p for p in csv.DictReader(file, delimiter="\t") if p["a"] != p["b"]]
+    if given.under is not None:
+        pairs = under_another(given.folder, given.under)
+    else:
+        with known.open() as file:
+            pairs = [p for p in csv.DictReader(file, delimiter="\t") if p["a"] != p["b"]]
     frames, early = [], []
     for number, pair in enumerate(pairs, 1):
         print(f"{number} of {len(pairs)}: {pair['a']} -> {pair['b']}", file=sys.stderr)

@@ -4,7 +4,8 @@
 # beside it; it wants perf, cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path.
 # node, javac, go, PostgreSQL, Redis (redis-server and redis-benchmark), and nginx with wrk, where they are
 # there, make one more workload each; the CPU controller of cgroups, where it may be used, groups.
-# DIR/pairs.tsv names what to compare.
+# DIR/pairs.tsv names what to compare. WORKLOADS and VARIANTS take some of them. With no round the
+# folder is only prepared; with PREPARED it was, perhaps elsewhere, and neither cc nor tracekit is wanted.
 set -eu
 length=2.6
 postgres=$(ls -d /usr/lib/postgresql/*/bin/postgres 2> /dev/null | tail -n 1)
@@ -54,6 +55,8 @@ fi
 rounds=${2:-2}
 workloads='build zip web pipe pool commands'
 
+# Makes what the workloads want.
+prepare() {
 cat > probe.c <<'C'
 #include <math.h>
 #include <stdio.h>
@@ -212,6 +215,10 @@ http {
 }
 N
 fi
+tracekit recipes machine > machine.sh
+}
+
+if [ -z "${PREPARED:-}" ]; then prepare; fi
 
 # Two groups, `tkback` and `tkfront`, side by side at the root of cgroups, version 1 or 2.
 groups=$(awk '$3 == "cgroup" && ("," $4 ",") ~ /,cpu,/ { print $2; exit }' /proc/mounts)
@@ -243,7 +250,6 @@ if [ -f "$groups/tkback/cpu.shares" ] || [ -f "$groups/tkback/cpu.weight" ]; the
     variants="$variants groups groupweight groupquota groupidle"
 fi
 
-tracekit recipes machine > machine.sh
 printf 'a\tb\tworkload\tset\n' > pairs.tsv
 for round in $(seq "$rounds"); do
     other=$((round % rounds + 1))

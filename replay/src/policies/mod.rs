@@ -37,6 +37,7 @@ pub mod deadline;
 pub mod eevdf;
 pub mod fifo;
 pub mod goodness;
+pub mod kernels;
 pub mod linux;
 pub mod lottery;
 pub mod mlfq;
@@ -127,13 +128,14 @@ pub struct PolicySpec {
 }
 
 impl PolicySpec {
-    /// Reads `name` or `name:param=value,param=value`.
+    /// Reads `name` or `name:param=value,param=value`; the name may be that of a kernel, `linux-6.12`.
     pub fn parse(text: &str) -> Result<Self, ParamError> {
+        let text = &kernels::expand(text)?;
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let name = name.trim();
         let info = find(name).ok_or_else(|| {
             let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
-            ParamError(format!("no policy {name}; valid are {}", names.join(", ")))
+            ParamError(format!("no policy {name}; valid are {}, and linux-VERSION", names.join(", ")))
         })?;
         let params = Params::parse(info.name, info.params, rest)?;
         (info.build)(&params).map_err(|e| ParamError(format!("policy {name}: {e}")))?;

@@ -66,6 +66,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(registry::policies, m)?)?;
     m.add_function(wrap_pyfunction!(registry::costs, m)?)?;
     m.add_function(wrap_pyfunction!(registry::parse_policy, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::expand_policy, m)?)?;
+    m.add_function(wrap_pyfunction!(registry::kernel_scheduler, m)?)?;
     m.add_function(wrap_pyfunction!(registry::tables, m)?)?;
     m.add_function(wrap_pyfunction!(registry::vocabularies, m)?)?;
     m.add_function(wrap_pyfunction!(registry::diagnostic_codes, m)?)?;

@@ -2,6 +2,8 @@
 //! by the crates that own it, so that a new format or column shows up in Python without a line
 //! here.
 
+use std::borrow::Cow;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -10,6 +12,7 @@ use crate::errors::replay_error;
 use tracekit_parsers::{Format, FORMATS};
 use tracekit_replay::cost::COST_KEYS;
 use tracekit_replay::params::{Param, Unit};
+use tracekit_replay::policies::kernels;
 use tracekit_replay::policies::{PolicyInfo, PolicySpec, ALIASES, POLICIES};
 use tracekit_schema::events::{irq, quality};
 use tracekit_schema::table::{ColumnDef, Table, TableDef, Type};
@@ -89,6 +92,18 @@ pub fn costs(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 #[pyfunction]
 pub fn parse_policy(py: Python<'_>, text: &str) -> PyResult<String> {
     PolicySpec::parse(text).map(|spec| spec.show()).map_err(|e| replay_error(py, &e.0))
+}
+
+/// A policy string with the policy in place of a kernel's version; any other as it is.
+#[pyfunction]
+pub fn expand_policy(py: Python<'_>, text: &str) -> PyResult<String> {
+    kernels::expand(text).map(Cow::into_owned).map_err(|e| replay_error(py, &e.0))
+}
+
+/// What a kernel of Linux schedules with, and the policy that is that; `None` where its version is unknown.
+#[pyfunction]
+pub fn kernel_scheduler(release: &str) -> Option<(&'static str, &'static str)> {
+    kernels::scheduler(release)
 }
 
 /// Every table of the schema, in the order of the documentation.
