@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ NAMES = {
     "4 over 1 ms": 1000,
 }
 NUMBERS = "5 numbers, no times"
+#: Factor between two values that really differ, as in docs/validation-several.md.
+FAR = 1.1
 #: What a switch costs is taken this many times, to show how much hangs on it.
 TIMES = (0.0, 0.5, 1.0, 2.0)
 
@@ -115,6 +118,21 @@ def beside(name: str, part: pl.DataFrame) -> list[str]:
     return [name, str(part.height), *("-" if v is None else f"{100 * v:.0f} %" for v in share)]
 
 
+def ways(held: pl.DataFrame) -> list[list[str]]:
+    """Rows of a table: changes that are said to be resolved, by trust, and how many have the right sign."""
+    said = held.filter(pl.col("resolved").fill_null(False), pl.col("recorded") > 0)
+    real = pl.col("real") / pl.col("recorded")
+    right = (real - 1).sign() == pl.col("change_pct").sign()
+    out = []
+    for trust in ("trusted", "with care"):
+        cells = [trust]
+        for part in (said.filter(trust=trust), said.filter((real.log().abs() > math.log(FAR)), trust=trust)):
+            share = part.select(right.mean()).item()
+            cells += [str(part.height), "-" if share is None else f"{100 * share:.0f} %"]
+        out.append(cells)
+    return out
+
+
 def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system: str) -> str:
     """The page; `early`: groups whose work is done sooner, as `rows_of` gives them."""
     held = parted(rows)
@@ -174,6 +192,14 @@ recordings with both groups alike.
 Of times their own length, of CPU time and slices per involuntary switch the mean slice of the group.
 
 {table(["length", *head], shares(held, "part"))}
+
+## Which way
+
+Rows whose change is said to be resolved (larger than what the replays get wrong), and how many of the real
+values lie on that side of the recorded one; the same of those that really differ by over
+{100 * (FAR - 1):.0f} %:
+
+{table(["trust", "resolved", "right side", "really changed", "right side"], ways(held))}
 
 ## Work that is done sooner
 
