@@ -10,7 +10,7 @@
 //! slices last many ticks is measured by its ticks.
 //!
 //! A dispatch is a decision what to run next. Time is CPU time of this process, where the system
-//! says it in ns (Linux), as others may use the machine; else elapsed time. The run is measured
+//! says it, as others may use the machine; else elapsed time. The run is measured
 //! without the log of events. Making the workload is not counted, reaching its first instants is.
 #![allow(clippy::disallowed_methods)]
 
@@ -46,10 +46,16 @@ fn workload(kind: &str, tasks: usize) -> Workload {
     work
 }
 
-/// CPU time of this process in s, where `/proc` says it.
+/// CPU time of this process in s, where the system says it in ns. `/proc` says it as of the last tick.
+#[cfg(unix)]
 fn cpu_time() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
-    text.split_whitespace().next()?.parse::<f64>().ok().map(|ns| ns / 1e9)
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
+#[cfg(not(unix))]
+fn cpu_time() -> Option<f64> {
+    None
 }
 
 /// Runs ever longer until `wanted` dispatches are made, and prints the last run.
