@@ -123,6 +123,23 @@ impl Records {
         }
     }
 
+    /// The next record where it is a sample that lies in the file; what else is next is left to [`Self::next`].
+    #[inline(always)]
+    pub fn next_sample<'f>(&mut self, be: bool, file: &'f [u8]) -> Option<(&'f [u8], Place)> {
+        if self.next != self.base + self.unpacked.len() as u64 {
+            return None;
+        }
+        let rest = &file[self.at..self.end];
+        let (kind, _, size) = header(rest, be)?;
+        if kind != kind::SAMPLE || size < 8 {
+            return None;
+        }
+        let record = rest.get(..size)?;
+        let place = Place(self.at as u64);
+        self.at += size;
+        Some((record, place))
+    }
+
     /// Passes over `n` bytes that follow the current record without belonging to it.
     pub fn skip(&mut self, n: u64) {
         let n = usize::try_from(n).unwrap_or(usize::MAX);

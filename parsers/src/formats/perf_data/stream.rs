@@ -189,6 +189,11 @@ impl Stream {
         self.done = 0;
         self.records.forget(self.waiting.iter().map(|w| w.1));
         loop {
+            if let Some(plain) = self.attrs.plain().filter(|_| self.peeked.is_none()) {
+                while let Some((record, place)) = self.records.next_sample(BE, file) {
+                    self.line_up(uint(record, plain.time, 8, BE), place);
+                }
+            }
             let record = match self.peeked.take() {
                 Some(record) => record,
                 None => match self.records.next(BE, file) {
@@ -222,19 +227,21 @@ impl Stream {
         let body = self.records.bytes(file, record.place, record.size);
         let time = match record.kind {
             kind::SAMPLE => {
-                let at = match self.attrs.plain() {
-                    Some(plain) => Some(plain.time),
-                    None => self.attrs.of_sample(body, BE).and_then(|a| a.layout.time),
-                };
-                at.and_then(|at| uint(body, at, 8, BE))
+                let layout = self.attrs.of_sample(body, BE).map(|a| a.layout);
+                layout.and_then(|l| l.time).and_then(|at| uint(body, at, 8, BE))
             }
             kind::FORK | kind::EXIT => uint(body, 24, 8, BE),
             _ => self.rows.trailing_time(body),
         };
+        self.line_up(time, record.place);
+    }
+
+    #[inline(always)]
+    fn line_up(&mut self, time: Option<u64>, place: Place) {
         // Without a time a record belongs before everything; perf handles it at once, too.
         let time = time.filter(|t| *t != u64::MAX).unwrap_or(0);
         self.latest = self.latest.max(time);
-        self.waiting.push((time, record.place));
+        self.waiting.push((time, place));
     }
 
     /// Moves what is final from `waiting` to `ready`, in order.
@@ -286,11 +293,10 @@ impl Stream {
         let bytes = self.bytes.clone();
         let file = (*bytes).as_ref();
         loop {
-            while self.done < self.ready.len() {
-                if out.events.len() + self.rows.waiting() >= target {
-                    self.rows.flush(out);
-                    return true;
-                }
+            // A record makes a row, seldom none or more.
+            let room = target.saturating_sub(out.events.len() + self.rows.waiting());
+            let until = self.ready.len().min(self.done.saturating_add(room));
+            while self.done < until {
                 let (time, place) = self.ready[self.done];
                 self.done += 1;
                 let (kind, misc, record) = self.records.again(BE, file, place);
@@ -306,6 +312,13 @@ impl Stream {
                 } else {
                     self.rows.other(kind, misc, time as i64, record, out);
                 }
+            }
+            if out.events.len() + self.rows.waiting() >= target {
+                self.rows.flush(out);
+                return true;
+            }
+            if self.done < self.ready.len() {
+                continue;
             }
             if self.finished || !self.read_round::<BE>(file, out) {
                 self.rows.flush(out);
