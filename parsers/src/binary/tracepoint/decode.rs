@@ -587,6 +587,42 @@ mod tests {
     }
 
     #[test]
+    fn records_at_the_usual_places_say_what_the_general_way_says() {
+        let field = |what: &str, at: usize, size: usize, signed: u8| {
+            format!("\tfield:{what};\toffset:{at};\tsize:{size};\tsigned:{signed};\n")
+        };
+        let task = field("char comm[16]", 8, 16, 1) + &field("pid_t pid", 24, 4, 1);
+        let prio = field("int prio", 28, 4, 1);
+        let shapes = [
+            ("sched_waking", 36, prio.clone() + &field("int target_cpu", 32, 4, 1)),
+            ("sched_migrate_task", 40, prio + &field("int orig_cpu", 32, 4, 1) + &field("int dest_cpu", 36, 4, 1)),
+            ("sched_stat_wait", 40, field("u64 delay", 32, 8, 0)),
+            ("sched_stat_runtime", 48, field("u64 runtime", 32, 8, 0) + &field("u64 vruntime", 40, 8, 0)),
+        ];
+        for (name, size, fields) in shapes {
+            let format = format!("name: {name}\nID: 9\nformat:\n{COMMON}{task}{fields}print fmt: \"%d\", REC->pid\n");
+            let mut bytes = record()[..32].to_vec();
+            bytes.extend((1u8..=16).map(|n| n * 3));
+            let (quick, taken, general) = both(&format, &bytes[..size]);
+            assert!(taken, "{name}");
+            let (q, g) = (&quick.events, &general.events);
+            let of = |e: &tracekit_schema::Events| {
+                (
+                    (e.kind.get(0), e.tid.get(0), e.prio.get(0), e.ctx_tid.get(0), e.irq_flags.get(0)),
+                    (e.target_cpu.get(0), e.orig_cpu.get(0), e.value.get(0), e.value2.get(0)),
+                )
+            };
+            assert_eq!(of(q), of(g), "{name}");
+            let comm = |out: &Out| out.events.comm.get(0).map(|id| out.strings.text(id).into_owned());
+            assert_eq!((comm(&quick).as_deref(), comm(&general).as_deref()), (Some("one"), Some("one")));
+            for len in 0..size {
+                let (_, taken, general) = both(&format, &bytes[..len]);
+                assert!(!taken && general.events.len() == 1, "{name}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
     fn what_the_quick_way_cannot_take_it_leaves_alone() {
         let (_, taken, general) = both(&switch("other"), &record());
         assert!(!taken);
