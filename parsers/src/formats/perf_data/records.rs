@@ -123,7 +123,7 @@ impl Records {
         }
     }
 
-    /// The next record where it is a sample that lies in the file; what else is next is left to [`Self::next`].
+    /// The next record where it is a sample that lies in the file; anything else stays for [`Self::next`].
     #[inline(always)]
     pub fn next_sample<'f>(&mut self, be: bool, file: &'f [u8]) -> Option<(&'f [u8], Place)> {
         if self.next != self.base + self.unpacked.len() as u64 {
