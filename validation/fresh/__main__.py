@@ -126,7 +126,7 @@ def ways(held: pl.DataFrame) -> list[list[str]]:
     out = []
     for trust in ("trusted", "with care"):
         cells = [trust]
-        for part in (said.filter(trust=trust), said.filter((real.log().abs() > math.log(FAR)), trust=trust)):
+        for part in (said.filter(trust=trust), said.filter(real.log().abs() > math.log(FAR), trust=trust)):
             share = part.select(right.mean()).item()
             cells += [str(part.height), "-" if share is None else f"{100 * share:.0f} %"]
         out.append(cells)
@@ -169,7 +169,8 @@ compression, a web server, a pipeline, a pool of workers, short commands, and wh
 server in Node, a thread pool in Java, goroutines in Go, PostgreSQL with pgbench, Redis with its
 benchmark, and nginx with wrk, each beside others that take CPU time. No rule was found with these
 recordings. A recording is predicted from another one, in which nothing was changed, by `tracekit
-compare A --set CHANGE --real B`. *Inside*: the 90 % interval holds the real value; rows with fewer than
+compare A --set CHANGE --real B`, or with `--under` from one of the same under another kernel, by `tracekit
+compare A --policy linux-VERSION --real B`. *Inside*: the 90 % interval holds the real value; rows with fewer than
 20 real samples, without an interval or marked `do not use` are left out. The first columns are of rows
 marked `trusted`.
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the recordings of `record.sh` under another kernel, in an emulated machine: `guest.sh KERNEL.deb DIR
-# [ROUNDS]`, as root, on Debian, some 6 s a recording; nothing beside it. KERNEL.deb is a package of a kernel,
+# [ROUNDS]`, as root, on Debian 12, some 6 s a recording; nothing beside it. KERNEL.deb is a package of a kernel,
 # as `apt-get download linux-image-...-amd64` brings it. It wants QEMU, cpio, xz, kmod and what `record.sh`
 # wants, with its programs from Debian's packages: these are the guest's only files, and are in its memory.
 # Idle CPUs poll, so that all go on at one speed. CPUS (2), WORKLOADS (of zip, web, pipe, pool, commands) and
@@ -44,7 +44,7 @@ for name in virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virti
     case $file in *.xz) unxz "$root/modules/${file##*/}" ;; esac
     echo "/modules/$name.ko" >> "$root/modules/order"
 done
-cp -r probe text src within.sh machine.sh ./*.py "$root/work/"
+cp probe text within.sh machine.sh ./*.py "$root/work/"
 cp "$record" "$root/record.sh"
 cat > "$root/init" <<I
 #!/bin/sh
@@ -73,3 +73,7 @@ timeout "${LIMIT:-1800}" qemu-system-x86_64 -machine pc,hpet=off -accel tcg,thre
     -append "console=ttyS0 quiet panic=-1 idle=poll tsc=reliable mitigations=off nowatchdog" \
     < /dev/null | tee guest.log
 tar -xf "$scratch/disk"
+if ! ls ./*.data > /dev/null 2>&1; then
+    echo "guest.sh: the guest ended without recordings; $PWD/guest.log has what it said" >&2
+    exit 1
+fi

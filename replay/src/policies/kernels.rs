@@ -27,16 +27,17 @@ const FIRST: &[([u32; 3], &str, &str)] = &[
     ([1, 0, 0], "a list searched for the best goodness", "goodness:version=2.0"),
 ];
 
-/// What the kernel `release`, such as `6.12` or `5.10.0-8-amd64`, schedules with, and the policy that is
-/// that; `None` where it does not begin with two numbers, or is older than all.
-pub fn scheduler(release: &str) -> Option<(&'static str, &'static str)> {
+/// The newest kernel whose scheduler was read. What newer ones do may differ: they cannot be asked for.
+const NEWEST: [u32; 2] = [7, 3];
+
+/// The version that a release such as `5.10.0-8-amd64` begins with; the third number may be missing.
+fn version(release: &str) -> Option<[u32; 3]> {
     let mut rest = release;
     let mut version = [0; 3];
     for (at, part) in version.iter_mut().enumerate() {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         match rest[..digits].parse() {
             Ok(number) => *part = number,
-            // The third number may be missing.
             Err(_) if at == 2 => break,
             Err(_) => return None,
         }
@@ -46,6 +47,14 @@ pub fn scheduler(release: &str) -> Option<(&'static str, &'static str)> {
             None => break,
         }
     }
+    Some(version)
+}
+
+/// What the kernel `release`, such as `6.12` or `5.10.0-8-amd64`, schedules with, and the policy that is
+/// that; `None` where it does not begin with two numbers, or is older than all. A newer one than is known
+/// counts as the newest.
+pub fn scheduler(release: &str) -> Option<(&'static str, &'static str)> {
+    let version = version(release)?;
     FIRST.iter().find(|(first, ..)| version >= *first).map(|(_, name, policy)| (*name, *policy))
 }
 
@@ -59,6 +68,11 @@ pub fn expand(text: &str) -> Result<Cow<'_, str>, ParamError> {
             format!("no kernel {release}: expected its version from 1.0 on, such as linux-6.12 or linux-6.1.50");
         return Err(ParamError(message));
     };
+    if version(release).is_some_and(|v| v[..2] > NEWEST[..]) {
+        let message =
+            format!("no kernel {release} is known: the newest whose scheduler was read is {}.{}", NEWEST[0], NEWEST[1]);
+        return Err(ParamError(message));
+    }
     let join = match (given.trim().is_empty(), policy.contains(':')) {
         (true, _) => "",
         (false, true) => ",",
@@ -101,6 +115,8 @@ mod tests {
         assert_eq!(shown("linux-6.12: base_slice=10ms"), shown("eevdf:version=6.12,base_slice=10ms"));
         assert_eq!(shown("linux-2.6.10"), shown("o1"));
         assert!(shown("linux-2.6.10:hz=100").is_err_and(|e| e.contains("policy o1")));
+        assert!(shown("linux-7.3.9").is_ok());
+        assert!(shown("linux-7.4").is_err_and(|e| e.contains("the newest whose scheduler was read is 7.3")));
         assert!(shown("linux-next").is_err_and(|e| e.contains("expected its version")));
         assert_eq!(expand("rr:quantum=1ms").unwrap(), "rr:quantum=1ms");
     }
