@@ -28,15 +28,28 @@ def printed(folder: Path, policy: str, ms: int = 2000) -> tk.Trace:
     return tk.read(text)
 
 
-def in_turns(folder: Path, more: str) -> tk.Trace:
-    """Two tasks in turns of 4 ms, with what they ran."""
+#: What explains the flags of a line in the kernel's header, and the line with the counts above it.
+FLAGS = ("_-----=> irqs-off", "/ _----=> need-resched", "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth")
+COUNTS = "# entries-in-buffer/entries-written: {0}/{0}   #P:1\n#\n"
+WAKEUP = "  a-7 [000] d.h2. 1.{us:06d}: sched_wakeup: comm=b pid=9 prio=120 {more}target_cpu=000\n"
+WORKER = "  kworker/0:1-6 [000] d..2. 1.{us:06d}: sched_switch: prev_comm=kworker/0:1 prev_pid=6 prev_prio=120 prev_state={state} ==> next_comm=a next_pid=7 next_prio=120\n"
+
+
+def in_turns(folder: Path, more: str | None, header: str = "# tracer: nop\n", between: str = "") -> tk.Trace:
+    """Two tasks in turns of 4 ms, with what they ran; `between` stands behind each turn."""
     text = folder / "turns.txt"
     rows = []
     for i in range(20):
         at = {"s": 1, "us": 4000 * (i + 1), "old": 7 + i % 2, "new": 8 - i % 2}
-        rows += [RAN.format(**at, more=more), SWITCH.format(**at)]
-    text.write_text("# tracer: nop\n" + "".join(rows))
+        rows += [] if more is None else [RAN.format(**at, more=more)]
+        rows += [SWITCH.format(**at), between.format(us=at["us"] + 100)]
+    text.write_text(header + "".join(rows))
     return tk.read(text)
+
+
+def explained(*flags: str, entries: int = 40) -> str:
+    """The header of a text that explains such flags."""
+    return "# tracer: nop\n#\n" + COUNTS.format(entries) + "".join(f"#   {flag}\n" for flag in flags)
 
 
 @pytest.mark.parametrize("name", ["cfs 6.1", "eevdf 6.12"])
@@ -98,6 +111,54 @@ def test_records_rule_families_out(tmp_path: Path) -> None:
     assert allowed_by_records(printed(tmp_path, "cfs", 100)) == (FAMILIES, "")
     without, _ = allowed_by_records(in_turns(tmp_path, ""))
     assert set(FAMILIES) - set(without) == {"cfs 6.1"}
+
+
+@pytest.mark.parametrize(
+    ("header", "between", "said"),
+    [
+        (explained(*FLAGS), "", "migrate-disable, as up to Linux 5.14"),
+        ("", WAKEUP.replace("{more}", "success=1 "), "the field success"),
+        ("", WORKER.replace("{state}", "S"), "sleep in state S, as up to Linux 4.13"),
+    ],
+)
+def test_what_only_old_kernels_record_shows_cfs(tmp_path: Path, header: str, between: str, said: str) -> None:
+    trace = in_turns(tmp_path, None, header, between)
+    found = family_of(trace)
+    assert found is not None
+    assert (found.policy, found.sure) == ("cfs:form=6.1", True)
+    policy, why = stated(trace)
+    assert policy == "cfs:form=6.1"
+    assert said in why
+    assert "guess" not in why
+    # It may be like another in what it shows: the sign counts.
+    assert set(allowed_by_records(in_turns(tmp_path, " vruntime=9 [ns]", header, between))[0]) == {"cfs 6.1"}
+
+
+@pytest.mark.parametrize(
+    ("header", "between"),
+    [
+        (explained(*FLAGS, "||| / _-=> migrate-disable"), ""),
+        # Perfetto writes this header above its conversion of any trace.
+        (explained(*FLAGS, entries=30624), ""),
+        # That of another tracer is worded by itself.
+        (explained(*FLAGS).replace("nop", "osnoise"), ""),
+        ("", WAKEUP.replace("{more}", "")),
+        ("", WORKER.replace("{state}", "I")),
+        ("", WORKER.replace("{state}", "S") + WORKER.replace("{state}", "I").replace("1.{us", "2.{us")),
+    ],
+)
+def test_what_newer_kernels_record_too_shows_nothing(tmp_path: Path, header: str, between: str) -> None:
+    assert allowed_by_records(in_turns(tmp_path, None, header, between)) == (FAMILIES, "")
+
+
+def test_few_workers_show_nothing(tmp_path: Path) -> None:
+    text = tmp_path / "few.txt"
+    text.write_text("".join(WORKER.format(us=100 * i, state="S") for i in range(1, 6)))
+    assert allowed_by_records(tk.read(text)) == (FAMILIES, "")
+
+
+def test_signs_that_contradict_each_other_rule_nothing_out(tmp_path: Path) -> None:
+    assert allowed_by_records(in_turns(tmp_path, "", explained(*FLAGS))) == (FAMILIES, "")
 
 
 def test_a_kernel_that_is_named_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("clock.epoch_offset_ns", "wall clock = ts_ns + this, in ns since 1970-01-01"),
     ("clock.synchronised", "are the CPUs' clocks comparable: true, false, unknown"),
     ("prio.scale", "scale of `prio`: linux, solaris, freebsd, aix, windows, darwin"),
+    ("ftrace.legend", "flags of a line that the kernel's own header of a text explains, in order"),
     ("hz", "clock ticks per second of the traced kernel, where the source says so"),
     ("state.table", "JSON of bit -> letter, read from the file's own format"),
     ("events.recorded", "JSON list of the event names that the source recorded; decides what absence means"),

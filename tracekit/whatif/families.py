@@ -1,13 +1,14 @@
 """Which scheduler of Linux's fair class made a trace that does not name its kernel.
 
-Text that was copied from a terminal or printed by another tool names none. Two things tell: a record
-that was printed otherwise before Linux 6.8, and which scheduler explains the recorded slices and waits
+Text that was copied from a terminal or printed by another tool names none. Two things tell: what only
+kernels before some version record or print, and which scheduler explains the recorded slices and waits
 best (`tracekit.whatif.likelihood`). docs/validation-infer.md says how often that is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -34,6 +35,11 @@ FAMILIES = {
 #: trace_sched_stat_runtime()", 6.8): what schedules with it, and without it. The first is taken where
 #: nothing more tells: what most kernels with it, and the oldest long-term kernel without it, have.
 _WITH, _WITHOUT = ("cfs 6.1", "eevdf 6.6"), ("eevdf 6.12", "eevdf 6.18", "eevdf 6.6", "eevdf 7.3")
+#: What schedules in kernels before 6.6.
+_OLD = ("cfs 6.1",)
+#: So many kernel workers that fall asleep otherwise than those of Linux 4.14 and later: work that one
+#: of these does may itself sleep so, rarely.
+_WORKERS = 10
 #: Records from the start of a trace that are looked at. With twice as many the same 281 of 298 captures
 #: of the lab, printed as text, are put down to the right scheduler.
 RECORDS = 25_000
@@ -58,14 +64,52 @@ class Family:
     sure: bool
 
 
-def allowed_by_records(trace: Trace) -> tuple[dict[str, str], str]:
-    """Families that the records allow, and what they show; the latter is empty where that is nothing."""
-    ran = first_part(trace, RECORDS).events.filter(pl.col("kind").cast(pl.String) == "stat_runtime")["value2"]
-    if not ran.len():
+def _signs(part: Trace) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """What records show: name of each sign, the families that it leaves, and a clause that says it."""
+    # "tracing: Add migrate-disabled counter to tracing output", 5.15.
+    legend = part.metadata.get("ftrace.legend", "").split(",")
+    if "preempt-depth" in legend and "migrate-disable" not in legend:
+        yield "legend", _OLD, "its header explains no migrate-disable, as up to Linux 5.14"
+    rows = part.events.select(
+        "state", "value", "value2", kind=pl.col("kind").cast(pl.String), name=pl.col("comm").cast(pl.String)
+    )
+    woken = rows.filter(pl.col("kind").is_in(["wakeup", "wakeup_new", "waking"]))["value"]
+    if woken.len() > woken.null_count():
+        # 5.10 records it, 6.1 does not (captures of both); it is printed up to 4.2.
+        yield "success", _OLD, "its wakeups have the field success, as in Linux 5.10 and not in 6.1"
+    # "workqueue: Use TASK_IDLE", 4.14: a worker without work does not count as asleep since then.
+    workers = rows.filter(pl.col("kind") == "switch", pl.col("name").str.starts_with("kworker/"))
+    slept = Counter(workers["state"].cast(pl.String).to_list())
+    if slept["sleeping"] >= _WORKERS and not slept["idle_kthread"]:
+        yield "workers", _OLD, "its kernel workers sleep in state S, as up to Linux 4.13"
+    ran = rows.filter(pl.col("kind") == "stat_runtime")["value2"]
+    if ran.len() and ran.null_count() < ran.len():
+        yield "runtime", _WITH, "sched_stat_runtime prints vruntime, as up to Linux 6.7"
+    elif ran.len():
+        yield "runtime", _WITHOUT, "sched_stat_runtime prints no vruntime, as from Linux 6.8 on"
+
+
+def allowed_by_records(trace: Trace, but: Collection[str] = ()) -> tuple[dict[str, str], str]:
+    """Find the families that the records of a trace allow.
+
+    Parameters
+    ----------
+    trace
+        A trace of Linux.
+    but
+        Signs that do not count: `legend`, `success`, `workers`, `runtime`.
+
+    Returns
+    -------
+    tuple of dict and str
+        Policies by the name of their family, and what shows it. All, and an empty text, where no sign
+        was found, or where signs contradict each other, as in a text that was put together of two.
+    """
+    found = [(by, said) for name, by, said in _signs(first_part(trace, RECORDS)) if name not in but]
+    allowed = [name for name in (found[-1][0] if found else ()) if all(name in by for by, _ in found)]
+    if not allowed:
         return FAMILIES, ""
-    with_it = ran.null_count() < ran.len()
-    said = "prints vruntime, as up to Linux 6.7" if with_it else "prints no vruntime, as from Linux 6.8 on"
-    return {name: FAMILIES[name] for name in (_WITH if with_it else _WITHOUT)}, f"sched_stat_runtime {said}"
+    return {name: FAMILIES[name] for name in allowed}, "; ".join(said for _, said in found)
 
 
 def family_of(trace: Trace) -> Family | None:
@@ -85,7 +129,7 @@ def family_of(trace: Trace) -> Family | None:
     """
     part = first_part(trace, RECORDS)
     allowed, shown = allowed_by_records(part)
-    found = likely_families(part, allowed)
+    found = likely_families(part, allowed) if len(allowed) > 1 else None
     if found is None and not shown:
         return None
     if found is None:

@@ -121,7 +121,7 @@ def infer_parameters(
     first = family or stated
     if family is None and not names_kernel(trace):
         allowed, _ = allowed_by_records(trace)
-        shown = likely_families(trace, allowed)
+        shown = likely_families(trace, allowed) if len(allowed) > 1 else None
         first = max(allowed.values(), key=search.score) if shown is None else allowed[shown.best]
         findings += [] if shown is None else [shown]
     sigma = search.spread(first)

@@ -1,4 +1,4 @@
-"""`python -m validation.fresh DIR [-o FILE]`."""
+"""`python -m validation.fresh DIR [-o FILE] [--rows FILE]`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,13 @@ def rows_of(folder: Path, pair: dict[str, str]) -> tuple[pl.DataFrame, list[list
     changed = pair["set"].partition(": ")[2] or pair.get("policy") or "nothing"
     (run,) = compared.replays.values()
     more = (idle_share(run) or 0) - (idle_share(compared.trace) or 0)
-    found = found.with_columns(workload=pl.lit(pair["workload"]), changed=pl.lit(changed), idle=pl.lit(more))
+    found = found.with_columns(
+        a=pl.lit(pair["a"]),
+        b=pl.lit(pair["b"]),
+        workload=pl.lit(pair["workload"]),
+        changed=pl.lit(changed),
+        idle=pl.lit(more),
+    )
     return found, early
 
 
@@ -258,6 +264,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m validation.fresh", description=fresh.__doc__)
     parser.add_argument("folder", type=Path, help="where record.sh wrote")
     parser.add_argument("-o", "--output", type=Path, help="page of Markdown, else standard output")
+    parser.add_argument("--rows", type=Path, help="write every row, a line of Parquet each, to look into")
     parser.add_argument(
         "--under",
         type=Path,
@@ -290,7 +297,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     first = tk.read(given.folder / pairs[0]["a"])
     system = f"{first.metadata.get('os')} {first.metadata.get('kernel')}, {first.cpus.height} CPUs"
-    text = page(pl.concat(frames, how="diagonal_relaxed"), early, len(frames), system)
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    if given.rows is not None:
+        with replacing(given.rows) as out:
+            rows.write_parquet(out)
+    text = page(rows, early, len(frames), system)
     if given.output is None:
         print(text, end="")
     else:

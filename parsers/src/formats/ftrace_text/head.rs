@@ -233,6 +233,21 @@ pub enum Column {
     Ignored,
 }
 
+impl Column {
+    /// The word by which headers of the kernel explain it.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Column::Irqs => "irqs-off",
+            Column::Resched => "need-resched",
+            Column::Lazy => "need-resched-lazy",
+            Column::Context => "hardirq/softirq",
+            Column::Depth => "preempt-depth",
+            Column::Migrate => "migrate-disable",
+            Column::Ignored => return None,
+        })
+    }
+}
+
 /// The columns when no header names them.
 pub const COLUMNS: [Column; 5] = [Column::Irqs, Column::Resched, Column::Context, Column::Depth, Column::Migrate];
 

@@ -22,7 +22,12 @@ pub(super) struct Header {
     /// There was one.
     pub latency_met: bool,
     columns: Vec<Column>,
+    /// It is one of a fixed wording, which says nothing of the kernel.
+    borrowed: bool,
 }
+
+/// What Perfetto's conversion to text puts into each header.
+const OF_PERFETTO: &[u8] = b"30624/30624";
 
 impl Header {
     /// The columns of the context flags.
@@ -32,6 +37,13 @@ impl Header {
         } else {
             &self.columns
         }
+    }
+
+    /// The flags that the kernel's header explains, where there is one.
+    pub fn legend(&self) -> Option<String> {
+        let own = !self.borrowed && matches!(self.tracer.as_deref(), Some("nop" | "function"));
+        let names: Vec<_> = self.columns.iter().filter_map(|c| c.name()).collect();
+        (own && !names.is_empty()).then(|| names.join(","))
     }
 
     /// True when `line` is not an event and was dealt with.
@@ -86,6 +98,7 @@ impl Header {
     fn entries(&mut self, text: &[u8], log: &mut Log, out: &mut Out) {
         self.any = true;
         let (counts, rest) = scan::word(text);
+        self.borrowed |= counts == OF_PERFETTO;
         if let Some(n) = scan::word(rest).0.strip_prefix(b"#P:").and_then(scan::u64) {
             self.cpus = Some(n);
         }

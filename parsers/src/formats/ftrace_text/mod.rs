@@ -231,6 +231,9 @@ impl Ftrace {
             }
         }
         out.meta.set("source.variant", parts.join(", "));
+        if let Some(legend) = self.header.legend() {
+            out.meta.set("ftrace.legend", legend);
+        }
         if let Some(kernel) = &self.header.kernel {
             out.meta.set("kernel", kernel.clone());
         }
