@@ -123,6 +123,11 @@ pub struct Costs {
     pub interrupt_cache_cold: Ns,
     /// The same as `interrupt` when the CPU was idle.
     pub idle_exit: Ns,
+    /// From a wakeup made by another CPU, which preempts what runs, to the reschedule: what an interrupt
+    /// between CPUs takes. What runs goes on meanwhile.
+    pub remote_wakeup: Ns,
+    /// The same of a CPU that is idle.
+    pub remote_idle: Ns,
     /// From one wakeup made in an interrupt to the next one in the same interrupt.
     pub next_wakeup: Ns,
     /// From the clock by which a new task is queued to the moment at which it is seen to be.
@@ -169,6 +174,12 @@ pub const COST_KEYS: &[(&str, &str)] = &[
     ("interrupt_return", "in place of `interrupt` where no switch follows; `interrupt` sets it too"),
     ("interrupt_cache_cold", "added to `interrupt` when the CPU had not switched for 0.9 ms"),
     ("idle_exit", "in place of `interrupt` on an idle CPU"),
+    (
+        "remote_wakeup",
+        "from a wakeup, or another call for a reschedule, that comes from another CPU until the CPU \
+        heeds it (an interrupt between CPUs)",
+    ),
+    ("remote_idle", "the same of a CPU that is idle"),
     ("next_wakeup", "from one wakeup to the next in one interrupt"),
     ("wakeup", "a wakeup made by a task"),
     ("scan", "each runnable task that the scheduler looks at to choose one (goodness, bfs)"),
@@ -200,6 +211,8 @@ impl Costs {
             ("interrupt_return", self.interrupt_return),
             ("interrupt_cache_cold", self.interrupt_cache_cold),
             ("idle_exit", self.idle_exit),
+            ("remote_wakeup", self.remote_wakeup),
+            ("remote_idle", self.remote_idle),
             ("next_wakeup", self.next_wakeup),
             ("wakeup", self.wakeup),
             ("scan", self.scan),
@@ -239,6 +252,8 @@ impl Costs {
             "interrupt_return" => &mut self.interrupt_return,
             "interrupt_cache_cold" => &mut self.interrupt_cache_cold,
             "idle_exit" => &mut self.idle_exit,
+            "remote_wakeup" => &mut self.remote_wakeup,
+            "remote_idle" => &mut self.remote_idle,
             "next_wakeup" => &mut self.next_wakeup,
             "wakeup" => &mut self.wakeup,
             "scan" => &mut self.scan,

@@ -298,6 +298,10 @@ pub enum Sample {
     IrqStep(Ns),
     /// From the wakeup of an idle CPU to the switch.
     IdleToSwitch(Ns),
+    /// From a wakeup that another CPU made to the switch that it caused.
+    RemoteToSwitch(Ns),
+    /// The same where nothing ran.
+    RemoteIdleToSwitch(Ns),
     /// From the record of a fork to the record that the child is queued, the parent running on.
     ForkToNew(Ns),
     /// Charged time from a tick to the reschedule it caused.

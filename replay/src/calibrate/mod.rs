@@ -46,6 +46,10 @@ pub struct Overheads {
     pub wakeup_tail: Estimate,
     /// From the wakeup of an idle CPU to the reschedule.
     pub idle_exit: Estimate,
+    /// From a wakeup made by another CPU, which preempts what runs, to the reschedule.
+    pub remote_wakeup: Estimate,
+    /// The same of a CPU that is idle.
+    pub remote_idle: Estimate,
     /// Between two wakeups of one interrupt.
     pub next_wakeup: Estimate,
     /// From the record of a fork to the record that the child is queued: the kernel reads the clock
@@ -92,6 +96,8 @@ impl Overheads {
             interrupt_return: self.interrupt_return.ns,
             interrupt_cache_cold: self.interrupt_cache_cold.ns,
             idle_exit: self.idle_exit.ns,
+            remote_wakeup: self.remote_wakeup.ns,
+            remote_idle: self.remote_idle.ns,
             next_wakeup: self.next_wakeup.ns,
             fork_clock: self.fork_clock.ns,
             ..Costs::default()
@@ -121,6 +127,8 @@ pub fn calibrate(history: &History, hz: Option<i64>, limits: Limits) -> Overhead
     let to_switch = of(|s| if let Sample::TickToSwitch(v) = s { Some(*v) } else { None });
     let record = if record.n > 0 { record } else { to_switch };
     let less = |e: Estimate| Estimate { ns: (e.ns - record.ns).max(0), n: e.n };
+    // Nothing is like it: where it was rarely seen, it takes no time.
+    let remote = |e: Estimate| if e.n >= ENOUGH { less(e) } else { Estimate { ns: 0, n: e.n } };
     let mut slices: Vec<Ns> =
         history.samples.iter().filter_map(|s| if let Sample::Slice(v) = s { Some(*v) } else { None }).collect();
     slices.sort_unstable();
@@ -132,6 +140,8 @@ pub fn calibrate(history: &History, hz: Option<i64>, limits: Limits) -> Overhead
         record: Estimate { ns: record.ns.min(switch), n: record.n },
         wakeup_tail: less(of(|s| if let Sample::WakeToSwitch(v) = s { Some(*v) } else { None })),
         idle_exit: less(of(|s| if let Sample::IdleToSwitch(v) = s { Some(*v) } else { None })),
+        remote_wakeup: remote(of(|s| if let Sample::RemoteToSwitch(v) = s { Some(*v) } else { None })),
+        remote_idle: remote(of(|s| if let Sample::RemoteIdleToSwitch(v) = s { Some(*v) } else { None })),
         next_wakeup: of(|s| if let Sample::IrqStep(v) = s { Some(*v) } else { None }),
         fork_clock: of(|s| if let Sample::ForkToNew(v) = s { Some(*v) } else { None }),
         tick_resched: of(|s| if let Sample::TickToReschedule(v) = s { Some(*v) } else { None }),
@@ -175,6 +185,10 @@ fn stand_in(found: &mut Overheads) {
         if missing.n == 0 {
             missing.ns = like.ns;
         }
+    }
+    if found.remote_idle.n < ENOUGH {
+        // The interrupt is the same; to leave idle may take longer.
+        found.remote_idle.ns = found.remote_wakeup.ns;
     }
     if found.interrupt_cache_cold.n == 0 && found.limits.cache_cold {
         found.interrupt_cache_cold.ns = found.interrupt.ns * found.limits.cache_cold_share / 100;

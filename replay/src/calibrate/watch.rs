@@ -43,6 +43,8 @@ pub(crate) struct Watch {
     pub idle_wake: Option<Ns>,
     /// The wakeup that made the last task leave.
     leaving: Option<Ns>,
+    /// The last task was preempted, and by nothing that happened on this CPU.
+    taken: bool,
 }
 
 /// What a wakeup in an interrupt adds to the timeline of the task that is interrupted.
@@ -172,6 +174,7 @@ impl Watch {
             self.irq.map(|i| i.1).filter(|l| at - l < self.limits.at_once() && self.tick.is_none_or(|t| t < *l));
         let from_post = self.post.filter(|p| at - p < self.limits.at_once());
         self.leaving = from_irq.max(from_post).filter(|_| ready);
+        self.taken = matches!(off, Off::Preempted { interrupt: None }) && from_post.is_none();
         self.curr = None;
     }
 
@@ -197,6 +200,17 @@ impl Watch {
                     samples.push(Sample::TickToSwitch(at - tick - after));
                 }
             }
+            _ => {}
+        }
+    }
+
+    /// `remote` is when another CPU woke the task that now enters. Books how long that took to come
+    /// through, where nothing else happened meanwhile.
+    pub fn woken_from_afar(&self, at: Ns, remote: Ns, samples: &mut Vec<Sample>) {
+        let taken = self.taken && at - remote < self.limits.at_once();
+        match self.on_at > 0 && remote >= self.on_at {
+            true if self.idle => samples.push(Sample::RemoteIdleToSwitch(at - remote)),
+            true if taken => samples.push(Sample::RemoteToSwitch(at - remote)),
             _ => {}
         }
     }

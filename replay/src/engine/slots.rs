@@ -334,6 +334,11 @@ impl Slots {
     pub fn clear_resched(&mut self, cpu: Cpu) {
         self.clear(cpu, RESCHED);
     }
+    /// The next reschedule of `cpu`.
+    #[inline]
+    pub fn resched(&self, cpu: Cpu) -> Ns {
+        self.entries[cpu].times[place(RESCHED)]
+    }
     /// Sets the next reschedule of `cpu`.
     #[inline]
     pub fn set_resched(&mut self, cpu: Cpu, at: Ns) {

@@ -234,13 +234,24 @@ impl Kernel {
     pub fn resched(&mut self, cpu: Cpu) {
         let c = &mut self.cpus[cpu];
         if c.need_resched {
+            // What was called for from afar is heeded at once where something happens on the CPU itself.
+            if self.here == Some(cpu) && self.slots.resched(cpu) != NEVER {
+                self.slots.set_resched(cpu, self.now.max(c.busy_until).min(self.slots.resched(cpu)));
+            }
             return;
         }
         c.need_resched = true;
         let held = !self.preempt_kernel && c.curr.is_some_and(|t| self.tasks[t.index()].in_kernel);
-        if !held {
-            self.slots.set_resched(cpu, self.now.max(c.busy_until));
+        if held {
+            return;
         }
+        let afar = self.here.is_some_and(|here| here != cpu);
+        let comes_after = match afar {
+            false => 0,
+            true if c.curr.is_some() => self.costs.remote_wakeup,
+            true => self.costs.remote_idle,
+        };
+        self.slots.set_resched(cpu, (self.now + comes_after).max(c.busy_until));
     }
 
     /// Asks for a reschedule of `cpu` as soon as it next returns to a task (lazy preemption): now

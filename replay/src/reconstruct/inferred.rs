@@ -151,6 +151,8 @@ impl Recon {
                 "from the record of a fork, behind which the clock is read, to the record that the child is queued",
             ),
             row("wakeup by a task", over.wakeup_tail, "from the wakeup to the reschedule"),
+            row("wakeup by another CPU", over.remote_wakeup, "from the wakeup to the reschedule"),
+            row("wakeup of an idle CPU by another", over.remote_idle, "from the wakeup to the reschedule"),
             row("wakeup of an idle CPU", over.idle_exit, "from the wakeup to the switch"),
             row("jitter", over.jitter, "median deviation of these costs from one time to the next"),
         ]

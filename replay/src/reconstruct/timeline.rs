@@ -35,6 +35,8 @@ pub(super) struct Known {
     exiting: bool,
     /// The wakeup that was recorded while it ran: when, and what made it.
     pub(super) early: Option<(Ns, Cause)>,
+    /// When and on which CPU the first record of the wakeup was made that ended its sleep.
+    pub(super) from: Option<(Ns, usize)>,
     /// Its name, since when, and the one before.
     name: (Option<StrId>, Ns, Option<StrId>),
 }
@@ -175,6 +177,11 @@ impl Timeline {
             self.unannounced.push((task, at));
         }
         self.known(utid).early = None;
+        if let Some((posted, place)) = self.known(utid).from.take().filter(|_| seen) {
+            if place != cpu {
+                self.watches[cpu].woken_from_afar(at, posted, &mut self.history.samples);
+            }
+        }
         self.prio_seen(utid, task, at, prio);
         self.watches[cpu].enter(at, Some(task), seen, &mut self.history.samples);
         self.push(task, at, EventKind::On { cpu: cpu as i32 });
@@ -227,6 +234,7 @@ impl Timeline {
             Why::Slept(state) => Off::Slept { deep: matches!(state, State::Blocked | State::WaitingLock) },
         };
         let known = self.known(utid);
+        known.from = None;
         known.asleep = matches!(off, Off::Slept { .. });
         if known.exiting {
             self.history.exits.0 += u64::from(off == Off::Ended);

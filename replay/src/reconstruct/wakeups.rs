@@ -35,6 +35,9 @@ impl Timeline {
         let first = if self.record.kind == Kind::Enqueue { First::Runnable } else { First::Asleep };
         let new = self.known(utid).task.is_none();
         self.recorded_kinds.0 = true;
+        if !self.strays() {
+            self.known(utid).from.get_or_insert((at, place));
+        }
         match effect {
             Effect::Starts => return self.starts(utid, waker, place, to, at),
             Effect::Overtook(_) | Effect::Nothing | Effect::Late if new => return,
