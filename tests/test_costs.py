@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.errors import ReplayError
-from tracekit.whatif.scenario import load
+from tracekit.whatif.scenario import load, parse_set
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide" / "costs.md"
 
@@ -130,3 +130,41 @@ def test_fcfs_is_another_name_of_fifo() -> None:
     with_alias = tk.simulate("A: R5\nB: R3\nC: R1", policy="fcfs")
     ends = with_alias.slices.select("comm", (pl.col("ts_ns") + pl.col("dur_ns")) // 1_000_000).rows()
     assert ends == [("A", 5), ("B", 8), ("C", 9)]
+
+
+CALLS = """policy: cfs
+cpus: 2
+costs: {costs}
+W cpus=0: (R~uniform(0.5,1.5) P(x))*
+B policy=fifo prio=10 cpus=1: (W(x) R0.2)*
+{beside}
+until: 100
+"""
+
+
+@pytest.mark.parametrize(
+    ("beside", "name"),
+    [("A cpus=1: R∞", "wakeup by another CPU"), ("", "wakeup of an idle CPU by another")],
+)
+def test_what_a_call_from_another_cpu_takes_is_measured_and_replayed(
+    tmp_path: Path, beside: str, name: str
+) -> None:
+    found = {}
+    for took in (0, 20_000):
+        costs = f"remote_wakeup={took}ns remote_idle={took}ns"
+        text = tmp_path / "calls.txt"
+        tk.generate(CALLS.format(costs=costs, beside=beside), text, "ftrace")
+        trace = tk.read(text)
+        woken = trace.slices.filter(pl.col("comm").cast(pl.String) == "B", pl.col("wake_ts_ns").is_not_null())
+        # The wakeup is recorded where the waker runs.
+        assert set(woken["waker_cpu"]) == {0}
+        assert set(woken["run_delay_ns"]) == {took}
+        bound = [parse_set("W: cpus=0"), parse_set("B: cpus=1")]
+        again = tk.replay(trace, "cfs", scenario=bound)
+        measured = again.inferred.filter(name=name).row(0, named=True)
+        assert (measured["value"], measured["n"] > 50) == (took, True)
+        delays = again.slices.filter(
+            pl.col("comm").cast(pl.String) == "B", pl.col("run_delay_ns").is_not_null()
+        )
+        found[took] = delays["run_delay_ns"].median()
+    assert found == {0: 0, 20_000: 20_000}

@@ -29,7 +29,12 @@ def printed(folder: Path, policy: str, ms: int = 2000) -> tk.Trace:
 
 
 #: What explains the flags of a line in the kernel's header, and the line with the counts above it.
-FLAGS = ("_-----=> irqs-off", "/ _----=> need-resched", "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth")
+FLAGS = (
+    "_-----=> irqs-off",
+    "/ _----=> need-resched",
+    "| / _---=> hardirq/softirq",
+    "|| / _--=> preempt-depth",
+)
 COUNTS = "# entries-in-buffer/entries-written: {0}/{0}   #P:1\n#\n"
 WAKEUP = "  a-7 [000] d.h2. 1.{us:06d}: sched_wakeup: comm=b pid=9 prio=120 {more}target_cpu=000\n"
 WORKER = "  kworker/0:1-6 [000] d..2. 1.{us:06d}: sched_switch: prev_comm=kworker/0:1 prev_pid=6 prev_prio=120 prev_state={state} ==> next_comm=a next_pid=7 next_prio=120\n"

@@ -81,5 +81,10 @@ def test_a_loop_through_sockets_is_refused_and_a_client_that_pauses_is_not(
     if not pause:
         assert set(own["trust"]) == {"do not use"}
         assert set(rows.filter(group="hog")["trust"]) <= {"with care", "do not use"}
+    first = tk.compare(
+        trace, "cfs", identity="cfs", scenario=[parse_set("client: policy=fifo,prio=9")], runs=3
+    )
+    others = first.table.filter(group="hog")["trust_why"].str.contains("what client, server leave to others")
+    assert (others.any(), others.all()) == (not pause, not pause)
     same = tk.compare(trace, "cfs", identity="cfs", runs=3).table
     assert not same["trust_why"].str.contains("through sockets").any()

@@ -152,7 +152,7 @@ class Comparison:
                 sooner={label: [one.group for one in found] for label, found in self.sooner.items()},
                 longer={label: found.why for label, found in self.longer.items()},
                 idler={label: found.why for label, found in self.idler.items()},
-                loops=loops(self.trace, self.by),
+                loops=loops(self.trace, self.by, self._runs),
             )
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
         found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)

@@ -10,7 +10,8 @@ device or the network sets the pace, that is not far from what happens; where on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -28,6 +29,8 @@ __all__ = ["Loops", "loops"]
 PACED = 0.1
 #: Least share of all CPU time of loops that are named.
 MATTERS = 0.01
+#: Priorities of real-time policies end below this on the scale of Linux (MAX_RT_PRIO).
+REALTIME = 100
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,13 @@ class Loops:
     ----------
     groups
         Their names.
+    foremost
+        Labels of replays in which they run before all others, under a real-time policy, and did not
+        when they were recorded.
     """
 
     groups: tuple[str | None, ...]
+    foremost: frozenset[str] = frozenset()
 
     @property
     def named(self) -> str:
@@ -58,16 +65,21 @@ class Loops:
         return f"{self.named} do more or less than a replay says: answers through sockets are not modelled"
 
     @property
+    def before(self) -> str:
+        """What is not modelled, for other rows of a replay in which they come before all others."""
+        return f"what {self.named} leave to others, before whom they run for as long as answers come"
+
+    @property
     def sentence(self) -> str:
         """What it means."""
         return (
             f"{self.named} answer each other so without a pause (a closed loop), and do as much as they get CPU time "
             "for: where a replay does otherwise than the identity replay, their rows are not to be used, and others are "
-            "taken with care"
+            "taken with care, or not used either where these run before them under a real-time policy"
         )
 
 
-def loops(trace: Trace, by: str) -> Loops | None:
+def loops(trace: Trace, by: str, runs: Mapping[str, Trace] | None = None) -> Loops | None:
     """Find the groups that answer each other through sockets without a pause.
 
     Parameters
@@ -76,13 +88,28 @@ def loops(trace: Trace, by: str) -> Loops | None:
         The recorded trace.
     by
         How tasks are grouped, one of `tracekit.analysis.GROUPINGS`.
+    runs
+        Label to replay, for `Loops.foremost`.
 
     Returns
     -------
     Loops or None
         None where there are none, or they use less than 1 % of the CPU time.
     """
-    return trace.once(("loops", by), lambda: _loops(trace, by))
+    found = trace.once(("loops", by), lambda: _loops(trace, by))
+    if found is None or not runs or _realtime(trace, found, by):
+        return found
+    return replace(found, foremost=frozenset(label for label, t in runs.items() if _realtime(t, found, by)))
+
+
+def _realtime(trace: Trace, found: Loops, by: str) -> bool:
+    """Whether most of the CPU time of one of these groups is used under a real-time policy."""
+    if trace.metadata.get("prio.scale") != "linux":
+        return False
+    slices = trace.slices.select("prio", "dur_ns", group_of(by).alias("group"))
+    own = slices.filter(pl.col("group").is_in(found.groups, nulls_equal=True))
+    first = pl.col("dur_ns").filter(pl.col("prio") < REALTIME).sum()
+    return bool(own.group_by("group").agg(first * 2 > pl.col("dur_ns").sum())["dur_ns"].any())
 
 
 def _loops(trace: Trace, by: str) -> Loops | None:

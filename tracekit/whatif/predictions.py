@@ -422,6 +422,8 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
         unmodelled, other = [*repeated.unmodelled.get(label, ())], None
         if looping is not None and _own(row, looping.groups):
             unmodelled.append(looping.why)
+        elif looping is not None and label in looping.foremost:
+            unmodelled.append(looping.before)
         elif looping is not None:
             other = looping.others
         row["trust"], row["trust_why"] = trust.judge(

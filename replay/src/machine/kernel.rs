@@ -245,13 +245,25 @@ impl Kernel {
         if held {
             return;
         }
+        let busy_until = c.busy_until;
+        self.slots.set_resched(cpu, self.reaches(cpu).max(busy_until));
+    }
+
+    /// When a call from where this happens reaches `cpu`: now on `cpu` itself, else behind what an
+    /// interrupt between CPUs takes.
+    pub fn reaches(&self, cpu: Cpu) -> Ns {
         let afar = self.here.is_some_and(|here| here != cpu);
-        let comes_after = match afar {
-            false => 0,
-            true if c.curr.is_some() => self.costs.remote_wakeup,
-            true => self.costs.remote_idle,
-        };
-        self.slots.set_resched(cpu, (self.now + comes_after).max(c.busy_until));
+        self.now
+            + match afar {
+                false => 0,
+                true if self.cpus[cpu].curr.is_some() => self.costs.remote_wakeup,
+                true => self.costs.remote_idle,
+            }
+    }
+
+    /// What happens now happens on `cpu`: for timers of a policy, which are of no CPU.
+    pub fn happens_on(&mut self, cpu: Cpu) {
+        self.here = Some(cpu);
     }
 
     /// Asks for a reschedule of `cpu` as soon as it next returns to a task (lazy preemption): now

@@ -204,14 +204,15 @@ impl Rt {
             next = behind(0, self);
         }
         self.round.at = next;
-        if next.is_some() {
-            k.timer_at(k.now(), IPI);
+        if let Some(next) = next {
+            k.timer_at(k.reaches(next), IPI);
         }
     }
 
     /// The interrupt of the round has come.
     pub(super) fn round_interrupt(&mut self, k: &mut Kernel) {
         let Some(cpu) = self.round.at else { return };
+        k.happens_on(cpu);
         match self.push(k, cpu, cpu) {
             Some(until) => k.timer_at(until, IPI),
             None => self.next_of_round(k, Some(cpu), cpu),

@@ -31,9 +31,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
                 task can move to a lower CPU and the waking one cannot.",
     not_modelled: "Priority inheritance, tasks whose migration is disabled, groups of \
                    real-time tasks, runtime sharing between CPUs (RT_RUNTIME_SHARE), capacities, \
-                   the time that pushing takes and that an interrupt takes to reach another \
-                   CPU. The fair server starts at the next tick or dispatch behind the arrival \
-                   of somebody to be served, and has no server for sched_ext beside it.",
+                   the time that pushing takes. The fair server starts at the next tick or \
+                   dispatch behind the arrival of somebody to be served, and has no server for \
+                   sched_ext beside it.",
     sources: "Linux 6.1.192 and 6.12.117 kernel/sched/{rt,cpupri,deadline,features}, \
               include/linux/sched/rt.h; Debian's changelogs of linux 6.1 and 6.12 (RT_PUSH_IPI: off by \
               default from 6.1.178 and 6.12.96 on); features of a running 7.3.4; POSIX.1 on SCHED_FIFO \

@@ -229,7 +229,10 @@ impl Policy for Rt {
     fn timer(&mut self, k: &mut Kernel, token: u64) {
         let cpu = token as u32 as Cpu;
         match token & !u64::from(u32::MAX) {
-            PUSH => return self.push_or_wait(k, cpu, cpu),
+            PUSH => {
+                k.happens_on(cpu);
+                return self.push_or_wait(k, cpu, cpu);
+            }
             IPI => return self.round_interrupt(k),
             SERVER => return self.server_timer(k, cpu),
             _ => {}
