@@ -54,8 +54,6 @@ pub struct Emitter<'a> {
     exiting: Vec<bool>,
     /// What runs on each CPU, as the records so far say.
     curr: Vec<u32>,
-    /// Where each task runs or ran last.
-    places: Vec<Option<u16>>,
     seq: u64,
     idle: StrId,
     message: StrId,
@@ -120,7 +118,6 @@ impl Records {
             attrs_seen: vec![0; self.tasks.len()],
             exiting: vec![false; self.tasks.len()],
             curr: vec![IDLE; self.cpus],
-            places: vec![None; self.tasks.len()],
             seq: 0,
             idle: strings.intern(b"swapper"),
             message: strings.intern(b"message"),
@@ -237,9 +234,6 @@ impl Emitter<'_> {
             _ => (STATES[rec.x as usize].0, self.raw[rec.x as usize]),
         };
         self.curr[rec.cpu as usize] = b;
-        if let Some(place) = self.places.get_mut(b as usize) {
-            *place = Some(rec.cpu);
-        }
         let cpu = self.number(rec.cpu.into());
         let mut row = out.events.push();
         row.ts_ns(rec.ts + self.of.offset).cpu(cpu).seq(self.seq).kind(Kind::Switch);
@@ -251,20 +245,22 @@ impl Emitter<'_> {
     }
 
     fn subject(&mut self, rec: &Rec, kind: Kind, wake: bool, out: &mut Out) {
-        let interrupt = wake && rec.x != by::TASK;
-        let ctx = if rec.b == IDLE { self.curr[rec.cpu as usize] } else { rec.b };
+        let interrupt = wake && rec.x & by::MASK != by::TASK;
+        // A wakeup is recorded where it is made.
+        let place = match kind {
+            Kind::Waking | Kind::Wakeup => (rec.x >> by::BITS) as usize,
+            Kind::WakeupNew => rec.x as usize,
+            _ => rec.cpu.into(),
+        };
+        let ctx = if rec.b == IDLE { self.curr[place] } else { rec.b };
         let (ctx_tid, ctx_pid, ctx_comm) = (self.tid(ctx), self.pid(ctx), self.comm(ctx));
         let (tid, pid, comm, prio) = (self.tid(rec.a), self.pid(rec.a), self.comm(rec.a), self.prio(rec.a));
-        let target = self.number(rec.cpu.into());
-        // A wakeup is made where its waker runs.
-        let woken = matches!(kind, Kind::Waking | Kind::Wakeup | Kind::WakeupNew);
-        let place = self.places.get(ctx as usize).copied().flatten().filter(|_| woken && rec.b != IDLE);
-        let cpu = place.map_or(target, |place| self.number(place.into()));
+        let (cpu, target) = (self.number(place), self.number(rec.cpu.into()));
         let mut row = out.events.push();
         row.ts_ns(rec.ts + self.of.offset).cpu(cpu).seq(self.seq).kind(kind);
         row.ctx_tid(ctx_tid).ctx_pid(ctx_pid).ctx_comm(ctx_comm);
         row.tid(tid).pid(pid).comm(comm).prio(prio).quality(0);
-        if woken || matches!(kind, Kind::Enqueue | Kind::Migrate) {
+        if matches!(kind, Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Enqueue | Kind::Migrate) {
             row.target_cpu(target);
         }
         if wake {

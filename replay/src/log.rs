@@ -44,8 +44,12 @@ pub mod left {
     pub const DEAD: u32 = 4;
 }
 
-/// What woke a task, in [`Rec::x`].
+/// What woke a task, in the low bits of [`Rec::x`]; above them the CPU on which that was done.
 pub mod by {
+    /// How many bits.
+    pub const BITS: u32 = 2;
+    /// The bits.
+    pub const MASK: u32 = (1 << BITS) - 1;
     /// A task.
     pub const TASK: u32 = 0;
     /// A timer interrupt.
@@ -94,14 +98,14 @@ impl Log {
     }
 
     #[inline]
-    pub(crate) fn wake(&mut self, ts: Ns, t: TaskId, cpu: Cpu, wake: Wake) {
-        let (b, x) = match wake {
-            Wake::Task { waker, .. } => (waker.0, by::TASK),
-            Wake::Timer => (IDLE, by::TIMER),
-            Wake::Io => (IDLE, by::IO),
-            Wake::External => (IDLE, by::EXTERNAL),
+    pub(crate) fn wake(&mut self, ts: Ns, t: TaskId, cpu: Cpu, wake: Wake, here: Option<Cpu>) {
+        let (b, x, place) = match wake {
+            Wake::Task { waker, cpu, .. } => (waker.0, by::TASK, cpu),
+            Wake::Timer => (IDLE, by::TIMER, here.unwrap_or(cpu)),
+            Wake::Io => (IDLE, by::IO, here.unwrap_or(cpu)),
+            Wake::External => (IDLE, by::EXTERNAL, here.unwrap_or(cpu)),
         };
-        self.add(ts, RecKind::Wake, cpu, t.0, b, x);
+        self.add(ts, RecKind::Wake, cpu, t.0, b, x | (place as u32) << by::BITS);
     }
 
     #[inline]

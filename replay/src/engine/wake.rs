@@ -145,7 +145,7 @@ impl Engine {
             Wake::External => 3,
         };
         self.counts.wakeups[kind] += 1;
-        self.k.log.wake(self.k.now, t, to, wake);
+        self.k.log.wake(self.k.now, t, to, wake, self.k.here);
         if from != to {
             self.k.log.migrate(self.k.now, t, from, to);
             if self.k.cpus[from].leaving.is_some_and(|l| l.0 == t) {
