@@ -267,3 +267,22 @@ def test_of_too_many_predictions_those_that_change_are_drawn(demo: Path) -> None
     assert drawn[-3:] == [label.get_text() for label in alone.get_yticklabels()]
     title = ax.figure.get_suptitle()  # type: ignore[union-attr]
     assert title == f"Predicted against recorded, demo (16 of {len(rows)})"
+
+
+def test_predictions_that_are_not_to_be_used_are_drawn_as_such(demo: Path) -> None:
+    table = tk.compare(demo, "cfs:wakeup_preemption=off", runs=3).summary.filter(pl.col("predicted") > 0)
+    first = table.with_row_index().select(pl.col("index") == 0).to_series()
+    far = pl.when(first).then(pl.col("predicted") * 1e6).otherwise(pl.col("predicted"))
+    trust = pl.when(first).then(pl.lit("do not use")).otherwise(pl.lit("trusted"))
+    rows = table.with_columns(predicted=far, low=pl.col("low").fill_null(far / 2), trust=trust)
+    ax = plot.predictions(rows, "demo").axes[0]
+    dots = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert len(dots) == rows.height
+    grey = [line for line in dots if line.get_markeredgecolor() == dots[0].get_markeredgecolor()]
+    assert (grey, dots[0].get_markersize() < dots[1].get_markersize()) == ([dots[0]], True)
+    # The axis makes no room for it.
+    assert ax.get_xlim()[1] < 1e4
+    names = [text.get_text() for text in ax.figure.legends[0].get_texts()]  # type: ignore[union-attr]
+    assert names[-1] == "do not use"
+    alone = plot.predictions(table.with_columns(trust=pl.lit("trusted"))).axes[0]
+    assert "do not use" not in [t.get_text() for t in alone.figure.legends[0].get_texts()]  # type: ignore[union-attr]

@@ -16,6 +16,8 @@ from tracekit.analysis.compare import IDENTITY, RECORDED
 from tracekit.plot import _style as s
 
 MAX_PREDICTIONS = 16
+#: How far rows are trusted that are drawn as such: nobody is to read a value off them.
+REFUSED = "do not use"
 #: Least range of the axis, as a factor to both sides: small changes stay small.
 _LEAST = 1.5
 
@@ -43,7 +45,8 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
     Each line is one metric of one group. The axis is the factor to the recorded value, which is the
     black line at 1. The grey cross is the identity replay: its distance from 1 is what the replay
     gets wrong. A dot is the prediction for a policy and the bar its 90 % interval; a dot without a
-    bar has none, and is no surer for it. A hollow dot is a change that is not resolved. A dot right
+    bar has none, and is no surer for it. A hollow dot is a change that is not resolved. A small grey
+    dot with a dotted bar is marked `do not use`; the axis makes no room for it. A dot right
     of the line is more than recorded, which for times is worse. A black triangle, where predictions
     are held against a recording, is the real value.
     """
@@ -75,7 +78,9 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
         _factor_axis(ax, low, high)
         spans = any(row["low"] is not None for found in shown for row in found)
         held = any(row.get("real") for found in shown for row in found)
-        _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100, held)
+        refused = any(_refused(row) for found in shown for row in found)
+        extra = [("real", "v", s.INK)] * held + [(REFUSED, "o", s.MUTED)] * refused
+        _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100, extra)
         title = "Predicted against recorded" + (f", {s.plain(name)}" if name and not narrow else "")
         if len(shown) < len(rows):
             title += f" ({len(shown)} of {len(rows)})"
@@ -86,11 +91,17 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
 def _drawn(rows: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
     """The metrics for which there is room, in their order."""
 
-    def rank(place: int) -> tuple[bool, float]:
+    def rank(place: int) -> tuple[bool, bool, float]:
         clear = [math.log(r["predicted"] / r["recorded"]) for r in rows[place] if r["verdict"] == "resolved"]
-        return not clear, -max(map(abs, clear)) if clear else place
+        refused = all(map(_refused, rows[place]))
+        return refused, not clear, -max(map(abs, clear)) if clear else place
 
     return [rows[place] for place in sorted(sorted(range(len(rows)), key=rank)[:MAX_PREDICTIONS])]
+
+
+def _refused(row: dict[str, Any]) -> bool:
+    """Whether the row is marked as not to be used."""
+    return row.get("trust") == REFUSED
 
 
 def _names_above(ax: Axes, names: list[str]) -> None:
@@ -115,7 +126,8 @@ def _label(row: dict[str, Any]) -> str:
 
 def _range(shown: list[list[dict[str, Any]]]) -> tuple[float, float]:
     factors = [1 / _LEAST, _LEAST]
-    for row in (row for found in shown for row in found):
+    every = [row for found in shown for row in found]
+    for row in [row for row in every if not _refused(row)] or every:
         known = [row[k] for k in ("identity", "predicted", "low", "high", "real") if row.get(k)]
         factors += [v / row["recorded"] for v in known]
     return min(factors) / 1.15, max(factors) * 1.15
@@ -128,14 +140,18 @@ def _line(ax: Axes, y: int, found: list[dict[str, Any]], labels: list[str], look
     step = min(0.22, 0.7 / max(len(labels), 1))
     for row in found:
         place = y + (labels.index(row["policy"]) - (len(labels) - 1) / 2) * step
-        colour = looks[row["policy"]]["color"]
+        colour, width, line, size = looks[row["policy"]]["color"], 2.2, "-", 5.0
+        if refused := _refused(row):
+            colour, width, line, size = s.MUTED, 1.0, ":", 3.5
         if row["low"] and row["high"]:
             ends = [row["low"] / row["recorded"], row["high"] / row["recorded"]]
-            ax.plot(ends, [place, place], color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
-        clear = row["verdict"] == "resolved"
-        face = colour if clear else s.PAPER
+            style = {"linewidth": width, "linestyle": line, "solid_capstyle": "butt"}
+            ax.plot(ends, [place, place], color=colour, zorder=3, **style)
+        face = colour if row["verdict"] == "resolved" and not refused else s.PAPER
         at = row["predicted"] / row["recorded"]
-        ax.plot(at, place, marker="o", markersize=5, markerfacecolor=face, markeredgecolor=colour, zorder=4)
+        ax.plot(
+            at, place, marker="o", markersize=size, markerfacecolor=face, markeredgecolor=colour, zorder=4
+        )
         if row.get("real"):
             ax.plot(
                 row["real"] / row["recorded"], place - 0.16, marker="v", color=s.INK, markersize=5, zorder=5
@@ -157,15 +173,23 @@ def _factor_axis(ax: Axes, low: float, high: float) -> None:
     ax.set_xlabel("factor to the recorded value")
 
 
-def _legend(fig: Figure, labels: list[str], looks: dict[str, Any], what: str, width: int, held: bool) -> None:
+def _legend(
+    fig: Figure,
+    labels: list[str],
+    looks: dict[str, Any],
+    what: str,
+    width: int,
+    extra: list[tuple[str, str, str]],
+) -> None:
     handles = [
         Line2D([], [], color=s.INK, linewidth=1.4),
         Line2D([], [], color=s.MUTED, marker="x", linestyle=""),
         *(Line2D([], [], color=looks[label]["color"], marker="o", linewidth=2.2) for label in labels),
     ]
     names = ["recorded", "identity replay", *(f"{s.plain(label)}{what}" for label in labels)]
-    if held:
-        handles.append(Line2D([], [], color=s.INK, marker="v", linestyle=""))
-        names.append("real")
+    for name, marker, colour in extra:
+        face = s.PAPER if name == REFUSED else colour
+        handles.append(Line2D([], [], color=colour, marker=marker, markerfacecolor=face, linestyle=""))
+        names.append(name)
     columns = max(1, min(len(names), width // (max(map(len, names)) + 8)))
     fig.legend(handles, names, loc="outside lower left", ncols=columns)

@@ -207,11 +207,13 @@ impl Watch {
     /// `remote` is when another CPU woke the task that now enters. Books how long that took to come
     /// through, where nothing else happened meanwhile.
     pub fn woken_from_afar(&self, at: Ns, remote: Ns, samples: &mut Vec<Sample>) {
-        let taken = self.taken && at - remote < self.limits.at_once();
-        match self.on_at > 0 && remote >= self.on_at {
-            true if self.idle => samples.push(Sample::RemoteIdleToSwitch(at - remote)),
-            true if taken => samples.push(Sample::RemoteToSwitch(at - remote)),
-            _ => {}
+        if self.on_at == 0 || remote < self.on_at {
+            return;
+        }
+        if self.idle {
+            samples.push(Sample::RemoteIdleToSwitch(at - remote));
+        } else if self.taken && at - remote < self.limits.at_once() {
+            samples.push(Sample::RemoteToSwitch(at - remote));
         }
     }
 
