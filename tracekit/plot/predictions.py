@@ -145,8 +145,8 @@ def _line(ax: Axes, y: int, found: list[dict[str, Any]], labels: list[str], look
             colour, width, line, size = s.MUTED, 1.0, ":", 3.5
         if row["low"] and row["high"]:
             ends = [row["low"] / row["recorded"], row["high"] / row["recorded"]]
-            style = {"linewidth": width, "linestyle": line, "solid_capstyle": "butt"}
-            ax.plot(ends, [place, place], color=colour, zorder=3, **style)
+            look: dict[str, Any] = {"linewidth": width, "linestyle": line, "solid_capstyle": "butt"}
+            ax.plot(ends, [place, place], color=colour, zorder=3, **look)
         face = colour if row["verdict"] == "resolved" and not refused else s.PAPER
         at = row["predicted"] / row["recorded"]
         ax.plot(
