@@ -56,6 +56,11 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
         "2 more change, but are marked `do not use`."
     )
     assert says(small).endswith("(+1.0 %).")
+    why = "not modelled: groups; the identity replay is off by +40.0 %"
+    alone = a_row(group="db", trust=trust.DO_NOT_USE, trust_why=why)
+    assert says(alone, alone | {"trust_why": "not modelled: groups"}) == (
+        "rr: none of 2 metrics is to be used: not modelled: groups."
+    )
 
 
 def test_what_has_no_interval_says_why_where_it_would_stand() -> None:

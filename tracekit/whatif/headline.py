@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,8 @@ class Finding:
         How many more change so, and are marked ``do not use``.
     largest
         The largest changes that can be used, one a group of tasks.
+    refused
+        Why nothing can be used, where that is so of every metric: the reason that most have.
     """
 
     policy: str
@@ -81,10 +84,13 @@ class Finding:
     bare: int
     unusable: int
     largest: tuple[Effect, ...]
+    refused: str | None = None
 
     @property
     def sentence(self) -> str:
         """The finding as a sentence."""
+        if self.refused is not None:
+            return f"{self.policy}: none of {self.of} metrics is to be used: {self.refused}."
         if not self.changed:
             first = f"{self.policy} changes none of {self.of} metrics by more than the error of the replay."
         else:
@@ -149,8 +155,17 @@ def findings(comparison: Comparison) -> list[Finding]:
         unusable = len(resolved) - len(usable)
         # Without repetitions no row has one, which is said once.
         bare = sum(r["low"] is None for r in usable) if comparison.repeated is not None else 0
-        out.append(Finding(label, len(usable), len(own), bare, unusable, tuple(largest.values())[:3]))
+        found = tuple(largest.values())[:3]
+        out.append(Finding(label, len(usable), len(own), bare, unusable, found, _refused(own)))
     return out
+
+
+def _refused(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why no row is to be used; None where one is."""
+    if not rows or any(row["trust"] != DO_NOT_USE for row in rows):
+        return None
+    reasons = Counter(reason for row in rows for reason in (row["trust_why"] or "").split("; ") if reason)
+    return reasons.most_common(1)[0][0] if reasons else f"all are marked `{DO_NOT_USE}`"
 
 
 def to_record(comparison: Comparison) -> str | None:
