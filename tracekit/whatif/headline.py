@@ -164,7 +164,8 @@ def _refused(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """Why no row is to be used; None where one is."""
     if not rows or any(row["trust"] != DO_NOT_USE for row in rows):
         return None
-    reasons = Counter(reason for row in rows for reason in (row["trust_why"] or "").split("; ") if reason)
+    # The gravest reason of a row comes first.
+    reasons = Counter(row["trust_why"].split("; ")[0] for row in rows if row["trust_why"])
     return reasons.most_common(1)[0][0] if reasons else f"all are marked `{DO_NOT_USE}`"
 
 
