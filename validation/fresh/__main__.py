@@ -34,10 +34,12 @@ FAR = 1.1
 TIMES = (0.0, 0.5, 1.0, 2.0)
 
 
-def rows_of(folder: Path, pair: dict[str, str]) -> tuple[pl.DataFrame, list[list[str]]]:
+def rows_of(
+    folder: Path, pair: dict[str, str], costs: dict[str, str] | None = None
+) -> tuple[pl.DataFrame, list[list[str]]]:
     """The rows of one comparison, held against the other recording; groups whose work is done sooner."""
     changes, policy = [parse_set(pair["set"])] if pair["set"] else None, pair.get("policy") or ()
-    compared = tk.compare(folder / pair["a"], policy, scenario=changes, real=folder / pair["b"])
+    compared = tk.compare(folder / pair["a"], policy, scenario=changes, real=folder / pair["b"], costs=costs)
     found = compared.table
     used = found.filter(pl.col("metric") == "cpu_time", pl.col("scope") == "group", pl.col("real") > 0)
     real = {r["group"]: r["real"] / r["recorded"] for r in used.iter_rows(named=True) if r["recorded"]}
@@ -264,6 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m validation.fresh", description=fresh.__doc__)
     parser.add_argument("folder", type=Path, help="where record.sh wrote")
     parser.add_argument("-o", "--output", type=Path, help="page of Markdown, else standard output")
+    parser.add_argument("--cost", action="append", metavar="KEY=TIME", help="in place of what was measured")
     parser.add_argument("--rows", type=Path, help="write every row, a line of Parquet each, to look into")
     parser.add_argument(
         "--under",
@@ -283,11 +286,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         with known.open() as file:
             pairs = [p for p in csv.DictReader(file, delimiter="\t") if p["a"] != p["b"]]
+    costs = {key: time for key, _, time in (cost.partition("=") for cost in given.cost or ())} or None
     frames, early = [], []
     for number, pair in enumerate(pairs, 1):
         print(f"{number} of {len(pairs)}: {pair['a']} -> {pair['b']}", file=sys.stderr)
         try:
-            frame, sooner = rows_of(given.folder, pair)
+            frame, sooner = rows_of(given.folder, pair, costs)
             frames.append(frame)
             early += sooner
         except TracekitError as error:

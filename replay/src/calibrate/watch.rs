@@ -206,7 +206,7 @@ impl Watch {
 
     /// `remote` is when another CPU woke the task that now enters. Books how long that took to come
     /// through, where nothing else happened meanwhile.
-    pub fn woken_from_afar(&self, at: Ns, remote: Ns, samples: &mut Vec<Sample>) {
+    pub fn woken_remotely(&self, at: Ns, remote: Ns, samples: &mut Vec<Sample>) {
         if self.on_at == 0 || remote < self.on_at {
             return;
         }

@@ -234,7 +234,7 @@ impl Kernel {
     pub fn resched(&mut self, cpu: Cpu) {
         let c = &mut self.cpus[cpu];
         if c.need_resched {
-            // What was called for from afar is heeded at once where something happens on the CPU itself.
+            // What another CPU called for is heeded at once where something happens on the CPU itself.
             if self.here == Some(cpu) && self.slots.resched(cpu) != NEVER {
                 self.slots.set_resched(cpu, self.now.max(c.busy_until).min(self.slots.resched(cpu)));
             }
@@ -252,13 +252,14 @@ impl Kernel {
     /// When a call from where this happens reaches `cpu`: now on `cpu` itself, else behind what an
     /// interrupt between CPUs takes.
     pub fn reaches(&self, cpu: Cpu) -> Ns {
-        let afar = self.here.is_some_and(|here| here != cpu);
-        self.now
-            + match afar {
-                false => 0,
-                true if self.cpus[cpu].curr.is_some() => self.costs.remote_wakeup,
-                true => self.costs.remote_idle,
-            }
+        let cost = if self.here.is_none_or(|here| here == cpu) {
+            0
+        } else if self.cpus[cpu].curr.is_some() {
+            self.costs.remote_wakeup
+        } else {
+            self.costs.remote_idle
+        };
+        self.now + cost
     }
 
     /// What happens now happens on `cpu`: for timers of a policy, which are of no CPU.

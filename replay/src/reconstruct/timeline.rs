@@ -179,7 +179,7 @@ impl Timeline {
         self.known(utid).early = None;
         if let Some((posted, place)) = self.known(utid).from.take().filter(|_| seen) {
             if place != cpu {
-                self.watches[cpu].woken_from_afar(at, posted, &mut self.history.samples);
+                self.watches[cpu].woken_remotely(at, posted, &mut self.history.samples);
             }
         }
         self.prio_seen(utid, task, at, prio);
