@@ -56,6 +56,7 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
         "2 more change, but are marked `do not use`."
     )
     assert says(small).endswith("(+1.0 %).")
+    assert says(bare, same).startswith("rr changes 1 of 2 metrics, without an interval; most of all web")
     why = "not modelled: groups; the identity replay is off by +40.0 %"
     alone = a_row(group="db", trust=trust.DO_NOT_USE, trust_why=why)
     assert says(alone, alone | {"trust_why": "not modelled: groups"}) == (

@@ -94,7 +94,8 @@ class Finding:
         if not self.changed:
             first = f"{self.policy} changes none of {self.of} metrics by more than the error of the replay."
         else:
-            bare = f", {self.bare} of them without an interval" if self.bare else ""
+            some = "" if self.bare == self.changed else f"{self.bare} of them "
+            bare = f", {some}without an interval" if self.bare else ""
             many = f"{self.changed} of {self.of} metrics{bare}"
             first = f"{self.policy} changes {many}; most of all {self.largest[0].sentence}."
         if not self.unusable:
