@@ -11,6 +11,10 @@ pub struct SemId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u32);
 
+/// A buffer that holds so much, an entry of [`Workload::buffers`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BufferId(pub u32);
+
 /// Work that a message asks for, an entry of [`Workload::handlers`]: done by whoever takes the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerId(pub u32);
@@ -104,6 +108,23 @@ impl Group {
     }
 }
 
+/// A buffer between two tasks: a pipe, or a queue that holds so much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Units for which there is room.
+    pub capacity: u32,
+    /// Units of a write: whoever waits for one is woken when all of them are in, or no more fit.
+    pub write: u32,
+    /// Units of a read: as many are taken out at once, where there are.
+    pub read: u32,
+    /// Units in it at the start.
+    pub holds: u32,
+    /// Who puts them in. When it has ended nobody waits for more.
+    pub from: TaskId,
+    /// Who takes them out. When it has ended nobody waits for room.
+    pub to: TaskId,
+}
+
 /// How a task makes another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fork {
@@ -165,6 +186,17 @@ pub enum Step {
         queue: QueueId,
         /// Kind of sleep.
         sleep: Sleep,
+    },
+    /// Puts a unit into a buffer, and wakes the task that waits for one; sleeps until there is room.
+    Put {
+        /// The buffer.
+        buffer: BufferId,
+    },
+    /// Takes a unit out of a buffer, or of what it took from it before, and wakes the task that waits
+    /// for room; sleeps until there is one.
+    Take {
+        /// The buffer.
+        buffer: BufferId,
     },
     /// Gives up the CPU but stays runnable.
     Yield,
@@ -285,6 +317,8 @@ pub struct Workload {
     pub tasks: Vec<Program>,
     /// Initial units of each semaphore.
     pub sems: Vec<u32>,
+    /// Buffers that hold so much.
+    pub buffers: Vec<Buffer>,
     /// Number of message queues.
     pub queues: u32,
     /// Per queue, no for those beyond: each message wakes a reader (a futex: whoever signals wakes one
@@ -307,6 +341,14 @@ impl Workload {
                 return Err(format!("{of}: starts before time 0"));
             }
         }
+        for (i, b) in self.buffers.iter().enumerate() {
+            if b.capacity == 0 || b.write == 0 || b.read == 0 {
+                return Err(format!("buffer {i}: no room, or reads or writes of nothing"));
+            }
+            if [b.from, b.to].iter().any(|t| t.index() >= self.tasks.len()) {
+                return Err(format!("buffer {i}: one task puts something in and one takes it out"));
+            }
+        }
         for (j, steps) in self.handlers.iter().enumerate() {
             let of = format!("request handler {j}");
             self.check_steps(&of, steps, 0)?;
@@ -327,6 +369,9 @@ impl Workload {
                     if sem.0 as usize >= self.sems.len() =>
                 {
                     return fail("no such semaphore");
+                }
+                Step::Put { buffer } | Step::Take { buffer } if buffer.0 as usize >= self.buffers.len() => {
+                    return fail("no such buffer");
                 }
                 Step::Send { queue, .. } | Step::Receive { queue, .. } if queue.0 >= self.queues => {
                     return fail("no such queue");

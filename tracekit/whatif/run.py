@@ -239,9 +239,9 @@ class Programs:
         Listing
             What `tracekit.export.layouts.write_program` takes.
         """
-        tasks, requests, units, hz, cpus, end, costs, phases = self._core.listing()
+        tasks, requests, units, hz, cpus, end, costs, phases, buffers = self._core.listing()
         named = [Task(*task) for task in tasks]
-        return Listing(named, requests, units, hz, cpus, end, policy or self.identity, costs, phases)
+        return Listing(named, requests, units, hz, cpus, end, policy or self.identity, costs, phases, buffers)
 
     @property
     def stated(self) -> bool:

@@ -15,6 +15,7 @@
 //! slice ends is queued before the task that loses the CPU. CPUs that are idle do not tick. A chain
 //! of wakeups without demand in between is atomic: nobody runs before it is complete.
 
+mod buffers;
 mod clock;
 mod guards;
 pub mod slots;
@@ -36,6 +37,7 @@ use crate::program::{Start, Workload};
 use crate::queue::Lists;
 use crate::switch_costs::SwitchCostChange;
 use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
+use buffers::Levels;
 use guards::Watch;
 use slots::{Due, Slots};
 
@@ -167,6 +169,7 @@ pub struct Engine {
     spinners: Lists,
     /// Who was woken to another CPU before it had left the one where it fell asleep.
     still_on: Vec<(TaskId, Cpu)>,
+    levels: Levels,
     /// Who waits for a message of which queue, and the queues.
     readers: Lists,
     queues: Vec<Queue>,
@@ -226,6 +229,7 @@ impl Engine {
         let one_each = |q| work.one_each.get(q).copied().unwrap_or_default();
         let empty = (0..queues).map(|q| Queue { one_each: one_each(q), ..Queue::default() }).collect();
         let units = work.sems.clone();
+        let levels = Levels::of(&work.buffers);
         let essential = work.tasks.iter().filter(|p| p.essential).count();
         let tasks = work
             .tasks
@@ -269,6 +273,7 @@ impl Engine {
             units,
             spinners: Lists::new(sems),
             still_on: Vec::new(),
+            levels,
             readers: Lists::new(queues),
             queues: empty,
             inspect: Vec::new(),

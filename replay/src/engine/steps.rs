@@ -69,6 +69,8 @@ impl Engine {
                     cost => self.begin(cpu, t, cost, true),
                 },
                 Step::Receive { queue, sleep } => self.receive_from(cpu, t, queue.0 as usize, sleep),
+                Step::Put { buffer } => self.put(cpu, t, buffer.0 as usize),
+                Step::Take { buffer } => self.take(cpu, t, buffer.0 as usize),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
@@ -218,7 +220,7 @@ impl Engine {
     }
 
     /// The running task falls asleep.
-    fn block(&mut self, cpu: Cpu, t: TaskId, sleep: Sleep) {
+    pub(super) fn block(&mut self, cpu: Cpu, t: TaskId, sleep: Sleep) {
         self.leave(cpu, t, Stop::Slept);
         self.k.tasks[t.index()].state = TaskState::Sleeping(sleep);
         self.preload(t);
@@ -256,6 +258,7 @@ impl Engine {
                 self.until = self.at_least.max(self.k.now);
             }
         }
+        self.close_buffers(cpu, t);
         self.k.log.add(self.k.now, RecKind::Exit, cpu, t.0, IDLE, 0);
         let class = self.class(t);
         self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Exited);

@@ -11,15 +11,18 @@
 //! turns, so that never more than one of them works, none of that is needed: `turns`. How long a
 //! service takes is a matter of work: `track` says how much was done where CPUs are not equally
 //! fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
+//! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
 //! `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
-//! those of it that share a queue take its work as it comes (`pools`), the others keep their recorded
+//! pipelines of it fill and empty their buffers, those that share a queue take its work as it comes
+//! (`pools`), the others keep their recorded
 //! causes, since a replay under another order of events would handle messages that were not sent yet.
 
 mod beam;
 mod budget;
+mod buffers;
 mod calls;
 mod explain;
 mod flow;
@@ -43,6 +46,7 @@ use crate::history::{By, EventKind, History, TaskIndex};
 use crate::speeds::Speeds;
 use crate::task::Ns;
 use budget::{Budget, LOOKS};
+pub(crate) use buffers::{BufferEvent, Buffers};
 use flow::{Flow, Mark};
 use network::Network;
 pub(crate) use track::Track;
@@ -79,6 +83,9 @@ pub enum Outcome {
     /// Too much stays unexplained, or the search came to the end of its budget; but some of its tasks
     /// form pools, whose members take what is there, each wakeup one piece of work.
     Pooled,
+    /// Too much stays unexplained, or the search came to the end of its budget; but its tasks pass data on
+    /// through buffers that hold so much: the replay fills and empties these.
+    Buffered,
     /// Too much stays unexplained: each wakeup keeps its recorded cause.
     Unexplained,
     /// The search came to the end of its budget: each wakeup keeps its recorded cause.
@@ -156,6 +163,8 @@ pub(crate) struct Messages {
     /// Per queue, where not for all of them: each message wakes a reader, see [`Workload::one_each`].
     pub one_each: Vec<bool>,
     pub found: Unobserved,
+    /// Buffers between tasks whose messages cannot be followed one by one.
+    pub buffers: Buffers,
 }
 
 impl Messages {
@@ -206,6 +215,8 @@ pub(crate) fn infer(
         left -= budget.spent().min(left);
     }
     found.found.spent = spent;
+    found.buffers = Buffers::find(history, &tracks, &found.unexplained().collect());
+    found.take_buffers();
     let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
     found.found.resolved = !found.found.groups.iter().any(kept);
     if !found.inside.contains(&true) {
@@ -243,6 +254,17 @@ impl Messages {
         self.found.groups.iter().filter(open).flat_map(|g| g.tasks.iter().copied())
     }
 
+    /// The groups whose tasks all pass data on through buffers.
+    fn take_buffers(&mut self) {
+        let buffered = |task: &u32| self.buffers.events.get(*task as usize).is_some_and(|e| !e.is_empty());
+        for group in &mut self.found.groups {
+            let open = matches!(group.outcome, Outcome::Unexplained | Outcome::TooLarge);
+            if open && group.tasks.iter().all(buffered) {
+                group.outcome = Outcome::Buffered;
+            }
+        }
+    }
+
     /// Takes back what explains a group: its wakeups keep their recorded causes.
     pub(crate) fn forget(&mut self, history: &History, group: usize) {
         let Some(group) = self.found.groups.get_mut(group) else { return };
@@ -258,7 +280,8 @@ impl Messages {
         self.of_wake.retain(|wake, _| kept(*wake));
         self.woken_at.retain(|wake, _| kept(*wake));
         if !inside.contains(&true) {
-            *self = Messages { found: std::mem::take(&mut self.found), ..Messages::none(history) };
+            let (found, buffers) = (std::mem::take(&mut self.found), std::mem::take(&mut self.buffers));
+            *self = Messages { found, buffers, ..Messages::none(history) };
         }
     }
 

@@ -1,7 +1,8 @@
 //! What users read about messages that no wakeup shows.
 
 use super::{Group, Outcome, Unobserved};
-use crate::program::Workload;
+use crate::program::{Buffer, Workload};
+use crate::task::TaskId;
 
 /// Names of tasks in a sentence, at most.
 const NAMED: usize = 3;
@@ -38,6 +39,17 @@ impl Unobserved {
                 names.join("; ")
             ));
         }
+        let buffered = of(&[Outcome::Buffered]);
+        if !buffered.is_empty() {
+            let names: Vec<String> = buffered.iter().take(NAMED).map(|g| group_name(g, work)).collect();
+            let room: Vec<String> = work.buffers.iter().take(NAMED).map(|b| room(b, work)).collect();
+            sentences.push(format!(
+                "messages between {} cannot be followed one by one: a replay fills and empties the buffers \
+                 between them, in units of the least that one wakes the other for ({})",
+                names.join("; "),
+                room.join(", ")
+            ));
+        }
         let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
         if !kept.is_empty() {
             let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();
@@ -61,6 +73,12 @@ impl Unobserved {
         }
         (!sentences.is_empty()).then(|| sentences.join(". "))
     }
+}
+
+/// How much a buffer holds.
+fn room(buffer: &Buffer, work: &Workload) -> String {
+    let name = |t: TaskId| work.tasks.get(t.index()).map_or("?", |task| task.comm.as_str());
+    format!("{} to {}: room for {}", name(buffer.from), name(buffer.to), buffer.capacity)
 }
 
 /// The first names of a group's tasks.

@@ -401,6 +401,8 @@ impl Kernel {
                 Step::Pause { .. }
                 | Step::Wait { .. }
                 | Step::Receive { .. }
+                | Step::Put { .. }
+                | Step::Take { .. }
                 | Step::Yield
                 | Step::Spin { .. }
                 | Step::Exit => break,

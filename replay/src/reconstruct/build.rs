@@ -63,6 +63,8 @@ pub(super) struct Draft {
     /// Where the work for messages begins, and how many unobserved messages are done with.
     pub(super) cuts: Vec<Cut>,
     pub(super) said: usize,
+    /// How many units of buffers are done with.
+    pub(super) stored: usize,
     /// How many of its busy waits are done with.
     pub(super) spun: usize,
     /// How many of the questions that it got while it was awake.
@@ -164,6 +166,7 @@ impl<'a> Builder<'a> {
             notes.push(note);
         }
         work.sems = self.sems;
+        work.buffers.clone_from(&self.messages.buffers.found);
         work.queues = self.messages.queues;
         work.one_each.clone_from(&self.messages.one_each);
         let mut handlers = Vec::with_capacity(self.handlers.len());
@@ -251,6 +254,7 @@ impl<'a> Builder<'a> {
             }
             let decision = if let EventKind::Off(_) = event.kind { self.over.decided(event.at) } else { event.at };
             self.messages_until(task, event.at, decision, &mut d);
+            self.buffers_until(task, event.at, decision, &mut d);
             self.spins_until(id, decision, &mut d);
             self.event(task, i, event, &mut d, &mut slept);
         }
@@ -327,7 +331,7 @@ impl<'a> Builder<'a> {
             EventKind::Off(off) => self.off(task, i, off, d, slept),
             EventKind::Post { wake } => {
                 d.work_until(at, at);
-                if self.posts_message(task, wake, at, d) {
+                if self.messages.buffers.wakes.contains(&wake) || self.posts_message(task, wake, at, d) {
                     d.kernel = self.tail(&task.events[i + 1..], at);
                 } else if let Some(sem) = self.sem_of_wake[wake as usize] {
                     d.flush(at);
@@ -380,7 +384,7 @@ impl<'a> Builder<'a> {
                 }
             }
             EventKind::Woken { by, .. } => {
-                if self.woken_by_message(task, by, d) {
+                if self.woken_by_buffer(by) || self.woken_by_message(task, by, d) {
                     *slept = None;
                 } else if let Some((from, deep)) = slept.take() {
                     self.sleep(task, from, at, by, deep, d);

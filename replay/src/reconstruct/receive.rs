@@ -4,8 +4,8 @@
 use super::build::{Builder, Draft};
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
-use crate::infer::MessageEvent;
-use crate::program::{HandlerId, QueueId, SemId, Step};
+use crate::infer::{BufferEvent, MessageEvent};
+use crate::program::{BufferId, HandlerId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};
 
 /// Where the work for a message begins.
@@ -31,6 +31,34 @@ impl Builder<'_> {
                 MessageEvent::Take(message) => self.takes(message, at, d),
             }
         }
+    }
+
+    /// Units that `task` put into buffers and took out of them, up to `until`; `last` is the latest moment
+    /// at which the task still does something.
+    pub(super) fn buffers_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
+        let buffers = &self.messages.buffers;
+        let Some(events) = buffers.events.get(task.id as usize) else { return };
+        while let Some(&(at, event)) = events.get(d.stored).filter(|e| e.0 <= until) {
+            d.stored += 1;
+            let at = at.min(last);
+            d.work_until(at, at);
+            d.flush(at);
+            let (id, step): (u32, fn(BufferId) -> Step) = match event {
+                BufferEvent::Put(id) => (id, |buffer| Step::Put { buffer }),
+                BufferEvent::Take(id) => (id, |buffer| Step::Take { buffer }),
+            };
+            let buffer = buffers.found[id as usize];
+            let other = if matches!(event, BufferEvent::Put(_)) { buffer.to } else { buffer.from };
+            let partner = self.history.tasks[other.index()].tid;
+            d.add(step(BufferId(id)), Note::at(at).with(partner).because(Evidence::Unobserved));
+        }
+    }
+
+    /// True for the wakeup of one that waited for room in a buffer, or for something in it.
+    pub(super) fn woken_by_buffer(&mut self, by: By) -> bool {
+        let known = matches!(by, By::Task { wake, .. } if self.messages.buffers.wakes.contains(&wake));
+        self.classes[Class::Dependency as usize] += u64::from(known);
+        known
     }
 
     /// The step for sending a message, where somebody reads it.

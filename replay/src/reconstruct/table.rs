@@ -23,6 +23,8 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::Post { .. } => ("post", None, None),
         Step::Send { .. } => ("send", None, None),
         Step::Receive { .. } => ("receive", Some("message"), None),
+        Step::Put { .. } => ("put", Some("dependency"), None),
+        Step::Take { .. } => ("take", Some("dependency"), None),
         Step::Yield => ("yield", None, None),
         Step::Spin { ns, .. } => ("spin", Some("dependency"), Some(ns)),
         Step::Fork { .. } => ("fork", None, None),

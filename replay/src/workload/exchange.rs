@@ -1,9 +1,9 @@
 //! What tasks ask of each other, and times that were recorded elsewhere: calls, messages, server
 //! pools, arrivals.
 
-use super::parse::Builder;
-use crate::program::{HandlerId, QueueId, SemId, Step};
-use crate::task::{Ns, Sleep, NEVER};
+use super::parse::{number, Builder};
+use crate::program::{Buffer, BufferId, HandlerId, QueueId, SemId, Step};
+use crate::task::{Ns, Sleep, TaskId, NEVER};
 
 /// Most tasks or values of one line.
 const MAX_VALUES: usize = 1_000_000;
@@ -49,6 +49,46 @@ impl Builder {
         Ok(starts)
     }
 
+    /// `buffer pipe: capacity=16 write=1 read=4 holds=0`.
+    pub(super) fn declare_buffer(&mut self, name: &str, body: &str) -> Result<(), String> {
+        let nobody = TaskId(u32::MAX);
+        let mut buffer = Buffer { capacity: 1, write: 1, read: 1, holds: 0, from: nobody, to: nobody };
+        for part in body.split_whitespace() {
+            let (key, value) = part.split_once('=').ok_or_else(|| format!("buffer: `{part}`: expected key=number"))?;
+            let least = i64::from(key != "holds");
+            let units = u32::try_from(number(value, least, MAX_VALUES as i64)?).unwrap_or_default();
+            match key {
+                "capacity" => buffer.capacity = units,
+                "write" => buffer.write = units,
+                "read" => buffer.read = units,
+                "holds" => buffer.holds = units,
+                _ => return Err(format!("no attribute {key} of a buffer; valid are capacity, write, read, holds")),
+            }
+        }
+        if buffer.holds > buffer.capacity {
+            return Err(format!("buffer {name}: it holds {} at most", buffer.capacity));
+        }
+        let id = BufferId(self.work.buffers.len() as u32);
+        if self.buffers.insert(name.to_owned(), id).is_some() {
+            return Err(format!("buffer {name} is there already"));
+        }
+        self.work.buffers.push(buffer);
+        Ok(())
+    }
+
+    /// `I(pipe)`, which puts a unit into a buffer, or `O(pipe)`, which takes one out.
+    fn buffered(&mut self, t: usize, name: &str, puts: bool) -> Result<Step, String> {
+        let known = self.buffers.get(name).copied();
+        let buffer = known.ok_or_else(|| format!("no buffer {name}; declare it: `buffer {name}: capacity=16`"))?;
+        let of = &mut self.work.buffers[buffer.0 as usize];
+        let (end, does) = if puts { (&mut of.from, "puts something in") } else { (&mut of.to, "takes something out") };
+        if end.0 != u32::MAX && end.index() != t {
+            return Err(format!("buffer {name}: one task {does}, not several"));
+        }
+        *end = TaskId(t as u32);
+        Ok(if puts { Step::Put { buffer } } else { Step::Take { buffer } })
+    }
+
     /// The steps of a call `C(pool: R2 D5)`, a message `M(pool: R2)`, or `A(pool)`, which receives
     /// one; none for other words.
     pub(super) fn exchange(&mut self, t: usize, word: &str) -> Result<Option<Vec<Step>>, String> {
@@ -57,6 +97,9 @@ impl Builder {
         if letter == "A" {
             let queue = self.queue(inner.trim())?;
             return Ok(Some(vec![Step::Receive { queue, sleep }]));
+        }
+        if matches!(letter, "I" | "O") {
+            return Ok(Some(vec![self.buffered(t, inner.trim(), letter == "I")?]));
         }
         if !matches!(letter, "C" | "M") {
             return Ok(None);
@@ -87,7 +130,13 @@ impl Builder {
         let refused = |s: &Step| {
             matches!(
                 s,
-                Step::Fork { .. } | Step::SetAttrs { .. } | Step::Exit | Step::Goto { .. } | Step::Receive { .. }
+                Step::Fork { .. }
+                    | Step::SetAttrs { .. }
+                    | Step::Exit
+                    | Step::Goto { .. }
+                    | Step::Receive { .. }
+                    | Step::Put { .. }
+                    | Step::Take { .. }
             )
         };
         if !rest.is_empty() || self.forks.len() > forks || steps.iter().any(refused) {

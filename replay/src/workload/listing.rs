@@ -90,6 +90,8 @@ fn listed(step: &Step) -> ListedStep {
         Step::Post { sem, sync } => ("post", vec![i64::from(sem.0), i64::from(sync)]),
         Step::Send { queue, handler } => ("send", vec![i64::from(queue.0), i64::from(handler.0)]),
         Step::Receive { queue, .. } => ("receive", vec![i64::from(queue.0)]),
+        Step::Put { buffer } => ("put", vec![i64::from(buffer.0)]),
+        Step::Take { buffer } => ("take", vec![i64::from(buffer.0)]),
         Step::Yield => ("yield", Vec::new()),
         Step::Spin { sem, ns, turns } => {
             ("spin", vec![i64::from(sem.0), ns, if turns == u32::MAX { -1 } else { i64::from(turns) }])

@@ -22,6 +22,7 @@
 //! | `timers: hr` or `tick` | when sleeps end |
 //! | `kernel: preempt` or `nopreempt` | may `K` steps be preempted |
 //! | `costs: switch=T fork=list:T/T ...` | what scheduling costs: [`crate::cost::COST_KEYS`] |
+//! | `buffer pipe: capacity=16 write=1 read=4 holds=0` | units that a buffer has room for, that are written and read at once, that are in it at the start |
 //! | `unit: T` | what plain numbers count |
 //! | `until: T` | the end |
 //! | `seed: N` | for times that are drawn; default 1 |
@@ -54,6 +55,7 @@
 //! | `U40` | sleep until time 40 |
 //! | `W(x)` `P(x)` `Psync(x)` | wait for, post to semaphore x; a synchronous post |
 //! | `B(x,1us,32)` | busy-wait until a task waits for semaphore x: 1 us and a yield a turn; sleep after 32 turns (without a number: never) |
+//! | `I(pipe)` `O(pipe)` | put a unit into a buffer, take one out; sleep where there is no room, or none |
 //! | `Y` | yield |
 //! | `F(Child)` `V(Child)` `T(Child)` | fork, vfork, make a thread |
 //! | `X` | exec |

@@ -8,7 +8,7 @@ use super::Scenario;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
-use crate::program::{Fork, Group, Pause, Program, QueueId, SemId, Start, Step, Workload};
+use crate::program::{BufferId, Fork, Group, Pause, Program, QueueId, SemId, Start, Step, Workload};
 use crate::rates::Rates;
 use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
 
@@ -45,6 +45,7 @@ pub(super) struct Builder {
     names: BTreeMap<String, usize>,
     sems: BTreeMap<String, SemId>,
     pub(super) queues: BTreeMap<String, QueueId>,
+    pub(super) buffers: BTreeMap<String, BufferId>,
     /// Recorded times by name, in order.
     pub(super) values: BTreeMap<String, Vec<Ns>>,
     /// Steps of each task as text.
@@ -72,6 +73,7 @@ pub(super) fn scenario(text: &str, policy: Option<&str>, seed: Option<u64>) -> R
         names: BTreeMap::new(),
         sems: BTreeMap::new(),
         queues: BTreeMap::new(),
+        buffers: BTreeMap::new(),
         values: BTreeMap::new(),
         bodies: Vec::new(),
         forks: Vec::new(),
@@ -147,6 +149,7 @@ impl Builder {
                 self.khz.insert(cpu, khz);
             }
             _ if head.starts_with("group ") => self.declare_group(head["group ".len()..].trim(), body)?,
+            _ if head.starts_with("buffer ") => self.declare_buffer(head["buffer ".len()..].trim(), body)?,
             _ if head.starts_with("values ") => self.declare_values(head["values ".len()..].trim(), body)?,
             "tolerance" => self.tolerance = self.time(body)?,
             _ => {
@@ -468,6 +471,6 @@ fn word_end(text: &str) -> usize {
     text.len()
 }
 
-fn number(text: &str, lo: i64, hi: i64) -> Result<i64, String> {
+pub(super) fn number(text: &str, lo: i64, hi: i64) -> Result<i64, String> {
     text.parse().ok().filter(|n| (lo..=hi).contains(n)).ok_or_else(|| format!("`{text}`: expected {lo} to {hi}"))
 }

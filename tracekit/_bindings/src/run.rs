@@ -53,7 +53,17 @@ type InferredRow = (&'static str, Option<f64>, &'static str, Option<u64>, String
 type ListedTask = (String, i64, Option<i64>, Vec<ListedAttrs>, Vec<ListedStep>);
 
 /// Tasks, requests, semaphores, ticks a second, CPUs, end, costs, tick phases.
-type Listing = (Vec<ListedTask>, Vec<Vec<ListedStep>>, Vec<u32>, i64, usize, Option<i64>, ListedAttrs, Vec<i64>);
+type Listing = (
+    Vec<ListedTask>,
+    Vec<Vec<ListedStep>>,
+    Vec<u32>,
+    i64,
+    usize,
+    Option<i64>,
+    ListedAttrs,
+    Vec<i64>,
+    Vec<(u32, u32, u32, u32)>,
+);
 
 /// Task, thread, name, end, slack, sleep.
 type JudgedRow = (u32, i64, String, &'static str, Option<i64>, Option<i64>);
@@ -185,7 +195,8 @@ impl Programs {
     /// The programs as plain lists: name, thread, start (none for a forked task), attributes (at
     /// the start, then those that steps set), and steps with their numbers; then the steps of each
     /// request; then the initial units of each semaphore, the ticks a second, the number of CPUs,
-    /// the end in ns (none where there is none), costs and the phases of the tick.
+    /// the end in ns (none where there is none), costs and the phases of the tick; and of each buffer
+    /// its room, what is written and read at once, and what is in it at the start.
     fn listing(&self) -> Listing {
         let (cpus, over) = (self.recon.cpus.len(), &self.recon.overheads);
         let (tasks, handlers) = workload::listing(&self.recon.work, cpus);
@@ -193,7 +204,8 @@ impl Programs {
         let end = Some(self.recon.stop).filter(|ns| *ns < NEVER);
         let stated = self.recon.stated.as_ref().map(|s| s.machine.costs);
         let costs = stated.unwrap_or_else(|| over.costs()).listed();
-        (tasks, handlers, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone())
+        let buffers = self.recon.work.buffers.iter().map(|b| (b.capacity, b.write, b.read, b.holds)).collect();
+        (tasks, handlers, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone(), buffers)
     }
 
     /// Number of tasks.

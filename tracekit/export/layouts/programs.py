@@ -54,6 +54,8 @@ class Listing:
         What scheduling cost, by the names of `tracekit.costs`.
     phases
         Time of the first tick of each CPU, ns.
+    buffers
+        Room of each buffer, what is written and read at once, and what is in it at the start, in units.
     """
 
     tasks: Sequence[Task]
@@ -65,6 +67,7 @@ class Listing:
     policy: str
     costs: Sequence[tuple[str, str]] = ()
     phases: Sequence[int] = ()
+    buffers: Sequence[tuple[int, int, int, int]] = ()
 
     def names(self) -> list[str]:
         """A name for each task, of letters, digits and _, each once, beginning with an upper-case letter."""
@@ -104,6 +107,8 @@ def text_of(found: Listing, left_out: Counter[str]) -> Iterator[str]:
         yield f"costs: {' '.join(f'{key}={time}' for key, time in found.costs)}\n"
     if found.end_ns is not None:
         yield f"until: {found.end_ns}ns\n"
+    for i, (capacity, write, read, holds) in enumerate(found.buffers):
+        yield f"buffer b{i}: capacity={capacity} write={write} read={read} holds={holds}\n"
     units = [f"P(s{i})" for i, n in enumerate(found.units) for _ in range(n)]
     if units:
         yield f"Units: {' '.join(units)}\n"
@@ -158,6 +163,10 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
             return f"B(s{first},{numbers[1]}ns{turns})"
         case "post":
             return f"{'Psync' if numbers[1] else 'P'}(s{first})"
+        case "put":
+            return f"I(b{first})"
+        case "take":
+            return f"O(b{first})"
         case "fork":
             return f"{'FVT'[numbers[1]]}({names[first]})"
         case "send":
@@ -194,6 +203,10 @@ def rt_app(found: Listing, left_out: Counter[str]) -> Iterator[str]:
         raise ReplayError(
             f"rt-app has no queues of requests, and {queues} steps send or receive one; write the workload with "
             "semaphores (W, P), or use --as workload"
+        )
+    if found.buffers:
+        raise ReplayError(
+            f"rt-app has no buffers that hold so much, and there are {len(found.buffers)}: use --as workload"
         )
     if any(found.units):
         left_out["units that semaphores begin with"] += sum(found.units)

@@ -1,0 +1,301 @@
+//! Buffers that hold so much, between a task that puts things in and one that takes them out: pipes, and
+//! queues between threads.
+//!
+//! Where both wait for each other and neither only answers, two limits show: the one that takes sleeps
+//! where nothing is left, the one that puts where no room is left. How much the buffer holds is what the
+//! taker worked off between the two, less what was put meanwhile. The smallest steps in which they wake
+//! each other are its units. Between two waits that show, as many units were put and taken as their work
+//! says, and at each wait exactly none, or all. A replay fills and empties the buffer, and either sleeps
+//! where it must, not where it did. (The bounded buffer of E. W. Dijkstra, Cooperating sequential processes,
+//! 1965; Linux wakes readers of a pipe that was empty and writers of one that was full, pipe(7).) A caller
+//! that waits for its answer looks the same with room for one: such pairs are left alone.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Track, HOPELESS, WORTH};
+use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
+use crate::program::Buffer;
+use crate::task::{Ns, TaskId};
+
+/// Fewest units that make a buffer: with room for one, question and answer take turns.
+const LEAST: f64 = 2.0;
+/// Share of cases that may be otherwise.
+const RARE: f64 = 0.1;
+/// Shortest unit, ns: shorter ones than a switch takes say nothing.
+const SHORTEST: Ns = 1_000;
+
+/// What a task does to a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BufferEvent {
+    /// Puts a unit in.
+    Put(u32),
+    /// Takes one out.
+    Take(u32),
+}
+
+/// The buffers of a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Buffers {
+    /// What they hold.
+    pub found: Vec<Buffer>,
+    /// Per task, in order of time.
+    pub events: Vec<Vec<(Ns, BufferEvent)>>,
+    /// The wakeups that they explain.
+    pub wakes: HashSet<u32>,
+}
+
+/// A sleep that a partner ended.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    from: Ns,
+    posted: Ns,
+    wake: u32,
+}
+
+/// One of two tasks: what it worked, and its sleeps that the other one ended.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    task: TaskIndex,
+    track: &'a Track,
+    waits: &'a [Wait],
+}
+
+/// Two tasks and a buffer between them.
+struct Link<'a> {
+    from: Side<'a>,
+    to: Side<'a>,
+    /// Work that each does for one unit.
+    put: f64,
+    take: f64,
+    buffer: Buffer,
+}
+
+impl Buffers {
+    /// Finds the buffers between `tasks`.
+    pub fn find(history: &History, tracks: &[Track], tasks: &HashSet<TaskIndex>) -> Self {
+        let waits = waits(history, tasks);
+        let mut found = Buffers { events: vec![Vec::new(); history.tasks.len()], ..Buffers::default() };
+        for link in pipelines(&waits, tracks, &|task| sleeps(&history.tasks[task as usize])) {
+            let id = found.found.len() as u32;
+            found.found.push(link.buffer);
+            let (puts, takes) = link.steps();
+            found.events[link.from.task as usize].extend(puts.into_iter().map(|at| (at, BufferEvent::Put(id))));
+            found.events[link.to.task as usize].extend(takes.into_iter().map(|at| (at, BufferEvent::Take(id))));
+            found.wakes.extend(link.from.waits.iter().chain(link.to.waits).map(|w| w.wake));
+        }
+        found.events.iter_mut().for_each(|events| events.sort());
+        found
+    }
+}
+
+/// The buffers between tasks of which each takes from one other at most, and puts for one at most. Whoever
+/// deals with several works for the others, too, which says nothing of a buffer.
+fn pipelines<'a>(waits: &'a Waits, tracks: &'a [Track], sleeps: &dyn Fn(TaskIndex) -> usize) -> Vec<Link<'a>> {
+    let mutual = |pair: &(TaskIndex, TaskIndex)| {
+        let many = |w: &(TaskIndex, TaskIndex)| waits.get(w).is_some_and(|w| w.len() >= WORTH.0);
+        pair.0 < pair.1 && many(pair) && many(&(pair.1, pair.0))
+    };
+    let pairs: Vec<(TaskIndex, TaskIndex)> = waits.keys().filter(|pair| mutual(pair)).copied().collect();
+    let side = |task: TaskIndex, waker| Side { task, track: &tracks[task as usize], waits: &waits[&(waker, task)] };
+    let mut links: Vec<Link> = pairs.iter().filter_map(|p| Link::between(side(p.0, p.1), side(p.1, p.0))).collect();
+    // One that is none, or a task with several, takes those of its neighbours with it; so does a task that
+    // waits for other things as well, such as a lock that the two share.
+    let mut other: HashSet<TaskIndex> = HashSet::new();
+    let mut explained: BTreeMap<TaskIndex, usize> = BTreeMap::new();
+    for side in links.iter().flat_map(|l| [&l.from, &l.to]) {
+        *explained.entry(side.task).or_default() += side.waits.len();
+    }
+    other.extend(explained.iter().filter(|e| (*e.1 as f64) < (1.0 - HOPELESS) * sleeps(*e.0) as f64).map(|e| *e.0));
+    for pair in &pairs {
+        if !links.iter().any(|l| (l.from.task.min(l.to.task), l.from.task.max(l.to.task)) == *pair) {
+            other.extend([pair.0, pair.1]);
+        }
+    }
+    for (i, link) in links.iter().enumerate() {
+        for second in &links[i + 1..] {
+            other.extend((link.from.task == second.from.task).then_some(link.from.task));
+            other.extend((link.to.task == second.to.task).then_some(link.to.task));
+        }
+    }
+    loop {
+        let before = links.len();
+        links.retain(|link| {
+            let kept = !other.contains(&link.from.task) && !other.contains(&link.to.task);
+            if !kept {
+                other.extend([link.from.task, link.to.task]);
+            }
+            kept
+        });
+        if links.len() == before {
+            return links;
+        }
+    }
+}
+
+/// How often a task slept.
+fn sleeps(task: &TaskHistory) -> usize {
+    task.events.iter().filter(|e| matches!(e.kind, EventKind::Off(Off::Slept { .. }))).count()
+}
+
+/// Sleeps by who ended them and who slept.
+type Waits = BTreeMap<(TaskIndex, TaskIndex), Vec<Wait>>;
+
+/// The sleeps of each task that another one ended, by both, in order of time.
+fn waits(history: &History, tasks: &HashSet<TaskIndex>) -> Waits {
+    let mut posted = vec![0; history.wakee.len()];
+    for task in &history.tasks {
+        for event in &task.events {
+            if let EventKind::Post { wake } = event.kind {
+                posted[wake as usize] = event.at;
+            }
+        }
+    }
+    let mut waits = Waits::new();
+    for task in history.tasks.iter().filter(|t| tasks.contains(&t.id)) {
+        let mut slept = None;
+        for event in &task.events {
+            match event.kind {
+                EventKind::Off(Off::Slept { .. }) => slept = Some(event.at),
+                EventKind::Woken { by: By::Task { waker, wake }, .. } => {
+                    if let Some(from) = slept.take().filter(|_| tasks.contains(&waker)) {
+                        let wait = Wait { from, posted: posted[wake as usize], wake };
+                        waits.entry((waker, task.id)).or_default().push(wait);
+                    }
+                }
+                EventKind::Woken { .. } | EventKind::On { .. } => slept = None,
+                _ => {}
+            }
+        }
+    }
+    waits
+}
+
+/// The value of which a share is less.
+fn quantile(mut values: Vec<f64>, share: f64) -> Option<f64> {
+    let at = ((values.len().max(1) - 1) as f64 * share).round() as usize;
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, f64::total_cmp).1)
+}
+
+impl Side<'_> {
+    fn work(&self, from: Ns, to: Ns) -> f64 {
+        (self.track.pos(to) - self.track.pos(from)) as f64
+    }
+
+    /// Work of a read or a write behind which it wakes `other`: hardly ever less from one such wakeup to the
+    /// next, and hardly ever more since that one fell asleep.
+    fn step(&self, other: &Side) -> Option<f64> {
+        let posts = other.waits.windows(2).map(|w| self.work(w[0].posted, w[1].posted));
+        let rest = other.waits.iter().map(|w| self.work(w.from, w.posted));
+        let least = quantile(posts.filter(|work| *work > 0.0).collect(), RARE)?;
+        Some(least.min(quantile(rest.filter(|work| *work > 0.0).collect(), 1.0 - RARE)?))
+    }
+
+    /// Work from a wakeup of `other` to its own next wait for it, in the shortest quarter of cases.
+    fn goes_on(&self, other: &Side) -> Option<f64> {
+        let next = |w: &Wait| self.waits.get(self.waits.partition_point(|own| own.from < w.posted));
+        quantile(other.waits.iter().filter_map(|w| Some(self.work(w.posted, next(w)?.from))).collect(), 0.25)
+    }
+}
+
+impl<'a> Link<'a> {
+    /// What lies between two tasks; none where it is no buffer.
+    fn between(one: Side<'a>, other: Side<'a>) -> Option<Self> {
+        let ends = |w: &[Wait]| (w[0].from, w[w.len() - 1].from);
+        let (a, b) = (ends(one.waits), ends(other.waits));
+        let (begin, end) = (a.0.min(b.0), a.1.max(b.1));
+        // Work of the other for that of the one: all that is put is taken.
+        let ratio = other.work(begin, end) / one.work(begin, end).max(1.0);
+        let mut all: Vec<(Ns, bool)> = one.waits.iter().map(|w| (w.from, true)).collect();
+        all.extend(other.waits.iter().map(|w| (w.from, false)));
+        all.sort_unstable();
+        let held = all.windows(2).filter(|w| w[0].1 != w[1].1).map(|w| {
+            let more = other.work(w[0].0, w[1].0) - ratio * one.work(w[0].0, w[1].0);
+            if w[0].1 {
+                more
+            } else {
+                -more
+            }
+        });
+        let held: Vec<f64> = held.collect();
+        if held.len() < WORTH.0 {
+            return None;
+        }
+        let held = quantile(held, 0.5)?;
+        let (steps, on) =
+            ((ratio * one.step(&other)?, other.step(&one)?), (ratio * one.goes_on(&other)?, other.goes_on(&one)?));
+        let unit = steps.0.min(steps.1);
+        if unit < SHORTEST as f64 || held < LEAST * unit {
+            return None;
+        }
+        // Whoever reads makes room first, and then works on what it read; whoever writes has worked before.
+        let one_writes = if steps.0 > steps.1 { on.0 < steps.0 / 2.0 } else { on.1 >= steps.1 / 2.0 };
+        let capacity = (held / unit).round();
+        let units = |work: f64| (work / unit).round().clamp(1.0, capacity) as u32;
+        let (from, to, put, take, write, read) = match one_writes {
+            true => (one, other, unit / ratio, unit, steps.0, steps.1),
+            false => (other, one, unit, unit / ratio, steps.1, steps.0),
+        };
+        let full = from.waits[0].posted < to.waits[0].posted;
+        let buffer = Buffer {
+            capacity: capacity as u32,
+            write: units(write),
+            read: units(read),
+            holds: if full { capacity as u32 } else { 0 },
+            from: TaskId(from.task),
+            to: TaskId(to.task),
+        };
+        Some(Link { from, to, put, take, buffer })
+    }
+
+    /// When units are put and taken.
+    fn steps(&self) -> (Vec<Ns>, Vec<Ns>) {
+        let room = self.buffer.capacity as usize;
+        // Each wait: when it was woken, when it was to be put, when it was taken, whether it was full.
+        let empty = self.to.waits.iter().map(|w| (w.posted, w.from, w.from, false));
+        let full = self.from.waits.iter().map(|w| (w.posted, w.from, w.posted, true));
+        let mut waits: Vec<(Ns, Ns, Ns, bool)> = empty.chain(full).collect();
+        waits.sort_unstable();
+        let (mut puts, mut takes) = (Vec::new(), Vec::new());
+        if waits[0].3 {
+            puts.push(waits[0].1);
+        }
+        takes.push(waits[0].2);
+        for w in waits.windows(2) {
+            let ((_, put, took, full), (_, next_put, next_took, next_full)) = (w[0], w[1]);
+            let more = if next_full { room as f64 } else { 0.0 } - if full { room as f64 } else { 0.0 };
+            let (took_work, put_work) = (self.to.work(took, next_took), self.from.work(put, next_put));
+            let taken = ((took_work / self.take + put_work / self.put - more) / 2.0).round().max(1.0 - more.min(0.0));
+            spread(self.to.track, (took, 0.0), (next_took, taken), &mut takes);
+            // Whoever found nothing did so in the middle of a unit, as far as anybody knows.
+            let half = |full: bool| if full { 0.0 } else { 0.5 };
+            spread(self.from.track, (put, -half(full)), (next_put, taken + more - half(next_full)), &mut puts);
+        }
+        // Behind the last wait, as far as their work goes, and no further than the other one came.
+        let &(_, put, took, full) = waits.last().unwrap_or(&(0, 0, 0, false));
+        let held = if full { room } else { 0 };
+        let tail = |side: &Side, from: Ns, unit: f64| (side.work(from, Ns::MAX) / unit) as usize;
+        let takes_on = tail(&self.to, took, self.take).min(held + tail(&self.from, put, self.put));
+        let puts_on = tail(&self.from, put, self.put).min(takes_on + room - held);
+        behind(self.to.track, took, self.take, takes_on, &mut takes);
+        behind(self.from.track, put, self.put, puts_on, &mut puts);
+        (puts, takes)
+    }
+}
+
+/// The times at which a count becomes another whole number, that is above its first value.
+fn spread(track: &Track, from: (Ns, f64), to: (Ns, f64), times: &mut Vec<Ns>) {
+    let (begin, end) = (track.pos(from.0), track.pos(to.0));
+    let mut next = from.1.floor() + 1.0;
+    while next <= to.1 {
+        let share = (next - from.1) / (to.1 - from.1);
+        let at = track.time(begin + ((end - begin) as f64 * share) as Ns);
+        times.push(if share < 1.0 { at.clamp(from.0, to.0) } else { to.0 });
+        next += 1.0;
+    }
+}
+
+/// The times of `n` units behind one.
+fn behind(track: &Track, from: Ns, unit: f64, n: usize, times: &mut Vec<Ns>) {
+    let begin = track.pos(from);
+    times.extend((1..=n).map(|i| track.time(begin + (unit * i as f64) as Ns).max(from)));
+}
