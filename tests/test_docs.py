@@ -60,7 +60,7 @@ def test_the_site_builds_with_every_page(copy: Path) -> None:
     assert run(copy, "docs/generate.py", "--check").returncode == 0
 
 
-START = ("io.reading.read", "whatif.comparison.compare", "whatif.run.replay", "trace.Trace")
+START = ("io.reading.read", "whatif.comparing.compare", "whatif.run.replay", "trace.Trace")
 
 
 def test_four_questions_are_two_clicks_from_home() -> None:

@@ -148,7 +148,7 @@ def command(
         check_policy(split(policy)[0])
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
-    with importing("tracekit.whatif.comparison", "tracekit.cli._comparison"):
+    with importing("tracekit.whatif.comparing", "tracekit.cli._comparison"):
         trace = source.read()
         held = None
         if real is not None:

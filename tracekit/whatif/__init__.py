@@ -8,7 +8,8 @@ from tracekit._lazy import lazy
 
 if TYPE_CHECKING:
     from tracekit.whatif.check import calibrate
-    from tracekit.whatif.comparison import Comparison, compare
+    from tracekit.whatif.comparing import compare
+    from tracekit.whatif.comparison import Comparison
     from tracekit.whatif.generating import generate
     from tracekit.whatif.kernels import infer
     from tracekit.whatif.run import Programs, Replay, replay, simulate
@@ -31,7 +32,7 @@ _HOMES = {
     "generate": "generating",
     "Replay": "run",
     "calibrate": "check",
-    "compare": "comparison",
+    "compare": "comparing",
     "infer": "kernels",
     "replay": "run",
     "simulate": "run",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tracekit import _core, analysis
+from tracekit import analysis
 from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.export.files import replacing
 from tracekit.trace import Trace
@@ -20,27 +20,18 @@ from tracekit.whatif.basis import (
     MIN_SAMPLES,
     inferred,
     unknown_machine,
-    unmeasured_cpus,
     unrecorded,
     wakeup_classes,
 )
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.held import Held, unlike, with_real
-from tracekit.whatif.identity import stated
-from tracekit.whatif.intervals import RUNS, Perturbation
-from tracekit.whatif.known import known_of
 from tracekit.whatif.loops import loops
-from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
-from tracekit.whatif.repeat import Asked, Beside, run_all
-from tracekit.whatif.row_error import change_class
-from tracekit.whatif.run import Programs, Replay, Scenario
-from tracekit.whatif.scenario import overrides_of
-from tracekit.whatif.source import AnyTrace, as_trace
+from tracekit.whatif.run import Replay
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated, poorly
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison"]
 
 #: What the short table shows: metric and statistic, in this order.
 HEADLINES = (
@@ -516,183 +507,3 @@ def _sources(meta: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _replayed(trace: Trace) -> dict[str, Any]:
     return {"policy": trace.metadata.get("replay.policy"), "loop": trace.metadata.get("replay.loop")}
-
-
-def _changed(
-    scenario: Scenario | None, cpus: int | None, rt: str | None, costs: Mapping[str, str] | None
-) -> str:
-    """What is changed beside the policy, as a label."""
-    parts = [o.short for o in overrides_of(scenario)] if scenario else []
-    parts += [f"{cpus} CPU{'s' * (cpus != 1)}"] if cpus is not None else []
-    return "; ".join([*parts, *filter(None, [rt]), *(f"{k}={v}" for k, v in (costs or {}).items())])
-
-
-def compare(
-    trace: AnyTrace,
-    policies: str | Iterable[str] | Mapping[str, str] = (),
-    *,
-    identity: str | None = None,
-    by: str = "group",
-    loop: str = "dependency",
-    rt: str | None = None,
-    cpus: int | None = None,
-    hz: int | None = None,
-    endless: Sequence[str] = (),
-    placement: str = "auto",
-    overheads: bool = True,
-    switch_costs: bool = True,
-    costs: Mapping[str, str] | None = None,
-    scenario: Scenario | None = None,
-    runs: int = RUNS,
-    jobs: int | None = None,
-    force: bool = False,
-    progress: Callable[[float], object] | None = None,
-    real: AnyTrace | None = None,
-) -> Comparison:
-    """Set a trace beside its replays under several policies.
-
-    Every change is held against the *identity replay*: the same trace replayed under the policy it
-    was captured under. What that gets wrong, every prediction may get wrong as well; it is one part
-    of the 90 % interval.
-
-    Parameters
-    ----------
-    trace
-        A recorded trace, its path, or a workload text; see `tracekit.whatif.source.as_trace`. What
-        a text does is stated and not inferred: its identity replay repeats it, and the interval
-        holds what other draws and small perturbations change, without a model error.
-    policies
-        A policy, or several, as in `replay`; as a mapping, label to policy. None: the policy that the trace was
-        captured under, for what else is asked, which is the label then: other attributes of tasks,
-        other CPUs.
-    identity
-        Policy that the trace was captured under; by default inferred from its metadata. It is
-        replayed as the trace was recorded: `cpus`, `costs` and `scenario` do not touch it.
-    by
-        Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
-    loop, rt, cpus, hz, endless, placement, overheads, switch_costs, costs, scenario
-        As in `replay`. The identity replay has the same `placement`.
-    runs
-        How often each replay is repeated with small changes of the machine, for the interval of
-        each prediction (`tracekit.whatif.intervals`); 1 does without.
-    jobs
-        How many threads; by default one for each CPU, at most 8. The result is the same for any number.
-    force
-        Compare also where nothing models what is asked for, or what the recorded kernel had
-        switched on: every row is then marked `do not use`, with the reason.
-    progress
-        Called with the share that is done, a `tracekit.whatif.repeat.Done`; from several threads,
-        one at a time.
-    real
-        A recording under what is asked for, or its path: each prediction is held against it, see
-        `Comparison.held`.
-
-    Returns
-    -------
-    Comparison
-        Tables, and a report as JSON and HTML.
-
-    Raises
-    ------
-    ValueError
-        `real` with several policies: a recording is under one.
-
-    Examples
-    --------
-    >>> import tracekit as tk
-    >>> found = tk.compare("fixtures/demo/slice-default.dat", "cfs:wakeup_preemption=off", runs=1)
-    >>> row = found.summary.filter(metric="slice_per_involuntary", group="spin")
-    >>> round(row["recorded"].item() / 1e6, 1), round(row["predicted"].item() / 1e6, 1)
-    (0.9, 3.9)
-    """
-    trace = as_trace(trace)
-    if isinstance(policies, str):
-        policies = [policies]
-    labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
-    identity, why = (_core.expand_policy(identity), "stated") if identity else stated(trace)
-    labelled = labelled or {_changed(scenario, cpus, rt, costs) or identity: identity}
-    if real is not None and len(labelled) > 1:
-        raise ValueError(f"a recording is under one policy; {len(labelled)} were asked for")
-    beside = None if real is None else as_trace(real)
-    labelled, unmodelled = _modelled(trace, identity, labelled, force)
-    for policy in labelled.values():
-        _core.parse_policy(policy)
-    read = ("programs", loop, hz, tuple(endless), placement, identity)
-    both: dict[str, Any] = {"rt": rt, "overheads": overheads}
-    changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
-    # The identity replay is of what was recorded, so that every comparison of the trace shares it.
-    asked = {IDENTITY: Asked(identity, both | {"switch_costs": False})}
-    asked |= {label: Asked(policy, both | changes) for label, policy in labelled.items()}
-
-    # What the comparison will be asked for: while others reconstruct and replay, it needs no time of its own.
-    def recorded() -> None:
-        sampling_of(trace, by)
-        metrics_of(trace, by)
-
-    def of_run(label: str, run: Replay) -> object:
-        return fidelity_of(trace, run) if label == IDENTITY else sampling_of(run, by)
-
-    intervals = runs > 1
-    with Beside(jobs) as threads:
-        if intervals:
-            threads.later(recorded)
-        programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement, identity))
-        perturbations = programs.perturbations(max(runs, 1))
-        key = ("identity", *read, rt, overheads, len(perturbations), by)
-        known: dict[str, Any] = trace.once(key, dict)
-        # Another thread may be running it, too; both find the same.
-        shared = dict(known)
-        if shared:
-            del asked[IDENTITY]
-        plain, repeated = run_all(
-            programs,
-            asked,
-            perturbations,
-            by,
-            span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
-            beside=threads,
-            progress=progress,
-            after=of_run if intervals else None,
-        )
-    if not shared:
-        shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}
-        known.update(shared)
-    same = shared["replay"]
-    repeated = {IDENTITY: shared["repeated"], **repeated}
-    for label, run in {IDENTITY: same, **plain}.items():
-        run.once(("metrics", by), partial(_first, repeated[label]))
-    if not intervals:
-        return Comparison(trace, same, plain, why, by, real=beside)
-    attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
-    other_cpus = cpus is not None and cpus != trace.cpus.height
-    classes = {
-        label: change_class(same.policy, run.policy, other_cpus, attributes, trace.cpus.height > 1)
-        for label, run in plain.items()
-    }
-    found = known_of(programs, trace, by, repeated, classes)
-    unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
-    found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
-    return Comparison(trace, same, plain, why, by, found, beside)
-
-
-def _first(repeated: Sequence[tuple[Perturbation, pl.DataFrame]]) -> pl.DataFrame:
-    """The statistics of the plain replay."""
-    return repeated[0][1]
-
-
-def _modelled(
-    trace: Trace, identity: str, labelled: Mapping[str, str], force: bool
-) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The policies without what nothing models, and what that is by label."""
-    machine = trace.machine
-    recorded = () if machine is None else unmodelled_features(machine.features, identity)
-    parts = {label: split(_core.expand_policy(policy)) for label, policy in labelled.items()}
-    found = {label: (*what, *recorded) for label, (_, what) in parts.items()}
-    names = tuple(dict.fromkeys(w for what in found.values() for w in what))
-    if names and not force:
-        raise NotModelledError(
-            f"nothing models {'; '.join(names)}: a prediction would be a guess. "
-            "Leave it out, or ask for it with --force (force=True)",
-            names,
-        )
-    return {label: policy for label, (policy, _) in parts.items()}, found

@@ -30,7 +30,7 @@ from tracekit.errors import OutputError, ReplayError, TracekitError
 from tracekit.export.files import replacing
 from tracekit.io.reading import convert, read
 from tracekit.trace import Trace
-from tracekit.whatif.comparison import compare
+from tracekit.whatif.comparing import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
 from tracekit.whatif.grid import Cell, cells, number, sample
 from tracekit.whatif.repeat import wait_for_first
