@@ -18,6 +18,7 @@ from tracekit.cli import main
 from tracekit.whatif import headline, row_error, trust
 from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+from tracekit.whatif.shown import Focus
 
 if TYPE_CHECKING:
     from tracekit.whatif import Comparison
@@ -38,7 +39,17 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
         common = {"policy": "rr", "scope": "comm", "high": 13e6, "change_pct": 1.0}
         summary = pl.DataFrame([common | row for row in rows], infer_schema_length=None)
         (finding,) = headline.findings(
-            cast("Comparison", SimpleNamespace(replays=["rr"], summary=summary, repeated={}))
+            cast(
+                "Comparison",
+                SimpleNamespace(
+                    replays=["rr"],
+                    summary=summary,
+                    repeated={},
+                    focus=Focus(),
+                    table=summary.clear(),
+                    main_groups=[],
+                ),
+            )
         )
         return finding.sentence
 

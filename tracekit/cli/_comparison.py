@@ -49,6 +49,8 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
         if number:
             print()
         paragraph(finding.sentence)
+        if finding.also:
+            paragraph(f"{finding.also} (--show all).")
         print()
         _table(rows.filter(rows["policy"] == finding.policy).to_dicts(), _bounds(comparison))
         for early in comparison.sooner.get(finding.policy, [])[:SOONER]:

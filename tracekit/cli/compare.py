@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tracekit.whatif.scenario import Override, Scenario
 
 SHOWS = {
-    "summary": "the main metrics of the main groups",
+    "summary": "the main metrics of the tasks that are changed, then of those with most CPU time",
     "all": "every metric of every group",
     "calibration": "what the identity replay gets wrong, metric by metric",
     "distances": "how far distributions are from the recorded ones",
@@ -130,8 +130,9 @@ def command(
     The trace is replayed under each policy, and under the one that it was captured under (the
     identity replay). A change that is not larger than what the identity replay gets wrong, or than
     its sensitivity to small perturbations, is "not resolved". Beside each prediction stand its 90 %
-    interval and how far it can be trusted. A change that nothing models is refused with exit status
-    4.
+    interval and how far it can be trusted. Tasks that --set or a scenario changes are shown first; a
+    large change of tasks that are not shown is named. A change that nothing models is refused with
+    exit status 4.
     """
     import dataclasses
 

@@ -162,9 +162,12 @@ def _factor_axis(ax: Axes, low: float, high: float) -> None:
     ax.set_xscale("log")
     ax.set_xlim(low, high)
     decades = math.log10(high / low)
-    steps: tuple[float, ...] = (1,) if decades > 2.5 else (1, 3) if decades > 1.3 else (1, 2, 5)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]
+    ticks: list[float] = []
+    # As few as do: three, and more steps a decade where that gives less.
+    for most, steps in ((math.inf, (1,)), (2.5, (1, 3)), (1.3, (1, 2, 5))):
+        if decades <= most or len(ticks) < 3:
+            ticks = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]
     if len(ticks) < 3:
         ticks = [t for t in (0.5, 0.67, 0.8, 1, 1.25, 1.5, 2) if low <= t <= high]
     ax.xaxis.set_major_locator(FixedLocator(ticks))

@@ -42,5 +42,7 @@ def render_short(comparison: Comparison) -> str:
         plot.predictions(comparison.summary, comparison.trace.name), "nb", "Predicted against recorded"
     )
     return environment.get_template("notebook.html").render(
-        findings=[f.sentence for f in findings(comparison)], rows=rows, picture=picture
+        findings=[sentence for f in findings(comparison) for sentence in f.sentences],
+        rows=rows,
+        picture=picture,
     )

@@ -468,7 +468,7 @@ def render(comparison: Comparison) -> str:
         why=comparison.why,
         unnamed=comparison.why != "stated" and not names_kernel(comparison.trace),
         short=_short(comparison),
-        findings=[finding.sentence for finding in found],
+        findings=[sentence for finding in found for sentence in finding.sentences],
         to_record=to_record(comparison),
         pace=[
             *((label, one.sentence) for label, found in comparison.sooner.items() for one in found),

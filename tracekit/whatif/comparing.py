@@ -115,6 +115,7 @@ def compare(
     (0.9, 3.9)
     """
     trace = as_trace(trace)
+    overrides = overrides_of(scenario) if scenario else []
     if isinstance(policies, str):
         policies = [policies]
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
@@ -171,8 +172,8 @@ def compare(
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
     if not intervals:
-        return Comparison(trace, same, plain, why, by, real=beside)
-    attributes = {key for o in overrides_of(scenario) for key, _ in o.settings} if scenario else set()
+        return Comparison(trace, same, plain, why, by, real=beside, overrides=overrides)
+    attributes = {key for o in overrides for key, _ in o.settings}
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {
         label: change_class(same.policy, run.policy, other_cpus, attributes, trace.cpus.height > 1)
@@ -181,7 +182,7 @@ def compare(
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
-    return Comparison(trace, same, plain, why, by, found, beside)
+    return Comparison(trace, same, plain, why, by, found, beside, overrides)
 
 
 def _first(repeated: Sequence[tuple[Perturbation, pl.DataFrame]]) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,6 @@ from tracekit.analysis.compare import IDENTITY, METRICS, RECORDED
 from tracekit.export.files import replacing
 from tracekit.trace import Trace
 from tracekit.whatif.basis import (
-    MIN_SAMPLES,
     inferred,
     unknown_machine,
     unrecorded,
@@ -29,23 +28,14 @@ from tracekit.whatif.loops import loops
 from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.run import Replay
+from tracekit.whatif.scenario import Override
+from tracekit.whatif.shown import Focus, focus_of, main_groups, main_rows
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated, poorly
 
 __all__ = ["Comparison"]
 
-#: What the short table shows: metric and statistic, in this order.
-HEADLINES = (
-    ("slice_per_involuntary", "mean"),
-    ("run_delay", "mean"),
-    ("wakeup_latency", "p95"),
-    ("response", "p50"),
-    ("response", "p95"),
-    ("involuntary_switches", "total"),
-)
 #: How far a row can be trusted, best first.
 MARKS = (TRUSTED, CARE, DO_NOT_USE)
-#: Groups of tasks that the short table and the figures show.
-MAX_GROUPS = 4
 
 
 class Comparison:
@@ -70,6 +60,8 @@ class Comparison:
         The replays repeated with small changes of the machine; without it there are no intervals.
     real
         A recording under what was asked, which predictions are held against.
+    overrides
+        What is set of tasks in the replays: those are shown first.
 
     Examples
     --------
@@ -89,6 +81,7 @@ class Comparison:
         by: str = "group",
         repeated: Repeated | None = None,
         real: Trace | None = None,
+        overrides: Sequence[Override] = (),
     ) -> None:
         taken = {RECORDED, IDENTITY} & set(replays)
         if taken:
@@ -100,6 +93,7 @@ class Comparison:
         self.by = by
         self.repeated = repeated
         self.real = real
+        self.overrides = tuple(overrides)
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -296,11 +290,17 @@ class Comparison:
         )  # fmt: skip
 
     @cached_property
+    def focus(self) -> Focus:
+        """The groups of tasks that the comparison is about, see `tracekit.whatif.shown.focus_of`."""
+        return focus_of(self.trace, self.by, self.overrides)
+
+    @cached_property
     def main_groups(self) -> list[str | None]:
-        """The groups that matter most: those with most time on CPUs among those with enough slices."""
-        cut = analysis.slices.summary(self.trace.slices, self.by)
-        enough = cut.filter(pl.col("n") >= MIN_SAMPLES)
-        return (enough if enough.height else cut)["group"].to_list()[:MAX_GROUPS]
+        """The groups that matter most, see `tracekit.whatif.shown.main_groups`.
+
+        Those that the change is made to, then those with most time on CPUs among those with enough slices.
+        """
+        return main_groups(analysis.slices.summary(self.trace.slices, self.by), self.focus)
 
     @property
     def summary(self) -> pl.DataFrame:
@@ -310,25 +310,10 @@ class Comparison:
         -------
         pl.DataFrame
             Rows of `table`: the run queue of the system, and the headline metrics of `main_groups`
-            with at least 20 recorded or predicted samples. Figures that are 0 or unknown
-            everywhere, and counts below 20, are left out.
+            with at least 20 recorded or predicted samples (any number for tasks that the change is
+            made to). Figures that are 0 or unknown everywhere, and counts below 20, are left out.
         """
-        order = {key: i for i, key in enumerate([("runqueue", "mean"), *HEADLINES])}
-        groups = {group: i for i, group in enumerate(self.main_groups)}
-        rows = []
-        for row in self.table.iter_rows(named=True):
-            place = order.get((row["metric"], row["statistic"]))
-            system = row["scope"] == "system"
-            enough = max(row["n_recorded"] or 0, row["n_predicted"] or 0) >= MIN_SAMPLES
-            values = [row[k] or 0 for k in ("recorded", "identity", "predicted")]
-            nothing = max(values) < (MIN_SAMPLES if row["statistic"] == "total" else 1e-9)
-            if place is None or nothing:
-                continue
-            if not system and not (row["scope"] == "group" and row["group"] in groups and enough):
-                continue
-            rows.append((groups[row["group"]] if not system else -1, place, row))
-        rows.sort(key=lambda r: r[:2])
-        return pl.DataFrame([row for _, _, row in rows], schema=self.table.schema)
+        return main_rows(self.table, self.main_groups, self.focus)
 
     def describe(self) -> dict[str, Any]:
         """What the trace is.
@@ -373,7 +358,7 @@ class Comparison:
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
             `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `idler`, `summary`,
-            `comparison` (`table`), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
+            `comparison` (`table`), `changed` (groups that the change is made to), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
             (time-weighted distribution by label), `not_recorded` and `not_known` (what the trace, and
             the machine beside it, do not say) and `predictable` (shares of trust), `definitions`.
             Numbers that are not known are None, never NaN.
@@ -393,6 +378,7 @@ class Comparison:
             "wakeups": wakeup_classes(self.identity),
             "summary": self.summary.to_dicts(),
             "comparison": self.table.to_dicts(),
+            "changed": list(self.focus.changed),
             "calibration": self.calibration.to_dicts(),
             "fidelity": self.fidelity.to_dicts(),
             "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,

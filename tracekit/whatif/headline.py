@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.units import format_ns
+from tracekit.whatif.shown import unshown
 from tracekit.whatif.trust import DO_NOT_USE
 from tracekit.words import group_name, metric_name, no_span, percent, span, value
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tracekit.whatif.comparison import Comparison
 
 __all__ = ["Effect", "Finding", "effect_of", "findings", "to_record"]
+
+#: Groups that a sentence names.
+NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,16 @@ class Finding:
     unusable
         How many more change so, and are marked ``do not use``.
     largest
-        The largest changes that can be used, one a group of tasks.
+        The largest changes that can be used, one a group of tasks; those of tasks that the change is
+        made to first.
+    most
+        The largest of all; None where nothing changes.
+    asked
+        The groups that the change is made to, in words; empty without such groups.
+    missed
+        Whether it changes none of their metrics.
+    unshown
+        Large changes in groups that are not among the main ones, one a group.
     refused
         Why nothing can be used, where that is so of every metric: the reason that most have.
     """
@@ -84,6 +97,10 @@ class Finding:
     bare: int
     unusable: int
     largest: tuple[Effect, ...]
+    most: Effect | None = None
+    asked: str = ""
+    missed: bool = False
+    unshown: tuple[Effect, ...] = ()
     refused: str | None = None
 
     @property
@@ -92,16 +109,45 @@ class Finding:
         if self.refused is not None:
             return f"{self.policy}: none of {self.of} metrics is to be used: {self.refused}."
         if not self.changed:
-            first = f"{self.policy} changes none of {self.of} metrics by more than the error of the replay."
+            of = f"{self.of} {'main ' * bool(self.unshown)}metrics"
+            first = f"{self.policy} changes none of {of} by more than the error of the replay."
         else:
             some = "" if self.bare == self.changed else f"{self.bare} of them "
             bare = f", {some}without an interval" if self.bare else ""
             many = f"{self.changed} of {self.of} metrics{bare}"
-            first = f"{self.policy} changes {many}; most of all {self.largest[0].sentence}."
+            first = f"{self.policy} changes {many}{self._most}."
         if not self.unusable:
             return first
         others = "change, but are" if self.unusable > 1 else "changes, but is"
         return f"{first} {self.unusable} more {others} marked `{DO_NOT_USE}`."
+
+    @property
+    def sentences(self) -> list[str]:
+        """The finding, and what changes much and is not shown."""
+        return [self.sentence, *([f"{self.also}."] if self.also else [])]
+
+    @property
+    def _most(self) -> str:
+        """What changes most: of the tasks that the change is made to, and of all."""
+        if self.most is None or not self.largest:
+            return ""
+        of_all = f"; most of all {self.most.sentence}"
+        if not self.asked:
+            return of_all
+        if self.missed:
+            return f", none of them of {self.asked}{of_all}"
+        first = self.largest[0]
+        return of_all if first == self.most else f"; of {self.asked} most {first.sentence}{of_all}"
+
+    @property
+    def also(self) -> str:
+        """What changes much and is not shown, as a sentence without its stop; empty where nothing does."""
+        if not self.unshown:
+            return ""
+        named = ", ".join(f"{one.group} {one.metric} ({one.change})" for one in self.unshown[:NAMED])
+        more = len(self.unshown) - NAMED
+        rest = f" and {more} more group{'s' * (more > 1)}" if more > 0 else ""
+        return f"Other tasks, which are not shown, change much: {named}{rest}"
 
 
 def effect_of(row: Mapping[str, Any]) -> Effect:
@@ -139,26 +185,51 @@ def findings(comparison: Comparison) -> list[Finding]:
     -------
     list of Finding
         One a policy. A change counts when its verdict is ``resolved`` and its trust is not
-        ``do not use``; `largest` has up to three, those with an interval first, by the logarithm of
-        the factor between identity replay and prediction.
+        ``do not use``; `largest` has up to three, those of tasks that the change is made to first,
+        then those with an interval, by the logarithm of the factor between identity replay and
+        prediction.
     """
-    out = []
-    rows = comparison.summary.to_dicts()
-    for label in comparison.replays:
-        own = [row for row in rows if row["policy"] == label]
-        resolved = [r for r in own if r["verdict"] == "resolved"]
-        usable = [r for r in resolved if r["trust"] != DO_NOT_USE]
-        sized = [r for r in usable if r["identity"] and r["predicted"]]
-        sized.sort(key=lambda r: (r["low"] is None, -abs(math.log(abs(r["predicted"] / r["identity"])))))
-        largest: dict[str, Effect] = {}
-        for row in sized or usable:
-            largest.setdefault(group_name(row), effect_of(row))
-        unusable = len(resolved) - len(usable)
+    return [_finding(comparison, label) for label in comparison.replays]
+
+
+def _finding(comparison: Comparison, label: str) -> Finding:
+    """What one policy changes."""
+    asked = comparison.focus.changed
+    own = [row for row in comparison.summary.to_dicts() if row["policy"] == label]
+    resolved = [r for r in own if r["verdict"] == "resolved"]
+    usable = [r for r in resolved if r["trust"] != DO_NOT_USE]
+    sized = [r for r in usable if r["identity"] and r["predicted"]]
+    sized.sort(key=lambda r: (r["low"] is None, -abs(math.log(abs(r["predicted"] / r["identity"])))))
+    by_size = sized or usable
+    largest: dict[str, Effect] = {}
+    for row in sorted(by_size, key=lambda r: not _is_of(r, asked)):
+        largest.setdefault(group_name(row), effect_of(row))
+    return Finding(
+        label,
+        len(usable),
+        len(own),
         # Without repetitions no row has one, which is said once.
-        bare = sum(r["low"] is None for r in usable) if comparison.repeated is not None else 0
-        found = tuple(largest.values())[:3]
-        out.append(Finding(label, len(usable), len(own), bare, unusable, found, _refused(own)))
-    return out
+        bare=sum(r["low"] is None for r in usable) if comparison.repeated is not None else 0,
+        unusable=len(resolved) - len(usable),
+        largest=tuple(largest.values())[:3],
+        most=effect_of(by_size[0]) if by_size else None,
+        asked=_named(asked),
+        missed=not any(_is_of(r, asked) for r in usable),
+        unshown=tuple(map(effect_of, unshown(comparison.table, label, comparison.main_groups))),
+        refused=_refused(own),
+    )
+
+
+def _is_of(row: Mapping[str, Any], groups: Sequence[str | None]) -> bool:
+    """Whether a row is of one of these groups."""
+    return row["scope"] == "group" and row["group"] in groups
+
+
+def _named(groups: Sequence[str | None]) -> str:
+    """Groups that the change is made to, in a few words."""
+    if len(groups) > NAMED:
+        return "the tasks that are set"
+    return " and ".join("tasks without a name" if group is None else group for group in groups)
 
 
 def _refused(rows: Sequence[Mapping[str, Any]]) -> str | None:

@@ -1,0 +1,160 @@
+"""Which groups of tasks a comparison shows and counts: those that a change is made to come first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import tracekit as tk
+from tracekit.cli import main
+from tracekit.whatif import headline, shown, trust
+from tracekit.whatif.scenario import parse_set
+from tracekit.whatif.shown import Focus, focus_of
+
+if TYPE_CHECKING:
+    from tracekit.whatif import Comparison
+
+#: Five hogs of falling CPU time, and two tasks that need little of it and are woken behind them.
+TEXT = "policy: eevdf\nuntil: 1500\nHogA: R∞\nHogB: R∞\nHogC: R∞\nMidA: (R6 S8)*\nMidB: (R5 S8)*\n"
+TEXT += "Small: (R0.2 S7)*\nOther: (R0.1 S9)*\n"
+
+
+def names(*sets: str) -> tuple[str | None, ...]:
+    return focus_of(tk.read(TEXT), "group", [parse_set(text) for text in sets]).changed
+
+
+def test_what_is_set_of_tasks_is_what_a_comparison_is_about() -> None:
+    assert names("Small: nice=5") == ("Small",)
+    assert names("Other: nice=5", "HogA: nice=5") == ("HogA", "Other"), "by CPU time"
+    assert names("/^Mid/: slice=1ms") == ("MidA", "MidB")
+    assert names("*: nice=1", "Small: nice=5") == ("Small",), "what is set of all says nothing"
+    assert names("*: nice=1") == names("cpu:0: capacity=512") == names() == ()
+    tid = tk.read(TEXT).tasks.filter(comm="Other")["tid"].item()
+    assert names(f"tid={tid}: nice=-5") == ("Other",)
+    trace = tk.read(TEXT)
+    assert focus_of(trace, "tid", [parse_set("Small: nice=5")]).changed[0] == f"Small:{_tid(trace, 'Small')}"
+    assert focus_of(trace, "all", [parse_set("Small: nice=5")]) == Focus()
+
+
+def _tid(trace: tk.Trace, comm: str) -> int:
+    return int(trace.tasks.filter(comm=comm)["tid"].item())
+
+
+def test_what_is_set_of_a_control_group_is_set_of_the_tasks_in_it() -> None:
+    sets = ("Small: group=web/db", "Other: group=webby", "group:web: weight=300")
+    assert names(*sets) == ("Small", "Other"), "both are put into groups"
+    trace = tk.read(TEXT)
+    found = list(shown._set_threads(trace, [parse_set(text) for text in sets]))
+    assert found == [{_tid(trace, "Small")}, {_tid(trace, "Other")}, {_tid(trace, "Small")}]
+
+
+def test_groups_with_little_cpu_time_are_shown_when_the_change_is_theirs() -> None:
+    cut = pl.DataFrame({"group": ["a", "b", "c", "d", "e", None], "n": [99, 99, 9, 99, 99, 3]})
+    assert shown.main_groups(cut, Focus()) == ["a", "b", "d", "e"]
+    assert shown.main_groups(cut, Focus((None,))) == [None, "a", "b", "d"], "however few its slices"
+    assert shown.main_groups(cut, Focus(("b", "e", None))) == ["b", "e", None, "a", "d"], (
+        "two others, at least"
+    )
+
+
+@pytest.fixture(scope="module")
+def nice() -> Comparison:
+    return tk.compare(TEXT, scenario={"Small": {"nice": 15}}, runs=5, jobs=1)
+
+
+def test_the_changed_tasks_are_counted_and_come_first(nice: Comparison) -> None:
+    assert nice.main_groups[0] == "Small"
+    assert nice.main_groups[1:] == tk.compare(TEXT, "eevdf", runs=1).main_groups[:3]
+    rows = nice.summary.filter(group="Small")
+    assert rows.filter(metric="run_delay")["change_pct"].item() > 100
+    (finding,) = headline.findings(nice)
+    assert finding.largest[0].group == "Small"
+    assert "; most of all Small " in finding.sentence
+    assert nice.to_dict()["changed"] == ["Small"]
+
+
+def test_few_samples_of_a_changed_task_are_shown_and_of_another_are_not() -> None:
+    text = "policy: eevdf\nuntil: 600\nHog: R∞\nBusy: (R3 S7)*\nRare: (R1 S100)*\nSeldom: (R1 S100)*"
+    found = tk.compare(text, scenario={"Rare": {"nice": 5}}, runs=2, jobs=1)
+    assert set(found.summary["group"].drop_nulls()) == {"Rare", "Hog", "Busy"}
+    assert found.table.filter(group="Rare", metric="run_delay", statistic="mean")["n_recorded"].item() < 20
+
+
+def test_the_command_shows_the_changed_tasks(tmp_path: Path) -> None:
+    place = tmp_path / "trace.wl"
+    place.write_text(TEXT)
+    asked = ["compare", str(place), "--set", "Small: nice=15", "--runs", "3", "-q"]
+    text = CliRunner().invoke(main, [*asked, "-o", str(tmp_path / "page.html")]).stdout
+    assert [line.split()[0] for line in text.splitlines() if "run delay, mean" in line][:2] == [
+        "Small",
+        "HogA",
+    ]
+    page = (tmp_path / "page.html").read_text()
+    assert page.index("<bdi>Small</bdi>: ") < page.index("HogA"), "the first card"
+    assert json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)["changed"] == ["Small"]
+
+
+def a_row(group: str, predicted: float, **other: object) -> dict:
+    row = {
+        **{"policy": "p", "scope": "group", "group": group, "metric": "run_delay", "statistic": "mean"},
+        **{"unit": "ns", "recorded": 1e6, "identity": 1e6, "predicted": predicted, "low": 1.0, "high": 2.0},
+        **{"n_recorded": 50, "n_predicted": 50, "verdict": "resolved", "trust": trust.CARE, "trust_why": ""},
+        **{"change_pct": 100 * (predicted / 1e6 - 1), "no_interval": None, "inside": None},
+    }
+    return row | other
+
+
+def says(rows: list[dict], changed: tuple[str | None, ...], main_groups: list[str]) -> headline.Finding:
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    focus = Focus(changed)
+    made = SimpleNamespace(
+        **{"replays": ["p"], "table": table, "repeated": {}, "focus": focus, "main_groups": main_groups},
+        summary=shown.main_rows(table, main_groups, focus),
+    )
+    (finding,) = headline.findings(cast("Comparison", made))
+    return finding
+
+
+def test_the_sentence_says_what_the_change_does_to_its_own_tasks() -> None:
+    big, little = a_row("big", 3e6), a_row("db", 1.2e6)
+    both = says([big, little], ("db",), ["db", "big"])
+    assert both.sentence == (
+        "p changes 2 of 2 metrics; of db most db run delay, mean, from 1 ms to 1.2 ms (+20.0 %); "
+        "most of all big run delay, mean, from 1 ms to 3 ms (+200 %)."
+    )
+    assert [one.group for one in both.largest] == ["db", "big"]
+    missed = says([big, a_row("db", 1.2e6, verdict="not resolved")], ("db",), ["db", "big"])
+    assert missed.sentence.startswith(
+        "p changes 1 of 2 metrics, none of them of db; most of all big run delay"
+    )
+    assert says([big, little], ("big",), ["db", "big"]).sentence.startswith(
+        "p changes 2 of 2 metrics; most of all big"
+    )
+
+
+def test_large_changes_of_groups_that_are_not_shown_are_named() -> None:
+    rows = [
+        a_row("hog", 1e6, verdict="not resolved"),
+        a_row("db", 0.5e6),
+        a_row("web", 9e6),
+        a_row("web", 30e6, metric="response", statistic="p95"),
+        a_row("log", 1.4e6),
+        a_row("cron", 9e6, trust=trust.DO_NOT_USE),
+        a_row("mail", 9e6, low=None),
+        a_row("init", 9e6, n_recorded=19, n_predicted=19),
+        a_row("dns", 9e6, statistic="max"),
+    ]
+    found = says(rows, (), ["hog"])
+    assert found.sentences == [
+        "p changes none of 1 main metrics by more than the error of the replay.",
+        "Other tasks, which are not shown, change much: web response time, p95 (x 30), db run delay, mean (-50.0 %).",
+    ]
+    many = [a_row(name, 2e6 + i) for i, name in enumerate("abcde")]
+    assert says(many, (), []).also.endswith("c run delay, mean (+100 %) and 2 more groups")
+    assert says(many, (), list("abcde")).also == ""
