@@ -204,6 +204,8 @@ def test_convert(demo: Path, tmp_path: Path, trace: tk.Trace) -> None:
     assert pl.read_parquet(file).height == trace.slices.height
     run("convert", demo, "-o", file, "--comm", "spin00")
     assert tk.read(file).events.height == trace.filter(comm="spin00").events.height
+    run("convert", demo, "-o", file, "--exclude", "spin*")
+    assert tk.read(file).events.height == trace.filter(exclude="spin*").events.height < trace.events.height
     text = run("convert", demo, "-o", "-", "--table", "cpus").stdout
     assert next(iter(csv.DictReader(io.StringIO(text))))["cpu"] == "0"
     run("convert", demo, "-o", tmp_path / "y", "--as", "arrow")

@@ -65,7 +65,7 @@ def command(source: Input, output: str, table: str, kind: str | None) -> None:
     from tracekit.trace import damages
     from tracekit.units import format_count, format_size
 
-    if any((source.comm, source.pid, source.tid, source.cpu, source.start, source.end)):
+    if source.comm or source.exclude or source.pid or source.tid or source.cpu or source.start or source.end:
         trace = source.narrow(
             read(source.path, source.format, progress=not source.quiet, cache=None, **source.options)
         )
