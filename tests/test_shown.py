@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -13,9 +14,10 @@ from click.testing import CliRunner
 
 import tracekit as tk
 from tracekit.cli import main
-from tracekit.whatif import headline, shown, trust
+from tracekit.whatif import headline, left_out, shown, trust
 from tracekit.whatif.scenario import parse_set
 from tracekit.whatif.shown import Focus, focus_of
+from tracekit.whatif.sweep import sweep
 
 if TYPE_CHECKING:
     from tracekit.whatif import Comparison
@@ -158,3 +160,121 @@ def test_large_changes_of_groups_that_are_not_shown_are_named() -> None:
     many = [a_row(name, 2e6 + i) for i, name in enumerate("abcde")]
     assert says(many, (), []).also.endswith("c run delay, mean (+100 %) and 2 more groups")
     assert says(many, (), list("abcde")).also == ""
+
+
+def chosen(**conditions: object) -> Comparison:
+    return tk.compare(TEXT, scenario={"Small": {"nice": 15}}, runs=3, jobs=1, **conditions)  # type: ignore[arg-type]
+
+
+def test_filters_of_a_comparison_choose_rows_and_leave_nothing_out_of_the_replay() -> None:
+    whole, part = chosen(), chosen(comm="Other")
+    assert part.main_groups == ["Other"]
+    assert set(part.table["scope"]) == {"system", "group"}
+    assert set(part.table["group"].drop_nulls()) == {"Other"}
+    keys = ["scope", "group", "metric", "statistic"]
+    values = [*keys, "recorded", "identity", "predicted", "verdict", "trust"]
+    both = part.table.select(values).join(whole.table.select(values), on=values, nulls_equal=True)
+    assert both.height == part.table.height, "every row is that of the whole"
+    assert set(part.calibration["scope"]) == {"system", "group"}
+    assert part.distances["group"].unique().to_list() == ["Other"]
+    assert part.to_dict()["chosen"] == ["Other"]
+    assert whole.to_dict()["chosen"] is None
+    assert part.fidelity.equals(whole.fidelity)
+
+
+def test_chosen_tasks_of_which_the_change_is_made_to_come_first() -> None:
+    assert chosen(comm=["Other", "Small"]).main_groups == ["Small", "Other"]
+    assert chosen(exclude=["Hog*", "Mid*"]).main_groups == ["Small", "Other"]
+    assert chosen(comm="HogA").focus.changed == ()
+
+
+def test_a_group_that_holds_other_tasks_says_so() -> None:
+    text = "policy: eevdf\nuntil: 400\nHog*3: R∞\nWait: (R1 S5)*"
+    found = tk.compare(text, "fifo", comm="Hog1", runs=1)
+    assert found.main_groups == ["Hog"]
+    assert found.focus.sentence == (
+        "chosen: Hog; all other tasks are replayed, too; Hog is of 3 tasks, 1 of them chosen: --by tid tells them apart"
+    )
+    assert "is of" not in tk.compare(text, "fifo", comm="Hog1", by="comm", runs=1).focus.sentence
+
+
+def test_nothing_chosen_is_an_error() -> None:
+    with pytest.raises(tk.FilterError, match=r"comm Nobody: no task of the trace fits; it has HogA, HogB"):
+        tk.compare(TEXT, "fifo", comm="Nobody")
+    with pytest.raises(tk.FilterError, match="by all there is one group"):
+        tk.compare(TEXT, "fifo", comm="HogA", by="all")
+
+
+def test_the_commands_replay_what_filters_leave_out(tmp_path: Path) -> None:
+    place = tmp_path / "trace.wl"
+    place.write_text(TEXT)
+
+    def run(*args: str) -> str:
+        done = CliRunner().invoke(main, [args[0], str(place), *args[1:], "-q"])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    asked = ("--set", "Small: nice=15", "--runs", "2", "--json")
+    rows = json.loads(run("compare", *asked))["comparison"]
+    own = json.loads(run("compare", *asked, "--comm", "Small"))["comparison"]
+    assert {r["group"] for r in own if r["scope"] == "group"} == {"Small"}
+    delays = [
+        [r["predicted"] for r in some if (r["group"], r["metric"]) == ("Small", "run_delay")]
+        for some in (rows, own)
+    ]
+    assert delays[0] == delays[1]
+    tid = str(_tid(tk.read(TEXT), "Small"))
+    assert "chosen: Small; all other tasks are replayed, too" in run("compare", *asked[:-1], "--tid", tid)
+    whole = json.loads(run("replay", "--policy", "fifo", "--json"))["rows"]
+    file = tmp_path / "run.parquet"
+    part = json.loads(run("replay", "--policy", "fifo", "--comm", "Small", "--json", "-o", str(file)))["rows"]
+    assert part == [row for row in whole if row["group"] == "Small"]
+    assert {"HogA", "Small"} <= set(tk.read(file).tasks["comm"].cast(pl.String)), "all of it is written"
+    chrome = tmp_path / "chrome.json"
+    run("export", "--chrome-json", str(chrome), "--replay", "fifo", "--comm", "Small")
+    waits = tk.replay(TEXT, "fifo").filter(comm="Small").slices["ts_ns"].to_list()
+    drawn = [e["ts"] for e in json.loads(chrome.read_text())["traceEvents"] if e.get("ph") == "X"]
+    assert set(drawn) >= {ts / 1000 for ts in waits}, "the replay is that of all tasks"
+    refused = CliRunner().invoke(main, ["compare", str(place), "--policy", "fifo", "--cpu", "0"])
+    assert (refused.exit_code, "--cpu: a replay may put tasks on other CPUs" in refused.stderr) == (2, True)
+    refused = CliRunner().invoke(main, ["why", str(place), "--exclude", "HogA", "--what-if", "1"])
+    assert (refused.exit_code, "--exclude" in refused.stderr) == (2, True)
+
+
+def test_a_replay_of_a_trace_that_was_filtered_warns_by_name(tmp_path: Path) -> None:
+    trace = tk.simulate(TEXT)
+    part = trace.filter(exclude="HogA").filter(comm=["Small", "Other", "Mid*"])
+    said = "filtered out before the replay: 3 of 7 tasks, with .* % of the CPU time \\(HogA, HogB, HogC\\)"
+    with pytest.warns(tk.FilterWarning, match=said) as caught:
+        tk.replay(part, "eevdf")
+    assert caught[0].filename == __file__, "the caller's line"
+    with pytest.warns(tk.FilterWarning, match=said):
+        found = tk.compare(part, "fifo", runs=2, jobs=1)
+    assert found.poor is not None
+    assert found.poor.endswith("; the replay lacks what they did")
+    assert "trusted" not in found.table["trust"].to_list()
+    assert found.table["trust_why"].str.contains("filtered out before the replay: 3 of 7 tasks").any()
+    part.write(tmp_path / "part.parquet")
+    done = CliRunner().invoke(
+        main, ["compare", str(tmp_path / "part.parquet"), "--policy", "fifo", "--quick"]
+    )
+    assert done.stderr.count("warning: filtered out before the replay: 3 of 7 tasks") == 1
+    assert "Filtered out before the replay: 3 of 7 tasks" in done.stdout
+    assert "does not show when clock ticks come" not in done.stdout
+    with pytest.warns(tk.FilterWarning, match=said):
+        sweep(tmp_path / "part.parquet", ["fifo"], runs=1, jobs=1)
+
+
+def test_what_leaves_nothing_out_does_not_warn() -> None:
+    trace = tk.simulate("policy: fifo\ncpus: 2\nA: (R1 S1)*9\nB: R20")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tk.replay(trace.filter(comm=["A", "B"]), "fifo")
+        tk.replay(trace.filter(end="10ms"), "fifo")
+        assert trace.filter(comm="A").program.height > 0, "a program is no replay"
+    with pytest.warns(tk.FilterWarning, match=r"filtered out before the replay: CPU 1; the replay lacks"):
+        tk.replay(trace.filter(cpu=0), "fifo")
+    assert left_out.said_of({"options": '{"filter": {"comm": ["A"]}}'}) == (
+        "filtered out before the replay: what comm did not choose; the replay lacks what they did"
+    )
+    assert left_out.said_of({"options": '{"filter": {"tid": [1]}, "left_out": 7}'}) is not None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracekit._core import __version__ as __version__
     from tracekit.errors import (
         FilterError,
+        FilterWarning,
         InternalError,
         OutputError,
         ParseError,
@@ -46,6 +47,7 @@ __all__ = [
     "Comparison",
     "CompiledPolicy",
     "FilterError",
+    "FilterWarning",
     "InternalError",
     "OutputError",
     "ParseError",
@@ -89,6 +91,7 @@ _HOMES = {
     "report": "report",
     "whatif": "whatif",
     "FilterError": "errors",
+    "FilterWarning": "errors",
     "InternalError": "errors",
     "OutputError": "errors",
     "ParseError": "errors",

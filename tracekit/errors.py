@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "FilterError",
+    "FilterWarning",
     "InternalError",
     "OutputError",
     "ParseError",
@@ -128,6 +129,20 @@ class FilterError(TracekitError, ValueError):
     ... except tk.FilterError as error:
     ...     print(type(error).__name__)
     FilterError
+    """
+
+
+class FilterWarning(UserWarning):
+    r"""A replay of a trace from which tasks or CPUs were filtered out: it lacks what these did.
+
+    Examples
+    --------
+    >>> import tracekit as tk, warnings
+    >>> whole = tk.simulate("policy: fifo\nA: (R1 S1)*3\nB: R5")
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     _ = tk.replay(whole.filter(comm="A"), "fifo")
+    >>> str(caught[0].message)[:59]
+    'filtered out before the replay: 1 of 2 tasks, with 62 % of '
     """
 
 

@@ -208,6 +208,42 @@ class Selection:
         """The conditions that were given, as they travel in the metadata."""
         return {k: v for k, v in self.asked.items() if v is not None}
 
+    def left_out(self, trace: Trace, before: Mapping[str, Any]) -> dict[str, Any]:
+        """Count the tasks and CPUs that are not chosen, as they travel in the metadata.
+
+        Parameters
+        ----------
+        trace
+            What is filtered.
+        before
+            The same of an earlier filter; empty without one.
+
+        Returns
+        -------
+        dict
+            `tasks`, `of` (how many, and of all), `run_ns`, `all_ns` (their CPU time, and that of all),
+            `names` (three of them, most CPU time first), `named` (how many names), `cpus`; empty where
+            all tasks and CPUs are wanted.
+        """
+        found = dict(before)
+        if self.utids is not None:
+            tasks = trace.tasks.filter(~pl.col("is_idle"))
+            gone = tasks.filter(~pl.col("utid").is_in(list(self.utids)))
+            named = gone.group_by(pl.col("comm").cast(pl.String)).agg(pl.col("run_ns").sum())
+            names = (
+                named.drop_nulls("comm").sort("run_ns", "comm", descending=[True, False])["comm"].to_list()
+            )
+            counts = {"tasks": gone.height, "run_ns": int(gone["run_ns"].sum()), "named": len(names)}
+            found |= {key: n + before.get(key, 0) for key, n in counts.items()}
+            found |= {"of": tasks.height, "all_ns": int(tasks["run_ns"].sum())} | {
+                key: before[key] for key in ("of", "all_ns") if key in before
+            }
+            found["names"] = [*before.get("names", ()), *names][:3]
+        if self.cpus is not None:
+            gone_cpus = set(trace.cpus["cpu"].drop_nulls().to_list()) - set(self.cpus)
+            found["cpus"] = sorted({*before.get("cpus", ()), *gone_cpus})
+        return found
+
     def apply(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
         """The chosen rows of table `name`."""
         match name:

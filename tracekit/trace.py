@@ -299,7 +299,9 @@ class Trace:
 
         Conditions on tasks (`comm`, `pid`, `tid`) add up: a task is chosen when it meets all of
         them. What was derived is not derived anew, so a slice keeps the waker, delay and queue that
-        it had among all tasks.
+        it had among all tasks. A replay is another matter: of what is left, it is of a machine without
+        the others, and warns (`tracekit.FilterWarning`). Replay the whole trace and filter the replay;
+        `tracekit.compare` takes the same conditions on tasks.
 
         Parameters
         ----------
@@ -337,6 +339,8 @@ class Trace:
         tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
         options = json.loads(self._metadata.get("options", "{}"))
         options["filter"] = {**options.get("filter", {}), **chosen.described()}
+        if lacks := chosen.left_out(self, options.get("left_out", {})):
+            options["left_out"] = lacks
         # The part of a run is not what the whole workload does.
         known = {k: v for k, v in self._metadata.items() if k not in ("workload", "workload.seed")}
         return Trace(

@@ -15,6 +15,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -26,7 +27,8 @@ from tracekit import registry
 from tracekit.cli import _complete
 from tracekit.cli._places import explicit
 from tracekit.cli._room import check_room, room
-from tracekit.errors import TracekitError
+from tracekit.errors import FilterWarning, TracekitError
+from tracekit.harmless import printable
 
 __all__ = ["main", "run"]
 
@@ -144,11 +146,26 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe is a case of its own, of which click would make exit status 1."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("once", FilterWarning)
+                warnings.showwarning = _show(warnings.showwarning)
+                return super().invoke(ctx)
         except OSError as error:
             if _is_closed_pipe(error):
                 raise _ClosedPipe from error
             raise
+
+
+def _show(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """What shows a warning of this package as a command's line, and any other as before."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, FilterWarning):
+            print(f"warning: {printable(str(message))}", file=sys.stderr)
+        else:
+            otherwise(message, category, *rest, **more)
+
+    return show
 
 
 class _ClosedPipe(Exception):

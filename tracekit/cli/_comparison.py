@@ -35,13 +35,13 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
     """
     from tracekit.explain import what_holds
     from tracekit.whatif.headline import findings
+    from tracekit.whatif.left_out import left_out
 
     failed, judged = _calibrated(comparison)
     if poor := comparison.poor:
-        paragraph(
-            f"{poor[0].upper()}{poor[1:]}. Take what follows as a rough guess; `tracekit doctor` says what the "
-            "capture lacks."
-        )
+        whole = left_out(comparison.trace) is None
+        doctor = "; `tracekit doctor` says what the capture lacks" if whole else ""
+        paragraph(f"{poor[0].upper()}{poor[1:]}. Take what follows as a rough guess{doctor}.")
     for sentence in what_holds(comparison.trace.missing(), comparison.bounds)[:1]:
         others = comparison.bounds["lower"].count() > 0
         paragraph(f"{sentence} `tracekit info` lists the bounds of the others." if others else sentence)
@@ -130,6 +130,8 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
     from tracekit.whatif.headline import to_record
 
     identity = comparison.identity_policy.partition(":")[0]
+    if comparison.focus.sentence:
+        paragraph(comparison.focus.sentence)
     for sentence in comparison.held.sentences if comparison.held else ():
         paragraph(sentence)
     paragraph(
@@ -139,7 +141,8 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
     named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
     paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{named}")
     for missing in unrecorded(comparison.identity):
-        paragraph(missing)
+        if missing != comparison.poor:
+            paragraph(missing)
     if failed and (unknown := unknown_machine(comparison.trace)):
         paragraph(unknown)
     for row in inferred(comparison.identity):

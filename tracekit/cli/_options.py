@@ -87,6 +87,23 @@ class Input:
         self.warn(trace)
         return (self if window else replace(self, start=None, end=None)).narrow(trace)
 
+    @property
+    def whole(self) -> Input:
+        """All tasks and CPUs of the wanted time: what a replay is made of."""
+        return replace(self, comm=(), pid=(), tid=(), cpu=(), exclude=())
+
+    def of_replays(self, trace: Trace, *runs: Trace) -> list[Trace]:
+        """The wanted tasks and CPUs of a trace that was read as `whole`, and of its replays."""
+        part = replace(self, start=None, end=None).narrow(trace)
+        if part is trace:
+            return [trace, *runs]
+        chosen = trace.filter(
+            **{key: getattr(self, key) or None for key in ("comm", "pid", "tid", "exclude")}
+        )
+        # A task has the same number in a replay, whatever it is called at the time.
+        tids = None if chosen is trace else chosen.tasks["tid"].to_list()
+        return [part, *(run.filter(tid=tids, cpu=self.cpu or None) for run in runs)]
+
     def survey(self, enough: bool = True, head: int = 0) -> Survey | None:
         """Read a large trace for its statistics alone, or give None.
 

@@ -131,7 +131,8 @@ def command(
     identity replay). A change that is not larger than what the identity replay gets wrong, or than
     its sensitivity to small perturbations, is "not resolved". Beside each prediction stand its 90 %
     interval and how far it can be trusted. Tasks that --set or a scenario changes are shown first; a
-    large change of tasks that are not shown is named. A change that nothing models is refused with
+    large change of tasks that are not shown is named. --comm, --exclude, --pid and --tid choose the
+    tasks that are shown and judged; all are replayed. A change that nothing models is refused with
     exit status 4.
     """
     import dataclasses
@@ -147,17 +148,20 @@ def command(
         raise click.UsageError(f"--real {real} is a recording under one policy; {len(set(named))} were given")
     for policy in (*named, *filter(None, [identity])):
         check_policy(split(policy)[0])
+    if source.cpu:
+        raise click.UsageError(
+            "--cpu: a replay may put tasks on other CPUs, so that no row is of some CPUs; choose tasks (--comm, --tid), "
+            "or ask for a machine with fewer CPUs (--cpus)"
+        )
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
     with importing("tracekit.whatif.comparing", "tracekit.cli._comparison"):
-        trace = source.read()
+        trace = source.whole.read()
         held = None
         if real is not None:
             # Numbers of tasks and times are others in another recording.
             own = {k: v for k, v in source.options.items() if k != "machine"}
-            held = dataclasses.replace(
-                source, path=real, options=own, pid=(), tid=(), start=None, end=None
-            ).read()
+            held = dataclasses.replace(source.whole, path=real, options=own, start=None, end=None).read()
     caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         comparison = tk.compare(
@@ -180,6 +184,10 @@ def command(
             force=force,
             progress=progress,
             real=held,
+            comm=source.comm or None,
+            pid=source.pid or None,
+            tid=source.tid or None,
+            exclude=source.exclude or None,
         )
         # Computed when first asked for, which shall be while the line is there.
         judged = []

@@ -72,8 +72,10 @@ def command(
         )
     for policy in policies:
         check_policy(policy)
-    trace = source.read()
+    trace = source.whole.read()
     replays = _replays(source, trace, policies, settings)
+    trace, *runs = source.of_replays(trace, *(run for _, run in replays))
+    replays = [(policy, run) for (policy, _), run in zip(replays, runs, strict=True)]
     if perfetto:
         from tracekit.perfetto import write_perfetto
 

@@ -102,7 +102,8 @@ def command(
 
     What each task did (its bursts, and why each sleep ended) is reconstructed from the trace and
     run under the policy. Shows each group of tasks as recorded and as replayed; `tracekit compare`
-    adds how far to trust it.
+    adds how far to trust it. --comm, --exclude, --pid, --tid and --cpu choose what is shown; everything
+    is replayed, and written.
     """
     import tracekit as tk
     from tracekit.cli._grouping import grouped_alike
@@ -117,7 +118,7 @@ def command(
         check_policy(policy)
     for file in filter(None, (output, program)):
         output_kind(file)
-    trace = source.read()
+    trace = source.whole.read()
     caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         run = tk.replay(
@@ -143,7 +144,8 @@ def command(
         run.write(program, table="program")
         print(f"wrote {program}", file=sys.stderr)
     basis = {"wakeups": run.wakeups, "inferred": run.inferred.to_dicts()}
-    frame = figures(*grouped_alike(trace, run, by))
+    part, shown = source.of_replays(trace, run)
+    frame = figures(*grouped_alike(part, shown, by))
     emit(frame, run, show="replay", as_json=as_json, as_csv=as_csv, top=top, extra=basis, columns=COLUMNS)
     if not on_standard_output():
         print()

@@ -113,6 +113,10 @@ def command(
     """
     from tracekit.cli._output import emit
 
+    if what_if is not None and source.exclude:
+        raise click.UsageError(
+            "--exclude: what is left out has no part in the replays of --what-if; leave it out"
+        )
     whole = dataclasses.replace(source, comm=(), pid=(), tid=(), cpu=(), start=None, end=None)
     trace = whole.read()
     if show in ("matrix", "wakers"):

@@ -97,6 +97,22 @@ def batches_of(path: str, kind: str) -> tuple[dict[str, str], dict[str, pl.DataF
     return stored, footer, _pieces(path, kind)
 
 
+def stored_metadata(path: str, kind: str) -> dict[str, str]:
+    """The metadata of a file that tracekit wrote; empty for another, of which reading says what is wrong.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        ``parquet`` or ``arrow``.
+    """
+    try:
+        return _metadata(_schema_metadata(path, kind), path, kind)[1]
+    except (OSError, pa.ArrowException, ParseError):
+        return {}
+
+
 def holds_events(path: str, kind: str) -> bool:
     """Whether a file of tracekit's own holds events; of a damaged one reading says what is wrong."""
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.whatif.contexts import delivered
+from tracekit.whatif.left_out import left_out
 from tracekit.whatif.loops import loops
 from tracekit.whatif.members import apart, unlisted
 
@@ -73,13 +74,17 @@ def unrecorded(replay: Trace) -> list[str]:
     Returns
     -------
     list of str
-        What is missing, and what to record: its diagnostics with the code ``missing-events``; what it
+        What is missing, and what to record: its diagnostics with the code ``missing-events``, or, of a
+        trace that was filtered, what was left out; what it
         shows of messages that a replay takes for a device's; capacities, frequencies and isolated
         CPUs, and how far they are modelled; arguments of the kernel that are not.
     """
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
     said = [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
     programs = getattr(replay, "_programs", None)
+    if programs is not None and (lacks := left_out(programs.trace)) is not None:
+        # What a filter took away was recorded, as far as anybody knows.
+        said = [lacks]
     if programs is not None and (messages := delivered(programs.trace)):
         said.append(messages)
         if (closed := loops(programs.trace, "group")) is not None:

@@ -11,7 +11,10 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.analysis.compare import IDENTITY
+from tracekit.errors import FilterError
+from tracekit.filters import CommPattern, Selection
 from tracekit.trace import Trace
+from tracekit.units import format_names
 from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.comparison import Comparison, fidelity_of, metrics_of, sampling_of
 from tracekit.whatif.identity import stated
@@ -57,6 +60,10 @@ def compare(
     force: bool = False,
     progress: Callable[[float], object] | None = None,
     real: AnyTrace | None = None,
+    comm: CommPattern | Iterable[CommPattern] | None = None,
+    pid: int | Iterable[int] | None = None,
+    tid: int | Iterable[int] | None = None,
+    exclude: CommPattern | Iterable[CommPattern] | None = None,
 ) -> Comparison:
     """Set a trace beside its replays under several policies.
 
@@ -95,6 +102,9 @@ def compare(
     real
         A recording under what is asked for, or its path: each prediction is held against it, see
         `Comparison.held`.
+    comm, pid, tid, exclude
+        The tasks whose groups are shown and judged, as in `Trace.filter`. Everything is replayed: of
+        a trace that was filtered before, a replay lacks what the others did.
 
     Returns
     -------
@@ -105,6 +115,9 @@ def compare(
     ------
     ValueError
         `real` with several policies: a recording is under one.
+    FilterError
+        No task of the trace fits `comm`, `pid`, `tid` and `exclude`, or tasks are chosen with
+        ``by="all"``.
 
     Examples
     --------
@@ -116,6 +129,7 @@ def compare(
     """
     trace = as_trace(trace)
     overrides = overrides_of(scenario) if scenario else []
+    chosen = _chosen(trace, by, comm=comm, pid=pid, tid=tid, exclude=exclude)
     if isinstance(policies, str):
         policies = [policies]
     labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
@@ -172,7 +186,7 @@ def compare(
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
     if not intervals:
-        return Comparison(trace, same, plain, why, by, real=beside, overrides=overrides)
+        return Comparison(trace, same, plain, why, by, real=beside, overrides=overrides, chosen=chosen)
     attributes = {key for o in overrides for key, _ in o.settings}
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {
@@ -182,7 +196,21 @@ def compare(
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
-    return Comparison(trace, same, plain, why, by, found, beside, overrides)
+    return Comparison(trace, same, plain, why, by, found, beside, overrides, chosen)
+
+
+def _chosen(trace: Trace, by: str, **conditions: Any) -> frozenset[int] | None:
+    """Keys of the tasks that meet the conditions; None for all."""
+    made = Selection.make(trace, **conditions, cpu=None, start=None, end=None)
+    if made.utids is None:
+        return None
+    given = "; ".join(f"{key} {', '.join(map(str, values))}" for key, values in made.described().items())
+    if by == "all":
+        raise FilterError(f"{given}: by all there is one group, of all tasks; expected by comm or tid")
+    if not made.utids:
+        names = trace.tasks.filter(~pl.col("is_idle"))["comm"].drop_nulls().cast(pl.String).unique().sort()
+        raise FilterError(f"{given}: no task of the trace fits; it has {format_names(names.to_list(), 8)}")
+    return made.utids
 
 
 def _first(repeated: Sequence[tuple[Perturbation, pl.DataFrame]]) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from tracekit.whatif.basis import (
 )
 from tracekit.whatif.calibration import calibrate, tolerances
 from tracekit.whatif.held import Held, unlike, with_real
+from tracekit.whatif.left_out import left_out
 from tracekit.whatif.loops import loops
 from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
@@ -62,6 +63,8 @@ class Comparison:
         A recording under what was asked, which predictions are held against.
     overrides
         What is set of tasks in the replays: those are shown first.
+    chosen
+        Keys (`utid`) of the tasks that are looked at; None for all.
 
     Examples
     --------
@@ -82,6 +85,7 @@ class Comparison:
         repeated: Repeated | None = None,
         real: Trace | None = None,
         overrides: Sequence[Override] = (),
+        chosen: Collection[int] | None = None,
     ) -> None:
         taken = {RECORDED, IDENTITY} & set(replays)
         if taken:
@@ -94,6 +98,7 @@ class Comparison:
         self.repeated = repeated
         self.real = real
         self.overrides = tuple(overrides)
+        self.chosen = chosen
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -123,7 +128,8 @@ class Comparison:
         Returns
         -------
         pl.DataFrame
-            The result of `tracekit.analysis.compare.compare` with the columns of
+            The result of `tracekit.analysis.compare.compare` (of the groups of chosen tasks, and the
+            system, where tasks were chosen) with the columns of
             `tracekit.whatif.predictions.with_intervals`: the 90 % interval, why there is none, what
             it is made of, and how far the row can be trusted. Where there is a recording of what was
             asked, also those of `tracekit.whatif.held.with_real`.
@@ -140,7 +146,9 @@ class Comparison:
                 loops=loops(self.trace, self.by, self._runs),
             )
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
-        found = with_intervals(plain, repeated, RECORDED, IDENTITY, self.resolution_ns)
+        # The row of all tasks decides about the system's.
+        judged = self.focus.rows(plain, "all")
+        found = self.focus.rows(with_intervals(judged, repeated, RECORDED, IDENTITY, self.resolution_ns))
         if self.real is None:
             return found
         return with_real(found, metrics_of(self.real, self.by), self._unlike[0])
@@ -215,8 +223,10 @@ class Comparison:
 
     @property
     def poor(self) -> str | None:
-        """Why no row can be trusted, see `tracekit.whatif.trust.poorly`."""
-        return poorly(self.fidelity["result"].to_list(), getattr(self.identity, "places_asked", False))
+        """Why no row can be trusted: what was filtered out, or see `tracekit.whatif.trust.poorly`."""
+        return left_out(self.trace) or poorly(
+            self.fidelity["result"].to_list(), getattr(self.identity, "places_asked", False)
+        )
 
     @cached_property
     def calibration(self) -> pl.DataFrame:
@@ -236,7 +246,7 @@ class Comparison:
             ident.select(*keys, pl.col("value").alias("identity")), on=keys, how="left", nulls_equal=True
         )
         error = 100 * (pl.col("identity") - pl.col("recorded")) / pl.col("recorded")
-        found = joined.select(
+        found = self.focus.rows(joined).select(
             *keys,
             "recorded",
             "identity",
@@ -270,7 +280,10 @@ class Comparison:
             recorded = samples.pop(RECORDED)
             got = analysis.compare.distances(recorded, samples, value, self.by)
             frames.append(got.select(pl.lit(metric).alias("metric"), pl.all()))
-        return pl.concat(frames)
+        found = pl.concat(frames)
+        if self.focus.chosen is None:
+            return found
+        return found.filter(pl.col("group").is_in(list(self.focus.chosen), nulls_equal=True))
 
     @cached_property
     def intervals(self) -> pl.DataFrame:
@@ -292,7 +305,7 @@ class Comparison:
     @cached_property
     def focus(self) -> Focus:
         """The groups of tasks that the comparison is about, see `tracekit.whatif.shown.focus_of`."""
-        return focus_of(self.trace, self.by, self.overrides)
+        return focus_of(self.trace, self.by, self.overrides, self.chosen)
 
     @cached_property
     def main_groups(self) -> list[str | None]:
@@ -358,7 +371,8 @@ class Comparison:
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
             `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `idler`, `summary`,
-            `comparison` (`table`), `changed` (groups that the change is made to), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
+            `comparison` (`table`), `changed` (groups that the change is made to), `chosen`
+            (groups that are looked at; None for all), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
             (time-weighted distribution by label), `not_recorded` and `not_known` (what the trace, and
             the machine beside it, do not say) and `predictable` (shares of trust), `definitions`.
             Numbers that are not known are None, never NaN.
@@ -379,6 +393,7 @@ class Comparison:
             "summary": self.summary.to_dicts(),
             "comparison": self.table.to_dicts(),
             "changed": list(self.focus.changed),
+            "chosen": None if self.focus.chosen is None else list(self.focus.chosen),
             "calibration": self.calibration.to_dicts(),
             "fidelity": self.fidelity.to_dicts(),
             "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,

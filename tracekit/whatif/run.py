@@ -19,6 +19,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.contexts import Contexts
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
+from tracekit.whatif.left_out import warn
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.whatif.prepared import Prepared, core_options
 from tracekit.whatif.reconstructed import perturbations_of, reconstructed
@@ -443,6 +444,7 @@ class Programs:
         """
         if isinstance(policy, str):
             policy = _core.expand_policy(policy)
+        warn(self.trace.metadata)
         return Prepared(self, policy, core_options(self, policy, **options))
 
     def replay_of(

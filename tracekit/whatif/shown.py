@@ -8,13 +8,14 @@ shown and change much are named.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from tracekit.analysis import group_of
+from tracekit.units import format_names
 from tracekit.whatif.basis import MIN_SAMPLES
 from tracekit.whatif.groups import from_machine
 from tracekit.whatif.scenario import Override, resolve
@@ -52,12 +53,49 @@ class Focus:
     changed
         Groups with tasks whose attributes, or whose control group, the change sets, by CPU time; empty
         where it sets none, or those of all tasks.
+    chosen
+        Groups with tasks that were chosen to be looked at, by CPU time; None where all are.
+    mixed
+        Those of them that hold other tasks, too: how many are chosen, and of how many.
     """
 
     changed: tuple[str | None, ...] = ()
+    chosen: tuple[str | None, ...] | None = None
+    mixed: Mapping[str | None, tuple[int, int]] = field(default_factory=dict)
+
+    def rows(self, table: pl.DataFrame, *scopes: str) -> pl.DataFrame:
+        """The rows that are looked at, of a table with `scope` and `group`.
+
+        Parameters
+        ----------
+        table
+            Any such table.
+        *scopes
+            Scopes that are kept as well, beside the system and the chosen groups.
+        """
+        if self.chosen is None:
+            return table
+        own = pl.col("group").is_in(list(self.chosen), nulls_equal=True)
+        return table.filter(pl.col("scope").is_in(["system", *scopes]) | ((pl.col("scope") == "group") & own))
+
+    @property
+    def sentence(self) -> str:
+        """What was chosen; empty where nothing was."""
+        if self.chosen is None:
+            return ""
+        said = f"chosen: {format_names(list(map(_name, self.chosen)))}; all other tasks are replayed, too"
+        for group, (some, of) in list(self.mixed.items())[:1]:
+            said += f"; {_name(group)} is of {of} tasks, {some} of them chosen: --by tid tells them apart"
+        return said
 
 
-def focus_of(trace: Trace, by: str, overrides: Sequence[Override]) -> Focus:
+def _name(group: str | None) -> str:
+    return "(no name)" if group is None else group
+
+
+def focus_of(
+    trace: Trace, by: str, overrides: Sequence[Override], chosen: Collection[int] | None = None
+) -> Focus:
     """Find the groups that a comparison is about.
 
     Parameters
@@ -68,20 +106,34 @@ def focus_of(trace: Trace, by: str, overrides: Sequence[Override]) -> Focus:
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     overrides
         What is set of tasks and of control groups.
+    chosen
+        Keys (`utid`) of the tasks that are to be looked at; None for all.
 
     Returns
     -------
     Focus
-        Nothing in it where there is one group for all tasks.
+        Nothing is changed in it where there is one group for all tasks.
     """
-    if by == "all" or not overrides:
-        return Focus()
+    changed = _changed(trace, by, overrides) if by != "all" and overrides else []
+    if chosen is None:
+        return Focus(tuple(changed))
+    tasks = trace.slices.select("utid", "tid", "comm", group_of(by)).unique("utid")
+    own = pl.col("utid").is_in(list(chosen))
+    counts = tasks.group_by("group").agg(own.sum().alias("some"), pl.len().alias("of"))
+    groups = {group: (some, of) for group, some, of in counts.iter_rows() if some}
+    first = _by_time(trace, by, pl.col("group").is_in(list(groups), nulls_equal=True))
+    mixed = {group: groups[group] for group in first if groups[group][0] < groups[group][1]}
+    return Focus(tuple(g for g in changed if g in groups), tuple(first), mixed)
+
+
+def _changed(trace: Trace, by: str, overrides: Sequence[Override]) -> list[str | None]:
+    """The groups with tasks of which something is set."""
     everyone = set(trace.tasks.filter(~pl.col("is_idle"))["tid"].to_list())
     tids: set[int] = set()
     for own in _set_threads(trace, overrides):
         # What is set of everyone says nothing about what to look at.
         tids |= own if not own >= everyone else set()
-    return Focus(tuple(_groups(trace, by, tids)))
+    return _groups(trace, by, tids)
 
 
 def _set_threads(trace: Trace, overrides: Sequence[Override]) -> Iterable[set[int]]:
@@ -103,8 +155,13 @@ def _set_threads(trace: Trace, overrides: Sequence[Override]) -> Iterable[set[in
 def _groups(trace: Trace, by: str, tids: set[int]) -> list[str | None]:
     """The groups that these threads are in, by CPU time."""
     rows = trace.slices.select("tid", "dur_ns", group_of(by))
-    own = rows.filter(pl.col("tid").is_in(list(tids)))["group"].unique()
-    time = rows.filter(pl.col("group").is_in(own.implode(), nulls_equal=True)).group_by("group")
+    own = rows.filter(pl.col("tid").is_in(list(tids)))["group"].unique().to_list()
+    return _by_time(trace, by, pl.col("group").is_in(own, nulls_equal=True))
+
+
+def _by_time(trace: Trace, by: str, which: pl.Expr) -> list[str | None]:
+    """Those groups, most CPU time first."""
+    time = trace.slices.select("dur_ns", group_of(by)).filter(which).group_by("group")
     found = time.agg(pl.col("dur_ns").sum()).sort("dur_ns", "group", descending=[True, False])
     return found["group"].to_list()
 
@@ -123,8 +180,13 @@ def main_groups(cut: pl.DataFrame, focus: Focus) -> list[str | None]:
     -------
     list of str or None
         Up to eight of those that the change is made to, and of the others those with most time on
-        CPUs among those with at least 20 slices: as many as make four, and at least two.
+        CPUs among those with at least 20 slices: as many as make four, and at least two. Where up to
+        eight were chosen to be looked at, all of these, and no others.
     """
+    if focus.chosen is not None:
+        if len(focus.chosen) <= MAX_CHANGED:
+            return [*focus.changed, *(group for group in focus.chosen if group not in focus.changed)]
+        cut = cut.filter(pl.col("group").is_in(list(focus.chosen), nulls_equal=True))
     first = list(focus.changed[:MAX_CHANGED])
     enough = cut.filter(pl.col("n") >= MIN_SAMPLES)
     others = (enough if enough.height else cut)["group"].to_list()
@@ -175,8 +237,9 @@ def _enough(row: Mapping[str, Any]) -> bool:
 
 
 def _asked(row: Mapping[str, Any], focus: Focus) -> bool:
-    """Whether the row is of tasks that the change is made to: few samples of these are shown, too."""
-    return row["group"] in focus.changed
+    """Whether the row is of tasks that are named: few samples of these are shown, too."""
+    named = focus.chosen if focus.chosen is not None and len(focus.chosen) <= MAX_CHANGED else focus.changed
+    return row["group"] in named
 
 
 def unshown(table: pl.DataFrame, policy: str, main: Sequence[str | None]) -> list[Mapping[str, Any]]:

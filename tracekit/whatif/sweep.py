@@ -15,6 +15,7 @@ import math
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
@@ -26,13 +27,15 @@ from typing import Any
 import polars as pl
 
 from tracekit import _core
-from tracekit.errors import OutputError, ReplayError, TracekitError
+from tracekit.errors import FilterWarning, OutputError, ReplayError, TracekitError
 from tracekit.export.files import replacing
-from tracekit.io.reading import convert, read
+from tracekit.io.parquet import stored_metadata
+from tracekit.io.reading import convert, own_file, read
 from tracekit.trace import Trace
 from tracekit.whatif.comparing import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
 from tracekit.whatif.grid import Cell, cells, number, sample
+from tracekit.whatif.left_out import warn
 from tracekit.whatif.repeat import wait_for_first
 from tracekit.whatif.scenario import parse_set
 from tracekit.whatif.workers import Workers, given_or_own, usable_cpus
@@ -237,7 +240,10 @@ def _evaluate(job: _Job) -> list[tuple[str, bytes]]:
     scenario = [parse_set(text) for text in job.sets]
     found: dict[str, pl.DataFrame] = {}
     try:
-        made = compare(trace, dict(job.policies), scenario=scenario, runs=job.runs, jobs=1, **options)
+        with warnings.catch_warnings():
+            # It was warned of once, for all cells.
+            warnings.simplefilter("ignore", FilterWarning)
+            made = compare(trace, dict(job.policies), scenario=scenario, runs=job.runs, jobs=1, **options)
         table = made.table
         found = {
             key: table.filter(policy=key).with_columns(policy=pl.lit(policy)) for key, policy in job.policies
@@ -588,6 +594,8 @@ def _source(file: Path, folder: Path) -> tuple[str, str, str]:
     """Identity of a trace, the Parquet file in which it travels, and its name."""
     if not file.is_file():
         raise OutputError(f"{file}: no such file")
+    if (kind := own_file(os.fspath(file))) is not None:
+        warn(stored_metadata(os.fspath(file), kind))
     digest = _core.blake3(file)
     place = folder / f"trace-{digest[:24]}.parquet"
     if not place.exists():
