@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 import tracekit as tk
-from tracekit.whatif.calibration import METRICS, calibrate, tolerances
+from tracekit.cli.calibrate import _readable
+from tracekit.whatif.calibration import METRICS, _judge, _Pair, calibrate, passed, tolerances
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -210,3 +211,44 @@ def test_a_workload_tells_its_yields() -> None:
     slices = tk.simulate("A: (R1 Y)*5\nB: (R1 Y)*5\n", "rr:quantum=10ms").slices
     assert slices.filter(pl.col("end_state").cast(pl.String) == "yielding")["involuntary"].sum() == 0
     assert "yielding" in slices["end_state"].cast(pl.String)
+
+
+def test_what_passes_by_a_fixed_allowance_alone_says_so(trace: tk.Trace) -> None:
+    def shifted(by_ns: int) -> tk.Trace:
+        later = trace.slices.with_columns(pl.col("run_delay_ns") + by_ns)
+        return tk.Trace(
+            {**{name: trace.table(name) for name in trace.tables}, "slices": later}, trace.metadata
+        )
+
+    delay = trace.slices["run_delay_ns"].drop_nulls().quantile(0.5, "lower")
+    assert delay is not None
+    assert 0 < delay < 4_000_000, "shorter than a tick"
+    found = {}
+    for by_ns in (0, round(delay / 20), 300_000, 500_000):
+        row = calibrate(trace, shifted(by_ns)).filter(metric="run_delay_p50").row(0, named=True)
+        found[by_ns] = row["result"], row["only_by"]
+    assert list(found.values()) == [("pass", None), ("pass", None), ("pass", "400 us"), ("fail", None)]
+
+
+def test_a_count_that_passes_by_a_fixed_allowance_says_so() -> None:
+    rule = {"relative": 0.05, "absolute": 5, "min_n": 1}
+
+    def only_by(recorded: float, replayed: float) -> str | None:
+        found: str | None = _judge("blocks", _Pair("1", recorded, replayed, (60, 60)), rule, 4e6)["only_by"]
+        return found
+
+    assert only_by(60, 64) == "5"
+    assert only_by(60, 62) is None
+    assert only_by(60, 66) is None, "it fails"
+
+
+def test_the_command_names_what_passes_by_a_fixed_allowance() -> None:
+    row = _judge(
+        "run_delay_p50", _Pair("ns", 14_100.0, 58_400.0, (90, 90)), tolerances()["run_delay_p50"], 4e6
+    )
+    readable = _readable(row)
+    assert (readable["result"], readable["error"]) == ("pass (< 400 us)", "+314.18 %")
+    assert _readable(row | {"only_by": None})["result"] == "pass"
+    many = [row, row | {"only_by": None}, row | {"result": "fail"}, row | {"result": "not measured"}]
+    assert passed(many) == "2 of 3 metrics pass, 1 only by a fixed allowance"
+    assert passed(many[1:2]) == "1 of 1 metrics pass"

@@ -472,3 +472,15 @@ def test_the_interval_under_a_recorded_value_has_its_unit() -> None:
     assert times
     assert not [line.interval for line in counts if re.search("[a-z]s", line.interval)]
     assert all(re.search(" (ns|us|ms|s)$", line.interval) for line in times)
+
+
+def test_a_check_that_passes_by_a_fixed_allowance_alone_says_so() -> None:
+    names = ["a1", "b1"] * 2
+    far = made(names, 14_000, meta={"replay.policy": "cfs"})
+    found = Comparison(made(names, 10_000), far, {"p": made(names, 14_000)})
+    rows = found.fidelity.filter(pl.col("only_by").is_not_null())
+    assert set(rows["only_by"]) == {"400 us"}
+    assert set(rows["metric"]) >= {"slice_p50"}
+    assert found.to_html().count(", only by a fixed allowance of 400 us") == rows.height
+    same = Comparison(made(names, 10_000), made(names, 10_000), {"p": made(names, 14_000)})
+    assert "only by a fixed allowance" not in same.to_html()

@@ -37,7 +37,7 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
     from tracekit.whatif.headline import findings
     from tracekit.whatif.left_out import left_out
 
-    failed, judged = _calibrated(comparison)
+    failed = comparison.fidelity.filter(result="fail")["metric"].to_list()
     if poor := comparison.poor:
         whole = left_out(comparison.trace) is None
         doctor = "; `tracekit doctor` says what the capture lacks" if whole else ""
@@ -60,7 +60,7 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
         if idler := comparison.idler.get(finding.policy):
             paragraph(idler.sentence)
     print()
-    _basis(comparison, failed, judged)
+    _basis(comparison, failed)
     if verbose:
         from tracekit.cli._replaying import print_basis
         from tracekit.whatif import Replay
@@ -117,16 +117,9 @@ def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> No
         print(", ".join(f"{mark} {word}" for word, mark in _MARKS.items() if word in seen))
 
 
-def _calibrated(comparison: Comparison) -> tuple[list[str], int]:
-    """Metrics of the identity replay that fail, and how many were judged."""
-    fidelity = comparison.fidelity
-    failed = fidelity.filter(result="fail")["metric"].to_list()
-    return failed, fidelity.filter(result="pass").height + len(failed)
-
-
-def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
+def _basis(comparison: Comparison, failed: list[str]) -> None:
     from tracekit.whatif.basis import inferred, unknown_machine, unrecorded
-    from tracekit.whatif.calibration import titles
+    from tracekit.whatif.calibration import passed, titles
     from tracekit.whatif.headline import to_record
 
     identity = comparison.identity_policy.partition(":")[0]
@@ -139,7 +132,7 @@ def _basis(comparison: Comparison, failed: list[str], judged: int) -> None:
         f"{comparison.why}"
     )
     named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
-    paragraph(f"calibration: {judged - len(failed)} of {judged} metrics pass{named}")
+    paragraph(f"calibration: {passed(comparison.fidelity.to_dicts())}{named}")
     for missing in unrecorded(comparison.identity):
         if missing != comparison.poor:
             paragraph(missing)

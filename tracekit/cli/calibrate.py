@@ -46,7 +46,7 @@ def command(
     from tracekit.cli._output import about, emit_csv, emit_json, paragraph, table
     from tracekit.cli._replaying import caution, print_basis, progress_bar
     from tracekit.whatif.basis import unknown_machine, unrecorded
-    from tracekit.whatif.calibration import METRICS, calibrate
+    from tracekit.whatif.calibration import METRICS, calibrate, passed
     from tracekit.whatif.identity import stated
     from tracekit.whatif.worst import worst
 
@@ -82,7 +82,7 @@ def command(
     named = f"; {len(failed)} fail" if failed else ""
     absent = len(rows) - judged
     paragraph(
-        f"{judged - len(failed)} of {judged} metrics pass{named}"
+        f"{passed(rows)}{named}"
         + (f"; {absent} {'is' if absent == 1 else 'are'} not measured" if absent else "")
     )
     print()
@@ -92,6 +92,11 @@ def command(
         "p.p.: percentage points",
         "dist.: between the two distributions, 0 (equal) to 1; --wide says what each metric is",
     ]
+    if any(row["only_by"] for row in rows):
+        notes.append(
+            "pass (< ...): the error is over the % that are allowed, and passes only as the difference is below a fixed "
+            "allowance, which says little of values as small as that"
+        )
     table(shown, columns, more=["what"], right=("recorded", "replayed", "error", "n"), notes=notes)
     print()
     if far:
@@ -147,5 +152,5 @@ def _readable(row: dict[str, object]) -> dict[str, str]:
         "error": error,
         "allowed": str(row["allowed"]),
         "n": f"{row['n_recorded']}/{row['n_replayed']}",
-        "result": str(row["result"]),
+        "result": f"pass (< {row['only_by']})" if row["only_by"] else str(row["result"]),
     }

@@ -370,6 +370,7 @@ def _fidelity(comparison: Comparison) -> list[dict[str, str]]:
                 "error": error,
                 "allowed": row["allowed"],
                 "result": row["result"],
+                "only_by": row["only_by"],
             }
         )
     return out

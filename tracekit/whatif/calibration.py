@@ -20,7 +20,7 @@ from tracekit._lazy import later
 from tracekit.analysis import _common as c
 from tracekit.analysis import latency, runqueue
 from tracekit.analysis.uncertainty import ks_distance
-from tracekit.units import format_names
+from tracekit.units import format_names, format_ns
 from tracekit.whatif.intervals import MIN_JITTER_NS
 
 if TYPE_CHECKING:
@@ -89,6 +89,26 @@ def titles(names: Sequence[str], most: int = 4) -> str:
     return format_names([TITLES[name] for name in names], most)
 
 
+def passed(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many metrics of a calibration pass, and how many of these by a fixed allowance alone.
+
+    Parameters
+    ----------
+    rows
+        Rows of `calibrate`.
+
+    Examples
+    --------
+    >>> passed([{"result": "pass", "only_by": "400 us"}, {"result": "fail", "only_by": None}])
+    '1 of 2 metrics pass, 1 only by a fixed allowance'
+    """
+    judged = [row for row in rows if row["result"] != "not measured"]
+    found = [row for row in judged if row["result"] == "pass"]
+    fixed = sum(row["only_by"] is not None for row in found)
+    only = f", {fixed} only by a fixed allowance" if fixed else ""
+    return f"{len(found)} of {len(judged)} metrics pass{only}"
+
+
 #: Metrics that take records of wakeups: without them a task counts as runnable, after a sleep, only
 #: once it has a CPU.
 _OF_WAKEUPS = ("run_delay_p50", "run_delay_p95", "run_delay_ks", "runqueue_mean", "runqueue_histogram")
@@ -106,6 +126,7 @@ _SCHEMA = {
     "n_recorded": pl.UInt32,
     "n_replayed": pl.UInt32,
     "result": pl.String,
+    "only_by": pl.String,
 }
 
 
@@ -319,6 +340,7 @@ def _judge(metric: str, pair: _Pair, rule: Mapping[str, float], tick_ns: float) 
         "error": None,
         "error_pct": None,
         "allowed": "",
+        "only_by": None,
     }
     value = pair.distance
     if value is None and pair.recorded is not None and pair.replayed is not None:
@@ -350,6 +372,13 @@ def _judge(metric: str, pair: _Pair, rule: Mapping[str, float], tick_ns: float) 
         return row
     row["allowed"] = " or ".join(text for _, text in limits)
     row["result"] = "pass" if abs(value) <= max(limit for limit, _ in limits) else "fail"
+    if (
+        row["result"] == "pass"
+        and "relative" in rule
+        and abs(value) > rule["relative"] * abs(pair.recorded or 0)
+    ):
+        fixed = max(((limit, text) for limit, text in limits if abs(value) <= limit), default=(0.0, ""))
+        row["only_by"] = format_ns(fixed[0]) if pair.unit == "ns" else fixed[1]
     return row
 
 
@@ -414,11 +443,13 @@ def calibrate(
         `points`), `recorded`, `replayed` (Float64; null for a metric that compares the two by
         itself), `error` (Float64, replayed - recorded, or the distance), `error_pct` (Float64, of
         recorded), `allowed` (String), `n_recorded`, `n_replayed` (UInt32), `result` (String:
-        `pass`, `fail`, `not measured`).
+        `pass`, `fail`, `not measured`), `only_by` (String: the fixed allowance, such as ``400 us``,
+        by which alone a metric passes whose error in % is too large; null for others).
 
     Notes
     -----
-    How it can mislead: schedules that drift apart by a moment place other tasks at the same time
+    How it can mislead: a fixed allowance (a tenth of a tick, 5 switches) lets any value pass that is
+    small beside it, however wrong: see `only_by`. Schedules that drift apart by a moment place other tasks at the same time
     and are still as good a prediction of slices and delays; look at the distributions before the
     placement.
     """
