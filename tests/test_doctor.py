@@ -165,6 +165,26 @@ def test_losses_of_a_cpu_that_is_not_named_concern_all() -> None:
     assert (found["first_ts_ns"], found["last_ts_ns"]) == (100, 200)
 
 
+@pytest.mark.parametrize(("counts", "share"), [([30, 10], 40 / 120), ([30, None], None)])
+def test_of_losses_what_was_lost_is_shared(counts: list[int | None], share: float | None) -> None:
+    losses = pl.DataFrame(
+        {"cpu": [0, 0], "ts_from_ns": [100, 300], "ts_to_ns": [200, 400], "count": counts},
+        schema={"cpu": pl.Int32, "ts_from_ns": pl.Int64, "ts_to_ns": pl.Int64, "count": pl.UInt64},
+    )
+    rows = pl.DataFrame(
+        {
+            "severity": ["loss"] * 2,
+            "code": ["lost-events"] * 2,
+            "count": [1, 1],
+            "message": ["3 lost", "1 lost"],
+        },
+        schema_overrides={"count": pl.UInt64},
+    ).with_columns(ts_ns=pl.Series([200, 400]))
+    trace = tk.read((switch(0.0, 1, 2) + switch(1e-6, 2, 1)).encode())
+    found = causes(rows, trace.slices, trace.cpus, losses, 80, (0, 1000)).row(0, named=True)
+    assert (found["count"], found["record_share"]) == (2, share)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

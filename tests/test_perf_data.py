@@ -58,3 +58,25 @@ def test_the_command_line_compares_policies_on_it(tracekit: Run, file: Path) -> 
     done = tracekit("compare", file, "--policy", "cfs:wakeup_preemption=off", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("case", "lost"), [("lost-read-at-end", [10]), ("lost-behind-the-last", [10, 5])])
+def test_what_perf_counts_again_at_the_end_is_counted_once(root: Path, case: str, lost: list[int]) -> None:
+    trace = tk.read(root / "fixtures" / "perf-data" / case / "input.data")
+    assert trace.losses["count"].to_list() == lost
+    assert trace.metadata["loss.total"] == str(sum(lost))
+    codes = trace.diagnostics["code"].cast(pl.String).to_list()
+    assert codes.count("lost-events") == len(lost)
+    assert "duplicate" in codes
+    if len(lost) > 1:
+        behind = trace.losses.row(1, named=True)
+        assert behind["ts_to_ns"] == trace.end_ns
+
+
+def test_info_says_how_many_are_lost_at_least(tracekit: Run, tmp_path: Path) -> None:
+    line = "t-1 [000] d... {:.6f}: sched_switch: prev_comm=t prev_pid={} prev_prio=120 prev_state=S ==> "
+    line += "next_comm=t next_pid={} next_prio=120\n"
+    text = line.format(1, 1, 2) + "CPU:0 [LOST 3 EVENTS]\n" + line.format(2, 1, 2) + line.format(3, 7, 8)
+    (tmp_path / "cut.txt").write_text("# tracer: nop\n#\n" + text)
+    done = tracekit("info", tmp_path / "cut.txt")
+    assert "at least 3: so many the source counts, and others are missing" in done.stdout

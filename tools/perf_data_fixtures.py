@@ -21,6 +21,7 @@ LAB = ROOT / "testdata" / "lab"
 OUT = ROOT / "fixtures" / "perf-data"
 ATTR = 144
 COMM, EXIT, FORK, SAMPLE, LOST, SWITCH, WIDE, ROUND = 3, 4, 7, 9, 2, 14, 15, 68
+LOST_SAMPLES, FORMAT_LOST = 13, 16
 TRACING_DATA, HOSTNAME, ARCH, NRCPUS, EVENT_DESC, COMPRESSED = 1, 3, 6, 7, 12, 27
 # Offset of the time in a sample, and of the raw field; the layout of `perf sched record`.
 TIME, CPU, RAW = 32, 40, 56
@@ -164,6 +165,29 @@ def with_losses(perf: Perf) -> Perf:
     trailer = struct.pack("<iiQIIQ", 0, 0, time(perf.records[after]), 0, 0, identifier)
     record = struct.pack("<IHHQQ", LOST, 0, 24 + len(trailer), identifier, 10) + trailer
     return replace(perf, records=[*perf.records[:first], record, *perf.records[after:]])
+
+
+def with_losses_read(perf: Perf, behind: int) -> Perf:
+    """Add to `with_losses` what perf reads from the events at the end.
+
+    The ten samples again, those that were lost behind the last record, and samples that a filter
+    left out.
+    """
+    lossy = with_losses(perf)
+    first = next(r for r in lossy.records if kind(r) == LOST)
+    (event,) = struct.unpack_from("<Q", first, 8)
+    other = next(n[0] for _, n in perf.attrs if event not in n)
+    attrs = []
+    for attr, numbers in perf.attrs:
+        (asked,) = struct.unpack_from("<Q", attr, 32)
+        attrs.append((attr[:32] + struct.pack("<Q", asked | FORMAT_LOST) + attr[40:], numbers))
+
+    def read_at_end(number: int, count: int, flags: int = 0) -> bytes:
+        trailer = struct.pack("<iiQIIQ", 0, 0, 0, 0, 0, number)
+        return struct.pack("<IHHQ", LOST_SAMPLES, flags, 16 + len(trailer), count) + trailer
+
+    read = [read_at_end(event, 7), read_at_end(other, 3 + behind), read_at_end(event, 100, 1 << 15)]
+    return Perf(attrs, lossy.records + read, perf.features)
 
 
 def own_switches(perf: Perf, wide: bool) -> Perf:
@@ -332,6 +356,8 @@ def main() -> None:
     put("big-endian", big_endian(perf))
     put("two-cpus-in-rounds", write(two_cpus(perf)))
     put("lost-records", write(with_losses(perf)))
+    put("lost-read-at-end", write(with_losses_read(perf, 0)))
+    put("lost-behind-the-last", write(with_losses_read(perf, 5)))
     put("own-switch-records", write(own_switches(perf, wide=False)))
     put("own-switch-records-cpu-wide", write(own_switches(perf, wide=True)))
     put("wakeups-twice", write(twice(perf)))

@@ -17,6 +17,8 @@ from tracekit.analysis.losses import coverage
 __all__ = ["by_cause", "causes"]
 
 _LOSSES = ("lost-events", "overwritten", "truncated")
+#: Codes of losses, whose places are not what was lost.
+_COUNTED = ("lost-events", "overwritten")
 _SCHEMA = {
     "severity": pl.String,
     "code": pl.String,
@@ -42,7 +44,7 @@ def causes(
     """Group the diagnostics of a trace by cause.
 
     Definition: a cause is a code and a message, numbers in it aside. `record_share` = places /
-    records read. `time_share` = time touched / (span x CPUs). Time touched: of missing switches,
+    records read; of losses that the source counts, lost / (read + lost). `time_share` = time touched / (span x CPUs). Time touched: of missing switches,
     slices whose end was inferred and time in which nobody knows who ran, apart from losses and from
     what was before a CPU's first record; of losses, `analysis.losses.coverage`, for every CPU where
     the source does not name one.
@@ -60,7 +62,8 @@ def causes(
     -------
     pl.DataFrame
         One row per cause, losses and errors first: `severity`, `code` (String), `count` (UInt64,
-        places), `record_share` (Float64; null when no record was read), `time_share` (Float64; null
+        places), `record_share` (Float64; null when no record was read, and of losses that the
+        source does not all count), `time_share` (Float64; null
         when the cause touches no known time), `first_ts_ns`, `last_ts_ns` (Int64, trace clock; null
         when not known), `message` (String, of the first place), `advice` (String; null when there
         is none).
@@ -77,6 +80,7 @@ def causes(
     for code, places, more in by_cause(diagnostics):
         rows.append(_row(code, places, more, records, touched.get(code)))
         touched.pop(code, None)
+    _share_lost(rows, losses, records)
     order = {"loss": 0, "error": 1, "info": 2}
     rows.sort(key=lambda r: order.get(str(r["severity"]), 3))
     return pl.DataFrame(rows, schema=_SCHEMA)
@@ -131,6 +135,15 @@ def _row(
         "message": places[0]["message"],
         "advice": next((p["advice"] for p in places if p.get("advice")), None),
     }
+
+
+def _share_lost(rows: list[dict[str, object]], losses: pl.DataFrame, records: int) -> None:
+    """Of losses, share what was lost, not the places where that is said."""
+    found = [row for row in rows if row["code"] in _COUNTED]
+    counted = len(found) == 1 and losses.height > 0 and losses["count"].null_count() == 0
+    lost = int(losses["count"].sum() or 0) if counted else 0
+    for row in found:
+        row["record_share"] = lost / (records + lost) if lost else None
 
 
 def _whole(value: object) -> int:

@@ -214,7 +214,20 @@ def _extent(cause: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _origin(meta: dict[str, str]) -> dict[str, str]:
+def _lost(trace: Trace) -> str:
+    """How many records were lost, as far as the source counts."""
+    meta = trace.metadata
+    if meta.get("loss.known") == "false":
+        counted = int(trace.losses["count"].sum() or 0)
+        more = f"at least {format_count(counted)}: so many the source counts"
+        return f"{more}, and others are missing" if counted else "an unknown number"
+    lost = meta.get("loss.total")
+    if lost is None:
+        return "not stated"
+    return "none, as the source counts" if lost == "0" else format_count(int(lost))
+
+
+def _origin(meta: dict[str, str], lost: str) -> dict[str, str]:
     """Where a trace comes from, in words; `--verbose` and `--json` have every key as it is."""
     files = [
         f"{f['name']} ({format_size(f['size'])})"
@@ -233,7 +246,6 @@ def _origin(meta: dict[str, str]) -> dict[str, str]:
     read = f"{format_count(int(meta['parse.lines']))} read" if meta.get("parse.lines", "").isdigit() else ""
     if meta.get("parse.unparsed", "0") not in ("", "0"):
         read += f", {format_count(int(meta['parse.unparsed']))} not understood"
-    lost = "an unknown number" if meta.get("loss.known") == "false" else meta.get("loss.total")
     events = json.loads(meta.get("events.recorded", "[]"))
     shown = {
         "file": ", ".join(files),
@@ -241,7 +253,7 @@ def _origin(meta: dict[str, str]) -> dict[str, str]:
         "host": meta.get("host", "").replace("(none)", ""),
         "clock": ", ".join(clock),
         "lines or records": read,
-        "lost": "not stated" if lost is None else "none, as the source counts" if lost == "0" else lost,
+        "lost": lost,
         "events recorded": ", ".join(events),
         "replayed under": meta.get("replay.policy", ""),
         "options": ", ".join(f"{k}={v}" for k, v in json.loads(meta.get("options", "{}")).items()),
@@ -259,7 +271,7 @@ def _print(trace: Trace, top: int, verbose: bool) -> None:
     if verbose:
         rows = sorted((k, v) for k, v in trace.metadata.items() if k != "machine")
     else:
-        rows = list(_origin(trace.metadata).items())
+        rows = list(_origin(trace.metadata, _lost(trace)).items())
     for key, value in rows:
         paragraph(f"  {key:<22}{value}", hang=22)
     if trace.machine is not None:

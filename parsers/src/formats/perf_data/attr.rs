@@ -65,6 +65,8 @@ pub struct Trailer {
     pub time: usize,
     /// `u32 cpu, u32 reserved`.
     pub cpu: usize,
+    /// `u64` number of the event.
+    pub id: usize,
 }
 
 /// Size of a record's header.
@@ -104,6 +106,11 @@ impl Attr {
     /// Does it ask for PERF_RECORD_SWITCH?
     pub fn context_switch(&self) -> bool {
         self.flag(26)
+    }
+
+    /// Can it be asked how many of its records were lost?
+    pub fn counts_lost(&self) -> bool {
+        self.read_format & 16 != 0
     }
 
     /// Does it begin when the recorded program is executed, at the same moment as perf's own records?
@@ -156,6 +163,7 @@ impl Attr {
                     bit::CPU => trailer.cpu = end,
                     bit::TIME => trailer.time = end,
                     bit::TID => trailer.tid = end,
+                    bit::IDENTIFIER | bit::ID if trailer.id == 0 => trailer.id = end,
                     _ => {}
                 }
             }
@@ -267,7 +275,7 @@ mod tests {
             let l = a.layout;
             assert_eq!((a.kind, a.config), (2, 316));
             assert_eq!((l.id, l.tid, l.time, l.cpu, l.fixed), (Some(8), Some(24), Some(32), Some(40), 56));
-            assert_eq!(l.trailer, Trailer { tid: 32, time: 24, cpu: 16 });
+            assert_eq!(l.trailer, Trailer { tid: 32, time: 24, cpu: 16, id: 8 });
             assert_eq!((a.clockid(), a.context_switch()), (None, false));
         }
     }

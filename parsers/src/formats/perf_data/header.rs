@@ -36,6 +36,8 @@ pub struct Attrs {
     pub all: Vec<Attr>,
     /// Number in samples -> index in `all`.
     by_id: HashMap<u64, usize>,
+    /// Number in samples -> which of the numbers of its event it is; the n-th of every event are alike.
+    places: HashMap<u64, usize>,
     /// One layout serves all, and all that ever sample are tracepoints: samples need no lookup.
     uniform: bool,
     /// That layout, when it is a plain one.
@@ -45,12 +47,20 @@ pub struct Attrs {
 impl Attrs {
     /// Adds an event with the numbers that its samples carry.
     pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
-        self.by_id.extend(ids.map(|id| (id, self.all.len())));
+        for (place, id) in ids.enumerate() {
+            self.by_id.insert(id, self.all.len());
+            self.places.insert(id, place);
+        }
         self.all.push(attr);
         let first = &self.all[0];
         let like = |a: &Attr| a.layout == first.layout && a.kind == TRACEPOINT;
         self.uniform = first.kind == TRACEPOINT && self.all.iter().all(|a| like(a) || a.never_samples());
         self.plain = first.layout.plain().filter(|_| self.uniform);
+    }
+
+    /// Which of the numbers of its event `id` is.
+    pub fn place(&self, id: u64) -> Option<usize> {
+        self.places.get(&id).copied()
     }
 
     /// Where the fields of every sample lie, when samples are of tracepoints only and have them all.

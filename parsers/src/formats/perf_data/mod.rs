@@ -19,6 +19,9 @@
 //!   `SYNTHESIZED` at the time of the recording's first record; forks and exits from then only say
 //!   whose task it is. Dropped: samples' addresses and call chains, mappings, samples of events
 //!   other than tracepoints (counted in a diagnostic).
+//! * Losses: `LOST` says them while the recording goes on. What perf reads from the events at the
+//!   end (`LOST_SAMPLES` with time 0, kernels since 6.0) counts the same again and adds only what was
+//!   lost behind the last record of a buffer; samples that a BPF filter left out are no loss.
 //! * `ctx_tid` is the tracepoint's own `common_pid`, not the sample's thread, which reads -1 for an
 //!   exiting task. Processes (`pid`, `next_pid`) come from task records and samples, so they are
 //!   null for tasks that none names.
@@ -33,6 +36,7 @@
 
 mod attr;
 mod header;
+mod lost;
 mod records;
 mod rows;
 mod stream;

@@ -2,6 +2,7 @@
 
 use super::attr::{Sample, Trailer, TRACEPOINT};
 use super::header::Attrs;
+use super::lost::{Lost, BY_FILTER};
 use super::records::kind;
 use crate::binary::bytes::{uint, until_nul};
 use crate::binary::tasks::Tasks;
@@ -47,7 +48,11 @@ pub struct Rows {
     last_ts: i64,
     /// Last time of each CPU, for the bounds of losses.
     cpu_ts: Vec<i64>,
+    /// Records that were lost, as the file states them while it goes on and at its end.
     lost: u64,
+    count: Lost,
+    /// Events can be asked how many of their records were lost.
+    counts_lost: bool,
     /// The file ends before its records do.
     pub torn: bool,
     skipped: u64,
@@ -83,6 +88,8 @@ impl Rows {
             last_ts: 0,
             cpu_ts: Vec::new(),
             lost: 0,
+            count: Lost::default(),
+            counts_lost: false,
             torn: false,
             skipped: 0,
             any_switch: false,
@@ -98,6 +105,7 @@ impl Rows {
     /// Takes what depends on the recorded events, once these are known.
     pub fn settle(&mut self, attrs: &Attrs, out: &mut Out) {
         self.trailer = attrs.all.first().map(|a| a.layout.trailer).unwrap_or_default();
+        self.counts_lost = attrs.all.iter().any(super::attr::Attr::counts_lost);
         let mut names = Vec::new();
         for attr in attrs.all.iter().filter(|a| a.kind == TRACEPOINT) {
             let number = attr.config as u32;
@@ -291,7 +299,7 @@ impl Rows {
     }
 
     /// Adds a record of another kind.
-    pub fn other(&mut self, kind: u32, misc: u16, ts: i64, record: &[u8], out: &mut Out) {
+    pub fn other(&mut self, attrs: &Attrs, (kind, misc): (u32, u16), ts: i64, record: &[u8], out: &mut Out) {
         let word = |at: usize| uint(record, at, 4, self.be).map(|v| i64::from(v as u32 as i32)).filter(|v| *v >= 0);
         match kind {
             kind::COMM => {
@@ -339,10 +347,24 @@ impl Rows {
             }
             kind::SWITCH | kind::SWITCH_CPU_WIDE if self.is_repeated(misc, record) => self.repeated += 1,
             kind::SWITCH | kind::SWITCH_CPU_WIDE => self.switch(kind, misc, ts, record, out),
-            kind::LOST | kind::LOST_SAMPLES => {
-                let at = if kind == kind::LOST { 16 } else { 8 };
-                let lost = uint(record, at, 8, self.be).and_then(|n| i64::try_from(n).ok());
-                self.losses(lost, ts, record, out);
+            kind::LOST => {
+                let lost = uint(record, 16, 8, self.be).and_then(|n| i64::try_from(n).ok());
+                let place = uint(record, 8, 8, self.be).and_then(|id| attrs.place(id));
+                let cpu = self.trailing_cpu(record);
+                self.count.state(place, cpu, lost.unwrap_or(0).unsigned_abs());
+                self.losses(lost, ts, cpu, out);
+            }
+            kind::LOST_SAMPLES => {
+                let lost = uint(record, 8, 8, self.be).and_then(|n| i64::try_from(n).ok());
+                let count = lost.unwrap_or(0).unsigned_abs();
+                if misc & BY_FILTER != 0 {
+                    self.count.filtered = self.count.filtered.saturating_add(count);
+                } else if ts == 0 && self.counts_lost {
+                    let id = self.trailing(record, self.trailer.id, 8);
+                    self.count.read(id.and_then(|id| attrs.place(id)), count);
+                } else {
+                    self.losses(lost, ts, self.trailing_cpu(record), out);
+                }
             }
             _ => {}
         }
@@ -373,7 +395,10 @@ impl Rows {
 
     /// A row with what all of perf's own records say; its kind is set.
     fn row<'o>(&mut self, kind: Kind, ts: i64, record: &[u8], out: &'o mut Out) -> EventRow<'o> {
-        let cpu = self.trailing_cpu(record);
+        self.row_on(kind, ts, self.trailing_cpu(record), out)
+    }
+
+    fn row_on<'o>(&mut self, kind: Kind, ts: i64, cpu: Option<i32>, out: &'o mut Out) -> EventRow<'o> {
         let marks = self.step(ts, cpu);
         self.flush(out);
         if !self.initial.is_empty() {
@@ -443,8 +468,7 @@ impl Rows {
         }
     }
 
-    fn losses(&mut self, lost: Option<i64>, ts: i64, record: &[u8], out: &mut Out) {
-        let cpu = self.trailing_cpu(record);
+    fn losses(&mut self, lost: Option<i64>, ts: i64, cpu: Option<i32>, out: &mut Out) {
         let slot = cpu.and_then(|c| usize::try_from(c).ok());
         let from = match slot {
             Some(slot) => self.cpu_ts.get(slot).copied().filter(|t| *t != i64::MIN),
@@ -452,7 +476,7 @@ impl Rows {
         };
         let ts = if ts == 0 { self.last_ts } else { ts };
         self.lost = self.lost.saturating_add(lost.unwrap_or(0).unsigned_abs());
-        self.row(Kind::Lost, ts, record, out).value(lost);
+        self.row_on(Kind::Lost, ts, cpu, out).value(lost);
         let cause = out.strings.intern(b"ring_full");
         out.losses.push().cpu(cpu).ts_from_ns(from).ts_to_ns(ts).count(lost).cause(cause);
         out.diagnostics.push_with(Code::LostEvents, || {
@@ -462,9 +486,26 @@ impl Rows {
         });
     }
 
+    /// What was lost behind the last record of a buffer, which only perf's counts at the end tell.
+    fn lost_behind(&mut self, out: &mut Out) {
+        for behind in self.count.behind() {
+            self.losses(i64::try_from(behind.count).ok(), self.last_ts, behind.cpu, out);
+        }
+        let repeated = self.count.repeated();
+        if repeated > 0 {
+            let message = format!("{repeated} records at the end count again what was lost; they are not added");
+            out.diag(Diagnostic::new(Code::Duplicate, message));
+        }
+        if self.count.filtered > 0 {
+            let message = format!("a filter of the recording left {} samples out", self.count.filtered);
+            out.diag(Diagnostic::new(Code::MissingEvents, message).advise("record without --filter"));
+        }
+    }
+
     /// What can only be said at the end.
     pub fn finish(&mut self, out: &mut Out) {
         self.begin(self.last_ts, out);
+        self.lost_behind(out);
         out.meta.set("loss.known", (!self.torn).to_string());
         if self.torn {
             let cause = out.strings.intern(b"chunk");

@@ -310,7 +310,7 @@ impl Stream {
                     }
                     self.rows.sample::<BE>(&self.attrs, time as i64, record, offset, out);
                 } else {
-                    self.rows.other(kind, misc, time as i64, record, out);
+                    self.rows.other(&self.attrs, (kind, misc), time as i64, record, out);
                 }
             }
             if out.events.len() + self.rows.waiting() >= target {
