@@ -46,6 +46,29 @@ pub fn lacks_time(line: &[u8]) -> bool {
     key.is_some_and(|at| at == 0 || scan::is_blank(line[at - 1])) && parse(line).is_none()
 }
 
+/// Are the times of a text differences to the line before (`perf script --deltatime`)? perf prints
+/// records in time order, so that moments do not go back and differences do so all the time. The
+/// first difference is 0; where the beginning is left out, all of them are short.
+pub fn are_differences(text: &[u8]) -> bool {
+    const LINES: usize = 8;
+    const LINES_OF_PART: usize = 32;
+    const SHORT_NS: i64 = 1_000_000_000;
+    let lines = text.split(|b| *b == b'\n').take(2000);
+    let heads = lines.filter_map(parse).filter(|h| !h.is_ftrace() && !h.body.starts_with(b"PERF_RECORD"));
+    let (mut first, mut largest, mut lines, mut back) = (None, 0, 0usize, 0usize);
+    let mut last: std::collections::HashMap<Option<i32>, i64> = std::collections::HashMap::new();
+    for head in heads {
+        first = first.or(Some(head.ts_ns));
+        largest = largest.max(head.ts_ns);
+        if let Some(before) = last.insert(head.cpu, head.ts_ns) {
+            lines += 1;
+            back += usize::from(head.ts_ns < before);
+        }
+    }
+    let often = back * 4 >= lines;
+    often && (lines >= LINES && first == Some(0) || lines >= LINES_OF_PART && largest < SHORT_NS)
+}
+
 /// A head whose time ends at `colon`.
 fn timed(line: &[u8], colon: usize) -> Option<Head<'_>> {
     let number = |b: &u8| b.is_ascii_digit() || *b == b'.';

@@ -15,6 +15,8 @@
 //! **Kept**: every event; samples of other events than tracepoints as `other`. **Dropped**: call
 //! chains, periods.
 //!
+//! **Not read**: times since the line before (`--deltatime`).
+//!
 //! **Departures tolerated**: tabs, CRLF, a byte order mark, words that `-F` adds before the event's
 //! name, warnings of perf caught in the same file, the short form that libtraceevent's plugins
 //! print.
@@ -96,6 +98,11 @@ fn sniff(head: &Head) -> Confidence {
 
 fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
     let head = source.head().map_err(|e| ParseError::io(FORMAT.name, &e))?;
+    if head::are_differences(&head.bytes) {
+        let message = "expected the time of each record, found times since the line before (perf script --deltatime)";
+        let advice = "print the recording again without --deltatime: rounded differences do not add up to times";
+        return Err(ParseError::new(FORMAT.name, "unsupported", message).at_line(1).advise(advice));
+    }
     let (probe, found) = TextLog::probe(&head, Perf::new(options));
     let (seen, log) = probe.parts();
     if head.whole && seen.digits.is_none() && !(seen.header && log.ends_in_header()) {
