@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+from tracekit.whatif.not_modelled import NotModelledError
 
 from .conftest import Run
 
@@ -80,3 +81,44 @@ def test_info_says_how_many_are_lost_at_least(tracekit: Run, tmp_path: Path) -> 
     (tmp_path / "cut.txt").write_text("# tracer: nop\n#\n" + text)
     done = tracekit("info", tmp_path / "cut.txt")
     assert "at least 3: so many the source counts, and others are missing" in done.stdout
+
+
+def test_a_recording_of_one_cpu_says_so(tracekit: Run, root: Path) -> None:
+    source = root / "fixtures" / "perf-data" / "one-cpu-of-two" / "input.data"
+    trace = tk.read(source)
+    assert trace.metadata["cpus.recorded"] == "1"
+    assert trace.cpus["cpu"].to_list() == [1]
+    # Every wakeup names CPU 0, which was not recorded: none that is known is waited for.
+    assert "runnable" not in trace.states["state"].cast(pl.String).to_list()
+    said = "only CPU 1 of 2 was recorded"
+    assert tracekit("info", source).stdout.splitlines()[1].startswith("Only CPU 1 of 2 was recorded: ")
+    assert f"MISSING  recorded: {said}" in tracekit("doctor", source).stdout
+    assert said in tracekit("latency", source).stderr
+
+
+def test_a_recording_of_some_tasks_has_no_run_queues(tracekit: Run, root: Path) -> None:
+    source = root / "fixtures" / "perf-data" / "some-tasks" / "input.data"
+    trace = tk.read(source)
+    assert trace.metadata["tasks.recorded"] == "-p 611"
+    assert trace.runqueue.height == 0
+    assert trace.cpus["idle_ns"].to_list() == [0]
+    assert set(trace.slices["tid"]) <= {611}
+    assert "Only some tasks (-p 611) were recorded" in tracekit("info", source).stdout.splitlines()[1]
+
+
+@pytest.mark.parametrize("case", ["one-cpu-of-two", "some-tasks"])
+def test_no_replay_is_made_of_a_part(tracekit: Run, root: Path, case: str) -> None:
+    source = root / "fixtures" / "perf-data" / case / "input.data"
+    for words in (["replay", "--policy", "cfs"], ["compare", "--policy", "cfs"], ["calibrate"]):
+        done = tracekit(words[0], source, *words[1:])
+        assert done.returncode == 4, words
+        assert "nothing models what was not recorded" in done.stderr
+    with pytest.raises(NotModelledError):
+        tk.replay(source, "cfs")
+
+
+def test_a_forced_comparison_of_a_part_marks_every_row(root: Path) -> None:
+    source = root / "fixtures" / "perf-data" / "one-cpu-of-two" / "input.data"
+    found = tk.compare(source, "cfs", runs=2, force=True)
+    assert set(found.table["trust"]) == {"do not use"}
+    assert found.table["trust_why"].str.contains("not modelled: what was not recorded").all()

@@ -22,7 +22,7 @@ OUT = ROOT / "fixtures" / "perf-data"
 ATTR = 144
 COMM, EXIT, FORK, SAMPLE, LOST, SWITCH, WIDE, ROUND = 3, 4, 7, 9, 2, 14, 15, 68
 LOST_SAMPLES, FORMAT_LOST = 13, 16
-TRACING_DATA, HOSTNAME, ARCH, NRCPUS, EVENT_DESC, COMPRESSED = 1, 3, 6, 7, 12, 27
+TRACING_DATA, HOSTNAME, ARCH, NRCPUS, CMDLINE, EVENT_DESC, COMPRESSED = 1, 3, 6, 7, 11, 12, 27
 # Offset of the time in a sample, and of the raw field; the layout of `perf sched record`.
 TIME, CPU, RAW = 32, 40, 56
 
@@ -188,6 +188,37 @@ def with_losses_read(perf: Perf, behind: int) -> Perf:
 
     read = [read_at_end(event, 7), read_at_end(other, 3 + behind), read_at_end(event, 100, 1 << 15)]
     return Perf(attrs, lossy.records + read, perf.features)
+
+
+def command_line(perf: Perf, line: str, cpus: int) -> Perf:
+    """Add the words of the command that recorded, on a machine of so many CPUs."""
+    words = line.split()
+    data = struct.pack("<I", len(words))
+    for word in words:
+        text = word.encode() + b"\0"
+        text += b"\0" * (-len(text) % 64)
+        data += struct.pack("<I", len(text)) + text
+    return replace(perf, features={**perf.features, CMDLINE: data, NRCPUS: struct.pack("<II", cpus, cpus)})
+
+
+def of_cpu(perf: Perf, cpu: int) -> Perf:
+    """Leave out the samples of other CPUs."""
+    records = [r for r in perf.records if kind(r) != SAMPLE or struct.unpack_from("<I", r, CPU)[0] == cpu]
+    return replace(perf, records=records)
+
+
+def of_task(perf: Perf, tid: int) -> Perf:
+    """Leave the samples that a recording of one task has: those that it makes, and its wakeups."""
+    records = []
+    for record in perf.records:
+        if kind(record) == SAMPLE:
+            (maker,) = struct.unpack_from("<i", record, 28)
+            woken = b"sched_wak" in event_name(perf, record)
+            (subject,) = struct.unpack_from("<i", record, RAW + 4 + 24)
+            if maker != tid and not (woken and subject == tid):
+                continue
+        records.append(record)
+    return replace(perf, records=records)
 
 
 def own_switches(perf: Perf, wide: bool) -> Perf:
@@ -358,6 +389,11 @@ def main() -> None:
     put("lost-records", write(with_losses(perf)))
     put("lost-read-at-end", write(with_losses_read(perf, 0)))
     put("lost-behind-the-last", write(with_losses_read(perf, 5)))
+    put(
+        "one-cpu-of-two",
+        write(command_line(of_cpu(two_cpus(perf), 1), "perf sched record -C 1 -- sleep 1", 2)),
+    )
+    put("some-tasks", write(command_line(of_task(perf, 611), "perf record -e sched:* -p 611 -- sleep 1", 1)))
     put("own-switch-records", write(own_switches(perf, wide=False)))
     put("own-switch-records-cpu-wide", write(own_switches(perf, wide=True)))
     put("wakeups-twice", write(twice(perf)))

@@ -31,6 +31,8 @@ pub const KEYS: &[(&str, &str)] = &[
     ("hz", "clock ticks per second of the traced kernel, where the source says so"),
     ("state.table", "JSON of bit -> letter, read from the file's own format"),
     ("events.recorded", "JSON list of the event names that the source recorded; decides what absence means"),
+    ("cpus.recorded", "CPUs whose records were kept, where those of others were not, as Linux prints lists: `0-2,5`"),
+    ("tasks.recorded", "whose records alone were kept, where those of other tasks were not: `-p 27361`"),
     ("loss.total", "number of lost records, absent when a loss of unknown size happened or switches are missing"),
     ("loss.known", "false when records were lost and nobody knows how many"),
     ("parse.lines", "lines or records read"),

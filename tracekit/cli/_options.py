@@ -175,7 +175,13 @@ class Input:
         return None
 
     def warn(self, trace: Trace) -> None:
-        """Say on standard error what was lost or damaged."""
+        """Say on standard error what was lost or damaged, and what the file says was not recorded."""
+        from tracekit.cli._output import printable
+        from tracekit.whatif.recorded import part
+
+        stated = {"cpus.recorded", "tasks.recorded"} & trace.metadata.keys()
+        if stated and not self.quiet and (found := part(trace)) is not None:
+            print(f"warning: {printable(found.sentence)}", file=sys.stderr)
         self.say(trace.diagnostics)
 
     def say(self, diagnostics: pl.DataFrame) -> None:

@@ -82,6 +82,14 @@ def _not_recorded(trace: Trace) -> str | None:
     return said and f"{said} (counted in the first {format_count(HEAD_EVENTS)} records)"
 
 
+def _part(trace: Trace) -> str | None:
+    """What the recording is of, where it is not of everything."""
+    from tracekit.whatif.recorded import part
+
+    found = part(trace)
+    return None if found is None else f"{found.sentence}. To have the rest, {found.advice}"
+
+
 def _tasks(trace: Trace, top: int) -> list[dict[str, Any]]:
     import polars as pl
 
@@ -95,6 +103,7 @@ def _facts(trace: Trace, top: int) -> dict[str, Any]:
     return {
         **about(trace),
         "machine": None if trace.machine is None else _machine(trace.machine),
+        "recorded_part": _part(trace),
         "causes": trace.causes().to_dicts(),
         "not_recorded": _not_recorded(trace),
         "diagnostics": trace.diagnostics.to_dicts(),
@@ -266,6 +275,8 @@ def _print(trace: Trace, top: int, verbose: bool) -> None:
 
     for line in repr(trace).splitlines()[:1]:
         paragraph(f"Trace {line.strip('<>').partition(' ')[2]}")
+    if said := _part(trace):
+        paragraph(said[0].upper() + said[1:])
     _print_causes(trace)
     _print_what_holds(trace)
     if verbose:

@@ -152,8 +152,11 @@ def _say_yields(trace: Trace, by: str) -> None:
     """Say where involuntary switches look like yields."""
     from tracekit.analysis import yields
     from tracekit.cli._output import paragraph
+    from tracekit.whatif.recorded import part
 
-    if not trace.slices.height:
+    recorded = part(trace)
+    if not trace.slices.height or (recorded is not None and not recorded.alone):
+        # Who woke on that CPU is not known: others wake, too, and were not recorded.
         return
     for row in yields.likely(trace.slices, trace.events, by).iter_rows(named=True):
         if 2 * row["n_likely"] > row["nr_involuntary"]:

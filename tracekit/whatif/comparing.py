@@ -21,6 +21,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+from tracekit.whatif.recorded import unreplayed
 from tracekit.whatif.repeat import Asked, Beside, run_all
 from tracekit.whatif.row_error import change_class
 from tracekit.whatif.run import Programs, Replay, Scenario
@@ -224,6 +225,7 @@ def _modelled(
     """The policies without what nothing models, and what that is by label."""
     machine = trace.machine
     recorded = () if machine is None else unmodelled_features(machine.features, identity)
+    recorded += unreplayed(trace)
     parts = {label: split(_core.expand_policy(policy)) for label, policy in labelled.items()}
     found = {label: (*what, *recorded) for label, (_, what) in parts.items()}
     names = tuple(dict.fromkeys(w for what in found.values() for w in what))

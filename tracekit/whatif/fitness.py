@@ -21,6 +21,7 @@ from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.identity import stated
 from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
+from tracekit.whatif.recorded import part
 from tracekit.whatif.run import replay
 from tracekit.whatif.source import first_part
 from tracekit.whatif.trust import poorly
@@ -299,6 +300,10 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
     ]
     if not slices.height:
         return checks
+    found_part = part(trace)
+    if found_part is not None:
+        advice = found_part.advice
+        checks.append(Check("recorded", found_part.alone, found_part.sentence, advice))
     missing = trace.missing()
     if not missing.whole:
         held = missing.refused is None and trace.bounds("all")["lower"].count() > 0

@@ -23,6 +23,7 @@ from tracekit.whatif.left_out import warn
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
 from tracekit.whatif.prepared import Prepared, core_options
 from tracekit.whatif.reconstructed import perturbations_of, reconstructed
+from tracekit.whatif.recorded import refuse_part
 from tracekit.whatif.scenario import Override
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
@@ -422,6 +423,7 @@ class Programs:
         Replay
             Under that policy.
         """
+        refuse_part(self.trace)
         prepared = self.prepared(
             policy,
             rt=rt,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::{Index, IndexMut};
 
-use super::tasks::Mix;
+use super::tasks::{Mix, Wake};
 use super::Who;
 use crate::tables::flag;
 use crate::StrId;
@@ -36,6 +36,10 @@ pub(super) struct Cpu {
     pub proposed: Option<(i64, Option<StrId>)>,
     /// The task that left by half a switch, or was found elsewhere before its own switch.
     pub left: Option<u32>,
+    /// Of a recording of some tasks: who came in the last switch, and when.
+    pub came: Option<(u32, i64)>,
+    /// Of a recording of some CPUs: the task that its last record woke on a CPU that was not recorded.
+    pub sent: Option<(u32, Wake)>,
     pub busy: i64,
     pub idle: i64,
     pub unknown: i64,
@@ -60,6 +64,8 @@ impl Cpu {
             start_flag: flag::OPEN_START,
             proposed: None,
             left: None,
+            came: None,
+            sent: None,
             busy: 0,
             idle: 0,
             unknown: 0,
@@ -93,7 +99,7 @@ impl Cpu {
         self.cur = None;
         self.known_from = ts;
         self.start_flag = start_flag;
-        self.left = None;
+        (self.left, self.came, self.sent) = (None, None, None);
     }
 }
 

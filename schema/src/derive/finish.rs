@@ -41,7 +41,9 @@ impl<S: Sink> Deriver<S> {
             return;
         }
         task.flags |= flag::OPEN_END;
-        if !self.live && task.phase == Phase::Ready {
+        // In a recording of some CPUs another one may have taken it.
+        let unseen = !self.live || self.options.partial.cpus.is_some();
+        if unseen && task.phase == Phase::Ready {
             // Without switches nobody knows whether it still waits.
             task.state = State::Unknown;
         }

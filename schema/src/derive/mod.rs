@@ -31,6 +31,8 @@
 //!   belongs to nobody.
 //! * **A missing switch from idle is inferred** where a record names a task as current that was woken, or
 //!   that the kernel charged with run time.
+//! * **What was not recorded is unknown**: the CPUs and tasks that a recording leaves out
+//!   ([`Partial`]).
 //! * **Lost records end knowledge.** What ran on the CPU ends at its last record before the loss,
 //!   tasks waiting on its queue become `unknown`, and other tasks' intervals that contain the loss
 //!   carry a flag.
@@ -47,6 +49,7 @@
 mod cpus;
 mod emit;
 mod finish;
+mod partial;
 mod queue;
 mod run;
 pub mod sink;
@@ -71,6 +74,7 @@ use crate::tables::{Cpus, Runqueue, Slices, States, Tasks};
 use crate::{Diagnostics, Events, Kind, Metadata, StrId, Strings};
 
 use cpus::CpuMap;
+pub use partial::Partial;
 use queue::Queues;
 use sink::{Record, Sink, Speed, Transition};
 pub use stated::tasks_of;
@@ -108,6 +112,8 @@ pub struct DeriveOptions {
     /// Yields are distinguished from involuntary switches, or are counted so: a replay counts as the recorded
     /// trace does.
     pub yields_recorded: bool,
+    /// What was recorded, where it was not everything.
+    pub partial: Partial,
 }
 
 impl Default for DeriveOptions {
@@ -119,6 +125,7 @@ impl Default for DeriveOptions {
             idle: IdleRule::ThreadZero,
             switches: false,
             yields_recorded: true,
+            partial: Partial::default(),
         }
     }
 }
@@ -134,8 +141,23 @@ impl DeriveOptions {
         };
         let nr_cpus = meta.get("nr_cpus").and_then(|n| n.parse().ok()).unwrap_or(0);
         let yields_recorded = meta.get("yields.recorded") != Some("false");
-        DeriveOptions { nr_cpus: u32::min(nr_cpus, 1 << 16), idle, yields_recorded, ..Self::default() }
+        let partial =
+            Partial { cpus: meta.get("cpus.recorded").and_then(cpu_list), tasks: meta.get("tasks.recorded").is_some() };
+        DeriveOptions { nr_cpus: u32::min(nr_cpus, 1 << 16), idle, yields_recorded, partial, ..Self::default() }
     }
+}
+
+/// Reads a list of CPUs as Linux prints it (`0-2,5`), in order.
+fn cpu_list(text: &str) -> Option<Vec<i32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (from.trim().parse::<i32>().ok()?, to.trim().parse::<i32>().ok()?);
+        cpus.extend((from..=to).take(1 << 16));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
 }
 
 /// The derived tables.
@@ -335,6 +357,9 @@ impl<S: Sink> Step<'_, S> {
             }
             self.dispatch(kind, slot, ts);
             if let Some(slot) = slot {
+                if kind != Kind::Waking && kind != Kind::StatRuntime {
+                    self.d.cpus[slot].sent = None;
+                }
                 self.d.cpus[slot].last = self.d.cpus[slot].last.max(ts);
             }
         }

@@ -9,12 +9,12 @@ use crate::tables::flag;
 use crate::{Code, Diagnostic, State, StrId};
 
 /// What becomes of a task that leaves its CPU.
-struct Departure {
-    state: Option<State>,
-    yielded: bool,
-    reason: Option<StrId>,
-    phase: Phase,
-    next: State,
+pub(super) struct Departure {
+    pub state: Option<State>,
+    pub yielded: bool,
+    pub reason: Option<StrId>,
+    pub phase: Phase,
+    pub next: State,
     queued: Option<Place>,
 }
 
@@ -22,6 +22,9 @@ impl<S: Sink> Step<'_, S> {
     /// A switch, or half of one.
     pub(super) fn switch(&mut self, slot: Option<usize>, ts: i64) {
         let (from, to) = (self.e.tid.get(self.row), self.e.next_tid.get(self.row));
+        if self.d.options.partial.tasks {
+            return self.switch_of_some(slot, from, to, ts);
+        }
         if !self.d.live {
             self.go_live(slot);
         }
@@ -108,7 +111,7 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// What the record and the task's own earlier records say about its leaving.
-    fn departure(&mut self, utid: u32, ts: i64) -> Departure {
+    pub(super) fn departure(&mut self, utid: u32, ts: i64) -> Departure {
         let row = self.row;
         let task = &mut self.d.tasks[utid];
         let hint = std::mem::take(&mut task.hint);
@@ -137,7 +140,7 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// A task that was not known to run leaves.
-    fn left_unseen(&mut self, utid: u32, slot: Option<usize>, ts: i64, end: &End) {
+    pub(super) fn left_unseen(&mut self, utid: u32, slot: Option<usize>, ts: i64, end: &End) {
         let (prio, next) = self.prios();
         let (phase, state) = (self.d.tasks[utid].phase, self.d.tasks[utid].state);
         let why = end.why(phase, state);
@@ -145,7 +148,7 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// A running task leaves, as the switch says.
-    fn depart(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
+    pub(super) fn depart(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
         let to = self.departure(utid, ts);
         let (prio, next) = self.prios();
         let end = End { ts, state: to.state, yielded: to.yielded, seq: self.seq(), flags: 0, prio, next };

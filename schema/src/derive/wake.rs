@@ -23,6 +23,27 @@ impl<S: Sink> Step<'_, S> {
         let Some(utid) = self.task(tid, ts, stated, true) else { return };
         self.d.wakes = true;
         let queue = e.target_cpu.get(row).map(|cpu| self.d.cpus.slot(cpu));
+        if self.may_run(utid) && self.d.tasks[utid].phase != Phase::Running {
+            let wake = self.wake(slot, ts);
+            self.d.tasks[utid].early = Some(wake);
+            self.woken(utid, wake, None, Effect::Nothing);
+            return;
+        }
+        if kind == Kind::Waking {
+            self.was_away(utid, ts);
+            if let Some(slot) = slot {
+                self.d.cpus[slot].sent = None;
+            }
+        }
+        if self.unrecorded(queue) && self.d.tasks[utid].phase != Phase::Running {
+            let wake = self.wake(slot, ts);
+            self.woken(utid, wake, queue, Effect::Nothing);
+            self.away(utid, ts);
+            if let Some(slot) = slot {
+                self.d.cpus[slot].sent = Some((utid, wake));
+            }
+            return;
+        }
         match self.d.tasks[utid].phase {
             Phase::Running => self.wake_running(utid, slot, ts),
             Phase::Ready => {
@@ -74,7 +95,7 @@ impl<S: Sink> Step<'_, S> {
         Wake { ts, waker, cpu, slot, irq, in_irq: waker.is_none() }
     }
 
-    fn ready(&mut self, utid: u32, wake: Wake, ts: i64) -> i64 {
+    pub(super) fn ready(&mut self, utid: u32, wake: Wake, ts: i64) -> i64 {
         let task = &mut self.d.tasks[utid];
         if task.phase == Phase::Off {
             let blocked = matches!(task.state, State::Blocked | State::WaitingLock);
@@ -108,7 +129,7 @@ impl<S: Sink> Step<'_, S> {
     }
 
     /// Counts a waiting task on the queue of a CPU, where lengths are estimated.
-    fn wait_on(&mut self, utid: u32, queue: Option<usize>) {
+    pub(super) fn wait_on(&mut self, utid: u32, queue: Option<usize>) {
         match self.d.queues.mode {
             Mode::Estimated => self.place(utid, queue.map_or(Place::Unplaced, Place::On)),
             Mode::Operations | Mode::Stated => self.d.tasks[utid].slot = queue,
@@ -118,8 +139,10 @@ impl<S: Sink> Step<'_, S> {
     pub(super) fn migrate(&mut self, ts: i64) {
         let Some(utid) = self.subject(ts) else { return };
         let target = self.e.target_cpu.get(self.row).map(|cpu| self.d.cpus.slot(cpu));
-        if self.d.tasks[utid].phase == Phase::Ready && target.is_some() {
-            self.wait_on(utid, target);
+        match target {
+            Some(target) if self.d.options.partial.cpus.is_some() => self.migrate_partly(utid, target, ts),
+            Some(_) if self.d.tasks[utid].phase == Phase::Ready => self.wait_on(utid, target),
+            _ => {}
         }
         if let Some(target) = target {
             self.d.sink.transition(ts, Transition::Migrate { task: utid, target });

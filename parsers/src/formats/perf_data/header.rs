@@ -24,6 +24,7 @@ pub mod feature {
     pub const VERSION: u64 = 5;
     pub const ARCH: u64 = 6;
     pub const NRCPUS: u64 = 7;
+    pub const CMDLINE: u64 = 11;
     pub const EVENT_DESC: u64 = 12;
     pub const CLOCK_DATA: u64 = 29;
     pub const LAST: u64 = 255;
@@ -34,6 +35,8 @@ pub mod feature {
 pub struct Attrs {
     /// All of them.
     pub all: Vec<Attr>,
+    /// How many numbers each of them has.
+    numbers: Vec<usize>,
     /// Number in samples -> index in `all`.
     by_id: HashMap<u64, usize>,
     /// Number in samples -> which of the numbers of its event it is; the n-th of every event are alike.
@@ -47,15 +50,23 @@ pub struct Attrs {
 impl Attrs {
     /// Adds an event with the numbers that its samples carry.
     pub fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
+        let mut numbers = 0;
         for (place, id) in ids.enumerate() {
+            numbers += 1;
             self.by_id.insert(id, self.all.len());
             self.places.insert(id, place);
         }
+        self.numbers.push(numbers);
         self.all.push(attr);
         let first = &self.all[0];
         let like = |a: &Attr| a.layout == first.layout && a.kind == TRACEPOINT;
         self.uniform = first.kind == TRACEPOINT && self.all.iter().all(|a| like(a) || a.never_samples());
         self.plain = first.layout.plain().filter(|_| self.uniform);
+    }
+
+    /// Every event, and how many numbers it has.
+    pub fn counted(&self) -> impl Iterator<Item = (&Attr, usize)> {
+        self.all.iter().zip(self.numbers.iter().copied())
     }
 
     /// Which of the numbers of its event `id` is.

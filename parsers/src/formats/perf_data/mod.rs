@@ -25,6 +25,8 @@
 //! * `ctx_tid` is the tracepoint's own `common_pid`, not the sample's thread, which reads -1 for an
 //!   exiting task. Processes (`pid`, `next_pid`) come from task records and samples, so they are
 //!   null for tasks that none names.
+//! * What was recorded: the command line in the header, beside the numbers of the events, says whether
+//!   only some CPUs or some tasks were (metadata `cpus.recorded`, `tasks.recorded`).
 //! * Departures tolerated: killed recordings (no data size, no features: without formats all
 //!   records are `other`), cut and damaged files (what was read before counts).
 //! * Traps: `AUXTRACE`, and in streams `TRACING_DATA`, are followed by bytes outside their own
@@ -35,6 +37,7 @@
 //! * Sources: perf.data-file-format.txt of the kernel, and its uapi perf_event.h.
 
 mod attr;
+mod extent;
 mod header;
 mod lost;
 mod records;

@@ -53,6 +53,8 @@ pub struct Rows {
     count: Lost,
     /// Events can be asked how many of their records were lost.
     counts_lost: bool,
+    /// Not all CPUs were recorded, and nothing but their records says which.
+    pub some_cpus: bool,
     /// The file ends before its records do.
     pub torn: bool,
     skipped: u64,
@@ -90,6 +92,7 @@ impl Rows {
             lost: 0,
             count: Lost::default(),
             counts_lost: false,
+            some_cpus: false,
             torn: false,
             skipped: 0,
             any_switch: false,
@@ -506,6 +509,11 @@ impl Rows {
     pub fn finish(&mut self, out: &mut Out) {
         self.begin(self.last_ts, out);
         self.lost_behind(out);
+        if self.some_cpus {
+            let seen = self.cpu_ts.iter().enumerate().filter(|(_, ts)| **ts != i64::MIN);
+            let cpus: Vec<i32> = seen.map(|(cpu, _)| cpu as i32).collect();
+            out.meta.set("cpus.recorded", super::extent::printed(&cpus));
+        }
         out.meta.set("loss.known", (!self.torn).to_string());
         if self.torn {
             let cause = out.strings.intern(b"chunk");

@@ -1,6 +1,7 @@
 //! The records in time order, and their rows.
 
 use super::attr::{Attr, TRACEPOINT};
+use super::extent::{self, Extent};
 use super::header::{describe, describe_clock, event_names, feature, feature_damaged, Attrs, Head};
 use super::records::{kind, End, Place, Record, Records};
 use super::rows::Rows;
@@ -35,6 +36,9 @@ pub struct Stream {
     /// The first record that is not part of the head, met while reading it.
     peeked: Option<Record>,
     names: Vec<String>,
+    /// Words of the command that recorded, and how many CPUs were online.
+    command: Vec<String>,
+    online: usize,
     finished: bool,
 }
 
@@ -63,6 +67,8 @@ impl Stream {
             limit: 0,
             peeked: None,
             names: Vec::new(),
+            command: Vec::new(),
+            online: 0,
             finished: false,
         };
         if head.killed {
@@ -79,6 +85,7 @@ impl Stream {
         }
         describe_clock(&stream.attrs, out);
         stream.rows.settle(&stream.attrs, out);
+        stream.extent(out);
         stream.check_events().map_err(|e| e.at_offset(head.attrs_at))?;
         Ok(stream)
     }
@@ -128,11 +135,27 @@ impl Stream {
                 self.names = event_names(data, self.be);
                 Ok(())
             }
+            feature::CMDLINE => extent::words(data, self.be).map(|words| self.command = words),
             feature::LAST.. => Ok(()),
-            _ => describe(number, data, self.be, out),
+            _ => {
+                if number == feature::NRCPUS {
+                    self.online = uint(data, 4, 4, self.be).unwrap_or(0) as usize;
+                }
+                describe(number, data, self.be, out)
+            }
         };
         if read.is_err() {
             feature_damaged(number, at, out);
+        }
+    }
+
+    /// Says which CPUs and tasks were recorded, where it was not all of them.
+    fn extent(&mut self, out: &mut Out) {
+        match extent::recorded(extent::asked(&self.command), self.attrs.counted(), self.online) {
+            Extent::Whole => {}
+            Extent::Cpus(cpus) if cpus.is_empty() => self.rows.some_cpus = true,
+            Extent::Cpus(cpus) => out.meta.set("cpus.recorded", extent::printed(&cpus)),
+            Extent::Tasks(tasks) => out.meta.set("tasks.recorded", tasks),
         }
     }
 
