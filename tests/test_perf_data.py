@@ -122,3 +122,12 @@ def test_a_forced_comparison_of_a_part_marks_every_row(root: Path) -> None:
     found = tk.compare(source, "cfs", runs=2, force=True)
     assert set(found.table["trust"]) == {"do not use"}
     assert found.table["trust_why"].str.contains("not modelled: what was not recorded").all()
+
+
+def test_a_file_that_is_cut_says_what_is_missing(root: Path) -> None:
+    whole = (root / "fixtures" / "perf-data" / "file" / "input.data").read_bytes()
+    trace = tk.read(whole[: len(whole) // 4])
+    said = "; ".join(trace.diagnostics["message"])
+    assert "the file is cut: it ends before the event formats" in said
+    assert "whether context switches are among them is not known" in said
+    assert "the recording holds no context switches" not in said

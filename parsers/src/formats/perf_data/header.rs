@@ -106,6 +106,8 @@ pub struct Head {
     pub killed: bool,
     /// The file ends before its records do.
     pub cut: bool,
+    /// The file ends before the facts that stand behind its records do.
+    pub featureless: bool,
     /// Where the records lie.
     pub data: Range<usize>,
     /// Events.
@@ -145,11 +147,16 @@ pub fn read(file: &[u8]) -> Result<Head, ParseError> {
     let end = start.saturating_add(usize::try_from(data.1).unwrap_or(usize::MAX));
     head.data = start..if head.killed { file.len() } else { end.min(file.len()) };
     head.cut = !head.killed && end > file.len();
+    head.featureless = head.cut;
     if !head.killed {
         // The table of features stands behind the records, one entry a bit that is set.
         let mut r = Reader::new(file, end, be);
         for bit in (0..256u64).filter(|b| flags[*b as usize / 64] >> (b % 64) & 1 != 0) {
-            let (Ok(offset), Ok(size)) = (r.u64(), r.u64()) else { break };
+            let (Ok(offset), Ok(size)) = (r.u64(), r.u64()) else {
+                head.featureless = true;
+                break;
+            };
+            head.featureless |= offset.saturating_add(size) > file.len() as u64;
             let from = usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
             let to = from.saturating_add(usize::try_from(size).unwrap_or(usize::MAX)).min(file.len());
             head.features.push((bit, from..to));

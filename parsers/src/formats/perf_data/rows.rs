@@ -53,6 +53,8 @@ pub struct Rows {
     count: Lost,
     /// Events can be asked how many of their records were lost.
     counts_lost: bool,
+    /// There are tracepoints, and no formats that say which.
+    nameless: bool,
     /// Not all CPUs were recorded, and nothing but their records says which.
     pub some_cpus: bool,
     /// The file ends before its records do.
@@ -92,6 +94,7 @@ impl Rows {
             lost: 0,
             count: Lost::default(),
             counts_lost: false,
+            nameless: false,
             some_cpus: false,
             torn: false,
             skipped: 0,
@@ -108,6 +111,7 @@ impl Rows {
     /// Takes what depends on the recorded events, once these are known.
     pub fn settle(&mut self, attrs: &Attrs, out: &mut Out) {
         self.trailer = attrs.all.first().map(|a| a.layout.trailer).unwrap_or_default();
+        self.nameless = self.decoder.is_empty() && attrs.all.iter().any(|a| a.kind == TRACEPOINT);
         self.counts_lost = attrs.all.iter().any(super::attr::Attr::counts_lost);
         let mut names = Vec::new();
         for attr in attrs.all.iter().filter(|a| a.kind == TRACEPOINT) {
@@ -531,7 +535,12 @@ impl Rows {
             let message = format!("{n} switch records repeat what sched_switch states; they are left out");
             out.diag(Diagnostic { count: n, ..Diagnostic::new(Code::Duplicate, message) });
         }
-        if !self.any_switch && self.decoder.seen(Kind::Switch) == 0 {
+        if self.nameless && self.decoder.is_empty() {
+            let message = "the formats of the tracepoints stood behind the records, and the file ends before \
+                them: nobody can say which record is what; whether context switches are among them is not known";
+            let advice = "get the whole file; the numbers of tracepoints differ from kernel to kernel";
+            out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
+        } else if !self.any_switch && self.decoder.seen(Kind::Switch) == 0 {
             let message = "the recording holds no context switches";
             let advice = "record with `perf sched record`";
             out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));

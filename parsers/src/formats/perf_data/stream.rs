@@ -77,6 +77,12 @@ impl Stream {
             out.diag(Diagnostic::new(Code::Truncated, message).advise(advice));
             stream.rows.torn = true;
         }
+        if head.featureless {
+            let message = "the file is cut: it ends before the event formats, the command line and the \
+                machine's name that stand behind the records";
+            let advice = "get the whole file; `perf record` writes them when it ends";
+            out.diag(Diagnostic::new(Code::Truncated, message).advise(advice).at_offset(file.len() as u64));
+        }
         for (number, place) in head.features {
             stream.feature(number, place.start, &file[place], out);
         }
