@@ -19,6 +19,7 @@ import rendered
 from tracekit import _core, registry
 from tracekit.cli import main as cli
 from tracekit.cli.help import TOPICS, topic
+from tracekit.registry import attributes
 
 HERE = Path(__file__).parent
 NOTICE = "<!-- written by docs/generate.py from the registries: change those, not this page -->\n\n"
@@ -162,6 +163,10 @@ def policies_page() -> str:
         ):
             if p[key]:
                 parts.append(f"\n**{title}.** {p[key].strip()}\n")
+        looked_at = ", ".join(f"`{a}`" for a in attributes(p)).replace(
+            " (under fifo and rr)`", "` (under fifo and rr)"
+        )
+        parts.append(f"\n**Attributes of tasks that it looks at.** {looked_at}\n")
         if p["params"]:
             rows = [(f"`{x['name']}`", x["unit"], x["default"], x["range"], x["doc"]) for x in p["params"]]
             parts.append("\n" + table(("parameter", "unit", "default", "range", "meaning"), rows))

@@ -250,9 +250,9 @@ def test_a_policy_written_in_python_replays_a_trace(trace: tk.Trace) -> None:
 
 def test_a_scenario_file_names_the_policy_and_the_tasks(demo: str, tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
-    file.write_text('policy = "rr:quantum=5ms"\n[[task]]\ncomm = "spin*"\nnice = 5\n')
+    file.write_text('policy = "stride:quantum=5ms"\n[[task]]\ncomm = "spin*"\nnice = 5\n')
     out = run("replay", demo, "--scenario", file).stdout
-    assert "under rr:quantum=5ms" in out
+    assert "under stride:quantum=5ms" in out
 
 
 def test_a_replay_is_grouped_by_priority_as_the_recording_is(tmp_path: Path) -> None:

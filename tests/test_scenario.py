@@ -7,6 +7,8 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.cli import main
 from tracekit.errors import ReplayError
+from tracekit.registry import attributes
+from tracekit.whatif.reservations import reservations
 from tracekit.whatif.scenario import Override, load, overrides_of, parse_set, resolve
 
 TRACE = tk.Trace(
@@ -190,3 +192,67 @@ def test_a_mapping_says_the_same_as_texts():
         Override("comm", "A*", (("nice", "5"), ("foreground", "on"))),
         Override("comm_regex", "^b", (("policy", "fifo"),)),
     ]
+
+
+HOGS = "policy: eevdf\nhz: 1000\nA: R∞\nB*2: R∞\nuntil: 300\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "status", "says"),
+    [
+        ("eevdf", "A: tickets=5", 2, "eevdf does not look at the tickets of a task under other"),
+        ("eevdf", "A: policy=batch,prio=10", 2, "eevdf does not look at the prio of a task under batch"),
+        ("eevdf", "A: policy=fifo,prio=200", 2, "prio=200: expected 1 to 99 under fifo and rr"),
+        ("eevdf", "A: policy=deadline", 2, "EINVAL, sched_setattr(2)"),
+        ("o1", "A: deadline=1ms/5ms/5ms", 4, "SCHED_DEADLINE is not modelled under o1"),
+    ],
+)
+def test_what_nothing_looks_at_is_refused_by_name(tmp_path, policy, text, status, says):
+    path = tmp_path / "hogs.parquet"
+    tk.simulate(HOGS).filter(comm=["A", "B*"]).write(path)
+    done = CliRunner().invoke(main, ["replay", str(path), "--policy", policy, "--set", text])
+    assert done.exit_code == status, done.output
+    assert says in " ".join(done.output.split())
+
+
+def test_attributes_of_a_policy_are_listed_with_those_of_the_classes_above():
+    known = {p["name"]: attributes(p) for p in tk.policies()}
+    assert known["eevdf"] == [
+        *("policy", "nice", "slice", "group", "prio (under fifo and rr)", "deadline", "cpus")
+    ]
+    assert known["ule"] == ["policy", "nice", "prio (under fifo and rr)", "cpus"]
+    assert "upri" in known["solaris-ts"]
+    shown = CliRunner().invoke(main, ["policies", "show", "stride"])
+    assert "tickets, prio (under fifo and rr), deadline, cpus" in shown.output
+
+
+def share(trace, comm):
+    """Part of one CPU's time that the tasks of a name had."""
+    ran = trace.slices.filter(pl.col("comm").cast(pl.String) == comm)["dur_ns"].sum()
+    return ran / (trace.end_ns - trace.start_ns)
+
+
+def test_a_reservation_is_served_above_real_time():
+    path = tk.simulate(HOGS).filter(comm=["A", "B*"])
+    sets = [parse_set("A: deadline=2ms/10ms/10ms"), parse_set("B*: policy=fifo,prio=50")]
+    run = tk.replay(path, "eevdf", scenario=sets)
+    assert share(run, "A") == pytest.approx(0.2, abs=0.01)
+    assert run.tasks.filter(comm="A")["prio_min"].item() == -1
+
+
+def test_what_a_recorded_task_reserved_is_learned_from_when_it_was_throttled(tmp_path):
+    path = tmp_path / "reserved.parquet"
+    text = HOGS.replace("A:", "A deadline=2ms/10ms/10ms:") + "T deadline=1ms/5ms/5ms: (R0.1 S4)*\n"
+    tk.simulate(text).filter(comm=["A", "B*", "T"]).write(path)
+    trace = tk.read(path)
+    ((tids, ((key, times),)),) = reservations(trace)
+    assert tids == trace.tasks.filter(comm="A")["tid"].to_list()
+    assert key == "deadline"
+    runtime, deadline, period = (int(ns.removesuffix("ns")) for ns in times.split("/"))
+    assert runtime == pytest.approx(2e6, rel=0.02)
+    assert deadline == period == pytest.approx(1e7, rel=0.001)
+    run = tk.replay(trace, "eevdf")
+    assert share(run, "A") == pytest.approx(0.2, abs=0.01)
+    said = " ".join(run.diagnostics["message"].cast(pl.String))
+    assert "reservation of A: " in said
+    assert "no record shows what SCHED_DEADLINE reserves for T" in said

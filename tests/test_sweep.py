@@ -24,7 +24,7 @@ from tracekit.whatif.sweep import Sweep, sweep
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-QUANTA = "rr:quantum=1ms..4ms/3"
+QUANTA = "stride:quantum=1ms..4ms/3"
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +45,11 @@ def plain(file: Path) -> Sweep:
 def test_every_cell_is_a_comparison(file: Path, plain: Sweep) -> None:
     assert plain.axes == ["quantum", "C: nice"]
     assert plain.table["cell"].unique().sort().to_list() == list(range(6))
-    one = tk.compare(tk.read(file), ["rr:quantum=1ms"], scenario={"C": {"nice": 5}}, runs=3)
+    one = tk.compare(tk.read(file), ["stride:quantum=1ms"], scenario={"C": {"nice": 5}}, runs=3)
     shared = ["scope", "group", "metric", "statistic", "predicted", "low", "high", "verdict"]
     cell = plain.table.filter(pl.col("axis:quantum") == "1000000ns", pl.col("axis:C: nice") == "5")
     assert cell.select(shared).equals(one.table.select(shared))
-    assert cell["policy"].unique().to_list() == ["rr:quantum=1000000ns"]
+    assert cell["policy"].unique().to_list() == ["stride:quantum=1000000ns"]
 
 
 def test_shorter_quanta_give_shorter_slices(plain: Sweep) -> None:

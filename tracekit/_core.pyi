@@ -109,6 +109,8 @@ class PolicyInfo(TypedDict):
     not_modelled: str
     sources: str
     rt_above: bool
+    deadline_above: bool
+    reads: list[str]
     aliases: list[str]
     params: list[ParamInfo]
 
@@ -404,6 +406,7 @@ class Programs:
         cpus: int | None = None,
         phase_ns: int = 0,
         overheads: bool = True,
+        stated: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
         sets: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
         groups: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None,
         cpu_sets: Sequence[tuple[int, Sequence[tuple[str, str]]]] | None = None,

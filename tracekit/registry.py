@@ -7,6 +7,7 @@ from tracekit.io.external import all_formats
 
 __all__ = [
     "FILLS",
+    "attributes",
     "check_policy",
     "costs",
     "diagnostic_codes",
@@ -71,7 +72,8 @@ def policies() -> list[_core.PolicyInfo]:
     list of dict
         Each with ``name``, ``title``, ``idea``, ``formula``, ``tie_break``, ``not_modelled``,
         ``sources``, ``rt_above`` (do SCHED_FIFO and SCHED_RR tasks run in a class above?),
-        ``aliases`` (other names) and ``params``, a list of dict with ``name``, ``unit``,
+        ``deadline_above`` (do SCHED_DEADLINE tasks run above those?), ``reads`` (what it looks at of
+        tasks by itself; ``rt_prio`` is their ``prio`` under fifo and rr), ``aliases`` (other names) and ``params``, a list of dict with ``name``, ``unit``,
         ``default``, ``range`` and ``doc``.
 
     Examples
@@ -81,6 +83,33 @@ def policies() -> list[_core.PolicyInfo]:
     [('queue', 'cpu')]
     """
     return _core.policies()
+
+
+def attributes(policy: _core.PolicyInfo) -> list[str]:
+    """Name the attributes of tasks that a policy looks at, or the classes above it do.
+
+    Parameters
+    ----------
+    policy
+        A policy of `policies`.
+
+    Returns
+    -------
+    list of str
+        Keys of ``--set``. Under others nothing would change, and a replay refuses them.
+
+    Examples
+    --------
+    >>> from tracekit.registry import attributes, policies
+    >>> [attributes(p) for p in policies() if p["name"] == "rr"]
+    [['policy', 'prio (under fifo and rr)', 'deadline', 'cpus']]
+    """
+    own = policy["reads"]
+    above = ["policy"] if policy["rt_above"] or policy["deadline_above"] else []
+    found = list(dict.fromkeys([*above, *(a for a in own if a != "rt_prio")]))
+    if "prio" not in own and (policy["rt_above"] or "rt_prio" in own):
+        found.append("prio (under fifo and rr)")
+    return [*found, *(["deadline"] if policy["deadline_above"] else []), "cpus"]
 
 
 def costs() -> list[_core.WordInfo]:

@@ -19,12 +19,25 @@ pub struct Stack {
     pub(crate) layers: Vec<(Layer, Box<dyn Policy>)>,
     /// Lost and starved tasks are looked for.
     pub(crate) watched: bool,
+    /// The system has SCHED_DEADLINE; its class is there only where a task asks for it.
+    pub(crate) reservations: bool,
+    /// What the main policy looks at, where that is known.
+    pub(crate) reads: Option<Reads>,
+}
+
+/// What a policy looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reads {
+    /// Its name.
+    pub(crate) policy: &'static str,
+    /// The fields of [`Attrs`] that it looks at.
+    pub(crate) of_main: &'static [&'static str],
 }
 
 impl Stack {
     /// One policy for everybody.
     pub fn single(policy: Box<dyn Policy>) -> Self {
-        Stack { layers: vec![(Layer::Main, policy)], watched: false }
+        Stack { layers: vec![(Layer::Main, policy)], watched: false, reservations: false, reads: None }
     }
 
     /// The same, but a task that the policy loses ends the run, and one that it starves is
@@ -32,6 +45,21 @@ impl Stack {
     pub fn watched(mut self) -> Self {
         self.watched = true;
         self
+    }
+
+    /// The same for a system that has SCHED_DEADLINE.
+    pub(crate) fn with_reservations(mut self) -> Self {
+        self.reservations = true;
+        self
+    }
+
+    /// True where tasks of this policy have a class of their own above the main one, or would have.
+    pub(crate) fn serves(&self, policy: SchedPolicy) -> bool {
+        match policy {
+            SchedPolicy::Deadline => self.reservations,
+            SchedPolicy::Fifo | SchedPolicy::Rr => self.layers.iter().any(|l| l.0 == Layer::Rt),
+            _ => false,
+        }
     }
 
     /// Puts `policy` above those so far.

@@ -8,14 +8,14 @@ use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
 use crate::engine::Run;
 use crate::log::{by, Rec, RecKind, IDLE};
 use crate::program::Program;
-use crate::task::{Attrs, Ns};
+use crate::task::{Attrs, Ns, SchedPolicy};
 
-/// Linux kernel priority: 120 is nice 0, below 100 is real time.
+/// Linux kernel priority: 120 is nice 0, below 100 is real time, -1 has a reservation.
 pub fn kernel_prio(attrs: &Attrs) -> i32 {
-    if attrs.policy.is_rt() {
-        99 - attrs.rt_prio
-    } else {
-        120 + attrs.nice
+    match attrs.policy {
+        SchedPolicy::Deadline => -1,
+        policy if policy.is_rt() => 99 - attrs.rt_prio,
+        _ => 120 + attrs.nice,
     }
 }
 

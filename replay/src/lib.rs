@@ -41,6 +41,7 @@ pub mod speeds;
 pub mod switch_costs;
 pub mod task;
 pub mod trial;
+mod unread;
 mod visit;
 pub mod workload;
 

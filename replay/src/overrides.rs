@@ -5,15 +5,26 @@ use crate::replay::{Override, ReplayError};
 use crate::task::{Attrs, SchedPolicy, TaskId};
 use crate::Owner;
 
-/// Applies `sets` in order. CPUs in them are meant by their recorded numbers.
+/// Applies what is `stated` and then what is `asked` in order. CPUs in them are meant by their
+/// recorded numbers.
 ///
 /// A task that is made in the trace begins with what its parent has at that moment, as every fork
 /// hands it on, and has its own attributes from where it set attributes in the recorded run; where
 /// no record shows that it did, from when it first runs.
-pub(crate) fn apply(sets: &[Override], cpus: &[i32], work: &mut Workload) -> Result<(), ReplayError> {
+pub(crate) fn apply(
+    stated: &[Override],
+    asked: &[Override],
+    cpus: &[i32],
+    work: &mut Workload,
+) -> Result<(), ReplayError> {
     let mut touched = vec![false; work.tasks.len()];
-    for set in sets {
+    for (i, set) in stated.iter().chain(asked).enumerate() {
         let change = |attrs: &mut Attrs| -> Result<(), ReplayError> {
+            // What it had reserved holds while it was under SCHED_DEADLINE.
+            let reserved = set.set.iter().any(|(key, _)| key == "deadline");
+            if i < stated.len() && reserved && attrs.policy != SchedPolicy::Deadline {
+                return Ok(());
+            }
             set.set.iter().try_for_each(|(key, value)| attrs.set(key, value).map_err(ReplayError::Set))?;
             if set.set.iter().any(|(key, _)| key == "cpus") {
                 attrs.affinity = attrs.affinity.numbered(cpus).map_err(ReplayError::Set)?;
@@ -159,7 +170,7 @@ mod tests {
     #[test]
     fn a_forked_task_begins_as_its_parent_and_changes_when_it_runs() {
         let mut work = family();
-        apply(&[set(2, "nice", "5")], &[0], &mut work).expect("valid");
+        apply(&[], &[set(2, "nice", "5")], &[0], &mut work).expect("valid");
         let child = &work.tasks[1];
         assert_eq!((child.first.nice, child.steps[0]), (0, Step::SetAttrs { attrs: 0 }));
         assert_eq!((child.attrs[0].nice, child.steps[3]), (5, Step::Goto { step: 1 }));
@@ -175,7 +186,7 @@ mod tests {
         work.handlers.push(vec![Step::Run { ns: 1_000 }, fork]);
         work.queues = 1;
         work.tasks.push(Program::new("client", 9, vec![Step::Send { queue, handler }]));
-        apply(&[set(1, "nice", "4"), set(2, "nice", "5")], &[], &mut work).expect("valid");
+        apply(&[], &[set(1, "nice", "4"), set(2, "nice", "5")], &[], &mut work).expect("valid");
         let child = &work.tasks[1];
         assert_eq!((child.first.nice, child.attrs[0].nice), (4, 5));
     }
@@ -185,7 +196,7 @@ mod tests {
         let mut work = family();
         let all =
             Override { which: Which::All, set: vec![("policy".into(), "fifo".into()), ("prio".into(), "3".into())] };
-        apply(&[all], &[0], &mut work).expect("valid");
+        apply(&[], &[all], &[0], &mut work).expect("valid");
         for task in &work.tasks {
             assert_eq!((task.first.policy, task.first.rt_prio), (SchedPolicy::Fifo, 3));
             assert!(!matches!(task.steps[0], Step::SetAttrs { .. }));
@@ -197,7 +208,7 @@ mod tests {
         let mut work = family();
         work.tasks[1].attrs.push(Attrs { nice: 3, ..Attrs::default() });
         work.tasks[1].steps.insert(1, Step::SetAttrs { attrs: 0 });
-        apply(&[set(2, "nice", "7"), set(3, "nice", "7")], &[0], &mut work).expect("valid");
+        apply(&[], &[set(2, "nice", "7"), set(3, "nice", "7")], &[0], &mut work).expect("valid");
         let child = &work.tasks[1];
         assert_eq!((child.first.nice, child.attrs.len(), child.attrs[0].nice), (0, 1, 7));
         // The grandchild is made behind that change.

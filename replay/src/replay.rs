@@ -8,11 +8,12 @@ use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
 use crate::overrides;
 use crate::params::ParamError;
 use crate::perturb;
-use crate::policies::PolicySpec;
+use crate::policies::{with_deadline, PolicySpec};
 use crate::reconstruct::{reconstruct, Class, LoopMode, Options, Recon};
 use crate::speeds::Speeds;
 use crate::switch_costs::{self, SwitchCostChange};
 use crate::task::{CpuSet, Ns};
+use crate::unread;
 
 /// What to replay and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +39,10 @@ pub struct ReplaySpec {
     pub jitter: Ns,
     /// Which random amounts.
     pub seed: u64,
-    /// Attributes by task, applied in order: pattern and settings.
+    /// Attributes by task that the recorded machine states, applied in order before `sets`.
+    pub stated: Vec<Override>,
+    /// Attributes by task, applied in order: pattern and settings. What the policy does not look at
+    /// is refused.
     pub sets: Vec<Override>,
     /// Groups with their settings: name, and pairs of key and value as
     /// [`crate::program::Group::set`] takes them. A group that only tasks name has the defaults.
@@ -65,6 +69,7 @@ impl Default for ReplaySpec {
             preempt_kernel: None,
             jitter: 0,
             seed: 0,
+            stated: Vec::new(),
             sets: Vec::new(),
             groups: Vec::new(),
             cpu_sets: Vec::new(),
@@ -113,6 +118,9 @@ pub enum ReplayError {
     /// An override of attributes, or a cost.
     #[error("{0}")]
     Set(String),
+    /// An attribute of a kind that nothing models under the policy.
+    #[error("{0}")]
+    NotModelled(String),
     /// The trace has nothing to replay.
     #[error("{0}")]
     Trace(String),
@@ -224,7 +232,10 @@ pub fn play_under(
         }
     }
     let was = switch_costs::realtime(&work);
-    overrides::apply(&spec.sets, &recon.cpus, &mut work)?;
+    overrides::apply(&spec.stated, &spec.sets, &recon.cpus, &mut work)?;
+    unread::refuse(&spec.sets, &stack, &work)?;
+    let stack = with_deadline(stack, &work)?;
+    let reserved = unread::reservations(&spec.stated, &work);
     let as_recorded = spec.cpus.is_none_or(|cpus| cpus == recon.cpus.len());
     if as_recorded {
         recon.isolated.keep_off(recon.cpus.len(), &mut work);
@@ -255,6 +266,7 @@ pub fn play_under(
     let records = Records::of(&mut run, machine.cpus, &recon.cpus, recon.start);
     emit::report(&mut out, &run);
     report(recon, spec, &mut out);
+    reserved.into_iter().for_each(|said| out.diag(said));
     report_shift(&run.counts, &mut out);
     Ok(Played { out, records, counts: run.counts, counters: run.counters, policy })
 }

@@ -56,9 +56,9 @@ impl SwitchCostChange {
     }
 }
 
-/// Whether each task is real time, once it has set its attributes.
+/// Whether each task is real time or has a reservation, once it has set its attributes.
 pub(crate) fn realtime(work: &Workload) -> Vec<bool> {
-    work.tasks.iter().map(|p| p.attrs.last().unwrap_or(&p.first).policy.is_rt()).collect()
+    work.tasks.iter().map(|p| p.attrs.last().unwrap_or(&p.first).policy.is_above_fair()).collect()
 }
 
 /// Notes the recorded class of the tasks that `was` finds in another than now.

@@ -64,6 +64,11 @@ impl SchedPolicy {
     pub fn is_rt(self) -> bool {
         matches!(self, SchedPolicy::Fifo | SchedPolicy::Rr)
     }
+
+    /// True for the policies whose classes stand above the fair one.
+    pub fn is_above_fair(self) -> bool {
+        self.is_rt() || self == SchedPolicy::Deadline
+    }
 }
 
 /// Reservation of a deadline task.

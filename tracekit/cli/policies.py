@@ -63,6 +63,9 @@ def show(name: str, as_json: bool) -> None:
     _section("Ties", found["tie_break"])
     if found["rt_above"]:
         _section("Real time", "SCHED_FIFO and SCHED_RR tasks run in a class above this policy.")
+    if found["deadline_above"]:
+        _section("Reservations", "SCHED_DEADLINE tasks run in a class above that.")
+    _section("Attributes of tasks that it looks at", ", ".join(registry.attributes(found)))
     if found["params"]:
         print("Parameters")
         definitions([(f"  {p['name']}", _values(p), p["doc"]) for p in found["params"]])

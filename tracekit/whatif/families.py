@@ -166,7 +166,7 @@ def likely_families(trace: Trace, allowed: Mapping[str, str]) -> Finding | None:
         def run(policy: str, moved: Perturbation | None) -> Trace:
             moved = moved or Perturbation(0, 0, 0)
             metadata, tables, _ = core.run(
-                policy, sets=sets, phase_ns=moved.phase_ns, jitter_ns=moved.jitter_ns, seed=moved.seed
+                policy, stated=sets, phase_ns=moved.phase_ns, jitter_ns=moved.jitter_ns, seed=moved.seed
             )
             return Trace(tables, metadata, part.name)
 

@@ -12,6 +12,7 @@ from tracekit import _core
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups, refuse_empty
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.listed import affinities, classes
+from tracekit.whatif.reservations import Reserved, reservations
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.scenario import cpu_settings, overrides_of, refuse_absent, resolve
 from tracekit.whatif.settings import real_time
@@ -93,14 +94,14 @@ def core_options(
     """What the core is given for a run; see `tracekit.whatif.run.replay` for the parameters."""
     trace = programs.trace
     # What the caller sets wins over what the machine says.
-    sets = [*classes(trace), *(affinities(trace) if cpus is None else ())]
+    stated = [*classes(trace), *_reserved(programs), *(affinities(trace) if cpus is None else ())]
     overrides = overrides_of(scenario) if scenario else []
     members, groups = from_machine(trace) if models_groups(policy) else ([], [])
-    sets += members
-    sets += resolve(overrides, trace)
+    stated += members
+    sets = resolve(overrides, trace)
     groups += asked_of_groups(policy, overrides)
     if not programs.stated:
-        refuse_empty(overrides, sets)
+        refuse_empty(overrides, [*stated, *sets])
         refuse_absent(overrides, trace, cpus)
     given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
     given |= costs or {}
@@ -110,12 +111,18 @@ def core_options(
         "cpus": cpus,
         "phase_ns": phase_ns,
         "overheads": overheads,
+        "stated": stated,
         "sets": sets,
         "groups": groups,
         "cpu_sets": cpu_settings(overrides),
         "switch_costs": shift,
         "costs": list(given.items()),
     }
+
+
+def _reserved(programs: Programs) -> Reserved:
+    """What tasks had reserved; a workload text states it."""
+    return [] if programs.stated else reservations(programs.trace)
 
 
 def _switch_costs(programs: Programs, policy: str) -> Change | None:

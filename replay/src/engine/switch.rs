@@ -264,7 +264,7 @@ impl Engine {
             _ => Leaves::Ready,
         };
         let classes = |t: TaskId| {
-            let is = self.k.tasks[t.index()].attrs.policy.is_rt();
+            let is = self.k.tasks[t.index()].attrs.policy.is_above_fair();
             (self.k.work.tasks[t.index()].was_rt.unwrap_or(is), is)
         };
         let (mut leaves, comes) = (classes(left), classes(t));

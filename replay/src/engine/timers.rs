@@ -13,8 +13,8 @@ impl Engine {
         let now = self.k.now;
         match pause {
             Pause::Timer { ns, slack } => {
-                // Real-time tasks have exact timers.
-                let slack = if self.k.tasks[t.index()].attrs.policy.is_rt() { 0 } else { slack };
+                // Real-time tasks, and those with a reservation, have exact timers.
+                let slack = if self.k.tasks[t.index()].attrs.policy.is_above_fair() { 0 } else { slack };
                 let soft = now.saturating_add(ns);
                 let (soft, hard) = match self.timer_mode {
                     TimerMode::High => (soft, soft.saturating_add(i64::from(slack))),

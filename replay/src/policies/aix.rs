@@ -68,6 +68,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: false,
+    deadline_above: false,
+    reads: &["policy", "nice", "prio", "rt_prio"],
     build: |p| {
         Ok(Box::new(Aix {
             new: p.int("formula") == 1,

@@ -40,6 +40,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         doc: "Slice, and the unit of deadlines, in whole milliseconds.",
     }],
     rt_above: true,
+    deadline_above: false,
+    reads: &["policy", "nice"],
     build: |p| {
         let mut ratio = [128i64; 40];
         for i in 1..40 {

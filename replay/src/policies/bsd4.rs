@@ -52,6 +52,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: true,
+    deadline_above: false,
+    reads: &["nice"],
     build: |p| {
         Ok(Box::new(Bsd4 {
             stathz: p.int("stathz"),

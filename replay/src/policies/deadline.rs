@@ -4,7 +4,7 @@ use super::PolicyInfo;
 use crate::params::{Param, Unit};
 use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Policy, Select, Stop};
 use crate::queue::{Levels, Ordered, TaskMap};
-use crate::task::{Attrs, Cpu, Ns, Reservation, TaskId};
+use crate::task::{Attrs, Cpu, Ns, Reservation, SchedPolicy, TaskId};
 
 /// Documentation and constructor.
 pub const INFO: PolicyInfo = PolicyInfo {
@@ -12,8 +12,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
     title: "SCHED_DEADLINE: earliest deadline first with budgets (CBS)",
     idea: "A task with a reservation may run for `runtime` in each `period` and must be done by its \
            relative deadline. The earliest absolute deadline runs. A task that used up its budget \
-           is throttled until its next period, so it cannot hurt the others. Tasks without a \
-           reservation share what is left.",
+           is throttled until its next period, so it cannot hurt the others. This class runs above \
+           real time under every policy of Linux where a task asks for it. Named by itself it \
+           schedules everybody, and tasks without a reservation share what is left.",
     formula: "Wakeup at t: if d < t or q * D > (d - t) * Q: d = t + D, q = Q; else both are kept (D \
               < P and d >= t: q = Q / D * (d - t)). Running: q falls with CPU time; at 0 throttled \
               until d - D + P, then d += P, q += Q until q > 0, and d = t + D, q = Q when d is \
@@ -24,8 +25,11 @@ pub const INFO: PolicyInfo = PolicyInfo {
               CPUs.",
     tie_break: "Equal deadlines: in order of arrival; a preempted task keeps its place. Tasks \
         without a reservation: real-time priorities first, then round robin with `background`.",
-    not_modelled: "GRUB reclaiming; the inactive bandwidth of sleepers until their zero-lag time; a \
-        fair class below (use `background`, or give every task a reservation).",
+    not_modelled: "GRUB reclaiming; the inactive bandwidth of sleepers until their zero-lag time; the \
+        fair server's place among deadlines (it stands below them); the refusal of tasks that may \
+        not use every CPU of their cpuset; which of two tasks moves where both find a CPU. A task \
+        whose reservation is not known goes first and has no budget. Named by itself: a fair \
+        class below (use `background`, or name a policy of Linux and give tasks a reservation).",
     sources: "Linux 6.12.117 kernel/sched/deadline.c; Abeni and Buttazzo, Integrating multimedia \
         applications in hard real-time systems, 1998.",
     params: &[
@@ -52,6 +56,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: false,
+    deadline_above: false,
+    reads: &["policy", "rt_prio", "deadline"],
     build: |p| {
         Ok(Box::new(Deadline {
             admission: p.on("admission"),
@@ -59,7 +65,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             background: p.int("background"),
             of: TaskMap::new(),
             ready: Ordered::new(),
-            rest: Levels::new(100),
+            rest: Levels::new(LEVELS),
             began: Vec::new(),
             arrivals: 0,
             bandwidth: 0,
@@ -67,6 +73,10 @@ pub const INFO: PolicyInfo = PolicyInfo {
         }))
     },
 };
+
+/// Queues of tasks without a known reservation: deadline tasks whose reservation nothing states,
+/// real-time priorities 99 to 1, all others.
+const LEVELS: usize = 101;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Server {
@@ -106,8 +116,13 @@ impl Deadline {
         let share = |r: Reservation| r.runtime * 1_000_000 / r.period.max(1);
         let s = self.of.ensure(t);
         self.bandwidth -= s.reserved.map_or(0, share);
-        *s = Server { reserved: attrs.deadline, round: s.round + 1, deadline: -1, ..Server::default() };
-        s.level = if attrs.policy.is_rt() { 99 - attrs.rt_prio.clamp(1, 99) as usize } else { 99 };
+        let reserved = attrs.deadline.filter(|_| attrs.policy == SchedPolicy::Deadline);
+        *s = Server { reserved, round: s.round + 1, deadline: -1, ..Server::default() };
+        s.level = match attrs.policy {
+            SchedPolicy::Deadline => 0,
+            policy if policy.is_rt() => LEVELS - 1 - attrs.rt_prio.clamp(1, 99) as usize,
+            _ => LEVELS - 1,
+        };
         self.bandwidth += s.reserved.map_or(0, share);
         if self.admission && self.bandwidth > 950_000 * k.nr_cpus() as i64 {
             k.fail(format!(
@@ -193,13 +208,24 @@ impl Deadline {
         }
     }
 
+    /// The CPU that `t` may use whose task has the latest deadline, of several `home`. A task without a
+    /// reservation is later than all deadlines, one with an unknown one earlier.
+    fn latest(&self, k: &Kernel, t: TaskId, home: Cpu) -> Cpu {
+        let later = |c: Cpu| match k.curr(c).map(|r| self.of[r]) {
+            Some(s) if s.reserved.is_some() => s.deadline,
+            Some(s) if s.level == 0 => Ns::MIN,
+            _ => Ns::MAX,
+        };
+        (0..k.nr_cpus()).filter(|&c| k.allowed(t, c)).max_by_key(|&c| (later(c), c == home)).unwrap_or(home)
+    }
+
     /// Ready before `curr`?
     fn beats(&self, t: TaskId, curr: TaskId) -> bool {
         let (a, b) = (&self.of[t], &self.of[curr]);
         match (a.reserved, b.reserved) {
             (Some(_), Some(_)) => a.deadline < b.deadline,
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
+            (Some(_), None) => b.level > 0,
+            (None, Some(_)) => a.level == 0,
             (None, None) => a.level < b.level,
         }
     }
@@ -220,15 +246,12 @@ impl Policy for Deadline {
     }
 
     fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, _why: Select) -> Cpu {
-        let cpu = k.idle_or_last(t);
-        if k.is_idle(cpu) {
+        // Beside what is above it does not matter whether the others idle.
+        let cpu = if self.of[t].level == 0 { k.task(t).cpu } else { k.idle_or_last(t) };
+        if k.is_idle(cpu) && k.allowed(t, cpu) {
             return cpu;
         }
-        let later = |&c: &Cpu| match k.curr(c).map(|r| self.of[r]) {
-            Some(s) if s.reserved.is_some() => s.deadline,
-            _ => Ns::MAX,
-        };
-        (0..k.nr_cpus()).filter(|&c| k.allowed(t, c)).max_by_key(|c| (later(c), *c == cpu)).unwrap_or(cpu)
+        self.latest(k, t, cpu)
     }
 
     fn enqueue(&mut self, k: &mut Kernel, _cpu: Cpu, t: TaskId, why: Enqueue) {
@@ -247,6 +270,7 @@ impl Policy for Deadline {
         let s = &mut self.of[t];
         if s.throttled {
             s.waiting = true;
+            k.set_throttled(t, true);
         } else if why == Enqueue::Preempted {
             self.ready.insert((s.deadline, s.arrival), t);
         } else {
@@ -260,8 +284,9 @@ impl Policy for Deadline {
         }
     }
 
-    fn dequeue(&mut self, _k: &mut Kernel, _cpu: Cpu, t: TaskId, _why: Dequeue) {
+    fn dequeue(&mut self, k: &mut Kernel, _cpu: Cpu, t: TaskId, _why: Dequeue) {
         self.of[t].waiting = false;
+        k.set_throttled(t, false);
         if self.ready.remove(t).is_none() {
             self.rest.remove(t);
         }
@@ -269,7 +294,9 @@ impl Policy for Deadline {
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
         let fits = |t| k.allowed(t, cpu);
-        self.ready.pop_fitting(fits).map(|e| e.1).or_else(|| self.rest.pop_fitting(fits))
+        let first = self.rest.best() == Some(0);
+        let unknown = if first { self.rest.pop_fitting(|t| self.of[t].level == 0 && fits(t)) } else { None };
+        unknown.or_else(|| self.ready.pop_fitting(fits).map(|e| e.1)).or_else(|| self.rest.pop_fitting(fits))
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, _switched: bool) {
@@ -278,6 +305,7 @@ impl Policy for Deadline {
         match s.reserved {
             Some(_) if self.hrtick => k.set_slice(cpu, s.left),
             Some(_) => {}
+            None if s.level == 0 => {}
             None => k.set_slice(cpu, self.background),
         }
     }
@@ -320,10 +348,9 @@ impl Policy for Deadline {
         if !std::mem::take(&mut self.of[t].waiting) {
             return;
         }
+        k.set_throttled(t, false);
         self.arrive(t);
-        let home = k.task(t).cpu;
-        let idle = (0..k.nr_cpus()).find(|&c| k.curr(c).is_none() && k.allowed(t, c));
-        let cpu = idle.unwrap_or(home);
+        let cpu = self.latest(k, t, k.task(t).cpu);
         if k.curr(cpu).is_none_or(|c| self.beats(t, c)) {
             k.resched(cpu);
         }
@@ -332,11 +359,23 @@ impl Policy for Deadline {
     fn set_params(&mut self, k: &mut Kernel, t: TaskId, _old: &Attrs) {
         let attrs = k.task(t).attrs.clone();
         let queued = self.ready.remove(t).is_some() || self.rest.remove(t) || self.of[t].waiting;
+        k.set_throttled(t, false);
         self.set_attrs(k, t, &attrs);
         if queued {
             let cpu = k.task(t).cpu;
             self.enqueue(k, cpu, t, Enqueue::SwitchedTo);
         }
+    }
+
+    fn enable(&mut self, k: &mut Kernel, t: TaskId) {
+        let attrs = k.task(t).attrs.clone();
+        self.set_attrs(k, t, &attrs);
+        self.refresh(k, t);
+    }
+
+    fn disable(&mut self, k: &mut Kernel, t: TaskId) {
+        let attrs = k.task(t).attrs.clone();
+        self.set_attrs(k, t, &attrs);
     }
 
     fn exit_task(&mut self, _k: &mut Kernel, t: TaskId) {

@@ -20,6 +20,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
     sources: "Textbook; any book on operating systems.",
     params: &[QUEUE],
     rt_above: true,
+    deadline_above: true,
+    reads: &[],
     build: |p| Ok(Box::new(Fifo { global: p.int("queue") == 1, ..Fifo::default() })),
 };
 

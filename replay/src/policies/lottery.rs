@@ -40,6 +40,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: true,
+    deadline_above: true,
+    reads: &["policy", "nice", "tickets"],
     build: |p| {
         Ok(Box::new(Lottery {
             quantum: p.int("quantum"),

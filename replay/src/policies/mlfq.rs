@@ -39,6 +39,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: true,
+    deadline_above: true,
+    reads: &[],
     build: |p| {
         let text = p.text("quanta");
         let quanta: Option<Vec<Ns>> = text.split('/').map(|q| duration(q).filter(|&ns| ns > 0)).collect();

@@ -22,6 +22,8 @@
 //! * `enqueue(Initial)` is a task that was there before the replay: neither credit nor fork debt.
 //! * Real-time tasks (SCHED_FIFO, SCHED_RR) never reach a policy whose row says `rt_above`: the
 //!   engine runs them in a class above it.
+//! * Name in `reads` each attribute of tasks that the policy looks at; a test holds that against its
+//!   source.
 //! * Decide about preemption in `wakeup_preempt` (same class only), `tick`, `slice_expired`; ask by
 //!   `k.resched(cpu)`.
 //! * With several CPUs: `select_cpu` places wakeups, `dispatch` may return a task queued elsewhere
@@ -52,9 +54,15 @@ pub mod stride;
 pub mod ule;
 pub mod weights;
 
+use crate::classes::Reads;
 use crate::engine::{Layer, Stack};
 use crate::params::{Param, ParamError, Params};
 use crate::policy::Policy;
+use crate::program::{Program, Workload};
+use crate::task::SchedPolicy;
+
+/// The form of `cfs` that is younger than SCHED_DEADLINE.
+const CFS_6_1: i64 = 3;
 
 /// A row of [`POLICIES`]: everything there is to know about a policy.
 #[derive(Clone, Copy)]
@@ -77,6 +85,12 @@ pub struct PolicyInfo {
     pub params: &'static [Param],
     /// True: SCHED_FIFO and SCHED_RR tasks run in a class above this policy, as on the system it comes from.
     pub rt_above: bool,
+    /// True: tasks with a reservation run in a class above that: Linux since 3.14, and policies that
+    /// take the place of its fair class.
+    pub deadline_above: bool,
+    /// The fields of [`crate::task::Attrs`] that the policy looks at, but for the CPUs. What is set
+    /// of another changes nothing, and is refused.
+    pub reads: &'static [&'static str],
     /// Makes the policy; the error is a sentence about a combination of parameters.
     pub build: fn(&Params) -> Result<Box<dyn Policy>, String>,
 }
@@ -115,7 +129,16 @@ pub fn find(name: &str) -> Option<&'static PolicyInfo> {
 
 /// A stack of `policy` with the real-time class above it, as on Linux.
 pub fn below_rt(policy: Box<dyn Policy>) -> Result<Stack, ParamError> {
-    Ok(Stack::single(policy).above(Layer::Rt, PolicySpec::parse("rt")?.policy()?))
+    Ok(Stack::single(policy).above(Layer::Rt, PolicySpec::parse("rt")?.policy()?).with_reservations())
+}
+
+/// Puts the class of SCHED_DEADLINE on top where the system has it and one of these tasks asks for it.
+pub(crate) fn with_deadline(stack: Stack, work: &Workload) -> Result<Stack, ParamError> {
+    let asks = |p: &Program| p.attrs.iter().chain([&p.first]).any(|a| a.policy == SchedPolicy::Deadline);
+    if !stack.reservations || !work.tasks.iter().any(asks) {
+        return Ok(stack);
+    }
+    Ok(stack.above(Layer::Deadline, PolicySpec::parse("deadline")?.policy()?))
 }
 
 /// A policy with checked parameters.
@@ -150,7 +173,11 @@ impl PolicySpec {
     /// The same with `above`, where given, for real time. That class follows the rules of the kernel that
     /// this policy is of, where `above` does not say which.
     pub fn stack_under(&self, above: Option<&PolicySpec>) -> Result<Stack, ParamError> {
-        let stack = Stack::single(self.policy()?);
+        let mut stack = Stack::single(self.policy()?);
+        stack.reads = Some(Reads { policy: self.info.name, of_main: self.info.reads });
+        if self.reserves() {
+            stack = stack.with_reservations();
+        }
         let of_kernel = PolicySpec::parse("rt")?;
         let Some(above) = above.or(self.info.rt_above.then_some(&of_kernel)) else { return Ok(stack) };
         let mut above = above.clone();
@@ -158,6 +185,12 @@ impl PolicySpec {
             above.params = above.params.of_form(rt::INFO.params, self.rt_version());
         }
         Ok(stack.above(Layer::Rt, above.policy()?))
+    }
+
+    /// Whether tasks with a reservation run in a class above this policy.
+    fn reserves(&self) -> bool {
+        let old = self.info.name == "cfs" && self.params.int("form") != CFS_6_1;
+        self.info.deadline_above && !old
     }
 
     /// The newest kernel that the real-time class knows and that is not newer than the one that this

@@ -75,6 +75,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: false,
+    deadline_above: false,
+    reads: &["policy", "nice", "prio", "foreground"],
     build: |p| {
         Ok(Box::new(Nt4 {
             server: p.int("product") == 1,

@@ -31,6 +31,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         doc: "The bonus for sleepers; off: prio is the static one and every used-up slice ends in the expired array.",
     }],
     rt_above: true,
+    deadline_above: false,
+    reads: &["policy", "nice", "kernel"],
     build: |p| Ok(Box::new(O1 { bonus: p.on("interactivity"), tick: 1_000_000, of: TaskMap::new(), rq: Vec::new() })),
 };
 

@@ -49,6 +49,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         QUEUE,
     ],
     rt_above: true,
+    deadline_above: true,
+    reads: &[],
     build: |p| {
         Ok(Box::new(RoundRobin {
             quantum: p.int("quantum"),

@@ -39,6 +39,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: true,
+    deadline_above: true,
+    reads: &["policy", "nice"],
     build: |p| {
         Ok(Box::new(ScxSimple {
             slice: p.int("slice"),

@@ -37,6 +37,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: true,
+    deadline_above: true,
+    reads: &[],
     build: |p| {
         Ok(Box::new(Srpt {
             preempt: p.on("preempt"),

@@ -28,6 +28,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         doc: "Longest slice while others wait.",
     }],
     rt_above: true,
+    deadline_above: true,
+    reads: &["policy", "nice", "tickets"],
     build: |p| {
         Ok(Box::new(Stride {
             quantum: p.int("quantum"),

@@ -225,6 +225,9 @@ impl<'a> Builder<'a> {
         if (0..100).contains(&prio) {
             attrs.policy = if task.round_robin { SchedPolicy::Rr } else { SchedPolicy::Fifo };
             attrs.rt_prio = 99 - prio;
+        } else if prio < 0 {
+            // No record shows what it reserved.
+            attrs.policy = SchedPolicy::Deadline;
         } else {
             attrs.nice = (prio - 120).clamp(-20, 19);
             // Virtual time that runs a hundred times too fast is that of SCHED_IDLE, which no priority shows.
@@ -475,7 +478,7 @@ impl<'a> Builder<'a> {
                 return d.add(Step::Wait { sem, sleep }, note);
             }
             (_, Class::Timer) => {
-                let realtime = d.prio.or(task.prio).is_some_and(|p| (0..100).contains(&p));
+                let realtime = d.prio.or(task.prio).is_some_and(|p| p < 100);
                 let (hard, slack) = self.sleeps.expiry(task, ns, matches!(by, By::Hardirq { lead: true }), realtime);
                 Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }
             }

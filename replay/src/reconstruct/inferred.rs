@@ -44,7 +44,7 @@ pub struct Judged {
 }
 
 /// The first names, and how many more there are.
-fn list(mut names: Vec<&str>) -> String {
+pub(crate) fn list(mut names: Vec<&str>) -> String {
     names.sort_unstable();
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);

@@ -42,6 +42,7 @@ pub use crate::infer::{Group, Outcome, Unobserved};
 pub use altered::Less;
 pub use build::Verdict;
 pub use demand::Demand;
+pub(crate) use inferred::list;
 pub use inferred::{Inferred, Judged};
 pub use isolated::Isolated;
 pub use parts::{Head, Parts, Whole};

@@ -51,7 +51,8 @@ fn attributes(attrs: &Attrs, cpus: usize) -> ListedAttrs {
         SchedPolicy::Rr => Some("rr"),
         SchedPolicy::Batch => Some("batch"),
         SchedPolicy::Idle => Some("idle"),
-        _ => None,
+        SchedPolicy::Deadline => Some("deadline"),
+        SchedPolicy::Other => None,
     };
     add("policy", policy.map(str::to_owned));
     add("nice", (attrs.nice != 0).then(|| attrs.nice.to_string()));

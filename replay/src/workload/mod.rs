@@ -91,7 +91,7 @@ use tracekit_schema::Out;
 
 use crate::emit::{self, Records};
 use crate::engine::{Engine, EngineError, Machine, Run, Stack};
-use crate::policies::PolicySpec;
+use crate::policies::{with_deadline, PolicySpec};
 use crate::program::Workload;
 use crate::rates::Rates;
 use crate::replay::Played;
@@ -136,7 +136,8 @@ impl Scenario {
 
     /// Its own scheduling classes.
     fn stack(&self) -> Result<Stack, EngineError> {
-        self.policy.stack_under(self.rt.as_ref()).map_err(|e| EngineError(e.0))
+        let stack = self.policy.stack_under(self.rt.as_ref());
+        stack.and_then(|stack| with_deadline(stack, &self.work)).map_err(|e| EngineError(e.0))
     }
 
     /// Runs it under other scheduling classes than its own. `progress` is as for [`Engine::run`].

@@ -26,8 +26,17 @@ pub fn internal_error(py: Python<'_>, bug: &Bug) -> PyErr {
     raised(py, "InternalError", (format!("bug in tracekit {}; please report it with the input", bug.0),))
 }
 
+/// `tracekit.whatif.not_modelled.NotModelledError(message, (message,))`.
+pub fn not_modelled(py: Python<'_>, message: &str) -> PyErr {
+    raised_of(py, "tracekit.whatif.not_modelled", "NotModelledError", (message, (message,)))
+}
+
 fn raised<'py>(py: Python<'py>, class: &str, args: impl PyCallArgs<'py>) -> PyErr {
-    let made = py.import("tracekit.errors").and_then(|m| m.getattr(class)).and_then(|c| c.call1(args));
+    raised_of(py, "tracekit.errors", class, args)
+}
+
+fn raised_of<'py>(py: Python<'py>, module: &str, class: &str, args: impl PyCallArgs<'py>) -> PyErr {
+    let made = py.import(module).and_then(|m| m.getattr(class)).and_then(|c| c.call1(args));
     made.map_or_else(|failed| failed, PyErr::from_value)
 }
 

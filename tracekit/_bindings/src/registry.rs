@@ -74,6 +74,8 @@ pub fn policies(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         ];
         let dict = row(py, &pairs)?;
         dict.set_item("rt_above", p.rt_above)?;
+        dict.set_item("deadline_above", p.deadline_above)?;
+        dict.set_item("reads", p.reads.to_vec())?;
         let aliases = ALIASES.iter().filter(|a| a.1 == p.name).map(|a| a.0);
         dict.set_item("aliases", aliases.collect::<Vec<_>>())?;
         dict.set_item("params", p.params.iter().map(param).collect::<PyResult<Vec<_>>>()?)?;

@@ -10,7 +10,7 @@ use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
 use tracekit_replay::rates::StatedCpu;
 use tracekit_replay::reconstruct::{Class, Demand, Less, LoopMode, Options, Placement, Reading, Recon};
-use tracekit_replay::replay::{play, play_under, Override, Played, ReplaySpec, Which};
+use tracekit_replay::replay::{play, play_under, Override, Played, ReplayError, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
 use tracekit_replay::task::NEVER;
 use tracekit_replay::trial::reconstruct_tried;
@@ -18,7 +18,7 @@ use tracekit_replay::workload::{self, run_seeded, run_text_under, ListedAttrs, L
 use tracekit_schema::{DeriveOptions, Metadata, Strings};
 
 use crate::derive::{events_of, export_alone, of_run, Asked};
-use crate::errors::{detached, give_back, replay_error, replay_error_from};
+use crate::errors::{detached, give_back, not_modelled, replay_error, replay_error_from};
 use crate::metrics::{grouping, MetricRow};
 use crate::parts::Batches;
 use crate::policy::{self, Raised};
@@ -214,14 +214,15 @@ impl Programs {
     }
 
     /// Runs the programs. `policy` is a string, or an object as in `tracekit.whatif.policy`. `sets`
-    /// are attributes for tasks: threads, and pairs of key and value; `groups` are names of groups,
+    /// are attributes for tasks: threads, and pairs of key and value, after those that the machine
+    /// has `stated`, and what the policy does not look at is refused; `groups` are names of groups,
     /// and pairs as well, `cpu_sets` numbers of CPUs, and pairs as well. `costs` are pairs of key and
     /// value as well, in place of measured ones.
     /// `switch_costs` are what switches take in the recorded and in the replayed kernel. `progress`
     /// is called with the share that is done. `tables` asks for the tables, `by` for the statistics
     /// of `tracekit.analysis.compare.metrics` by that grouping. Gives metadata, tables and
     /// statistics.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, sets=None, groups=None, cpu_sets=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=true, by=None))]
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, stated=None, sets=None, groups=None, cpu_sets=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=true, by=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -231,6 +232,7 @@ impl Programs {
         cpus: Option<usize>,
         phase_ns: i64,
         overheads: bool,
+        stated: Option<Vec<Settings>>,
         sets: Option<Vec<Settings>>,
         groups: Option<Vec<GroupSettings>>,
         cpu_sets: Option<Vec<CpuSettings>>,
@@ -243,11 +245,10 @@ impl Programs {
         by: Option<&str>,
     ) -> PyResult<Ran<'py>> {
         let asked = Asked { tables, metrics: by.map(grouping).transpose()? };
-        let sets = sets
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(tids, set)| Override { which: Which::Tids(tids), set })
-            .collect();
+        let overrides = |sets: Option<Vec<Settings>>| {
+            let of = |(tids, set)| Override { which: Which::Tids(tids), set };
+            sets.unwrap_or_default().into_iter().map(of).collect()
+        };
         let spec = ReplaySpec {
             policy: policy.extract().unwrap_or_default(),
             rt,
@@ -256,7 +257,8 @@ impl Programs {
             hz: self.hz,
             phase_shift: phase_ns,
             overheads,
-            sets,
+            stated: overrides(stated),
+            sets: overrides(sets),
             groups: groups.unwrap_or_default(),
             cpu_sets: cpu_sets.unwrap_or_default(),
             costs: costs.unwrap_or_default(),
@@ -280,7 +282,11 @@ impl Programs {
             };
             play(&self.recon, &spec, report).map(|played| Ended::of(played, &asked, go_on))
         })?;
-        run.map_err(|e| replay_error(py, &e.to_string()))?.given(py)
+        let error = |e: ReplayError| match &e {
+            ReplayError::NotModelled(what) => not_modelled(py, what),
+            _ => replay_error(py, &e.to_string()),
+        };
+        run.map_err(error)?.given(py)
     }
 }
 

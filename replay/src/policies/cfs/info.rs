@@ -164,5 +164,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         ),
     ],
     rt_above: true,
+    deadline_above: true,
+    reads: &["policy", "nice", "group"],
     build: |p| Ok(Box::new(Cfs::new(p))),
 };

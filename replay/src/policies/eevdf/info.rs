@@ -133,6 +133,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         ),
     ],
     rt_above: true,
+    deadline_above: true,
+    reads: &["policy", "nice", "slice", "group"],
     build: |p| {
         let base = p.int("base_slice");
         if base != 0 && base < 100_000 {

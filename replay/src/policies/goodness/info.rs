@@ -56,6 +56,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: false,
+    deadline_above: false,
+    reads: &["policy", "nice", "rt_prio", "process", "kernel"],
     build: |p| {
         Ok(Box::new(Goodness {
             version: [Version::V20, Version::V22, Version::V24][[0, 1, 2, 0, 1, 2, 2][p.int("version") as usize]],

@@ -106,6 +106,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: false,
+    deadline_above: false,
+    reads: &["policy", "rt_prio"],
     build: |p| {
         if p.int("runtime") > p.int("period") {
             return Err("runtime must not be longer than period".into());

@@ -59,6 +59,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: false,
+    deadline_above: false,
+    reads: &["policy", "nice", "prio", "rt_prio", "upri", "class", "kernel", "foreground"],
     build: |p| {
         let table = Table::parse(p.text("table"))?;
         let res = Some(p.int("res")).filter(|r| *r > 0);

@@ -57,6 +57,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     rt_above: true,
+    deadline_above: false,
+    reads: &["nice"],
     build: |p| {
         Ok(Box::new(Ule {
             version: if p.int("version") == 0 { Version::V2004 } else { Version::V2022 },
