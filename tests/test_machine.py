@@ -17,7 +17,7 @@ import tracekit as tk
 from tracekit import recipes
 from tracekit.cli import main
 from tracekit.machine import Machine, parse_machine
-from tracekit.whatif.basis import unknown_machine
+from tracekit.whatif.basis import unknown_machine, unrecorded
 from tracekit.whatif.members import apart
 
 ROOT = Path(__file__).parent.parent
@@ -198,13 +198,37 @@ def test_the_script_says_what_it_could_not_read(tmp_path: Path) -> None:
     )
     write(
         tmp_path / "root" / "cg" / "g",
-        {"cpu.shares": "512\n", "cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "1\n"},
+        {
+            **{"cpu.shares": "512\n", "cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "1\n"},
+            **{"cpu.rt_runtime_us": "0\n", "cpu.rt_period_us": "1000000\n"},
+        },
     )
     (tmp_path / "out").mkdir()
     m = run_script(tmp_path / "out", tmp_path / "root")
     assert (m.hz, m.features, m.tasks.height) == (None, {}, 0)
     assert [text.split(":")[0] for text in m.unread] == ["hz", "features, tunables in debugfs"]
     assert m.cgroups.filter(path="/g").select("shares", "weight", "quota_us").rows() == [(512, None, None)]
+    assert m.cgroups.filter(path="/g").select("rt_runtime_us", "rt_period_us").rows() == [(0, 1_000_000)]
+
+
+def test_a_limit_of_a_groups_real_time_tasks_is_said_not_to_be_modelled(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    tk.simulate("policy: eevdf\nA: R∞\nB: R∞\nuntil: 100").filter(comm=["A", "B"]).write(path)
+    tid = tk.read(path).tasks.filter(comm="A")["tid"].item()
+    (tmp_path / "a.parquet.machine.toml").write_text(
+        "schema = 1\n[machine]\ncgroup_version = 1\n"
+        'cgroups = [{path = "/", shares = 1024, rt_runtime_us = 950000, rt_period_us = 1000000},'
+        ' {path = "/web", shares = 1024, rt_runtime_us = 100000, rt_period_us = 1000000}]\n'
+        f'tasks = [{{tid = {tid}, comm = "A", cgroup = "/web"}}]\n'
+    )
+    sets = {"A": {"policy": "fifo", "prio": 5}}
+    said = unrecorded(*(tk.replay(path, "eevdf", scenario=s) for s in (None, sets)))
+    (limit,) = [s for s in said if "rt_runtime_us" in s]
+    assert limit == (
+        "cpu.rt_runtime_us of group web, 100000 us in 1000000: not modelled: "
+        "the kernel may hold back its real-time tasks, here A"
+    )
+    assert not any("rt_runtime_us" in s for s in unrecorded(tk.replay(path, "eevdf")))
 
 
 def test_the_script_measures_hz_where_no_configuration_is_left(tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ _TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "weight": pl.Int64,
         "quota_us": pl.Int64,
         "period_us": pl.Int64,
+        "rt_runtime_us": pl.Int64,
+        "rt_period_us": pl.Int64,
         "idle": pl.Boolean,
         "cpus": _CPUS,
     },
@@ -158,8 +160,10 @@ class Machine:
         One row per cgroup: ``path`` (String), ``shares`` (Int64, 1024 by default, in the kernel's
         unit under either version; null where the group has no CPU controller: its tasks compete in
         the nearest group above that has one), ``weight`` (Int64, ``cpu.weight`` of version 2),
-        ``quota_us`` (Int64, null for none), ``period_us`` (Int64), ``idle`` (Boolean), ``cpus``
-        (list of Int32: CPUs it may use).
+        ``quota_us`` (Int64, null for none), ``period_us`` (Int64), ``rt_runtime_us``,
+        ``rt_period_us`` (Int64: how long its real-time tasks may run in a period, version 1 with
+        CONFIG_RT_GROUP_SCHED; 0: it may have none), ``idle`` (Boolean), ``cpus`` (list of Int32:
+        CPUs it may use).
     tasks : polars.DataFrame
         One row per thread: ``tid``, ``pid`` (Int64), ``comm`` (String), ``kernel`` (Boolean: a
         kernel thread), ``policy`` (String), ``nice``, ``rt_priority`` (Int32), ``cpus`` (list of

@@ -133,7 +133,7 @@ def _basis(comparison: Comparison, failed: list[str]) -> None:
     )
     named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
     paragraph(f"calibration: {passed(comparison.fidelity.to_dicts())}{named}")
-    for missing in unrecorded(comparison.identity):
+    for missing in unrecorded(comparison.identity, *comparison.replays.values()):
         if missing != comparison.poor:
             paragraph(missing)
     if failed and (unknown := unknown_machine(comparison.trace)):

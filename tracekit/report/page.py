@@ -493,7 +493,9 @@ def render(comparison: Comparison) -> str:
         fidelity=_fidelity(comparison),
         poor=comparison.poor,
         unknown=unknown_machine(comparison.trace),
-        unrecorded=[m for m in unrecorded(comparison.identity) if m != comparison.poor],
+        unrecorded=[
+            m for m in unrecorded(comparison.identity, *comparison.replays.values()) if m != comparison.poor
+        ],
         inferred=_inferred(comparison),
         distances=comparison.distances.filter(pl.col("ks").is_not_null()).to_dicts(),
         definitions=[(NAMES[k], v) for k, v in METRICS.items()],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.whatif.contexts import delivered
+from tracekit.whatif.groups import rt_limits
 from tracekit.whatif.left_out import left_out
 from tracekit.whatif.loops import loops
 from tracekit.whatif.members import apart, unlisted
@@ -63,13 +64,15 @@ def unknown_machine(trace: Trace) -> str | None:
     )
 
 
-def unrecorded(replay: Trace) -> list[str]:
+def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
     """Say what a replay does not know of the recorded run, or does not model of its machine.
 
     Parameters
     ----------
     replay
         A replay.
+    changed
+        Replays of the same recording with other attributes of tasks.
 
     Returns
     -------
@@ -96,6 +99,8 @@ def unrecorded(replay: Trace) -> list[str]:
         said.append(
             f"{' '.join(arguments)}: not modelled: the kernel may choose tasks or CPUs otherwise by it"
         )
+    if programs is not None:
+        said += rt_limits(programs.trace, replay, *changed)
     if machine is not None and (cpus := machine.tickless()):
         listed = ", ".join(map(str, cpus))
         said.append(

@@ -402,7 +402,7 @@ class Comparison:
             "longer": {label: asdict(one) for label, one in self.longer.items()},
             "idler": {label: asdict(one) for label, one in self.idler.items()},
             "inferred": inferred(self.identity),
-            "not_recorded": unrecorded(self.identity),
+            "not_recorded": unrecorded(self.identity, *self.replays.values()),
             "not_known": unknown_machine(self.trace),
             "distances": self.distances.to_dicts(),
             "intervals": self.intervals.to_dicts(),

@@ -15,14 +15,25 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from tracekit.errors import ReplayError
+from tracekit.units import format_names
 from tracekit.whatif.members import grouped, membership
 from tracekit.whatif.scenario import Override, group_settings
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Group", "asked_of_groups", "from_machine", "models_groups", "read_map", "refuse_empty"]
+__all__ = [
+    "Group",
+    "asked_of_groups",
+    "from_machine",
+    "models_groups",
+    "read_map",
+    "refuse_empty",
+    "rt_limits",
+]
 
 #: A group's name, and its settings as text: ``weight``, ``quota`` (``50ms/100ms`` or ``max``), ``idle``.
 Group = tuple[str, list[tuple[str, str]]]
@@ -144,6 +155,53 @@ def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, st
             groups.append((session.strip("/"), [("nice", str(nice))]))
     found = membership(trace, machine, known)
     return [([tid], [("group", group)]) for tid, group in found.group.items() if group], groups
+
+
+def rt_limits(trace: Trace, *replays: Trace) -> list[str]:
+    """Say which real-time tasks of a replay are in groups that limit these: no replay models it.
+
+    Parameters
+    ----------
+    trace
+        The recording, with or without a machine.
+    replays
+        Replays of it.
+
+    Returns
+    -------
+    list of str
+        A sentence for each group (``cpu.rt_runtime_us`` of cgroup v1, CONFIG_RT_GROUP_SCHED), below
+        the root group, whose limit is that of the system (``sched_rt_runtime_us``).
+    """
+    machine = trace.machine
+    if machine is None or machine.cgroups["rt_runtime_us"].null_count() == machine.cgroups.height:
+        return []
+    limits = {
+        path.strip("/"): (runtime, period or 1_000_000)
+        for path, runtime, period in machine.cgroups.select(
+            "path", "rt_runtime_us", "rt_period_us"
+        ).iter_rows()
+        if runtime is not None and path.strip("/") and 0 <= runtime < (period or 1_000_000)
+    }
+    tasks = pl.concat(
+        [r.tasks.select("tid", pl.col("comm").cast(pl.String), "prio_min", "is_idle") for r in replays]
+    )
+    above = tasks.filter(pl.col("prio_min").is_between(0, 98), ~pl.col("is_idle"))
+    listed = dict(machine.tasks.select("tid", "cgroup").drop_nulls().iter_rows())
+    found: dict[str, set[str]] = {}
+    for tid, comm in above.select("tid", "comm").iter_rows():
+        path = listed.get(tid, "").strip("/")
+        if path in limits:
+            found.setdefault(path, set()).add(str(comm))
+    said = []
+    for path, names in sorted(found.items()):
+        runtime, period = limits[path]
+        what = "the kernel lets it have no" if runtime == 0 else "the kernel may hold back its"
+        said.append(
+            f"cpu.rt_runtime_us of group {path}, {runtime} us in {period}: not modelled: {what} real-time tasks, here "
+            f"{format_names(sorted(names), 3)}"
+        )
+    return said
 
 
 def _whole(text: str) -> bool:

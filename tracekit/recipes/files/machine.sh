@@ -137,6 +137,7 @@ function group(dir,    path, line, quota, parts) {
         quota = first(dir "/cpu.cfs_quota_us")
         if (quota + 0 > 0) line = line ", quota_us = " quota
         line = line pair("period_us", first(dir "/cpu.cfs_period_us"))
+        line = line pair("rt_runtime_us", first(dir "/cpu.rt_runtime_us")) pair("rt_period_us", first(dir "/cpu.rt_period_us"))
     } else {
         line = line pair("weight", first(dir "/cpu.weight"))
         if (split(first(dir "/cpu.max"), parts, " ") == 2) {
