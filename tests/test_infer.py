@@ -12,6 +12,7 @@ import tracekit as tk
 from tracekit.errors import ReplayError
 from tracekit.whatif.groups import read_map
 from tracekit.whatif.learn import infer_parameters, lines
+from tracekit.whatif.likelihood import quantile90
 from tracekit.whatif.scenario import group_settings, parse_set
 
 HOGS = "policy: {policy}\nhz: 1000\nA*6: R∞\nS*2: (R0.1 S3)*\nuntil: 600\n"
@@ -26,6 +27,28 @@ def test_the_base_slice_that_made_a_trace_is_found_again() -> None:
     assert not base.flat
     assert 2_800_000 / 1.3 <= int(base.best.removesuffix("ns")) <= 2_800_000 * 1.3
     assert found.stock, lines(found)
+
+
+def test_of_hogs_whose_slices_end_at_ticks_no_base_slice_below_is_ruled_out(tmp_path: Path) -> None:
+    path = tmp_path / "hogs.parquet"
+    tk.simulate("policy: eevdf:base_slice=1400000ns\nhz: 250\nA*5: R∞\nuntil: 2000\n").filter(
+        comm="A*"
+    ).write(path)
+    (tmp_path / "hogs.parquet.machine.toml").write_text(
+        "schema = 1\n[scheduler.tunables]\nbase_slice_ns = 1400000\n"
+    )
+    found = infer_parameters(tk.read(path), family="eevdf:version=6.12")
+    base = next(f for f in found.findings if f.name == "base_slice")
+    values = [int(v.removesuffix("ns")) for v in base.likely]
+    assert min(values) < 250_000 < 3_000_000 < max(values)
+    assert "; the machine's file states 1.4ms, inside" in lines(found)[0]
+
+
+def test_the_factor_of_a_set_grows_with_what_is_compared() -> None:
+    # The first is Student's; the last was drawn at random, 400,000 times.
+    assert quantile90(2, 4) == pytest.approx(1.533, abs=0.01)
+    assert quantile90(2, 100) < quantile90(10, 100) < quantile90(25, 100) < quantile90(25, 4)
+    assert quantile90(10, 4) == pytest.approx(2.82, abs=0.03)
 
 
 def test_a_trace_without_choices_says_nothing() -> None:

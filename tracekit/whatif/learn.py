@@ -7,17 +7,19 @@ Each candidate replays the trace; how likely it is, `tracekit.whatif.likelihood`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tracekit import _core
 from tracekit.units import format_ns
 from tracekit.whatif.families import allowed_by_records, likely_families
 from tracekit.whatif.kernels import by_kernel, names_kernel
-from tracekit.whatif.likelihood import LEAST, REPEATS, UNEXPLAINED, Finding, Search, preempted
+from tracekit.whatif.likelihood import LEAST, REPEATS, UNEXPLAINED, Finding, Search, Spread, preempted
 from tracekit.whatif.run import Programs
-from tracekit.whatif.settings import scale_of
+from tracekit.whatif.settings import FEATURES, TUNABLES, scale_of, unscaled
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -28,6 +30,9 @@ __all__ = ["Inference", "infer_parameters", "lines"]
 _FACTORS = tuple(2 ** (k / 3) for k in range(-12, 13))
 #: Half a third-octave: how far from the likely values others are tried, where these are few.
 _FINE, FEW = 2 ** (1 / 6), 4
+#: Values that no trace tells from each other: a hundredth more each. Replays under them differ by what
+#: decides nothing, such as which of two equal tasks is first.
+_ALIKE = tuple(1 + k / 100 for k in range(REPEATS))
 #: What a kernel takes at least, ns (`kernel/sched/debug.c`), and parameters that may be 0.
 _BOUND = {"base_slice": 100_000}
 _ZERO = ("wakeup_granularity",)
@@ -59,6 +64,8 @@ class Inference:
         The tasks of which most is unexplained.
     refused
         Why nothing is said; empty otherwise.
+    stated
+        What the machine's file states: parameter and value, as the policy takes it.
     """
 
     policy: str
@@ -66,6 +73,7 @@ class Inference:
     unexplained: float | None
     worst_group: str
     refused: str = ""
+    stated: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stock(self) -> bool:
@@ -124,17 +132,23 @@ def infer_parameters(
         shown = likely_families(trace, allowed) if len(allowed) > 1 else None
         first = max(allowed.values(), key=search.score) if shown is None else allowed[shown.best]
         findings += [] if shown is None else [shown]
-    sigma = search.spread(first)
     policy = first
     name = policy.partition(":")[0]
     cpus = trace.slices["cpu"].n_unique()
     scale = scale_of(cpus)
-    for parameter, unscaled in _SCALED.get(name, {}).items():
+    for parameter, unit in _SCALED.get(name, {}).items():
         # cfs scales what it is given, eevdf takes it as it is.
-        default = unscaled * (scale if name == "eevdf" else 1)
+        default = unit * (scale if name == "eevdf" else 1)
         least = _BOUND.get(parameter, 1)
         values = [max(round(default * f), least) for f in _FACTORS] + [0] * (parameter in _ZERO)
         candidates = {f"{ns}ns": _with(policy, f"{parameter}={ns}ns") for ns in values}
+
+        spread = partial(_spread, search, policy, parameter)
+        # Far from the default replays may vary otherwise.
+        sigma = spread(default)
+        best = int(search.finding(parameter, candidates, sigma).best.removesuffix("ns"))
+        if best != default:
+            sigma = sigma.pooled(spread(best))
         found = search.finding(parameter, candidates, sigma)
         if len(found.likely) <= FEW:
             likely = [int(label.removesuffix("ns")) for label in found.likely]
@@ -143,6 +157,7 @@ def infer_parameters(
             found = search.finding(parameter, candidates, sigma)
         findings.append(found)
         policy = _keep(policy, found, parameter, f"{default}ns")
+    sigma = search.spread(policy)
     for parameter in _SWITCHES.get(name, ()):
         candidates = {v: _with(policy, f"{parameter}={v}") for v in ("on", "off")}
         found = search.finding(parameter, candidates, sigma)
@@ -151,7 +166,44 @@ def infer_parameters(
     share, group = search.unexplained(policy)
     if progress is not None:
         progress(1.0)
-    return Inference(policy, tuple(findings), share, group)
+    return Inference(policy, tuple(findings), share, group, "", _stated(trace, name))
+
+
+def _stated(trace: Trace, policy: str) -> dict[str, str]:
+    """What the machine's file states of the parameters that are looked for."""
+    machine = trace.machine
+    if machine is None:
+        return {}
+    cpus, scaling = trace.slices["cpu"].n_unique(), machine.tunables.get("tunable_scaling", 1)
+    found = {}
+    for tunable, parameter in TUNABLES.items():
+        ns = machine.tunables.get(tunable)
+        if isinstance(ns, int) and parameter in _SCALED.get(policy, {}):
+            found[parameter] = f"{unscaled(tunable, ns, policy, cpus, scaling)}ns"
+    for feature, parameter in FEATURES.items():
+        if feature in machine.features and parameter in _SWITCHES.get(policy, ()):
+            found[parameter] = "on" if machine.features[feature] else "off"
+    # What the tasks that are listed have by default, a stock kernel shows for each of them.
+    slices = machine.tasks["slice_ns"].drop_nulls().mode().to_list()
+    if policy == "eevdf" and "base_slice" not in found and len(slices) == 1:
+        found["base_slice"] = f"{slices[0]}ns"
+    return found
+
+
+def _beside(finding: Finding, stated: str) -> str:
+    """A stated value, and whether the set holds it or its neighbours do."""
+    value, inside = stated, stated in finding.likely
+    if stated.endswith("ns") and not inside:
+        ns = int(stated.removesuffix("ns"))
+        tried = [int(label.removesuffix("ns")) for label in finding.scores]
+        nearest = min(tried, key=lambda other: abs(math.log(max(other, 1) / max(ns, 1))))
+        inside = f"{nearest}ns" in finding.likely
+    return f"; the machine's file states {_short(value)}, {'inside' if inside else 'outside'}"
+
+
+def _spread(search: Search, policy: str, parameter: str, ns: int) -> Spread:
+    """How much the likelihood varies around a value of a parameter."""
+    return search.spread(*(_with(policy, f"{parameter}={round(ns * f)}ns") for f in _ALIKE))
 
 
 def _keep(policy: str, found: Finding, parameter: str, default: str) -> str:
@@ -182,11 +234,12 @@ def lines(found: Inference) -> Sequence[str]:
         return [found.refused]
     said = []
     for f in found.findings:
+        beside = _beside(f, found.stated[f.name]) if f.name in found.stated else ""
         if f.flat:
-            said.append(f"{f.name}: the trace does not say")
+            said.append(f"{f.name}: the trace does not say{beside}")
         else:
             best, *likely = (_short(value) for value in (f.best, *f.likely))
-            said.append(f"{f.name}: {best} (90 % set: {', '.join(likely)})")
+            said.append(f"{f.name}: {best} (90 % set: {', '.join(likely)}){beside}")
     share = 100 * (found.unexplained or 0.0)
     if found.stock:
         said.append(f"{share:.0f} % of slices and latencies are not as {found.policy} makes them")

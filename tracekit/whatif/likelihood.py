@@ -2,19 +2,25 @@
 
 The likelihood is that of the recorded slices that preemption ended, and of the recorded waits after
 wakeups, under the distribution that a replay has, by group of tasks and in half-octave bins. How much
-it varies without cause is measured: a replay is repeated with small perturbations. Candidates within
-what that explains form the 90 % set.
+it varies without cause is measured: a replay is repeated with small perturbations, and with values so
+near to each other that none can be told from the next. Candidates within what that explains form the
+90 % set; of many, one is best by chance, and the set allows for that (Hsu, Constrained simultaneous
+confidence intervals for multiple comparisons with the best, 1984).
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
+from scipy import optimize, stats
 
 from tracekit.analysis import _common as c
 
@@ -22,15 +28,14 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
     from tracekit.whatif.intervals import Perturbation
 
-__all__ = ["LEAST", "REPEATS", "UNEXPLAINED", "Finding", "Search", "preempted"]
+__all__ = ["LEAST", "REPEATS", "UNEXPLAINED", "Finding", "Search", "Spread", "preempted", "quantile90"]
 
 #: Bins an octave, and how many pseudo-counts a bin has that a replay never fills (Jeffreys' prior).
 BINS, PRIOR = 2, 0.5
 #: What is shorter, ns, is the cost of a switch and no decision of the scheduler.
 SHORT = 32_768
-#: Repetitions behind the spread of a likelihood, and the quantile for a one-sided 90 % set: that of
-#: Student's distribution with one degree of freedom less, since the spread is estimated from so few.
-REPEATS, T90 = 5, 1.5332
+#: Repetitions behind a spread of a likelihood.
+REPEATS = 5
 #: Slices that must have ended by preemption before anything is said.
 LEAST = 50
 #: Share of what was recorded that no stock policy may leave unexplained.
@@ -63,6 +68,56 @@ class Finding:
     likely: tuple[str, ...]
     flat: bool
     scores: Mapping[str, float] = field(repr=False, default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much a likelihood varies without cause.
+
+    Attributes
+    ----------
+    variance
+        Of repetitions.
+    freedom
+        Degrees of freedom behind it.
+    """
+
+    variance: float
+    freedom: int
+
+    def pooled(self, other: Spread) -> Spread:
+        """Both together, each with its weight."""
+        freedom = self.freedom + other.freedom
+        both = self.variance * self.freedom + other.variance * other.freedom
+        return Spread(both / freedom, freedom)
+
+
+@functools.cache
+def quantile90(candidates: int, freedom: int) -> float:
+    """The factor of a set that holds the true one of so many candidates in 90 % of cases.
+
+    Parameters
+    ----------
+    candidates
+        How many are compared, each with the best of the others.
+    freedom
+        Degrees of freedom of the spread, in units of which (times the root of 2) they differ.
+
+    Returns
+    -------
+    float
+        Of two candidates the quantile of Student's distribution; more with each that may be best by
+        chance (Dunnett 1955, one-sided, of equal variances).
+    """
+    z = np.linspace(-8, 8, 801)
+    spread = np.sqrt(stats.chi2.ppf((np.arange(400) + 0.5) / 400, freedom) / freedom)
+    density = stats.norm.pdf(z) * (z[1] - z[0])
+
+    def missed(factor: float) -> float:
+        least = z[None, :] + factor * math.sqrt(2) * spread[:, None]
+        return float((stats.norm.cdf(least) ** (candidates - 1) @ density).mean()) - 0.9
+
+    return float(optimize.brentq(missed, 0.0, 20.0))
 
 
 def preempted(trace: Trace) -> int:
@@ -133,18 +188,25 @@ class Search:
                 self._progress(min(len(self.models) / 40, 0.99))
         return _likelihood(self.recorded, self.models[policy])
 
-    def spread(self, policy: str) -> float:
-        """How much the likelihood of a policy varies with small perturbations."""
-        return statistics.stdev(
-            _likelihood(self.recorded, _histograms(self._run(policy, moved))) for moved in self._perturbations
-        )
+    def spread(self, *policies: str) -> Spread:
+        """How much the likelihood varies with small perturbations.
 
-    def finding(self, name: str, candidates: Mapping[str, str], sigma: float) -> Finding:
-        """The best of some candidates, and those that are as likely within `sigma`; label to policy."""
+        Parameters
+        ----------
+        policies
+            One policy for all repetitions, or as many as there are perturbations, between which nothing that is
+            looked for differs.
+        """
+        pairs = zip(itertools.cycle(policies), self._perturbations, strict=False)
+        found = [_likelihood(self.recorded, _histograms(self._run(policy, moved))) for policy, moved in pairs]
+        return Spread(statistics.variance(found), len(found) - 1)
+
+    def finding(self, name: str, candidates: Mapping[str, str], spread: Spread) -> Finding:
+        """The best of some candidates, and those that are as likely within `spread`; label to policy."""
         scores = {label: self.score(policy) for label, policy in candidates.items()}
         best = max(scores, key=lambda label: scores[label])
         # Both the best and the other vary.
-        within = T90 * math.sqrt(2) * sigma
+        within = quantile90(len(scores), spread.freedom) * math.sqrt(2 * spread.variance)
         likely = tuple(label for label, s in scores.items() if scores[best] - s <= within)
         relative = {label: s - scores[best] for label, s in scores.items()}
         return Finding(name, best, likely, len(likely) == len(scores), relative)
