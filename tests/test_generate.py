@@ -129,7 +129,7 @@ def test_the_programs_of_a_capture_are_a_text_that_repeats_its_identity_replay(
 
 
 #: Keys of doc/tutorial.txt of rt-app.
-EVENT = re.compile(r"(run|sleep|lock|wait|signal|unlock|fork|yield)\d+")
+EVENT = re.compile(r"(run|sleep|timer|lock|wait|signal|unlock|fork|yield)\d+")
 THREAD = {"instance", "loop", "delay", "policy", "priority", "cpus", "taskgroup", "phases"}
 
 

@@ -61,7 +61,7 @@ def test_the_program_is_a_table_of_the_trace(
     assert program.equals(identity.program)
     sleeps = program.filter(comm="waker00", op="sleep")
     assert sleeps.height > 500
-    assert set(sleeps["ends_by"]) <= {"timer", "ticks", "io", "external"}
+    assert set(sleeps["ends_by"]) <= {"timer", "period", "ticks", "io", "external"}
     assert set(program.filter(pl.col("evidence") == "endless")["comm"]) == {f"spin{i:02}" for i in range(16)}
     run("convert", demo, "--table", "program", "-o", tmp_path / "a.csv")
     run("replay", demo, "--policy", "cfs", "--program", tmp_path / "b.csv")

@@ -19,8 +19,8 @@ impl Draws {
     }
 }
 
-/// Changes every run and every timer sleep, those of request handlers included, by up to `most` ns, evenly
-/// distributed and reproducible.
+/// Changes every run and every expiry of a timer, those of request handlers included, by up to
+/// `most` ns, evenly distributed and reproducible.
 pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
     let tasks = work.tasks.len();
     for (owner, steps) in work.bodies_mut() {
@@ -30,6 +30,8 @@ pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
             Owner::Handler(j) => tasks + j,
         };
         let mut draws = Draws(seed.wrapping_add((number as u64) << 32));
+        // How far the last expiry of the periodic timer is from where it was: it keeps its grid.
+        let mut off = 0;
         for step in steps {
             match step {
                 Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draws.next(most)).max(1),
@@ -38,6 +40,10 @@ pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
                     let moved = *ns + draws.next(most);
                     *ns = moved.max(0);
                     *slack = (i64::from(*slack) + moved.min(0)).max(0) as u32;
+                }
+                Step::Pause { pause: Pause::Period { ns, .. }, .. } => {
+                    let moved = draws.next(most);
+                    *ns = (*ns + moved - std::mem::replace(&mut off, moved)).max(1);
                 }
                 _ => {}
             }

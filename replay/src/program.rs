@@ -19,6 +19,25 @@ pub struct BufferId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerId(pub u32);
 
+/// What a task does that finds its periodic timer expired already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Late {
+    /// It goes on at once, once for each expiry (clock_nanosleep until an absolute time).
+    #[default]
+    CatchUp,
+    /// It has dealt with all that came until it ran; with those that came later it goes on at once,
+    /// once for all of them (a read of a timerfd).
+    Merge,
+    /// It sleeps until the next one.
+    Skip,
+}
+
+impl Late {
+    /// Names, as a workload text writes them.
+    pub const NAMES: [(&'static str, Late); 3] =
+        [("catch-up", Late::CatchUp), ("merge", Late::Merge), ("skip", Late::Skip)];
+}
+
 /// Why a sleep ends, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -29,6 +48,16 @@ pub enum Pause {
         ns: Ns,
         /// How much later the interrupt may come.
         slack: u32,
+    },
+    /// The task's own periodic timer: it expires `ns` after it expired last, whenever the sleep
+    /// begins; the first time, `ns` after that.
+    Period {
+        /// From the last expiry.
+        ns: Ns,
+        /// How much later the interrupt may come.
+        slack: u32,
+        /// Where that is past already.
+        late: Late,
     },
     /// A timer of whole ticks: ends with the first tick at least `ns` after the sleep begins. Of
     /// several that end with one tick, those with the least `behind` come first.
@@ -365,6 +394,7 @@ impl Workload {
             match *step {
                 Step::Run { ns } | Step::RunKernel { ns } if ns < 0 => return fail("negative demand"),
                 Step::Spin { ns, .. } if ns < 1 => return fail("turns of no length"),
+                Step::Pause { pause: Pause::Period { ns, .. }, .. } if ns < 1 => return fail("a period of no length"),
                 Step::Wait { sem, .. } | Step::Post { sem, .. } | Step::Spin { sem, .. }
                     if sem.0 as usize >= self.sems.len() =>
                 {
@@ -404,7 +434,12 @@ fn takes_time(step: &Step) -> bool {
     match *step {
         Step::Run { ns } | Step::RunKernel { ns } => ns > 0,
         Step::Pause {
-            pause: Pause::Timer { ns, .. } | Pause::Ticks { ns, .. } | Pause::Io { ns } | Pause::External { ns },
+            pause:
+                Pause::Timer { ns, .. }
+                | Pause::Period { ns, .. }
+                | Pause::Ticks { ns, .. }
+                | Pause::Io { ns }
+                | Pause::External { ns },
             ..
         } => ns > 0,
         Step::Receive { .. } => true,

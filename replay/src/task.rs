@@ -302,6 +302,10 @@ pub struct Task {
     pub(crate) pc: u32,
     /// The handler that it runs, and where its program goes on behind it.
     pub(crate) handler: Option<(u32, u32)>,
+    /// When its periodic timer expired last, or will next.
+    pub(crate) expired: Option<Ns>,
+    /// When it first ran behind that.
+    pub(crate) resumed: Ns,
     /// The queue whose message it was woken for and has not looked for yet.
     pub(crate) called: bool,
     /// Scheduling class in the engine's stack.

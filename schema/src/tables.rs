@@ -220,7 +220,8 @@ table! {
         op: StrId = "",
         /// CPU demand of a run, length of a sleep, ns.
         dur_ns: i64 = "the step has none, or is endless",
-        /// What ends a sleep: timer, ticks, io, external, absolute (`until_ns`) or dependency (a wait).
+        /// What ends a sleep: timer, period (`dur_ns` is from the last expiry of the task's timer),
+        /// ticks, io, external, absolute (`until_ns`) or dependency (a wait).
         ends_by: StrId = "not a sleep",
         /// End of an absolute sleep or a loop, ns from the start of the trace.
         until_ns: i64 = "neither an absolute sleep nor a loop",

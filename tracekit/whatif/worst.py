@@ -21,6 +21,7 @@ __all__ = ["waits", "worst"]
 #: What ends a sleep, by the step of its program: how a reader calls it.
 _WORDS = {
     "timer": "timers",
+    "period": "periodic timers",
     "ticks": "timers of whole ticks",
     "io": "devices",
     "message": "requests to its pool",

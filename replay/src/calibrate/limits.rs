@@ -38,7 +38,7 @@ pub struct Limits {
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 15] = [
+pub const CONSTANTS: [(&str, &str); 17] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
@@ -51,6 +51,8 @@ pub const CONSTANTS: [(&str, &str); 15] = [
     ),
     ("cache_cold", "rule: an interrupt 0.9 ms or more after a switch is slower, as measured"),
     ("in_time", "rule: a sleep longer than the constant one by less than `varies` was late"),
+    ("grid_fine", "a tenth of the period at most is how far timer wakeups spread around a grid: by chance it is half"),
+    ("grid_many", "30 sleeps: the random walk of relative ones is then 1.4 times as wide as one step"),
     ("speed_alike", "standard deviation of a quarter between copies of one program on one CPU: judgement"),
     ("speed_costs", "10 switches' costs make a burst: less than a tenth of it is costs"),
     ("speed_worth", "10 % between two CPUs are a difference: the error that predictions are judged by"),

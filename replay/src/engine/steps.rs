@@ -214,6 +214,16 @@ impl Engine {
             self.counts.satisfied += 1;
             return true;
         }
+        let pause = match pause {
+            Pause::Period { ns, slack, late } => match self.expires(t, ns, late) {
+                Some(due) => Pause::Timer { ns: due - self.k.now, slack },
+                None => {
+                    self.counts.satisfied += 1;
+                    return true;
+                }
+            },
+            other => other,
+        };
         self.block(cpu, t, sleep);
         self.arm(cpu, t, pause);
         false

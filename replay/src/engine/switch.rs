@@ -213,6 +213,7 @@ impl Engine {
         task.state = TaskState::Running;
         task.since = now;
         task.dispatched += u64::from(switched);
+        task.resumed = task.resumed.min(now);
         let class = task.class;
         if let Some(ran) = on {
             // It has been there all the time.

@@ -3,15 +3,39 @@
 use super::slots::Slots;
 use super::{Coming, Engine, Timer, TimerMode};
 use crate::policy::Wake;
-use crate::program::Pause;
+use crate::program::{Late, Pause};
 use crate::task::{Cpu, Ns, TaskId, NEVER};
 
 impl Engine {
+    /// When the periodic timer of `t` expires next, `ns` after it did last; none where the task
+    /// goes on at once, since that is past.
+    pub(super) fn expires(&mut self, t: TaskId, ns: Ns, late: Late) -> Option<Ns> {
+        let now = self.k.now;
+        let task = &mut self.k.tasks[t.index()];
+        let due = task.expired.unwrap_or(now).saturating_add(ns);
+        // The first expiry that has not come by a time.
+        let behind = |at: Ns| if due > at { due } else { due.saturating_add(((at - due) / ns + 1) * ns) };
+        let (at, sleeps) = match late {
+            Late::CatchUp => (due, due > now),
+            Late::Merge if behind(task.resumed.min(now)) <= now => (behind(now) - ns, false),
+            Late::Merge | Late::Skip => (behind(now), true),
+        };
+        task.expired = Some(at);
+        task.resumed = if sleeps { NEVER } else { now };
+        sleeps.then_some(at)
+    }
+
     /// When and how a pause of `t` that begins now on `cpu` ends; true when it is over already.
     #[inline(always)]
     pub(super) fn arm(&mut self, cpu: Cpu, t: TaskId, pause: Pause) -> bool {
         let now = self.k.now;
         match pause {
+            // A periodic timer has become one of that length ([`Self::expires`]), but for a task
+            // that begins asleep.
+            Pause::Period { ns, slack, late } => {
+                let due = self.expires(t, ns, late).unwrap_or(now);
+                return self.arm(cpu, t, Pause::Timer { ns: due - now, slack });
+            }
             Pause::Timer { ns, slack } => {
                 // Real-time tasks, and those with a reservation, have exact timers.
                 let slack = if self.k.tasks[t.index()].attrs.policy.is_above_fair() { 0 } else { slack };

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::periods::Timers;
 use super::receive::Cut;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::spins::{self, Spins};
@@ -65,6 +66,11 @@ pub(super) struct Draft {
     pub(super) said: usize,
     /// How many units of buffers are done with.
     pub(super) stored: usize,
+    /// When its periodic timer expired last, and the step behind that sleep.
+    pub(super) expiry: Option<Ns>,
+    pub(super) round: usize,
+    /// When it first ran behind that.
+    pub(super) resumed: Option<Ns>,
     /// How many of its busy waits are done with.
     pub(super) spun: usize,
     /// How many of the questions that it got while it was awake.
@@ -190,6 +196,7 @@ impl<'a> Builder<'a> {
             verdicts: self.verdicts,
             overheads: self.over.clone(),
             slack: self.sleeps.slack.clone(),
+            periodic: self.sleeps.periodic(),
             classes: self.classes,
             starved: self.starved,
             placed: self.options.placement == Placement::Trace,
@@ -322,6 +329,7 @@ impl<'a> Builder<'a> {
                 let after = if at == 0 { 0 } else { over.switch - over.record.ns };
                 d.run_from = at + after;
                 d.on_at = at;
+                d.resumed = d.resumed.or(Some(at));
                 if d.pending == 0 {
                     d.begun = at;
                 }
@@ -479,6 +487,10 @@ impl<'a> Builder<'a> {
             }
             (_, Class::Timer) => {
                 let realtime = d.prio.or(task.prio).is_some_and(|p| p < 100);
+                if let Timers::Absolute(grid) = self.sleeps.timers[task.id as usize] {
+                    let slack = self.sleeps.slack[task.id as usize].0;
+                    return self.periodic(&grid, (from, at), realtime, (sleep, slack), note, d);
+                }
                 let (hard, slack) = self.sleeps.expiry(task, ns, matches!(by, By::Hardirq { lead: true }), realtime);
                 Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }
             }

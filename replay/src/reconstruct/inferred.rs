@@ -3,9 +3,9 @@
 use tracekit_schema::{Code, Diagnostic};
 
 use super::build::Verdict;
-use super::Recon;
+use super::{Periodic, Recon};
 use crate::calibrate::{Estimate, TickSource};
-use crate::program::Step;
+use crate::program::{Late, Pause, Step};
 use crate::task::Ns;
 
 /// Names that a row lists before it only counts.
@@ -68,6 +68,7 @@ impl Recon {
         rows.extend(self.isolation());
         rows.extend(self.ends());
         rows.push(self.slacks());
+        rows.extend(self.periods());
         rows.extend(self.messages());
         rows
     }
@@ -268,6 +269,41 @@ impl Recon {
         Inferred { name: "timer slack", value, unit: "ns", n: Some(own.len() as u64), how }
     }
 
+    /// Tasks whose timers expire on a grid of times, what those do that are late, and which may be some.
+    fn periods(&self) -> Vec<Inferred> {
+        let name = |p: &Periodic| {
+            let comm = self.work.tasks.get(p.task.0 as usize).map_or("", |program| program.comm.as_str());
+            format!("{comm} ({} us)", p.period / 1000)
+        };
+        let groups: [(&str, &str, fn(&Periodic) -> bool); 6] = [
+            ("periodic timers", "late, they catch up: ", |p| p.late == Some((Late::CatchUp, true))),
+            ("periodic timers", "late, one round is for all that came until it began: ", |p| {
+                p.late == Some((Late::Merge, true))
+            }),
+            (
+                "periodic timers",
+                "late, one round is for all that came until it began, and maybe for later ones: ",
+                |p| p.late == Some((Late::Merge, false)),
+            ),
+            ("periodic timers", "late, they wait for the next time: ", |p| p.late == Some((Late::Skip, true))),
+            ("periodic timers", "too seldom late to show what they do then, taken to catch up: ", |p| {
+                p.late == Some((Late::CatchUp, false))
+            }),
+            (
+                "timers relative or periodic",
+                "the trace does not say: taken to be set for a length, so that a delay moves all that follows: ",
+                |p| p.late.is_none(),
+            ),
+        ];
+        let row = |(what, how, holds): (&'static str, &str, fn(&Periodic) -> bool)| {
+            let names: Vec<String> = self.periodic.iter().filter(|p| holds(p)).map(name).collect();
+            let value = Some(names.len() as f64);
+            let how = format!("{how}{}", list(names.iter().map(String::as_str).collect()));
+            (!names.is_empty()).then_some(Inferred { name: what, value, unit: "1", n: None, how })
+        };
+        groups.into_iter().filter_map(row).collect()
+    }
+
     /// Messages that no wakeup shows; nothing where none is unobserved.
     fn messages(&self) -> Option<Inferred> {
         let how = self.unobserved.report(&self.work)?;
@@ -279,7 +315,7 @@ impl Recon {
     /// What was judged about each task.
     pub fn judged(&self) -> Vec<Judged> {
         let timers = |steps: &[Step]| {
-            steps.iter().any(|s| matches!(s, Step::Pause { pause: crate::program::Pause::Timer { .. }, .. }))
+            steps.iter().any(|s| matches!(s, Step::Pause { pause: Pause::Timer { .. } | Pause::Period { .. }, .. }))
         };
         let tasks = self.work.tasks.iter().zip(&self.verdicts).enumerate();
         tasks

@@ -25,6 +25,7 @@ mod ending;
 mod inferred;
 mod isolated;
 mod parts;
+mod periods;
 mod places;
 mod receive;
 mod sleep;
@@ -240,6 +241,8 @@ pub struct Recon {
     pub overheads: Overheads,
     /// Timer slack of each task, and the constant length of its sleeps where it has one.
     pub slack: Vec<(Ns, Option<Ns>)>,
+    /// Tasks whose timers expire at times of a grid, or may.
+    pub periodic: Vec<Periodic>,
     /// Wakeups by [`Class`].
     pub classes: [u64; Class::COUNT],
     /// Tasks that were ready to run when the trace ended and never got a CPU in it: what they do is
@@ -293,6 +296,18 @@ pub struct Recon {
     pub spinners: Vec<TaskId>,
     /// What a workload text says of its machine; nothing for a trace.
     pub stated: Option<Box<Stated>>,
+}
+
+/// A task that sleeps on a timer with a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Periodic {
+    /// The task.
+    pub task: TaskId,
+    /// Its period.
+    pub period: Ns,
+    /// What it does that is late, and whether the trace shows that; none where it does not say
+    /// whether the timer is set for a time or for a length.
+    pub late: Option<(crate::program::Late, bool)>,
 }
 
 /// The machine of a workload that is written down.

@@ -1,8 +1,10 @@
 //! Timer sleeps: which interrupt could have ended them, and how much later than asked for.
 
+use super::periods::{self, Timers};
+use super::Periodic;
 use crate::calibrate::{Limits, Overheads, ENOUGH};
 use crate::history::{By, EventKind, History, Off, TaskHistory};
-use crate::task::Ns;
+use crate::task::{Ns, TaskId};
 
 /// Slack of a time-sharing task's timers on Linux, unless the trace says otherwise.
 pub(super) const DEFAULT_SLACK: Ns = 50_000;
@@ -24,6 +26,8 @@ pub(super) struct Sleeps {
     in_time: bool,
     /// Per task: slack, and the constant length of its sleeps where it has one.
     pub slack: Vec<(Ns, Option<Ns>)>,
+    /// Per task: whether its timers are set for a length or for a time.
+    pub timers: Vec<Timers>,
 }
 
 impl Sleeps {
@@ -34,7 +38,23 @@ impl Sleeps {
         let slack: Vec<(Ns, Option<Ns>)> =
             lengths.iter().map(|own| own.constant(least_slack, over.limits.varies)).collect();
         let Limits { varies, in_time, .. } = over.limits;
-        Sleeps { ticks, behind_tick: over.limits.behind_tick(), varies, in_time, slack }
+        let behind_tick = over.limits.behind_tick();
+        let mut own = Sleeps { ticks, behind_tick, varies, in_time, slack, timers: Vec::new() };
+        own.timers = history.tasks.iter().map(|task| periods::judge(task, over, &own)).collect();
+        own
+    }
+
+    /// Tasks with a period.
+    pub(super) fn periodic(&self) -> Vec<Periodic> {
+        let of = |(task, timers): (usize, &Timers)| {
+            let (period, late) = match timers {
+                Timers::Relative => return None,
+                Timers::Unknown(period) => (*period, None),
+                Timers::Absolute(grid) => (grid.period(), Some((grid.late, grid.shown))),
+            };
+            Some(Periodic { task: TaskId(task as u32), period, late })
+        };
+        self.timers.iter().enumerate().filter_map(of).collect()
     }
 
     /// How far `at` lies behind the last tick, at most as far as its softirq may lie.

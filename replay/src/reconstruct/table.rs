@@ -14,6 +14,7 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::RunKernel { ns } => ("run_kernel", None, Some(ns)),
         Step::Pause { pause, .. } => match pause {
             Pause::Timer { ns, .. } => ("sleep", Some("timer"), Some(ns)),
+            Pause::Period { ns, .. } => ("sleep", Some("period"), Some(ns)),
             Pause::Ticks { ns, .. } => ("sleep", Some("ticks"), Some(ns)),
             Pause::Io { ns } => ("sleep", Some("io"), Some(ns)),
             Pause::External { ns } => ("sleep", Some("external"), Some(ns)),
@@ -64,7 +65,9 @@ impl Recon {
                     _ => None,
                 };
                 let slack = match step {
-                    Step::Pause { pause: Pause::Timer { slack, .. }, .. } => Some(i64::from(slack)),
+                    Step::Pause { pause: Pause::Timer { slack, .. } | Pause::Period { slack, .. }, .. } => {
+                        Some(i64::from(slack))
+                    }
                     _ => None,
                 };
                 let mut row = table.push();

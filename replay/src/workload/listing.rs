@@ -82,6 +82,7 @@ fn listed(step: &Step) -> ListedStep {
         Step::RunKernel { ns } => ("kernel", vec![time(ns)]),
         Step::Pause { pause, .. } => match pause {
             Pause::Timer { ns, slack } => ("sleep", vec![ns, i64::from(slack)]),
+            Pause::Period { ns, slack, late } => ("period", vec![ns, i64::from(slack), late as i64]),
             Pause::Ticks { ns, .. } => ("ticks", vec![ns]),
             Pause::Io { ns } => ("io", vec![ns]),
             Pause::At { at } => ("at", vec![at]),

@@ -50,6 +50,8 @@
 //! | `R5` `R∞` `Rinf` | run |
 //! | `K5` | run in the kernel |
 //! | `S30` `S30~50us` | sleep on a timer, with slack |
+//! | `S@30` `S@30~50us` | sleep until the task's own periodic timer expires: 30 after its last expiry, the first time 30 from now; late, it goes on at once, once for each |
+//! | `S@30/merge` `S@30/skip` | late, it goes on at once for all that came since it ran (a timerfd), or waits for the next |
 //! | `D3` | uninterruptible sleep for a device |
 //! | `E3` | sleep for something outside |
 //! | `U40` | sleep until time 40 |

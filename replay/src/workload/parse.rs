@@ -8,7 +8,7 @@ use super::Scenario;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
-use crate::program::{BufferId, Fork, Group, Pause, Program, QueueId, SemId, Start, Step, Workload};
+use crate::program::{BufferId, Fork, Group, Late, Pause, Program, QueueId, SemId, Start, Step, Workload};
 use crate::rates::Rates;
 use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
 
@@ -365,10 +365,16 @@ impl Builder {
             'S' if rest.starts_with('~') => {
                 Step::Pause { pause: Pause::Timer { ns: self.time_or_draw(rest)?, slack: 0 }, sleep }
             }
+            'S' if rest.starts_with('@') => {
+                let (rest, late) = rest[1..].split_once('/').unwrap_or((&rest[1..], "catch-up"));
+                let late = Late::NAMES.iter().find(|known| known.0 == late).map(|known| known.1);
+                let late = late.ok_or_else(|| format!("`{word}`: expected S@TIME, S@TIME/merge or S@TIME/skip"))?;
+                let (ns, slack) = self.timer(rest, word)?;
+                Step::Pause { pause: Pause::Period { ns, slack, late }, sleep }
+            }
             'S' => {
-                let (ns, slack) = rest.split_once('~').unwrap_or((rest, "0"));
-                let slack = u32::try_from(self.time(slack)?).map_err(|_| format!("`{word}`: slack under 4 s"))?;
-                Step::Pause { pause: Pause::Timer { ns: self.time(ns)?, slack }, sleep }
+                let (ns, slack) = self.timer(rest, word)?;
+                Step::Pause { pause: Pause::Timer { ns, slack }, sleep }
             }
             'D' => Step::Pause { pause: Pause::Io { ns: self.time_or_draw(rest)? }, sleep: Sleep::Uninterruptible },
             'E' => Step::Pause { pause: Pause::External { ns: self.time_or_draw(rest)? }, sleep },
@@ -379,6 +385,13 @@ impl Builder {
             'Z' if rest.is_empty() => Step::Exit,
             _ => return Err(format!("`{word}`: no such step")),
         })
+    }
+
+    /// `TIME` or `TIME~SLACK`.
+    fn timer(&self, text: &str, word: &str) -> Result<(Ns, u32), String> {
+        let (ns, slack) = text.split_once('~').unwrap_or((text, "0"));
+        let slack = u32::try_from(self.time(slack)?).map_err(|_| format!("`{word}`: slack under 4 s"))?;
+        Ok((self.time(ns)?, slack))
     }
 
     /// `NAME,TIME` or `NAME,TIME,TURNS`.

@@ -64,7 +64,7 @@ impl Scenario {
 fn length(step: &Step) -> Ns {
     match *step {
         Step::Run { ns } | Step::RunKernel { ns } => ns,
-        Step::Pause { pause: Pause::Timer { ns, .. } | Pause::Ticks { ns, .. }, .. } => ns,
+        Step::Pause { pause: Pause::Timer { ns, .. } | Pause::Period { ns, .. } | Pause::Ticks { ns, .. }, .. } => ns,
         Step::Pause { pause: Pause::Io { ns } | Pause::External { ns }, .. } => ns,
         _ => 0,
     }
@@ -74,7 +74,7 @@ fn class_of(step: &Step) -> Option<Class> {
     match step {
         Step::Wait { .. } | Step::Receive { .. } => Some(Class::Dependency),
         Step::Pause { pause, .. } => Some(match pause {
-            Pause::Timer { .. } => Class::Timer,
+            Pause::Timer { .. } | Pause::Period { .. } => Class::Timer,
             Pause::Ticks { .. } => Class::Tick,
             Pause::Io { .. } => Class::Io,
             Pause::At { .. } | Pause::External { .. } => Class::External,
@@ -92,7 +92,9 @@ fn verdict(program: &Program) -> Verdict {
 /// Slack of its timers, and the length of its sleeps where that is always the same.
 fn slack(program: &Program) -> (Ns, Option<Ns>) {
     let timers = program.steps.iter().filter_map(|s| match *s {
-        Step::Pause { pause: Pause::Timer { ns, slack }, .. } => Some((ns, Ns::from(slack))),
+        Step::Pause { pause: Pause::Timer { ns, slack } | Pause::Period { ns, slack, .. }, .. } => {
+            Some((ns, Ns::from(slack)))
+        }
         _ => None,
     });
     let timers: Vec<(Ns, Ns)> = timers.collect();

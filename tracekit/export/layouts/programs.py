@@ -85,6 +85,8 @@ class Listing:
 
 
 _SIMPLE = {"run": "R", "kernel": "K", "ticks": "S", "io": "D", "external": "E", "at": "U", "receive": "A"}
+#: What a task does that finds its periodic timer expired.
+_LATE = ("", "/merge", "/skip")
 _BARE = {"yield": "Y", "exec": "X", "exiting": "Q", "exit": "Z"}
 #: What an attribute is when nobody sets it.
 _UNSET = {"policy": "other", "nice": "0", "foreground": "off", "kernel": "off"}
@@ -153,9 +155,11 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
     match op:
         case "receive":
             return f"A(q{first})"
-        case "sleep":
+        case "sleep" | "period":
             slack = numbers[1]
-            return f"S{first}ns" + (f"~{slack}ns" if slack else "")
+            word = f"S{first}ns" if op == "sleep" else f"S@{first}ns"
+            late = _LATE[numbers[2]] if op == "period" else ""
+            return word + (f"~{slack}ns" if slack else "") + late
         case "wait":
             return f"W(s{first})"
         case "spin":
@@ -305,6 +309,9 @@ def _events(
                 left_out["devices and wakers from outside (sleeps of the same length instead)"] += 1
             us = round(ns / 1000)
             return [("sleep", us)] if us else []
+        case "period":
+            mode = "relative" if numbers[2] else "absolute"
+            return [("timer", {"ref": "unique", "period": round(ns / 1000), "mode": mode})]
         case "wait":
             mutex, ref = f"m{numbers[0]}", f"c{numbers[0]}"
             return [("lock", mutex), ("wait", {"ref": ref, "mutex": mutex}), ("unlock", mutex)]
