@@ -51,7 +51,7 @@ fn what_comes_during_a_round_is_made_up_for_once_or_not_at_all() {
         let out = run(&text);
         let e = &out.events;
         let off = |r: &usize| e.kind.get(*r) == Some(Kind::Switch) && e.tid.get(*r) == Some(1);
-        (0..e.len()).filter(off).filter_map(|r| e.ts_ns.get(r)).last().expect("it sleeps") / MS
+        (0..e.len()).filter(off).filter_map(|r| e.ts_ns.get(r)).next_back().expect("it sleeps") / MS
     };
     assert_eq!(["", "/merge", "/skip"].map(work), [37, 36, 35]);
 }

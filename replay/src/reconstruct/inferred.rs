@@ -43,6 +43,9 @@ pub struct Judged {
     pub sleep: Option<Ns>,
 }
 
+/// A row about periodic timers: its name, what it says, and of which of them.
+type Kind = (&'static str, &'static str, fn(&Periodic) -> bool);
+
 /// The first names, and how many more there are.
 pub(crate) fn list(mut names: Vec<&str>) -> String {
     names.sort_unstable();
@@ -275,7 +278,7 @@ impl Recon {
             let comm = self.work.tasks.get(p.task.0 as usize).map_or("", |program| program.comm.as_str());
             format!("{comm} ({} us)", p.period / 1000)
         };
-        let groups: [(&str, &str, fn(&Periodic) -> bool); 6] = [
+        let groups: [Kind; 6] = [
             ("periodic timers", "late, they catch up: ", |p| p.late == Some((Late::CatchUp, true))),
             ("periodic timers", "late, one round is for all that came until it began: ", |p| {
                 p.late == Some((Late::Merge, true))
@@ -295,7 +298,7 @@ impl Recon {
                 |p| p.late.is_none(),
             ),
         ];
-        let row = |(what, how, holds): (&'static str, &str, fn(&Periodic) -> bool)| {
+        let row = |(what, how, holds): Kind| {
             let names: Vec<String> = self.periodic.iter().filter(|p| holds(p)).map(name).collect();
             let value = Some(names.len() as f64);
             let how = format!("{how}{}", list(names.iter().map(String::as_str).collect()));
