@@ -121,12 +121,14 @@ def test_the_command_holds_predictions_against_a_recording(files: tuple[str, str
 
 def test_without_a_policy_the_one_of_the_recording_is_used(files: tuple[str, str]) -> None:
     a, _ = files
-    found = tk.compare(a, scenario={"A*": {"nice": 5}}, identity="rr:quantum=2ms", runs=1)
-    assert list(found.replays) == ["A*: nice=5"]
-    assert found.replays["A*: nice=5"].metadata["replay.policy"].startswith("rr:quantum=2ms")
-    code, text = run("compare", a, "--identity", "rr:quantum=2ms", "--set", "A: nice=5", "--quick", "-q")
+    found = tk.compare(a, scenario={"A*": {"policy": "fifo", "prio": 10}}, identity="rr:quantum=2ms", runs=1)
+    assert list(found.replays) == ["A*: policy=fifo,prio=10"]
+    assert found.replays["A*: policy=fifo,prio=10"].metadata["replay.policy"].startswith("rr:quantum=2ms")
+    code, text = run(
+        "compare", a, "--identity", "rr:quantum=2ms", "--set", "A: policy=fifo,prio=10", "--quick", "-q"
+    )
     assert code == 0, text
-    assert text.startswith("A: nice=5 changes")
+    assert text.startswith("A: policy=fifo,prio=10 changes")
     for command in ("compare", "replay"):
         code, text = run(command, a, "-q")
         assert code == 2

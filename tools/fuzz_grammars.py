@@ -123,8 +123,8 @@ def targets() -> dict[str, Target]:
 
     sets = (
         "Spin*: nice=5", "comm=Batch: policy=fifo,prio=45", "comm~^S.*n$: nice=-3,cpus=0+1", "tid=1: nice=19",
-        "pid=1: nice=19", "/Spi./: slice=3ms", "*: policy=batch", "group:web: weight=300,quota=50ms/100ms",
-        "Batch: group=web", "Spin: prio=20,process=9",
+        "pid=1: nice=19", "/Spi./: policy=rr,prio=3", "*: policy=batch", "group:web: weight=300,quota=50ms/100ms",
+        "Batch: group=web", "Spin: nice=7,policy=idle",
     )  # fmt: skip
     scenarios = (
         "policy = 'cfs'\nloop = 'open'\n[cost]\nswitch = '3us'\n[[task]]\ncomm = 'Spin*'\nnice = 5\n",

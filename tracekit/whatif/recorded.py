@@ -18,6 +18,9 @@ __all__ = ["Part", "part", "refuse_part", "unreplayed"]
 #: Fewest wakeups and migrations that name a CPU without a record before it counts as not recorded:
 #: of one that was, the last ones may have no record behind them.
 NAMED = 5
+#: Least share of them. Below it the recorded CPUs have little to do with others. Two recordings of one of two
+#: CPUs have 66 and 77 %.
+MATTERS = 0.05
 #: Fewest switches to idle tasks, and none from them, by which a recording of some tasks is known.
 TO_IDLE = 5
 
@@ -160,7 +163,7 @@ def _shown(trace: Trace) -> Part | None:
         return None
     named = _named(trace)
     others = named.filter(~pl.col("target_cpu").is_in(list(seen)))
-    if int(others["len"].sum()) >= NAMED:
+    if int(others["len"].sum()) >= max(NAMED, MATTERS * int(named["len"].sum())):
         every = seen | set(others["target_cpu"].to_list())
         return Part(tuple(sorted(seen)), len(every), None, False)
     if trace.metadata.get("os") != "linux":
