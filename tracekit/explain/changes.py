@@ -10,6 +10,7 @@ import polars as pl
 from tracekit.explain.delays import Why
 from tracekit.trace import Trace
 from tracekit.whatif.intervals import Perturbation
+from tracekit.whatif.recorded import part
 from tracekit.whatif.run import Programs, Replay
 
 __all__ = ["VARIANTS", "Culprit", "handler_time", "lock_time", "replays", "untestable", "without"]
@@ -224,7 +225,10 @@ def _untestable_handler(trace: Trace, found: Why, name: str, variant: str) -> st
 def _records(trace: Trace, events: pl.DataFrame, name: str) -> Programs:
     """Programs from records; of a workload text, too, what the others did is read from them."""
     known = {k: v for k, v in trace.metadata.items() if k != "workload"}
-    return Programs(Trace({"events": events}, known, name))
+    less = Trace({"events": events}, known, name)
+    # What was recorded does not depend on what is left out here.
+    less.once("recorded part", lambda: part(trace))
+    return Programs(less)
 
 
 def replays(
