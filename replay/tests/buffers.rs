@@ -83,7 +83,7 @@ fn the_end_of_one_task_ends_the_wait_of_the_other() {
 fn what_is_wrong_with_a_buffer_is_said() {
     let cases = [
         ("A: R1 I(p)", "no buffer p; declare it"),
-        ("buffer p: capacity=0\nA: I(p)", "0"),
+        ("buffer p: capacity=0\nA: I(p)", "`0`: expected 1 to 1000000"),
         ("buffer p: size=4\nA: I(p)", "no attribute size of a buffer; valid are capacity, write, read, holds"),
         ("buffer p: capacity=4 holds=5\nA: I(p)", "it holds 4 at most"),
         ("buffer p: capacity=4\nbuffer p: capacity=4\nA: I(p)", "is there already"),

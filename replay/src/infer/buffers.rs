@@ -73,6 +73,9 @@ struct Link<'a> {
 impl Buffers {
     /// Finds the buffers between `tasks`.
     pub fn find(history: &History, tracks: &[Track], tasks: &HashSet<TaskIndex>) -> Self {
+        if tasks.is_empty() {
+            return Buffers::default();
+        }
         let waits = waits(history, tasks);
         let mut found = Buffers { events: vec![Vec::new(); history.tasks.len()], ..Buffers::default() };
         for link in pipelines(&waits, tracks, &|task| sleeps(&history.tasks[task as usize])) {
@@ -95,28 +98,37 @@ fn pipelines<'a>(waits: &'a Waits, tracks: &'a [Track], sleeps: &dyn Fn(TaskInde
         let many = |w: &(TaskIndex, TaskIndex)| waits.get(w).is_some_and(|w| w.len() >= WORTH.0);
         pair.0 < pair.1 && many(pair) && many(&(pair.1, pair.0))
     };
-    let pairs: Vec<(TaskIndex, TaskIndex)> = waits.keys().filter(|pair| mutual(pair)).copied().collect();
-    let side = |task: TaskIndex, waker| Side { task, track: &tracks[task as usize], waits: &waits[&(waker, task)] };
-    let mut links: Vec<Link> = pairs.iter().filter_map(|p| Link::between(side(p.0, p.1), side(p.1, p.0))).collect();
-    // One that is none, or a task with several, takes those of its neighbours with it; so does a task that
-    // waits for other things as well, such as a lock that the two share.
+    let mut pairs: Vec<(TaskIndex, TaskIndex)> = waits.keys().filter(|pair| mutual(pair)).copied().collect();
+    // One that is no buffer, or a task with several partners, takes those of its neighbours with it. So does
+    // a task that waits for other things as well, such as a lock that the two share.
     let mut other: HashSet<TaskIndex> = HashSet::new();
+    let mut partners: BTreeMap<TaskIndex, usize> = BTreeMap::new();
+    pairs.iter().flat_map(|p| [p.0, p.1]).for_each(|task| *partners.entry(task).or_default() += 1);
+    pairs.retain(|p| {
+        let few = partners[&p.0] <= 2 && partners[&p.1] <= 2;
+        if !few {
+            other.extend([p.0, p.1]);
+        }
+        few
+    });
+    let side = |task: TaskIndex, waker| Side { task, track: &tracks[task as usize], waits: &waits[&(waker, task)] };
+    let mut links: Vec<Link> = Vec::new();
+    for pair in &pairs {
+        match Link::between(side(pair.0, pair.1), side(pair.1, pair.0)) {
+            Some(link) => links.push(link),
+            None => other.extend([pair.0, pair.1]),
+        }
+    }
     let mut explained: BTreeMap<TaskIndex, usize> = BTreeMap::new();
-    for side in links.iter().flat_map(|l| [&l.from, &l.to]) {
-        *explained.entry(side.task).or_default() += side.waits.len();
+    let (mut puts, mut takes) = (HashSet::new(), HashSet::new());
+    for link in &links {
+        for side in [link.from, link.to] {
+            *explained.entry(side.task).or_default() += side.waits.len();
+        }
+        other.extend((!puts.insert(link.from.task)).then_some(link.from.task));
+        other.extend((!takes.insert(link.to.task)).then_some(link.to.task));
     }
     other.extend(explained.iter().filter(|e| (*e.1 as f64) < (1.0 - HOPELESS) * sleeps(*e.0) as f64).map(|e| *e.0));
-    for pair in &pairs {
-        if !links.iter().any(|l| (l.from.task.min(l.to.task), l.from.task.max(l.to.task)) == *pair) {
-            other.extend([pair.0, pair.1]);
-        }
-    }
-    for (i, link) in links.iter().enumerate() {
-        for second in &links[i + 1..] {
-            other.extend((link.from.task == second.from.task).then_some(link.from.task));
-            other.extend((link.to.task == second.to.task).then_some(link.to.task));
-        }
-    }
     loop {
         let before = links.len();
         links.retain(|link| {
