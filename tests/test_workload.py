@@ -4,6 +4,7 @@ recorded times."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -265,6 +266,27 @@ def test_a_text_of_a_busy_wait_says_the_same(tmp_path: Path) -> None:
     assert "B(s1,3000ns)" in out.read_text()
     again, first = tk.simulate(out.read_text()), tk.simulate(text.read_text())
     assert again.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
+
+
+def test_a_text_of_locks_says_the_same(tmp_path: Path) -> None:
+    text = tmp_path / "locks.txt"
+    text.write_text(
+        "policy: rr:quantum=10ms\ncpus: 3\nuntil: 9\nA: (R200us L(m) R100us G(m))*20\nB: (R150us L(m) R50us G(m))*20\n"
+        "C: (R300us H(m,40us) R10us H(m,20us,ready))*9\n"
+    )
+    out = tmp_path / "out.txt"
+    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(out), "--as", "workload"])
+    assert done.exit_code == 0, done.output
+    for step in ("L(l0)", "G(l0)", "H(l0,40000ns)", "H(l0,20000ns,ready)"):
+        assert step in out.read_text()
+    again, first = tk.simulate(out.read_text()), tk.simulate(text.read_text())
+    assert first.states.filter(comm="C", state="sleeping").height > 3
+    assert again.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
+    app = tmp_path / "out.json"
+    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(app), "--as", "rt-app"])
+    assert done.exit_code == 0, done.output
+    assert re.search(r'"lock\d+": "l0"', app.read_text())
+    assert "waits for a lock" in done.output
 
 
 @pytest.mark.parametrize("step", ["B(j)", "B(j,0us)", "B(j,1us,0)", "B(j,1us,many)", "B(j,1us,2,3)"])

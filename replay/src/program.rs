@@ -15,6 +15,10 @@ pub struct QueueId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub u32);
 
+/// A lock, an entry of [`Workload::locks`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockId(pub u32);
+
 /// Work that a message asks for, an entry of [`Workload::handlers`]: done by whoever takes the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerId(pub u32);
@@ -227,6 +231,26 @@ pub enum Step {
         /// The buffer.
         buffer: BufferId,
     },
+    /// Takes a lock; sleeps while another task holds it.
+    Acquire {
+        /// The lock.
+        lock: LockId,
+    },
+    /// Lets go of a lock, and wakes who has waited longest.
+    Release {
+        /// The lock.
+        lock: LockId,
+    },
+    /// Comes to a lock for which it waits where another one that asks for it runs at the same moment:
+    /// sleeps until that one has run for `ns` more.
+    Meet {
+        /// The lock.
+        lock: LockId,
+        /// CPU time for which the other one still holds it.
+        ns: Ns,
+        /// It waits as well for one that is ready and does not run.
+        ready: bool,
+    },
     /// Gives up the CPU but stays runnable.
     Yield,
     /// Busy-waits until a task waits on a semaphore: uses a CPU for `ns`, yields, and looks again. After
@@ -348,6 +372,8 @@ pub struct Workload {
     pub sems: Vec<u32>,
     /// Buffers that hold so much.
     pub buffers: Vec<Buffer>,
+    /// Locks: the tasks that ask for each.
+    pub locks: Vec<Vec<TaskId>>,
     /// Number of message queues.
     pub queues: u32,
     /// Per queue, no for those beyond: each message wakes a reader (a futex: whoever signals wakes one
@@ -403,6 +429,12 @@ impl Workload {
                 Step::Put { buffer } | Step::Take { buffer } if buffer.0 as usize >= self.buffers.len() => {
                     return fail("no such buffer");
                 }
+                Step::Acquire { lock } | Step::Release { lock } | Step::Meet { lock, .. }
+                    if lock.0 as usize >= self.locks.len() =>
+                {
+                    return fail("no such lock");
+                }
+                Step::Meet { ns, .. } if ns < 0 => return fail("negative demand"),
                 Step::Send { queue, .. } | Step::Receive { queue, .. } if queue.0 >= self.queues => {
                     return fail("no such queue");
                 }

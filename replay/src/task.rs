@@ -298,6 +298,10 @@ pub struct Task {
     pub(crate) ran: Ns,
     /// Demand left in its run step.
     pub(crate) left: Ns,
+    /// Demand behind that, where it lets go of a lock in the middle of its run step.
+    pub(crate) after: Ns,
+    /// The lock that it lets go of then, from 1; 0 for none.
+    pub(crate) lets_go: u32,
     /// Next step of its program, or of its handler.
     pub(crate) pc: u32,
     /// The handler that it runs, and where its program goes on behind it.

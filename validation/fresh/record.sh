@@ -17,7 +17,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
-    zip | pipe | pool | commands | java | go) for i in 1 2; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    zip | pipe | pool | commands | java | go | lock) for i in 1 2; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
     web | node | postgres | redis | nginx) for i in 1 2 3; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
@@ -40,6 +40,7 @@ work() {
     go) $3 timeout $length ./gowork & ;;
     pipe) ($3 timeout $length cat text text text | $3 timeout $length tr a b | $3 timeout $length md5sum > /dev/null) & ;;
     pool) $3 timeout $length python3 pool.py & ;;
+    lock) $3 ./lock $length & ;;
     commands) $3 timeout $length bash -c 'while :; do /bin/true; date > /dev/null; echo a | cat > /dev/null; done' & ;;
     esac
     sleep $length
@@ -53,7 +54,7 @@ if [ -n "${WORK:-}" ]; then
     exit
 fi
 rounds=${2:-2}
-workloads='build zip web pipe pool commands'
+workloads='build zip web pipe pool commands lock'
 
 # Makes what the workloads want.
 prepare() {
@@ -79,6 +80,32 @@ int main(int argc, char **argv) {
 }
 C
 cc -O1 -o probe probe.c -lm
+cat > lock.c <<'C'
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+static void work(double us) { for (volatile unsigned long x = 0; x < us * 500; x++) ; }
+static double end;
+static void *one(void *given) {
+    unsigned short r[3] = {1, 2, (unsigned short)(long)given};
+    while (now() < end) {
+        work(50 + 100 * erand48(r));
+        pthread_mutex_lock(&lock);
+        work(10 + 20 * erand48(r));
+        pthread_mutex_unlock(&lock);
+    }
+    return 0;
+}
+int main(int argc, char **argv) {
+    pthread_t t[3];
+    end = now() + (argc > 1 ? atof(argv[1]) : 2);
+    for (long i = 0; i < 3; i++) pthread_create(&t[i], 0, one, (void *)i);
+    for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+}
+C
+cc -O1 -pthread -o lock lock.c
 head -c 30000000 /dev/urandom | base64 > text
 mkdir -p src
 for i in $(seq 40); do
@@ -260,6 +287,7 @@ for round in $(seq "$rounds"); do
         web) back='sha512sum*' front='python*' ;;
         pipe) back='gzip*' front='/^(cat|tr|md5sum)$/' ;;
         pool) back='gzip*' front='python*' ;;
+        lock) back='gzip*' front='lock*' ;;
         node) back='sha512sum*' front='/^(node|libuv|V8|Delayed|Signal)/' ;;
         java) back='gzip*' front='/^(java|pool-|G[C1] |VM |C[12] |Reference|Finalizer|Signal|Service|Monitor|Notification|Common|Attach)/' ;;
         go) back='gzip*' front='gowork' ;;

@@ -18,6 +18,7 @@
 mod buffers;
 mod clock;
 mod guards;
+mod locks;
 pub mod slots;
 mod steps;
 mod switch;
@@ -39,6 +40,7 @@ use crate::switch_costs::SwitchCostChange;
 use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
 use buffers::Levels;
 use guards::Watch;
+use locks::Locks;
 use slots::{Due, Slots};
 
 /// A run that could not go on.
@@ -170,6 +172,7 @@ pub struct Engine {
     /// Who was woken to another CPU before it had left the one where it fell asleep.
     still_on: Vec<(TaskId, Cpu)>,
     levels: Levels,
+    locks: Locks,
     /// Who waits for a message of which queue, and the queues.
     readers: Lists,
     queues: Vec<Queue>,
@@ -230,6 +233,7 @@ impl Engine {
         let empty = (0..queues).map(|q| Queue { one_each: one_each(q), ..Queue::default() }).collect();
         let units = work.sems.clone();
         let levels = Levels::of(&work.buffers);
+        let locks = Locks::new(work.locks.len(), n);
         let essential = work.tasks.iter().filter(|p| p.essential).count();
         let tasks = work
             .tasks
@@ -274,6 +278,7 @@ impl Engine {
             spinners: Lists::new(sems),
             still_on: Vec::new(),
             levels,
+            locks,
             readers: Lists::new(queues),
             queues: empty,
             inspect: Vec::new(),

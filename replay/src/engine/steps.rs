@@ -18,6 +18,9 @@ impl Engine {
         self.k.slots.clear_segment_end(cpu);
         self.k.cpus[cpu].serving = false;
         let Some(t) = self.k.cpus[cpu].curr else { return };
+        if self.k.tasks[t.index()].lets_go > 0 && self.lets_go(cpu, t) {
+            return;
+        }
         let task = &mut self.k.tasks[t.index()];
         task.left = 0;
         task.in_kernel = false;
@@ -71,6 +74,12 @@ impl Engine {
                 Step::Receive { queue, sleep } => self.receive_from(cpu, t, queue.0 as usize, sleep),
                 Step::Put { buffer } => self.put(cpu, t, buffer.0 as usize),
                 Step::Take { buffer } => self.take(cpu, t, buffer.0 as usize),
+                Step::Acquire { lock } => self.acquire(cpu, t, lock.0 as usize),
+                Step::Release { lock } => {
+                    self.release(cpu, t, lock.0 as usize);
+                    true
+                }
+                Step::Meet { lock, ns, ready } => self.meet(cpu, t, (lock.0 as usize, ns, ready)),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
@@ -164,7 +173,7 @@ impl Engine {
     }
 
     /// Starts a run step; the answer is that the task does not go on to the next step.
-    fn begin(&mut self, cpu: Cpu, t: TaskId, ns: Ns, in_kernel: bool) -> bool {
+    pub(super) fn begin(&mut self, cpu: Cpu, t: TaskId, ns: Ns, in_kernel: bool) -> bool {
         let task = &mut self.k.tasks[t.index()];
         task.left = ns;
         task.in_kernel = in_kernel;
@@ -231,6 +240,9 @@ impl Engine {
 
     /// The running task falls asleep.
     pub(super) fn block(&mut self, cpu: Cpu, t: TaskId, sleep: Sleep) {
+        if self.k.tasks[t.index()].lets_go > 0 {
+            self.lets_go(cpu, t);
+        }
         self.leave(cpu, t, Stop::Slept);
         self.k.tasks[t.index()].state = TaskState::Sleeping(sleep);
         self.preload(t);
@@ -258,6 +270,7 @@ impl Engine {
     }
 
     fn exit(&mut self, cpu: Cpu, t: TaskId) {
+        self.leave_locks(cpu, t);
         self.leave(cpu, t, Stop::Exited);
         self.k.tasks[t.index()].state = TaskState::Dead;
         self.k.live -= 1;

@@ -12,8 +12,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::waits::{waits, Wait, Waits};
 use super::{Track, HOPELESS, WORTH};
-use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
+use crate::history::{EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::program::Buffer;
 use crate::task::{Ns, TaskId};
 
@@ -42,14 +43,6 @@ pub(crate) struct Buffers {
     pub events: Vec<Vec<(Ns, BufferEvent)>>,
     /// The wakeups that they explain.
     pub wakes: HashSet<u32>,
-}
-
-/// A sleep that a partner ended.
-#[derive(Clone, Copy, Debug)]
-struct Wait {
-    from: Ns,
-    posted: Ns,
-    wake: u32,
 }
 
 /// One of two tasks: what it worked, and its sleeps that the other one ended.
@@ -147,39 +140,6 @@ fn pipelines<'a>(waits: &'a Waits, tracks: &'a [Track], sleeps: &dyn Fn(TaskInde
 /// How often a task slept.
 fn sleeps(task: &TaskHistory) -> usize {
     task.events.iter().filter(|e| matches!(e.kind, EventKind::Off(Off::Slept { .. }))).count()
-}
-
-/// Sleeps by who ended them and who slept.
-type Waits = BTreeMap<(TaskIndex, TaskIndex), Vec<Wait>>;
-
-/// The sleeps of each task that another one ended, by both, in order of time.
-fn waits(history: &History, tasks: &HashSet<TaskIndex>) -> Waits {
-    let mut posted = vec![0; history.wakee.len()];
-    for task in &history.tasks {
-        for event in &task.events {
-            if let EventKind::Post { wake } = event.kind {
-                posted[wake as usize] = event.at;
-            }
-        }
-    }
-    let mut waits = Waits::new();
-    for task in history.tasks.iter().filter(|t| tasks.contains(&t.id)) {
-        let mut slept = None;
-        for event in &task.events {
-            match event.kind {
-                EventKind::Off(Off::Slept { .. }) => slept = Some(event.at),
-                EventKind::Woken { by: By::Task { waker, wake }, .. } => {
-                    if let Some(from) = slept.take().filter(|_| tasks.contains(&waker)) {
-                        let wait = Wait { from, posted: posted[wake as usize], wake };
-                        waits.entry((waker, task.id)).or_default().push(wait);
-                    }
-                }
-                EventKind::Woken { .. } | EventKind::On { .. } => slept = None,
-                _ => {}
-            }
-        }
-    }
-    waits
 }
 
 /// The value of which a share is less.

@@ -12,6 +12,7 @@
 //! service takes is a matter of work: `track` says how much was done where CPUs are not equally
 //! fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
+//! Tasks that share a lock send no messages at all: `locks`.
 //! `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
@@ -26,6 +27,7 @@ mod buffers;
 mod calls;
 mod explain;
 mod flow;
+mod locks;
 mod log;
 mod network;
 mod pending_reads;
@@ -36,9 +38,10 @@ mod segments;
 mod sends;
 pub(crate) mod track;
 mod turns;
+mod waits;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::calibrate::{Limits, Overheads};
 use crate::cancel::Cancel;
@@ -48,6 +51,8 @@ use crate::task::Ns;
 use budget::{Budget, LOOKS};
 pub(crate) use buffers::{BufferEvent, Buffers};
 use flow::{Flow, Mark};
+use locks::Locks;
+pub(crate) use locks::Meeting;
 use network::Network;
 pub(crate) use track::Track;
 
@@ -86,6 +91,9 @@ pub enum Outcome {
     /// Too much stays unexplained, or the search came to the end of its budget; but its tasks pass data on
     /// through buffers that hold so much: the replay fills and empties these.
     Buffered,
+    /// Its tasks only wait for each other where they run side by side: they share a lock, and wait for it in
+    /// a replay where they do.
+    Locked,
     /// Too much stays unexplained: each wakeup keeps its recorded cause.
     Unexplained,
     /// The search came to the end of its budget: each wakeup keeps its recorded cause.
@@ -165,6 +173,8 @@ pub(crate) struct Messages {
     pub found: Unobserved,
     /// Buffers between tasks whose messages cannot be followed one by one.
     pub buffers: Buffers,
+    /// Locks between tasks that send each other no messages.
+    pub locks: Locks,
 }
 
 impl Messages {
@@ -217,6 +227,8 @@ pub(crate) fn infer(
     found.found.spent = spent;
     found.buffers = Buffers::find(history, &tracks, &found.unexplained().collect());
     found.take_buffers();
+    found.locks = Locks::find(history, &tracks, over, &found.unlocked());
+    found.take_locks();
     let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
     found.found.resolved = !found.found.groups.iter().any(kept);
     if !found.inside.contains(&true) {
@@ -265,6 +277,35 @@ impl Messages {
         }
     }
 
+    /// The tasks whose waits for each other may be for locks: those of which no message is known.
+    fn unlocked(&self) -> HashSet<TaskIndex> {
+        let buffered = |task: usize| self.buffers.events.get(task).is_some_and(|e| !e.is_empty());
+        let open = |(i, inside): (usize, &bool)| (!inside && !buffered(i)).then_some(i as TaskIndex);
+        self.inside.iter().enumerate().filter_map(open).collect()
+    }
+
+    /// The groups whose tasks all share a lock.
+    fn take_locks(&mut self) {
+        for lock in &self.locks.found {
+            let members: Vec<u32> = lock.iter().map(|t| t.0).collect();
+            let mut known = false;
+            for group in &mut self.found.groups {
+                known |= group.tasks.iter().any(|t| members.contains(t));
+                if group.tasks.iter().all(|t| members.contains(t)) {
+                    group.outcome = Outcome::Locked;
+                }
+            }
+            if !known {
+                self.found.groups.push(Group { outcome: Outcome::Locked, ..too_large(members) });
+            }
+        }
+    }
+
+    /// True for a wakeup that a buffer or a lock explains.
+    pub(crate) fn explains(&self, wake: u32) -> bool {
+        self.buffers.wakes.contains(&wake) || self.locks.wakes.contains(&wake)
+    }
+
     /// Takes back what explains a group: its wakeups keep their recorded causes.
     pub(crate) fn forget(&mut self, history: &History, group: usize) {
         let Some(group) = self.found.groups.get_mut(group) else { return };
@@ -281,7 +322,8 @@ impl Messages {
         self.woken_at.retain(|wake, _| kept(*wake));
         if !inside.contains(&true) {
             let (found, buffers) = (std::mem::take(&mut self.found), std::mem::take(&mut self.buffers));
-            *self = Messages { found, buffers, ..Messages::none(history) };
+            let locks = std::mem::take(&mut self.locks);
+            *self = Messages { found, buffers, locks, ..Messages::none(history) };
         }
     }
 

@@ -50,6 +50,15 @@ impl Unobserved {
                 room.join(", ")
             ));
         }
+        let locked = of(&[Outcome::Locked]);
+        if !locked.is_empty() {
+            let names: Vec<String> = locked.iter().take(NAMED).map(|g| group_name(g, work)).collect();
+            sentences.push(format!(
+                "{} wait for each other only where they run side by side, as at a lock: a replay lets them \
+                 wait where they do there, as often in an equal time",
+                names.join("; ")
+            ));
+        }
         let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
         if !kept.is_empty() {
             let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();

@@ -35,6 +35,11 @@ impl Track {
         Track { slices, speeds: speeds.clone() }
     }
 
+    /// From when to when it was on a CPU.
+    pub fn slices(&self) -> impl Iterator<Item = (Ns, Ns)> + '_ {
+        self.slices.iter().map(|s| (s.0, s.1))
+    }
+
     /// Work done until `at`.
     pub fn pos(&self, at: Ns) -> Ns {
         let i = self.slices.partition_point(|s| s.0 <= at);

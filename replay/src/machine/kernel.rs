@@ -384,9 +384,10 @@ impl Kernel {
             },
             _ => task.left,
         };
-        if sum == NEVER {
+        if sum == NEVER || task.after == NEVER {
             return NEVER;
         }
+        sum = sum.saturating_add(task.after);
         let steps = self.steps_of(t);
         let mut pc = task.pc as usize;
         let mut looked = 0;
@@ -403,6 +404,8 @@ impl Kernel {
                 | Step::Receive { .. }
                 | Step::Put { .. }
                 | Step::Take { .. }
+                | Step::Acquire { .. }
+                | Step::Meet { .. }
                 | Step::Yield
                 | Step::Spin { .. }
                 | Step::Exit => break,

@@ -64,8 +64,9 @@ pub(super) struct Draft {
     /// Where the work for messages begins, and how many unobserved messages are done with.
     pub(super) cuts: Vec<Cut>,
     pub(super) said: usize,
-    /// How many units of buffers are done with.
+    /// How many units of buffers are done with, and how many meetings at locks.
     pub(super) stored: usize,
+    pub(super) met: usize,
     /// When its periodic timer expired last, and the step behind that sleep.
     pub(super) expiry: Option<Ns>,
     pub(super) round: usize,
@@ -173,6 +174,7 @@ impl<'a> Builder<'a> {
         }
         work.sems = self.sems;
         work.buffers.clone_from(&self.messages.buffers.found);
+        work.locks.clone_from(&self.messages.locks.found);
         work.queues = self.messages.queues;
         work.one_each.clone_from(&self.messages.one_each);
         let mut handlers = Vec::with_capacity(self.handlers.len());
@@ -265,6 +267,7 @@ impl<'a> Builder<'a> {
             let decision = if let EventKind::Off(_) = event.kind { self.over.decided(event.at) } else { event.at };
             self.messages_until(task, event.at, decision, &mut d);
             self.buffers_until(task, event.at, decision, &mut d);
+            self.locks_until(task, event.at, decision, &mut d);
             self.spins_until(id, decision, &mut d);
             self.event(task, i, event, &mut d, &mut slept);
         }
@@ -342,7 +345,7 @@ impl<'a> Builder<'a> {
             EventKind::Off(off) => self.off(task, i, off, d, slept),
             EventKind::Post { wake } => {
                 d.work_until(at, at);
-                if self.messages.buffers.wakes.contains(&wake) || self.posts_message(task, wake, at, d) {
+                if self.messages.explains(wake) || self.posts_message(task, wake, at, d) {
                     d.kernel = self.tail(&task.events[i + 1..], at);
                 } else if let Some(sem) = self.sem_of_wake[wake as usize] {
                     d.flush(at);
@@ -395,7 +398,7 @@ impl<'a> Builder<'a> {
                 }
             }
             EventKind::Woken { by, .. } => {
-                if self.woken_by_buffer(by) || self.woken_by_message(task, by, d) {
+                if self.woken_at_limit(by) || self.woken_by_message(task, by, d) {
                     *slept = None;
                 } else if let Some((from, deep)) = slept.take() {
                     self.sleep(task, from, at, by, deep, d);

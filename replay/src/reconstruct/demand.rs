@@ -60,6 +60,8 @@ impl Demand {
                 *stretch.work.get_or_insert(0) += if *ns == NEVER { 0 } else { *ns };
                 return;
             }
+            // Most come to a lock that was free: nothing was called.
+            Step::Meet { .. } => return,
             Step::Pause { pause, .. } => {
                 self.sleeps += 1;
                 self.unexplained += u32::from(matches!(pause, Pause::External { .. }));

@@ -4,8 +4,8 @@
 use super::build::{Builder, Draft};
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
-use crate::infer::{BufferEvent, MessageEvent};
-use crate::program::{BufferId, HandlerId, QueueId, SemId, Step};
+use crate::infer::{BufferEvent, Meeting, MessageEvent};
+use crate::program::{BufferId, HandlerId, LockId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};
 
 /// Where the work for a message begins.
@@ -54,9 +54,23 @@ impl Builder<'_> {
         }
     }
 
-    /// True for the wakeup of one that waited for room in a buffer, or for something in it.
-    pub(super) fn woken_by_buffer(&mut self, by: By) -> bool {
-        let known = matches!(by, By::Task { wake, .. } if self.messages.buffers.wakes.contains(&wake));
+    /// Locks that `task` came to, up to `until`; `last` is the latest moment at which the task still does
+    /// something.
+    pub(super) fn locks_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
+        let Some(meetings) = self.messages.locks.meetings.get(task.id as usize) else { return };
+        while let Some(&Meeting { at, lock, rest, alone, shows }) = meetings.get(d.met).filter(|m| m.at <= until) {
+            d.met += 1;
+            let at = at.min(last);
+            d.work_until(at, at);
+            d.flush(at);
+            let evidence = if shows { Evidence::Task } else { Evidence::Unobserved };
+            d.add(Step::Meet { lock: LockId(lock), ns: rest, ready: alone }, Note::at(at).because(evidence));
+        }
+    }
+
+    /// True for the wakeup of one that waited at a buffer or a lock.
+    pub(super) fn woken_at_limit(&mut self, by: By) -> bool {
+        let known = matches!(by, By::Task { wake, .. } if self.messages.explains(wake));
         self.classes[Class::Dependency as usize] += u64::from(known);
         known
     }

@@ -224,7 +224,7 @@ impl Builder<'_> {
             d.asked += 1;
             let who = self.history.wakee[wake as usize];
             let followed = self.messages.inside[who as usize];
-            let followed = followed || self.messages.buffers.wakes.contains(&wake);
+            let followed = followed || self.messages.explains(wake);
             let Some(sem) = self.sem_of_wake[wake as usize].filter(|_| !followed) else { continue };
             d.work_until(at, at);
             d.flush(at);

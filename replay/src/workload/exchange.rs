@@ -2,7 +2,7 @@
 //! pools, arrivals.
 
 use super::parse::{number, Builder};
-use crate::program::{Buffer, BufferId, HandlerId, QueueId, SemId, Step};
+use crate::program::{Buffer, BufferId, HandlerId, LockId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep, TaskId, NEVER};
 
 /// Most tasks or values of one line.
@@ -89,6 +89,35 @@ impl Builder {
         Ok(if puts { Step::Put { buffer } } else { Step::Take { buffer } })
     }
 
+    /// `L(m)`, which takes a lock, `G(m)`, which lets go of it, or `H(m,20us)` and `H(m,20us,ready)`, which
+    /// meet whoever holds it.
+    fn locked(&mut self, t: usize, letter: &str, inner: &str) -> Result<Step, String> {
+        let mut parts = inner.split(',').map(str::trim);
+        let (name, time, ready) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+        let wrong = || format!("`{letter}({inner})`: expected L(LOCK), G(LOCK), H(LOCK,TIME) or H(LOCK,TIME,ready)");
+        let fits = if letter == "H" { time.is_some() && ready.is_none_or(|r| r == "ready") } else { time.is_none() };
+        if name.is_empty() || !fits || parts.next().is_some() {
+            return Err(wrong());
+        }
+        let next = LockId(self.work.locks.len() as u32);
+        let lock = *self.locks.entry(name.to_owned()).or_insert(next);
+        if lock == next {
+            self.work.locks.push(Vec::new());
+        }
+        let (members, t) = (&mut self.work.locks[lock.0 as usize], TaskId(t as u32));
+        if !members.contains(&t) {
+            members.push(t);
+        }
+        Ok(match letter {
+            "L" => Step::Acquire { lock },
+            "G" => Step::Release { lock },
+            _ => match self.time(time.unwrap_or_default())? {
+                NEVER => return Err(wrong()),
+                ns => Step::Meet { lock, ns, ready: ready.is_some() },
+            },
+        })
+    }
+
     /// The steps of a call `C(pool: R2 D5)`, a message `M(pool: R2)`, or `A(pool)`, which receives
     /// one; none for other words.
     pub(super) fn exchange(&mut self, t: usize, word: &str) -> Result<Option<Vec<Step>>, String> {
@@ -100,6 +129,9 @@ impl Builder {
         }
         if matches!(letter, "I" | "O") {
             return Ok(Some(vec![self.buffered(t, inner.trim(), letter == "I")?]));
+        }
+        if matches!(letter, "L" | "G" | "H") {
+            return Ok(Some(vec![self.locked(t, letter, inner.trim())?]));
         }
         if !matches!(letter, "C" | "M") {
             return Ok(None);

@@ -58,6 +58,8 @@
 //! | `W(x)` `P(x)` `Psync(x)` | wait for, post to semaphore x; a synchronous post |
 //! | `B(x,1us,32)` | busy-wait until a task waits for semaphore x: 1 us and a yield a turn; sleep after 32 turns (without a number: never) |
 //! | `I(pipe)` `O(pipe)` | put a unit into a buffer, take one out; sleep where there is no room, or none |
+//! | `L(m)` `G(m)` | take a lock, let go of it |
+//! | `H(m,20us)` | come to a lock that is held where another task that asks for it runs now: sleep until that one has run for 20 us more; `H(m,20us,ready)`: or where one is ready |
 //! | `Y` | yield |
 //! | `F(Child)` `V(Child)` `T(Child)` | fork, vfork, make a thread |
 //! | `X` | exec |

@@ -8,7 +8,7 @@ use super::Scenario;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
-use crate::program::{BufferId, Fork, Group, Late, Pause, Program, QueueId, SemId, Start, Step, Workload};
+use crate::program::{BufferId, Fork, Group, Late, LockId, Pause, Program, QueueId, SemId, Start, Step, Workload};
 use crate::rates::Rates;
 use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
 
@@ -46,6 +46,7 @@ pub(super) struct Builder {
     sems: BTreeMap<String, SemId>,
     pub(super) queues: BTreeMap<String, QueueId>,
     pub(super) buffers: BTreeMap<String, BufferId>,
+    pub(super) locks: BTreeMap<String, LockId>,
     /// Recorded times by name, in order.
     pub(super) values: BTreeMap<String, Vec<Ns>>,
     /// Steps of each task as text.
@@ -74,6 +75,7 @@ pub(super) fn scenario(text: &str, policy: Option<&str>, seed: Option<u64>) -> R
         sems: BTreeMap::new(),
         queues: BTreeMap::new(),
         buffers: BTreeMap::new(),
+        locks: BTreeMap::new(),
         values: BTreeMap::new(),
         bodies: Vec::new(),
         forks: Vec::new(),

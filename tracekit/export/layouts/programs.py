@@ -171,6 +171,10 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
             return f"I(b{first})"
         case "take":
             return f"O(b{first})"
+        case "acquire" | "release":
+            return f"{'L' if op == 'acquire' else 'G'}(l{first})"
+        case "meet":
+            return f"H(l{first},{_ns(numbers[1])}{',ready' if numbers[2] else ''})"
         case "fork":
             return f"{'FVT'[numbers[1]]}({names[first]})"
         case "send":
@@ -325,6 +329,11 @@ def _events(
             return [("fork", names[numbers[0]])]
         case "yield":
             return [("yield", "")]
+        case "acquire" | "release":
+            return [("lock" if op == "acquire" else "unlock", f"l{numbers[0]}")]
+        case "meet":
+            left_out["waits for a lock, of which the trace shows no more than that"] += 1
+            return []
         case "spin":
             left_out["busy waits (they take no time there)"] += 1
             return []

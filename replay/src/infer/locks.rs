@@ -1,0 +1,244 @@
+//! Locks: tasks that keep each other from going on only where they run side by side.
+//!
+//! Whoever finds a lock held sleeps, and whoever held it wakes it. No record says that a lock was taken
+//! that was free, so nothing else of it shows. But a wait for a lock wants another task that holds it, which
+//! runs at that moment or was taken off its CPU with it; a wait for a message does not. So the trace holds
+//! an experiment: while one task of such a group runs by itself and no other one waits, it goes on without
+//! waiting, and whoever passes on work would soon wait for more. By that, and by waits of all for all, locks
+//! are told. A replay that lets the tasks run one after the other must not make them wait as often as they
+//! did side by side, and one that brings them together must let them wait more often. So each task comes to
+//! the lock as often as it waited for it in an equal time beside others, also in the stretches that it ran by
+//! itself, and waits where another one runs at that moment: until that one has done the work behind which it
+//! let go in the recording.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::waits::{waits, Wait, Waits};
+use super::{Track, WORTH};
+use crate::calibrate::Overheads;
+use crate::history::{History, TaskIndex};
+use crate::task::{Ns, TaskId};
+
+/// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), of pairs
+/// of tasks that may not have waited for each other, and least share of its time that a task runs beside
+/// others.
+const RARE: f64 = 0.1;
+
+/// A task comes to a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meeting {
+    /// When.
+    pub at: Ns,
+    /// Which.
+    pub lock: u32,
+    /// Work that whoever held it did before letting go.
+    pub rest: Ns,
+    /// Nobody of the others ran.
+    pub alone: bool,
+    /// It waited when it was recorded.
+    pub shows: bool,
+}
+
+/// The locks of a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Locks {
+    /// Who asks for each.
+    pub found: Vec<Vec<TaskId>>,
+    /// Per task, in order of time.
+    pub meetings: Vec<Vec<Meeting>>,
+    /// The wakeups that they explain.
+    pub wakes: HashSet<u32>,
+}
+
+impl Locks {
+    /// Finds the locks of `tasks`.
+    pub fn find(history: &History, tracks: &[Track], over: &Overheads, tasks: &HashSet<TaskIndex>) -> Self {
+        if tasks.is_empty() {
+            return Locks::default();
+        }
+        let waits = waits(history, tasks);
+        let mut found = Locks { meetings: vec![Vec::new(); history.tasks.len()], ..Locks::default() };
+        for group in groups(&waits) {
+            found.add(&group, &waits, tracks, over);
+        }
+        found
+    }
+
+    /// Adds the lock of a group, where it is one.
+    fn add(&mut self, group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Overheads) {
+        let ours = |pair: &(TaskIndex, TaskIndex)| group.contains(&pair.0) && group.contains(&pair.1);
+        let all: Vec<&Wait> = waits.iter().filter(|w| ours(w.0)).flat_map(|w| w.1).collect();
+        let pairs = (group.len() * (group.len() - 1)) as f64;
+        let present = waits.keys().filter(|p| p.0 != p.1 && ours(p)).count() as f64;
+        if all.len() < WORTH.0 || present < (1.0 - RARE) * pairs {
+            return;
+        }
+        let at_once = AtOnce::of(group.iter().map(|t| &tracks[*t as usize]), &all);
+        let (mut expected, mut by_itself) = (0.0, 0);
+        let mut own = Vec::with_capacity(group.len());
+        for &t in group {
+            let (beside, free, time) = at_once.shares(&tracks[t as usize]);
+            let meetings = meetings((t, group), waits, (tracks, over), &at_once);
+            let side = meetings.iter().filter(|m| !m.alone).count();
+            if (beside as f64) < RARE * time as f64 {
+                return;
+            }
+            if side >= WORTH.0 {
+                expected += side as f64 / (beside as f64).max(1.0) * free as f64;
+            }
+            by_itself += meetings.iter().filter(|m| m.alone && at_once.at(m.at).waiting < 2).count();
+            own.push((t, meetings));
+        }
+        // Were waits as frequent in a task by itself, there would be so many there.
+        if RARE * expected < WORTH.0 as f64 || by_itself as f64 > RARE * expected {
+            return;
+        }
+        let lock = self.found.len() as u32;
+        self.found.push(group.iter().map(|t| TaskId(*t)).collect());
+        for (t, mut meetings) in own {
+            between(&tracks[t as usize], &at_once, &mut meetings);
+            meetings.iter_mut().for_each(|m| m.lock = lock);
+            self.meetings[t as usize] = meetings;
+        }
+        self.wakes.extend(all.iter().map(|w| w.wake));
+    }
+}
+
+/// Tasks that end each other's waits, each pair in both directions, with whom those do.
+fn groups(waits: &Waits) -> Vec<BTreeSet<TaskIndex>> {
+    let mut of: BTreeMap<TaskIndex, Vec<TaskIndex>> = BTreeMap::new();
+    for &(a, b) in waits.keys().filter(|p| p.0 != p.1 && waits.contains_key(&(p.1, p.0))) {
+        of.entry(a).or_default().push(b);
+    }
+    let mut groups = Vec::new();
+    let mut seen = HashSet::new();
+    for &first in of.keys() {
+        let (mut group, mut next) = (BTreeSet::new(), vec![first]);
+        while let Some(t) = next.pop() {
+            if seen.insert(t) {
+                group.insert(t);
+                next.extend(&of[&t]);
+            }
+        }
+        if !group.is_empty() {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+/// The waits of a task for others of its group, in order of time.
+fn meetings(
+    (t, group): (TaskIndex, &BTreeSet<TaskIndex>),
+    waits: &Waits,
+    (tracks, over): (&[Track], &Overheads),
+    at_once: &AtOnce,
+) -> Vec<Meeting> {
+    let mut all = Vec::new();
+    for &other in group {
+        let holder = &tracks[other as usize];
+        for w in waits.get(&(other, t)).into_iter().flatten() {
+            let rest = holder.pos(w.posted) - holder.pos(over.decided(w.from));
+            all.push(Meeting { at: w.from, lock: 0, rest, alone: at_once.at(w.from).running == 0, shows: true });
+        }
+    }
+    all.sort_unstable_by_key(|m| m.at);
+    all
+}
+
+/// Adds meetings in the stretches that a task ran by itself, as frequent as those beside others were.
+fn between(track: &Track, at_once: &AtOnce, meetings: &mut Vec<Meeting>) {
+    let rests: Vec<Ns> = meetings.iter().filter(|m| !m.alone).map(|m| m.rest).collect();
+    let (beside, _, _) = at_once.shares(track);
+    if rests.is_empty() || beside == 0 {
+        return;
+    }
+    let gap = (beside / rests.len() as Ns).max(1);
+    let mut rests = rests.iter().cycle();
+    let mut left = gap;
+    for (from, to) in track.slices() {
+        for (begin, end) in at_once.alone(from, to) {
+            let mut at = begin;
+            while end - at >= left {
+                at += left;
+                left = gap;
+                let rest = rests.next().copied().unwrap_or_default();
+                meetings.push(Meeting { at, lock: 0, rest, alone: false, shows: false });
+            }
+            left -= end - at;
+        }
+    }
+    meetings.sort_by_key(|m| m.at);
+}
+
+/// From a moment on: how many tasks of a group run, and how many wait for others of it.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    at: Ns,
+    running: usize,
+    waiting: usize,
+    /// How long two or more ran before.
+    beside: Ns,
+    /// How long one ran and none waited before.
+    free: Ns,
+}
+
+/// What the tasks of a group do at once, over time.
+struct AtOnce {
+    moments: Vec<Moment>,
+}
+
+impl AtOnce {
+    fn of<'a>(tracks: impl Iterator<Item = &'a Track>, waits: &[&Wait]) -> Self {
+        let run = tracks.flat_map(Track::slices).flat_map(|s| [(s.0, 1, 0), (s.1, -1, 0)]);
+        let wait = waits.iter().flat_map(|w| [(w.from, 0, 1), (w.posted, 0, -1)]);
+        let mut changes: Vec<(Ns, isize, isize)> = run.chain(wait).collect();
+        changes.sort_unstable();
+        let mut moments: Vec<Moment> = vec![Moment::default()];
+        let (mut running, mut waiting) = (0, 0);
+        for (at, runs, waits) in changes {
+            (running, waiting) = (running + runs, waiting + waits);
+            let last = moments.last().copied().unwrap_or_default();
+            let (beside, free) = last.until(at);
+            let now = |n: isize| usize::try_from(n).unwrap_or_default();
+            let moment = Moment { at, running: now(running), waiting: now(waiting), beside, free };
+            if at == last.at {
+                moments.pop();
+            }
+            moments.push(moment);
+        }
+        AtOnce { moments }
+    }
+
+    /// What is so from a moment on.
+    fn at(&self, at: Ns) -> Moment {
+        self.moments[self.moments.partition_point(|m| m.at <= at).max(1) - 1]
+    }
+
+    /// How long one of them ran beside others, by itself while none waited, and in all.
+    fn shares(&self, track: &Track) -> (Ns, Ns, Ns) {
+        track.slices().fold((0, 0, 0), |sum, (from, to)| {
+            let (begin, end) = (self.at(from).until(from), self.at(to).until(to));
+            (sum.0 + end.0 - begin.0, sum.1 + end.1 - begin.1, sum.2 + to - from)
+        })
+    }
+
+    /// The stretches of a slice of one of them in which no other one ran.
+    fn alone(&self, from: Ns, to: Ns) -> Vec<(Ns, Ns)> {
+        let first = self.moments.partition_point(|m| m.at <= from).max(1) - 1;
+        let within = self.moments.iter().enumerate().skip(first).take_while(|m| m.1.at < to);
+        let stretch = |(i, m): (usize, &Moment)| {
+            let end = self.moments.get(i + 1).map_or(to, |next| next.at.min(to));
+            (m.running < 2).then_some((m.at.max(from), end))
+        };
+        within.filter_map(stretch).collect()
+    }
+}
+
+impl Moment {
+    /// How long two or more ran up to `at`, and how long one while none waited.
+    fn until(&self, at: Ns) -> (Ns, Ns) {
+        let more = |so: bool| if so { at - self.at } else { 0 };
+        (self.beside + more(self.running > 1), self.free + more(self.running == 1 && self.waiting == 0))
+    }
+}
