@@ -121,6 +121,18 @@ fn a_replay_waits_as_often_as_the_workload_does() {
     }
 }
 
+/// Where all wait for all there is no pipeline, and two with a lock between them never seem to hold a fixed room.
+#[test]
+fn locks_are_no_buffers() {
+    for n in [2, 3] {
+        let text = SHARED.replace("A*3", &format!("A*{n}"));
+        for policy in ["cfs", "eevdf", "rr:quantum=1ms"] {
+            let recon = programs(&recorded(&text, policy));
+            assert_eq!(recon.work.buffers, Vec::new(), "{n} {policy}");
+        }
+    }
+}
+
 /// Question and answer are no lock.
 #[test]
 fn calls_are_no_locks() {

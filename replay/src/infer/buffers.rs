@@ -53,6 +53,21 @@ struct Side<'a> {
     waits: &'a [Wait],
 }
 
+/// Two tasks, and what is known of a buffer between them.
+struct Pair<'a> {
+    one: Side<'a>,
+    other: Side<'a>,
+    /// Work of the other for that of the one.
+    ratio: f64,
+    /// Room, in work of the other.
+    held: f64,
+    /// Work of the other for the least that each wakes for.
+    steps: (f64, f64),
+    /// The one puts in what the other takes out, and how sure that is, as a logarithm.
+    one_writes: bool,
+    sure: f64,
+}
+
 /// Two tasks and a buffer between them.
 struct Link<'a> {
     from: Side<'a>,
@@ -105,13 +120,25 @@ fn pipelines<'a>(waits: &'a Waits, tracks: &'a [Track], sleeps: &dyn Fn(TaskInde
         few
     });
     let side = |task: TaskIndex, waker| Side { task, track: &tracks[task as usize], waits: &waits[&(waker, task)] };
-    let mut links: Vec<Link> = Vec::new();
+    let mut found: Vec<Pair> = Vec::new();
     for pair in &pairs {
-        match Link::between(side(pair.0, pair.1), side(pair.1, pair.0)) {
-            Some(link) => links.push(link),
+        match Pair::between(side(pair.0, pair.1), side(pair.1, pair.0)) {
+            Some(pair) => found.push(pair),
             None => other.extend([pair.0, pair.1]),
         }
     }
+    turn(&mut found);
+    let mut links: Vec<Link> = found.into_iter().map(Pair::link).collect();
+    // A pipeline has a first task: in a ring everybody waits for everybody, as at a lock.
+    let next: BTreeMap<TaskIndex, TaskIndex> = links.iter().map(|l| (l.from.task, l.to.task)).collect();
+    let mut chained: HashSet<TaskIndex> = links.iter().map(|l| l.from.task).collect();
+    chained.retain(|task| links.iter().all(|l| l.to.task != *task));
+    for mut task in chained.clone() {
+        while let Some(to) = next.get(&task).filter(|to| chained.insert(**to)) {
+            task = *to;
+        }
+    }
+    other.extend(links.iter().map(|l| l.from.task).filter(|task| !chained.contains(task)));
     let mut explained: BTreeMap<TaskIndex, usize> = BTreeMap::new();
     let (mut puts, mut takes) = (HashSet::new(), HashSet::new());
     for link in &links {
@@ -134,6 +161,26 @@ fn pipelines<'a>(waits: &'a Waits, tracks: &'a [Track], sleeps: &dyn Fn(TaskInde
         if links.len() == before {
             return links;
         }
+    }
+}
+
+/// Whoever takes from one puts for another: where a task would do the same with both of its neighbours, the
+/// less sure of the two pairs is turned round.
+fn turn(pairs: &mut [Pair]) {
+    let mut order: Vec<usize> = (0..pairs.len()).collect();
+    order.sort_by(|a, b| pairs[*b].sure.total_cmp(&pairs[*a].sure));
+    let (mut puts, mut takes) = (HashSet::new(), HashSet::new());
+    for i in order {
+        let pair = &mut pairs[i];
+        let (one, other) = (pair.one.task, pair.other.task);
+        let ends = |one_writes| if one_writes { (one, other) } else { (other, one) };
+        let fits = |(from, to)| !puts.contains(&from) && !takes.contains(&to);
+        if !fits(ends(pair.one_writes)) && fits(ends(!pair.one_writes)) {
+            pair.one_writes = !pair.one_writes;
+        }
+        let (from, to) = ends(pair.one_writes);
+        puts.insert(from);
+        takes.insert(to);
     }
 }
 
@@ -169,7 +216,7 @@ impl Side<'_> {
     }
 }
 
-impl<'a> Link<'a> {
+impl<'a> Pair<'a> {
     /// What lies between two tasks; none where it is no buffer.
     fn between(one: Side<'a>, other: Side<'a>) -> Option<Self> {
         let ends = |w: &[Wait]| (w[0].from, w[w.len() - 1].from);
@@ -189,7 +236,9 @@ impl<'a> Link<'a> {
             }
         });
         let held: Vec<f64> = held.collect();
-        if held.len() < WORTH.0 {
+        // No buffer holds less than nothing: those between whom it looks so share something else.
+        let less = held.iter().filter(|held| **held < 0.0).count();
+        if held.len() < WORTH.0 || less as f64 > RARE * held.len() as f64 {
             return None;
         }
         let held = quantile(held, 0.5)?;
@@ -200,10 +249,18 @@ impl<'a> Link<'a> {
             return None;
         }
         // Whoever reads makes room first, and then works on what it read; whoever writes has worked before.
-        let one_writes = if steps.0 > steps.1 { on.0 < steps.0 / 2.0 } else { on.1 >= steps.1 / 2.0 };
+        let (goes_on, step) = if steps.0 > steps.1 { (on.0, steps.0) } else { (on.1, steps.1) };
+        let one_writes = (goes_on < step / 2.0) == (steps.0 > steps.1);
+        let sure = (goes_on.max(1.0) / (step / 2.0)).ln().abs();
+        Some(Pair { one, other, ratio, held, steps, one_writes, sure })
+    }
+
+    fn link(self) -> Link<'a> {
+        let Pair { one, other, ratio, held, steps, .. } = self;
+        let unit = steps.0.min(steps.1);
         let capacity = (held / unit).round();
         let units = |work: f64| (work / unit).round().clamp(1.0, capacity) as u32;
-        let (from, to, put, take, write, read) = match one_writes {
+        let (from, to, put, take, write, read) = match self.one_writes {
             true => (one, other, unit / ratio, unit, steps.0, steps.1),
             false => (other, one, unit, unit / ratio, steps.1, steps.0),
         };
@@ -216,9 +273,11 @@ impl<'a> Link<'a> {
             from: TaskId(from.task),
             to: TaskId(to.task),
         };
-        Some(Link { from, to, put, take, buffer })
+        Link { from, to, put, take, buffer }
     }
+}
 
+impl Link<'_> {
     /// When units are put and taken.
     fn steps(&self) -> (Vec<Ns>, Vec<Ns>) {
         let room = self.buffer.capacity as usize;
@@ -270,4 +329,33 @@ fn spread(track: &Track, from: (Ns, f64), to: (Ns, f64), times: &mut Vec<Ns>) {
 fn behind(track: &Track, from: Ns, unit: f64, n: usize, times: &mut Vec<Ns>) {
     let begin = track.pos(from);
     times.extend((1..=n).map(|i| track.time(begin + (unit * i as f64) as Ns).max(from)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two pairs in which the same task would put, the surer one stays as it is; so it is where it would take.
+    #[test]
+    fn whoever_takes_from_one_puts_for_another() {
+        let track = Track::default();
+        let side = |task| Side { task, track: &track, waits: &[] };
+        let pair = |one, other, one_writes, sure| Pair {
+            one: side(one),
+            other: side(other),
+            ratio: 1.0,
+            held: 8.0,
+            steps: (1.0, 1.0),
+            one_writes,
+            sure,
+        };
+        let turned = |mut pairs: [Pair; 2]| {
+            turn(&mut pairs);
+            pairs.map(|p| p.one_writes)
+        };
+        assert_eq!(turned([pair(1, 2, true, 0.5), pair(1, 3, true, 1.5)]), [false, true]);
+        assert_eq!(turned([pair(1, 2, true, 1.5), pair(1, 3, true, 0.5)]), [true, false]);
+        assert_eq!(turned([pair(1, 2, false, 0.5), pair(3, 1, true, 1.5)]), [true, true]);
+        assert_eq!(turned([pair(1, 2, true, 0.5), pair(2, 3, true, 1.5)]), [true, true]);
+    }
 }

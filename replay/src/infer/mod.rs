@@ -225,7 +225,7 @@ pub(crate) fn infer(
         left -= budget.spent().min(left);
     }
     found.found.spent = spent;
-    found.buffers = Buffers::find(history, &tracks, &found.unexplained().collect());
+    found.buffers = Buffers::find(history, &tracks, &found.unlocked());
     found.take_buffers();
     found.locks = Locks::find(history, &tracks, over, &found.unlocked());
     found.take_locks();
