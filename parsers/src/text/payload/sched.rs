@@ -8,6 +8,8 @@
 //! | kernel, 2.6.31 to 33 | `task a:1 [120] (S) ==> b:2 [120]` |
 //! | kernel, before | `task a:1 [120] ==> b:2 [120]` |
 //!
+//! Those of before 2.6.34 are as `include/trace/events/sched.h` of 2.6.31 and 2.6.32 prints them.
+//!
 //! Unknown `key=value` words after the known ones are ignored: vendor kernels add them.
 
 use memchr::memmem;
@@ -166,6 +168,13 @@ fn set_task<'r, 't>(
 }
 
 fn fork(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<()> {
+    if let Some(old) = payload.strip_prefix(b"parent ") {
+        let (parent, child) = rsplit(old, b"  child ")?;
+        let ((parent_comm, parent), (comm, child)) = (named(parent)?, named(child)?);
+        row.tid(tid(child)).comm(cx.strings.intern(comm));
+        row.ctx_tid(tid(parent)).ctx_comm(cx.strings.intern(parent_comm));
+        return Some(());
+    }
     let (left, child) = rsplit(payload, b" child_pid=")?;
     let (child, _) = leading_number(child)?;
     let (parent, child_comm) = rsplit(left, b" child_comm=")?;
@@ -200,8 +209,51 @@ fn blocked_reason(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) 
     Some(())
 }
 
+/// `a:1`
+fn named(text: &[u8]) -> Option<(&[u8], i64)> {
+    let (comm, tid) = rsplit(text, b":")?;
+    Some((comm, scan::i64(tid)?))
+}
+
+/// The number behind `literal`.
+fn behind(text: &[u8], literal: &[u8]) -> Option<i64> {
+    let at = memmem::rfind(text, literal)?;
+    leading_number(&text[at + literal.len()..]).map(|(n, _)| n)
+}
+
+/// What [`about_task`] reads, as kernels before 2.6.34 print it: `task a:1 [120] from: 0  to: 1`,
+/// `task: a:1 wait: 15023 [ns]`.
+fn about_old_task(kind: Kind, payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<()> {
+    let key: &[u8] = match kind {
+        Kind::StatWait => b" wait: ",
+        Kind::StatSleep => b" sleep: ",
+        Kind::StatIowait => b" iowait: ",
+        Kind::StatRuntime => b" runtime: ",
+        Kind::Migrate | Kind::Exit | Kind::Free | Kind::Wait => {
+            let task = short_task(payload)?;
+            let comm = task.comm.strip_prefix(b"task ")?;
+            let (from, to) = (behind(task.rest, b"from: "), behind(task.rest, b"to: "));
+            if kind == Kind::Migrate {
+                let cpu = |n: Option<i64>| n.and_then(|n| i32::try_from(n).ok());
+                row.orig_cpu(cpu(Some(from?))).target_cpu(cpu(Some(to?)));
+            }
+            set_task(&task, comm, row, cx);
+            return Some(());
+        }
+        _ => return None,
+    };
+    let (left, rest) = rsplit(payload.strip_prefix(b"task: ")?, key)?;
+    let (comm, n) = named(left)?;
+    let (value, rest) = leading_number(rest)?;
+    row.tid(tid(n)).comm(cx.strings.intern(comm)).value(value).value2(behind(rest, b" vruntime: "));
+    Some(())
+}
+
 /// The events that are about one task and need no more than `key=value` words behind it.
 fn about_task(kind: Kind, payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<()> {
+    if payload.starts_with(b"task") {
+        return about_old_task(kind, payload, row, cx);
+    }
     let task = long_task(payload)?;
     let rest = task.rest;
     let (first, second): (Option<i64>, Option<i64>) = match kind {
