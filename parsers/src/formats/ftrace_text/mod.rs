@@ -30,7 +30,8 @@
 //! payloads are true. trace-cmd's plugin prints `R` for a preempted task and drops the `+`. States
 //! of `-R` are numbers that mean different things in different kernels. A tracer that measures a
 //! latency (`wakeup`, `irqsoff`, `preemptoff` and their kin) prints what one CPU did during its
-//! worst case: not a basis for scheduling figures, so its lines become markers.
+//! worst case: not a basis for scheduling figures, so its lines become markers. The tracer
+//! `sched_switch` of kernels up to 3.13 prints every switch and wakeup, in entries of its own.
 //!
 //! **Sources**: Linux `kernel/trace/trace_output.c`, `kernel/trace/trace.c` (`ftrace_dump`),
 //! `include/trace/events/sched.h`, `Documentation/trace/ftrace.rst`; Android
@@ -52,7 +53,8 @@ use tracekit_schema::{Kind, Out};
 use crate::text::head::QuickHead;
 use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
 use crate::text::payload::quick::{self, Quick};
-use crate::text::payload::{self, sched::context_comm, state};
+use crate::text::payload::sched::{context_comm, Entry};
+use crate::text::payload::{self, state};
 use crate::text::scan;
 use crate::text::swar::{skip_blanks, Window};
 use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
@@ -274,6 +276,9 @@ impl Ftrace {
     fn event(&mut self, stamp: &Stamp, body: &[u8], log: &mut Log, out: &mut Out) {
         let states = self.states.unwrap_or_default();
         let body = without_difference(body);
+        if self.entry(stamp, body, log, out) {
+            return;
+        }
         if let Some((name, payload)) = payload::split_event(body) {
             self.variant.plugin |= name == b"sched_switch" && !payload.starts_with(b"prev_comm=");
             let outcome = log.record(stamp, name, payload, states, out);
@@ -300,6 +305,27 @@ impl Ftrace {
         } else if syscall {
             log.note_name(b"syscalls");
         }
+    }
+}
+
+impl Ftrace {
+    /// Takes an entry of the tracer `sched_switch`.
+    fn entry(&mut self, stamp: &Stamp, body: &[u8], log: &mut Log, out: &mut Out) -> bool {
+        let Some(entry) = body.first().filter(|b| b.is_ascii_digit()).and_then(|_| Entry::of(body)) else {
+            return false;
+        };
+        log.arrive(stamp, out);
+        let mut row = log.begin(&mut out.events, stamp);
+        let mut cx = payload::Context {
+            strings: &mut out.strings,
+            states: self.states.unwrap_or_default(),
+            numbers: &mut log.numbers,
+        };
+        entry.set(stamp.who.comm, &mut row, &mut cx);
+        let (name, kind) = entry.event();
+        log.note(name, payload::Outcome::Known(kind));
+        self.text_before = false;
+        true
     }
 }
 

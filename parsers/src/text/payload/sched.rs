@@ -7,14 +7,16 @@
 //! | libtraceevent plugin | `a:1 [120] S ==> b:2 [120]` |
 //! | kernel, 2.6.31 to 33 | `task a:1 [120] (S) ==> b:2 [120]` |
 //! | kernel, before | `task a:1 [120] ==> b:2 [120]` |
+//! | entries of the tracer `sched_switch` | `    1:120:S ==> [003]     2:120:R b`, until 2.6.27 without CPU and name |
 //!
-//! Those of before 2.6.34 are as `include/trace/events/sched.h` of 2.6.31 and 2.6.32 prints them.
+//! Those of before 2.6.34 are as `include/trace/events/sched.h` of 2.6.31 and 2.6.32 prints them, the
+//! entries as `kernel/trace/trace_output.c` (`trace_ctxwake_print`) does.
 //!
 //! Unknown `key=value` words after the known ones are ignored: vendor kernels add them.
 
 use memchr::memmem;
 use tracekit_schema::events::EventRow;
-use tracekit_schema::Kind;
+use tracekit_schema::{Kind, StrId};
 
 use super::{state, Context};
 use crate::text::scan;
@@ -247,6 +249,75 @@ fn about_old_task(kind: Kind, payload: &[u8], row: &mut EventRow<'_>, cx: &mut C
     let (value, rest) = leading_number(rest)?;
     row.tid(tid(n)).comm(cx.strings.intern(comm)).value(value).value2(behind(rest, b" vruntime: "));
     Some(())
+}
+
+/// A task in an entry of a tracer: `1408:120:S`, padded with blanks; and what follows it.
+fn place(text: &[u8]) -> Option<(Place<'_>, &[u8])> {
+    let number = |text: &'_ [u8]| -> Option<(i64, usize)> {
+        let start = text.len() - scan::skip_blanks(text).len();
+        let n = text[start..].iter().take_while(|b| b.is_ascii_digit() || **b == b'-').count();
+        Some((scan::i64(&text[start..start + n])?, start + n))
+    };
+    let (tid, at) = number(text)?;
+    let text = text[at..].strip_prefix(b":")?;
+    let (prio, at) = number(text)?;
+    let (state, rest) = text[at..].strip_prefix(b":")?.split_at_checked(1)?;
+    let ends = rest.first().is_none_or(|b| scan::is_blank(*b));
+    let ok = ends && (state[0].is_ascii_alphabetic() || state == b"?");
+    ok.then_some((Place { tid, prio: i32::try_from(prio).ok()?, state }, rest))
+}
+
+struct Place<'t> {
+    tid: i64,
+    prio: i32,
+    state: &'t [u8],
+}
+
+/// An entry of the tracer `sched_switch`, which kernels up to 3.13 have.
+pub struct Entry<'t> {
+    switch: bool,
+    cpu: Option<i32>,
+    prev: Place<'t>,
+    next: Place<'t>,
+    next_comm: Option<&'t [u8]>,
+}
+
+impl<'t> Entry<'t> {
+    /// Reads `1408:120:R ==> [000]     9:120:R events/0`; `None` for any other text.
+    pub fn of(body: &'t [u8]) -> Option<Self> {
+        let (prev, rest) = place(body)?;
+        let (mark, rest) = scan::word(rest);
+        let (cpu, rest) = match scan::word(rest) {
+            ([b'[', n @ .., b']'], rest) => (Some(scan::i32(n)?), rest),
+            _ => (None, rest),
+        };
+        let (next, rest) = place(rest)?;
+        let next_comm = context_comm(scan::trim(rest));
+        matches!(mark, b"==>" | b"+").then_some(Entry { switch: mark == b"==>", cpu, prev, next, next_comm })
+    }
+
+    /// The event that says the same, and its kind.
+    pub fn event(&self) -> (&'static [u8], Kind) {
+        if self.switch {
+            (b"sched_switch", Kind::Switch)
+        } else {
+            (b"sched_wakeup", Kind::Wakeup)
+        }
+    }
+
+    /// Sets the columns; `comm` is the name of the current task. A wakeup does not say whether it woke.
+    pub fn set(&self, comm: Option<StrId>, row: &mut EventRow<'_>, cx: &mut Context<'_>) {
+        let (prev, next) = (&self.prev, &self.next);
+        let next_comm = self.next_comm.map(|name| cx.strings.intern(name));
+        if self.switch {
+            row.tid(tid(prev.tid)).comm(comm).prio(prev.prio);
+            row.next_tid(tid(next.tid)).next_comm(next_comm).next_prio(next.prio);
+            set_state(prev.state, row, cx);
+        } else {
+            row.tid(tid(next.tid)).comm(next_comm).prio(next.prio).target_cpu(self.cpu);
+        }
+        row.kind(self.event().1);
+    }
 }
 
 /// The events that are about one task and need no more than `key=value` words behind it.
