@@ -68,10 +68,7 @@ fn a_line_of_another_format_is_named_as_such() {
             match found {
                 Some(d) => {
                     assert!(d.message.contains("found"), "{host} with {guest}: {}", d.message);
-                    // Aggregations are recognised without the blanks before them, which a map needs.
-                    let bare = (host, *guest) == ("dtrace-agg", "perf-sched-map");
-                    let advice = if bare { String::new() } else { format!("the line looks like {guest}") };
-                    assert_eq!(d.advice, advice, "{host}: {}", d.message);
+                    assert_eq!(d.advice, format!("the line looks like {guest}"), "{host}: {}", d.message);
                     named += 1;
                 }
                 None => missed.push(format!("{host} takes a line of {guest}: {rows:?}")),

@@ -22,7 +22,8 @@
 //! states, no wakeups, no priorities, no processes.
 //!
 //! **Departures tolerated**: escape sequences of colours, CRLF, rows of several CPUs out of order,
-//! perf's messages.
+//! perf's messages, rows that lost the two blanks they begin with (as in documentation and mails).
+//! Rows that were moved by any other width are not read: which CPU a cell is could not be told.
 //!
 //! **Traps**: perf names 260 tasks at most and then begins anew with A0: from there on two tasks
 //! may bear the same letters, which a diagnostic says. Letters that the file never explains (an
@@ -66,11 +67,13 @@ const EXPECTED: &str = "a row of perf sched map `*A0  .  TIME secs A0 => TASK:TI
 const MOST_CPUS: usize = 1 << 13;
 
 fn sniff(head: &Head) -> Confidence {
-    let (mut plain, mut rows) = (Vec::new(), 0);
+    let (mut plain, mut rows, mut bare) = (Vec::new(), 0, false);
     for line in head.bytes.split(|b| *b == b'\n').take(500) {
         plain.clear();
         perf_tables::without_colours(line, &mut plain);
-        rows += u8::from(Row::of(&plain).is_some());
+        if let Some(row) = Row::of(&plain, bare) {
+            (rows, bare) = (rows + 1, row.bare);
+        }
         if rows > 1 {
             break;
         }
@@ -110,10 +113,13 @@ struct Row<'l> {
     task: Option<(&'l [u8], i64)>,
     /// Number of the CPU, where the row says so.
     cpu: Option<i32>,
+    /// The two blanks that perf begins rows with are not there.
+    bare: bool,
 }
 
 impl<'l> Row<'l> {
-    fn of(line: &'l [u8]) -> Option<Self> {
+    /// `bare` says that a row before had lost its two blanks.
+    fn of(line: &'l [u8], bare: bool) -> Option<Self> {
         let secs = memchr::memmem::find(line, b" secs")?;
         let after = &line[secs + b" secs".len()..];
         if !after.first().is_none_or(|b| scan::is_blank(*b)) {
@@ -128,7 +134,8 @@ impl<'l> Row<'l> {
         let ts_ns = scan::seconds(time)?;
         let star = memchr::memchr(b'*', &line[..start])?;
         // Four bytes a cell, behind two blanks; the star is the first byte of its own.
-        let cell = star.checked_sub(2).filter(|at| at.is_multiple_of(4))? / 4;
+        let bare = bare || line.iter().take(2).any(|b| !scan::is_blank(*b));
+        let cell = star.checked_sub(if bare { 0 } else { 2 }).filter(|at| at.is_multiple_of(4))? / 4;
         if cell >= MOST_CPUS || star + 4 > start {
             return None;
         }
@@ -138,7 +145,7 @@ impl<'l> Row<'l> {
             return None;
         }
         let (task, cpu) = explained(after, letters);
-        Some(Row { cell, letters, ts_ns, task, cpu })
+        Some(Row { cell, letters, ts_ns, task, cpu, bare })
     }
 }
 
@@ -188,6 +195,8 @@ struct Map {
     newest: Option<i64>,
     /// Line being read.
     number: u64,
+    /// Rows have lost their two blanks.
+    bare: bool,
 }
 
 impl Tool for Map {
@@ -199,7 +208,7 @@ impl Tool for Map {
             return;
         }
         // A cut row may lack the end of a number.
-        match Row::of(line).filter(|_| ended) {
+        match Row::of(line, self.bare).filter(|_| ended) {
             Some(row) => self.row(&row, out),
             None => report.unparsed(line, ended, EXPECTED, out),
         }
@@ -228,6 +237,7 @@ impl Tool for Map {
 impl Map {
     fn row(&mut self, row: &Row<'_>, out: &mut Out) {
         self.newest = self.newest.max(Some(row.ts_ns));
+        self.bare = row.bare;
         if let Some((name, tid)) = row.task {
             let comm = context_comm(name).map(|c| out.strings.intern(c));
             let before = self.names.insert(row.letters, Known { tid, comm });
@@ -297,12 +307,12 @@ mod tests {
 
     #[test]
     fn rows() {
-        let row = Row::of(b"   A0 *B0       13.528676 secs B0 => ksoftirqd/0:14 (CPU 3)").unwrap();
+        let row = Row::of(b"   A0 *B0       13.528676 secs B0 => ksoftirqd/0:14 (CPU 3)", false).unwrap();
         assert_eq!((row.cell, row.letters, row.ts_ns), (1, *b"B0", 13_528_676_000));
         assert_eq!((row.task, row.cpu), (Some((&b"ksoftirqd/0"[..], 14)), Some(3)));
-        let row = Row::of(b"  *.           13.532407 secs .  => swapper:0").unwrap();
+        let row = Row::of(b"  *.           13.532407 secs .  => swapper:0", false).unwrap();
         assert_eq!((row.cell, row.letters, row.task), (0, *b". ", Some((&b"swapper"[..], 0))));
-        let row = Row::of(b"  *A0   12843.046243 secs ").unwrap();
+        let row = Row::of(b"  *A0   12843.046243 secs ", false).unwrap();
         assert_eq!((row.task, row.cpu), (None, None));
         for line in [
             &b"   A0  B0       13.528676 secs "[..],
@@ -311,10 +321,21 @@ mod tests {
             b"  *A0       13 secs ",
             b"  *A0       13.528676 seconds",
             b"  *A013.528676 secs",
-            b"*A0 1.5 secs",
+            b"*A01.5 secs",
             b"",
         ] {
-            assert!(Row::of(line).is_none(), "{}", String::from_utf8_lossy(line));
+            assert!(Row::of(line, false).is_none(), "{}", String::from_utf8_lossy(line));
         }
+    }
+
+    #[test]
+    fn rows_without_their_two_blanks() {
+        let cell = |line: &[u8], bare| Row::of(line, bare).map(|row| (row.cell, row.bare));
+        assert_eq!(cell(b"*A0       1.5 secs A0 => a:1", false), Some((0, true)));
+        assert_eq!(cell(b" .  *B0   1.5 secs B0 => b:2", false), Some((1, true)));
+        // Either that, or it was moved to the right by two.
+        assert_eq!(cell(b"    *B0   1.5 secs", false), None);
+        assert_eq!(cell(b"    *B0   1.5 secs", true), Some((1, true)));
+        assert_eq!(cell(b"      *B0 1.5 secs", true), None);
     }
 }
