@@ -38,6 +38,10 @@ pub(super) struct Cpu {
     pub left: Option<u32>,
     /// Of a recording of some tasks: who came in the last switch, and when.
     pub came: Option<(u32, i64)>,
+    /// Its last record, apart from those of the idle thread, is a switch from idle to a task.
+    pub switching: bool,
+    /// The idle thread woke somebody then, and this was the time of the record before.
+    pub idled: Option<i64>,
     /// Of a recording of some CPUs: the task that its last record woke on a CPU that was not recorded.
     pub sent: Option<(u32, Wake)>,
     pub busy: i64,
@@ -65,6 +69,8 @@ impl Cpu {
             proposed: None,
             left: None,
             came: None,
+            switching: false,
+            idled: None,
             sent: None,
             busy: 0,
             idle: 0,
@@ -100,6 +106,7 @@ impl Cpu {
         self.known_from = ts;
         self.start_flag = start_flag;
         (self.left, self.came, self.sent) = (None, None, None);
+        (self.switching, self.idled) = (false, None);
     }
 }
 

@@ -360,7 +360,11 @@ impl<S: Sink> Step<'_, S> {
                 if kind != Kind::Waking && kind != Kind::StatRuntime {
                     self.d.cpus[slot].sent = None;
                 }
-                self.d.cpus[slot].last = self.d.cpus[slot].last.max(ts);
+                let cpu = &mut self.d.cpus[slot];
+                cpu.last = cpu.last.max(ts);
+                if cpu.switching && kind != Kind::Switch && self.e.ctx_tid.get(self.row) != Some(0) {
+                    (cpu.switching, cpu.idled) = (false, None);
+                }
             }
         }
         self.d.sink.recorded(&record);

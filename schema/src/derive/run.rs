@@ -33,6 +33,10 @@ impl<S: Sink> Step<'_, S> {
         if from.is_some() && from == to {
             return self.resume(Some(slot), ts);
         }
+        if let (Some(0), Some(at), Some(Who::Task(cur))) = (from, self.d.cpus[slot].idled.take(), self.d.cpus[slot].cur)
+        {
+            self.idles_unseen(slot, cur, at, ts);
+        }
         match from {
             Some(tid) => self.leave(slot, tid, ts),
             None if to.is_some() && to == self.running_tid(slot) => return,
@@ -43,7 +47,10 @@ impl<S: Sink> Step<'_, S> {
                 let stated = self.stated_next();
                 self.d.cpus[slot].nr_switches += 1;
                 match self.task(tid, ts, stated, true) {
-                    Some(utid) => self.enter(Some(slot), utid, ts),
+                    Some(utid) => {
+                        self.enter(Some(slot), utid, ts);
+                        self.d.cpus[slot].switching = from == Some(0);
+                    }
                     None => self.enter_idle(slot, tid, stated, ts),
                 }
             }

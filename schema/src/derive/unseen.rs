@@ -133,15 +133,24 @@ impl<S: Sink> Step<'_, S> {
             _ if self.d.translated => {}
             Kind::StatRuntime => self.took_over_unseen(slot, cur, ts),
             Kind::Waking | Kind::Wakeup | Kind::WakeupNew if self.e.ctx_tid.get(self.row) == Some(0) => {
-                self.idles_unseen(slot, cur, ts);
+                let cpu = &mut self.d.cpus[slot];
+                let last = cpu.last.min(ts);
+                if cpu.switching {
+                    // Nothing shows that the task came: an interrupt may have come before it. ARM switched
+                    // with interrupts enabled until 3.6 (__ARCH_WANT_INTERRUPTS_ON_CTXSW). The next switch
+                    // says which it was.
+                    cpu.idled.get_or_insert(last);
+                } else {
+                    self.idles_unseen(slot, cur, last, ts);
+                }
             }
             _ => {}
         }
     }
 
-    /// The idle thread of a CPU wakes somebody while `cur` was thought to have the CPU: the switch between
-    /// them is missing. When `cur` left is not known; at the earliest behind the last record of the CPU.
-    fn idles_unseen(&mut self, slot: usize, cur: u32, ts: i64) {
+    /// The idle thread of a CPU has it while `cur` was thought to have it: the switch between them is missing.
+    /// When `cur` left is not known; at the earliest at `last`, behind the record before.
+    pub(super) fn idles_unseen(&mut self, slot: usize, cur: u32, last: i64, ts: i64) {
         let (cpu, was) = (self.d.cpus[slot].cpu, self.d.tasks[cur].tid);
         self.diagnostics.push_with(Code::SwitchInferred, || {
             let message = format!("a CPU idles that thread {was} had: no record says since when");
@@ -150,7 +159,6 @@ impl<S: Sink> Step<'_, S> {
                 .at_ts(ts)
                 .advise("the switch between them is not recorded: it is taken to be at the last record of the CPU")
         });
-        let last = self.d.cpus[slot].last.min(ts);
         let left = self.unseen_end(slot, cur, last);
         self.enter_idle(slot, 0, Stated::default(), left);
     }
@@ -219,7 +227,7 @@ impl<S: Sink> Step<'_, S> {
 mod tests {
     use super::super::made::Trace;
     use crate::derive::DeriveOptions;
-    use crate::{Kind, State};
+    use crate::{Code, Kind, State};
 
     #[test]
     fn nothing_is_inferred_where_current_threads_have_other_numbers() {
@@ -231,5 +239,34 @@ mod tests {
         let (d, diagnostics) = t.derive_with(DeriveOptions::default());
         assert!(diagnostics.rows().is_empty());
         assert_eq!(d.slices.dur_ns.values(), [0, 20, 0], "who enters has the CPU until it leaves");
+    }
+
+    #[test]
+    fn an_interrupt_may_come_while_the_idle_thread_gives_the_cpu_away() {
+        let mut t = Trace::default();
+        t.switch(100, 0, 0, State::Runnable, 1);
+        // Made on the idle thread's stack, behind the switch.
+        t.wake(103, 0, Kind::Waking, 0, 2, 0);
+        t.wake(104, 0, Kind::Wakeup, 0, 2, 0);
+        t.switch(120, 0, 1, State::Preempted, 2);
+        t.switch(150, 0, 2, State::Sleeping, 0);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        assert!(diagnostics.rows().is_empty());
+        assert_eq!(d.slices.dur_ns.values(), [20, 30]);
+        assert_eq!(d.slices.run_delay_ns.get(1), Some(17));
+    }
+
+    #[test]
+    fn the_next_switch_says_whether_the_idle_thread_had_the_cpu_again() {
+        let mut t = Trace::default();
+        t.switch(100, 0, 0, State::Runnable, 1);
+        // The switch from 1 to idle is missing.
+        t.wake(150, 0, Kind::Waking, 0, 2, 0);
+        t.switch(155, 0, 0, State::Runnable, 2);
+        t.switch(180, 0, 2, State::Sleeping, 0);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        assert_eq!(diagnostics.rows().iter().map(|d| d.code).collect::<Vec<_>>(), [Code::SwitchInferred]);
+        assert_eq!(d.slices.dur_ns.values(), [0, 25]);
+        assert_eq!(d.cpus.idle_ns.values(), [55], "from the last record of the task on");
     }
 }
