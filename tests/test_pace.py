@@ -51,6 +51,19 @@ def test_a_loop_that_gets_more_is_done_sooner(compared: Comparison, cut_off: Pat
     assert "as fast): a real run goes on" in one.sentence
 
 
+def test_who_has_no_time_in_a_replay_does_nothing_sooner(tmp_path: Path) -> None:
+    """An excerpt whose only switch lies between far records: replays give one task no CPU time."""
+    lines = [
+        "  sh-26  [001]  425.078164: sched_wakeup: comm=sh pid=26 prio=120 success=1 target_cpu=001",
+        "  events/0-9  [000]  638.042792: sched_switch: events/0:9 [120] S ==> kondemand/0:13 [120]",
+        "  cat-14  [001]  794.947181: kfree: ptr=(null)",
+    ]
+    path = tmp_path / "excerpt.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    result = CliRunner().invoke(main, ["compare", "--quick", "--policy", "eevdf", str(path)])
+    assert result.exit_code == 0, result.output
+
+
 def test_rows_of_less_work_are_taken_with_care(compared: Comparison) -> None:
     why = "the recorded work of Work is done sooner, and a real run does more"
     told = compared.table.filter(pl.col("trust_why").str.contains(why))

@@ -136,7 +136,7 @@ class Idler:
 
 
 def _ends(trace: Trace, by: str) -> pl.DataFrame:
-    """For each group when its last slice ends, when most of its work is done, and its CPU time."""
+    """For each group when its last slice ends, when most of its work is done (null for none), and its CPU time."""
     return trace.once(("ends", by), lambda: _ends_of(trace, by))
 
 
@@ -145,7 +145,8 @@ def _ends_of(trace: Trace, by: str) -> pl.DataFrame:
     rows = trace.slices.select(group_of(by), "dur_ns", end=pl.col("ts_ns") + pl.col("dur_ns") - start).sort(
         "end"
     )
-    done = pl.col("dur_ns").cum_sum() >= WORK * pl.col("dur_ns").sum()
+    work = pl.col("dur_ns").sum()
+    done = (work > 0) & (pl.col("dur_ns").cum_sum() >= WORK * work)
     return rows.group_by("group").agg(
         last=pl.col("end").max(), work=pl.col("end").filter(done).min(), cpu=pl.col("dur_ns").sum()
     )
