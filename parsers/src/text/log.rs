@@ -94,6 +94,8 @@ pub struct Log {
     pub lines: u64,
     /// Lines that were not understood.
     pub unparsed: u64,
+    /// Lines behind the header that hold no record and are passed over.
+    pub passed: u64,
     /// Tasks that heads do not name.
     pub unnamed: u64,
     /// Bit per event of [`quick::NAMES`] that the quick path met.

@@ -8,7 +8,8 @@
 //! the flags may be absent; latency layouts glue `CPU` and flags together and cut the name at eight
 //! characters. Payloads are those of [`payload`](crate::text::payload). Lines that begin with `#`
 //! are the header; `CPU:3 [LOST 7 EVENTS]` and `CPU:3 [7 EVENTS DROPPED]` are losses; ` =>
-//! function` lines are stacks.
+//! function` lines are stacks. The tracer `function_graph` prints events as comments between
+//! functions: `TIME | CPU)  COMM-TID | | /* EVENT: PAYLOAD */`, each of the first parts an option.
 //!
 //! **Clock**: whatever `trace_clock` was; the text does not say. Six digits are microseconds that
 //! both the kernel and trace-cmd *rounded*, so they differ by up to 1 us from what `perf script`
@@ -17,7 +18,8 @@
 //! since its buffer was last emptied: all CPUs share that beginning.
 //!
 //! **Kept**: every event; those without a kind as `other` with their payload. **Dropped**: stack
-//! lines, the text that tracers print between events, the mark of delays, what atrace says before it
+//! lines, the functions of `function_graph` and its events without a time (which a diagnostic
+//! counts), the text that tracers print between events, the mark of delays, what atrace says before it
 //! prints, and the other messages in a log of the kernel.
 //!
 //! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words
@@ -39,6 +41,7 @@
 //! `tracecmd/trace-read.c`; captures with trace-cmd 3.1.6 and kernels 3.10 to 6.18.
 
 mod console;
+mod graph;
 mod head;
 mod header;
 mod labels;
@@ -85,6 +88,9 @@ const EXPECTED: &str = "an ftrace line `COMM-TID [CPU] TIME: EVENT: ...`";
 /// What to do about a text without events of the scheduler.
 const ADVICE: &str = "record the events of the `sched` subsystem";
 
+/// What to do about events among functions that bear no time.
+const GRAPH_ADVICE: &str = "set the option funcgraph-abstime, or record with trace-cmd";
+
 fn sniff(head: &Head) -> Confidence {
     let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes);
     if text.starts_with(b"# tracer: ") {
@@ -121,7 +127,13 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
         return Err(ParseError::new(FORMAT.name, "unknown-format", refusal(&found, &head)).at_line(line));
     }
     if let (true, Some(refusal)) = (head.whole && !seen.header.latency_met, probe.no_scheduling(&found, ADVICE)) {
-        return Err(refusal);
+        return Err(match seen.untimed {
+            0 => refusal,
+            n => {
+                let message = format!("expected events with their times, found {n} of function_graph without one");
+                ParseError { message, ..refusal }.advise(GRAPH_ADVICE)
+            }
+        });
     }
     let mut dialect = Ftrace::new(options);
     let source = dialect.gather_states(source, &head).map_err(|e| ParseError::io(FORMAT.name, &e))?;
@@ -151,6 +163,8 @@ pub(crate) struct Ftrace {
     unnamed: BTreeSet<i64>,
     first_time: Option<Time>,
     variant: Variant,
+    /// Events of `function_graph` that bear no time.
+    untimed: u64,
     /// The event before was text of a program or of the kernel, which may go on in the next line.
     text_before: bool,
 }
@@ -179,6 +193,7 @@ impl Ftrace {
             unnamed: BTreeSet::new(),
             first_time: None,
             variant: Variant::default(),
+            untimed: 0,
             text_before: false,
         }
     }
@@ -309,6 +324,27 @@ impl Ftrace {
 }
 
 impl Ftrace {
+    /// Takes a line of the tracer `function_graph`.
+    fn graph(&mut self, line: LogLine<'_>, bytes: &[u8], log: &mut Log, out: &mut Out) -> bool {
+        // A cut comment has no end, and is not taken.
+        let Some(found) = graph::line(bytes).filter(|_| line.ended) else { return false };
+        let graph::Line::Event(event) = found else {
+            log.passed += 1;
+            return true;
+        };
+        let Some((ts_ns, digits)) = event.time else {
+            log.passed += 1;
+            self.untimed += 1;
+            return true;
+        };
+        self.first_time.get_or_insert(Time::Ns { ts: ts_ns, digits });
+        let rounded = if digits <= 6 { quality::TS_ROUNDED_US } else { 0 };
+        let who = Who { tid: event.tid, pid: None, comm: None };
+        let stamp = Stamp { ts_ns, cpu: Some(event.cpu), who, irq: None, quality: rounded };
+        self.event(&stamp, event.body, log, out);
+        true
+    }
+
     /// Takes an entry of the tracer `sched_switch`.
     fn entry(&mut self, stamp: &Stamp, body: &[u8], log: &mut Log, out: &mut Out) -> bool {
         let Some(entry) = body.first().filter(|b| b.is_ascii_digit()).and_then(|_| Entry::of(body)) else {
@@ -389,6 +425,9 @@ impl Dialect for Ftrace {
                 self.header.cpus = cpus.or(self.header.cpus);
                 return;
             }
+            if self.graph(line, bytes, log, out) {
+                return;
+            }
             if console && !head::is_cut_glued(bytes) {
                 return;
             }
@@ -438,6 +477,11 @@ impl Dialect for Ftrace {
         log.unnamed = self.unnamed.len() as u64;
         log.cpus = self.header.cpus;
         log.empty = self.header.empty;
+        if self.untimed > 0 {
+            let message = "events of function_graph without a time were left out";
+            let d = Diagnostic { count: self.untimed, ..Diagnostic::new(Code::PartlyParsed, message) };
+            out.diag(d.advise(GRAPH_ADVICE));
+        }
         self.labels.finish(out);
         log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "or report without -R", out);
         if self.header.latency_met {

@@ -102,7 +102,7 @@ impl Log {
 
     /// True when no record was met, nor a line that is none.
     pub fn ends_in_header(&self) -> bool {
-        self.records() == 0 && self.unparsed == 0
+        self.records() == 0 && self.unparsed == 0 && self.passed == 0
     }
 }
 
