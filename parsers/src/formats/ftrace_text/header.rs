@@ -67,6 +67,11 @@ impl Header {
             // The kernel, around its buffer.
             b"Dumping ftrace buffer:" => true,
             [b'-', ..] => line.len() > 20 && line.iter().all(|b| *b == b'-'),
+            // trace-cmd report --debug, of records that are none of events.
+            [b' ', rest @ ..] => {
+                let padding = [&b"TIME EXTEND: delta:"[..], b"TIME STAMP: timestamp:", b"PADDING: delta:"];
+                padding.iter().any(|words| rest.starts_with(words))
+            }
             _ => false,
         }
     }

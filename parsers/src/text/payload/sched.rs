@@ -149,7 +149,8 @@ fn wakeup(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Optio
         match word {
             b"" => break,
             [b'C', b'P', b'U', b':', n @ ..] => cpu = scan::i32(n),
-            [b'[', n @ .., b']'] => (cpu, old) = (scan::i32(n), true),
+            // `trace-cmd report --debug` puts `[delta:0xoffset:length]` behind all that.
+            [b'[', n @ .., b']'] if scan::i32(n).is_some() => (cpu, old) = (scan::i32(n), true),
             _ => success = word.strip_prefix(b"success=").and_then(scan::i64).or(success),
         }
         rest = next;
