@@ -1,11 +1,12 @@
-//! Android's systrace: ftrace text inside a web page, or deflated by atrace.
+//! Android's systrace: ftrace text inside a web page or Chrome's JSON, or deflated by atrace.
 //!
-//! **Produced by** `systrace.py -o trace.html`, and by `atrace -z` (also through `adb shell`).
+//! **Produced by** `systrace.py -o trace.html`, by Chrome's tracing with events of the system
+//! (`--json`), and by `atrace -z` (also through `adb shell`).
 //!
 //! **Grammar**: since Android 4.3 `<script class="trace-data" type="application/text">` blocks, of
 //! which those with ftrace lines are taken (others hold a list of processes, or JSON). Before, one
 //! string of JavaScript, `var linuxPerfData = "\`, whose lines end in `\n\`. atrace's own output is
-//! the line `TRACE:` and a zlib stream. The text inside is that of
+//! the line `TRACE:` and a zlib stream. JSON holds it as the string `systemTraceEvents`. The text inside is that of
 //! [`ftrace_text`](super::ftrace_text), usually with a TGID column.
 //!
 //! **Clock**: as for ftrace text; atrace mostly uses `boot` or `global`, microseconds, rounded.
@@ -18,7 +19,8 @@
 //!
 //! **Traps**: lines of diagnostics count within the text, not within the page.
 //!
-//! **Sources**: catapult `systrace/`, Perfetto's importer of systrace; public samples of Android 3 to 9.
+//! **Sources**: catapult `systrace/` and `tracing/` (the importer of `systemTraceEvents`), Perfetto's importer
+//! of systrace; public samples of Android 3 to 9.
 
 use std::io::Read;
 
@@ -32,12 +34,12 @@ use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, S
 /// The format's row.
 pub static FORMAT: Format = Format {
     name: "systrace-html",
-    title: "Android systrace pages and deflated atrace output",
+    title: "Android systrace pages, Chrome's JSON with events of the system, deflated atrace output",
     streams: false,
     sniff,
     open,
     info: FormatInfo {
-        produced_by: "systrace.py -o trace.html; atrace -z",
+        produced_by: "systrace.py -o trace.html; Chrome's tracing; atrace -z",
         kinds: "all kinds of Linux that were recorded",
         provides: "waker, target CPU, priority, state, losses",
         resolution: "1 us, rounded",
@@ -52,6 +54,7 @@ const OLD: &[u8] = b"linuxPerfData = \"\\";
 const BEGIN: &[u8] = b"<!-- BEGIN TRACE -->";
 const END: &[u8] = b"</script>";
 const ESCAPED: &[u8] = b"\\n\\";
+const KEY: &[u8] = b"\"systemTraceEvents\"";
 
 fn sniff(head: &Head) -> Confidence {
     let text = head.bytes.trim_ascii_start();
@@ -61,6 +64,14 @@ fn sniff(head: &Head) -> Confidence {
     let first = text.split(|b| *b == b'\n').next().unwrap_or(b"").trim_ascii_end();
     if first.starts_with(b"# tracer: ") && first.ends_with(ESCAPED) {
         return 97;
+    }
+    if text.starts_with(b"{") {
+        // The text stands behind the program's own events, which may be many.
+        let many = !head.whole && memmem::find(text, b"\"traceEvents\"").is_some();
+        return match system_events(text) {
+            Some(_) => 95,
+            None => u8::from(many) * 30,
+        };
     }
     let page = [&b"<!DOCTYPE"[..], b"<!doctype", b"<html", b"<head"].iter().any(|tag| text.starts_with(tag));
     let android = [BLOCK, OLD, b"Android System Trace", b"i18n-values", b"trace-viewer"];
@@ -92,6 +103,12 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
 fn extract(page: &[u8], out: &mut Out) -> Result<(Vec<u8>, &'static str), ParseError> {
     if let Some(stream) = deflated(page.trim_ascii_start()) {
         return inflate(stream, out).map(|text| (text, "deflated"));
+    }
+    if page.trim_ascii_start().starts_with(b"{") {
+        let message = "expected the string `systemTraceEvents`, found a Chrome JSON trace without it";
+        let missing = || ParseError::new(FORMAT.name, "unknown-format", message);
+        let text = system_events(page).ok_or_else(|| missing().advise("read the trace that it was made from"))?;
+        return Ok((of_json(text), "JSON"));
     }
     let mut text = Vec::new();
     for at in memmem::find_iter(page, BLOCK) {
@@ -160,6 +177,44 @@ fn unescape(text: &[u8]) -> Vec<u8> {
             escaped = !escaped && b == b'\\';
         }
         plain.push(b'\n');
+    }
+    plain
+}
+
+/// What stands behind the quote that begins the text of the system's events in Chrome's JSON.
+fn system_events(json: &[u8]) -> Option<&[u8]> {
+    memmem::find_iter(json, KEY).filter(|at| *at == 0 || json[at - 1] != b'\\').find_map(|at| {
+        let rest = json[at + KEY.len()..].trim_ascii_start().strip_prefix(b":")?;
+        rest.trim_ascii_start().strip_prefix(b"\"")
+    })
+}
+
+/// The string of JSON that ends at the first quote of its own.
+fn of_json(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at).filter(|b| **b != b'"') {
+        at += 1;
+        if byte != b'\\' {
+            plain.push(byte);
+            continue;
+        }
+        let Some(&escape) = text.get(at) else { break };
+        at += 1;
+        match escape {
+            b'n' => plain.push(b'\n'),
+            b't' => plain.push(b'\t'),
+            b'r' => plain.push(b'\r'),
+            b'u' => {
+                let unit =
+                    text.get(at..at + 4).and_then(|d| u32::from_str_radix(std::str::from_utf8(d).ok()?, 16).ok());
+                at += 4;
+                // Halves of a pair cannot stand in the name of a task whole.
+                let letter = unit.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+                plain.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            other => plain.push(other),
+        }
     }
     plain
 }
