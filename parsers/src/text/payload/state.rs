@@ -127,6 +127,11 @@ pub struct Evidence {
     bits: u64,
     /// A number that no kernel writes as bits: 3, 5, 6 or 7.
     places: bool,
+    /// A sleep that kills end: the bit for them stands beside another one, never alone, and it is 0x100 in
+    /// [`Table::Kept`] and nothing that leaves a CPU has in any other.
+    killable: bool,
+    /// 0x80 alone: a dead task in [`Table::Kept`], an idle thread in [`Table::New`], nothing before.
+    alone: bool,
     /// States printed as numbers.
     seen: u64,
     /// Those that the table in use has no meaning for, and the first of them.
@@ -157,6 +162,8 @@ impl Evidence {
     fn see(&mut self, n: u64) {
         self.bits |= n;
         self.places |= matches!(n, 3 | 5 | 6 | 7);
+        self.killable |= n & 0x100 != 0 && n & 0x0e != 0;
+        self.alone |= n == 0x80;
         self.seen += 1;
     }
 
@@ -182,6 +189,7 @@ impl Evidence {
     pub fn table(self) -> Table {
         match self.bits {
             b if b & !0x110f == 0 && self.places => Table::Places,
+            b if self.killable || self.alone && b >> 9 != 0 => Table::Kept,
             b if b >> 9 == 0 => Table::New,
             b if b >> 11 == 0 && b & 0x600 != 0 => Table::Old,
             _ => Table::Middle,
@@ -251,6 +259,8 @@ pub fn gather(source: Source, head: &Head) -> io::Result<(Source, Evidence)> {
         let found = Evidence::of(&block[..end]);
         evidence.bits |= found.bits;
         evidence.places |= found.places;
+        evidence.killable |= found.killable;
+        evidence.alone |= found.alone;
         evidence.seen += found.seen;
         if n == 0 {
             break;
@@ -341,6 +351,11 @@ mod tests {
         assert_eq!(of("x prev_state=6 y\nx prev_state=2048 y"), Table::Middle);
         assert_eq!((Table::Places.state(6), Table::Places.state(8)), (State::Zombie, State::IdleKthread));
         assert_eq!(of("x prev_state=1024 y prev_state=64 "), Table::Old);
+        // As LTTng writes them on 4.15: preempted, idle kernel threads, and dead tasks or sleeps that kills end.
+        assert_eq!(of("x prev_state=4096 y\nx prev_state=1026 y\nx prev_state=128 y"), Table::Kept);
+        assert_eq!(of("x prev_state = 2 y\nx prev_state = 258 y"), Table::Kept);
+        assert_eq!(of("x prev_state=128 y\nx prev_state=256 y"), Table::New);
+        assert_eq!(of("x prev_state=4096 y\nx prev_state=130 y\nx prev_state=64 y"), Table::Middle);
         assert_eq!(Table::of_kernel("3.13.0-49-generic"), Some(Table::Old));
         assert_eq!(Table::of_kernel("4.9"), Some(Table::Middle));
         assert_eq!(Table::of_kernel("6.1.0"), Some(Table::New));
