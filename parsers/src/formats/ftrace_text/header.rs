@@ -70,10 +70,21 @@ impl Header {
             // trace-cmd report --debug, of records that are none of events.
             [b' ', rest @ ..] => {
                 let padding = [&b"TIME EXTEND: delta:"[..], b"TIME STAMP: timestamp:", b"PADDING: delta:"];
-                padding.iter().any(|words| rest.starts_with(words))
+                padding.iter().any(|words| rest.starts_with(words)) || self.latency_of_2_6_26(line, log, out)
             }
-            _ => false,
+            _ => self.latency_of_2_6_26(line, log, out),
         }
+    }
+
+    /// The header of a latency, which kernels up to 2.6.27 print without `#`.
+    fn latency_of_2_6_26(&mut self, line: &[u8], log: &mut Log, out: &mut Out) -> bool {
+        let text = line.trim_ascii();
+        if scan::word(text).1.starts_with(b" latency trace v") {
+            self.comment(text, log, out);
+            return true;
+        }
+        let rule = || text.len() > 10 && text.iter().all(|b| *b == b'-');
+        self.latency && (text.starts_with(b"latency: ") || text.starts_with(b"| task: ") || rule())
     }
 
     fn comment(&mut self, text: &[u8], log: &mut Log, out: &mut Out) {
