@@ -136,7 +136,10 @@ class Idler:
 
 
 def _ends(trace: Trace, by: str) -> pl.DataFrame:
-    """For each group when its last slice ends, when most of its work is done (null for none), and its CPU time."""
+    """For each group when its last slice ends, when most of its work is done, and its CPU time.
+
+    Without CPU time there is no work: null.
+    """
     return trace.once(("ends", by), lambda: _ends_of(trace, by))
 
 

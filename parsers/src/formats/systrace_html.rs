@@ -6,7 +6,8 @@
 //! **Grammar**: since Android 4.3 `<script class="trace-data" type="application/text">` blocks, of
 //! which those with ftrace lines are taken (others hold a list of processes, or JSON). Before, one
 //! string of JavaScript, `var linuxPerfData = "\`, whose lines end in `\n\`. atrace's own output is
-//! the line `TRACE:` and a zlib stream. JSON holds it as the string `systemTraceEvents`. The text inside is that of
+//! the line `TRACE:` and a zlib stream. JSON holds it as the string `systemTraceEvents`. The text
+//! inside is that of
 //! [`ftrace_text`](super::ftrace_text), usually with a TGID column.
 //!
 //! **Clock**: as for ftrace text; atrace mostly uses `boot` or `global`, microseconds, rounded.
@@ -19,8 +20,8 @@
 //!
 //! **Traps**: lines of diagnostics count within the text, not within the page.
 //!
-//! **Sources**: catapult `systrace/` and `tracing/` (the importer of `systemTraceEvents`), Perfetto's importer
-//! of systrace; public samples of Android 3 to 9.
+//! **Sources**: catapult `systrace/` and `tracing/` (the importer of `systemTraceEvents`),
+//! Perfetto's importer of systrace; public samples of Android 3 to 9.
 
 use std::io::Read;
 

@@ -136,9 +136,9 @@ impl<S: Sink> Step<'_, S> {
                 let cpu = &mut self.d.cpus[slot];
                 let last = cpu.last.min(ts);
                 if cpu.switching {
-                    // Nothing shows that the task came: an interrupt may have come before it. ARM switched
-                    // with interrupts enabled until 3.6 (__ARCH_WANT_INTERRUPTS_ON_CTXSW). The next switch
-                    // says which it was.
+                    // Nothing shows that the task came: an interrupt may have come before it.
+                    // ARM switched with interrupts enabled until 3.6
+                    // (__ARCH_WANT_INTERRUPTS_ON_CTXSW). The next switch says which it was.
                     cpu.idled.get_or_insert(last);
                 } else {
                     self.idles_unseen(slot, cur, last, ts);
@@ -148,8 +148,8 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 
-    /// The idle thread of a CPU has it while `cur` was thought to have it: the switch between them is missing.
-    /// When `cur` left is not known; at the earliest at `last`, behind the record before.
+    /// The idle thread of a CPU has it while `cur` was thought to have it: the switch between them is
+    /// missing. When `cur` left is not known; at the earliest at `last`, behind the record before.
     pub(super) fn idles_unseen(&mut self, slot: usize, cur: u32, last: i64, ts: i64) {
         let (cpu, was) = (self.d.cpus[slot].cpu, self.d.tasks[cur].tid);
         self.diagnostics.push_with(Code::SwitchInferred, || {

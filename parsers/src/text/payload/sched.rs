@@ -7,10 +7,10 @@
 //! | libtraceevent plugin | `a:1 [120] S ==> b:2 [120]` |
 //! | kernel, 2.6.31 to 33 | `task a:1 [120] (S) ==> b:2 [120]` |
 //! | kernel, before | `task a:1 [120] ==> b:2 [120]` |
-//! | entries of the tracer `sched_switch` | `    1:120:S ==> [003]     2:120:R b`, until 2.6.27 without CPU and name |
+//! | entries of the tracer `sched_switch` | `1:120:S ==> [003] 2:120:R b`, once without CPU and name |
 //!
-//! Those of before 2.6.34 are as `include/trace/events/sched.h` of 2.6.31 and 2.6.32 prints them, the
-//! entries as `kernel/trace/trace_output.c` (`trace_ctxwake_print`) does.
+//! Those of before 2.6.34 are as `include/trace/events/sched.h` of 2.6.31 and 2.6.32 prints them,
+//! the entries as `kernel/trace/trace_output.c` (`trace_ctxwake_print`) does.
 //!
 //! Unknown `key=value` words after the known ones are ignored: vendor kernels add them.
 
@@ -306,7 +306,8 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Sets the columns; `comm` is the name of the current task. A wakeup does not say whether it woke.
+    /// Sets the columns; `comm` is the name of the current task. A wakeup does not say whether it
+    /// woke.
     pub fn set(&self, comm: Option<StrId>, row: &mut EventRow<'_>, cx: &mut Context<'_>) {
         let (prev, next) = (&self.prev, &self.next);
         let next_comm = self.next_comm.map(|name| cx.strings.intern(name));

@@ -127,10 +127,11 @@ pub struct Evidence {
     bits: u64,
     /// A number that no kernel writes as bits: 3, 5, 6 or 7.
     places: bool,
-    /// A sleep that kills end: the bit for them stands beside another one, never alone, and it is 0x100 in
-    /// [`Table::Kept`] and nothing that leaves a CPU has in any other.
+    /// A sleep that kills end: the bit for them stands beside another one, never alone, and it is
+    /// 0x100 in [`Table::Kept`] and nothing that leaves a CPU has in any other.
     killable: bool,
-    /// 0x80 alone: a dead task in [`Table::Kept`], an idle thread in [`Table::New`], nothing before.
+    /// 0x80 alone: a dead task in [`Table::Kept`], an idle thread in [`Table::New`], nothing
+    /// before.
     alone: bool,
     /// States printed as numbers.
     seen: u64,
@@ -351,7 +352,8 @@ mod tests {
         assert_eq!(of("x prev_state=6 y\nx prev_state=2048 y"), Table::Middle);
         assert_eq!((Table::Places.state(6), Table::Places.state(8)), (State::Zombie, State::IdleKthread));
         assert_eq!(of("x prev_state=1024 y prev_state=64 "), Table::Old);
-        // As LTTng writes them on 4.15: preempted, idle kernel threads, and dead tasks or sleeps that kills end.
+        // As LTTng writes them on 4.15: preempted, idle kernel threads, and dead tasks or sleeps
+        // that kills end.
         assert_eq!(of("x prev_state=4096 y\nx prev_state=1026 y\nx prev_state=128 y"), Table::Kept);
         assert_eq!(of("x prev_state = 2 y\nx prev_state = 258 y"), Table::Kept);
         assert_eq!(of("x prev_state=128 y\nx prev_state=256 y"), Table::New);
