@@ -72,6 +72,12 @@ pub fn unknown(head: &Head) -> ParseError {
         let advice = "record with `perf sched record` and read its perf.data";
         return ParseError::new("unknown", "unknown-format", message).at_line(number).advise(advice);
     }
+    // With `-F` but without `time`, perf script puts the event right behind the CPU.
+    if memchr::memmem::find(bytes, b"] sched:sched_").is_some() {
+        let message = "expected a scheduler trace, found what perf script prints without times";
+        let advice = "print it anew without -F, or with `time` among its fields";
+        return ParseError::new("unknown", "unknown-format", message).at_line(number).advise(advice);
+    }
     let message = format!("expected a scheduler trace, found text that begins `{}`", scan::shown(line, 60));
     ParseError::new("unknown", "unknown-format", message).at_line(number).advise(advice)
 }

@@ -140,6 +140,7 @@ fn files_of_related_tools_are_named() {
             "perf trace",
             "perf sched record",
         ),
+        (b"  swapper  0 [006] sched:sched_switch: prev_comm=swapper/6\n", "perf script prints without times", "-F"),
         (b"{\n  \"linux-perf-json-version\": 1,", "perf's JSON", "perf.data"),
     ] {
         let (_, result) = read(bytes, None);
@@ -147,6 +148,15 @@ fn files_of_related_tools_are_named() {
         assert_eq!(error.code, "unknown-format");
         assert!(error.message.contains(what) && error.advice.contains(advice), "{error}");
     }
+}
+
+#[test]
+fn a_header_of_ftrace_before_other_lines_is_not_taken_for_a_trace_without_scheduling() {
+    // The option nocontext-info prints payloads alone.
+    let (_, result) = read(b"# tracer: nop\n#\n sched_switch: prev_comm=a prev_pid=1\n", None);
+    let error = result.expect_err("no line has a head");
+    assert_eq!((error.code, error.position.line), ("unknown-format", Some(3)), "{error}");
+    assert!(error.message.contains("sched_switch: prev_comm=a"), "{error}");
 }
 
 /// Named as a format that does not fit, a file says what its first line is.

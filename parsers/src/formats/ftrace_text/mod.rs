@@ -122,8 +122,9 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     let head = source.head().map_err(|e| ParseError::io(FORMAT.name, &e))?;
     let (probe, found) = TextLog::probe(&head, Ftrace::new(options));
     let (seen, log) = probe.parts();
-    if head.whole && seen.first_time.is_none() && !seen.header.any {
-        let line = log.lines.min(1);
+    let strange = !seen.header.any || log.unparsed > 0 && seen.untimed == 0;
+    if head.whole && seen.first_time.is_none() && strange {
+        let line = found.diagnostics.rows().iter().find_map(|d| d.line).unwrap_or(log.lines.min(1));
         return Err(ParseError::new(FORMAT.name, "unknown-format", refusal(&found, &head)).at_line(line));
     }
     if let (true, Some(refusal)) = (head.whole && !seen.header.latency_met, probe.no_scheduling(&found, ADVICE)) {
