@@ -22,7 +22,8 @@
 //! counts), the text that tracers print between events, the mark of delays, what atrace says before it
 //! prints, and the other messages in a log of the kernel.
 //!
-//! **Departures tolerated**: names with blanks, `-`, `[` and `:`; `success=` present or not; words
+//! **Departures tolerated**: numbers of lines or marks of a quotation before a padded name; names
+//! with blanks, `-`, `[` and `:`; `success=` present or not; words
 //! that vendors append; a kernel message spliced into the header; a cut last line; CRLF; a byte
 //! order mark; the time and the caller that the kernel's log puts before a line. trace-cmd puts the
 //! name of an instance before its lines, and that of a file when it merges several: see [`labels`].
@@ -277,7 +278,7 @@ impl Ftrace {
                 ts
             }
         };
-        let comm = context_comm(head.comm).filter(|c| !(head.short_name && c.len() >= 8));
+        let comm = context_comm(own_name(head.comm)).filter(|c| !(head.short_name && c.len() >= 8));
         if comm.is_none() && !head.short_name {
             self.unnamed.insert(head.tid);
         }
@@ -363,6 +364,28 @@ impl Ftrace {
         log.note(name, payload::Outcome::Known(kind));
         self.text_before = false;
         true
+    }
+}
+
+/// The name alone, where more stands before it: numbers of lines, the marks of a quotation. The kernel
+/// keeps 15 bytes of a name and puts it to the right of 16 (`%16s-%-7d` in `trace_output.c`), so that
+/// the longest run of blanks lies before it.
+fn own_name(comm: &[u8]) -> &[u8] {
+    const LONGEST: usize = 15;
+    if comm.len() <= LONGEST {
+        return comm;
+    }
+    let (mut run, mut longest, mut name) = (0, 1, comm);
+    for (at, byte) in comm.iter().enumerate() {
+        run = if *byte == b' ' { run + 1 } else { 0 };
+        if run > longest {
+            (longest, name) = (run, &comm[at + 1..]);
+        }
+    }
+    if name.len() <= LONGEST {
+        name
+    } else {
+        comm
     }
 }
 
