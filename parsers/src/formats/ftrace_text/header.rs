@@ -70,14 +70,14 @@ impl Header {
             // trace-cmd report --debug, of records that are none of events.
             [b' ', rest @ ..] => {
                 let padding = [&b"TIME EXTEND: delta:"[..], b"TIME STAMP: timestamp:", b"PADDING: delta:"];
-                padding.iter().any(|words| rest.starts_with(words)) || self.latency_of_2_6_26(line, log, out)
+                padding.iter().any(|words| rest.starts_with(words))
             }
-            _ => self.latency_of_2_6_26(line, log, out),
+            _ => false,
         }
     }
 
     /// The header of a latency, which kernels up to 2.6.27 print without `#`.
-    fn latency_of_2_6_26(&mut self, line: &[u8], log: &mut Log, out: &mut Out) -> bool {
+    pub fn latency_of_2_6_26(&mut self, line: &[u8], log: &mut Log, out: &mut Out) -> bool {
         let text = line.trim_ascii();
         if scan::word(text).1.starts_with(b" latency trace v") {
             self.comment(text, log, out);

@@ -444,6 +444,9 @@ impl Dialect for Ftrace {
             return;
         }
         let Some(mut head) = head::parse(bytes) else {
+            if self.header.latency_of_2_6_26(bytes, log, out) {
+                return;
+            }
             if let Some(cpus) = self.labels.file(bytes) {
                 self.header.any = true;
                 self.header.cpus = cpus.or(self.header.cpus);
