@@ -47,7 +47,7 @@ impl Engine {
             return;
         }
         self.k.slots.set_tick(cpu, NEVER);
-        let soft = self.timers[cpu].peek().map_or(NEVER, |t| t.soft);
+        let soft = self.timers[cpu].first().map_or(NEVER, |t| t.soft);
         let something = self.k.slots.earliest_time().min(soft).min(self.until);
         let tick = self.k.tick_ns;
         let passed = if something == NEVER { 0 } else { (something - next + tick - 1).max(0) / tick };

@@ -22,6 +22,7 @@ mod locks;
 pub mod slots;
 mod steps;
 mod switch;
+mod timer_heap;
 mod timers;
 mod wake;
 
@@ -42,6 +43,7 @@ use buffers::Levels;
 use guards::Watch;
 use locks::Locks;
 use slots::{Due, Slots};
+use timer_heap::Timers;
 
 /// A run that could not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,45 +114,6 @@ struct Queue {
     one_each: bool,
 }
 
-/// The timer of a sleeping task. The greatest is the one that expires first.
-#[derive(Clone, Copy, Debug)]
-struct Timer {
-    hard: Ns,
-    /// Of equal expiries the one that was set first comes first.
-    order: u64,
-    soft: Ns,
-    task: TaskId,
-}
-
-impl Timer {
-    #[inline]
-    fn key(&self) -> (Ns, u64) {
-        (self.hard, self.order)
-    }
-}
-
-impl Ord for Timer {
-    #[inline]
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        other.key().cmp(&self.key())
-    }
-}
-
-impl PartialOrd for Timer {
-    #[inline]
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Timer {}
-
 /// The engine.
 pub struct Engine {
     k: Kernel,
@@ -163,7 +126,7 @@ pub struct Engine {
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
     /// Timers of each CPU.
-    timers: Vec<BinaryHeap<Timer>>,
+    timers: Vec<Timers>,
     order: u64,
     waiters: Lists,
     units: Vec<u32>,
@@ -271,7 +234,7 @@ impl Engine {
             timer_mode: machine.timers,
             switch_costs: machine.switch_costs,
             coming: BinaryHeap::with_capacity(n + 1),
-            timers: vec![BinaryHeap::with_capacity(n + 1); machine.cpus],
+            timers: vec![Timers::default(); machine.cpus],
             order: 0,
             waiters: Lists::new(sems),
             units,
@@ -366,7 +329,7 @@ impl Engine {
 
     /// Nothing is runnable and nothing will wake: a timer of a policy cannot change that.
     fn stalled(&self) -> bool {
-        self.coming.is_empty() && self.timers.iter().all(BinaryHeap::is_empty) && self.k.cpus.iter().all(|c| c.nr == 0)
+        self.coming.is_empty() && self.timers.iter().all(Timers::is_empty) && self.k.cpus.iter().all(|c| c.nr == 0)
     }
 
     /// Does what is due; false where the run is over.

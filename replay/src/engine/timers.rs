@@ -1,7 +1,8 @@
 //! Timers of sleeping tasks: when they are set, and which of them an interrupt fires.
 
 use super::slots::Slots;
-use super::{Coming, Engine, Timer, TimerMode};
+use super::timer_heap::Timer;
+use super::{Coming, Engine, TimerMode};
 use crate::policy::Wake;
 use crate::program::{Late, Pause};
 use crate::task::{Cpu, Ns, TaskId, NEVER};
@@ -69,7 +70,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
         self.order += 1;
-        let next = self.timers[cpu].peek().map_or(NEVER, |t| t.hard).min(self.k.slots.tick(cpu));
+        let next = self.timers[cpu].first().map_or(NEVER, |t| t.hard).min(self.k.slots.tick(cpu));
         self.k.cpus[cpu].timer_first = hard < next;
         // A recorded end may come a little before the time asked for.
         self.timers[cpu].push(Timer { hard, order: self.order, soft: soft.min(hard), task: t });
@@ -77,7 +78,7 @@ impl Engine {
     }
 
     fn next_timer(&mut self, cpu: Cpu) {
-        let first = self.timers[cpu].peek().map_or(NEVER, |t| t.hard);
+        let first = self.timers[cpu].first().map_or(NEVER, |t| t.hard);
         self.k.slots.set_timer(cpu, first);
     }
 
@@ -85,7 +86,7 @@ impl Engine {
     /// hard expiry, and the tick is one of them: the first whose soft expiry has not passed holds
     /// up those behind it.
     pub(super) fn next_expired(&self, cpu: Cpu, entry: Ns) -> Option<TaskId> {
-        let timer = self.timers[cpu].peek()?;
+        let timer = self.timers[cpu].first()?;
         let behind_tick = timer.hard > self.k.slots.tick(cpu).max(self.k.now);
         (timer.soft <= entry && !behind_tick).then_some(timer.task)
     }
