@@ -328,20 +328,25 @@ impl Eevdf {
         }
     }
 
-    /// The same where there is but one level.
+    /// The same where there is but one level. What ran may stay in the tree meanwhile: there it is
+    /// the last of those with its deadline, and so it is as the running one.
     #[inline(always)]
-    fn pick_single(&mut self, k: &Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
-        if let Some(p) = prev {
+    fn pick_single(&mut self, k: &Kernel, cpu: Cpu, mut prev: Option<TaskId>) -> Option<TaskId> {
+        if let Some(p) = prev.filter(|&p| !self.rq[cpu].tree.came_last(self.e[p].place)) {
             self.rq[cpu].take_out(&mut self.e[p]);
         }
         let picked = loop {
-            let picked = self.pick(cpu, prev.filter(|&p| self.e[p].on_rq), true);
-            match picked {
-                Some(t) if self.e[t].delayed => self.finish_delayed(k, t),
-                _ => break picked,
+            let picked = self.pick(cpu, prev, true);
+            let Some(t) = picked.filter(|&t| self.e[t].delayed) else { break picked };
+            // Who leaves now goes by what is in the tree.
+            if let Some(p) = prev {
+                self.rq[cpu].take_out(&mut self.e[p]);
             }
+            self.finish_delayed(k, t);
+            prev = prev.filter(|&p| self.e[p].on_rq);
         };
-        if picked.is_some() && picked == prev {
+        if let Some(p) = prev.filter(|_| picked == prev) {
+            self.rq[cpu].take_out(&mut self.e[p]);
             return picked;
         }
         if let Some(p) = prev.filter(|&p| self.e[p].on_rq && !self.e[p].place.is_queued()) {

@@ -159,6 +159,7 @@ impl Eevdf {
     }
 
     /// Moves what the balancer found.
+    #[inline(never)]
     fn pull(&mut self, k: &mut Kernel, pull: &Pull) {
         if pull.tasks.is_empty() {
             self.push[pull.from] = Some(pull.to);
@@ -181,9 +182,40 @@ impl Eevdf {
     }
 
     /// Moves `t`, which is queued, to another CPU.
+    #[inline(never)]
     fn transfer(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
         self.detach(k, from, to, t);
         self.attach(k, to, t);
+    }
+
+    /// An idle CPU takes a task from another one.
+    #[inline(never)]
+    fn pull_idle(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
+        let bal = &mut self.bal;
+        let (e, rq, f) = (&self.e, &self.rq, &self.f);
+        let pull = bal.newidle(k, cpu, |t, failed| {
+            let e = &e[t];
+            let ineligible =
+                f.version == Version::V73 && f.place_lag && failed == 0 && rq[cpu].nr > 0 && !rq[e.q].eligible(e.v);
+            e.on_rq && !e.delayed && !ineligible
+        });
+        let Some(pull) = pull else {
+            self.bal.note_idle(k.now(), cpu);
+            self.hrtick_at[cpu] = 0;
+            return None;
+        };
+        self.pull(k, &pull);
+        self.pick_task(k, cpu, None)
+    }
+
+    /// `t`, which ran on `cpu`, goes where the balancer said; false where it may not.
+    #[inline(never)]
+    fn pushes(&mut self, k: &mut Kernel, cpu: Cpu, to: Cpu, t: TaskId) -> bool {
+        let goes = k.allowed(t, to) && !self.e[t].delayed && self.e[t].on_rq;
+        if goes {
+            self.transfer(k, cpu, to, t);
+        }
+        goes
     }
 
     fn detach(&mut self, k: &mut Kernel, from: Cpu, to: Cpu, t: TaskId) {
@@ -421,32 +453,12 @@ impl Policy for Eevdf {
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
         let now = k.now();
         let mut prev = self.prev[cpu].take().filter(|p| p.1 == now).map(|p| p.0);
-        if let (Some(to), Some(t)) = (self.push[cpu].take(), prev) {
-            if k.allowed(t, to) && !self.e[t].delayed && self.e[t].on_rq {
-                self.transfer(k, cpu, to, t);
-                prev = None;
-            }
+        if let Some(to) = self.push[cpu].take() {
+            prev = prev.filter(|&t| !self.pushes(k, cpu, to, t));
         }
         self.enforce_quota(k, cpu);
         let prev = prev.filter(|&p| !self.quota.parked(p));
-        if let Some(t) = self.pick_task(k, cpu, prev) {
-            return Some(t);
-        }
-        let bal = &mut self.bal;
-        let (e, rq, f) = (&self.e, &self.rq, &self.f);
-        let pull = bal.newidle(k, cpu, |t, failed| {
-            let e = &e[t];
-            let ineligible =
-                f.version == Version::V73 && f.place_lag && failed == 0 && rq[cpu].nr > 0 && !rq[e.q].eligible(e.v);
-            e.on_rq && !e.delayed && !ineligible
-        });
-        let Some(pull) = pull else {
-            self.bal.note_idle(now, cpu);
-            self.hrtick_at[cpu] = 0;
-            return None;
-        };
-        self.pull(k, &pull);
-        self.pick_task(k, cpu, None)
+        self.pick_task(k, cpu, prev).or_else(|| self.pull_idle(k, cpu))
     }
 
     fn running(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, switched: bool) {

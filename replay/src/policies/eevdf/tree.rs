@@ -52,9 +52,16 @@ impl Block {
     /// Puts `node`, whose place has the greatest number of all, behind all with the same deadline.
     #[inline(always)]
     fn insert(&mut self, node: Node) {
-        let behind = self.nodes.iter().rposition(|n| n.place.deadline <= node.place.deadline).map_or(0, |i| i + 1);
-        self.nodes.insert(behind, node);
         self.min_v = self.min_v.min(node.v);
+        let mut at = self.nodes.len();
+        self.nodes.push(node);
+        // Mostly few move, which takes less than a call that moves them.
+        let nodes = &mut self.nodes[..];
+        while at > 0 && nodes[at - 1].place.deadline > node.place.deadline {
+            nodes[at] = nodes[at - 1];
+            at -= 1;
+        }
+        nodes[at] = node;
     }
 
     /// Takes out what is at `place`, and tells its vruntime.
@@ -96,6 +103,12 @@ impl Tree {
         (self.min_v != Ns::MAX).then_some(self.min_v)
     }
 
+    /// Nobody was queued after what is at `place`.
+    #[inline]
+    pub(super) fn came_last(&self, place: Place) -> bool {
+        place.nr == self.nr
+    }
+
     /// The block in which `place` lies, or would.
     fn block_of(&self, place: Place) -> usize {
         let from = |b: &Block| b.nodes.first().is_none_or(|n| n.place <= place);
@@ -111,13 +124,16 @@ impl Tree {
         self.min_v = self.min_v.min(v);
         match &mut self.blocks[..] {
             [only] if only.nodes.len() < BLOCK => only.insert(node),
-            _ => self.insert_into_many(node),
+            _ => self.insert_into_many(place, v, t),
         }
         place
     }
 
+    /// The same where there are several blocks, or will be. It is given the parts of the node: for
+    /// a reference to it the short way would write it to memory in parts, and read it as a whole.
     #[inline(never)]
-    fn insert_into_many(&mut self, node: Node) {
+    fn insert_into_many(&mut self, place: Place, v: Ns, task: TaskId) {
+        let node = Node { place, v, task };
         let at = self.block_of(node.place);
         let block = &mut self.blocks[at];
         block.insert(node);
