@@ -58,6 +58,7 @@ impl Engine {
         self.k.slots.set_tick(cpu, next + passed * tick);
     }
 
+    #[inline(never)]
     pub(super) fn one_hz(&mut self) {
         self.k.slots.set_second(self.k.now + 1_000_000_000);
         self.k.in_second = true;
@@ -71,6 +72,7 @@ impl Engine {
         self.interrupt(0, owed);
     }
 
+    #[inline(never)]
     pub(super) fn policy_timer(&mut self) {
         if let Some(Reverse((_, _, class, token))) = self.k.timers.pop() {
             let first = self.k.timers.peek().map_or(NEVER, |t| t.0 .0);
@@ -80,6 +82,7 @@ impl Engine {
         }
     }
 
+    #[inline(never)]
     pub(super) fn slice_end(&mut self, cpu: Cpu) {
         if self.deferred(cpu, Slots::set_slice) {
             return;

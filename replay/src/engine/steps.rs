@@ -1,4 +1,5 @@
-//! What a running task does: the steps of its program.
+//! What a running task does: the steps of its program. Those that are rare, or take long by
+//! themselves, are not inlined: the loop over events stays short.
 
 use super::Engine;
 use crate::log::{RecKind, IDLE};
@@ -125,6 +126,7 @@ impl Engine {
 
     /// `t`, which runs, goes on where somebody waits. Else it uses its CPU for `ns`, yields, and comes
     /// back, or sleeps behind the last turn.
+    #[inline(never)]
     fn spin(&mut self, cpu: Cpu, t: TaskId, sem: usize, ns: Ns, turns: u32) -> bool {
         let task = &mut self.k.tasks[t.index()];
         if !self.waiters.is_empty(sem) {
@@ -147,6 +149,7 @@ impl Engine {
     }
 
     /// `t`, which runs, takes a message or falls asleep; false when it sleeps.
+    #[inline(never)]
     fn receive_from(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
         let called = std::mem::take(&mut self.k.tasks[t.index()].called);
         let Some(handler) = self.queues[queue].messages.pop_front() else {
@@ -269,6 +272,7 @@ impl Engine {
         self.k.tasks[t.index()].since = now;
     }
 
+    #[inline(never)]
     fn exit(&mut self, cpu: Cpu, t: TaskId) {
         self.leave_locks(cpu, t);
         self.leave(cpu, t, Stop::Exited);
@@ -291,6 +295,7 @@ impl Engine {
         }
     }
 
+    #[inline(never)]
     fn do_yield(&mut self, cpu: Cpu, t: TaskId) -> bool {
         let class = self.class(t);
         self.k.cpus[cpu].clock = self.k.now;
@@ -307,6 +312,7 @@ impl Engine {
         false
     }
 
+    #[inline(never)]
     fn exec(&mut self, cpu: Cpu, t: TaskId) -> bool {
         self.k.log.add(self.k.now, RecKind::Exec, cpu, t.0, IDLE, 0);
         let class = self.class(t);
@@ -330,6 +336,7 @@ impl Engine {
     }
 
     /// `parent`, which runs on `cpu`, makes `child`.
+    #[inline(never)]
     fn fork(&mut self, cpu: Cpu, parent: TaskId, child: TaskId, how: Fork) -> bool {
         if self.k.tasks[child.index()].state != TaskState::New {
             self.k.fail(format!("task {} is made twice", child.0));
@@ -366,6 +373,7 @@ impl Engine {
     }
 
     /// Gives `t` other attributes, and moves it to another class where they ask for it.
+    #[inline(never)]
     pub(crate) fn set_attrs(&mut self, t: TaskId, new: Attrs) {
         let to = self.stack.class_of(&new);
         let task = &mut self.k.tasks[t.index()];

@@ -10,6 +10,7 @@ use crate::task::{Cpu, TaskId, TaskState, NEVER};
 
 impl Engine {
     /// The first start, device or outside wakeup is due.
+    #[inline(never)]
     pub(super) fn wake_due(&mut self) {
         let Some(Reverse((_, order, what, t))) = self.coming.pop() else { return };
         let t = TaskId(t);
@@ -103,6 +104,7 @@ impl Engine {
     }
 
     /// One unit for a semaphore.
+    #[inline(never)]
     pub(super) fn post(&mut self, sem: usize, wake: Wake) {
         match self.waiters.pop_front(sem) {
             Some(t) => self.wake(t, wake),
@@ -113,6 +115,7 @@ impl Engine {
     /// One message for a queue. As with a Linux pipe (pipe_write and pipe_read of fs/pipe.c since 5.5),
     /// one that finds the queue empty wakes the task that waits longest, and a reader that was woken
     /// and leaves messages behind wakes the next.
+    #[inline(never)]
     pub(super) fn send(&mut self, queue: usize, handler: u32, wake: Wake) {
         let empty = self.queues[queue].messages.is_empty();
         self.queues[queue].messages.push_back(handler);
@@ -125,6 +128,7 @@ impl Engine {
     }
 
     /// Wakes the task that waits longest for a message.
+    #[inline(never)]
     pub(super) fn call(&mut self, queue: usize, wake: Wake) {
         if let Some(t) = self.readers.pop_front(queue) {
             self.k.tasks[t.index()].called = true;
@@ -132,7 +136,9 @@ impl Engine {
         }
     }
 
-    /// Wakes a sleeping task.
+    /// Wakes a sleeping task. It is part of whoever calls it, who knows what woke the task: else
+    /// that would be written to memory in parts and read as a whole at once, which stalls.
+    #[inline(always)]
     pub(super) fn wake(&mut self, t: TaskId, wake: Wake) {
         let class = self.class(t);
         let to = self.stack.layers[class].1.select_cpu(&mut self.k, t, Select::Wakeup(wake));
