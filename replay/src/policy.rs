@@ -163,6 +163,12 @@ pub trait Policy {
         true
     }
 
+    /// True when [`Self::dispatch`] leaves nothing behind that matters while no task ever comes into
+    /// the care of this policy: the engine then does not ask it for tasks of a class that has none.
+    fn rests_without_tasks(&self) -> bool {
+        false
+    }
+
     /// A clock tick while `t` runs.
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {}
 
@@ -205,7 +211,7 @@ mod tests {
         let source = include_str!("policy.rs");
         let body = source.split("pub trait Policy {").nth(1).and_then(|s| s.split("\n}\n").next()).unwrap_or_default();
         let hooks = body.lines().filter_map(|l| l.trim().strip_prefix("fn ")?.split('(').next());
-        let asked = ["wants_ticks", "inspect", "counters"];
+        let asked = ["wants_ticks", "rests_without_tasks", "inspect", "counters"];
         let mut of_trait: Vec<&str> = hooks.filter(|h| !asked.contains(h)).collect();
         let mut of_table: Vec<&str> = HOOKS.iter().map(|h| h.name).collect();
         of_trait.sort_unstable();

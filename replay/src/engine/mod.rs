@@ -118,6 +118,8 @@ struct Queue {
 pub struct Engine {
     k: Kernel,
     stack: Stack,
+    /// The first class that is asked for tasks: those before it never have any.
+    first_class: usize,
     watch: Watch,
     until: Ns,
     at_least: Ns,
@@ -153,6 +155,16 @@ const REPORT: u64 = 4096;
 
 /// Events that may happen at one instant before the run is taken for stuck, plus as many per task.
 const STUCK: u64 = 100_000;
+
+/// The first class that has to be asked for a task. The last one always is.
+fn first_class(stack: &Stack, work: &Workload) -> usize {
+    let ever = |class: usize| {
+        let mut attrs = work.tasks.iter().flat_map(|p| p.attrs.iter().chain([&p.first]));
+        attrs.any(|a| usize::from(stack.class_of(a)) == class)
+    };
+    let last = stack.layers.len() - 1;
+    (0..last).find(|&class| !stack.layers[class].1.rests_without_tasks() || ever(class)).unwrap_or(last)
+}
 
 impl Engine {
     /// Makes an engine for `work` on `machine` under `stack`.
@@ -198,6 +210,7 @@ impl Engine {
         let levels = Levels::of(&work.buffers);
         let locks = Locks::new(work.locks.len(), n);
         let essential = work.tasks.iter().filter(|p| p.essential).count();
+        let first_class = first_class(&stack, &work);
         let tasks = work
             .tasks
             .iter()
@@ -229,6 +242,7 @@ impl Engine {
             k,
             watch: Watch::new(stack.watched),
             stack,
+            first_class,
             until: machine.until,
             at_least: machine.at_least,
             timer_mode: machine.timers,

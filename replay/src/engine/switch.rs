@@ -121,7 +121,7 @@ impl Engine {
     }
 
     fn choose(&mut self, cpu: Cpu) -> Option<TaskId> {
-        for class in 0..self.stack.layers.len() {
+        for class in self.first_class..self.stack.layers.len() {
             self.k.class = class as u8;
             let Some(t) = self.stack.layers[class].1.dispatch(&mut self.k, cpu) else { continue };
             let fits = |task: &Task| {

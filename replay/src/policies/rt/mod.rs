@@ -178,6 +178,11 @@ impl Policy for Rt {
         self.remove(cpu, t);
     }
 
+    /// The server of a CPU on which no task of the class ever runs holds nobody up.
+    fn rests_without_tasks(&self) -> bool {
+        true
+    }
+
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
         let c = &mut self.cpus[cpu];
         c.ahead = None;
