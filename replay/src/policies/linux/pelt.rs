@@ -13,7 +13,8 @@ const UNIT_BITS: u32 = 10;
 /// Periods in which a signal halves.
 const HALF_LIFE: u64 = 32;
 
-/// 2^(-n/32) in units of 2^-32, for n below 32.
+/// 2^(-n/32) in units of 2^-32, for n below 32, in the upper half of a word: what is multiplied with
+/// it is then the upper word of the product, which takes no shift of two words.
 static DECAY: [u64; 32] = decay_table();
 
 const fn square_root(x: u128) -> u128 {
@@ -51,7 +52,7 @@ const fn decay_table() -> [u64; 32] {
             bit += 1;
         }
         let scaled = product >> 30;
-        table[n] = if scaled > u32::MAX as u128 { u32::MAX as u64 } else { scaled as u64 };
+        table[n] = (if scaled > u32::MAX as u128 { u32::MAX as u64 } else { scaled as u64 }) << 32;
         n += 1;
     }
     table
@@ -108,7 +109,7 @@ pub struct Since {
 struct Step {
     last: Ns,
     into_period: u64,
-    /// What was before decays over the ends of periods: halved so often, and the rest in units of 2^-32.
+    /// What was before decays over the ends of periods: halved so often, and the rest as in [`DECAY`].
     passes: bool,
     halved: u32,
     rest: u64,
@@ -137,7 +138,7 @@ impl Step {
     /// `value` as it counts now.
     #[inline(always)]
     fn decayed(&self, value: u64) -> u64 {
-        ((u128::from(value >> self.halved) * u128::from(self.rest)) >> 32) as u64
+        ((u128::from(value >> self.halved) * u128::from(self.rest)) >> 64) as u64
     }
 }
 
@@ -295,8 +296,10 @@ mod tests {
     #[test]
     fn the_table_halves_in_32_steps() {
         // The first entries of the kernel's own table.
-        assert_eq!(DECAY[0], 0xffff_ffff);
-        assert!(DECAY[1].abs_diff(0xfa83_b2da) <= 2 && DECAY[31].abs_diff(0x82cd_8698) <= 2);
+        let entry = |n: usize| DECAY[n] >> 32;
+        assert_eq!(entry(0), 0xffff_ffff);
+        assert!(entry(1).abs_diff(0xfa83_b2da) <= 2 && entry(31).abs_diff(0x82cd_8698) <= 2);
+        assert!(DECAY.iter().all(|d| d & 0xffff_ffff == 0));
     }
 
     #[test]
