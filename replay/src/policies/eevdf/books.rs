@@ -19,7 +19,7 @@ impl Eevdf {
     #[inline(always)]
     pub(super) fn charge(&mut self, k: &Kernel, q: usize) -> bool {
         let Some(t) = self.rq[q].curr else { return false };
-        let delta = k.clock(self.cpu_of(q)) - self.e[t].exec_start;
+        let delta = k.clock(self.cpu_of(q)) - self.rq[q].exec_start;
         delta > 0 && self.charge_for(q, t, delta)
     }
 
@@ -27,7 +27,7 @@ impl Eevdf {
     #[inline(never)]
     fn charge_for(&mut self, q: usize, t: TaskId, delta: Ns) -> bool {
         let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
-        e.exec_start += delta;
+        rq.exec_start += delta;
         let step = e.fair(delta);
         e.v += step;
         rq.sum_wv += i128::from(e.weight) * i128::from(step);

@@ -77,7 +77,6 @@ struct Entity {
     /// protected until this vruntime.
     picked: Option<Ns>,
     protected: Ns,
-    exec_start: Ns,
 }
 
 /// State of the policy.
@@ -428,8 +427,7 @@ impl Policy for Eevdf {
         if !old {
             return self.preempts(k, cpu, ce, pe, why);
         }
-        let (c, p) = (self.e[ce], self.e[pe]);
-        let rq = &self.rq[q];
+        let (c, p, rq) = (&self.e[ce], &self.e[pe], &self.rq[q]);
         if self.f.version == Version::V612
             && self.f.preempt_short
             && p.slice < c.slice
@@ -469,10 +467,9 @@ impl Policy for Eevdf {
         let clock = k.clock(cpu);
         let mut at = Some(t);
         while let Some(e) = at {
-            let entity = &mut self.e[e];
-            entity.exec_start = clock;
-            let rq = &mut self.rq[entity.q];
+            let rq = &mut self.rq[self.e[e].q];
             rq.curr = at;
+            rq.exec_start = clock;
             at = rq.owner;
             if e != t {
                 self.bal.set_running(k.now(), e, true);

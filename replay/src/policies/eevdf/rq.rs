@@ -9,6 +9,8 @@ use crate::task::{Ns, TaskId};
 pub(super) struct Rq {
     pub tree: Tree,
     pub curr: Option<TaskId>,
+    /// Up to when what runs is charged.
+    pub exec_start: Ns,
     pub next: Option<TaskId>,
     pub sum_w: i64,
     pub sum_wv: i128,

@@ -2,10 +2,15 @@
 //! with the earliest deadline, as the augmented tree of the kernel does. Queues are short mostly,
 //! and within one block nothing but neighbours is touched.
 
+use std::cell::Cell;
+
 use crate::task::{Ns, TaskId};
 
 /// Most entries of a block. Results do not depend on it.
 const BLOCK: usize = 64;
+/// Up to so many a gap is closed one by one, and the smallest vruntime looked for on the way: that
+/// takes less than to move them at once.
+const FEW: usize = 16;
 
 /// Where a task is queued: by deadline, then by order of insertion, from 1. The default is nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +56,7 @@ impl Block {
 
     /// Puts `node`, whose place has the greatest number of all, behind all with the same deadline.
     #[inline(always)]
-    fn insert(&mut self, node: Node) {
+    fn insert(&mut self, node: Node) -> usize {
         self.min_v = self.min_v.min(node.v);
         let mut at = self.nodes.len();
         self.nodes.push(node);
@@ -62,19 +67,33 @@ impl Block {
             at -= 1;
         }
         nodes[at] = node;
+        at
     }
 
-    /// Takes out what is at `place`, and tells its vruntime.
+    /// Takes out what is at `place`, and tells its vruntime. `guess` is where it may be found.
     #[inline(always)]
-    fn take(&mut self, place: Place) -> Option<Ns> {
-        let i = self.nodes.iter().position(|n| n.place.nr == place.nr)?;
+    fn take(&mut self, place: Place, guess: usize) -> Option<Ns> {
+        let is = |n: &Node| n.place.nr == place.nr;
+        let i = if self.nodes.get(guess).is_some_and(is) { guess } else { self.nodes.iter().position(is)? };
         if self.nodes[i].place != place {
             return None;
         }
-        let gone = self.nodes.remove(i).v;
-        if gone == self.min_v {
-            self.refresh();
+        let gone = self.nodes[i].v;
+        if self.nodes.len() > FEW {
+            self.nodes.remove(i);
+            if gone == self.min_v {
+                self.refresh();
+            }
+            return Some(gone);
         }
+        let (before, from) = self.nodes.split_at_mut(i);
+        let mut min_v = before.iter().fold(Ns::MAX, |min, n| min.min(n.v));
+        for at in 1..from.len() {
+            min_v = min_v.min(from[at].v);
+            from[at - 1] = from[at];
+        }
+        self.nodes.pop();
+        self.min_v = min_v;
         Some(gone)
     }
 }
@@ -88,11 +107,13 @@ pub(super) struct Tree {
     /// Smallest `v` of all, the greatest number where nothing is queued.
     min_v: Ns,
     nr: u64,
+    /// Place within its block of what was put in or chosen last: that is mostly taken out next.
+    last: Cell<usize>,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree { blocks: vec![Block::of(Vec::new())], min_v: Ns::MAX, nr: 0 }
+        Tree { blocks: vec![Block::of(Vec::new())], min_v: Ns::MAX, nr: 0, last: Cell::new(0) }
     }
 }
 
@@ -123,7 +144,7 @@ impl Tree {
         let node = Node { place, v, task: t };
         self.min_v = self.min_v.min(v);
         match &mut self.blocks[..] {
-            [only] if only.nodes.len() < BLOCK => only.insert(node),
+            [only] if only.nodes.len() < BLOCK => self.last.set(only.insert(node)),
             _ => self.insert_into_many(place, v, t),
         }
         place
@@ -147,7 +168,7 @@ impl Tree {
     /// Takes out the task at `place`; false when it is none of this queue.
     pub(super) fn remove(&mut self, place: Place) -> bool {
         let [only] = &mut self.blocks[..] else { return self.remove_from_many(place) };
-        let found = only.take(place).is_some();
+        let found = only.take(place, self.last.get()).is_some();
         self.min_v = only.min_v;
         found
     }
@@ -155,7 +176,7 @@ impl Tree {
     #[inline(never)]
     fn remove_from_many(&mut self, place: Place) -> bool {
         let at = self.block_of(place);
-        let Some(gone) = self.blocks[at].take(place) else { return false };
+        let Some(gone) = self.blocks[at].take(place, self.last.get()) else { return false };
         if self.blocks[at].nodes.is_empty() {
             self.blocks.remove(at);
         } else if let Some(next) = self.blocks.get(at + 1) {
@@ -180,7 +201,9 @@ impl Tree {
             [only] => only,
             many => many.iter().find(|b| eligible(b.min_v))?,
         };
-        block.nodes.iter().find(|n| eligible(n.v)).map(|n| n.task)
+        let i = block.nodes.iter().position(|n| eligible(n.v))?;
+        self.last.set(i);
+        Some(block.nodes[i].task)
     }
 
     /// The task with the earliest deadline.
