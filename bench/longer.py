@@ -15,6 +15,8 @@ SAMPLE, OWN = 9, 64
 TIME = 32
 #: Where other records have it, from their end (before stream, CPU and identifier).
 TIME_FROM_END = 24
+#: A task that ends, or is made: such a record states its time a second time, here.
+ENDS_AND_FORKS, THEIR_TIME = (4, 7), 24
 #: In the file's head: place and size of the records; bits of the features behind them.
 RECORDS, FEATURES = 40, slice(72, 104)
 
@@ -23,34 +25,46 @@ def repeat_perf_data(source: Path, target: Path, times: int) -> None:
     """Write the records of a `perf sched record` `times` times, one copy after the other in time."""
     file = source.read_bytes()
     start, size = struct.unpack_from("<QQ", file, RECORDS)
-    one = file[start : start + size]
-    places = list(clocks(one))
-    stamps = [stamp for stamp, _ in places if stamp]
+    first = file[start : start + size]
+    # What is without a time was there before the recording: it is stated once.
+    again = b"".join(first[at : at + long] for at, long, stamp in records_of(first) if stamp != 0)
+    places = list(clocks(again))
+    stamps = [stamp for stamp, _ in places]
     step = max(stamps) - min(stamps) + 1000
     head, tail = bytearray(file[:start]), bytearray(file[start + size :])
-    struct.pack_into("<Q", head, RECORDS + 8, size * times)
+    more = len(again) * (times - 1)
+    struct.pack_into("<Q", head, RECORDS + 8, size + more)
     # Behind the records: place and size of each feature.
     for entry in range(int.from_bytes(file[FEATURES], "little").bit_count()):
         (at,) = struct.unpack_from("<Q", tail, entry * 16)
-        struct.pack_into("<Q", tail, entry * 16, at + size * (times - 1))
+        struct.pack_into("<Q", tail, entry * 16, at + more)
     with target.open("wb") as out:
         out.write(head)
-        for copy in range(times):
-            records = bytearray(one)
+        out.write(first)
+        for copy in range(1, times):
+            records = bytearray(again)
             for stamp, at in places:
-                # What is without a time was there before the recording.
-                if stamp:
-                    struct.pack_into("<Q", records, at, stamp + copy * step)
+                struct.pack_into("<Q", records, at, stamp + copy * step)
             out.write(records)
         out.write(tail)
 
 
-def clocks(records: bytes) -> Iterator[tuple[int, int]]:
-    """Time of each record of the kernel, and where it stands."""
+def records_of(records: bytes) -> Iterator[tuple[int, int, int | None]]:
+    """Place, size and time of each record; those of perf itself have none."""
     at = 0
     while at < len(records):
         kind, _, size = struct.unpack_from("<IHH", records, at)
-        if kind < OWN:
-            place = at + (TIME if kind == SAMPLE else size - TIME_FROM_END)
-            yield struct.unpack_from("<Q", records, place)[0], place
+        time = at + (TIME if kind == SAMPLE else size - TIME_FROM_END)
+        yield at, size, struct.unpack_from("<Q", records, time)[0] if kind < OWN else None
         at += size
+
+
+def clocks(records: bytes) -> Iterator[tuple[int, int]]:
+    """The times of the kernel's records, and where they stand."""
+    for at, size, stamp in records_of(records):
+        (kind,) = struct.unpack_from("<I", records, at)
+        if stamp is None:
+            continue
+        yield stamp, at + (TIME if kind == SAMPLE else size - TIME_FROM_END)
+        if kind in ENDS_AND_FORKS:
+            yield struct.unpack_from("<Q", records, at + THEIR_TIME)[0], at + THEIR_TIME
