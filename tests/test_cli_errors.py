@@ -111,6 +111,8 @@ def test_wrong_format(command: str, tmp_path: Path, demo: Path) -> None:
         (["replay", "{}", "--scenario", "{}"], "expected a TOML file"),
         (["slices", "{}", "--to", "5"], "'--to': expected a time with a unit"),
         (["convert", "{}", "-o", "-", "--as", "parquet"], "standard output"),
+        (["why", "{}", "--cpu", "1"], "a task may wait for one CPU and run on another"),
+        (["why", "{}", "--show", "matrix", "--comm", "HogA"], "--show matrix is of all tasks"),
         (["formats", "nope"], "no format is called"),
         (["policies", "show", "nope"], "no policy is called"),
         (["policies", "check", "nope"], "no policy nope"),

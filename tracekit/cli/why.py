@@ -109,13 +109,23 @@ def command(
     """Say who delayed a task: who ran while it waited, and what it slept for.
 
     --comm, --pid and --tid choose whose time is explained; culprits are found among all tasks. The
-    parts sum to the time exactly.
+    parts sum to the time exactly. The tables matrix and wakers are of all tasks.
     """
     from tracekit.cli._output import emit
 
     if what_if is not None and source.exclude:
         raise click.UsageError(
             "--exclude: what is left out has no part in the replays of --what-if; leave it out"
+        )
+    if source.cpu:
+        raise click.UsageError(
+            "--cpu: a task may wait for one CPU and run on another; choose tasks (--comm, --pid, --tid) or a time "
+            "(--from, --to)"
+        )
+    chosen = source.comm or source.pid or source.tid or source.start is not None or source.end is not None
+    if show in ("matrix", "wakers") and chosen:
+        raise click.UsageError(
+            f"--show {show} is of all tasks over the whole time; leave out --comm, --pid, --tid, --from and --to"
         )
     whole = dataclasses.replace(source, comm=(), pid=(), tid=(), cpu=(), start=None, end=None)
     trace = whole.read()
