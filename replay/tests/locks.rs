@@ -121,7 +121,7 @@ fn a_replay_waits_as_often_as_the_workload_does() {
     }
 }
 
-/// Where all wait for all there is no pipeline, and two with a lock between them never seem to hold a fixed room.
+/// Where all wait for all there is no pipeline, nor where two seem to hold less than nothing.
 #[test]
 fn locks_are_no_buffers() {
     for n in [2, 3] {

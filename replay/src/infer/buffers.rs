@@ -335,7 +335,7 @@ fn behind(track: &Track, from: Ns, unit: f64, n: usize, times: &mut Vec<Ns>) {
 mod tests {
     use super::*;
 
-    /// Of two pairs in which the same task would put, the surer one stays as it is; so it is where it would take.
+    /// Of two pairs in which the same task would put, the surer one stays; so it is where it would take.
     #[test]
     fn whoever_takes_from_one_puts_for_another() {
         let track = Track::default();
