@@ -51,17 +51,27 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Finds the locks of `tasks`.
-    pub fn find(history: &History, tracks: &[Track], over: &Overheads, tasks: &HashSet<TaskIndex>) -> Self {
-        if tasks.is_empty() {
-            return Locks::default();
+    /// Adds the locks of `tasks` that at least so many of them share.
+    pub fn find(
+        &mut self,
+        history: &History,
+        (tracks, over): (&[Track], &Overheads),
+        tasks: &HashSet<TaskIndex>,
+        least: usize,
+    ) {
+        if tasks.len() < least {
+            return;
         }
+        self.meetings.resize(history.tasks.len(), Vec::new());
         let waits = waits(history, tasks);
-        let mut found = Locks { meetings: vec![Vec::new(); history.tasks.len()], ..Locks::default() };
-        for group in groups(&waits) {
-            found.add(&group, &waits, tracks, over);
+        for group in groups(&waits).into_iter().filter(|g| g.len() >= least) {
+            self.add(&group, &waits, tracks, over);
         }
-        found
+    }
+
+    /// True for a task that shares a lock.
+    pub fn shares(&self, task: TaskIndex) -> bool {
+        self.meetings.get(task as usize).is_some_and(|m| !m.is_empty())
     }
 
     /// Adds the lock of a group, where it is one.

@@ -199,12 +199,19 @@ pub(crate) fn infer(
 ) -> Messages {
     let mut found = Messages::none(history);
     let tracks: Vec<Track> = history.tasks.iter().map(|l| Track::of(l, history.span, speeds)).collect();
+    // Of three and more that wait for each other it is clear whether they share a lock; two may call each
+    // other, or have a buffer between them.
+    let mut locks = Locks::default();
+    locks.find(history, (&tracks, over), &(0..history.tasks.len() as TaskIndex).collect(), 3);
+    let outside = |task: TaskIndex| outside(task) || locks.shares(task);
     let budget = Budget::new(BUDGET, cancel.clone());
-    let net = match Network::learn(&budget, history, &tracks, outside) {
+    let net = match Network::learn(&budget, history, &tracks, &outside) {
         Ok(net) => net,
         Err(tasks) => {
             found.found.groups.push(too_large(tasks));
             found.found.spent = budget.spent();
+            found.locks = locks;
+            found.take_locks();
             return found;
         }
     };
@@ -225,9 +232,11 @@ pub(crate) fn infer(
         left -= budget.spent().min(left);
     }
     found.found.spent = spent;
+    found.locks = locks;
     found.buffers = Buffers::find(history, &tracks, &found.unlocked());
     found.take_buffers();
-    found.locks = Locks::find(history, &tracks, over, &found.unlocked());
+    let open = found.unlocked();
+    found.locks.find(history, (&tracks, over), &open, 2);
     found.take_locks();
     let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
     found.found.resolved = !found.found.groups.iter().any(kept);
@@ -280,7 +289,8 @@ impl Messages {
     /// The tasks whose waits for each other may be for locks: those of which no message is known.
     fn unlocked(&self) -> HashSet<TaskIndex> {
         let buffered = |task: usize| self.buffers.events.get(task).is_some_and(|e| !e.is_empty());
-        let open = |(i, inside): (usize, &bool)| (!inside && !buffered(i)).then_some(i as TaskIndex);
+        let known = |i: usize| buffered(i) || self.locks.shares(i as TaskIndex);
+        let open = |(i, inside): (usize, &bool)| (!inside && !known(i)).then_some(i as TaskIndex);
         self.inside.iter().enumerate().filter_map(open).collect()
     }
 

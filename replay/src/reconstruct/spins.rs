@@ -201,6 +201,10 @@ pub(super) fn check(work: &mut Workload) {
 impl Builder<'_> {
     /// Steps for those that `task` spun for from before `until` on.
     pub(super) fn spins_until(&mut self, task: TaskIndex, until: Ns, d: &mut Draft) {
+        // What looks like yields of those that share a lock are its own.
+        if self.messages.locks.shares(task) {
+            return;
+        }
         self.asked_until(task, until, d);
         let (spins, turns) = (&self.spins.of[task as usize], self.spins.turns[task as usize]);
         while let Some(&Spin { at, wake }) = spins.get(d.spun).filter(|spin| spin.at <= until) {
