@@ -35,7 +35,7 @@ use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, S
 /// The format's row.
 pub static FORMAT: Format = Format {
     name: "systrace-html",
-    title: "Android systrace pages, Chrome's JSON with events of the system, deflated atrace output",
+    title: "Android systrace pages, Chrome's JSON, deflated atrace output",
     streams: false,
     sniff,
     open,
