@@ -243,7 +243,7 @@ pub enum Step {
     },
     /// Comes to a lock for which it waits where another one that asks for it runs at the same moment:
     /// sleeps until that one has run for `ns` more.
-    Meet {
+    Contend {
         /// The lock.
         lock: LockId,
         /// CPU time for which the other one still holds it.
@@ -429,12 +429,12 @@ impl Workload {
                 Step::Put { buffer } | Step::Take { buffer } if buffer.0 as usize >= self.buffers.len() => {
                     return fail("no such buffer");
                 }
-                Step::Acquire { lock } | Step::Release { lock } | Step::Meet { lock, .. }
+                Step::Acquire { lock } | Step::Release { lock } | Step::Contend { lock, .. }
                     if lock.0 as usize >= self.locks.len() =>
                 {
                     return fail("no such lock");
                 }
-                Step::Meet { ns, .. } if ns < 0 => return fail("negative demand"),
+                Step::Contend { ns, .. } if ns < 0 => return fail("negative demand"),
                 Step::Send { queue, .. } | Step::Receive { queue, .. } if queue.0 >= self.queues => {
                     return fail("no such queue");
                 }

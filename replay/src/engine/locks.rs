@@ -62,7 +62,7 @@ impl Engine {
 
     /// `t`, which runs, comes to a lock for which it waits where another one of those that ask for it runs
     /// beside (`ready`: or is ready to run): until that one has run for `ns` more. False when it sleeps.
-    pub(super) fn meet(&mut self, cpu: Cpu, t: TaskId, (lock, ns, ready): (usize, Ns, bool)) -> bool {
+    pub(super) fn contend(&mut self, cpu: Cpu, t: TaskId, (lock, ns, ready): (usize, Ns, bool)) -> bool {
         let of = |state| self.k.work.locks[lock].iter().copied().find(|o| *o != t && self.k.task(*o).state == state);
         let runs = || of(TaskState::Running).or_else(|| if ready { of(TaskState::Runnable) } else { None });
         // Whoever others wait for holds it, even off its CPU; not so one that was woken and has not come yet.
@@ -109,14 +109,14 @@ impl Engine {
         let task = &mut self.k.tasks[t.index()];
         let lock = std::mem::take(&mut task.lets_go) as usize - 1;
         self.locks.awaited[lock] = None;
-        task.left = std::mem::take(&mut task.after);
-        let (left, in_kernel) = (std::mem::take(&mut task.left), task.in_kernel);
+        task.left = 0;
+        let (after, in_kernel) = (std::mem::take(&mut task.after), task.in_kernel);
         if let Some(waiter) = self.locks.waiters.pop_front(lock) {
             self.wake(waiter, Wake::Task { waker: t, cpu, sync: false });
             if let Some(next) = self.locks.waiters.front(lock) {
                 self.hold(waiter, lock, (self.locks.rest[next.index()], true));
             }
         }
-        left > 0 && !self.begin(cpu, t, left, in_kernel)
+        after > 0 && !self.begin(cpu, t, after, in_kernel)
     }
 }

@@ -80,7 +80,7 @@ impl Engine {
                     self.release(cpu, t, lock.0 as usize);
                     true
                 }
-                Step::Meet { lock, ns, ready } => self.meet(cpu, t, (lock.0 as usize, ns, ready)),
+                Step::Contend { lock, ns, ready } => self.contend(cpu, t, (lock.0 as usize, ns, ready)),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {

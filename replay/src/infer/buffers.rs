@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::waits::{waits, Wait, Waits};
+use super::waits::{Wait, Waits};
 use super::{Track, HOPELESS, WORTH};
 use crate::history::{EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::program::Buffer;
@@ -80,13 +80,9 @@ struct Link<'a> {
 
 impl Buffers {
     /// Finds the buffers between `tasks`.
-    pub fn find(history: &History, tracks: &[Track], tasks: &HashSet<TaskIndex>) -> Self {
-        if tasks.is_empty() {
-            return Buffers::default();
-        }
-        let waits = waits(history, tasks);
+    pub(super) fn find(history: &History, tracks: &[Track], waits: &Waits, tasks: &HashSet<TaskIndex>) -> Self {
         let mut found = Buffers { events: vec![Vec::new(); history.tasks.len()], ..Buffers::default() };
-        for link in pipelines(&waits, tracks, &|task| sleeps(&history.tasks[task as usize])) {
+        for link in pipelines((waits, tasks), tracks, &|task| sleeps(&history.tasks[task as usize])) {
             let id = found.found.len() as u32;
             found.found.push(link.buffer);
             let (puts, takes) = link.steps();
@@ -101,10 +97,15 @@ impl Buffers {
 
 /// The buffers between tasks of which each takes from one other at most, and puts for one at most. Whoever
 /// deals with several works for the others, too, which says nothing of a buffer.
-fn pipelines<'a>(waits: &'a Waits, tracks: &'a [Track], sleeps: &dyn Fn(TaskIndex) -> usize) -> Vec<Link<'a>> {
+fn pipelines<'a>(
+    (waits, tasks): (&'a Waits, &HashSet<TaskIndex>),
+    tracks: &'a [Track],
+    sleeps: &dyn Fn(TaskIndex) -> usize,
+) -> Vec<Link<'a>> {
     let mutual = |pair: &(TaskIndex, TaskIndex)| {
+        let ours = tasks.contains(&pair.0) && tasks.contains(&pair.1);
         let many = |w: &(TaskIndex, TaskIndex)| waits.get(w).is_some_and(|w| w.len() >= WORTH.0);
-        pair.0 < pair.1 && many(pair) && many(&(pair.1, pair.0))
+        ours && pair.0 < pair.1 && many(pair) && many(&(pair.1, pair.0))
     };
     let mut pairs: Vec<(TaskIndex, TaskIndex)> = waits.keys().filter(|pair| mutual(pair)).copied().collect();
     // One that is no buffer, or a task with several partners, takes those of its neighbours with it. So does

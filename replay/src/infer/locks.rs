@@ -13,10 +13,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::waits::{waits, Wait, Waits};
+use super::waits::{Wait, Waits};
 use super::{Track, WORTH};
 use crate::calibrate::Overheads;
-use crate::history::{History, TaskIndex};
+use crate::history::TaskIndex;
 use crate::task::{Ns, TaskId};
 
 /// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), of pairs
@@ -26,7 +26,7 @@ const RARE: f64 = 0.1;
 
 /// A task comes to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Meeting {
+pub(crate) struct Attempt {
     /// When.
     pub at: Ns,
     /// Which.
@@ -45,42 +45,42 @@ pub(crate) struct Locks {
     /// Who asks for each.
     pub found: Vec<Vec<TaskId>>,
     /// Per task, in order of time.
-    pub meetings: Vec<Vec<Meeting>>,
+    pub attempts: Vec<Vec<Attempt>>,
     /// The wakeups that they explain.
     pub wakes: HashSet<u32>,
 }
 
 impl Locks {
     /// Adds the locks of `tasks` that at least so many of them share.
-    pub fn find(
+    pub(super) fn find(
         &mut self,
-        history: &History,
         (tracks, over): (&[Track], &Overheads),
+        waits: &Waits,
         tasks: &HashSet<TaskIndex>,
         least: usize,
     ) {
-        if tasks.len() < least {
-            return;
-        }
-        self.meetings.resize(history.tasks.len(), Vec::new());
-        let waits = waits(history, tasks);
-        for group in groups(&waits).into_iter().filter(|g| g.len() >= least) {
-            self.add(&group, &waits, tracks, over);
+        self.attempts.resize(tracks.len(), Vec::new());
+        for group in groups(waits, tasks).into_iter().filter(|g| g.len() >= least) {
+            self.add(&group, waits, tracks, over);
         }
     }
 
     /// True for a task that shares a lock.
     pub fn shares(&self, task: TaskIndex) -> bool {
-        self.meetings.get(task as usize).is_some_and(|m| !m.is_empty())
+        self.attempts.get(task as usize).is_some_and(|m| !m.is_empty())
     }
 
     /// Adds the lock of a group, where it is one.
     fn add(&mut self, group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Overheads) {
-        let ours = |pair: &(TaskIndex, TaskIndex)| group.contains(&pair.0) && group.contains(&pair.1);
-        let all: Vec<&Wait> = waits.iter().filter(|w| ours(w.0)).flat_map(|w| w.1).collect();
-        let pairs = (group.len() * (group.len() - 1)) as f64;
-        let present = waits.keys().filter(|p| p.0 != p.1 && ours(p)).count() as f64;
-        if all.len() < WORTH.0 || present < (1.0 - RARE) * pairs {
+        let of = |t: &TaskIndex| waits.range((*t, 0)..=(*t, TaskIndex::MAX));
+        let ours = group.iter().flat_map(of).filter(|w| w.0 .0 != w.0 .1 && group.contains(&w.0 .1));
+        let (mut all, mut present) = (Vec::new(), 0);
+        for (_, of_pair) in ours {
+            present += 1;
+            all.extend(of_pair);
+        }
+        let pairs = group.len() * (group.len() - 1);
+        if all.len() < WORTH.0 || f64::from(present) < (1.0 - RARE) * pairs as f64 {
             return;
         }
         let at_once = AtOnce::of(group.iter().map(|t| &tracks[*t as usize]), &all);
@@ -88,16 +88,16 @@ impl Locks {
         let mut own = Vec::with_capacity(group.len());
         for &t in group {
             let (beside, free, time) = at_once.shares(&tracks[t as usize]);
-            let meetings = meetings((t, group), waits, (tracks, over), &at_once);
-            let side = meetings.iter().filter(|m| !m.alone).count();
+            let attempts = attempts((t, group), waits, (tracks, over), &at_once);
+            let side = attempts.iter().filter(|m| !m.alone).count();
             if (beside as f64) < RARE * time as f64 {
                 return;
             }
             if side >= WORTH.0 {
                 expected += side as f64 / (beside as f64).max(1.0) * free as f64;
             }
-            by_itself += meetings.iter().filter(|m| m.alone && at_once.at(m.at).waiting < 2).count();
-            own.push((t, meetings));
+            by_itself += attempts.iter().filter(|m| m.alone && at_once.at(m.at).waiting < 2).count();
+            own.push((t, attempts));
         }
         // Were waits as frequent in a task by itself, there would be so many there.
         if RARE * expected < WORTH.0 as f64 || by_itself as f64 > RARE * expected {
@@ -105,19 +105,20 @@ impl Locks {
         }
         let lock = self.found.len() as u32;
         self.found.push(group.iter().map(|t| TaskId(*t)).collect());
-        for (t, mut meetings) in own {
-            between(&tracks[t as usize], &at_once, &mut meetings);
-            meetings.iter_mut().for_each(|m| m.lock = lock);
-            self.meetings[t as usize] = meetings;
+        for (t, mut attempts) in own {
+            between(&tracks[t as usize], &at_once, &mut attempts);
+            attempts.iter_mut().for_each(|m| m.lock = lock);
+            self.attempts[t as usize] = attempts;
         }
         self.wakes.extend(all.iter().map(|w| w.wake));
     }
 }
 
-/// Tasks that end each other's waits, each pair in both directions, with whom those do.
-fn groups(waits: &Waits) -> Vec<BTreeSet<TaskIndex>> {
+/// Those of `tasks` that end each other's waits, each pair in both directions, with whom those do.
+fn groups(waits: &Waits, tasks: &HashSet<TaskIndex>) -> Vec<BTreeSet<TaskIndex>> {
     let mut of: BTreeMap<TaskIndex, Vec<TaskIndex>> = BTreeMap::new();
-    for &(a, b) in waits.keys().filter(|p| p.0 != p.1 && waits.contains_key(&(p.1, p.0))) {
+    let ours = |p: &&(TaskIndex, TaskIndex)| p.0 != p.1 && tasks.contains(&p.0) && tasks.contains(&p.1);
+    for &(a, b) in waits.keys().filter(ours).filter(|p| waits.contains_key(&(p.1, p.0))) {
         of.entry(a).or_default().push(b);
     }
     let mut groups = Vec::new();
@@ -138,27 +139,27 @@ fn groups(waits: &Waits) -> Vec<BTreeSet<TaskIndex>> {
 }
 
 /// The waits of a task for others of its group, in order of time.
-fn meetings(
+fn attempts(
     (t, group): (TaskIndex, &BTreeSet<TaskIndex>),
     waits: &Waits,
     (tracks, over): (&[Track], &Overheads),
     at_once: &AtOnce,
-) -> Vec<Meeting> {
+) -> Vec<Attempt> {
     let mut all = Vec::new();
     for &other in group {
         let holder = &tracks[other as usize];
         for w in waits.get(&(other, t)).into_iter().flatten() {
             let rest = holder.pos(w.posted) - holder.pos(over.decided(w.from));
-            all.push(Meeting { at: w.from, lock: 0, rest, alone: at_once.at(w.from).running == 0, shows: true });
+            all.push(Attempt { at: w.from, lock: 0, rest, alone: at_once.at(w.from).running == 0, shows: true });
         }
     }
     all.sort_unstable_by_key(|m| m.at);
     all
 }
 
-/// Adds meetings in the stretches that a task ran by itself, as frequent as those beside others were.
-fn between(track: &Track, at_once: &AtOnce, meetings: &mut Vec<Meeting>) {
-    let rests: Vec<Ns> = meetings.iter().filter(|m| !m.alone).map(|m| m.rest).collect();
+/// Adds attempts in the stretches that a task ran by itself, as frequent as those beside others were.
+fn between(track: &Track, at_once: &AtOnce, attempts: &mut Vec<Attempt>) {
+    let rests: Vec<Ns> = attempts.iter().filter(|m| !m.alone).map(|m| m.rest).collect();
     let (beside, _, _) = at_once.shares(track);
     if rests.is_empty() || beside == 0 {
         return;
@@ -173,12 +174,12 @@ fn between(track: &Track, at_once: &AtOnce, meetings: &mut Vec<Meeting>) {
                 at += left;
                 left = gap;
                 let rest = rests.next().copied().unwrap_or_default();
-                meetings.push(Meeting { at, lock: 0, rest, alone: false, shows: false });
+                attempts.push(Attempt { at, lock: 0, rest, alone: false, shows: false });
             }
             left -= end - at;
         }
     }
-    meetings.sort_by_key(|m| m.at);
+    attempts.sort_by_key(|m| m.at);
 }
 
 /// From a moment on: how many tasks of a group run, and how many wait for others of it.

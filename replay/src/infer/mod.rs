@@ -12,7 +12,7 @@
 //! service takes is a matter of work: `track` says how much was done where CPUs are not equally
 //! fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
-//! Tasks that share a lock send no messages at all: `locks`.
+//! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
 //! `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
@@ -51,8 +51,8 @@ use crate::task::Ns;
 use budget::{Budget, LOOKS};
 pub(crate) use buffers::{BufferEvent, Buffers};
 use flow::{Flow, Mark};
+pub(crate) use locks::Attempt;
 use locks::Locks;
-pub(crate) use locks::Meeting;
 use network::Network;
 pub(crate) use track::Track;
 
@@ -201,14 +201,15 @@ pub(crate) fn infer(
     let tracks: Vec<Track> = history.tasks.iter().map(|l| Track::of(l, history.span, speeds)).collect();
     // Of three and more that wait for each other it is clear whether they share a lock; two may call each
     // other, or have a buffer between them.
+    let waits = waits::waits(history);
     let mut locks = Locks::default();
-    locks.find(history, (&tracks, over), &(0..history.tasks.len() as TaskIndex).collect(), 3);
+    locks.find((&tracks, over), &waits, &(0..history.tasks.len() as TaskIndex).collect(), 3);
     let outside = |task: TaskIndex| outside(task) || locks.shares(task);
     let budget = Budget::new(BUDGET, cancel.clone());
     let net = match Network::learn(&budget, history, &tracks, &outside) {
         Ok(net) => net,
         Err(tasks) => {
-            found.found.groups.push(too_large(tasks));
+            found.found.groups.push(unsearched(tasks, Outcome::TooLarge));
             found.found.spent = budget.spent();
             found.locks = locks;
             found.take_locks();
@@ -233,10 +234,10 @@ pub(crate) fn infer(
     }
     found.found.spent = spent;
     found.locks = locks;
-    found.buffers = Buffers::find(history, &tracks, &found.unlocked());
+    found.buffers = Buffers::find(history, &tracks, &waits, &found.unlocked());
     found.take_buffers();
     let open = found.unlocked();
-    found.locks.find(history, (&tracks, over), &open, 2);
+    found.locks.find((&tracks, over), &waits, &open, 2);
     found.take_locks();
     let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
     found.found.resolved = !found.found.groups.iter().any(kept);
@@ -251,8 +252,9 @@ fn share(flow: &Flow) -> f64 {
     flow.unexplained() as f64 / flow.messages.len().max(1) as f64
 }
 
-fn too_large(tasks: Vec<TaskIndex>) -> Group {
-    Group { tasks, messages: 0, unobserved: 0, unexplained: 0, outcome: Outcome::TooLarge, recorded: false }
+/// A group whose messages were not searched for.
+fn unsearched(tasks: Vec<TaskIndex>, outcome: Outcome) -> Group {
+    Group { tasks, messages: 0, unobserved: 0, unexplained: 0, outcome, recorded: false }
 }
 
 /// What the tasks of `net` did.
@@ -306,7 +308,7 @@ impl Messages {
                 }
             }
             if !known {
-                self.found.groups.push(Group { outcome: Outcome::Locked, ..too_large(members) });
+                self.found.groups.push(unsearched(members, Outcome::Locked));
             }
         }
     }
@@ -341,7 +343,7 @@ impl Messages {
     fn add(&mut self, net: Network, search: &Search) {
         let tasks = net.members();
         if net.stations.iter().filter(|s| !s.members.is_empty()).count() > MANY {
-            return self.found.groups.push(too_large(tasks));
+            return self.found.groups.push(unsearched(tasks, Outcome::TooLarge));
         }
         // Where calls show the messages, or tasks take turns, nothing has to be guessed, and nothing
         // can wait for ever.

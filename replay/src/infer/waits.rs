@@ -1,6 +1,6 @@
 //! Sleeps of tasks that other tasks ended.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::history::{By, EventKind, History, Off, TaskIndex};
 use crate::task::Ns;
@@ -20,7 +20,7 @@ pub(super) struct Wait {
 pub(super) type Waits = BTreeMap<(TaskIndex, TaskIndex), Vec<Wait>>;
 
 /// The sleeps of each task that another one ended, by both, in order of time.
-pub(super) fn waits(history: &History, tasks: &HashSet<TaskIndex>) -> Waits {
+pub(super) fn waits(history: &History) -> Waits {
     let mut posted = vec![0; history.wakee.len()];
     for task in &history.tasks {
         for event in &task.events {
@@ -30,13 +30,13 @@ pub(super) fn waits(history: &History, tasks: &HashSet<TaskIndex>) -> Waits {
         }
     }
     let mut waits = Waits::new();
-    for task in history.tasks.iter().filter(|t| tasks.contains(&t.id)) {
+    for task in &history.tasks {
         let mut slept = None;
         for event in &task.events {
             match event.kind {
                 EventKind::Off(Off::Slept { .. }) => slept = Some(event.at),
                 EventKind::Woken { by: By::Task { waker, wake }, .. } => {
-                    if let Some(from) = slept.take().filter(|_| tasks.contains(&waker)) {
+                    if let Some(from) = slept.take() {
                         let wait = Wait { from, posted: posted[wake as usize].max(from), wake };
                         waits.entry((waker, task.id)).or_default().push(wait);
                     }

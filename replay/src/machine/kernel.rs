@@ -405,7 +405,7 @@ impl Kernel {
                 | Step::Put { .. }
                 | Step::Take { .. }
                 | Step::Acquire { .. }
-                | Step::Meet { .. }
+                | Step::Contend { .. }
                 | Step::Yield
                 | Step::Spin { .. }
                 | Step::Exit => break,

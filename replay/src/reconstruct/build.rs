@@ -64,9 +64,9 @@ pub(super) struct Draft {
     /// Where the work for messages begins, and how many unobserved messages are done with.
     pub(super) cuts: Vec<Cut>,
     pub(super) said: usize,
-    /// How many units of buffers are done with, and how many meetings at locks.
+    /// How many units of buffers are done with, and how many attempts at locks.
     pub(super) stored: usize,
-    pub(super) met: usize,
+    pub(super) attempted: usize,
     /// When its periodic timer expired last, and the step behind that sleep.
     pub(super) expiry: Option<Ns>,
     pub(super) round: usize,
@@ -184,6 +184,7 @@ impl<'a> Builder<'a> {
             handlers.push((task, notes));
         }
         spins::check(&mut work);
+        let locks = &self.messages.locks;
         // A recording that ended with its work goes on until that is done; one that was stopped in the
         // middle shows a stretch of time, and so does its replay.
         let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.stop);
@@ -219,7 +220,8 @@ impl<'a> Builder<'a> {
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
             unobserved: self.messages.found,
-            spinners: self.spins.who().map(TaskId).collect(),
+            // What looks like busy waits of those that share a lock are its own.
+            spinners: self.spins.who().filter(|t| !locks.shares(*t)).map(TaskId).collect(),
             stated: None,
         }
     }

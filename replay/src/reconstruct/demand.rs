@@ -61,7 +61,7 @@ impl Demand {
                 return;
             }
             // Most come to a lock that was free: nothing was called.
-            Step::Meet { .. } => return,
+            Step::Contend { .. } => return,
             Step::Pause { pause, .. } => {
                 self.sleeps += 1;
                 self.unexplained += u32::from(matches!(pause, Pause::External { .. }));

@@ -4,7 +4,7 @@
 use super::build::{Builder, Draft};
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
-use crate::infer::{BufferEvent, Meeting, MessageEvent};
+use crate::infer::{Attempt, BufferEvent, MessageEvent};
 use crate::program::{BufferId, HandlerId, LockId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep};
 
@@ -57,14 +57,15 @@ impl Builder<'_> {
     /// Locks that `task` came to, up to `until`; `last` is the latest moment at which the task still does
     /// something.
     pub(super) fn locks_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
-        let Some(meetings) = self.messages.locks.meetings.get(task.id as usize) else { return };
-        while let Some(&Meeting { at, lock, rest, alone, shows }) = meetings.get(d.met).filter(|m| m.at <= until) {
-            d.met += 1;
+        let Some(attempts) = self.messages.locks.attempts.get(task.id as usize) else { return };
+        while let Some(&Attempt { at, lock, rest, alone, shows }) = attempts.get(d.attempted).filter(|m| m.at <= until)
+        {
+            d.attempted += 1;
             let at = at.min(last);
             d.work_until(at, at);
             d.flush(at);
             let evidence = if shows { Evidence::Task } else { Evidence::Unobserved };
-            d.add(Step::Meet { lock: LockId(lock), ns: rest, ready: alone }, Note::at(at).because(evidence));
+            d.add(Step::Contend { lock: LockId(lock), ns: rest, ready: alone }, Note::at(at).because(evidence));
         }
     }
 

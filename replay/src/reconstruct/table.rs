@@ -28,7 +28,7 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::Take { .. } => ("take", Some("dependency"), None),
         Step::Acquire { .. } => ("acquire", Some("dependency"), None),
         Step::Release { .. } => ("release", None, None),
-        Step::Meet { ns, .. } => ("meet", Some("dependency"), Some(ns)),
+        Step::Contend { ns, .. } => ("contend", Some("dependency"), Some(ns)),
         Step::Yield => ("yield", None, None),
         Step::Spin { ns, .. } => ("spin", Some("dependency"), Some(ns)),
         Step::Fork { .. } => ("fork", None, None),

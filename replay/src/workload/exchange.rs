@@ -90,7 +90,7 @@ impl Builder {
     }
 
     /// `L(m)`, which takes a lock, `G(m)`, which lets go of it, or `H(m,20us)` and `H(m,20us,ready)`, which
-    /// meet whoever holds it.
+    /// contend for it.
     fn locked(&mut self, t: usize, letter: &str, inner: &str) -> Result<Step, String> {
         let mut parts = inner.split(',').map(str::trim);
         let (name, time, ready) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
@@ -113,7 +113,7 @@ impl Builder {
             "G" => Step::Release { lock },
             _ => match self.time(time.unwrap_or_default())? {
                 NEVER => return Err(wrong()),
-                ns => Step::Meet { lock, ns, ready: ready.is_some() },
+                ns => Step::Contend { lock, ns, ready: ready.is_some() },
             },
         })
     }

@@ -96,7 +96,7 @@ fn listed(step: &Step) -> ListedStep {
         Step::Take { buffer } => ("take", vec![i64::from(buffer.0)]),
         Step::Acquire { lock } => ("acquire", vec![i64::from(lock.0)]),
         Step::Release { lock } => ("release", vec![i64::from(lock.0)]),
-        Step::Meet { lock, ns, ready } => ("meet", vec![i64::from(lock.0), ns, i64::from(ready)]),
+        Step::Contend { lock, ns, ready } => ("contend", vec![i64::from(lock.0), ns, i64::from(ready)]),
         Step::Yield => ("yield", Vec::new()),
         Step::Spin { sem, ns, turns } => {
             ("spin", vec![i64::from(sem.0), ns, if turns == u32::MAX { -1 } else { i64::from(turns) }])

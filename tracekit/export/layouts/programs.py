@@ -173,7 +173,7 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
             return f"O(b{first})"
         case "acquire" | "release":
             return f"{'L' if op == 'acquire' else 'G'}(l{first})"
-        case "meet":
+        case "contend":
             return f"H(l{first},{_ns(numbers[1])}{',ready' if numbers[2] else ''})"
         case "fork":
             return f"{'FVT'[numbers[1]]}({names[first]})"
@@ -331,7 +331,7 @@ def _events(
             return [("yield", "")]
         case "acquire" | "release":
             return [("lock" if op == "acquire" else "unlock", f"l{numbers[0]}")]
-        case "meet":
+        case "contend":
             left_out["waits for a lock, of which the trace shows no more than that"] += 1
             return []
         case "spin":
