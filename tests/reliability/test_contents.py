@@ -76,7 +76,7 @@ def test_a_clock_near_the_end_of_64_bits(tmp_path: Path) -> None:
     trace = capture(tmp_path, switches(50, 9_223_372_000.0))
     assert trace.events.height == 50
     assert partitioned(trace)
-    with pytest.raises(tk.TracekitError, match="expected an ftrace line .* found"):
+    with pytest.raises(tk.TracekitError, match=r"expected an ftrace line .* found"):
         capture(tmp_path, switches(50, 18_446_744_000.0))
 
 
