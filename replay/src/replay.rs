@@ -4,7 +4,7 @@ use tracekit_schema::{Code, Diagnostic, Events, Out, Strings};
 
 use crate::calibrate::TickSource;
 use crate::emit::{self, Records};
-use crate::engine::{Counts, Engine, EngineError, Machine, Stack};
+use crate::engine::{Counts, Engine, EngineError, Machine, Run, Stack};
 use crate::overrides;
 use crate::params::ParamError;
 use crate::perturb;
@@ -171,6 +171,12 @@ pub struct Replayed {
     pub policy: String,
 }
 
+/// A wait that begins in the last one of so many parts of a recording takes no more than a percent from a
+/// task's time.
+const STUCK: Ns = 100;
+/// Tasks that a message names.
+const NAMED: usize = 3;
+
 const NOTHING: &str = "the trace has no switch or wakeup events, so there is nothing to replay; \
     `tracekit recipes` says how to record them";
 
@@ -266,6 +272,7 @@ pub fn play_under(
     let records = Records::of(&mut run, machine.cpus, &recon.cpus, recon.start);
     emit::report(&mut out, &run);
     report(recon, spec, &mut out);
+    report_stuck(recon, &run, &mut out);
     reserved.into_iter().for_each(|said| out.diag(said));
     report_shift(&run.counts, &mut out);
     Ok(Played { out, records, counts: run.counts, counters: run.counters, policy })
@@ -325,6 +332,38 @@ fn speeds(recon: &Recon, spec: &ReplaySpec) -> Result<Speeds, ReplayError> {
         }
     }
     Ok(rates.speeds())
+}
+
+/// Tasks that wait for ever, whose recorded waits ended: what a replay shows of them is not theirs.
+fn report_stuck(recon: &Recon, run: &Run, out: &mut Out) {
+    let late = |since: Ns| since > recon.span - recon.span / STUCK;
+    let (mut rows, mut names, mut first) = (Vec::new(), Vec::new(), recon.span);
+    // What is written down may well wait for ever.
+    for &(t, since) in run.stuck.iter().filter(|s| recon.stated.is_none() && !s.1.is_some_and(late)) {
+        let task = &recon.work.tasks[t.index()];
+        first = first.min(since.unwrap_or(first));
+        names.push(format!("{} {}", task.comm, task.tid));
+        rows.push(format!(
+            "[{}, {}]",
+            task.tid,
+            since.map_or_else(|| "null".into(), |at| (recon.start + at).to_string())
+        ));
+    }
+    if rows.is_empty() {
+        return;
+    }
+    out.meta.set("replay.stuck", format!("[{}]", rows.join(", ")));
+    let more = if names.len() > NAMED { format!(" and {} more", names.len() - NAMED) } else { String::new() };
+    names.truncate(NAMED);
+    let message = format!(
+        "{} of the replay's tasks wait for ever, the first from {:.1} ms on, where those recorded went on \
+         ({}{more}): what ended their waits was taken for something else",
+        rows.len(),
+        first as f64 / 1e6,
+        names.join(", ")
+    );
+    let advice = "do not use what this replay shows of them; `--loop closed` keeps the recorded length of every sleep";
+    out.diag(Diagnostic::new(Code::Stuck, message).advise(advice));
 }
 
 /// What is assumed of switch costs that the trace does not show.

@@ -135,6 +135,28 @@ fn a_replay_waits_where_a_buffer_is_full_or_empty() {
     }
 }
 
+/// A writer that ends behind its last unit, and a third task that closes the other end of the buffer then:
+/// the reader, which had taken everything, is woken for the end of the file. What both do behind that counts
+/// as units as well, so that the writer waits for room: a reader that waited for the third task, which waits
+/// for the writer's end, would wait for ever.
+#[test]
+fn the_end_of_a_file_waits_for_nobody() {
+    let text = "
+until: 2000
+cpus: 2
+buffer p: capacity=12 write=1 read=4
+A: (R~uniform(0.07,0.09) I(p))*1600 R1.5 P(done) Z
+B: ((O(p) R~uniform(0.1,0.12))*40 (O(p) R~uniform(0.04,0.06))*40)*20 W(eof) R2 Z
+C: W(done) R0.05 P(eof)
+H: R∞
+";
+    let recon = programs(&recorded(text, "cfs"));
+    assert_eq!(recon.work.buffers.len(), 1);
+    let spec = ReplaySpec { policy: "cfs".into(), hz: Some(1000), ..ReplaySpec::default() };
+    let replay = rerun(&recon, &spec, &mut |_| true).expect("the replay runs").out;
+    assert_eq!(replay.meta.get("replay.stuck"), None);
+}
+
 /// Question and answer are no buffer.
 #[test]
 fn calls_are_no_buffers() {

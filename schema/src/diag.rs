@@ -88,6 +88,8 @@ codes! {
     Damaged = "damaged", Error;
     /// A task waited long for a CPU under a policy that is not one of tracekit's.
     Starvation = "starvation", Info;
+    /// Tasks of a replay wait for ever, where those recorded went on.
+    Stuck = "stuck", Error;
     /// The source uses a feature that tracekit does not read.
     Unsupported = "unsupported", Info;
 }

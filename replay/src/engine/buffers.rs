@@ -33,6 +33,16 @@ impl Levels {
         let (putters, takers) = (Lists::new(buffers.len()), Lists::new(buffers.len()));
         Levels { of: buffers.iter().map(level).collect(), putters, takers }
     }
+
+    /// The buffer that `t` waits to put something into.
+    pub fn putter(&self, t: TaskId) -> Option<usize> {
+        self.putters.list_of(t)
+    }
+
+    /// The buffer that `t` waits to take something out of.
+    pub fn taker(&self, t: TaskId) -> Option<usize> {
+        self.takers.list_of(t)
+    }
 }
 
 impl Engine {

@@ -20,6 +20,7 @@ mod clock;
 mod guards;
 mod locks;
 pub mod slots;
+mod standing;
 mod steps;
 mod switch;
 mod timer_heap;
@@ -95,6 +96,8 @@ pub struct Run {
     pub on_cpu: Vec<Option<TaskId>>,
     /// What is odd about the waits of tasks under a policy that is watched.
     pub warning: Option<String>,
+    /// Tasks that wait for each other for ever, and since when where that is known.
+    pub stuck: Vec<(TaskId, Option<Ns>)>,
 }
 
 /// Kind of an entry of the wakeup queue.
@@ -440,6 +443,7 @@ impl Engine {
         self.k.now = end;
         self.counts.end = end;
         let warning = self.starvation();
+        let stuck = self.stand_still();
         let mut counters = Vec::new();
         for (_, policy) in &self.stack.layers {
             counters.extend(policy.counters());
@@ -465,6 +469,7 @@ impl Engine {
             inspected,
             on_cpu,
             warning,
+            stuck,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::waits::{Wait, Waits};
 use super::{Track, HOPELESS, WORTH};
-use crate::history::{EventKind, History, Off, TaskHistory, TaskIndex};
+use crate::history::{EventKind, History, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::program::Buffer;
 use crate::task::{Ns, TaskId};
 
@@ -89,10 +89,28 @@ impl Buffers {
             found.events[link.from.task as usize].extend(puts.into_iter().map(|at| (at, BufferEvent::Put(id))));
             found.events[link.to.task as usize].extend(takes.into_iter().map(|at| (at, BufferEvent::Take(id))));
             found.wakes.extend(link.from.waits.iter().chain(link.to.waits).map(|w| w.wake));
+            let (from, to) = (link.from.task, link.to.task);
+            for both in [(from, to), (to, from)] {
+                found.wakes.extend(ends_of_file(history, waits, both));
+            }
         }
         found.events.iter_mut().for_each(|events| events.sort());
         found
     }
+}
+
+/// The wakeups of `task` after its partner `other` has ended. It slept, so that it had taken all that there
+/// was, and was woken for the end of the file when whoever else had the other end open closed it. In a replay
+/// that end comes with its partner's.
+fn ends_of_file<'a>(
+    history: &History,
+    waits: &'a Waits,
+    (task, other): (TaskIndex, TaskIndex),
+) -> impl Iterator<Item = u32> + 'a {
+    let ended = |e: &&TaskEvent| matches!(e.kind, EventKind::Exiting | EventKind::Off(Off::Ended));
+    let end = history.tasks[other as usize].events.iter().find(ended).map_or(Ns::MAX, |e| e.at);
+    let of = waits.iter().filter(move |w| w.0 .1 == task).flat_map(|w| w.1);
+    of.filter(move |w| w.posted >= end).map(|w| w.wake)
 }
 
 /// The buffers between tasks of which each takes from one other at most, and puts for one at most. Whoever
