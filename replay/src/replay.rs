@@ -336,18 +336,24 @@ fn speeds(recon: &Recon, spec: &ReplaySpec) -> Result<Speeds, ReplayError> {
 
 /// Tasks that wait for ever, whose recorded waits ended: what a replay shows of them is not theirs.
 fn report_stuck(recon: &Recon, run: &Run, out: &mut Out) {
-    let late = |since: Ns| since > recon.span - recon.span / STUCK;
+    let late = |at: Ns| at > recon.span.min(recon.stop) - recon.span / STUCK;
     let (mut rows, mut names, mut first) = (Vec::new(), Vec::new(), recon.span);
     // What is written down may well wait for ever.
-    for &(t, since) in run.stuck.iter().filter(|s| recon.stated.is_none() && !s.1.is_some_and(late)) {
-        let task = &recon.work.tasks[t.index()];
-        first = first.min(since.unwrap_or(first));
+    for stuck in run.stuck.iter().filter(|_| recon.stated.is_none()) {
+        // What was waited for came with the end of the recording, as the exit of tasks that it stopped does.
+        let notes = match stuck.handler {
+            Some(handler) => recon.handlers.get(handler as usize).map(|h| &h.1),
+            None => recon.notes.get(stuck.task.index()),
+        };
+        let resumed = notes.and_then(|notes| notes.get(stuck.step)).map(|note| note.at);
+        if resumed.is_some_and(late) || stuck.since.is_some_and(late) {
+            continue;
+        }
+        let task = &recon.work.tasks[stuck.task.index()];
+        first = first.min(stuck.since.unwrap_or(first));
         names.push(format!("{} {}", task.comm, task.tid));
-        rows.push(format!(
-            "[{}, {}]",
-            task.tid,
-            since.map_or_else(|| "null".into(), |at| (recon.start + at).to_string())
-        ));
+        let since = stuck.since.map_or_else(|| "null".into(), |at| (recon.start + at).to_string());
+        rows.push(format!("[{}, {since}]", task.tid));
     }
     if rows.is_empty() {
         return;

@@ -110,6 +110,15 @@ fn the_lock_of_a_workload_comes_back() {
     assert!(report.how.contains("wait for each other only where they run side by side"), "{}", report.how);
 }
 
+/// A hog of a better class leaves the three one CPU nearly all the time, so that they run side by side for
+/// a fiftieth of it: what happens there is enough, since nobody waits in the rest.
+#[test]
+fn a_lock_shows_where_tasks_hardly_run_side_by_side() {
+    let text = SHARED.replace("H*2: (R~uniform(2,9) S~uniform(1,4))*", "H policy=fifo prio=9: (R98 S~uniform(1,3))*");
+    let recon = programs(&recorded(&text, "cfs"));
+    assert_eq!(recon.work.locks.iter().map(Vec::len).collect::<Vec<_>>(), [3]);
+}
+
 /// One that yields at times and wakes others is not taken for one that busy-waits where it shares a lock: its
 /// yields are its own.
 #[test]

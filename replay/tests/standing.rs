@@ -11,7 +11,7 @@ use tracekit_schema::Code;
 fn stuck(text: &str) -> Vec<(u32, Option<Ns>)> {
     let text = format!("policy: rr:quantum=10ms\ncpus: 2\nuntil: 100\n{text}");
     let run = workload::parse(&text, None).expect("a workload").run().expect("it runs");
-    run.stuck.iter().map(|s| (s.0 .0, s.1)).collect()
+    run.stuck.iter().map(|s| (s.task.0, s.since)).collect()
 }
 
 const MS: Ns = 1_000_000;

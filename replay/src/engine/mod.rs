@@ -20,7 +20,7 @@ mod clock;
 mod guards;
 mod locks;
 pub mod slots;
-mod standing;
+pub mod standing;
 mod steps;
 mod switch;
 mod timer_heap;
@@ -29,6 +29,7 @@ mod wake;
 
 pub use crate::classes::{Layer, Stack};
 pub use crate::machine::{Machine, TimerMode};
+use standing::Stuck;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -96,8 +97,8 @@ pub struct Run {
     pub on_cpu: Vec<Option<TaskId>>,
     /// What is odd about the waits of tasks under a policy that is watched.
     pub warning: Option<String>,
-    /// Tasks that wait for each other for ever, and since when where that is known.
-    pub stuck: Vec<(TaskId, Option<Ns>)>,
+    /// Tasks that wait for ever.
+    pub stuck: Vec<Stuck>,
 }
 
 /// Kind of an entry of the wakeup queue.

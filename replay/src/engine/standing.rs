@@ -9,6 +9,19 @@ use super::Engine;
 use crate::program::{Start, Step};
 use crate::task::{Ns, TaskId, TaskState};
 
+/// A task that waits for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The task.
+    pub task: TaskId,
+    /// Since when; not known of one that busy-waits or was never made.
+    pub since: Option<Ns>,
+    /// Its next step, of its program or of a request handler.
+    pub step: usize,
+    /// The request handler.
+    pub handler: Option<u32>,
+}
+
 /// What a task waits for that another one has to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
@@ -38,9 +51,8 @@ struct Going {
 }
 
 impl Engine {
-    /// The tasks that wait for ever, and since when each does, which is not known of one that busy-waits
-    /// or was never made.
-    pub(super) fn stand_still(&self) -> Vec<(TaskId, Option<Ns>)> {
+    /// The tasks that wait for ever.
+    pub(super) fn stand_still(&self) -> Vec<Stuck> {
         let (n, sems, queues) = (self.k.tasks.len(), self.units.len(), self.queues.len());
         let needs: Vec<Option<Need>> = (0..n).map(|t| self.need(TaskId(t as u32))).collect();
         let dead = |t: usize| self.k.tasks[t].state == TaskState::Dead;
@@ -75,11 +87,13 @@ impl Engine {
             task.left > 0 || task.handler.is_some() || (task.pc as usize) < self.k.work.tasks[t].steps.len()
         };
         let stuck = (0..n).filter(|t| !going.tasks[*t] && !dead(*t) && more(*t));
-        let since = |t: usize| match self.k.tasks[t].state {
-            TaskState::Sleeping(_) => Some(self.k.tasks[t].since),
-            _ => None,
+        let found = |t: usize| {
+            let task = &self.k.tasks[t];
+            let since = matches!(task.state, TaskState::Sleeping(_)).then_some(task.since);
+            let step = task.pc as usize - usize::from(task.left > 0 && task.pc > 0);
+            Stuck { task: TaskId(t as u32), since, step, handler: task.handler.map(|h| h.0) }
         };
-        stuck.map(|t| (TaskId(t as u32), since(t))).collect()
+        stuck.map(found).collect()
     }
 
     /// What `t` waits for that another task has to do.

@@ -19,9 +19,8 @@ use crate::calibrate::Overheads;
 use crate::history::TaskIndex;
 use crate::task::{Ns, TaskId};
 
-/// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), of pairs
-/// of tasks that may not have waited for each other, and least share of its time that a task runs beside
-/// others.
+/// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), and of pairs
+/// of tasks that may not have waited for each other.
 const RARE: f64 = 0.1;
 
 /// A task comes to a lock.
@@ -87,10 +86,11 @@ impl Locks {
         let (mut expected, mut by_itself) = (0.0, 0);
         let mut own = Vec::with_capacity(group.len());
         for &t in group {
-            let (beside, free, time) = at_once.shares(&tracks[t as usize]);
+            let (beside, free) = at_once.shares(&tracks[t as usize]);
             let attempts = attempts((t, group), waits, (tracks, over), &at_once);
             let side = attempts.iter().filter(|m| !m.alone).count();
-            if (beside as f64) < RARE * time as f64 {
+            // Where they only run at once while one hands over to the other, nobody keeps anybody from going on.
+            if beside <= attempts.len() as Ns * over.switch {
                 return;
             }
             if side >= WORTH.0 {
@@ -160,7 +160,7 @@ fn attempts(
 /// Adds attempts in the stretches that a task ran by itself, as frequent as those beside others were.
 fn between(track: &Track, at_once: &AtOnce, attempts: &mut Vec<Attempt>) {
     let rests: Vec<Ns> = attempts.iter().filter(|m| !m.alone).map(|m| m.rest).collect();
-    let (beside, _, _) = at_once.shares(track);
+    let (beside, _) = at_once.shares(track);
     if rests.is_empty() || beside == 0 {
         return;
     }
@@ -226,11 +226,11 @@ impl AtOnce {
         self.moments[self.moments.partition_point(|m| m.at <= at).max(1) - 1]
     }
 
-    /// How long one of them ran beside others, by itself while none waited, and in all.
-    fn shares(&self, track: &Track) -> (Ns, Ns, Ns) {
-        track.slices().fold((0, 0, 0), |sum, (from, to)| {
+    /// How long one of them ran beside others, and by itself while none waited.
+    fn shares(&self, track: &Track) -> (Ns, Ns) {
+        track.slices().fold((0, 0), |sum, (from, to)| {
             let (begin, end) = (self.at(from).until(from), self.at(to).until(to));
-            (sum.0 + end.0 - begin.0, sum.1 + end.1 - begin.1, sum.2 + to - from)
+            (sum.0 + end.0 - begin.0, sum.1 + end.1 - begin.1)
         })
     }
 
