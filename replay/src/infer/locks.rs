@@ -83,7 +83,7 @@ impl Locks {
             return;
         }
         let at_once = AtOnce::of(group.iter().map(|t| &tracks[*t as usize]), &all);
-        let (mut expected, mut by_itself) = (0.0, 0);
+        let (mut expected, mut by_itself, mut alone) = (0.0, 0, 0);
         let mut own = Vec::with_capacity(group.len());
         for &t in group {
             let (beside, free) = at_once.shares(&tracks[t as usize]);
@@ -97,10 +97,12 @@ impl Locks {
                 expected += side as f64 / (beside as f64).max(1.0) * free as f64;
             }
             by_itself += attempts.iter().filter(|m| m.alone && at_once.at(m.at).waiting < 2).count();
+            alone += attempts.len() - side;
             own.push((t, attempts));
         }
         // Were waits as frequent in a task by itself, there would be so many there.
-        if RARE * expected < WORTH.0 as f64 || by_itself as f64 > RARE * expected {
+        let many = |n: usize, of: f64| n as f64 > RARE * of;
+        if RARE * expected < WORTH.0 as f64 || many(by_itself, expected) || many(alone, all.len() as f64) {
             return;
         }
         let lock = self.found.len() as u32;
