@@ -36,6 +36,8 @@ pub(super) struct Cpu {
     pub proposed: Option<(i64, Option<StrId>)>,
     /// The task that left by half a switch, or was found elsewhere before its own switch.
     pub left: Option<u32>,
+    /// The task that had it and entered another CPU, and when: no switch has said so far that it left.
+    pub ousted: Option<(u32, i64)>,
     /// Of a recording of some tasks: who came in the last switch, and when.
     pub came: Option<(u32, i64)>,
     /// Its last record, apart from those of the idle thread, is a switch from idle to a task.
@@ -68,6 +70,7 @@ impl Cpu {
             start_flag: flag::OPEN_START,
             proposed: None,
             left: None,
+            ousted: None,
             came: None,
             switching: false,
             idled: None,

@@ -25,6 +25,7 @@ impl<S: Sink> Deriver<S> {
             self.close_task(utid, end);
         }
         self.sink.transition(end, Transition::End);
+        self.tell_ends(diagnostics);
         self.cpu_rows();
         self.task_rows();
         if self.unwoken && !self.wakes {
@@ -32,6 +33,21 @@ impl<S: Sink> Deriver<S> {
                 Diagnostic::new(Code::MissingEvents, "tasks come to run from sleep, and no record says who woke them")
                     .advise("record wakeups too; run delays after a sleep are null without them"),
             );
+        }
+    }
+
+    /// Says which CPUs a task had when their records ended, though it ran on others later.
+    fn tell_ends(&self, diagnostics: &mut Diagnostics) {
+        for cpu in &self.cpus.all {
+            let Some((utid, ts)) = cpu.ousted else { continue };
+            let tid = self.tasks[utid].tid;
+            diagnostics.push_with(Code::Inferred, || {
+                let message =
+                    format!("thread {tid} enters a CPU while it has CPU {}, whose switches end before", cpu.cpu);
+                Diagnostic::new(Code::Inferred, message).on_cpu(cpu.cpu).at_ts(ts).advise(
+                    "a recorder may stop one CPU after another, as perf does: who had that CPU then is not known",
+                )
+            });
         }
     }
 

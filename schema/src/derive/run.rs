@@ -18,6 +18,8 @@ pub(super) struct Departure {
     queued: Option<Place>,
 }
 
+const ENTERS_EARLY: &str = "it enters a CPU before it left another";
+
 impl<S: Sink> Step<'_, S> {
     /// A switch, or half of one.
     pub(super) fn switch(&mut self, slot: Option<usize>, ts: i64) {
@@ -30,6 +32,7 @@ impl<S: Sink> Step<'_, S> {
         }
         self.d.translated |= self.e.ctx_tid.get(self.row) == Some(0) && from.is_some_and(|tid| tid != 0);
         let Some(slot) = slot else { return self.switch_nowhere(from, to, ts) };
+        self.left_late(slot);
         if from.is_some() && from == to {
             return self.resume(Some(slot), ts);
         }
@@ -188,12 +191,21 @@ impl<S: Sink> Step<'_, S> {
             None => "nobody".to_owned(),
         };
         let d = &*self.d;
-        self.diagnostics.push_with(Code::SwitchMismatch, || {
+        // Who was current in records before the first switch of a CPU may have left before switches were
+        // recorded there. perf enables its events CPU by CPU (tools/perf/util/evlist.c, evlist__enable), and
+        // records the names, forks and ends of tasks before.
+        let early = d.cpus[slot].nr_switches == 0;
+        let code = if early { Code::Inferred } else { Code::SwitchMismatch };
+        self.diagnostics.push_with(code, || {
             let (was, leaves) = (name(d, cur), name(d, Some(who)));
-            Diagnostic::new(Code::SwitchMismatch, format!("{leaves} leaves the CPU, where {was} was running"))
-                .on_cpu(number)
-                .at_ts(ts)
-                .advise("a switch record is missing: metrics around this time are uncertain")
+            let (message, advice) = if early {
+                let message = format!("{leaves} leaves CPU {number} in its first switch, and {was} had it before");
+                (message, "the switches of that CPU are recorded from then on only")
+            } else {
+                let message = format!("{leaves} leaves the CPU, where {was} was running");
+                (message, "a switch record is missing: metrics around this time are uncertain")
+            };
+            Diagnostic::new(code, message).on_cpu(number).at_ts(ts).advise(advice)
         });
         let last = self.d.cpus[slot].account(last);
         if let Some(Who::Task(utid)) = cur {
@@ -240,6 +252,13 @@ impl<S: Sink> Step<'_, S> {
         self.stop(utid, &end, Phase::Off, State::UnknownOff, None);
     }
 
+    /// A CPU whose task entered another one switches again: that came too late, not behind its last record.
+    fn left_late(&mut self, slot: usize) {
+        if let Some((utid, at)) = self.d.cpus[slot].ousted.take() {
+            self.skewed(utid, at, ENTERS_EARLY);
+        }
+    }
+
     /// A task comes to run, as the record says.
     fn enter(&mut self, slot: Option<usize>, utid: u32, ts: i64) {
         let prio = self.e.next_prio.get(self.row);
@@ -250,7 +269,10 @@ impl<S: Sink> Step<'_, S> {
     pub(super) fn enters(&mut self, slot: Option<usize>, utid: u32, ts: i64, prio: Option<i32>, seen: bool) {
         let ts = slot.map_or(ts, |slot| self.d.cpus[slot].account(ts));
         if self.d.tasks[utid].phase == Phase::Running {
-            self.skewed(utid, ts, "it enters a CPU before it left another");
+            match self.d.tasks[utid].slot.filter(|from| Some(*from) != slot) {
+                Some(from) => self.d.cpus[from].ousted = Some((utid, ts)),
+                None => self.skewed(utid, ts, ENTERS_EARLY),
+            }
             self.oust(utid, ts);
         }
         let task = &mut self.d.tasks[utid];
@@ -365,6 +387,7 @@ impl<S: Sink> Step<'_, S> {
             }
             return;
         };
+        self.left_late(slot);
         let cur = self.d.cpus[slot].cur;
         if cur == Some(who) {
             if let Who::Task(utid) = who {
@@ -475,7 +498,7 @@ impl<S: Sink> Step<'_, S> {
     fn forget_cpu(&mut self, slot: usize, ts: i64, why: u16) {
         self.d.queues.touch(slot);
         let cpu = &mut self.d.cpus[slot];
-        cpu.proposed = None;
+        (cpu.proposed, cpu.ousted) = (None, None);
         if cpu.first.is_none() {
             return;
         }

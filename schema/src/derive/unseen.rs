@@ -269,4 +269,39 @@ mod tests {
         assert_eq!(d.slices.dur_ns.values(), [0, 25]);
         assert_eq!(d.cpus.idle_ns.values(), [55], "from the last record of the task on");
     }
+
+    #[test]
+    fn a_cpu_whose_records_end_first_is_no_sign_of_clocks_that_disagree() {
+        let mut t = Trace::default();
+        t.switch(0, 0, 0, State::Runnable, 1);
+        t.switch(0, 1, 0, State::Runnable, 2);
+        // The recorder stops CPU 0, and goes to CPU 1.
+        t.switch(50, 0, 1, State::Preempted, 9);
+        t.switch(60, 1, 2, State::Preempted, 9);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        assert_eq!(d.slices.dur_ns.values(), [50, 60, 10, 0]);
+        assert_eq!(diagnostics.count(Code::ClockSkew), 0);
+        assert_eq!(diagnostics.rows()[0].code, Code::Inferred);
+        assert_eq!(
+            diagnostics.rows()[0].message,
+            "thread 9 enters a CPU while it has CPU 0, whose switches end before"
+        );
+    }
+
+    #[test]
+    fn who_was_current_before_the_first_switch_of_a_cpu_may_have_left_unrecorded() {
+        let mut t = Trace::default();
+        t.switch(0, 0, 0, State::Runnable, 1);
+        // A name that is set shows that 5 runs on CPU 1, whose switches are not recorded yet.
+        t.add(10, 1, Kind::Comm).ctx_tid(5).tid(5);
+        t.switch(40, 1, 9, State::Sleeping, 6);
+        t.switch(50, 1, 6, State::Sleeping, 9);
+        // A switch between two others is missing.
+        t.switch(60, 1, 7, State::Sleeping, 9);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        assert_eq!(diagnostics.count(Code::Inferred), 1);
+        assert_eq!(diagnostics.count(Code::SwitchMismatch), 1);
+        assert_eq!(diagnostics.rows()[0].ts_ns, Some(40));
+        assert_eq!((d.slices.tid.get(1), d.slices.dur_ns.get(1)), (Some(5), Some(0)));
+    }
 }
