@@ -124,6 +124,34 @@ def test_a_cpu_that_was_not_recorded(traces: dict[str, tk.Trace]) -> None:
     assert rows["cpu_time", "total"]["upper"] is not None
 
 
+def _snapshot(begin: int, kept: str) -> tk.Trace:
+    """What `cat trace` gives of two full ring buffers: that of CPU 1 reaches back to `begin` us."""
+    rows = []
+    for at in range(0, 1000, 10):
+        for cpu, (a, b) in enumerate(((10, 11), (20, 21))):
+            who, to = (a, b) if at % 20 else (b, a)
+            text = f"sched_switch: t:{who} [120] R ==> t:{to} [120]"
+            if cpu == 0 or at >= begin:
+                rows.append(f"t-{who} [00{cpu}] d..2. 5.{at + cpu:06d}: {text}")
+    head = f"# tracer: nop\n#\n# entries-in-buffer/entries-written: {kept}   #P:2\n#\n"
+    return tk.read((head + "\n".join(rows) + "\n").encode())
+
+
+def test_what_ring_buffers_overwrote_is_older_than_what_they_kept() -> None:
+    trace = _snapshot(500, "150/100150")
+    (window,) = (w for ws in trace.missing().windows.values() for w in ws)
+    assert (window.cpu, window.lo, window.hi) == (1, 5_000_000_000, 5_000_501_000)
+    assert window.records == 100_000
+    (cause,) = trace.causes().filter(code="overwritten").to_dicts()
+    assert cause["time_share"] == pytest.approx(501 / 991 / 2)
+    assert cause["advice"].startswith("from @5.000501000s on")
+    known = trace.bounds().filter(scope="all", metric="slice", statistic="max").row(0, named=True)
+    assert (known["lower"], known["upper"]) == (10_000, 501_000)
+    assert trace.filter(start="@5.000501s").missing().windows == {}
+    # Both CPUs begin together: what was lost came before the trace.
+    assert _snapshot(0, "200/100200").filter(start="@5.000001s").missing().windows == {}
+
+
 def test_switches_alone_bound_wakeup_latency(traces: dict[str, tk.Trace]) -> None:
     whole = traces["one CPU"]
     kinds = whole.events["kind"].cast(pl.String)

@@ -11,6 +11,8 @@ row of `losses`                          from the last record before the loss to
                                          it, on its CPU, or on all where the source names none; to
                                          the trace's start or end where it is at its head or tail;
                                          the records it counts (chunks are no records)
+row of `losses` that ends where the last each CPU from the start of the trace to its first record,
+CPU begins, without a CPU (`overwrite`)  the number it counts
 `overwritten` without such a row         each CPU from the start of the trace to its first record,
                                          number unknown
 `truncated`, source with a buffer a CPU  each CPU from its last record to the end of the trace,
@@ -41,6 +43,8 @@ __all__ = ["Missing", "Window", "missing", "overlaps", "union"]
 UNMARKED = ("switch-mismatch", "switch-inferred", "unparsed", "partly-parsed", "damaged", "time-backwards")
 #: Causes of `losses` that count chunks of records, not records.
 CHUNKS = ("chunk",)
+#: Cause of `losses` where a full buffer dropped its oldest records.
+OLDEST = "overwrite"
 #: Formats that keep a buffer for each CPU, so that a cut file ends at another time on each.
 BUFFERS = ("trace-dat", "perf-data", "ctf", "schedviz", "ftrace-pages")
 #: Kinds of records that say since when a task is runnable.
@@ -196,14 +200,22 @@ def _of_losses(
     found: list[Window] = []
     counted: list[tuple[int, float]] = []
     names = ("cpu", "ts_from_ns", "ts_to_ns", "count", "cause")
-    for cpu, lo, hi, count, cause in losses.select(names).iter_rows():
-        lo = start if lo is None else min(max(lo, start), end)
-        hi = end if hi is None else min(max(hi, start), end)
+    for cpu, since, until, count, cause in losses.select(names).iter_rows():
+        lo = start if since is None else min(max(since, start), end)
+        hi = end if until is None else min(max(until, start), end)
         number = math.inf if count is None or str(cause) in CHUNKS else float(count)
         if not number:
             continue
+        lo = min(lo, hi)
+        places = [(cpu, hi)] if cpu is not None else [(c, hi) for c in known]
+        if str(cause) == OLDEST and since is None and until is not None:
+            # What each CPU lost is older than what it kept.
+            places = [(c, min(hi, known[c][0] if c in known else hi)) for c, _ in places]
+            places = [(c, first) for c, first in places if first > start]
+            if not places:
+                continue
         counted.append((lo, number))
-        found += [Window(c, min(lo, hi), hi, number) for c in ([cpu] if cpu is not None else known)]
+        found += [Window(c, lo, to, number) for c, to in places]
     return found, (counted, len(found))
 
 

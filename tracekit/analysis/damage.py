@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from tracekit.analysis import _common as c
+from tracekit.analysis.completion import OLDEST
 from tracekit.analysis.losses import coverage
 
 __all__ = ["by_cause", "causes"]
@@ -161,7 +162,7 @@ def _touched(
     found: dict[str, tuple[float | None, int | None, int | None]] = {}
     lost = 0
     if losses.height:
-        cover = coverage(losses, start, end)
+        cover = coverage(_oldest(losses, cpus), start, end)
         per = (
             pl.when(pl.col("cpu").is_null())
             .then(pl.col("lost_ns") * max(cpus.height, 1))
@@ -183,6 +184,23 @@ def _touched(
     if clamped.height:
         found["clock-skew"] = (None, _edge(clamped, first=True), _edge(clamped, first=False))
     return found
+
+
+def _oldest(losses: pl.DataFrame, cpus: pl.DataFrame) -> pl.DataFrame:
+    """Give what was overwritten before the first record of each CPU a row for each CPU."""
+    if "cause" not in losses.columns:
+        return losses
+    whose = (
+        pl.col("cpu").is_null()
+        & pl.col("ts_from_ns").is_null()
+        & pl.col("ts_to_ns").is_not_null()
+        & (pl.col("cause").cast(pl.String) == OLDEST)
+    )
+    cpu = cpus.select(pl.col("cpu").alias("_cpu"), pl.col("first_ts_ns").alias("_first"))
+    each = losses.filter(whose).join(cpu, how="cross")
+    until = pl.min_horizontal("ts_to_ns", "_first")
+    each = each.with_columns(pl.col("_cpu").alias("cpu"), until.alias("ts_to_ns")).select(losses.columns)
+    return pl.concat([losses.filter(~whose), each])
 
 
 def _edge(rows: pl.DataFrame, *, first: bool) -> int | None:

@@ -121,6 +121,10 @@ pub struct Log {
     first_displaced: Option<(u64, i64)>,
     late: u64,
     losses: Vec<PendingLoss>,
+    /// How many records were overwritten before the first of their CPU, and the line that says so.
+    overwritten: Option<(i64, u64)>,
+    /// While records were: time of the first record of each CPU.
+    begun: Vec<(i32, i64)>,
     lost: Option<i64>,
     lost_unknown: bool,
     /// Names of events on the slow path, and how many of each have no kind.
@@ -341,15 +345,26 @@ impl Log {
         self.tell_loss(cpu, count, out);
     }
 
-    /// Records that were overwritten before the first one of the source.
-    pub fn overwritten(&mut self, count: i64, out: &mut Out) {
+    /// Records that were overwritten before the first one of their CPU: a full ring buffer overwrites
+    /// its oldest page (kernel/trace/ring_buffer.c), and each CPU has one.
+    pub fn overwritten(&mut self, count: i64) {
         self.count_lost(Some(count));
-        let cause = out.strings.intern(b"overwrite");
-        out.losses.push().count(count).cause(cause);
-        out.diag(
-            Diagnostic::new(Code::Overwritten, format!("{count} records were overwritten before the trace begins"))
-                .at_line(self.lines),
-        );
+        let (before, line) = self.overwritten.unwrap_or((0, self.lines));
+        self.overwritten = Some((before.saturating_add(count), line));
+    }
+
+    /// Notes where CPUs begin among the rows from `base` on, where records were overwritten before that.
+    fn note_begins(&mut self, base: usize, out: &Out) {
+        if self.overwritten.is_none() {
+            return;
+        }
+        for row in base..out.events.len() {
+            let (Some(cpu), Some(ts)) = (out.events.cpu.get(row), out.events.ts_ns.get(row)) else { continue };
+            match self.begun.iter_mut().find(|(number, _)| *number == cpu) {
+                Some((_, first)) => *first = ts.min(*first),
+                None => self.begun.push((cpu, ts)),
+            }
+        }
     }
 
     fn count_lost(&mut self, count: Option<i64>) {

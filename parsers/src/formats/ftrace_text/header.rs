@@ -51,7 +51,7 @@ impl Header {
         match line {
             [b'#', b'#', ..] => true,
             [b'#', rest @ ..] => {
-                self.comment(rest, log, out);
+                self.comment(rest, log);
                 true
             }
             [b'C', b'P', b'U', b':', rest @ ..] => lost(rest, log, out),
@@ -77,17 +77,17 @@ impl Header {
     }
 
     /// The header of a latency, which kernels up to 2.6.27 print without `#`.
-    pub fn latency_of_2_6_26(&mut self, line: &[u8], log: &mut Log, out: &mut Out) -> bool {
+    pub fn latency_of_2_6_26(&mut self, line: &[u8], log: &mut Log) -> bool {
         let text = line.trim_ascii();
         if scan::word(text).1.starts_with(b" latency trace v") {
-            self.comment(text, log, out);
+            self.comment(text, log);
             return true;
         }
         let rule = || text.len() > 10 && text.iter().all(|b| *b == b'-');
         self.latency && (text.starts_with(b"latency: ") || text.starts_with(b"| task: ") || rule())
     }
 
-    fn comment(&mut self, text: &[u8], log: &mut Log, out: &mut Out) {
+    fn comment(&mut self, text: &[u8], log: &mut Log) {
         let text = text.trim_ascii_start();
         if let Some(tracer) = text.strip_prefix(b"tracer: ") {
             // Of several texts in one, each has its own.
@@ -95,7 +95,7 @@ impl Header {
             self.latency = false;
             self.tracer = Some(scan::shown(tracer.trim_ascii(), 40));
         } else if let Some(rest) = text.strip_prefix(b"entries-in-buffer/entries-written: ") {
-            self.entries(rest, log, out);
+            self.entries(rest, log);
         } else if let Some(end) = memchr::memmem::find(text, b" latency trace v") {
             // Any tracer has this header with the option `latency-format`:
             // `nop latency trace v1.1.5 on 6.6.0`.
@@ -111,7 +111,7 @@ impl Header {
     }
 
     /// `26696/26696   #P:4`
-    fn entries(&mut self, text: &[u8], log: &mut Log, out: &mut Out) {
+    fn entries(&mut self, text: &[u8], log: &mut Log) {
         self.any = true;
         let (counts, rest) = scan::word(text);
         self.borrowed |= counts == OF_PERFETTO;
@@ -122,7 +122,7 @@ impl Header {
         if let (Some(Some(kept)), Some(Some(written))) = (counts.next(), counts.next()) {
             self.empty = kept == 0;
             if written > kept && log.records() == 0 {
-                log.overwritten(written.saturating_sub(kept), out);
+                log.overwritten(written.saturating_sub(kept));
             }
         }
     }

@@ -224,7 +224,8 @@ impl Ftrace {
             }
             (Some(Time::Ticks(_)), None) => {
                 out.meta.set("clock.unit", "ticks");
-                let message = "times are ticks of a counter, and the source does not state their rate";
+                let message =
+                    "times are ticks of a counter, shown as if one took 1 ns: the source does not state their rate";
                 out.diag(
                     Diagnostic::new(Code::ClockUnit, message)
                         .advise("give the ticks per second (clock_hz); the kernel prints them at boot"),
@@ -444,7 +445,7 @@ impl Dialect for Ftrace {
             return;
         }
         let Some(mut head) = head::parse(bytes) else {
-            if self.header.latency_of_2_6_26(bytes, log, out) {
+            if self.header.latency_of_2_6_26(bytes, log) {
                 return;
             }
             if let Some(cpus) = self.labels.file(bytes) {

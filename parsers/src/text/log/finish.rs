@@ -12,11 +12,30 @@ impl Log {
         for loss in std::mem::take(&mut self.losses) {
             add_loss(loss, None, out);
         }
+        self.finish_overwritten(out);
         self.finish_order(out);
         self.finish_names(out);
         self.finish_metadata(out);
         self.finish_without_records(out);
         self.finish_missing(out);
+    }
+
+    /// What full ring buffers overwrote is older than what each CPU kept.
+    fn finish_overwritten(&mut self, out: &mut Out) {
+        let Some((count, line)) = self.overwritten.take() else { return };
+        // Which CPU lost how many is not stated.
+        let last = self.begun.iter().map(|(_, first)| *first).max();
+        let cause = out.strings.intern(b"overwrite");
+        out.losses.push().ts_to_ns(last).count(count).cause(cause);
+        let message = format!("{count} records were overwritten before the first of their CPU");
+        let d = Diagnostic { ts_ns: last, ..Diagnostic::new(Code::Overwritten, message) }.at_line(line);
+        out.diag(match last {
+            Some(ts) => {
+                let (s, ns) = (ts.div_euclid(1_000_000_000), ts.rem_euclid(1_000_000_000));
+                d.advise(format!("from @{s}.{ns:09}s on, where the last CPU begins, the trace is whole"))
+            }
+            None => d,
+        });
     }
 
     fn finish_order(&mut self, out: &mut Out) {

@@ -139,6 +139,7 @@ impl<D: Dialect> Parser for TextLog<D> {
             self.log.settle_untimed(base, out);
         }
         self.log.sort(base, self.delivered, out);
+        self.log.note_begins(base, out);
         if ended {
             self.dialect.finish(&mut self.log, out);
             self.log.finish(out);
