@@ -321,7 +321,7 @@ fn rate(s: &Survey, options: &Options, out: &mut Out) -> Option<u64> {
         (hz, Some(hz))
     } else {
         out.meta.set("clock.unit", "ticks");
-        let message = "the rate of the time stamps is not known: times are ticks, not ns";
+        let message = "the rate of the time stamps is not known: times are ticks, shown as if one took 1 ns";
         out.diag(Diagnostic::new(Code::ClockUnit, message).advise("give clock_hz: sysctl machdep.tsc_freq prints it"));
         return None;
     };

@@ -146,8 +146,10 @@ fn clock(head: &header::Head, out: &mut Out) {
     let ticks = matches!(name, Some("counter" | "x86-tsc" | "tsc" | "ppc-tb" | "x390-tod")) && facts.tsc.is_none();
     if ticks {
         out.meta.set("clock.unit", "ticks");
-        let message =
-            format!("times are ticks of clock `{}` and the file does not say how long one is", name.unwrap_or(""));
+        let message = format!(
+            "times are ticks of clock `{}`, shown as if one took 1 ns: the file does not say how long one is",
+            name.unwrap_or("")
+        );
         out.diag(Diagnostic::new(Code::ClockUnit, message).advise("durations are in ticks"));
     } else {
         out.meta.set("clock.unit", "ns");
