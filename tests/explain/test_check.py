@@ -310,6 +310,29 @@ def test_records_without_protection_are_found(tmp_path: Path) -> None:
     assert broken(trace_of(lines, tmp_path)) == {"wakeup-atomic", "switch-context"}
 
 
+def test_a_recorder_that_goes_from_cpu_to_cpu_explains_what_it_does_there(tmp_path: Path) -> None:
+    """As perf does: at its start and its end it is on CPUs that record no more, or not yet."""
+    lines: list[Line] = [
+        (0, 0, "perf-9", "d..2.", switch("perf:9", "D", "a:1")),
+        (5000, 0, "a-1", "d..2.", switch("a:1", "R", "b:2")),
+        (10000, 1, "perf-9", "d..2.", switch("perf:9", "S", "c:3")),
+        (20000, 0, "b-2", "d.h2.", waking("perf:9")),
+        (30000, 0, "b-2", "d..2.", switch("b:2", "R", "perf:9")),
+        (40000, 1, "c-3", "d..2.", switch("c:3", "R", "perf:9")),
+    ]
+    found = check(trace_of(lines, tmp_path))
+    assert found.violations["explained_by"].to_list() == ["recorder", "recorder"]
+    assert found.ok
+    # The same within the records of both CPUs is what nothing explains.
+    lines += [
+        (50000, 0, "perf-9", "d..2.", switch("perf:9", "S", "a:1")),
+        (50000, 1, "perf-9", "d..2.", switch("perf:9", "S", "c:3")),
+    ]
+    found = check(trace_of(lines, tmp_path))
+    assert None in found.violations["explained_by"].to_list()
+    assert not found.ok
+
+
 def test_a_loss_explains_what_it_hides(trace: tk.Trace, tmp_path: Path) -> None:
     at = nth(trace, "switch", 700)
     events = pl.concat([trace.events[:at], trace.events[at + 1 :]])

@@ -42,7 +42,8 @@ EXPLANATIONS = {
     "loss": "records were lost in the window",
     "clock": "the clocks of two CPUs may disagree by as much",
     "quota": "the CPU was left by a task that could go on: a quota held the queue back",
-    "recorder": "records of this kind are missing for the task throughout the capture",
+    "recorder": "records of this kind are missing for the task throughout the capture, or the CPU's records"
+    " begin later or end earlier than those of others",
 }
 #: So often must a kind of record be missing, without one exception, before the recorder is to blame.
 NEVER = 3
@@ -139,8 +140,9 @@ def _of_tasks(events: pl.DataFrame, missing: pl.DataFrame) -> list[pl.DataFrame]
     entering = pl.when(pl.col("act") == "in").then(pl.lit("in"))
     both = _run(ONE_CPU, acts, entering.when(pl.col("act") != "wake").then(pl.lit("out")))
     of_switch = missing.select("cpu", pl.col("end_ns").alias("ts_ns"), "_why").unique()
+    both = both.join(of_switch, on=["cpu", "ts_ns"], how="left", maintain_order="left")
     twice = _rows(
-        both.join(of_switch, on=["cpu", "ts_ns"], how="left", maintain_order="left").with_columns(
+        _at_edges(both, _switches(events)).with_columns(
             pl.col("_before").alias("ts_ns"), pl.col("ts_ns").alias("end_ns")
         ),
         "one-cpu",
@@ -172,6 +174,27 @@ def _of_tasks(events: pl.DataFrame, missing: pl.DataFrame) -> list[pl.DataFrame]
             pl.format("thread {} runs on CPU {} without a wakeup since it slept", "tid", "cpu"),
         ),
     ]
+
+
+def _at_edges(rows: pl.DataFrame, switches: pl.DataFrame) -> pl.DataFrame:
+    """Put down to the recorder what is broken where the switches of a CPU begin or end.
+
+    perf starts and stops its events CPU by CPU (tools/perf/util/evlist.c, evlist__enable and
+    evlist__disable), and runs on each of them meanwhile.
+    """
+    edges = switches.group_by("cpu").agg(
+        pl.col("ts_ns").min().alias("_begins"), pl.col("ts_ns").max().alias("_ends")
+    )
+    begins, ends = edges.select("cpu", "_begins"), edges.select(pl.col("cpu").alias("_from"), "_ends")
+    enters = pl.col("act") == "in"
+    unseen = (~enters & (pl.col("ts_ns") == pl.col("_begins"))) | (
+        enters & (pl.col("_ends") <= pl.col("_before"))
+    )
+    return (
+        rows.join(begins, on="cpu", how="left", maintain_order="left")
+        .join(ends, on="_from", how="left", maintain_order="left")
+        .with_columns(pl.when(unseen).then(pl.lit("recorder")).otherwise("_why").alias("_why"))
+    )
 
 
 def _meets(
