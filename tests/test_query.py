@@ -40,7 +40,7 @@ def test_a_query_reaches_no_file(trace: tk.Trace, root: Path) -> None:
 
 def test_the_command_takes_the_engine(tracekit: Run, demo: Path) -> None:
     run = tracekit("sql", demo, "--engine", "duckdb", "select count(*) as n from slices", "--json")
-    assert run.returncode == 0, run.stderr
+    assert (run.returncode, run.stderr) == (0, "")
     assert json.loads(run.stdout) == [{"n": tk.read(demo).slices.height}]
 
 

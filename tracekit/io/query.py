@@ -52,7 +52,7 @@ def query(trace: Trace, sql: str) -> pl.DataFrame:
             if re.search(rf"\b{name}\b", sql, re.IGNORECASE):
                 connection.register(name, trace.table(name).to_arrow())
         try:
-            result = connection.execute(sql)
-            return pl.DataFrame(result.to_arrow_table()) if result.description else pl.DataFrame()
+            result = connection.sql(sql)
+            return pl.DataFrame() if result is None else pl.DataFrame(result.to_arrow_table())
         except duckdb.Error as error:
             raise TracekitError(f"duckdb: {error}") from None
