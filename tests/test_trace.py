@@ -61,6 +61,14 @@ def test_without_conditions_a_filter_is_the_trace_itself(trace: tk.Trace) -> Non
     assert trace.filter() is trace
 
 
+def test_a_name_that_looks_like_a_pattern_fits_itself() -> None:
+    text = b"  a-[b]-7 [000] 1.000000: sched_switch: a-[b]:7 [120] S ==> a-b:8 [120]\n"
+    text += b"   a-b-8 [000] 1.000100: sched_switch: a-b:8 [120] S ==> a-[b]:7 [120]\n"
+    trace = tk.read(text)
+    assert set(trace.filter(comm="a-[b]").tasks["tid"]) == {7, 8}, "a name, and a pattern that fits a-b"
+    assert set(trace.filter(comm="a-b").tasks["tid"]) == {8}
+
+
 @pytest.mark.parametrize("pattern", ["spin*", "/^spin/", re.compile("spin")])
 def test_filter_by_name(trace: tk.Trace, pattern: str | re.Pattern[str]) -> None:
     part = trace.filter(comm=pattern)

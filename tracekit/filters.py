@@ -21,7 +21,7 @@ else:
 
 __all__ = ["CommPattern", "Selection", "Time", "holding", "matching", "resolve_time"]
 
-#: A glob, a regular expression between slashes, or a compiled regular expression.
+#: A name or a glob, a regular expression between slashes, or a compiled regular expression.
 CommPattern = str | re.Pattern[str]
 #: Nanoseconds of the trace clock; or text, since the start of the trace (``1.5s``) or absolute
 #: (``@5021.25s``).
@@ -72,7 +72,8 @@ def _fitting(names: Iterable[str], comm: CommPattern | Iterable[CommPattern]) ->
         elif len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
             found |= holding(pattern[1:-1], known)
         else:
-            found.update(name for name in known if fnmatch.fnmatchcase(name, pattern))
+            # A name may hold what is special in a pattern: `[kworker]`.
+            found.update(name for name in known if name == pattern or fnmatch.fnmatchcase(name, pattern))
     return found
 
 
