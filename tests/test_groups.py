@@ -153,6 +153,34 @@ def test_the_timeline_in_text(demo: Path, trace: tk.Trace) -> None:
     assert run("timeline", demo, "--from", "@4.909715119s", "--to", "@4.929715119s").splitlines() == lines
 
 
+def test_the_timeline_tells_idle_from_not_recorded(tmp_path: Path) -> None:
+    def line(at: int, cpu: int, who: str, to: str) -> str:
+        return f"  {who.replace(':', '-')} [00{cpu}] 1.{at:06d}: sched_switch: {who} [120] S ==> {to} [120]\n"
+
+    path = tmp_path / "two.txt"
+    a, idle = "a:7", "swapper/0:0"
+    path.write_text(
+        line(0, 0, idle, a)
+        + line(100, 0, a, idle)
+        # CPU 1 is recorded from here on, CPU 2 idles.
+        + line(101, 2, "b:8", "swapper/2:0")
+        + line(200, 1, "swapper/1:0", "c:9")
+        + line(300, 1, "c:9", "swapper/1:0")
+    )
+    head, *cpus, legend = run("timeline", path, "--from", "@1s", "--to", "@1.0004s").splitlines()
+    assert head.startswith("@1.000000000s to @1.000400000s")
+    width = len(cpus[0]) - 8
+    quarter = width // 4
+    assert cpus[0] == "CPU 0   " + "A" * quarter + "." * (2 * quarter) + "?" * quarter
+    assert cpus[1] == "CPU 1   " + "?" * (2 * quarter) + "B" * quarter + "?" * quarter
+    assert cpus[2] == "CPU 2   " + "?" * quarter + "." * (2 * quarter) + "?" * quarter
+    assert legend.endswith(". idle, ? not recorded")
+    found = json.loads(run("timeline", path, "--json"))
+    assert {"cpu": 1, "from_ns": 1_000_000_000, "to_ns": 1_000_200_000} in found["unknown"]
+    assert "idle or a task left out" in run("timeline", path, "--comm", "a")
+    assert "nothing to show" in run("timeline", path, "--from", "@5s", "--to", "@6s")
+
+
 def test_calibrate_and_what_a_notebook_shows(trace: tk.Trace) -> None:
     part = trace.filter(start="1s", end="2s")
     found = tk.calibrate(part)

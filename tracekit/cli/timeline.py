@@ -11,9 +11,11 @@ from tracekit.cli._options import Input, input_options, output_options
 if TYPE_CHECKING:
     import polars as pl
 
+    from tracekit.trace import Trace
+
 #: Signs of groups, most run time first; further groups share one.
 SIGNS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-OTHERS, IDLE = "+", "."
+OTHERS, IDLE, UNKNOWN = "+", ".", "?"
 
 
 @click.command(
@@ -37,8 +39,11 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
     """Show who ran on each CPU, as text.
 
     Each line is a CPU, each sign a stretch of time: the letter of the task that ran longest in it,
-    a dot where the CPU was idle for most of it. Without --from and --to, the whole trace.
+    a dot where the CPU was idle for most of it, a question mark where its records are missing:
+    before its first one, in a loss, outside the trace. Without --from and --to, the whole trace.
     """
+    import math
+
     from tracekit.cli._output import emit_csv, emit_json, paragraph
     from tracekit.cli._table import terminal_width
     from tracekit.filters import resolve_time
@@ -50,26 +55,67 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
     begin = first if source.start is None else resolve_time(source.start, first)
     end = last if source.end is None else resolve_time(source.end, first)
     width = (terminal_width() or 100) - 8
-    if end <= begin or not whole.slices.height:
+    if end <= begin or not whole.slices.height or end <= first or begin >= last:
         paragraph("nothing to show: no slice lies in the window; `tracekit info` says what the trace has")
         return
     step = max((end - begin) / width, 1.0)
     bins, groups = lanes(whole.slices, begin, end, step, by)
     signs = {group: SIGNS[i] if i < len(SIGNS) else OTHERS for i, group in enumerate(groups)}
-    if as_json and emit_json({"start_ns": begin, "end_ns": end, "step_ns": step, "rows": bins.to_dicts()}):
+    unknown = unseen(whole, begin, end)
+    of_cpus = [{"cpu": cpu, "from_ns": lo, "to_ns": hi} for cpu, spans in unknown.items() for lo, hi in spans]
+    found = {"start_ns": begin, "end_ns": end, "step_ns": step, "rows": bins.to_dicts(), "unknown": of_cpus}
+    if as_json and emit_json(found):
         return
     if as_csv and emit_csv(bins):
         return
     paragraph(f"{format_moment(begin)} to {format_moment(end)}, {format_ns(step)} a sign")
-    drawn: dict[Any, list[str]] = {}
+    drawn: dict[Any, list[str]] = {cpu: [IDLE] * width for cpu in unknown}
+    for cpu, spans in unknown.items():
+        for lo, hi in spans:
+            # Stretches whose middle lies in it.
+            since, until = (math.ceil((t - begin) / step - 0.5) for t in (lo, hi))
+            drawn[cpu][since:until] = UNKNOWN * len(drawn[cpu][since:until])
     for cpu, place, group in bins.select("cpu", "bin", "group").iter_rows():
         line = drawn.setdefault(cpu, [IDLE] * width)
-        if place < width:
-            line[place] = IDLE if group is None else signs[group]
+        if place < width and group is not None:
+            line[place] = signs[group]
     for cpu in sorted(drawn, key=lambda c: (c is None, c)):
         print(f"CPU {'?' if cpu is None else cpu:<3} {''.join(drawn[cpu])}")
-    named = ", ".join(f"{sign} {group}" for group, sign in signs.items() if sign != OTHERS)
-    paragraph(f"{named}{f', {OTHERS} others' if len(groups) > len(SIGNS) else ''}, {IDLE} idle")
+    named = [f"{sign} {group}" for group, sign in signs.items() if sign != OTHERS]
+    named += [f"{OTHERS} others"] * (len(groups) > len(SIGNS))
+    chosen = source.comm or source.pid or source.tid or source.exclude
+    named += [f"{IDLE} idle or a task left out" if chosen else f"{IDLE} idle"]
+    named += [f"{UNKNOWN} not recorded"] * any(UNKNOWN in line for line in drawn.values())
+    paragraph(", ".join(named))
+
+
+def unseen(trace: Trace, begin: int, end: int) -> dict[int, list[tuple[int, int]]]:
+    """Stretches of a window of which nothing is recorded, by CPU.
+
+    Parameters
+    ----------
+    trace
+        The trace, whole.
+    begin, end
+        The window, ns.
+
+    Returns
+    -------
+    dict
+        For each CPU of the trace, intervals by time: before its first record, losses
+        (`Trace.missing`), and what lies outside the trace.
+    """
+    from tracekit.analysis.completion import union
+
+    windows = trace.missing().windows
+    rows = trace.cpus.sort("cpu").select("cpu", "first_ts_ns").drop_nulls().iter_rows()
+    found = {}
+    for cpu, first in rows:
+        lost = [(w.lo, w.hi) for w in windows.get(cpu, ())]
+        spans = [(begin, first), (trace.end_ns or end, end), *lost]
+        cut = [(max(lo, begin), min(hi, end)) for lo, hi in spans]
+        found[cpu] = list(zip(*(t.tolist() for t in union([c for c in cut if c[0] < c[1]])), strict=True))
+    return found
 
 
 def lanes(
