@@ -150,6 +150,16 @@ def test_info_prints_causes_and_no_word_twice(tmp_path: Path) -> None:
     assert "warning: error" not in other
 
 
+def test_a_message_that_counts_is_not_counted_again(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    line = "  {0}-{1} [000] 1.00000{1}: sched_switch: {0}:{1} [120] S ==> {2}:{3} [120]\n"
+    text = line.format("\xe4", 1, "\xf6", 2) + line.format("\xf6", 2, "\xe4", 1)
+    path.write_bytes(text.encode("latin-1"))
+    said = " ".join(run("info", path)[1].split())
+    assert "2 x not-utf8: 2 names or texts are not valid UTF-8; the bytes that are not are replaced" in said
+    assert "like it" not in said
+
+
 def test_losses_of_a_cpu_that_is_not_named_concern_all() -> None:
     losses = pl.DataFrame(
         {"cpu": [None], "ts_from_ns": [100], "ts_to_ns": [200], "count": [None]},

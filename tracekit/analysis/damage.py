@@ -24,6 +24,7 @@ _SCHEMA = {
     "severity": pl.String,
     "code": pl.String,
     "count": pl.UInt64,
+    "messages": pl.UInt64,
     "record_share": pl.Float64,
     "time_share": pl.Float64,
     "first_ts_ns": pl.Int64,
@@ -63,9 +64,9 @@ def causes(
     -------
     pl.DataFrame
         One row per cause, losses and errors first: `severity`, `code` (String), `count` (UInt64,
-        places), `record_share` (Float64; null when no record was read, and of losses that the
-        source does not all count), `time_share` (Float64; null
-        when the cause touches no known time), `first_ts_ns`, `last_ts_ns` (Int64, trace clock; null
+        places), `messages` (UInt64, how many say so: one may speak of many places), `record_share`
+        (Float64; null when no record was read, and of losses that the source does not all count),
+        `time_share` (Float64; null when the cause touches no known time), `first_ts_ns`, `last_ts_ns` (Int64, trace clock; null
         when not known), `message` (String, of the first place), `advice` (String; null when there
         is none).
 
@@ -129,6 +130,7 @@ def _row(
         "severity": places[0]["severity"],
         "code": code,
         "count": count,
+        "messages": len(places) + more,
         "record_share": min(count / records, 1.0) if records else None,
         "time_share": share,
         "first_ts_ns": first,

@@ -169,7 +169,7 @@ def _print_causes(trace: Trace) -> None:
         paragraph("Lost, damaged or inferred:")
     for cause in causes:
         severity = "" if cause["severity"] == "info" else f" ({cause['severity']})"
-        more = f", and {format_count(cause['count'] - 1)} like it" if cause["count"] > 1 else ""
+        more = f", and {format_count(cause['messages'] - 1)} like it" if cause["messages"] > 1 else ""
         paragraph(f"  {format_count(cause['count'])} x {cause['code']}{severity}: {cause['message']}{more}")
         if extent := _extent(cause):
             paragraph(f"      {extent}")
