@@ -271,3 +271,19 @@ def test_the_command_prints_a_pivot_and_draws(tracekit: Run, file: Path, tmp_pat
         bad = tracekit("sweep", file, *wrong)
         assert bad.returncode == 2
         assert said in bad.stderr, bad.stderr
+
+
+@pytest.mark.parametrize("found", ["no Parquet file", "a table without the column cell", "a directory"])
+def test_what_no_sweep_wrote_is_neither_read_nor_replaced(found: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    if found == "a directory":
+        path.mkdir()
+    elif found == "no Parquet file":
+        path.write_bytes(b"notes")
+    else:
+        pl.DataFrame({"a": [1]}).write_parquet(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(OutputError, match=f"out.parquet: expected .*, found {found}"):
+        sweep("A: R5\nB: R3", "rr", output=path, jobs=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["out.parquet"]
+    assert before is None or path.read_bytes() == before

@@ -62,6 +62,15 @@ def test_a_disk_that_takes_no_more_leaves_what_was_there(command: str, demo: Pat
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(name, OLD)]
 
 
+def test_a_sweep_onto_a_full_disk_keeps_its_cells(tracekit: Run, demo: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.parquet").symlink_to("/dev/full")
+    words = ("sweep", demo, "--policy", "rr:quantum={1ms,4ms}", "--jobs", "1", "-q")
+    done = tracekit(*words, "-o", tmp_path / "out.parquet")
+    assert done.returncode == 2, done.stderr
+    assert "out.parquet: No space left on device" in done.stderr
+    assert len(list((tmp_path / "out.parquet.cells").glob("*.arrows"))) == 2
+
+
 def test_standard_output_that_takes_no_more(demo: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -71,6 +80,11 @@ def test_standard_output_that_takes_no_more(demo: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "tracekit: standard output: No space left on device\n"
+
+
+def test_a_device_that_takes_no_more_is_named(tracekit: Run, demo: Path) -> None:
+    done = tracekit("slices", demo, "--json", "/dev/full")
+    assert (done.returncode, done.stderr) == (2, "tracekit: /dev/full: No space left on device\n")
 
 
 def test_a_cache_on_a_full_disk_costs_only_time(demo: Path, tmp_path: Path) -> None:

@@ -50,8 +50,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if place.is_dir():
         raise OutputError(f"{path}: expected the name of a file, found a directory")
     if str(place.absolute()).startswith(OPEN) or (place.exists() and not place.is_file()):
-        with _opened(place, "wb", path) as file:
-            yield file
+        try:
+            with _opened(place, "wb", path) as file:
+                yield file
+        except OSError as error:
+            _refuse_full(error, path)
+            raise
         return
     target = place.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
@@ -61,12 +65,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        if error.filename is None and (number := _number(error)) in FULL:
-            raise OutputError(f"{os.fspath(path)}: {os.strerror(number)}") from error
+        _refuse_full(error, path)
         raise
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _refuse_full(error: OSError, path: str | os.PathLike[str]) -> None:
+    """Raise with the name of the file where it takes no more."""
+    if error.filename is None and (number := _number(error)) in FULL:
+        raise OutputError(f"{os.fspath(path)}: {os.strerror(number)}") from error
 
 
 def _number(error: OSError) -> int:

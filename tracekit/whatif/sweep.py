@@ -105,8 +105,26 @@ class Sweep:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Sweep:
-        """Read the result of ``tracekit sweep``."""
-        return cls(pl.read_parquet(Path(path)))
+        """Read the result of ``tracekit sweep``.
+
+        Parameters
+        ----------
+        path
+            The Parquet file.
+
+        Raises
+        ------
+        OutputError
+            When it is none that a sweep wrote.
+        """
+        try:
+            table = pl.read_parquet(Path(path), glob=False)
+        except pl.exceptions.PolarsError:
+            table = pl.DataFrame()
+        if missing := [name for name in _OWN if name not in table.columns]:
+            found = "no Parquet file" if not table.columns else f"a table without the column {missing[0]}"
+            raise OutputError(f"{os.fspath(path)}: expected the result of a sweep, found {found}")
+        return cls(table)
 
     @property
     def failed(self) -> pl.DataFrame:
@@ -486,7 +504,7 @@ def sweep(
     ReplayError
         When a text is not understood. A cell whose replay fails is a row with its `error`.
     OutputError
-        When `output` is no Parquet file.
+        When `output` is no Parquet file, or one that no sweep wrote.
     """
     options = options or Options()
     grid = cells([policies] if isinstance(policies, str) else list(policies), list(sets))
@@ -497,10 +515,14 @@ def sweep(
     target = None if output is None else Path(output)
     if target is not None and target.suffix != ".parquet":
         raise OutputError(f"{target}: expected a name that ends in .parquet")
+    if target is not None and target.is_dir():
+        raise OutputError(f"{target}: expected the name of a file, found a directory")
+    # What stands there already gives its cells; a device gives none.
+    earlier = Sweep.read(target).table if target is not None and target.is_file() else None
     with _place(target) as folder, given_or_own(jobs, executor) as workers:
         runner = Runner(files, folder, options, workers)
-        if target is not None and target.exists():
-            _unpack(Sweep.read(target).table, runner.store)
+        if earlier is not None:
+            _unpack(earlier, runner.store)
         numbers = {cell: i for i, cell in enumerate(grid)}
         found: dict[tuple[str, Cell], pl.DataFrame] = {}
         for rung, count in enumerate(rungs):
@@ -517,8 +539,11 @@ def sweep(
         lead = [*_OWN, *(axis for axis in axes if axis in table.columns)]
         table = table.select(*lead, pl.exclude(lead)).sort("trace", "cell", maintain_order=True)
         if target is not None:
+            # polars says of a full disk what is no error of the system.
+            packed = io.BytesIO()
+            table.write_parquet(packed)
             with replacing(target) as file:
-                table.write_parquet(file)
+                file.write(packed.getbuffer())
     if target is not None:
         shutil.rmtree(_cells_of(target), ignore_errors=True)
     return Sweep(table)
