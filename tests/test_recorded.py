@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 
 import tracekit as tk
+from tracekit.cli import main
+from tracekit.explain import check
 from tracekit.whatif.not_modelled import NotModelledError
 from tracekit.whatif.recorded import part, refuse_part
 
@@ -66,3 +72,48 @@ def test_differences_of_times_are_refused() -> None:
     text = "".join(switch(0.000001 * (7 * i % 5), 0, 1 + i % 2, 2 - i % 2) for i in range(20))
     with pytest.raises(tk.ParseError, match="times since the line before"):
         tk.read(text.encode())
+
+
+def of_some_tasks(path: Path) -> Path:
+    """A recording of tasks 1 and 2 of one CPU, which others have meanwhile."""
+    text = "".join(
+        switch(0.01 * i, 0, 1, 0) + waking(0.01 * i + 0.002, 0, 2, 1, 0) + switch(0.01 * i + 0.003, 0, 2, 0)
+        for i in range(20)
+    )
+    path.write_text(text)
+    assert (found := part(tk.read(path))) is not None
+    assert found.tasks is not None
+    return path
+
+
+def test_rules_about_what_was_not_recorded_are_not_checked(tmp_path: Path) -> None:
+    found = check(tk.read(of_some_tasks(tmp_path / "some.txt")))
+    assert found.ok, found.sentence
+    rows = {row["rule"]: (row["result"], row["says"]) for row in found.summary.iter_rows(named=True)}
+    assert {rows[rule][0] for rule in ("one-cpu", "switch-chain", "sleep-wakeup")} == {"not checked"}
+    assert rows["one-cpu"][1].startswith("only some tasks (")
+    assert rows["time-order"][0] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("solve {} --goal cpu(t)>1%", 4, "nothing models what was not recorded (only some tasks"),
+        (
+            "sweep {} --policy rr:quantum={{1ms,2ms}} --metric cpu(t) --jobs 1",
+            2,
+            "no cell has a result: nothing",
+        ),
+        ("timeline {}", 0, ", . idle, ? not recorded"),
+    ],
+)
+def test_commands_say_that_only_some_tasks_were_recorded(
+    words: str, status: int, said: str, tmp_path: Path
+) -> None:
+    path = os.fspath(of_some_tasks(tmp_path / "some.txt"))
+    done = CliRunner().invoke(main, words.format(path).split())
+    assert done.exit_code == status, done.output
+    assert said in done.output
+    if not status:
+        line = next(text for text in done.output.splitlines() if text.startswith("CPU 0"))
+        assert "." not in line

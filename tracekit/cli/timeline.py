@@ -48,6 +48,7 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
     from tracekit.cli._table import terminal_width
     from tracekit.filters import resolve_time
     from tracekit.units import format_moment, format_ns
+    from tracekit.whatif.recorded import part
 
     # Slices that began before the window belong to it, too: it is cut here, not by the filter.
     whole = source.read(window=False)
@@ -59,7 +60,9 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
         paragraph("nothing to show: no slice lies in the window; `tracekit info` says what the trace has")
         return
     step = max((end - begin) / width, 1.0)
-    bins, groups = lanes(whole.slices, begin, end, step, by)
+    some = (of := part(whole)) is not None and of.tasks is not None
+    # Of a recording of some tasks nobody knows whether the rest was idle.
+    bins, groups = lanes(whole.slices, begin, end, step, by, 0.0 if some else 0.5)
     signs = {group: SIGNS[i] if i < len(SIGNS) else OTHERS for i, group in enumerate(groups)}
     unknown = unseen(whole, begin, end)
     of_cpus = [{"cpu": cpu, "from_ns": lo, "to_ns": hi} for cpu, spans in unknown.items() for lo, hi in spans]
@@ -103,23 +106,27 @@ def unseen(trace: Trace, begin: int, end: int) -> dict[int, list[tuple[int, int]
     -------
     dict
         For each CPU of the trace, intervals by time: before its first record, losses
-        (`Trace.missing`), and what lies outside the trace.
+        (`Trace.missing`), and what lies outside the trace; all, where only some tasks were recorded.
     """
     from tracekit.analysis.completion import union
+    from tracekit.whatif.recorded import part
+
+    of = part(trace)
+    some = of is not None and of.tasks is not None
 
     windows = trace.missing().windows
     rows = trace.cpus.sort("cpu").select("cpu", "first_ts_ns").drop_nulls().iter_rows()
     found = {}
     for cpu, first in rows:
         lost = [(w.lo, w.hi) for w in windows.get(cpu, ())]
-        spans = [(begin, first), (trace.end_ns or end, end), *lost]
+        spans = [(begin, end if some else first), (trace.end_ns or end, end), *lost]
         cut = [(max(lo, begin), min(hi, end)) for lo, hi in spans]
         found[cpu] = list(zip(*(t.tolist() for t in union([c for c in cut if c[0] < c[1]])), strict=True))
     return found
 
 
 def lanes(
-    slices: pl.DataFrame, begin: int, end: int, step: float, by: str = "comm"
+    slices: pl.DataFrame, begin: int, end: int, step: float, by: str = "comm", least: float = 0.5
 ) -> tuple[pl.DataFrame, list[str]]:
     """Which group ran longest in each stretch of time of each CPU.
 
@@ -133,6 +140,8 @@ def lanes(
         Length of a stretch, ns.
     by
         Grouping, see `tracekit.analysis.GROUPINGS`.
+    least
+        Share of a stretch below which it counts as idle.
 
     Returns
     -------
@@ -168,7 +177,7 @@ def lanes(
         .group_by("cpu", "bin", maintain_order=True)
         .first()
     )
-    idle = pl.col("_busy") < step / 2
+    idle = pl.col("_busy") < step * least
     order = (
         summed.group_by("group").agg(pl.col("run_ns").sum()).sort("run_ns", "group", descending=[True, False])
     )

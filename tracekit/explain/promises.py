@@ -11,6 +11,7 @@ from tracekit.analysis import blame, conformance
 from tracekit.errors import FilterError
 from tracekit.trace import Trace
 from tracekit.units import format_moment
+from tracekit.whatif.recorded import part
 
 __all__ = ["Checked", "check"]
 
@@ -20,6 +21,9 @@ _RT_BELOW = 100
 #: perf's and ftrace's local clocks drift by up to a jiffy in theory; contradictions below this are
 #: not held against the schedule.
 _UNSYNCHRONISED_NS = 10_000
+#: Rules that need every CPU, and those that need every task, too.
+EVERY_CPU = ("sleep-wakeup", "work-conservation", "priority-order")
+EVERY_TASK = ("one-cpu", "switch-chain")
 
 
 @dataclass(frozen=True)
@@ -180,4 +184,10 @@ def check(trace: Trace, limit_ns: int = conformance.LIMIT_NS) -> Checked:
     found = conformance.violations(
         trace.events, trace.slices, trace.tasks, trace.losses, scene, rt_below, error, limit_ns, quotas
     )
-    return Checked(trace.name, found, conformance.unchecked(trace.events, rt_below, quotas))
+    missing = dict(conformance.unchecked(trace.events, rt_below, quotas))
+    if (of := part(trace)) is not None and not of.alone:
+        # What was not recorded goes on between the records.
+        rules = (*EVERY_CPU, *(EVERY_TASK if of.tasks is not None else ()))
+        missing |= dict.fromkeys(rules, f"{of.what} {'was' if of.single else 'were'} recorded")
+        found = found.filter(~pl.col("rule").is_in(list(rules)))
+    return Checked(trace.name, found, missing)

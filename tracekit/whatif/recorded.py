@@ -86,17 +86,18 @@ class Part:
     @property
     def sentence(self) -> str:
         """All in one line."""
-        return f"{self.what} {'was' if self._single else 'were'} recorded: {self.means}"
+        return f"{self.what} {'was' if self.single else 'were'} recorded: {self.means}"
 
     @property
-    def _single(self) -> bool:
+    def single(self) -> bool:
+        """Whether it is one CPU, of which one speaks in the singular."""
         return self.tasks is None and self.cpus is not None and len(self.cpus) == 1
 
     @property
     def why_not(self) -> str | None:
         """Why no replay can be made of it; None where one can."""
         return (
-            None if self.alone else f"what was not recorded ({self.what} {'was' if self._single else 'were'})"
+            None if self.alone else f"what was not recorded ({self.what} {'was' if self.single else 'were'})"
         )
 
 

@@ -30,6 +30,7 @@ from tracekit.units import parse_duration
 from tracekit.whatif.goals import Goal, parse_goal
 from tracekit.whatif.grid import Cell
 from tracekit.whatif.identity import stated
+from tracekit.whatif.recorded import refuse_part
 from tracekit.whatif.scenario import parse_set, resolve
 from tracekit.whatif.sweep import Options, Runner
 from tracekit.whatif.workers import given_or_own
@@ -357,7 +358,9 @@ def solve(
     Raises
     ------
     ReplayError
-        When a goal is not understood, or names no group of the trace.
+        When a goal is not understood, or names no group of the trace, or when nothing can be replayed.
+    NotModelledError
+        When only some CPUs or tasks were recorded.
     """
     options = options or Options()
     goals = [parse_goal(text) for text in ([goal] if isinstance(goal, str) else goal)]
@@ -368,10 +371,14 @@ def solve(
     ):
         runner = Runner([trace], Path(folder), options, workers)
         recorded = read(runner.paths[0])
+        refuse_part(recorded)
         identity = _core.expand_policy(options.identity or stated(recorded)[0])
         start = Cell(identity)
         seen = _tried(runner, [start], goals, 1, progress)
-        if start not in seen or -math.inf in seen[start][0]:
+        if start not in seen:
+            (rows,) = runner.run([start], 1, None).values()
+            raise ReplayError(f"the identity replay has no result: {rows['error'][0]}")
+        if -math.inf in seen[start][0]:
             raise ReplayError(_no_such(recorded, goals, options.by))
         steps = moves(recorded, identity, goals, options.by)
         beam = [start]

@@ -152,6 +152,9 @@ class Sweep:
             When no cell has it.
         """
         wanted = parse_statistic(statistic) if isinstance(statistic, str) else statistic
+        if "metric" not in self.table.columns:
+            why = self.table["error"].drop_nulls()
+            raise ReplayError(f"no cell has a result{f': {why[0]}' if len(why) else ''}")
         rows = self.table.filter(pl.col("metric") == wanted.metric, pl.col("statistic") == wanted.statistic)
         rows = pl.DataFrame([r for r in rows.iter_rows(named=True) if wanted.names(r)], schema=rows.schema)
         if not rows.height:
