@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+from tracekit.whatif.basis import uneven
 
 POSTS = " ".join(["P(go)"] * 16)
 #: Sixteen tasks fall asleep on CPU 0; W, on CPU 1, wakes them all at once. Where there are more CPUs, W would
@@ -95,3 +96,30 @@ def test_who_executes_a_program_goes_to_an_idle_cpu_from_one_that_others_wait_fo
         slices = tk.simulate(f"cpus: 2\nhz: 100\n{others}X: R5.3 X R20", policy).slices
         ran = slices.filter(pl.col("comm").cast(pl.String) == "X").group_by("cpu").agg(pl.col("dur_ns").sum())
         assert [(cpu, ns / 1e6) for cpu, ns in ran.sort("cpu").iter_rows()] == wanted
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("o1", "o1: the queues of two CPUs differ by two tasks or more for 100 % of the time: Linux 2.6 "),
+        (
+            "solaris-ts",
+            "solaris-ts: the queues of two CPUs differ by two tasks or more for 100 % of the time: ",
+        ),
+        ("eevdf", None),
+    ],
+)
+def test_queues_that_a_kernel_would_even_out_are_named(policy: str, said: str | None) -> None:
+    text = "policy: cfs\ncpus: 2\nuntil: 4000\nA*4: R∞"
+    shares = tk.simulate(text, policy).tasks.filter(~pl.col("is_idle"))["run_ns"]
+    found = uneven(tk.replay(text, policy))
+    if said is None:
+        assert max(shares) < 1.1 * min(shares)
+        assert found is None
+    else:
+        # Four alike, three of them on one CPU.
+        assert max(shares) > 2.5 * min(shares)
+        assert found is not None
+        assert found.startswith(said)
+        assert any(found in text for text in tk.compare(text, [policy], runs=1).to_dict()["not_recorded"])
+    assert uneven(tk.replay(text.replace("cpus: 2", "cpus: 1"), policy)) is None

@@ -110,6 +110,7 @@ def command(
     from tracekit.cli._output import emit, on_standard_output, paragraph
     from tracekit.io.writers import output_kind
     from tracekit.registry import check_policy
+    from tracekit.whatif.basis import uneven
 
     changes = bool(overrides or scenario or costs) or cpus is not None or rt is not None
     policies, loop = asked([policy] if policy else [], loop, scenario, changes)
@@ -152,6 +153,8 @@ def command(
         paragraph(
             f"{trace.name} under {run.policy.partition(',')[0]}, wakeup model {loop}{'' if verbose else '; -v: what it rests on'}"
         )
+        if (text := uneven(run)) is not None:
+            paragraph(text)
         if verbose:
             print_basis(run)
 

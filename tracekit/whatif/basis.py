@@ -15,7 +15,15 @@ from tracekit.whatif.members import apart, unlisted
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["MIN_SAMPLES", "inferred", "unknown_machine", "unmeasured_cpus", "unrecorded", "wakeup_classes"]
+__all__ = [
+    "MIN_SAMPLES",
+    "inferred",
+    "uneven",
+    "unknown_machine",
+    "unmeasured_cpus",
+    "unrecorded",
+    "wakeup_classes",
+]
 
 #: Rows of `tracekit.Replay.inferred` that say how far a replay models the speed and the isolation of CPUs.
 MACHINE = ("capacities of CPUs", "frequency governor", "isolated CPUs")
@@ -24,6 +32,15 @@ MIN_SAMPLES = 20
 #: A CPU that was busy for less than the first share of a recording shows nothing of its speed; a prediction
 #: rests on that speed when it keeps the CPU busy for more than the second share of its time.
 UNUSED, USED = 0.01, 0.05
+#: Policies that leave out how their kernel evens out the queues of busy CPUs, and how it does.
+EVENED = {
+    # kernel/sched.c of 2.6.20, rebalance_tick and find_busiest_group.
+    "o1": "Linux 2.6 moves tasks between busy CPUs, too",
+    # usr/src/uts/common/disp/disp.c of illumos, setbackdq.
+    "solaris-ts": "Solaris queues a thread on the next CPU where the queue there is shorter",
+}
+#: Share of a replay from which on it is said that the queues of its CPUs are uneven.
+UNEVEN = 0.05
 
 
 def inferred(replay: Trace) -> list[dict[str, Any]]:
@@ -80,7 +97,8 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
         What is missing, and what to record: its diagnostics with the code ``missing-events``, or, of a
         trace that was filtered, what was left out; what it
         shows of messages that a replay takes for a device's; capacities, frequencies and isolated
-        CPUs, and how far they are modelled; arguments of the kernel that are not.
+        CPUs, and how far they are modelled; arguments of the kernel that are not; queues that the
+        policy's kernel would even out (`uneven`).
     """
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
     said = [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
@@ -101,6 +119,7 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
         )
     if programs is not None:
         said += rt_limits(programs.trace, replay, *changed)
+    said += [text for run in (replay, *changed) if (text := uneven(run)) is not None]
     if machine is not None and (cpus := machine.tickless()):
         listed = ", ".join(map(str, cpus))
         said.append(
@@ -135,6 +154,46 @@ def unmeasured_cpus(trace: Trace, replay: Trace) -> str | None:
         return None
     which, whose = ("CPU", "its speed is") if len(used) == 1 else ("CPUs", "their speeds are")
     return f"the recording hardly used {which} {', '.join(map(str, used))}, so that {whose} not known"
+
+
+def uneven(replay: Trace) -> str | None:
+    """Say that the queues of a replay's CPUs differ as the policy's kernel would not let them.
+
+    Definition: the share of the time in which the runnable and running tasks of two CPUs differ by two
+    or more, so that one of them could go over.
+
+    Parameters
+    ----------
+    replay
+        A replay.
+
+    Returns
+    -------
+    str or None
+        None below `UNEVEN`, on one CPU, and under policies that model it or have it so (`EVENED`).
+    """
+    policy = replay.metadata.get("replay.policy", "").partition(":")[0]
+    if policy not in EVENED or replay.cpus.height < 2:
+        return None
+    length = pl.col("nr_running") + pl.col("nr_waiting")
+    queues = (
+        replay.runqueue.filter(pl.col("cpu").is_not_null())
+        .select("ts_ns", pl.col("cpu").cast(pl.String), length.alias("length"))
+        .pivot("cpu", index="ts_ns", values="length", aggregate_function="last")
+        .sort("ts_ns")
+        .with_columns(pl.exclude("ts_ns").forward_fill().fill_null(0))
+    )
+    lengths = pl.exclude("ts_ns")
+    apart = pl.max_horizontal(lengths) - pl.min_horizontal(lengths) >= 2
+    until = pl.col("ts_ns").shift(-1).fill_null(replay.end_ns)
+    lasts = (until - pl.col("ts_ns")).filter(apart).sum()
+    share = (queues.select(lasts).item() or 0) / max((replay.end_ns or 0) - (replay.start_ns or 0), 1)
+    if share < UNEVEN:
+        return None
+    return (
+        f"{policy}: the queues of two CPUs differ by two tasks or more for {100 * share:.0f} % of the time: "
+        f"{EVENED[policy]}, which is not modelled"
+    )
 
 
 def wakeup_classes(replay: Trace) -> list[dict[str, Any]]:
