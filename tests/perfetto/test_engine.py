@@ -189,6 +189,14 @@ def test_a_server_that_does_not_answer_is_named(file: Path, address: str) -> Non
         tk.read(file, perfetto_addr=address)
 
 
+def test_a_column_of_tracekit_is_told_from_one_of_perfetto(demo: Path) -> None:
+    done = CliRunner().invoke(main, ["sql", str(demo), "select dur_ns from slices", "--offline"])
+    assert done.exit_code != 0
+    said = str(done.exception) + done.output
+    assert "no such" in said
+    assert "those of tracekit (slices, states, ...) with --engine duckdb" in said
+
+
 def test_the_command_asks_a_server(file: Path, address: str) -> None:
     query = "select count(*) n from sched where dur > 0"
     expected = tk.sql(file, query, offline=True)["n"].item()

@@ -98,7 +98,7 @@ def _chosen(known: Sequence[str]) -> list[str]:
         if name not in known:
             close = get_close_matches(name, known, 1)
             hint = f"; did you mean {close[0]}?" if close else ""
-            raise click.UsageError(f"no column {name!r}{hint} This table has {', '.join(known)}")
+            raise click.UsageError(f"no column {name!r}{hint or '.'} This table has {', '.join(known)}")
     return list(asked)
 
 

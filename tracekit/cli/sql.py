@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Input, engine_options, input_options, output_options
+from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,4 +87,10 @@ def _perfetto(
         if whole:
             # What other traces lost, reading them reported.
             source.say(session.diagnostics)
-        return session.query(query)
+        try:
+            return session.query(query)
+        except TracekitError as error:
+            if "no such column" not in str(error) and "no such table" not in str(error):
+                raise
+            own = "tables of Perfetto are asked; those of tracekit (slices, states, ...) with --engine duckdb"
+            raise TracekitError(f"{error}. Here {own}") from None
