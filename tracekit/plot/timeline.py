@@ -90,9 +90,10 @@ def timeline(
     How to read it
     --------------
     Each lane is one CPU, each box one slice: a task that ran without interruption. Colours are
-    groups of tasks whose names differ only in a number. White gaps are idle time. Lanes of the same
-    CPU below one another are the same moment in the recording and in its replays: look for boxes
-    that got longer, shorter or changed places.
+    groups of tasks whose names differ only in a number. White gaps are idle time, or time of
+    which nothing is recorded (`Trace.cpus` has both). Lanes of the same CPU below one another are
+    the same moment in the recording and in its replays: look for boxes that got longer, shorter or
+    changed places.
     """
     data = {}
     for label, table in s.as_mapping(slices).items():
