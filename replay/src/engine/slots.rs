@@ -1,6 +1,7 @@
 //! The next event of each kind and CPU. The earliest of each CPU stands in a tree, which gives the
 //! earliest of all. What is handled mostly changes times of the CPU on which it happens, several of
-//! them: the tree learns of these when the next event is asked for.
+//! them: that CPU is out of the tree meanwhile. So the next event is the lesser of two, its own and
+//! that of all others, which has been known for long, and the tree changes when the CPU does.
 //!
 //! Events with equal time come in the order of their kinds in [`Due`], then by CPU: segment ends,
 //! ticks, the 1 Hz work, timer expiries, other wakeups, policy timers, slice ends, reschedules.
@@ -111,8 +112,14 @@ impl Firsts {
         Firsts { nodes: vec![Node([NOTHING; 8]); leaves], leaves }
     }
 
-    /// Sets the earliest event of a CPU; the earliest of all.
+    /// The earliest of all.
     #[inline]
+    fn first(&self) -> Key {
+        self.nodes[0].first()
+    }
+
+    /// Sets the earliest event of a CPU; the earliest of all.
+    #[inline(always)]
     fn set(&mut self, cpu: Cpu, first: Key) -> Key {
         let (mut i, mut first) = (self.leaves + cpu, first);
         loop {
@@ -125,6 +132,18 @@ impl Firsts {
                 return first;
             }
         }
+    }
+
+    /// Sets the earliest event of `cpu`, and that nothing is due on `other`; the earliest of all.
+    #[inline(always)]
+    fn exchange(&mut self, cpu: Cpu, first: Key, other: Cpu) -> Key {
+        let (i, j) = (self.leaves + cpu - 1, self.leaves + other - 1);
+        if i / 8 == j / 8 {
+            self.nodes[i / 8].0[i % 8] = first;
+        } else {
+            self.set(cpu, first);
+        }
+        self.set(other, NOTHING)
     }
 }
 
@@ -139,7 +158,8 @@ impl Entry {
     /// Its earliest event.
     #[inline]
     fn first(&self) -> Key {
-        self.keys.iter().fold(NOTHING, |first, &key| first.min(key))
+        let [a, b, c, d, e] = self.keys;
+        (a.min(b).min(c.min(d))).min(e)
     }
 }
 
@@ -150,12 +170,12 @@ pub struct Slots {
     epoch: Ns,
     /// By CPU, the machine last.
     entries: Vec<Entry>,
-    /// The entry of the last event, whose times the tree may not know.
+    /// The entry of the last event. For the next two nothing is due there.
     last: usize,
     firsts: Firsts,
-    /// The earliest of all CPUs, and of the machine.
-    of_cpus: Key,
     of_machine: Key,
+    /// The earliest of all entries but the last.
+    others: Key,
 }
 
 impl Slots {
@@ -163,7 +183,7 @@ impl Slots {
     pub fn new(cpus: usize) -> Self {
         let entries = vec![Entry { times: [NEVER; PLACES], keys: [NOTHING; PLACES] }; cpus + 1];
         let firsts = Firsts::none(cpus);
-        Slots { cpus, epoch: 0, entries, last: cpus, firsts, of_cpus: NOTHING, of_machine: NOTHING }
+        Slots { cpus, epoch: 0, entries, last: cpus, firsts, of_machine: NOTHING, others: NOTHING }
     }
 
     #[inline]
@@ -187,36 +207,56 @@ impl Slots {
         }
     }
 
-    /// Brings the times of an entry into the tree.
+    /// Takes notice of the times of an entry that is not the last one.
     #[inline(never)]
     fn note(&mut self, entry: usize) {
-        self.bring(entry);
+        let first = self.entries[entry].first();
+        self.others = self.put(entry, first);
     }
 
-    /// The same, and tells the earliest of all.
+    /// Sets the earliest event of an entry; the earliest of all, as the tree and the machine stand.
     #[inline(always)]
-    fn bring(&mut self, entry: usize) -> Key {
-        let first = self.entries[entry].first();
+    fn put(&mut self, entry: usize, first: Key) -> Key {
         if entry < self.cpus {
-            self.of_cpus = self.firsts.set(entry, first);
-        } else {
-            self.of_machine = first;
+            return self.firsts.set(entry, first).min(self.of_machine);
         }
-        self.of_cpus.min(self.of_machine)
+        self.of_machine = first;
+        self.firsts.first().min(first)
+    }
+
+    /// What is handled now is of `entry`; `first` is the earliest event of the one before.
+    #[inline(always)]
+    fn change(&mut self, entry: usize, first: Key) {
+        let before = std::mem::replace(&mut self.last, entry);
+        self.others = if entry < self.cpus && before < self.cpus {
+            self.firsts.exchange(before, first, entry).min(self.of_machine)
+        } else {
+            self.change_machine(before, first, entry)
+        };
+    }
+
+    /// The same where one of the two is the machine.
+    #[inline(never)]
+    fn change_machine(&mut self, before: usize, first: Key, entry: usize) -> Key {
+        self.put(before, first);
+        self.put(entry, NOTHING)
     }
 
     /// The earliest event, which is to be handled now.
     #[inline]
     pub fn earliest(&mut self) -> (Ns, Due) {
-        let mut first = self.bring(self.last);
-        if is_far(first) {
-            first = self.look_far();
-            if is_far(first) {
+        let mut own = self.entries[self.last].first();
+        if is_far(own.min(self.others)) {
+            own = self.look_far();
+            if is_far(own.min(self.others)) {
                 return (NEVER, Due::Second);
             }
         }
+        let first = own.min(self.others);
         let (entry, kind) = (entry_of(first), (first >> ENTRY_BITS & 7) as usize);
-        self.last = entry;
+        if entry != self.last {
+            self.change(entry, own);
+        }
         (self.epoch + (first >> LOW_BITS) as Ns, Self::due(kind, entry))
     }
 
@@ -226,9 +266,9 @@ impl Slots {
         (self.last < self.cpus).then_some(self.last)
     }
 
-    /// Its time, where other events may still come before it.
-    pub fn earliest_time(&mut self) -> Ns {
-        let first = self.bring(self.last);
+    /// The time of the earliest event, where others may still come before it.
+    pub fn earliest_time(&self) -> Ns {
+        let first = self.entries[self.last].first().min(self.others);
         if is_far(first) {
             return self.earliest_of_all();
         }
@@ -239,7 +279,8 @@ impl Slots {
         self.entries.iter().flat_map(|e| e.times).min().unwrap_or(NEVER)
     }
 
-    /// Nothing comes before [`FAR`]: what comes first makes another epoch.
+    /// Nothing comes before [`FAR`]: what comes first makes another epoch. The earliest event of the
+    /// last entry.
     #[cold]
     fn look_far(&mut self) -> Key {
         let first = self.earliest_of_all();
@@ -252,9 +293,11 @@ impl Slots {
             for (i, kind) in (if entry == self.cpus { OF_MACHINE } else { OF_CPU }).into_iter().enumerate() {
                 e.keys[i] = key(e.times[i] - first, kind, entry);
             }
-            self.bring(entry);
+            if entry != self.last {
+                self.note(entry);
+            }
         }
-        self.bring(self.last)
+        self.entries[self.last].first()
     }
 
     #[inline]
