@@ -104,6 +104,7 @@ impl Eevdf {
         e.deadline = e.v + vslice;
     }
 
+    #[inline(always)]
     pub(super) fn put_in_tree(&mut self, q: usize, t: TaskId) {
         let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
         debug_assert!(!e.place.is_queued(), "a task is queued once");

@@ -137,7 +137,21 @@ impl Eevdf {
     }
 
     /// `t` becomes runnable on `cpu`.
+    #[inline(always)]
     pub(super) fn put_in(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, initial: bool) {
+        if !self.groups.is_empty() {
+            return self.put_in_levels(k, cpu, t, initial);
+        }
+        self.groups.arrives(&mut self.bal, k.now(), cpu, t);
+        self.charge_and_resched(k, cpu);
+        self.place(cpu, t, initial);
+        self.add(cpu, t);
+        self.put_in_tree(cpu, t);
+    }
+
+    /// The same where there are groups.
+    #[inline(never)]
+    fn put_in_levels(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, initial: bool) {
         let now = k.now();
         if self.quota.park(k, &self.groups, cpu, t) {
             return;
@@ -146,17 +160,15 @@ impl Eevdf {
         if self.flat() {
             self.charge_and_resched(k, cpu);
             self.e[t].q = cpu;
-            self.refresh_weights(k, cpu, t);
-            if !self.groups.is_empty() {
-                let weight = self.flat_weight(t);
-                self.reweigh(t, weight);
-            }
+            self.refresh_levels(k, cpu, t);
+            let weight = self.flat_weight(t);
+            self.reweigh(t, weight);
             self.place(cpu, t, initial);
             self.add(cpu, t);
             return self.put_in_tree(cpu, t);
         }
         let (mut at, mut initial) = (t, initial);
-        if self.refresh_weights(k, cpu, t) {
+        if self.refresh_levels(k, cpu, t) {
             self.resched(k, cpu);
         }
         loop {
@@ -230,8 +242,12 @@ impl Eevdf {
             return self.delay(t);
         }
         self.groups.leaves(&mut self.bal, k.now(), cpu, t);
+        if self.groups.is_empty() {
+            // What runs has been charged just now.
+            return self.leave(t, true);
+        }
         self.leave_levels(k, t, true);
-        self.refresh_weights(k, cpu, t);
+        self.refresh_levels(k, cpu, t);
     }
 
     /// `t`, which is runnable, leaves the books of `cpu`.
