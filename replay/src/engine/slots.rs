@@ -95,21 +95,21 @@ impl Node {
 }
 
 /// The earliest event of each CPU, in a tree. The root is node 0, the children of node `i` begin at
-/// `8 * i + 1`, and so do the CPUs at `leaves`.
+/// `8 * i + 1`, and above CPU `c` stands node `lowest + c / 8`.
 #[derive(Clone, Debug)]
 struct Firsts {
     nodes: Vec<Node>,
-    leaves: usize,
+    lowest: usize,
 }
 
 impl Firsts {
     /// Nothing is due, for so many CPUs.
     fn none(cpus: usize) -> Self {
-        let (mut leaves, mut wide) = (1, 8);
-        while wide < cpus {
-            (leaves, wide) = (leaves + wide, 8 * wide);
+        let (mut lowest, mut wide) = (0, 1);
+        while 8 * wide < cpus {
+            (lowest, wide) = (lowest + wide, 8 * wide);
         }
-        Firsts { nodes: vec![Node([NOTHING; 8]); leaves], leaves }
+        Firsts { nodes: vec![Node([NOTHING; 8]); lowest + wide], lowest }
     }
 
     /// The earliest of all.
@@ -118,32 +118,36 @@ impl Firsts {
         self.nodes[0].first()
     }
 
-    /// Sets the earliest event of a CPU; the earliest of all.
+    /// Brings the earliest below node `i` to those above it; the earliest of all.
     #[inline(always)]
-    fn set(&mut self, cpu: Cpu, first: Key) -> Key {
-        let (mut i, mut first) = (self.leaves + cpu, first);
-        loop {
+    fn up(&mut self, mut i: usize) -> Key {
+        let mut first = self.nodes[i].first();
+        while i > 0 {
             let child = (i - 1) % 8;
             i = (i - 1) / 8;
-            let node = &mut self.nodes[i];
-            node.0[child] = first;
-            first = node.first();
-            if i == 0 {
-                return first;
-            }
+            self.nodes[i].0[child] = first;
+            first = self.nodes[i].first();
         }
+        first
+    }
+
+    /// Sets the earliest event of a CPU; the earliest of all.
+    fn set(&mut self, cpu: Cpu, first: Key) -> Key {
+        let i = self.lowest + cpu / 8;
+        self.nodes[i].0[cpu % 8] = first;
+        self.up(i)
     }
 
     /// Sets the earliest event of `cpu`, and that nothing is due on `other`; the earliest of all.
     #[inline(always)]
     fn exchange(&mut self, cpu: Cpu, first: Key, other: Cpu) -> Key {
-        let (i, j) = (self.leaves + cpu - 1, self.leaves + other - 1);
-        if i / 8 == j / 8 {
-            self.nodes[i / 8].0[i % 8] = first;
-        } else {
-            self.set(cpu, first);
+        let (i, j) = (self.lowest + cpu / 8, self.lowest + other / 8);
+        self.nodes[i].0[cpu % 8] = first;
+        if i != j {
+            self.up(i);
         }
-        self.set(other, NOTHING)
+        self.nodes[j].0[other % 8] = NOTHING;
+        self.up(j)
     }
 }
 
