@@ -310,7 +310,7 @@ impl Engine {
         let mut stuck = limit;
         loop {
             let (at, due) = self.k.slots.earliest();
-            if at >= self.until || at == NEVER {
+            if at >= self.until {
                 break;
             }
             if at > self.k.now {

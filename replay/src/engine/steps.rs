@@ -246,16 +246,15 @@ impl Engine {
         if self.k.tasks[t.index()].lets_go > 0 {
             self.lets_go(cpu, t);
         }
-        self.leave(cpu, t, Stop::Slept);
+        let class = self.leave(cpu, t, Stop::Slept);
         self.k.tasks[t.index()].state = TaskState::Sleeping(sleep);
         self.preload(t);
-        let class = self.class(t);
         self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Slept);
     }
 
-    /// The running task leaves `cpu` of its own will.
+    /// The running task leaves `cpu` of its own will. Tells its class.
     #[inline(always)]
-    fn leave(&mut self, cpu: Cpu, t: TaskId, why: Stop) {
+    fn leave(&mut self, cpu: Cpu, t: TaskId, why: Stop) -> usize {
         let now = self.k.now;
         self.k.cpus[cpu].clock = now;
         let class = self.class(t);
@@ -270,12 +269,13 @@ impl Engine {
         self.k.slots.set_resched(cpu, now.max(c.busy_until));
         self.k.count(cpu, -1);
         self.k.tasks[t.index()].since = now;
+        class
     }
 
     #[inline(never)]
     fn exit(&mut self, cpu: Cpu, t: TaskId) {
         self.leave_locks(cpu, t);
-        self.leave(cpu, t, Stop::Exited);
+        let class = self.leave(cpu, t, Stop::Exited);
         self.k.tasks[t.index()].state = TaskState::Dead;
         self.k.live -= 1;
         if self.k.work.tasks[t.index()].essential {
@@ -287,7 +287,7 @@ impl Engine {
         }
         self.close_buffers(cpu, t);
         self.k.log.add(self.k.now, RecKind::Exit, cpu, t.0, IDLE, 0);
-        let class = self.class(t);
+        self.k.class = class as u8;
         self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Exited);
         for class in 0..self.stack.layers.len() {
             self.k.class = class as u8;

@@ -70,11 +70,12 @@ impl Engine {
     #[inline(always)]
     pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
         self.order += 1;
-        let next = self.timers[cpu].first().map_or(NEVER, |t| t.hard).min(self.k.slots.tick(cpu));
-        self.k.cpus[cpu].timer_first = hard < next;
+        let timers = &mut self.timers[cpu];
+        let first = timers.first().map_or(NEVER, |t| t.hard);
+        self.k.cpus[cpu].timer_first = hard < first.min(self.k.slots.tick(cpu));
         // A recorded end may come a little before the time asked for.
-        self.timers[cpu].push(Timer { hard, order: self.order, soft: soft.min(hard), task: t });
-        self.next_timer(cpu);
+        timers.push(Timer { hard, order: self.order, soft: soft.min(hard), task: t });
+        self.k.slots.set_timer(cpu, first.min(hard));
     }
 
     fn next_timer(&mut self, cpu: Cpu) {
