@@ -19,8 +19,8 @@ use crate::calibrate::Overheads;
 use crate::history::TaskIndex;
 use crate::task::{Ns, TaskId};
 
-/// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), and of pairs
-/// of tasks that may not have waited for each other.
+/// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), and of
+/// pairs of tasks that may not have waited for each other.
 const RARE: f64 = 0.1;
 
 /// A task comes to a lock.
@@ -89,7 +89,7 @@ impl Locks {
             let (beside, free) = at_once.shares(&tracks[t as usize]);
             let attempts = attempts((t, group), waits, (tracks, over), &at_once);
             let side = attempts.iter().filter(|m| !m.alone).count();
-            // Where they only run at once while one hands over to the other, nobody keeps anybody from going on.
+            // Where they run at once only while one hands over to the other, none keeps another waiting.
             if beside <= attempts.len() as Ns * over.switch {
                 return;
             }
