@@ -101,6 +101,10 @@ pairs of `callpipe` on one CPU (42) within 15 %, as in [one CPU](validation.md).
 | in the search: stations that never seem to send | 85 % | 66 % | 86 % | 79 % |
 | in the search: a server alone that reads all from one queue | 85 % | 66 % | 86 % | 83 % |
 | pools | 77 % | 59 % | 78 % | 98 % |
+
+The search serves servers and callers of the lab. In 260 pairs of fresh recordings it changes no row of
+twelve of the thirteen workloads of every day; of the thirteenth it took waits for a lock for messages,
+and such tasks are asked for a lock first now.
 """
 
 
