@@ -176,11 +176,11 @@ Written by `python -m validation.fresh`. {pairs} pairs of recordings of 2.6 s by
 compression, a web server, a pipeline, a pool of workers, threads that share a lock, short commands, and
 where they are installed a server in Node, a thread pool in Java, goroutines in Go, PostgreSQL with
 pgbench, Redis with its benchmark, and nginx with wrk, each beside others that take CPU time. No rule was
-found with these recordings. A recording is predicted from another one, in which nothing was changed, by `tracekit
-compare A --set CHANGE --real B`, or with `--under` from one of the same under another kernel, by
-`tracekit compare A --policy linux-VERSION --real B`. *Inside*: the 90 % interval holds the real value;
-rows with fewer than 20 real samples, without an interval or marked `do not use` are left out. The first
-columns are of rows marked `trusted`.
+found with these recordings. A recording is predicted from another one, in which nothing was changed,
+by `tracekit compare A --set CHANGE --real B`, or with `--under` from one of the same under another
+kernel, by `tracekit compare A --policy linux-VERSION --real B`. *Inside*: the 90 % interval holds the
+real value; rows with fewer than 20 real samples, without an interval or marked `do not use` are left
+out. The first columns are of rows marked `trusted`.
 
 {table(["", *head], shares(every, "all"))}
 
