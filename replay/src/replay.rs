@@ -173,7 +173,7 @@ pub struct Replayed {
 
 /// A wait that begins in the last one of so many parts of a recording takes no more than a percent from a
 /// task's time.
-const STUCK: Ns = 100;
+const LATE: Ns = 100;
 /// Tasks that a message names.
 const NAMED: usize = 3;
 
@@ -336,7 +336,7 @@ fn speeds(recon: &Recon, spec: &ReplaySpec) -> Result<Speeds, ReplayError> {
 
 /// Tasks that wait for ever, whose recorded waits ended: what a replay shows of them is not theirs.
 fn report_stuck(recon: &Recon, run: &Run, out: &mut Out) {
-    let late = |at: Ns| at > recon.span.min(recon.stop) - recon.span / STUCK;
+    let late = |at: Ns| at > recon.span.min(recon.stop) - recon.span / LATE;
     let (mut rows, mut names, mut first) = (Vec::new(), Vec::new(), recon.span);
     // What is written down may well wait for ever.
     for stuck in run.stuck.iter().filter(|_| recon.stated.is_none()) {

@@ -59,7 +59,7 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
             paragraph(late.sentence)
         if idler := comparison.idler.get(finding.policy):
             paragraph(idler.sentence)
-        if waits := comparison.standing.get(finding.policy):
+        if waits := comparison.stuck.get(finding.policy):
             paragraph(waits.sentence)
     print()
     _basis(comparison, failed)

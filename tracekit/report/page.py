@@ -475,7 +475,7 @@ def render(comparison: Comparison) -> str:
             *((label, one.sentence) for label, found in comparison.sooner.items() for one in found),
             *((label, one.sentence) for label, one in comparison.longer.items()),
             *((label, one.sentence) for label, one in comparison.idler.items()),
-            *((label, one.sentence) for label, one in comparison.standing.items()),
+            *((label, one.sentence) for label, one in comparison.stuck.items()),
         ],
         chosen=comparison.focus.sentence,
         held=comparison.held.sentences if comparison.held else [],

@@ -31,7 +31,7 @@ from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_interval
 from tracekit.whatif.run import Replay
 from tracekit.whatif.scenario import Override
 from tracekit.whatif.shown import Focus, focus_of, main_groups, main_rows
-from tracekit.whatif.standing import Standing, standing
+from tracekit.whatif.stuck import Stuck, stuck
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated, poorly
 
 __all__ = ["Comparison"]
@@ -144,7 +144,7 @@ class Comparison:
                 sooner={label: [one.group for one in found] for label, found in self.sooner.items()},
                 longer={label: found.why for label, found in self.longer.items()},
                 idler={label: found.why for label, found in self.idler.items()},
-                standing=self.standing,
+                stuck=self.stuck,
                 loops=loops(self.trace, self.by, self._runs),
             )
         plain = analysis.compare.compare(self.figures, RECORDED, IDENTITY, self.resolution_ns)
@@ -183,9 +183,9 @@ class Comparison:
         return of_all(idler, self.trace, self._runs)
 
     @cached_property
-    def standing(self) -> dict[str, Standing]:
-        """Label to the tasks of a replay that wait for ever, see `tracekit.whatif.standing`."""
-        return standing(self.trace, self.by, self._runs, self.identity)
+    def stuck(self) -> dict[str, Stuck]:
+        """Label to the tasks of a replay that wait for ever, see `tracekit.whatif.stuck`."""
+        return stuck(self.trace, self.by, self._runs, self.identity)
 
     @property
     def _runs(self) -> dict[str, Replay]:
@@ -377,7 +377,7 @@ class Comparison:
             whatever was lost), `identity` (policy, reason, loop), `policies` (label, policy, loop),
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
-            `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `idler`, `standing`, `summary`,
+            `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `idler`, `stuck`, `summary`,
             `comparison` (`table`), `changed` (groups that the change is made to), `chosen`
             (groups that are looked at; None for all), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
             (time-weighted distribution by label), `not_recorded` and `not_known` (what the trace, and
@@ -408,7 +408,7 @@ class Comparison:
             "sooner": {label: [asdict(one) for one in found] for label, found in self.sooner.items()},
             "longer": {label: asdict(one) for label, one in self.longer.items()},
             "idler": {label: asdict(one) for label, one in self.idler.items()},
-            "standing": {label: asdict(one) for label, one in self.standing.items()},
+            "stuck": {label: asdict(one) for label, one in self.stuck.items()},
             "inferred": inferred(self.identity),
             "not_recorded": unrecorded(self.identity, *self.replays.values()),
             "not_known": unknown_machine(self.trace),

@@ -44,7 +44,7 @@ SOONER = 0.9
 #: 80 and 83 % where by more (292, 250, 219, 310 rows); 87, 80, 80, 83 % for half as much, 84, 77, 78,
 #: 82 % for twice. In 260 later ones 95 and 88 % (230 rows; docs/validation-fresh.md).
 IDLER = 0.2
-#: Least share of all CPU time of a group that is named.
+#: Least share of all CPU time of a group that is named, or that counts for others.
 MATTERS = 0.01
 
 

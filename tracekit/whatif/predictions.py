@@ -18,7 +18,7 @@ from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.loops import Loops
 from tracekit.whatif.row_error import Table, metric_class, row_errors, sampling_scale, width_of
-from tracekit.whatif.standing import Standing
+from tracekit.whatif.stuck import Stuck
 
 __all__ = ["ADDED", "DEFAULT_TICK_NS", "Repeated", "judged_alone", "to_halve", "with_intervals"]
 
@@ -57,8 +57,8 @@ class Repeated:
         Label to why totals are of another time than recorded, see `tracekit.whatif.pace.longer`.
     idler
         Label to how much more CPUs idle than recorded, see `tracekit.whatif.pace.idler`.
-    standing
-        Label to the tasks that wait for ever, see `tracekit.whatif.standing`.
+    stuck
+        Label to the tasks that wait for ever, see `tracekit.whatif.stuck`.
     loops
         Groups that answer each other through sockets, see `tracekit.whatif.loops`.
     tick_ns, resolution_ns
@@ -83,7 +83,7 @@ class Repeated:
     sooner: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     longer: Mapping[str, str] = field(default_factory=dict)
     idler: Mapping[str, str] = field(default_factory=dict)
-    standing: Mapping[str, Standing] = field(default_factory=dict)
+    stuck: Mapping[str, Stuck] = field(default_factory=dict)
     loops: Loops | None = None
     tick_ns: float = 4e6
     resolution_ns: float = intervals.MIN_JITTER_NS
@@ -430,7 +430,7 @@ def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> lis
             unmodelled.append(looping.before)
         elif looping is not None:
             other = looping.others
-        if (waits := repeated.standing.get(label)) is not None:
+        if (waits := repeated.stuck.get(label)) is not None:
             if _own(row, waits.groups):
                 unmodelled.append(waits.why)
             other = other or waits.others

@@ -20,8 +20,8 @@ mod clock;
 mod guards;
 mod locks;
 pub mod slots;
-pub mod standing;
 mod steps;
+pub mod stuck;
 mod switch;
 mod timer_heap;
 mod timers;
@@ -29,7 +29,7 @@ mod wake;
 
 pub use crate::classes::{Layer, Stack};
 pub use crate::machine::{Machine, TimerMode};
-use standing::Stuck;
+use stuck::Stuck;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -157,8 +157,8 @@ pub struct Engine {
 /// Events between two reports of progress, at which the caller may stop the run.
 const REPORT: u64 = 4096;
 
-/// Events that may happen at one instant before the run is taken for stuck, plus as many per task.
-const STUCK: u64 = 100_000;
+/// Events that may happen at one instant before the run is taken for a livelock, plus as many per task.
+const LIVELOCK: u64 = 100_000;
 
 /// The first class that has to be asked for a task. The last one always is.
 fn first_class(stack: &Stack, work: &Workload) -> usize {
@@ -306,8 +306,8 @@ impl Engine {
             return Err(self.failure());
         }
         self.k.slots.set_second(1_000_000_000);
-        let limit = STUCK + 100 * self.k.tasks.len() as u64;
-        let mut stuck = limit;
+        let limit = LIVELOCK + 100 * self.k.tasks.len() as u64;
+        let mut last = limit;
         loop {
             let (at, due) = self.k.slots.earliest();
             if at >= self.until {
@@ -315,10 +315,10 @@ impl Engine {
             }
             if at > self.k.now {
                 self.k.now = at;
-                stuck = self.counts.events + limit;
+                last = self.counts.events + limit;
             }
             self.counts.events += 1;
-            if self.counts.events > stuck {
+            if self.counts.events > last {
                 return Err(EngineError(format!("no progress at {} ns: the policy keeps rescheduling", self.k.now)));
             }
             if !self.handle(due) {
@@ -444,7 +444,7 @@ impl Engine {
         self.k.now = end;
         self.counts.end = end;
         let warning = self.starvation();
-        let stuck = self.stand_still();
+        let stuck = self.stuck();
         let mut counters = Vec::new();
         for (_, policy) in &self.stack.layers {
             counters.extend(policy.counters());

@@ -52,7 +52,7 @@ struct Going {
 
 impl Engine {
     /// The tasks that wait for ever.
-    pub(super) fn stand_still(&self) -> Vec<Stuck> {
+    pub(super) fn stuck(&self) -> Vec<Stuck> {
         let (n, sems, queues) = (self.k.tasks.len(), self.units.len(), self.queues.len());
         let needs: Vec<Option<Need>> = (0..n).map(|t| self.need(TaskId(t as u32))).collect();
         let dead = |t: usize| self.k.tasks[t].state == TaskState::Dead;
@@ -128,7 +128,7 @@ impl Engine {
         next.extend(task.handler.map(|(_, back)| rest(&self.k.work.tasks[t].steps, back)));
         while let Some(steps) = next.pop() {
             for step in steps {
-                let ready: Vec<usize> = match *step {
+                let queue = match *step {
                     Step::Post { sem, .. } => {
                         going.posted[sem.0 as usize] = true;
                         continue;
@@ -142,22 +142,20 @@ impl Engine {
                         continue;
                     }
                     Step::Send { queue, handler } => {
-                        let queue = queue.0 as usize;
-                        going.sent[queue] = true;
-                        going.unread[queue].push(handler.0 as usize);
-                        if going.read[queue] {
-                            std::mem::take(&mut going.unread[queue])
-                        } else {
-                            continue;
-                        }
+                        going.sent[queue.0 as usize] = true;
+                        going.unread[queue.0 as usize].push(handler.0 as usize);
+                        queue.0 as usize
                     }
                     Step::Receive { queue, .. } => {
                         going.read[queue.0 as usize] = true;
-                        std::mem::take(&mut going.unread[queue.0 as usize])
+                        queue.0 as usize
                     }
                     _ => continue,
                 };
-                for handler in ready {
+                if !going.read[queue] {
+                    continue;
+                }
+                for handler in std::mem::take(&mut going.unread[queue]) {
                     if !std::mem::replace(&mut going.handled[handler], true) {
                         next.push(&self.k.work.handlers[handler]);
                     }

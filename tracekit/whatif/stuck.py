@@ -2,7 +2,7 @@
 
 A recording ends, so whatever its tasks waited for came, but for what they wait for at its end. Where the
 tasks of a replay wait in a circle, or for tasks that have nothing more to give, what ended their recorded
-waits was taken for something that it was not. The core finds them (``replay/src/engine/standing.rs``): those
+waits was taken for something that it was not. The core finds them (``replay/src/engine/stuck.rs``): those
 that no task that goes on can help, nor one that such a task can help, and so on.
 """
 
@@ -17,18 +17,16 @@ import polars as pl
 from tracekit.analysis import group_of
 from tracekit.trace import Trace
 from tracekit.units import format_ns
+from tracekit.whatif.pace import MATTERS
 
-__all__ = ["Standing", "standing"]
+__all__ = ["Stuck", "stuck"]
 
-#: Least share of all recorded CPU time of waiting tasks from which the others have the CPUs of a run that
-#: is not theirs: as much as a group that is named (`tracekit.whatif.pace.MATTERS`).
-MATTERS = 0.01
 #: Groups that a sentence names.
 NAMED = 3
 
 
 @dataclass(frozen=True)
-class Standing:
+class Stuck:
     """The tasks of a replay that wait for ever, where those recorded went on.
 
     Attributes
@@ -73,7 +71,7 @@ class Standing:
         rest = "; the others have CPU time that was not free" if self.others else ""
         return (
             f"{who} for ever in the replay{since}, where {'the one' if one else 'those'} recorded went on: what was waited "
-            f"for was taken for something else, so that no row of {'it' if one else 'theirs'} is to be used{rest}"
+            f"for was taken for something else, so that {'its' if one else 'their'} rows are not to be used{rest}"
         )
 
     @property
@@ -83,7 +81,7 @@ class Standing:
         return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def standing(trace: Trace, by: str, runs: Mapping[str, Trace], identity: Trace) -> dict[str, Standing]:
+def stuck(trace: Trace, by: str, runs: Mapping[str, Trace], identity: Trace) -> dict[str, Stuck]:
     """Find the tasks that wait for ever in replays, or in the identity replay that each is held against.
 
     Parameters
@@ -102,26 +100,26 @@ def standing(trace: Trace, by: str, runs: Mapping[str, Trace], identity: Trace) 
     dict
         Label to what waits; without those in which nothing does.
     """
-    same = _stuck(identity)
-    all_of = {label: {**same, **_stuck(run)} for label, run in runs.items()}
-    return {label: _standing(trace, by, stuck) for label, stuck in all_of.items() if stuck}
+    same = _tids(identity)
+    all_of = {label: {**same, **_tids(run)} for label, run in runs.items()}
+    return {label: _of(trace, by, tids) for label, tids in all_of.items() if tids}
 
 
-def _stuck(run: Trace) -> dict[int, int | None]:
+def _tids(run: Trace) -> dict[int, int | None]:
     """Thread to when it begins to wait, on the clock of the trace."""
     return dict(json.loads(run.metadata.get("replay.stuck", "[]")))
 
 
-def _standing(trace: Trace, by: str, stuck: Mapping[int, int | None]) -> Standing:
+def _of(trace: Trace, by: str, tids: Mapping[int, int | None]) -> Stuck:
     used = (
         trace.slices.select("tid", group_of(by), pl.col("dur_ns"))
         .group_by("tid", "group")
         .agg(pl.col("dur_ns").sum())
     )
-    theirs = used.filter(pl.col("tid").is_in(list(stuck)))
+    theirs = used.filter(pl.col("tid").is_in(list(tids)))
     groups = (
         theirs.group_by("group").agg(pl.col("dur_ns").sum()).sort("dur_ns", "group", descending=[True, False])
     )
-    since = [at - (trace.start_ns or 0) for at in stuck.values() if at is not None]
+    since = [at - (trace.start_ns or 0) for at in tids.values() if at is not None]
     share = int(theirs["dur_ns"].sum()) / max(int(used["dur_ns"].sum()), 1)
-    return Standing(tuple(groups["group"].to_list()), len(stuck), min(since, default=None), share)
+    return Stuck(tuple(groups["group"].to_list()), len(tids), min(since, default=None), share)

@@ -17,7 +17,7 @@ TEXT = "policy: cfs\nuntil: 1000\nAsk: (R3 P(a) W(b))*\nAnswer: (W(a) R1 P(b))*\
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("standing") / "run.parquet"
+    path = tmp_path_factory.mktemp("stuck") / "run.parquet"
     tk.simulate(TEXT).filter(comm=["Ask", "Answer", "Timer", "Hog"]).write(path)
     return path
 
@@ -39,7 +39,7 @@ def trusts(found: Comparison, group: str) -> set[str]:
 
 
 def test_rows_of_tasks_that_wait_for_ever_are_not_to_be_used(path: Path) -> None:
-    assert stopped(path).standing == {}
+    assert stopped(path).stuck == {}
     assert "with care" in trusts(stopped(path), "Ask")
     found = stopped(path, "Ask", 250_000_000)
     assert trusts(found, "Ask") == {"do not use"}
@@ -47,14 +47,14 @@ def test_rows_of_tasks_that_wait_for_ever_are_not_to_be_used(path: Path) -> None
     assert "its tasks wait for ever in the replay from 250 ms on" in row["trust_why"]
     # It used a share of the CPU that the others now have.
     assert "trusted" not in trusts(found, "Hog")
-    (said,) = found.to_dict()["standing"].values()
+    (said,) = found.to_dict()["stuck"].values()
     assert (said["groups"], said["tasks"], said["since_ns"]) == (("Ask",), 1, 250_000_000)
     assert 0.2 < said["share"] < 0.5
 
 
 def test_a_task_that_uses_next_to_nothing_changes_no_other_row(path: Path) -> None:
     found = stopped(path, "Timer")
-    (waits,) = found.standing.values()
+    (waits,) = found.stuck.values()
     assert waits.others is None
     assert waits.share < 0.011
     assert waits.sentence.startswith("1 task (Timer) waits for ever in the replay, where the one recorded")
