@@ -27,13 +27,13 @@ pub const INFO: PolicyInfo = PolicyInfo {
               deadline or until it is not eligible. 6.12: a waking task with a shorter slice may \
               cancel that, and any that wakes cancels it for a SCHED_IDLE task; a task that sleeps \
               while not eligible stays counted until a pick finds it eligible (delayed dequeue). \
-              6.18: protected until v + the shortest slice on the queue; a yield forfeits the rest \
-              of the slice; what changes its weight is placed anew, the mean counting it where it \
-              runs. 7.3: a timer ends slices at their deadline (hrtick), preemption of \
-              another CPU waits for its next entry into the kernel (lazy). Groups: an entity a CPU, \
-              of weight shares * load here / load everywhere; 7.3: all tasks on one queue, each \
-              with the product of its shares, and a group counts as often as it has tasks that \
-              could run at once.",
+              6.18: protected until v + the shortest slice on the queue; a new task preempts nobody; \
+              a yield forfeits the rest of the slice; what changes its weight is placed anew, the \
+              mean counting it where it runs. 7.3: a timer ends slices at their deadline \
+              (hrtick), preemption of another CPU waits for its next entry into the kernel (lazy). \
+              Groups: an entity a CPU, of weight shares * load here / load everywhere; 7.3: all \
+              tasks on one queue, each with the product of its shares, and a group counts as \
+              often as it has tasks that could run at once.",
     tie_break: "Equal deadlines: the task that was queued first; a queued task before the running one.",
     not_modelled: "Core scheduling, bursts of quotas, topology other than CPUs \
         that all share one cache or share none, capacities.",

@@ -267,8 +267,11 @@ impl Eevdf {
         if self.e[t].q != q || self.e[t].delayed {
             return;
         }
-        if !short && flat && why == Enqueue::Fork {
-            return self.not_preempted(curr);
+        if !short && why == Enqueue::Fork {
+            if flat {
+                self.not_preempted(curr);
+            }
+            return;
         }
         if self.f.next_buddy && !short {
             let keep = self.rq[q].next.is_some_and(|n| self.e[n].deadline < self.e[t].deadline);
