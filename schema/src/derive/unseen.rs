@@ -109,8 +109,24 @@ impl<S: Sink> Step<'_, S> {
             _ => None,
         };
         let charged = kind == Kind::StatRuntime && e.tid.get(row) == tid;
-        if let Some(utid) = tid.and_then(|tid| self.d.tasks.get(tid)) {
+        let Some(tid) = tid.filter(|&tid| tid != 0) else { return };
+        if charged {
+            self.charged_first(slot, tid, ts);
+        }
+        if let Some(utid) = self.d.tasks.get(tid) {
             self.enters_unseen(slot, utid, charged, ts);
+        }
+    }
+
+    /// The first record of a task is the kernel's account of its run time: it exists since that began, where
+    /// the CPU idled by then.
+    fn charged_first(&mut self, slot: usize, tid: i64, ts: i64) {
+        let Some(began) = self.e.value.get(self.row).map(|ran| ts.saturating_sub(ran)) else { return };
+        let tasks = &mut self.d.tasks;
+        let new = tasks.get(tid).is_none_or(|utid| tasks[utid].phase == Phase::Unseen);
+        if new && began >= self.d.cpus[slot].since {
+            let utid = tasks.get(tid).unwrap_or_else(|| tasks.create_unseen(tid));
+            tasks[utid].seen(began);
         }
     }
 
@@ -228,6 +244,23 @@ mod tests {
     use super::super::made::Trace;
     use crate::derive::DeriveOptions;
     use crate::{Code, Kind, State};
+
+    #[test]
+    fn the_first_record_of_a_task_may_be_the_account_of_its_run_time() {
+        let mut t = Trace::default();
+        t.switch(100, 0, 1, State::Sleeping, 0);
+        // Neither its wakeup, which the idle thread made, nor the switch to it is recorded.
+        t.add(150, 0, Kind::StatRuntime).ctx_tid(2).tid(2).value(30);
+        t.switch(155, 0, 2, State::Sleeping, 0);
+        // It would have begun before the CPU idled.
+        t.add(180, 0, Kind::StatRuntime).ctx_tid(3).tid(3).value(30);
+        t.switch(185, 0, 3, State::Sleeping, 0);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        assert_eq!(d.slices.ts_ns.values()[..2], [100, 120]);
+        assert_eq!(d.slices.dur_ns.values()[..2], [0, 35]);
+        assert_eq!(d.slices.run_delay_ns.get(1), None);
+        assert_eq!((diagnostics.count(Code::SwitchInferred), diagnostics.count(Code::SwitchMismatch)), (1, 1));
+    }
 
     #[test]
     fn nothing_is_inferred_where_current_threads_have_other_numbers() {
