@@ -204,6 +204,42 @@ def test_signals_end_it_quietly_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+INTERRUPTED = """
+import os, sys
+import tracekit.io
+from tracekit.cli import run
+
+class Closed:
+    def __del__(self):
+        raise KeyboardInterrupt  # printed and ignored
+
+def read(*_, **__):
+    try:
+        os.kill(os.getpid(), {number})
+        for _ in range(1000):  # the handler runs between two of these
+            pass
+    except BaseException:
+        Closed()
+        raise {raised}("of a library") from None
+
+tracekit.io.read = read
+sys.argv = ["tracekit", "slices", {trace!r}]
+run()
+"""
+
+
+@pytest.mark.parametrize("raised", ["RuntimeError", "OSError", "BaseException"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_the_cause_whatever_a_library_makes_of_it(
+    number: int, status: int, raised: str, root: Path, demo: Path
+) -> None:
+    script = INTERRUPTED.format(number=int(number), raised=raised, trace=str(demo))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=root, timeout=60
+    )
+    assert (done.returncode, done.stderr.strip()) == (status, "")
+
+
 def test_help_is_quick(tracekit: Run) -> None:
     tracekit("--help")
     times = []

@@ -161,8 +161,8 @@ def test_a_signal_ends_a_comparison_and_leaves_no_file(
     time.sleep(3)  # until replays run
     assert process.poll() is None
     process.send_signal(number)
-    process.communicate(timeout=30)  # 2,000 runs would take minutes
-    assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    _, errors = process.communicate(timeout=30)  # 2,000 runs would take minutes
+    assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number], errors.decode()
     assert list(tmp_path.iterdir()) == []
 
 

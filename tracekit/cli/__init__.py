@@ -124,12 +124,19 @@ class Program(click.Group):
             # A locale of ASCII or Latin-1 cannot write every name.
             sys.stdout.reconfigure(errors="backslashreplace")
         debug = "--debug" in (sys.argv[1:] if args is None else args)
-        with _terminable():
+        with _terminable() as came:
             try:
                 status = run()
                 sys.stdout.flush()
-            except Exception as error:
+            except SystemExit:
+                raise
+            except BaseException as error:
                 if debug:
+                    raise
+                if came:
+                    # polars, while it makes rows, turns KeyboardInterrupt into a TypeError.
+                    sys.exit(128 + came[0])
+                if not isinstance(error, Exception):
                     raise
                 _fail(error)
         sys.exit(status if isinstance(status, int) else 0)
@@ -245,21 +252,38 @@ def run() -> NoReturn:
 
 
 @contextlib.contextmanager
-def _terminable() -> Any:
-    """Let SIGTERM unwind, so that unfinished files are removed."""
+def _terminable() -> Iterator[list[int]]:
+    """Let SIGTERM and Ctrl-C unwind, so that unfinished files are removed; the list says which came.
+
+    Ctrl-C stays ignored where it was, as in what a shell runs in the background.
+    """
+    came: list[int] = []
+    report = sys.unraisablehook
+
+    def unraisable(what: sys.UnraisableHookArgs) -> None:
+        # A library in which no exception can pass has the interrupt printed, with a traceback.
+        if not came:
+            report(what)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+        came.append(number)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
+    before = {}
     try:
-        before = signal.signal(signal.SIGTERM, stop)
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     except ValueError:  # not in the main thread
-        yield
+        yield came
         return
+    sys.unraisablehook = unraisable
     try:
-        yield
+        yield came
     finally:
-        signal.signal(signal.SIGTERM, before)
+        sys.unraisablehook = report
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @click.group(
