@@ -127,7 +127,8 @@ def test_a_filter_that_leaves_nothing_says_so(demo: Path) -> None:
     ("filters", "told"),
     [
         (["--comm", "nobody"], "--comm nobody: no task of the trace fits; it has cat, kcompactd0"),
-        (["--cpu", "5-6"], "--cpu 5, 6: the trace has no such CPU; it has 0"),
+        (["--cpu", "5-6"], "--cpu 5-6: the trace has no such CPU; it has 0"),
+        (["--exclude", "nobody"], "--exclude nobody: no task of the trace fits; it has cat, kcompactd0"),
         (["--from", "90s"], "nothing lies between --from and --to; the trace lasts 3.0358 s"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
+from pathlib import Path
 
 import pandas as pd
 import polars as pl
@@ -91,10 +93,35 @@ def test_filters_add_up_and_alternatives_do_not(trace: tk.Trace) -> None:
     assert set(both.tasks["comm"]) == {"spin00", "spin01"}
     tid = both.tasks.filter(pl.col("comm") == "spin00")["tid"].item()
     assert set(trace.filter(comm="spin0*", tid=tid).tasks["comm"]) == {"spin00"}
-    assert trace.filter(comm="spin00").filter(comm="spin01").slices.height == 0
-    assert trace.filter(comm="nobody").slices.height == 0
-    assert trace.filter(cpu=99).slices.height == 0
+    with pytest.warns(tk.FilterWarning, match="comm spin01: no task of the trace fits; it has spin00$"):
+        assert trace.filter(comm="spin00").filter(comm="spin01").slices.height == 0
+    with pytest.warns(tk.FilterWarning, match="comm nobody: no task of the trace fits; it has"):
+        assert trace.filter(comm="nobody").slices.height == 0
+    with pytest.warns(tk.FilterWarning, match="cpu 99: the trace has no such CPU; it has 0"):
+        assert trace.filter(cpu=99).slices.height == 0
     assert trace.filter(cpu=0).slices.equals(trace.slices)
+
+
+def test_a_filter_that_nothing_meets_warns_and_names_what_there_is() -> None:
+    run = tk.simulate("policy: fifo\nWorker: (R1 S1)*3\nReader: R5\nOther: R1")
+    for conditions, said in (
+        ({"comm": "Raeder"}, "comm Raeder: no task of the trace fits; it has Reader, Other, Worker"),
+        ({"comm": re.compile("(?!x)y")}, r"comm /\(\?!x\)y/: no task"),
+        ({"comm": ["Reader", "Wroker"]}, "comm Wroker: no task of the trace fits; it has Worker, Other"),
+        ({"exclude": "Wroker"}, "exclude Wroker: no task of the trace fits; it has Worker"),
+        ({"comm": (name for name in ["X"])}, "comm X: no task"),
+        ({"pid": 999_999}, "pid 999999: no task"),
+        ({"comm": "Reader", "exclude": "R*"}, r"comm Reader exclude R\*: no task"),
+        ({"start": "9s"}, "nothing lies between start and end; the trace lasts"),
+        ({"end": 0}, "nothing lies between start and end"),
+    ):
+        with pytest.warns(tk.FilterWarning, match=said) as caught:
+            run.filter(**conditions)  # type: ignore[arg-type]
+        assert [Path(w.filename) for w in caught] == [Path(__file__)], said
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.filter(comm=["Reader", "W*"], exclude="Other", cpu=range(4), start="1ms", end="99s")
+        tk.simulate("A: R5", "fifo").filter(comm="A").filter(comm="A")
 
 
 def test_a_window_keeps_whole_slices_and_cuts_states(trace: tk.Trace) -> None:

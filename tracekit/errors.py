@@ -133,7 +133,7 @@ class FilterError(TracekitError, ValueError):
 
 
 class FilterWarning(UserWarning):
-    r"""A replay of a trace from which tasks or CPUs were filtered out: it lacks what these did.
+    r"""A filter that nothing meets, or a replay of a part of the tasks or CPUs: it lacks the others.
 
     Examples
     --------
@@ -143,6 +143,10 @@ class FilterWarning(UserWarning):
     ...     _ = tk.replay(whole.filter(comm="A"), "fifo")
     >>> str(caught[0].message)[:59]
     'filtered out before the replay: 1 of 2 tasks, with 62 % of '
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     _ = whole.filter(comm="C")
+    >>> str(caught[0].message)
+    'comm C: no task of the trace fits; it has A, B'
     """
 
 

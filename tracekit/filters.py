@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit._lazy import later
 from tracekit.errors import FilterError
-from tracekit.units import MAX_NS, parse_duration
+from tracekit.units import MAX_NS, format_cpus, format_moment, format_names, format_ns, parse_duration
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,6 +26,9 @@ CommPattern = str | re.Pattern[str]
 #: Nanoseconds of the trace clock; or text, since the start of the trace (``1.5s``) or absolute
 #: (``@5021.25s``).
 Time = int | str
+
+#: Names that a sentence gives.
+NAMED = 8
 
 _OPEN_START = 1
 _OPEN_END = 2
@@ -104,6 +107,21 @@ def holding(regex: str, names: Iterable[str]) -> set[str]:
     return {name for name, fits in zip(known[:-1], found, strict=False) if fits}
 
 
+def _vain(trace: Trace, comm: CommPattern | Iterable[CommPattern]) -> list[str]:
+    """Those of the patterns that fit no name of the trace, as text."""
+    names = _names(trace.tasks, ("comm", "comm_first")) | _names(trace.slices, ("comm",))
+    given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
+    return [text for one in given if not _fitting(names, one) for text in _texts(one)]
+
+
+def _nearest(asked: Iterable[str], known: list[str]) -> str:
+    """Some of the known names, first those that look like one that was asked for."""
+    from difflib import get_close_matches
+
+    close = [name for text in asked for name in get_close_matches(text, known, 3)]
+    return format_names(list(dict.fromkeys([*close, *known])), NAMED)
+
+
 def _texts(comm: CommPattern | Iterable[CommPattern]) -> list[str]:
     given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
     return [p if isinstance(p, str) else f"/{p.pattern}/" for p in given]
@@ -143,6 +161,8 @@ class Selection:
         Window; None for an open side.
     asked
         The conditions as they were given, for the metadata.
+    vain
+        The patterns that fit no name of the trace, by condition, as text.
     """
 
     tids: frozenset[int] | None
@@ -151,6 +171,7 @@ class Selection:
     start_ns: int | None
     end_ns: int | None
     asked: Mapping[str, Any]
+    vain: Mapping[str, list[str]]
 
     @classmethod
     def make(
@@ -181,8 +202,8 @@ class Selection:
             chosen_utids = frozenset(chosen["utid"].to_list())
             chosen_tids = frozenset(chosen["tid"].to_list())
         if exclude is not None:
-            unwanted = [exclude] if isinstance(exclude, str | re.Pattern) else list(exclude)
-            gone = set(_choose(trace, unwanted, None, None)["utid"].to_list())
+            exclude = [exclude] if isinstance(exclude, str | re.Pattern) else list(exclude)
+            gone = set(_choose(trace, exclude, None, None)["utid"].to_list())
             known = trace.tasks.select("utid", "tid")
             kept = known.filter(~pl.col("utid").is_in(gone))
             if chosen_utids is not None:
@@ -198,7 +219,13 @@ class Selection:
             "start_ns": start_ns,
             "end_ns": end_ns,
         }
-        return cls(chosen_tids, chosen_utids, None if cpus is None else tuple(cpus), start_ns, end_ns, asked)
+        vain = {
+            key: _vain(trace, patterns)
+            for key, patterns in (("comm", comm), ("exclude", exclude))
+            if patterns is not None
+        }
+        places = None if cpus is None else tuple(cpus)
+        return cls(chosen_tids, chosen_utids, places, start_ns, end_ns, asked, vain)
 
     @property
     def is_all(self) -> bool:
@@ -208,6 +235,59 @@ class Selection:
     def described(self) -> dict[str, Any]:
         """The conditions that were given, as they travel in the metadata."""
         return {k: v for k, v in self.asked.items() if v is not None}
+
+    def unmet(self, trace: Trace, names: Mapping[str, str] | None = None) -> list[str]:
+        """Say which conditions nothing meets, and what the trace has instead.
+
+        Parameters
+        ----------
+        trace
+            What is filtered.
+        names
+            What the conditions are called, where not as in `Trace.filter`.
+
+        Returns
+        -------
+        list of str
+            A sentence each; empty where each condition and each name is met by something.
+        """
+        called = {key: (names or {}).get(key, key) for key in (*self.asked, "start", "end")}
+        found = []
+        cpus = sorted(trace.cpus["cpu"].drop_nulls().to_list())
+        if self.cpus and cpus and not set(self.cpus) & set(cpus):
+            given = f"{called['cpu']} {format_cpus(self.cpus)}"
+            found.append(f"{given}: the trace has no such CPU; it has {format_cpus(cpus)}")
+        found += self._unmet_tasks(trace, called)
+        first, last = trace.start_ns, trace.end_ns
+        if first is not None and last is not None:
+            begins = first if self.start_ns is None else self.start_ns
+            ends = last + 1 if self.end_ns is None else self.end_ns
+            if begins > last or ends <= first:
+                found.append(
+                    f"nothing lies between {called['start']} and {called['end']}; the trace lasts "
+                    f"{format_ns(last - first, 5)}, from {format_moment(first)} to {format_moment(last)}"
+                )
+        return found
+
+    def _unmet_tasks(self, trace: Trace, called: Mapping[str, str]) -> list[str]:
+        """The same of the conditions on tasks."""
+        conditions = {key: self.asked[key] for key in ("comm", "pid", "tid", "exclude")}
+        if not trace.tasks.height:
+            return []
+        if self.utids is not None and not self.utids:
+            given = conditions
+        else:
+            given = {key: texts or None for key, texts in self.vain.items()}
+        said = " ".join(
+            f"{called[key]} {format_names(list(map(str, values)), NAMED)}"
+            for key, values in given.items()
+            if values is not None
+        )
+        if not said:
+            return []
+        known = trace.tasks.filter(~pl.col("is_idle"))["comm"].drop_nulls().cast(pl.String).unique().sort()
+        asked = [text for texts in self.vain.values() for text in texts]
+        return [f"{said}: no task of the trace fits; it has {_nearest(asked, known.to_list())}"]
 
     def left_out(self, trace: Trace, before: Mapping[str, Any]) -> dict[str, Any]:
         """Count the tasks and CPUs that are not chosen, as they travel in the metadata.

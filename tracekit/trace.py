@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tracekit import _core
 from tracekit._frames import COMPUTED, TABLES, empty_frame, to_frame
 from tracekit._lazy import later
+from tracekit.errors import FilterWarning
 from tracekit.filters import CommPattern, Selection, Time
 from tracekit.units import format_count, format_ns
 
@@ -330,12 +332,20 @@ class Trace:
             the window, of *all* tasks (a queue belongs to its CPU); ``tasks`` that were chosen and
             have a slice, state or event left; ``cpus`` that were chosen; ``losses`` that touch the
             window on chosen CPUs. Diagnostics, histograms and summaries stay as they are.
+
+        Warns
+        -----
+        FilterWarning
+            When no task, CPU or time of the trace meets a condition, or a name fits no task: the
+            sentence names what the trace has.
         """
         chosen = Selection.make(
             self, comm=comm, pid=pid, tid=tid, cpu=cpu, start=start, end=end, exclude=exclude
         )
         if chosen.is_all:
             return self
+        for said in chosen.unmet(self):
+            warnings.warn(said, FilterWarning, stacklevel=2)
         tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
         options = json.loads(self._metadata.get("options", "{}"))
         options["filter"] = {**options.get("filter", {}), **chosen.described()}

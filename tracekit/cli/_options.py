@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tracekit import registry
-from tracekit.errors import OutputError
-from tracekit.units import format_moment, format_ns, parse_duration
+from tracekit.errors import FilterWarning, OutputError
+from tracekit.units import parse_duration
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,6 +27,13 @@ __all__ = ["Input", "analysis_options", "engine_options", "input_options", "outp
 
 #: Endings of pictures that can be written.
 PLOTS = (".png", ".svg", ".pdf")
+
+#: What the conditions of `Trace.filter` are called here.
+CALLED = {
+    **{key: f"--{key}" for key in ("comm", "exclude", "pid", "tid", "cpu")},
+    "start": "--from",
+    "end": "--to",
+}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,12 +105,12 @@ class Input:
         part = replace(self, start=None, end=None).narrow(trace)
         if part is trace:
             return [trace, *runs]
-        chosen = trace.filter(
-            **{key: getattr(self, key) or None for key in ("comm", "pid", "tid", "exclude")}
-        )
+        chosen = self._part(trace)
         # A task has the same number in a replay, whatever it is called at the time.
         tids = None if chosen is trace else chosen.tasks["tid"].to_list()
-        return [part, *(run.filter(tid=tids, cpu=self.cpu or None) for run in runs)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FilterWarning)
+            return [part, *(run.filter(tid=tids, cpu=self.cpu or None) for run in runs)]
 
     def survey(self, enough: bool = True, head: int = 0) -> Survey | None:
         """Read a large trace for its statistics alone, or give None.
@@ -130,49 +138,32 @@ class Input:
         return found
 
     def narrow(self, trace: Trace) -> Trace:
-        """The wanted part of `trace`."""
-        part = trace.filter(
-            comm=self.comm or None,
-            pid=self.pid or None,
-            tid=self.tid or None,
-            cpu=self.cpu or None,
-            start=self.start,
-            end=self.end,
-            exclude=self.exclude or None,
-        )
+        """The wanted part of `trace`; what nothing meets is said under the names of the options."""
+        from tracekit.filters import Selection
+
+        part = self._part(trace, start=self.start, end=self.end, cpu=self.cpu or None)
         context = click.get_current_context(silent=True)
         meta = {} if context is None else context.meta
         for_people = "-" not in (meta.get("tracekit.json"), meta.get("tracekit.csv"))
-        if for_people and not self.quiet and (unmet := self._unmet(trace, part)):
+        if for_people and not self.quiet and part is not trace:
             from tracekit.cli._output import printable
 
-            print(f"warning: {printable(unmet)}", file=sys.stderr)
+            made = Selection.make(
+                trace, **self._tasks(), cpu=self.cpu or None, start=self.start, end=self.end
+            )
+            for unmet in made.unmet(trace, CALLED):
+                print(f"warning: {printable(unmet)}", file=sys.stderr)
         return part
 
-    def _unmet(self, trace: Trace, part: Trace) -> str | None:
-        """Which filter leaves nothing, and what the trace has instead."""
-        import polars as pl
+    def _tasks(self) -> dict[str, Any]:
+        """The conditions on tasks."""
+        return {key: getattr(self, key) or None for key in ("comm", "pid", "tid", "exclude")}
 
-        from tracekit.filters import resolve_time
-
-        cpus = sorted(trace.cpus["cpu"].drop_nulls().to_list())
-        if self.cpu and cpus and not set(self.cpu) & set(cpus):
-            return f"--cpu {_some(self.cpu)}: the trace has no such CPU; it has {_some(cpus)}"
-        if (self.comm or self.pid or self.tid) and trace.tasks.height and not part.tasks.height:
-            names = trace.tasks.filter(~pl.col("is_idle"))["comm"].drop_nulls().unique().sort()
-            asked = {"--comm": self.comm, "--pid": self.pid, "--tid": self.tid}
-            given = " ".join(f"{option} {_some(value)}" for option, value in asked.items() if value)
-            return f"{given}: no task of the trace fits; it has {_some(names.to_list())}"
-        first, last = trace.start_ns, trace.end_ns
-        if (self.start or self.end) and first is not None and last is not None:
-            begins = first if self.start is None else resolve_time(self.start, first)
-            ends = last if self.end is None else resolve_time(self.end, first)
-            if begins > last or ends <= first:
-                return (
-                    f"nothing lies between --from and --to; the trace lasts {format_ns(last - first, 5)}, "
-                    f"from {format_moment(first)} to {format_moment(last)}"
-                )
-        return None
+    def _part(self, trace: Trace, **conditions: Any) -> Trace:
+        """What of `trace` meets the conditions on tasks and these; nothing is said."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FilterWarning)
+            return trace.filter(**self._tasks(), **conditions)
 
     def warn(self, trace: Trace) -> None:
         """Say on standard error what was lost or damaged, and what the file says was not recorded."""
@@ -193,10 +184,6 @@ class Input:
             return
         for line in damages(diagnostics):
             print(f"warning: {printable(line)}", file=sys.stderr)
-
-
-def _some(things: Sequence[object]) -> str:
-    return ", ".join(map(str, things[:8])) + (", ..." if len(things) > 8 else "")
 
 
 def _time(context: click.Context, param: click.Parameter, given: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,15 +12,15 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.analysis.compare import IDENTITY
-from tracekit.errors import FilterError
+from tracekit.errors import FilterError, FilterWarning
 from tracekit.filters import CommPattern, Selection
 from tracekit.trace import Trace
-from tracekit.units import format_names
 from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.comparison import Comparison, fidelity_of, metrics_of, sampling_of
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
+from tracekit.whatif.left_out import callers
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.recorded import unreplayed
 from tracekit.whatif.repeat import Asked, Beside, run_all
@@ -205,12 +206,14 @@ def _chosen(trace: Trace, by: str, **conditions: Any) -> frozenset[int] | None:
     made = Selection.make(trace, **conditions, cpu=None, start=None, end=None)
     if made.utids is None:
         return None
-    given = "; ".join(f"{key} {', '.join(map(str, values))}" for key, values in made.described().items())
     if by == "all":
+        given = "; ".join(f"{key} {', '.join(map(str, v))}" for key, v in made.described().items())
         raise FilterError(f"{given}: by all there is one group, of all tasks; expected by comm or tid")
+    unmet = made.unmet(trace)
     if not made.utids:
-        names = trace.tasks.filter(~pl.col("is_idle"))["comm"].drop_nulls().cast(pl.String).unique().sort()
-        raise FilterError(f"{given}: no task of the trace fits; it has {format_names(names.to_list(), 8)}")
+        raise FilterError("; ".join(unmet) or "the trace has no tasks")
+    for said in unmet:
+        warnings.warn(said, FilterWarning, stacklevel=callers())
     return made.utids
 
 

@@ -17,7 +17,7 @@ from tracekit.units import format_cpus, format_names
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["left_out", "said_of", "warn"]
+__all__ = ["callers", "left_out", "said_of", "warn"]
 
 #: Filters that choose tasks or CPUs, as they stand in the metadata.
 CHOOSING = ("comm", "exclude", "pid", "tid", "cpu")
@@ -80,11 +80,11 @@ def warn(metadata: dict[str, str]) -> None:
     """
     if (said := said_of(metadata)) is not None:
         hint = "filters of `compare`, and of a replay, choose what is shown and leave nothing out"
-        warnings.warn(f"{said}; {hint}", FilterWarning, stacklevel=_callers())
+        warnings.warn(f"{said}; {hint}", FilterWarning, stacklevel=callers())
 
 
-def _callers() -> int:
-    """How many calls up the first code is that is not of this package."""
+def callers() -> int:
+    """How many calls up the first code is that is not of this package, for `warnings.warn`."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "tracekit":
         frame, level = frame.f_back, level + 1
