@@ -15,6 +15,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -76,6 +77,10 @@ COMMANDS = (
     "completion",
     "help",
 )
+
+
+#: Time after which a signal comes again that a library kept, seconds: longer than files and threads take to end.
+AGAIN_S = 2.0
 
 
 class _Commands(Mapping[str, click.Command]):
@@ -261,12 +266,16 @@ def _terminable() -> Iterator[list[int]]:
     report = sys.unraisablehook
 
     def unraisable(what: sys.UnraisableHookArgs) -> None:
-        # A library in which no exception can pass has the interrupt printed, with a traceback.
-        if not came:
+        # Where a library lets no exception pass, Python would print the interrupt, and go on.
+        if not (came and isinstance(what.exc_value, KeyboardInterrupt | SystemExit)):
             report(what)
 
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(number)
+        # It comes again where a library kept it: sent to the thread itself, which wakes it from a wait.
+        again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.get_ident(), number))
+        again.daemon = True
+        again.start()
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
     before = {}
