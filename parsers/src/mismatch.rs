@@ -14,8 +14,41 @@ pub fn unparsed(line: &[u8], expected: &str) -> Diagnostic {
     likely(Diagnostic::new(Code::Unparsed, message), line)
 }
 
-/// Adds the format that a line looks like, if any.
+/// The option of ftrace with which a line was printed, whose lines lack what a trace needs, and the advice.
+///
+/// As `kernel/trace/trace_output.c` prints: `print_raw_fmt`, `print_hex_fmt` and `print_bin_fmt` leave the
+/// fields of tracepoints to `trace_nop_print` (`type: 372`); `trace_print_lat_context` has other columns
+/// when it is verbose; without context-info the name of the event comes first.
+fn printed_with(line: &[u8]) -> Option<(&'static str, &'static str)> {
+    let line = line.trim_ascii();
+    let digits = line.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    if digits > 0 && line[..line.len() - digits].ends_with(b"type: ") {
+        return Some((
+            "options raw, hex or bin of ftrace, which leave out the fields of events",
+            "turn them off (`echo 0 > options/raw`, hex, bin) and print it anew",
+        ));
+    }
+    let steps = memchr::memmem::find(line, b"ms (+").map(|at| &line[at + 5..]);
+    if steps.and_then(|rest| memchr::memmem::find(rest, b"ms): ")).is_some_and(|at| at < 24) {
+        return Some(("option verbose of ftrace", "turn it off (`echo 0 > options/verbose`) and print it anew"));
+    }
+    let colon = memchr::memchr(b':', line)?;
+    let (event, fields) = (&line[..colon], line[colon + 1..].strip_prefix(b" ")?);
+    let named = event.starts_with(b"sched_") && event.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    if named && (fields.starts_with(b"comm=") || fields.starts_with(b"prev_comm=")) {
+        return Some((
+            "ftrace without its option context-info: no times, no CPUs",
+            "turn it on (`echo 1 > options/context-info`) and print it anew",
+        ));
+    }
+    None
+}
+
+/// Adds the format that a line looks like, if any, or how it was printed.
 pub fn likely(d: Diagnostic, line: &[u8]) -> Diagnostic {
+    if let Some((option, advice)) = printed_with(line) {
+        return d.advise(format!("the line looks like {option}: {advice}"));
+    }
     match likely_format(line) {
         Some(name) => d.advise(format!("the line looks like {name}")),
         None => d,
@@ -55,6 +88,12 @@ pub fn unknown(head: &Head) -> ParseError {
     if let Some((_, what, advice)) = RELATIVES.iter().find(|(start, ..)| begins(start)) {
         let message = format!("expected a scheduler trace, found {what}");
         return ParseError::new("unknown", "unknown-format", message).at_offset(0).advise(*advice);
+    }
+    // The first and the last line may be cut: one may look so by chance.
+    let mut printed = bytes.split(|b| *b == b'\n').filter_map(printed_with);
+    if let (Some((option, advice)), Some(_)) = (printed.next(), printed.next()) {
+        let message = format!("expected a scheduler trace, found text of {option}");
+        return ParseError::new("unknown", "unknown-format", message).at_line(1).advise(advice);
     }
     let advice = "see `tracekit formats` for what can be read, or name one with --format";
     let printable = |b: &&u8| (b' '..0x7f).contains(*b) || b"\t\r\n".contains(*b) || **b >= 0x80;

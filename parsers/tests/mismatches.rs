@@ -157,6 +157,32 @@ fn a_header_of_ftrace_before_other_lines_is_not_taken_for_a_trace_without_schedu
     let error = result.expect_err("no line has a head");
     assert_eq!((error.code, error.position.line), ("unknown-format", Some(3)), "{error}");
     assert!(error.message.contains("sched_switch: prev_comm=a"), "{error}");
+    assert!(error.message.contains("option context-info"), "{error}");
+}
+
+/// As `print_raw_fmt`, `print_hex_fmt`, `trace_print_lat_context` and so on print them (Linux 6.18).
+const PRINTED: [(&str, &str); 4] = [
+    ("options/raw", "24473 0 65334707212552 type: 372"),
+    ("options/raw", "00005f99 00000001 00003b6c0ec85dc0 type: 372"),
+    (
+        "options/verbose",
+        "            bash   24473   0 1 00000002 00000000 [f36436552] 9.890ms (+0.709ms): sched_waking: \
+         comm=a pid=7 prio=120 target_cpu=001",
+    ),
+    ("options/context-info", "sched_waking: comm=a pid=7 prio=120 target_cpu=001"),
+];
+
+#[test]
+fn options_of_ftrace_that_leave_out_what_is_needed_are_named() {
+    for (option, line) in PRINTED {
+        let whole = format!("# tracer: nop\n#\n{line}\n{line}\n");
+        let cut = format!("{}\n{line}\n{line}\n{}", &line[line.len() / 2..], &line[..line.len() / 2]);
+        for text in [whole, cut] {
+            let error = read(text.as_bytes(), None).1.expect_err(option);
+            assert_eq!(error.code, "unknown-format");
+            assert!(error.to_string().contains(option) || error.advice.contains(option), "{error}");
+        }
+    }
 }
 
 /// Named as a format that does not fit, a file says what its first line is.
