@@ -11,7 +11,9 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{read, root};
+use common::{read, read_in_steps, root};
+use tracekit_parsers::Options;
+use tracekit_schema::events::quality;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, Out};
 
@@ -99,4 +101,38 @@ fn every_selection_of_fields_tells_what_the_recording_holds() {
             }
         }
     }
+}
+
+/// perf turns tracepoints on last: what it recorded of tasks before is no time of the trace.
+#[test]
+fn records_of_tasks_before_the_first_sample_have_no_time_of_their_own() {
+    let text = "\
+         swapper     0 [000]     0.000000: PERF_RECORD_COMM: init:1/1
+            perf   313 [001]    10.000100: PERF_RECORD_FORK(313:314):(313:313)
+            perf   313 [001]    10.000200: PERF_RECORD_COMM exec: sleep:314/314
+            perf   313 [000]    10.500000: sched:sched_waking: comm=one pid=11 prio=120 target_cpu=000
+            perf   313 [000]    10.600000: PERF_RECORD_FORK(313:315):(313:313)
+";
+    for extra in [&[][..], &[("careful".to_owned(), String::new())]] {
+        let options = Options { extra: extra.iter().cloned().collect(), ..Options::default() };
+        let (out, format) = read_in_steps(text.as_bytes(), None, &options, 1 << 16);
+        assert_eq!(format.expect("readable"), "perf-script");
+        let first = 10_500_000_000;
+        assert_eq!(out.events.ts_ns.values(), [first, first, first, first, 10_600_000_000]);
+        let made = |row| out.events.quality.get(row).unwrap_or(0) & quality::SYNTHESIZED != 0;
+        assert_eq!([0, 1, 2, 3, 4].map(made), [true, true, true, false, false]);
+        assert_eq!(out.events.tid.get(2), Some(314));
+    }
+}
+
+#[test]
+fn a_name_that_ends_like_a_thread_of_ftrace_is_none() {
+    let text = "\
+            perf [000]    10.500000: sched:sched_waking: comm=memfd:sealed-91 pid=11 prio=120 target_cpu=000
+ memfd:sealed-91 [000]    10.600000: sched:sched_switch: prev_comm=memfd:sealed-91 prev_pid=11 prev_prio=120 \
+     prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+";
+    let (out, format) = read(text.as_bytes(), None);
+    assert_eq!((format.expect("readable"), out.events.len()), ("perf-script", 2));
+    assert_eq!(out.meta.get("parse.unparsed"), Some("0"));
 }

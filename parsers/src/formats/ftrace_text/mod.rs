@@ -104,13 +104,22 @@ fn sniff(head: &Head) -> Confidence {
     let mut lines = text.split(|b| *b == b'\n').take(2000);
     let whole = |l: &[u8]| {
         let found = head::parse(l.strip_suffix(b"\r").unwrap_or(l));
-        found.is_some_and(|h| h.body.contains(&b':') && !gone(&h))
+        found.is_some_and(|h| h.body.contains(&b':') && !gone(&h) && !of_system(h.body))
     };
     if lines.any(whole) {
         80
     } else {
         0
     }
+}
+
+/// Does the event come with its subsystem, as perf prints it (`sched:sched_switch: ...`)? Without thread
+/// numbers (`-F comm,cpu,time,event,trace`) the end of a name (`memfd:sealed-91`) looks like one.
+fn of_system(body: &[u8]) -> bool {
+    let word = body.trim_ascii_start().split(|b| b.is_ascii_whitespace()).next().unwrap_or_default();
+    let mut parts = word.strip_suffix(b":").unwrap_or_default().split(|b| *b == b':');
+    let named = |part: Option<&[u8]>| part.is_some_and(|p| p.first().is_some_and(u8::is_ascii_lowercase));
+    named(parts.next()) && named(parts.next()) && parts.next().is_none()
 }
 
 /// Is it perf's head of a task that has ended, whose thread it prints as -1 (`:-1 -1 [000]`, `:-1

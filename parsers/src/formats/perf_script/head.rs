@@ -26,10 +26,15 @@ pub fn parse(line: &[u8]) -> Option<Head<'_>> {
 }
 
 impl Head<'_> {
+    /// Does the event come with its subsystem: `sched:sched_switch:`?
+    pub fn names_system(&self) -> bool {
+        scan::word(self.body).0.iter().filter(|b| **b == b':').count() > 1
+    }
+
     /// True for a line of ftrace, which reads as one of perf with a strange name: only ftrace puts
     /// a dash before the thread, and only perf names the subsystem of an event.
     pub fn is_ftrace(&self) -> bool {
-        if self.tid.is_some() || scan::word(self.body).0.iter().filter(|b| **b == b':').count() > 1 {
+        if self.tid.is_some() || self.names_system() {
             return false;
         }
         let dashes = memchr::memchr_iter(b'-', self.comm);

@@ -23,8 +23,8 @@
 //!
 //! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and
 //! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
-//! by perf when it started, for tasks that were there before: they take the time of the first
-//! record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it
+//! by perf when it started, for tasks that were there before, and those before the first sample tell
+//! of perf itself, which turns samples on last: they take the time of the first record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it
 //! is kept as `other`.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
@@ -79,9 +79,9 @@ fn sniff(head: &Head) -> Confidence {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         header |= line.starts_with(b"# perf version") || line.starts_with(b"# event : name = ");
         // A head of ftrace reads as one of perf with a strange name; only ftrace puts a dash before
-        // the thread.
+        // the thread, and only perf names the subsystem of an event.
         let Some(h) = head::parse(line) else { continue };
-        let ftrace = h.tid.is_none() && !h.comm.is_empty();
+        let ftrace = h.tid.is_none() && !h.comm.is_empty() && !h.names_system();
         return match () {
             () if ftrace => 0,
             () if header => 95,
@@ -153,6 +153,8 @@ struct Perf {
     /// The lines that follow belong to the event before.
     in_event: bool,
     switches: bool,
+    /// A sample was met, or a switch that perf recorded itself.
+    begun: bool,
 }
 
 impl Perf {
@@ -177,6 +179,7 @@ impl Perf {
             arch: None,
             in_event: false,
             switches: false,
+            begun: false,
         }
     }
 
@@ -252,6 +255,7 @@ impl Perf {
         if body.starts_with(b"PERF_RECORD_") {
             return self.task_event(stamp, body, log, out);
         }
+        self.begun = true;
         let states = self.states.unwrap_or_default();
         let (name, payload) = split_event(body);
         self.plugin |= name == b"sched_switch" && !payload.starts_with(b"prev_comm=");
@@ -269,7 +273,9 @@ impl Perf {
     /// `PERF_RECORD_FORK(1:2):(0:0)` and its kind, which perf prints among the samples.
     fn task_event(&mut self, stamp: &Stamp, body: &[u8], log: &mut Log, out: &mut Out) {
         let mut stamp = *stamp;
-        if stamp.ts_ns == 0 {
+        self.begun |= body.starts_with(b"PERF_RECORD_SWITCH");
+        if stamp.ts_ns == 0 || !self.begun && log.quick_seen == 0 {
+            stamp.ts_ns = 0;
             stamp.quality |= quality::SYNTHESIZED;
         }
         let end = body.iter().position(|b| !(b.is_ascii_uppercase() || *b == b'_')).unwrap_or(body.len());
