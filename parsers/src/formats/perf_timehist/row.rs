@@ -164,7 +164,14 @@ fn figures_or_event<'l>(rest: &'l [u8], layout: Option<&Layout>) -> Option<RowKi
 /// The task in `text`, which nothing follows but a call chain.
 fn last_task(text: &[u8]) -> Option<Task<'_>> {
     let leading = || task_ends(text).find_map(|end| task(&text[..end]));
-    task(scan::trim(text)).or_else(leading)
+    task(scan::trim(text)).or_else(leading).or_else(|| unknown(text))
+}
+
+/// `:67`: perf gives no name and no process of a thread that it only saw woken, in the text of 6.1
+/// (`timehist_get_commstr`).
+fn unknown(text: &[u8]) -> Option<Task<'_>> {
+    let tid = scan::u64(scan::trim(text).strip_prefix(b":")?)?;
+    Some(Task::Thread { comm: None, tid: Some(i64::try_from(tid).ok()?), pid: None })
 }
 
 fn figures<'l>(rest: &'l [u8], layout: Option<&Layout>) -> Option<Figures<'l>> {
@@ -280,6 +287,8 @@ mod tests {
     fn wakeups_and_migrations() {
         let row = parse(b" 1.5 [0001]  perf[7]      awakened: a[1] b[15/3]", None).unwrap();
         assert_eq!(row.kind, RowKind::Awakened(Task::Thread { comm: Some(b"a[1] b"), tid: Some(15), pid: Some(3) }));
+        let row = parse(b" 1.5 [0001]  perf[7]      awakened: :67", None).unwrap();
+        assert_eq!(row.kind, RowKind::Awakened(Task::Thread { comm: None, tid: Some(67), pid: None }));
         let row = parse(b" 1.5 [0001]  <idle>      migrated: perf[9] cpu 0 => 12", None).unwrap();
         let task = Task::Thread { comm: Some(b"perf"), tid: Some(9), pid: Some(9) };
         assert_eq!((row.task, row.kind), (Task::Idle, RowKind::Migrated { text: b"perf[9]", task, from: 0, to: 12 }));
