@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -196,3 +197,23 @@ def test_the_command_line_offers_every_grouping() -> None:
     from tracekit.cli import _options
 
     assert grouping.BY == _options.BY
+
+
+def test_the_commands_say_what_the_number_behind_a_name_is(tmp_path: Path) -> None:
+    place = tmp_path / "trace.txt"
+    line = (
+        "{0:>9} {1} [000] 1.{2:06}: sched:sched_switch: prev_comm={0} prev_pid={1} prev_prio=120 "
+        "prev_state=S ==> next_comm={3} next_pid={4} next_prio=120\n"
+    )
+    name = "{0:>9} {1} [000] 0.000000: PERF_RECORD_COMM: {0}:{1}/{1}\n"
+    runs = [("twice", 10), ("once", 30), ("twice", 20)] * 3
+    places = itertools.pairwise(runs)
+    rows = [line.format(*a, 1000 * at * at, *b) for at, (a, b) in enumerate(places, 1)]
+    place.write_text("".join([name.format(*task) for task in runs[:3]] + rows))
+    said = "nothing else in common: twice:10 is those that descend from process 10 (twice)"
+    for command in ("slices", "latency", "response"):
+        found = CliRunner().invoke(main, [command, str(place)])
+        assert said in found.stderr, command
+        for more in ("--quiet", "--json", "--csv"):
+            assert said not in CliRunner().invoke(main, [command, str(place), more]).stderr
+    assert said not in CliRunner().invoke(main, ["slices", str(place), "--comm", "once"]).stderr

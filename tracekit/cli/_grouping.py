@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -87,6 +88,7 @@ def _labels(trace: Trace, by: str) -> pl.DataFrame | None:
         found = grouping.unrelated(trace.tasks)
         if not found.height:
             return None
+        _say_numbers(trace, found)
         named = trace.tasks.select("utid", group_of(by).alias("name")).join(found, on="utid", how="left")
         return named.select("utid", pl.coalesce("label", "name").alias("label"))
     machine = trace.machine
@@ -97,6 +99,24 @@ def _labels(trace: Trace, by: str) -> pl.DataFrame | None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return found.with_columns(pl.col("label").fill_null("(not recorded)"))
+
+
+def _say_numbers(trace: Trace, found: pl.DataFrame) -> None:
+    """Say what the numbers behind names are, with the group of most CPU time for an example."""
+    from tracekit.cli._output import on_standard_output, printable
+
+    context = click.get_current_context(silent=True)
+    if context is None or context.params.get("quiet") or on_standard_output():
+        return
+    label = found.join(trace.tasks, on="utid").sort("run_ns", descending=True)["label"][0]
+    root = int(label.rpartition(":")[2])
+    names = trace.tasks.filter(pl.col("pid") == root, pl.col("tid") == root)["comm"].drop_nulls()
+    called = f" ({names[0]})" if names.len() and names[0] else ""
+    said = (
+        "note: several processes have one name and, as far as forks are recorded, nothing else in common: "
+        f"{label} is those that descend from process {root}{called}"
+    )
+    print(printable(said), file=sys.stderr)
 
 
 def _renamed(trace: Trace, found: pl.DataFrame) -> Trace:
