@@ -79,7 +79,8 @@ COMMANDS = (
 )
 
 
-#: Time after which a signal comes again that a library kept, seconds: longer than files and threads take to end.
+#: Time after which a signal comes again that a library kept, seconds: longer than files and threads
+#: take to end.
 AGAIN_S = 2.0
 
 

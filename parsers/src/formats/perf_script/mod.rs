@@ -24,8 +24,8 @@
 //! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and
 //! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
 //! by perf when it started, for tasks that were there before, and those before the first sample tell
-//! of perf itself, which turns samples on last: they take the time of the first record that has one. `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it
-//! is kept as `other`.
+//! of perf itself, which turns samples on last: they take the time of the first record that has one.
+//! `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it is kept as `other`.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
 //! output of perf 3.4 to 6.1.
