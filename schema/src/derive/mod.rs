@@ -323,7 +323,9 @@ impl<S: Sink> Step<'_, S> {
 
     fn stated(&self) -> Stated {
         let (e, row) = (self.e, self.row);
-        Stated { comm: e.comm.get(row), pid: e.pid.get(row), prio: e.prio.get(row) }
+        // Whose context it is, the recorder may say with its process: a tgid of ftrace, `-F pid` of perf.
+        let own = || e.ctx_pid.get(row).filter(|_| e.tid.get(row).is_some_and(|t| e.ctx_tid.get(row) == Some(t)));
+        Stated { comm: e.comm.get(row), pid: e.pid.get(row).or_else(own), prio: e.prio.get(row) }
     }
 
     fn stated_next(&self) -> Stated {

@@ -246,4 +246,16 @@ mod tests {
         let d = derive(&mut t, None, true);
         assert_eq!((d.slices.ts_ns.get(0), d.slices.dur_ns.get(0)), (Some(10), Some(20)));
     }
+
+    #[test]
+    fn a_process_is_known_from_the_context_of_its_own_records() {
+        let mut t = Trace::default();
+        t.add(10, 0, Kind::Switch).ctx_tid(7).ctx_pid(5).tid(7).state(State::Sleeping).next_tid(8);
+        t.add(20, 0, Kind::Waking).ctx_tid(8).ctx_pid(5).tid(7).target_cpu(0);
+        t.add(30, 0, Kind::Switch).ctx_tid(9).ctx_pid(9).tid(8).state(State::Sleeping).next_tid(7);
+        let d = t.derive();
+        let row = |tid| (0..d.tasks.len()).find(|&i| d.tasks.tid.get(i) == Some(tid));
+        let pid = |tid| row(tid).and_then(|i| d.tasks.pid.get(i));
+        assert_eq!((pid(7), pid(8)), (Some(5), None), "a waker's process is not that of the woken");
+    }
 }
