@@ -136,11 +136,13 @@ pub struct Col<T> {
     valid: Vec<u64>,
     /// One more than the last row set.
     len: usize,
+    /// Rows that the first value makes room for.
+    expected: usize,
 }
 
 impl<T> Default for Col<T> {
     fn default() -> Self {
-        Col { values: Vec::new(), valid: Vec::new(), len: 0 }
+        Col { values: Vec::new(), valid: Vec::new(), len: 0, expected: 0 }
     }
 }
 
@@ -159,9 +161,16 @@ impl<T: Copy + Default> Col<T> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, row: usize) {
-        let room = (row + 1).max(self.values.len() * 2).max(1024).next_multiple_of(64);
+        let first = if self.values.is_empty() { self.expected.max(1024) } else { 0 };
+        let room = (row + 1).max(self.values.len() * 2).max(first).next_multiple_of(64);
         self.values.resize(room, T::default());
         self.valid.resize(room / 64, 0);
+    }
+
+    /// Says that `rows` rows are to be expected: the first value makes room for all of them at once.
+    /// A column that has room already, or never gets a value, takes no notice.
+    pub fn expect_rows(&mut self, rows: usize) {
+        self.expected = rows;
     }
 
     /// The value of `row`, `None` where null.
@@ -198,7 +207,7 @@ impl<T: Copy + Default> Col<T> {
     /// An empty column with room for as many rows as this one holds.
     pub fn like(&self) -> Self {
         let room = self.len.next_multiple_of(64);
-        Col { values: vec![T::default(); room], valid: vec![0; room / 64], len: 0 }
+        Col { values: vec![T::default(); room], valid: vec![0; room / 64], len: 0, expected: 0 }
     }
 
     /// Sets up to 64 rows at once: row `base + i` to `values[i]` where bit `i` of `set` says so.
@@ -341,6 +350,11 @@ macro_rules! table {
                 first
             }
 
+            /// Says that `rows` rows are to be expected: a column makes room for them with its first value.
+            pub fn expect_rows(&mut self, rows: usize) {
+                $(self.$col.expect_rows(rows);)*
+            }
+
             /// Adds a row and returns the handle that sets its columns.
             #[inline]
             pub fn push(&mut self) -> $row<'_> {
@@ -462,7 +476,10 @@ mod tests {
         }
 
         #[test]
-        fn a_column_reads_back_what_was_set(values in prop::collection::vec(prop::option::of(any::<i32>()), 0..300)) {
+        fn a_column_reads_back_what_was_set(
+            values in prop::collection::vec(prop::option::of(any::<i32>()), 0..300),
+            rows in 0usize..5000,
+        ) {
             let mut t = Tiny::default();
             for v in &values {
                 t.push().a_ns(1).b(*v);
@@ -479,6 +496,13 @@ mod tests {
                 like.push().a_ns(1).b(*v);
             }
             prop_assert!((0..=values.len()).all(|row| like.b.get(row) == t.b.get(row)));
+            let mut expected = Tiny::default();
+            expected.expect_rows(rows);
+            for v in &values {
+                expected.push().a_ns(1).b(*v);
+            }
+            prop_assert!((0..=values.len()).all(|row| expected.b.get(row) == t.b.get(row)));
+            prop_assert_eq!(expected.b.validity(), t.b.validity());
             prop_assert_eq!(t.b.values().len(), values.iter().rposition(Option::is_some).map_or(0, |i| i + 1));
             prop_assert_eq!(t.b.validity().is_none(), values.iter().rev().skip_while(|v| v.is_none()).all(Option::is_some));
             let back: Vec<u32> = (0..values.len() as u32).rev().collect();

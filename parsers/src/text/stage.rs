@@ -121,6 +121,9 @@ impl Default for Stage {
 }
 
 impl Stage {
+    /// Most rows of a stage.
+    pub const ROWS: usize = ROWS;
+
     /// True when the next row needs a [`Self::flush`] before it.
     #[inline(always)]
     pub fn is_full(&self) -> bool {

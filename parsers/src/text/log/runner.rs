@@ -6,7 +6,11 @@ use tracekit_schema::{Events, Out};
 
 use super::{Dialect, Log, LogLine, CHUNK, MOST_UNTIMED, WIDE_WINDOW, WINDOW};
 use crate::text::blocks::Blocks;
+use crate::text::stage::Stage;
 use crate::{Head, ParseError, Parser, Source};
+
+/// Bytes that a line has at least, but for odd ones.
+const LINE: usize = 96;
 
 /// Runs a [`Dialect`] over a source.
 pub struct TextLog<D> {
@@ -93,6 +97,8 @@ impl<D: Dialect> TextLog<D> {
             if block.is_empty() {
                 return Ok(true);
             }
+            // Rows held back come on top, and a stage may end behind the limit.
+            out.events.expect_rows((limit + WINDOW + Stage::ROWS).min(block.len() / LINE));
             let mut at = 0;
             while at < block.len() && out.events.len() < limit {
                 self.log.lines += 1;
