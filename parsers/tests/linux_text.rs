@@ -173,6 +173,114 @@ fn the_quick_path_tells_what_the_other_one_tells() {
     }
 }
 
+/// All rows of a text of ftrace, and what is said of it.
+fn told(text: &str, careful: bool) -> (Vec<String>, Vec<String>, String) {
+    let mut options = Options::default();
+    if careful {
+        options.extra.insert("careful".to_owned(), String::new());
+    }
+    let (out, result) = read_in_steps(text.as_bytes(), Some("ftrace-text"), &options, 1 << 16);
+    result.expect("it is of the format");
+    let rows = (0..out.events.len()).map(|r| format!("{:?}", row(&out.events, &out.strings, r))).collect();
+    (rows, stated(&out), out.meta.get("source.variant").unwrap_or_default().to_owned())
+}
+
+/// Tasks are recognised by the bytes that name them: names and numbers that begin like others, or hold
+/// what stands between, are read for what they are.
+#[test]
+fn tasks_that_look_alike_are_told_apart() {
+    const NAMES: [&str; 14] = [
+        "a",
+        "ab",
+        "swapper/1",
+        "kworker/u12:1-ev",
+        "fifteen bytes..",
+        "x pid=3",
+        "x prev_pid=3",
+        "n=1",
+        "f [120]",
+        "a:16",
+        "\u{e9}t\u{e9}",
+        "=> b",
+        "",
+        "a name of twenty-one.",
+    ];
+    const NUMBERS: [u64; 8] = [1, 16, 168, 1680, 16_801, 1_680_123, 16_801_234, 168_012_345_678];
+    let (mut text, mut seed) = (String::new(), 1u64);
+    let mut draw = |n: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % n
+    };
+    for i in 0..6000 {
+        let (name, tid, prio) = (NAMES[draw(14)], NUMBERS[draw(8)], [1, 12, 120][draw(3)]);
+        let (other, number) = (NAMES[draw(14)], NUMBERS[draw(8)]);
+        let event = match draw(8) {
+            0 => format!("sched_wakeup: comm={name} pid={tid} prio={prio} target_cpu=001"),
+            1 => format!("sched_wakeup:         {name}:{tid} [{prio}] CPU:001"),
+            2 => format!("sched_stat_runtime:   comm={name} pid={tid} runtime={number} [ns]"),
+            3 => format!("sched_stat_wait: comm={name} pid={tid} delay={number} [ns]"),
+            4 => format!("sched_switch:         {name}:{tid} [{prio}] S ==> {other}:{number} [120]"),
+            5 => format!("sched_waking:  comm={name} prev_pid={tid} prio={prio} target_cpu=000"),
+            6 => format!("sched_migrate_task: comm={name} pid={tid} prio={prio} orig_cpu=0 dest_cpu=1"),
+            _ => {
+                let next = format!("next_comm={other} next_pid={number} next_prio=120");
+                format!("sched_switch: prev_comm={name} prev_pid={tid} prev_prio={prio} prev_state=R+ ==> {next}")
+            }
+        };
+        text += &format!("            b-5       [000]     5.{:06}: {event}\n", 10 * i);
+    }
+    let (quick, careful) = (told(&text, false), told(&text, true));
+    assert_eq!(quick.0.len(), careful.0.len());
+    for (quick, careful) in quick.0.iter().zip(&careful.0) {
+        assert_eq!(quick, careful);
+    }
+    assert_eq!(quick.1, careful.1);
+}
+
+/// Flags that mean nothing in their columns say nothing, however often they come.
+#[test]
+fn flags_without_a_meaning_stay_unknown() {
+    let line = |i: u64| {
+        let flags = if i.is_multiple_of(3) { "Zd.2." } else { "d..2." };
+        format!(
+            "            b-5       [000] {flags}     5.{i:06}: sched_wakeup: comm=a pid=7 prio=120 target_cpu=000\n"
+        )
+    };
+    let text: String = (0..60).map(line).collect();
+    assert_eq!(told(&text, false).0, told(&text, true).0);
+}
+
+/// A line that is damaged where nothing varies is not taken by its surroundings.
+#[test]
+fn the_quick_path_reads_no_damaged_line() {
+    let line = |us: u64, event: &str| format!("            b-5       [000]     5.{us:06}: {event}\n");
+    let event = "sched_wakeup: comm=a pid=7 prio=120 target_cpu=000";
+    for (from, to) in [("5.0", "5x0"), (": sched", ":sched"), ("wakeup: ", "wakeup:"), ("comm=a", "comm=a\n")] {
+        let lines = (0..60).map(|i| {
+            let whole = line(1000 * i, event);
+            if i % 9 == 5 {
+                whole.replace(from, to)
+            } else {
+                whole
+            }
+        });
+        let text: String = lines.collect();
+        let (quick, careful) = (told(&text, false), told(&text, true));
+        assert_eq!(quick.0, careful.0, "{to:?}");
+        assert_eq!(quick.1, careful.1, "{to:?}");
+    }
+}
+
+/// The form of switches is named whichever way they were read.
+#[test]
+fn the_plugin_form_is_named_where_switches_are_read_quickly() {
+    let line = |us: u64, event: &str| format!("            b-5       [000]     5.{us:06}: {event}\n");
+    let wakeups = |from: u64| (from..from + 20).map(|us| line(us, "sched_wakeup:         a:7 [120] CPU:000"));
+    let switch = line(50, "sched_switch:         b:5 [120] S ==> a:7 [120]");
+    let text: String = wakeups(10).chain([switch]).chain(wakeups(60)).collect();
+    assert_eq!(told(&text, false).2, "report, plugin form");
+}
+
 #[test]
 fn public_ftrace_texts() {
     check(&files("corpus/ftrace-text", &[".txt"]));

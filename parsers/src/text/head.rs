@@ -6,8 +6,10 @@
 //! then on a head costs a few comparisons. What differs from what was learned is not taken, so a
 //! quick head never says anything that the slow one would not.
 
+use wide::u8x16;
+
 use crate::text::log::{Stamp, Who};
-use crate::text::swar::{first_of8, load1, load16, load8, micros, nanos, Window, MASKS, REACH};
+use crate::text::swar::{first_of8, lanes16, load1, load8, micros, nanos, Window, MASKS, REACH};
 
 /// Heads with a bracket left of this column are not learned: too short for two loads.
 const MIN_BRACKET: usize = 16;
@@ -35,7 +37,7 @@ pub struct Found {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Task {
-    text: [u128; 3],
+    text: [u8x16; 3],
     bracket: usize,
     cpu: i32,
     who: Who,
@@ -43,9 +45,10 @@ struct Task {
 
 impl Task {
     #[inline(always)]
-    fn is(&self, text: &[u128; 3], bracket: usize) -> bool {
-        let differ = (self.text[0] ^ text[0]) | (self.text[1] ^ text[1]) | (self.text[2] ^ text[2]);
-        differ == 0 && self.bracket == bracket
+    fn is(&self, text: &[u8x16; 3], bracket: usize) -> bool {
+        let [a, b, c] = *text;
+        let same = a.simd_eq(self.text[0]) & b.simd_eq(self.text[1]) & c.simd_eq(self.text[2]);
+        same.to_bitmask() == 0xffff && self.bracket == bracket
     }
 }
 
@@ -62,8 +65,8 @@ pub struct QuickHead {
     /// Quality bits of every head.
     quality: u16,
     /// The sixteen bytes before the dot, without what varies; what they say.
-    seconds: u128,
-    seconds_mask: u128,
+    seconds: u8x16,
+    seconds_mask: u8x16,
     seconds_ns: i64,
     tasks: Vec<Task>,
     known_flags: [(u64, u16); FLAGS],
@@ -79,8 +82,8 @@ impl Default for QuickHead {
             flags: 0,
             nanos: false,
             quality: 0,
-            seconds: 0,
-            seconds_mask: 0,
+            seconds: u8x16::ZERO,
+            seconds_mask: u8x16::ZERO,
             seconds_ns: 0,
             tasks: vec![Task::default(); TASKS],
             known_flags: [(0, 0); FLAGS],
@@ -89,21 +92,25 @@ impl Default for QuickHead {
     }
 }
 
-/// The text up to the `]` of the CPU after column `bracket`, and a place for it in the table.
+/// The text up to the `]` of the CPU after column `bracket`, and a place for it in the table: by the
+/// end of the thread's name, its number and the CPU.
 #[inline(always)]
-fn task_text(w: &Window, bracket: usize) -> ([u128; 3], usize) {
+fn task_text(w: &Window, bracket: usize) -> ([u8x16; 3], usize) {
     let last = bracket + CPU_WIDTH - MIN_BRACKET;
-    let text = [load16(w, 0), load16(w, last.min(16)), load16(w, last)];
-    let mixed = (text[0] ^ text[2].rotate_left(29)) ^ text[1].rotate_left(64);
-    let mixed = (mixed as u64 ^ (mixed >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (text, (mixed >> 50) as usize % TASKS)
+    let text = [lanes16(w, 0), lanes16(w, last.min(16)), lanes16(w, last)];
+    let mixed = load8(w, bracket - 10) ^ load8(w, bracket - 3).rotate_left(29);
+    (text, (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize % TASKS)
 }
 
 impl QuickHead {
     /// The head of the line, and the column after the `:` of its time.
     #[inline(always)]
     pub fn read(&self, w: &Window) -> Option<(Stamp, usize)> {
-        let bracket = self.bracket.wrapping_add(first_of8(load8(w, self.bracket), b'['));
+        let mut bracket = self.bracket;
+        // Nearly always it is there: then nothing waits for the search.
+        if load1(w, bracket) != b'[' {
+            bracket = bracket.wrapping_add(first_of8(load8(w, bracket), b'['));
+        }
         if !(MIN_BRACKET..=MAX_BRACKET).contains(&bracket) {
             return None;
         }
@@ -116,7 +123,10 @@ impl QuickHead {
             }
         }
         let dot = bracket + self.dot;
-        if load16(w, dot - 16) & self.seconds_mask != self.seconds {
+        if load1(w, dot) != b'.' {
+            return None;
+        }
+        if (lanes16(w, dot - 16) & self.seconds_mask).simd_eq(self.seconds).to_bitmask() != 0xffff {
             return None;
         }
         let (fraction, after) =
@@ -163,9 +173,10 @@ impl QuickHead {
         self.quality = stamp.quality;
         self.bracket = self.bracket.min(bracket);
         self.learn_seconds(&w, dot, dot - varying_end, stamp.ts_ns);
-        if flags > 0 {
+        // Flags without a meaning stay unknown.
+        if let (true, Some(bits)) = (flags > 0, stamp.irq) {
             let word = load8(&w, bracket + 6) & MASKS[flags] as u64;
-            self.known_flags[flag_place(word)] = (word, stamp.irq.unwrap_or(0));
+            self.known_flags[flag_place(word)] = (word, bits);
         }
         let (text, place) = task_text(&w, bracket);
         // Two tasks that fall on one place and run in turns would drive each other out: the older
@@ -175,9 +186,8 @@ impl QuickHead {
     }
 
     fn learn_seconds(&mut self, w: &Window, dot: usize, width: usize, ts_ns: i64) {
-        let mask = !MASKS[16 - width];
-        self.seconds_mask = mask;
-        self.seconds = load16(w, dot - 16) & mask;
+        self.seconds_mask = u8x16::new((!MASKS[16 - width]).to_le_bytes());
+        self.seconds = lanes16(w, dot - 16) & self.seconds_mask;
         self.seconds_ns = ts_ns - ts_ns.rem_euclid(1_000_000_000);
     }
 }
@@ -189,7 +199,7 @@ fn flag_place(word: u64) -> usize {
 
 /// A window on a line that may be shorter.
 fn window(line: &[u8]) -> Window {
-    let mut w = [0; REACH + 16];
+    let mut w = [0; REACH + 32];
     let n = line.len().min(w.len());
     w[..n].copy_from_slice(&line[..n]);
     w

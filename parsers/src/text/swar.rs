@@ -11,7 +11,7 @@ pub const REACH: usize = 512;
 
 /// The text from the start of a line on, longer than any line the quick path takes, with room for
 /// the widest load.
-pub type Window = [u8; REACH + 16];
+pub type Window = [u8; REACH + 32];
 
 const ONES: u64 = u64::MAX / 255;
 const HIGHS: u64 = ONES << 7;
@@ -60,27 +60,23 @@ pub fn load1(w: &Window, at: usize) -> u8 {
 #[inline(always)]
 pub fn is_at<const N: usize>(w: &Window, at: usize, text: &[u8; N]) -> bool {
     const { assert!(N >= 1 && N <= 16, "two loads take sixteen bytes") };
-    match N {
-        1 => load1(w, at) == text[0],
-        2..=3 => part::<2>(w, at) == part_of::<2>(text, 0) && part::<2>(w, at + N - 2) == part_of::<2>(text, N - 2),
-        4 => part::<4>(w, at) == part_of::<4>(text, 0),
-        5..=7 => part::<4>(w, at) == part_of::<4>(text, 0) && part::<4>(w, at + N - 4) == part_of::<4>(text, N - 4),
-        8 => part::<8>(w, at) == part_of::<8>(text, 0),
-        _ => part::<8>(w, at) == part_of::<8>(text, 0) && part::<8>(w, at + N - 8) == part_of::<8>(text, N - 8),
-    }
-}
-
-#[inline(always)]
-fn part<const N: usize>(w: &Window, at: usize) -> u64 {
     if at > REACH {
-        return 0;
+        return false;
     }
-    part_of::<N>(w, at)
+    let here: &[u8; N] = w[at..at + N].try_into().expect("as long as the text");
+    match N {
+        1 => here[0] == text[0],
+        2..=3 => part::<2>(here, 0) == part::<2>(text, 0) && part::<2>(here, N - 2) == part::<2>(text, N - 2),
+        4 => part::<4>(here, 0) == part::<4>(text, 0),
+        5..=7 => part::<4>(here, 0) == part::<4>(text, 0) && part::<4>(here, N - 4) == part::<4>(text, N - 4),
+        8 => part::<8>(here, 0) == part::<8>(text, 0),
+        _ => part::<8>(here, 0) == part::<8>(text, 0) && part::<8>(here, N - 8) == part::<8>(text, N - 8),
+    }
 }
 
 /// `N` bytes of `text` from `at` on as a number; `N` is 2, 4 or 8.
 #[inline(always)]
-fn part_of<const N: usize>(text: &[u8], at: usize) -> u64 {
+fn part<const N: usize>(text: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     if let Some(bytes) = text.get(at..at + N) {
         word[..N].copy_from_slice(bytes);
@@ -96,24 +92,59 @@ pub fn first_of8(word: u64, byte: u8) -> usize {
     ((x.wrapping_sub(ONES) & !x & HIGHS).trailing_zeros() / 8) as usize
 }
 
-/// One bit for each of sixteen bytes: whether it is `byte`.
+/// Sixteen bytes, the first in the lowest lane; all of them must lie in the window.
 #[inline(always)]
-fn equal16(w: &Window, at: usize, byte: u8) -> u32 {
-    let bytes = load16(w, at).to_le_bytes();
-    u8x16::new(bytes).simd_eq(u8x16::splat(byte)).to_bitmask()
+fn lanes(w: &Window, at: usize) -> u8x16 {
+    u8x16::new(w[at..at + 16].try_into().expect("sixteen bytes"))
+}
+
+/// One bit for each of 32 bytes from `at` on: whether it is as in `text`.
+#[inline(always)]
+pub fn same32(w: &Window, at: usize, text: &[u8x16; 2]) -> u32 {
+    if at > REACH {
+        return 0;
+    }
+    let (low, high) = (lanes(w, at).simd_eq(text[0]), lanes(w, at + 16).simd_eq(text[1]));
+    low.to_bitmask() | high.to_bitmask() << 16
+}
+
+/// Sixteen bytes as lanes, zeros beyond [`REACH`].
+#[inline(always)]
+pub fn lanes16(w: &Window, at: usize) -> u8x16 {
+    if at > REACH {
+        return u8x16::ZERO;
+    }
+    lanes(w, at)
 }
 
 /// Position of the first `byte` within 32 bytes from `at` on.
 #[inline(always)]
 pub fn find(w: &Window, at: usize, byte: u8) -> Option<usize> {
-    let found = equal16(w, at, byte) | equal16(w, at + 16, byte) << 16;
+    let found = same32(w, at, &[u8x16::splat(byte); 2]);
     (found != 0).then_some(at + found.trailing_zeros() as usize)
+}
+
+/// As [`skip_blanks`], where there must be a blank and is hardly ever more than one: then what follows
+/// need not wait for a search.
+#[inline(always)]
+pub fn past_blank(w: &Window, at: usize) -> Option<usize> {
+    let blanks = blanks16(w, at);
+    if blanks & 0b11 == 0b01 {
+        return Some(at + 1);
+    }
+    (blanks & 1 != 0).then_some(at + blanks.trailing_ones() as usize)
 }
 
 /// Position of the first byte from `at` on that is not a blank; at most sixteen blanks are skipped.
 #[inline(always)]
 pub fn skip_blanks(w: &Window, at: usize) -> usize {
-    at + equal16(w, at, b' ').trailing_ones() as usize
+    at + blanks16(w, at).trailing_ones() as usize
+}
+
+/// One bit for each of sixteen bytes from `at` on: whether it is a blank.
+#[inline(always)]
+pub fn blanks16(w: &Window, at: usize) -> u32 {
+    lanes16(w, at).simd_eq(u8x16::splat(b' ')).to_bitmask()
 }
 
 /// Eight bytes of which the first `count` are digits, 0 to 9 each; `count` is 8 when all are.
@@ -238,7 +269,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn window(text: &[u8]) -> Window {
-        let mut w = [0xffu8; REACH + 16];
+        let mut w = [0xffu8; REACH + 32];
         w[..text.len()].copy_from_slice(text);
         w
     }

@@ -60,7 +60,7 @@ use crate::text::payload::quick::{self, Quick};
 use crate::text::payload::sched::{context_comm, Entry};
 use crate::text::payload::{self, state};
 use crate::text::scan;
-use crate::text::swar::{skip_blanks, Window};
+use crate::text::swar::{past_blank, Window};
 use crate::{Confidence, Format, FormatInfo, Head, Options, ParseError, Parser, Source};
 
 /// The format's row.
@@ -252,7 +252,7 @@ impl Ftrace {
         for (is, what) in [
             (v.tgid, "tgid"),
             (v.glued, "latency layout"),
-            (v.plugin, "plugin form"),
+            (v.plugin || self.quick.plugin, "plugin form"),
             (v.console, "in the kernel's log"),
         ] {
             if is {
@@ -440,7 +440,7 @@ impl Dialect for Ftrace {
         if log.goes_back(&stamp) {
             return None;
         }
-        let read = quick::event(&mut self.quick, w, skip_blanks(w, at), &stamp, log, out)?;
+        let read = quick::event(&mut self.quick, w, past_blank(w, at)?, &stamp, log, out)?;
         self.text_before = false;
         Some(read)
     }

@@ -12,6 +12,7 @@ pub mod other;
 pub mod quick;
 pub mod sched;
 pub mod state;
+mod tasks;
 
 use crate::text::scan;
 use tracekit_schema::events::EventRow;

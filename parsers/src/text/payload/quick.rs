@@ -9,11 +9,10 @@
 use tracekit_schema::{Kind, Out, State, StrId, Strings};
 
 use super::state;
+use super::tasks::{Form, Task, Tasks};
 use crate::text::log::{Log, Stamp};
 use crate::text::stage::Row;
-use crate::text::swar::{
-    find, is_at, load1, load16, number, number_before, short_number, skip_blanks, Window, MASKS, REACH,
-};
+use crate::text::swar::{blanks16, is_at, load1, number, short_number, Window, REACH};
 
 /// Names of the events this module takes, in the order of their bits in [`Log::quick_seen`].
 pub const NAMES: [&str; 10] = [
@@ -29,38 +28,19 @@ pub const NAMES: [&str; 10] = [
     "sched_stat_iowait",
 ];
 
-/// Eight bytes that are not ASCII have one of these bits.
-const NOT_ASCII: u128 = u128::MAX / 255 * 0x80;
+/// Columns of an event's name, its colon and the blanks behind in a report of trace-cmd.
+const NAME_WIDTH: usize = 22;
 
 /// What the module keeps between lines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Quick {
-    /// The last name of a thread, by the low bits of its number: names change rarely.
-    names: [(Name, StrId); NAMES_KEPT],
+    tasks: Tasks,
     /// State and string of a state of one letter, as the kernel prints it.
     letters: Letters,
     /// The same, as the plugin prints it.
     plugin_letters: Letters,
-}
-
-const NAMES_KEPT: usize = 256;
-
-impl Default for Quick {
-    fn default() -> Self {
-        let none = (Name { key: 0, len: u8::MAX }, StrId(0));
-        Quick { names: [none; NAMES_KEPT], letters: Letters::default(), plugin_letters: Letters::default() }
-    }
-}
-
-impl Quick {
-    #[inline(always)]
-    fn intern(&mut self, tid: i64, name: Name, strings: &mut Strings) -> StrId {
-        let kept = &mut self.names[tid as usize % NAMES_KEPT];
-        if kept.0.key != name.key || kept.0.len != name.len {
-            *kept = (name, strings.intern_short(name.key, name.len));
-        }
-        kept.1
-    }
+    /// A switch as the plugin prints it was met.
+    pub plugin: bool,
 }
 
 #[derive(Debug)]
@@ -71,22 +51,6 @@ struct Letters {
 impl Default for Letters {
     fn default() -> Self {
         Letters { known: [None; 128] }
-    }
-}
-
-/// A name: its bytes in one integer, and their number.
-#[derive(Clone, Copy, Debug)]
-struct Name {
-    key: u128,
-    len: u8,
-}
-
-impl Name {
-    #[inline(always)]
-    fn new(w: &Window, from: usize, to: usize) -> Option<Self> {
-        let len = to.checked_sub(from)?;
-        let key = load16(w, from) & MASKS.get(len)?;
-        (key & NOT_ASCII == 0).then_some(Name { key, len: len as u8 })
     }
 }
 
@@ -109,16 +73,16 @@ pub fn event(quick: &mut Quick, w: &Window, at: usize, stamp: &Stamp, log: &mut 
     let mut line = Line { w, stamp, log, out, quick };
     // The twelfth byte distinguishes them, all but one.
     match load1(w, at + 11) {
-        b'h' if is_at(w, at + 6, b"switch:") => line.switch(at + 13),
-        b'g' if is_at(w, at + 6, b"waking:") => line.wakeup(at + 13, Kind::Waking, 1),
-        b'p' if is_at(w, at + 6, b"wakeup:") => line.wakeup(at + 13, Kind::Wakeup, 2),
-        b'p' if is_at(w, at + 6, b"wakeup_new:") => line.wakeup(at + 17, Kind::WakeupNew, 3),
-        b't' if is_at(w, at + 6, b"migrate_task:") => line.migrate(at + 19),
-        b'r' if is_at(w, at + 6, b"stat_runtime:") => line.runtime(at + 19),
-        b'w' if is_at(w, at + 6, b"stat_wait:") => line.delay(at + 16, Kind::StatWait, 6),
-        b's' if is_at(w, at + 6, b"stat_sleep:") => line.delay(at + 17, Kind::StatSleep, 7),
-        b'b' if is_at(w, at + 6, b"stat_blocked:") => line.delay(at + 19, Kind::StatBlocked, 8),
-        b'i' if is_at(w, at + 6, b"stat_iowait:") => line.delay(at + 18, Kind::StatIowait, 9),
+        b'h' if is_at(w, at + 6, b"switch:") => line.switch(payload::<13>(w, at + 13)?),
+        b'g' if is_at(w, at + 6, b"waking:") => line.wakeup(payload::<13>(w, at + 13)?, Kind::Waking, 1),
+        b'p' if is_at(w, at + 6, b"wakeup:") => line.wakeup(payload::<13>(w, at + 13)?, Kind::Wakeup, 2),
+        b'p' if is_at(w, at + 6, b"wakeup_new:") => line.wakeup(payload::<17>(w, at + 17)?, Kind::WakeupNew, 3),
+        b't' if is_at(w, at + 6, b"migrate_task:") => line.migrate(payload::<19>(w, at + 19)?),
+        b'r' if is_at(w, at + 6, b"stat_runtime:") => line.runtime(payload::<19>(w, at + 19)?),
+        b'w' if is_at(w, at + 6, b"stat_wait:") => line.delay(payload::<16>(w, at + 16)?, Kind::StatWait, 6),
+        b's' if is_at(w, at + 6, b"stat_sleep:") => line.delay(payload::<17>(w, at + 17)?, Kind::StatSleep, 7),
+        b'b' if is_at(w, at + 6, b"stat_blocked:") => line.delay(payload::<19>(w, at + 19)?, Kind::StatBlocked, 8),
+        b'i' if is_at(w, at + 6, b"stat_iowait:") => line.delay(payload::<18>(w, at + 18)?, Kind::StatIowait, 9),
         _ => None,
     }
 }
@@ -127,6 +91,23 @@ pub fn event(quick: &mut Quick, w: &Window, at: usize, stamp: &Stamp, log: &mut 
 #[inline(always)]
 fn after<const N: usize>(w: &Window, at: usize, text: &[u8; N]) -> Option<usize> {
     is_at(w, at, text).then_some(at + N)
+}
+
+/// Where the payload starts after the name and the colon of an event, `N` bytes that end before `at`.
+///
+/// The kernel puts one blank between, trace-cmd as many as fill [`NAME_WIDTH`] columns. These two are
+/// compared with, so that what follows need not wait for a search.
+#[inline(always)]
+fn payload<const N: usize>(w: &Window, at: usize) -> Option<usize> {
+    let blanks = blanks16(w, at);
+    let padded = NAME_WIDTH - N;
+    if blanks & 0b11 == 0b01 {
+        return Some(at + 1);
+    }
+    if blanks & ((2 << padded) - 1) == (1 << padded) - 1 {
+        return Some(at + padded);
+    }
+    (blanks & 1 != 0).then_some(at + blanks.trailing_ones() as usize)
 }
 
 /// The position after the line end at `at`.
@@ -138,33 +119,6 @@ fn line_end(w: &Window, at: usize) -> Option<usize> {
         _ => return None,
     };
     (end <= REACH).then_some(end)
-}
-
-/// A name and a number as `NAME<key>NUMBER`, where `key` is `N` bytes that end in `=`; the name
-/// starts at `at`.
-#[inline(always)]
-fn keyed_task<const N: usize>(w: &Window, at: usize, key: &[u8; N]) -> Option<(Name, i64, usize)> {
-    let equals = find(w, at, b'=')?;
-    let end = (equals + 1).wrapping_sub(N);
-    if !is_at(w, end, key) {
-        return None;
-    }
-    let (tid, next) = short_number(w, equals + 1)?;
-    Some((Name::new(w, at, end)?, tid, next))
-}
-
-/// A task of the plugin form, `NAME:TID [PRIO]`.
-#[inline(always)]
-fn plugin_task(w: &Window, at: usize) -> Option<(Name, i64, i32, usize)> {
-    let bracket = find(w, at, b'[')?;
-    let blank = bracket.wrapping_sub(1);
-    let (tid, digits) = number_before(w, blank)?;
-    let colon = digits.wrapping_sub(1);
-    if load1(w, blank) != b' ' || load1(w, colon) != b':' {
-        return None;
-    }
-    let (prio, next) = short_number(w, bracket + 1)?;
-    Some((Name::new(w, at, colon)?, tid, prio as i32, after(w, next, b"]")?))
 }
 
 /// As [`Line::letter`], for a state of more than a letter, or one that was not met before.
@@ -194,38 +148,43 @@ fn new_letter(
 
 impl Line<'_> {
     #[inline(always)]
-    fn row(&mut self, kind: Kind, bit: u32, tid: i64, name: Name) -> Row<'_> {
-        let comm = self.quick.intern(tid, name, &mut self.out.strings);
+    fn task(&self, at: usize, form: Form) -> Option<(Task, usize)> {
+        self.quick.tasks.read(self.w, at, form)
+    }
+
+    #[inline(always)]
+    fn row(&mut self, kind: Kind, bit: u32, task: &Task) -> Row<'_> {
+        let comm = self.quick.tasks.name(self.w, task, &mut self.out.strings);
         let quality = self.log.pass(self.stamp);
         self.log.quick_seen |= 1 << bit;
-        self.log.stage.push(self.stamp, quality, kind, tid, comm)
+        self.log.stage.push(self.stamp, quality, kind, task.tid, comm)
     }
 
     #[inline(always)]
     fn switch(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = skip_blanks(w, at);
         let Some(at) = after(w, at, b"prev_comm=") else { return self.plugin_switch(at) };
-        let (prev, prev_tid, at) = keyed_task(w, at, b" prev_pid=")?;
+        let (prev, at) = self.task(at, Form::PrevPid)?;
         let (prev_prio, at) = short_number(w, after(w, at, b" prev_prio=")?)?;
         let at = after(w, at, b" prev_state=")?;
         let (letter, at) = self.letter(at, false)?;
         let at = after(w, at, b" ==> next_comm=")?;
-        let (next, next_tid, at) = keyed_task(w, at, b" next_pid=")?;
+        let (next, at) = self.task(at, Form::NextPid)?;
         let (next_prio, at) = short_number(w, after(w, at, b" next_prio=")?)?;
         let end = line_end(w, at)?;
-        self.set_switch((prev, prev_tid, prev_prio as i32), letter, (next, next_tid, next_prio as i32));
+        self.set_switch((&prev, prev_prio as i32), letter, (&next, next_prio as i32));
         Some(end)
     }
 
     #[inline(always)]
     fn plugin_switch(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let (prev, prev_tid, prev_prio, at) = plugin_task(w, at)?;
+        let (prev, at) = self.task(at, Form::Plugin)?;
         let (letter, at) = self.letter(after(w, at, b" ")?, true)?;
-        let (next, next_tid, next_prio, at) = plugin_task(w, after(w, at, b" ==> ")?)?;
+        let (next, at) = self.task(after(w, at, b" ==> ")?, Form::Plugin)?;
         let end = line_end(w, at)?;
-        self.set_switch((prev, prev_tid, prev_prio), letter, (next, next_tid, next_prio));
+        self.quick.plugin = true;
+        self.set_switch((&prev, prev.prio), letter, (&next, next.prio));
         Some(end)
     }
 
@@ -243,33 +202,32 @@ impl Line<'_> {
     }
 
     #[inline(always)]
-    fn set_switch(&mut self, prev: (Name, i64, i32), state: (State, StrId), next: (Name, i64, i32)) {
-        let next_comm = self.quick.intern(next.1, next.0, &mut self.out.strings);
-        self.row(Kind::Switch, 0, prev.1, prev.0).prio(prev.2).switch(state, (next.1, next_comm, next.2));
+    fn set_switch(&mut self, prev: (&Task, i32), state: (State, StrId), next: (&Task, i32)) {
+        let next_comm = self.quick.tasks.name(self.w, next.0, &mut self.out.strings);
+        self.row(Kind::Switch, 0, prev.0).prio(prev.1).switch(state, (next.0.tid, next_comm, next.1));
     }
 
     #[inline(always)]
     fn wakeup(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
-        let at = skip_blanks(w, at);
         let Some(name_at) = after(w, at, b"comm=") else { return self.plugin_wakeup(at, kind, bit) };
-        let (name, tid, at) = keyed_task(w, name_at, b" pid=")?;
+        let (task, at) = self.task(name_at, Form::Pid)?;
         let (prio, at) = short_number(w, after(w, at, b" prio=")?)?;
         let (success, at) = self.success(at)?;
         let (cpu, at) = short_number(w, after(w, at, b" target_cpu=")?)?;
         let end = line_end(w, at)?;
-        self.set_wakeup((kind, bit), (name, tid, prio as i32), success, cpu as i32);
+        self.set_wakeup((kind, bit), (&task, prio as i32), success, cpu as i32);
         Some(end)
     }
 
     #[inline(always)]
     fn plugin_wakeup(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
-        let (name, tid, prio, at) = plugin_task(w, at)?;
+        let (task, at) = self.task(at, Form::Plugin)?;
         let (success, at) = self.success(at)?;
         let (cpu, at) = short_number(w, after(w, at, b" CPU:")?)?;
         let end = line_end(w, at)?;
-        self.set_wakeup((kind, bit), (name, tid, prio), success, cpu as i32);
+        self.set_wakeup((kind, bit), (&task, task.prio), success, cpu as i32);
         Some(end)
     }
 
@@ -282,20 +240,20 @@ impl Line<'_> {
     }
 
     #[inline(always)]
-    fn set_wakeup(&mut self, what: (Kind, u32), task: (Name, i64, i32), success: Option<i64>, cpu: i32) {
-        self.row(what.0, what.1, task.1, task.0).prio(task.2).target_cpu(cpu).value(success);
+    fn set_wakeup(&mut self, what: (Kind, u32), task: (&Task, i32), success: Option<i64>, cpu: i32) {
+        self.row(what.0, what.1, task.0).prio(task.1).target_cpu(cpu).value(success);
     }
 
     #[inline(always)]
     fn migrate(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = after(w, skip_blanks(w, at), b"comm=")?;
-        let (name, tid, at) = keyed_task(w, at, b" pid=")?;
+        let at = after(w, at, b"comm=")?;
+        let (task, at) = self.task(at, Form::Pid)?;
         let (prio, at) = short_number(w, after(w, at, b" prio=")?)?;
         let (from, at) = short_number(w, after(w, at, b" orig_cpu=")?)?;
         let (to, at) = short_number(w, after(w, at, b" dest_cpu=")?)?;
         let end = line_end(w, at)?;
-        let row = self.row(Kind::Migrate, 4, tid, name).prio(prio as i32);
+        let row = self.row(Kind::Migrate, 4, &task).prio(prio as i32);
         row.orig_cpu(from as i32).target_cpu(to as i32);
         Some(end)
     }
@@ -303,8 +261,8 @@ impl Line<'_> {
     #[inline(always)]
     fn runtime(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = after(w, skip_blanks(w, at), b"comm=")?;
-        let (name, tid, at) = keyed_task(w, at, b" pid=")?;
+        let at = after(w, at, b"comm=")?;
+        let (task, at) = self.task(at, Form::Pid)?;
         let (ran, at) = number(w, after(w, at, b" runtime=")?)?;
         let mut at = after(w, at, b" [ns]")?;
         let mut vruntime = None;
@@ -313,18 +271,18 @@ impl Line<'_> {
             (vruntime, at) = (Some(n), after(w, next, b" [ns]")?);
         }
         let end = line_end(w, at)?;
-        self.row(Kind::StatRuntime, 5, tid, name).value(Some(ran)).value2(vruntime);
+        self.row(Kind::StatRuntime, 5, &task).value(Some(ran)).value2(vruntime);
         Some(end)
     }
 
     #[inline(always)]
     fn delay(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
-        let at = after(w, skip_blanks(w, at), b"comm=")?;
-        let (name, tid, at) = keyed_task(w, at, b" pid=")?;
+        let at = after(w, at, b"comm=")?;
+        let (task, at) = self.task(at, Form::Pid)?;
         let (delay, at) = number(w, after(w, at, b" delay=")?)?;
         let end = line_end(w, after(w, at, b" [ns]")?)?;
-        self.row(kind, bit, tid, name).value(Some(delay));
+        self.row(kind, bit, &task).value(Some(delay));
         Some(end)
     }
 }
