@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+from validation.forks import preempting
 
 #: H is alone on its CPU, far beyond its slice, when C comes there from the other one.
 TEXT = """
@@ -34,5 +35,6 @@ def delay_ms(text: str, policy: str) -> float:
 def test_from_6_18_on_a_new_task_preempts_nobody(policy: str, waits_ms: float) -> None:
     new = TEXT.format(gives="F(C)", start="start=fork", waits="")
     assert delay_ms(new, policy) == waits_ms
+    assert preempting(tk.simulate(new, policy)) == (int(waits_ms == 0.0), 1)
     woken = TEXT.format(gives="P(go)", start="", waits="W(go)")
     assert delay_ms(woken, policy) == 0.0

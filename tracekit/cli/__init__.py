@@ -264,6 +264,7 @@ def _terminable() -> Iterator[list[int]]:
     Ctrl-C stays ignored where it was, as in what a shell runs in the background.
     """
     came: list[int] = []
+    timers: list[threading.Timer] = []
     report = sys.unraisablehook
 
     def unraisable(what: sys.UnraisableHookArgs) -> None:
@@ -277,6 +278,7 @@ def _terminable() -> Iterator[list[int]]:
         again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.get_ident(), number))
         again.daemon = True
         again.start()
+        timers.append(again)
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
     before = {}
@@ -291,6 +293,9 @@ def _terminable() -> Iterator[list[int]]:
     try:
         yield came
     finally:
+        # Behind the command nothing expects it.
+        for timer in timers:
+            timer.cancel()
         sys.unraisablehook = report
         for number, handler in before.items():
             signal.signal(number, handler)
