@@ -7,10 +7,10 @@
 //! shows, `walk` and `sends` follow the messages through it, `explain` says what a piece of work
 //! holds, `routes` knows where messages go, `pending_reads` settles what was read before it can be seen to
 //! be written. Where a guess could have been another, `beam` follows both until one of them
-//! contradicts what shows (`log` is what they share), and `flow` is the outcome. Where tasks take
-//! turns, so that never more than one of them works, none of that is needed: `turns`. How long a
-//! service takes is a matter of work: `track` says how much was done where CPUs are not equally
-//! fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
+//! contradicts what shows (`log` is what they share), and `flow` is the outcome. `search` says how many
+//! guesses, and which networks. Where tasks take turns, so that never more than one of them works,
+//! none of that is needed: `turns`. How long a service takes is a matter of work: `track` says how much
+//! was done where CPUs are not equally fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
 //! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
 //! `report` is what users read.
@@ -18,8 +18,8 @@
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
 //! pipelines of it fill and empty their buffers, those that share a queue take its work as it comes
-//! (`pools`), the others keep their recorded
-//! causes, since a replay under another order of events would handle messages that were not sent yet.
+//! (`pools`), the others keep their recorded causes, since a replay under another order of events would
+//! handle messages that were not sent yet.
 
 mod beam;
 mod budget;
@@ -34,6 +34,7 @@ mod pending_reads;
 mod pools;
 mod report;
 mod routes;
+mod search;
 mod segments;
 mod sends;
 pub(crate) mod track;
@@ -43,26 +44,20 @@ mod walk;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::calibrate::{Limits, Overheads};
+use crate::calibrate::Overheads;
 use crate::cancel::Cancel;
 use crate::history::{By, EventKind, History, TaskIndex};
 use crate::speeds::Speeds;
 use crate::task::Ns;
-use budget::{Budget, LOOKS};
+use budget::Budget;
 pub(crate) use buffers::{BufferEvent, Buffers};
 use flow::{Flow, Mark};
 pub(crate) use locks::Attempt;
 use locks::Locks;
 use network::Network;
+use search::Search;
 pub(crate) use track::Track;
 
-/// Walks over the trace that try a network; the routes and service times of one are those that the
-/// next knows.
-const PASSES: usize = 5;
-/// Things that show, in the order of time, that decide which network it is.
-const TRIAL: usize = 20_000;
-/// Guesses followed side by side in each walk over the trace in the end.
-const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
 /// Steps of the search, in all groups together: things that show, times guesses followed side by
 /// side. It moves no result but that of a group that needs more: fewer guesses are then followed
 /// there, and at last none. 36,000 events of 13 tasks with 6,000 messages take 4.5 million.
@@ -72,9 +67,8 @@ pub(crate) const BUDGET: usize = 6_000_000;
 const HOPELESS: f64 = 0.1;
 /// Fewest unobserved messages, and least share of all, that make a difference.
 pub(crate) const WORTH: (usize, f64) = (5, 0.01);
-/// Stations beyond which nothing is tried, and guesses tried at most about stations that never seem to send.
+/// Stations beyond which nothing is tried.
 const MANY: usize = 2_000;
-const TRIES: usize = 64;
 /// Share of messages that may stay unexplained.
 const UNEXPLAINED: f64 = 0.002;
 
@@ -423,94 +417,5 @@ impl Messages {
             }
             self.receives[i] = net.station[i].filter(|_| net.server[i]).map(|s| s as u32);
         }
-    }
-}
-
-/// What a search in one group of tasks goes by.
-struct Search<'a> {
-    budget: &'a Budget,
-    history: &'a History,
-    tracks: &'a [Track],
-    tail: Ns,
-    limits: Limits,
-}
-
-impl Search<'_> {
-    /// The likeliest network of those that `net` may be, and the flow of messages through it. A
-    /// server that is alone may read its answers from a queue of their own, or everything from one:
-    /// what explains more.
-    fn best(&self, net: Network) -> (Network, Flow) {
-        let before = self.budget.spent();
-        let other = self.with_silent_senders(net.one_queue_alone());
-        let took = self.budget.spent() - before;
-        // The same network once more would take the same steps, which count.
-        let net = if net.all_one_queue_alone() && took <= self.budget.left() {
-            self.budget.spend(took);
-            other.0
-        } else {
-            let this = self.with_silent_senders(net);
-            if other.1.unexplained() <= this.1.unexplained() {
-                other.0
-            } else {
-                this.0
-            }
-        };
-        let flow = self.found(&net);
-        (net, flow)
-    }
-
-    /// The messages of `net`: with several guesses side by side where one does not explain everything.
-    fn found(&self, net: &Network) -> Flow {
-        let before = self.budget.spent();
-        let quick = self.follow(net, &[1; PASSES], usize::MAX);
-        let one = (self.budget.spent() - before) / PASSES;
-        let hopeless = share(&quick) > HOPELESS;
-        if quick.unobserved < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
-            return quick;
-        }
-        // As many guesses side by side as the budget has room for.
-        let room = |width: &usize| WIDTHS.iter().map(|w| w.min(width) * one).sum::<usize>() <= self.budget.left();
-        let Some(&width) = WIDTHS.iter().rev().find(|w| **w > 1 && room(w)) else { return quick };
-        let flow = self.follow(net, &WIDTHS.map(|w| w.min(width)), usize::MAX);
-        if self.budget.is_over() {
-            return quick;
-        }
-        if flow.wrong() <= quick.wrong() {
-            flow
-        } else {
-            quick
-        }
-    }
-
-    /// A station whose messages never show looks as if it sent none: it does where that explains
-    /// what others read.
-    fn with_silent_senders(&self, net: Network) -> (Network, Flow) {
-        let flow = self.follow(&net, &[1; PASSES], TRIAL);
-        let mut best = (net, flow);
-        let mut left = TRIES;
-        while best.1.unmatched >= WORTH.0 {
-            let silent = best.0.silent();
-            let now = silent.len().min(left);
-            left -= now;
-            let tries = silent.into_iter().take(now).map(|(from, to)| {
-                let net = best.0.with(from, to);
-                let flow = self.follow(&net, &[1; PASSES], TRIAL);
-                (net, flow)
-            });
-            match tries.min_by_key(|t| t.1.unexplained()) {
-                Some(better) if better.1.unexplained() * 2 < best.1.unexplained() => best = better,
-                _ => break,
-            }
-        }
-        best
-    }
-
-    /// The flow of messages through `net`.
-    fn follow(&self, net: &Network, widths: &[usize], first: usize) -> Flow {
-        if !self.budget.spend(1 + size(net, self.history) / LOOKS) {
-            return Flow { marks: vec![Vec::new(); self.history.tasks.len()], ..Flow::default() };
-        }
-        let (segments, sleeps) = segments::segments(self.history, self.tracks, net, self.tail);
-        flow::follow(self.budget, self.history, net, self.tracks, (&segments, &sleeps), (widths, first))
     }
 }

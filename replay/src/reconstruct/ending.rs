@@ -1,6 +1,7 @@
 //! How programs end: by an exit, never, or where the trace was cut off.
 
-use super::build::{Builder, Draft, Verdict};
+use super::build::{Builder, Verdict};
+use super::draft::Draft;
 use super::{Evidence, Note};
 use crate::history::{EventKind, Off, TaskHistory};
 use crate::program::Step;

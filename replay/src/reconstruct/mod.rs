@@ -21,6 +21,7 @@ mod bound;
 mod build;
 mod demand;
 mod dependencies;
+mod draft;
 mod ending;
 mod inferred;
 mod isolated;

@@ -9,7 +9,8 @@
 //! of two wakeups has two of those (the square root of 2 times e), the length of a sleep also what
 //! the task did and waited before. So the spread from the grid is compared with both.
 
-use super::build::{Builder, Draft};
+use super::build::Builder;
+use super::draft::Draft;
 use super::sleep::Sleeps;
 use super::Note;
 use crate::calibrate::{Overheads, ENOUGH};

@@ -1,7 +1,8 @@
 //! Where tasks were: steps that put a task on the CPU on which it was recorded at the same point of
 //! its program.
 
-use super::build::{Builder, Draft};
+use super::build::Builder;
+use super::draft::Draft;
 use super::{Note, Placement};
 use crate::history::{EventKind, TaskEvent, TaskHistory};
 use crate::program::{Program, Start, Step};

@@ -1,7 +1,8 @@
 //! Programs of tasks whose messages are known: work that belongs to a message becomes a request handler,
 //! run by whoever takes the message.
 
-use super::build::{Builder, Draft};
+use super::build::Builder;
+use super::draft::Draft;
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
 use crate::infer::{Attempt, BufferEvent, MessageEvent};

@@ -15,7 +15,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::build::{Builder, Draft};
+use super::build::Builder;
+use super::draft::Draft;
 use super::{Evidence, Note};
 use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::infer::WORTH;

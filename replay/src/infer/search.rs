@@ -1,0 +1,111 @@
+//! Which network of queues a group of tasks is, and the messages through it: guesses followed side by side,
+//! as many as the budget has room for.
+
+use super::budget::{Budget, LOOKS};
+use super::flow::{self, Flow};
+use super::network::Network;
+use super::segments;
+use super::track::Track;
+use super::{share, size, HOPELESS, WORTH};
+use crate::calibrate::Limits;
+use crate::history::History;
+use crate::task::Ns;
+
+/// Walks over the trace that try a network; the routes and service times of one are those that the
+/// next knows.
+const PASSES: usize = 5;
+/// Things that show, in the order of time, that decide which network it is.
+const TRIAL: usize = 20_000;
+/// Guesses followed side by side in each walk over the trace in the end.
+const WIDTHS: [usize; 5] = [1, 16, 16, 32, 64];
+/// Guesses tried at most about stations that never seem to send.
+const TRIES: usize = 64;
+
+/// What a search in one group of tasks goes by.
+pub(super) struct Search<'a> {
+    pub(super) budget: &'a Budget,
+    pub(super) history: &'a History,
+    pub(super) tracks: &'a [Track],
+    pub(super) tail: Ns,
+    pub(super) limits: Limits,
+}
+
+impl Search<'_> {
+    /// The likeliest network of those that `net` may be, and the flow of messages through it. A
+    /// server that is alone may read its answers from a queue of their own, or everything from one:
+    /// what explains more.
+    pub(super) fn best(&self, net: Network) -> (Network, Flow) {
+        let before = self.budget.spent();
+        let other = self.with_silent_senders(net.one_queue_alone());
+        let took = self.budget.spent() - before;
+        // The same network once more would take the same steps, which count.
+        let net = if net.all_one_queue_alone() && took <= self.budget.left() {
+            self.budget.spend(took);
+            other.0
+        } else {
+            let this = self.with_silent_senders(net);
+            if other.1.unexplained() <= this.1.unexplained() {
+                other.0
+            } else {
+                this.0
+            }
+        };
+        let flow = self.found(&net);
+        (net, flow)
+    }
+
+    /// The messages of `net`: with several guesses side by side where one does not explain everything.
+    fn found(&self, net: &Network) -> Flow {
+        let before = self.budget.spent();
+        let quick = self.follow(net, &[1; PASSES], usize::MAX);
+        let one = (self.budget.spent() - before) / PASSES;
+        let hopeless = share(&quick) > HOPELESS;
+        if quick.unobserved < WORTH.0 || quick.wrong() == 0 || hopeless || self.budget.is_over() {
+            return quick;
+        }
+        // As many guesses side by side as the budget has room for.
+        let room = |width: &usize| WIDTHS.iter().map(|w| w.min(width) * one).sum::<usize>() <= self.budget.left();
+        let Some(&width) = WIDTHS.iter().rev().find(|w| **w > 1 && room(w)) else { return quick };
+        let flow = self.follow(net, &WIDTHS.map(|w| w.min(width)), usize::MAX);
+        if self.budget.is_over() {
+            return quick;
+        }
+        if flow.wrong() <= quick.wrong() {
+            flow
+        } else {
+            quick
+        }
+    }
+
+    /// A station whose messages never show looks as if it sent none: it does where that explains
+    /// what others read.
+    fn with_silent_senders(&self, net: Network) -> (Network, Flow) {
+        let flow = self.follow(&net, &[1; PASSES], TRIAL);
+        let mut best = (net, flow);
+        let mut left = TRIES;
+        while best.1.unmatched >= WORTH.0 {
+            let silent = best.0.silent();
+            let now = silent.len().min(left);
+            left -= now;
+            let tries = silent.into_iter().take(now).map(|(from, to)| {
+                let net = best.0.with(from, to);
+                let flow = self.follow(&net, &[1; PASSES], TRIAL);
+                (net, flow)
+            });
+            match tries.min_by_key(|t| t.1.unexplained()) {
+                Some(better) if better.1.unexplained() * 2 < best.1.unexplained() => best = better,
+                _ => break,
+            }
+        }
+        best
+    }
+
+    /// The flow of messages through `net`.
+    pub(super) fn follow(&self, net: &Network, widths: &[usize], first: usize) -> Flow {
+        if !self.budget.spend(1 + size(net, self.history) / LOOKS) {
+            return Flow { marks: vec![Vec::new(); self.history.tasks.len()], ..Flow::default() };
+        }
+        let (segments, sleeps) = segments::segments(self.history, self.tracks, net, self.tail);
+        flow::follow(self.budget, self.history, net, self.tracks, (&segments, &sleeps), (widths, first))
+    }
+}
