@@ -10,7 +10,8 @@
 //! contradicts what shows (`log` is what they share), and `flow` is the outcome. `search` says how many
 //! guesses, and which networks. Where tasks take turns, so that never more than one of them works,
 //! none of that is needed: `turns`. How long a service takes is a matter of work: `track` says how much
-//! was done where CPUs are not equally fast. Where the calls by which tasks read and write were recorded, nothing is guessed: `calls`.
+//! was done where CPUs are not equally fast. Where the calls by which tasks read and write were
+//! recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
 //! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
 //! `report` is what users read.
@@ -263,6 +264,16 @@ impl Messages {
             events.iter().filter(|a| matches!(a.1, MessageEvent::Take(_))).map(|a| a.0).collect()
         };
         self.events.iter().map(of).collect()
+    }
+
+    /// For each queue: how many tasks receive from it.
+    pub(crate) fn readers(&self) -> Vec<u32> {
+        let mut readers = Vec::new();
+        for queue in self.receives.iter().flatten().map(|q| *q as usize) {
+            readers.resize(readers.len().max(queue + 1), 0);
+            readers[queue] += 1;
+        }
+        readers
     }
 
     /// The tasks of groups whose messages cannot be followed.

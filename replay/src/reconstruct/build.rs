@@ -49,6 +49,8 @@ pub(super) struct Builder<'a> {
     pub(super) unexplained: HashSet<TaskIndex>,
     pub(super) sem_of_message: HashMap<u32, SemId>,
     pub(super) handler_of_wake: HashMap<u32, HandlerId>,
+    /// For each queue: how many tasks receive from it.
+    pub(super) readers: Vec<u32>,
     /// Work behind each message: the task that did it, its steps, and where they come from.
     pub(super) handlers: Vec<(TaskIndex, Vec<Step>, Vec<Note>)>,
     pub(super) classes: [u64; Class::COUNT],
@@ -65,6 +67,7 @@ impl<'a> Builder<'a> {
             verdicts: reading.verdicts.clone(),
             handlers: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
             unexplained: messages.unexplained().collect(),
+            readers: messages.readers(),
             messages,
             sem_of_message: HashMap::new(),
             handler_of_wake: HashMap::new(),

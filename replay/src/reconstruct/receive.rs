@@ -175,12 +175,16 @@ impl Builder<'_> {
         true
     }
 
-    /// Turns the work behind each message into a request handler; what is left receives from the queue.
+    /// Turns the work behind each message into a request handler; what is left receives from the queue. A
+    /// task that reads it by itself ends behind as many messages as it got. One of several takes what
+    /// comes, and how many that are depends on the others: its end belongs to the last message that it got,
+    /// and ends whoever takes that.
     pub(super) fn make_handlers(&mut self, task: &TaskHistory, d: &mut Draft) {
         let (Some(queue), Some(first)) = (self.messages.receives[task.id as usize], d.cuts.first()) else { return };
+        let shared = self.readers[queue as usize] > 1;
         let queue = QueueId(queue);
         let first = first.step;
-        let killed = d.cuts.last().is_some_and(|c| c.last);
+        let killed = shared || d.cuts.last().is_some_and(|c| c.last);
         let exits = d.steps.iter().position(|s| matches!(s, Step::Exiting | Step::Exit)).filter(|_| !killed);
         let end = exits.unwrap_or(d.steps.len()).max(first);
         let cuts = std::mem::take(&mut d.cuts);

@@ -5,7 +5,8 @@
 //! (CPU time, in time of a CPU of middling speed), in all and in each part of the run. An explanation
 //! is taken where that is no more than without it, within tolerances of `calibrate`. Pools whose
 //! requests are only counted are judged by the time that their tasks were awake, which follows from how
-//! long requests wait (Little's law).
+//! long requests wait (Little's law). A task that another one of its pool wakes has waited for their lock
+//! with a request in hand, and counts as awake meanwhile: in a replay it waits for a CPU instead.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, State};
 
 use crate::cancel::Cancel;
-use crate::history::{EventKind, Off};
+use crate::history::{By, EventKind, Off, TaskHistory};
 use crate::infer::{Outcome, Track};
 use crate::reconstruct::{Reading, Recon};
 use crate::replay::{play, ReplaySpec};
@@ -28,7 +29,9 @@ const PARTS: usize = 4;
 /// one service may lie in the next part, `cpu_share_window` (5 points).
 const TOLERATED: (Ns, Ns) = (200, 20);
 
-/// How much further off the time awake may be, as a logarithm: `run_delay_p50` in `tolerances.toml`.
+/// How much further off the time awake may be, as a logarithm: `run_delay_p50` in `tolerances.toml`. Where
+/// the replay without an explanation is off by more, as one is that does not know of SCHED_IDLE, it tells
+/// less: as much again is allowed.
 const AWAKE: f64 = 0.1;
 
 /// What a thread did in a run.
@@ -38,10 +41,34 @@ struct Spent {
     used: [Ns; PARTS],
     /// Time from its wakeups to its sleeps.
     awake: Ns,
+    /// When it was woken, and when it fell asleep last.
+    since: Option<Ns>,
+    slept: Option<Ns>,
+}
+
+impl Spent {
+    /// It is woken, perhaps by another one of its pool.
+    fn woken(&mut self, at: Ns, by_pool: bool) {
+        let from = self.slept.filter(|_| by_pool).unwrap_or(at);
+        self.since = self.since.or(Some(from));
+    }
+
+    fn sleeps(&mut self, at: Ns) {
+        self.awake += self.since.take().map_or(0, |since| at - since);
+        self.slept = Some(at);
+    }
 }
 
 /// The threads of a run.
 type Spents = BTreeMap<i64, Spent>;
+/// The queue from which threads receive.
+type Pools = BTreeMap<i64, u32>;
+
+/// True for two that receive from one queue.
+fn share(pool_of: &Pools, one: i64, other: Option<i64>) -> bool {
+    let of = |tid: i64| pool_of.get(&tid);
+    of(one).is_some() && of(one) == other.and_then(of)
+}
 
 /// The programs with those explanations under which `identity`, a replay as the trace was recorded, is no
 /// worse than without them.
@@ -62,10 +89,11 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     }
     let without = reading.programs();
     reading.messages = kept;
-    let recorded = recorded(reading);
-    let (Some(used), Some(plain)) = (replayed(&with, identity, cancel), replayed(&without, identity, cancel)) else {
-        return with;
-    };
+    let of = |(task, queue): (&TaskHistory, &Option<u32>)| queue.map(|queue| (task.tid, queue));
+    let pool_of: Pools = reading.history.tasks.iter().zip(&reading.messages.receives).filter_map(of).collect();
+    let recorded = recorded(reading, &pool_of);
+    let run = |recon: &Recon| replayed(recon, &pool_of, identity, cancel);
+    let (Some(used), Some(plain)) = (run(&with), run(&without)) else { return with };
     // Those that receive: what sources use besides is not explained by messages. Tasks of a pool
     // take what comes, so that another of them may do it: a pool counts as one.
     let pools = |group: usize| -> Vec<Vec<i64>> {
@@ -80,7 +108,8 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let worse = |group: &usize| {
         let pools = pools(*group);
         if reading.messages.found.groups[*group].outcome == Outcome::Pooled {
-            return awake_off(&pools, &used, &recorded) > awake_off(&pools, &plain, &recorded) + AWAKE;
+            let (with, without) = (awake_off(&pools, &used, &recorded), awake_off(&pools, &plain, &recorded));
+            return with > without + AWAKE.max(without);
         }
         let (with, without) = (gaps(&pools, &used, &recorded), gaps(&pools, &plain, &recorded));
         with.0 > without.0 + span / TOLERATED.0 || with.1 > without.1 + span / PARTS as Ns / TOLERATED.1
@@ -131,32 +160,34 @@ fn book(used: &mut [Ns; PARTS], from: Ns, to: Ns, span: Ns, work: impl Fn(Ns, Ns
     }
 }
 
-fn recorded(reading: &Reading) -> Spents {
+fn recorded(reading: &Reading, pool_of: &Pools) -> Spents {
     let (mut spents, span, speeds) = (Spents::new(), reading.history.span, reading.speeds());
     for task in &reading.history.tasks {
         let (track, row) = (Track::of(task, span, &speeds), spents.entry(task.tid).or_default());
         for (part, used) in row.used.iter_mut().enumerate() {
             *used += track.pos(end(span, part + 1)) - track.pos(end(span, part));
         }
-        let mut since = None;
         for event in &task.events {
             match event.kind {
-                EventKind::Woken { .. } => since = since.or(Some(event.at)),
-                EventKind::Off(Off::Slept { .. } | Off::Ended) => row.awake += since.take().map_or(0, |s| event.at - s),
+                EventKind::Woken { by, .. } => {
+                    let waker = if let By::Task { waker, .. } = by { Some(waker) } else { None };
+                    let waker = waker.map(|waker| reading.history.tasks[waker as usize].tid);
+                    row.woken(event.at, share(pool_of, task.tid, waker));
+                }
+                EventKind::Off(Off::Slept { .. } | Off::Ended) => row.sleeps(event.at),
                 _ => {}
             }
         }
-        row.awake += since.map_or(0, |s| span - s);
+        row.sleeps(span);
     }
     spents
 }
 
 /// What the threads do in a replay of `recon`; none where it comes to no end.
-fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spents> {
+fn replayed(recon: &Recon, pool_of: &Pools, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spents> {
     let run = play(recon, identity, &mut |_| !cancel.is_set()).ok()?;
     let (mut out, mut spents) = (run.out, Spents::new());
     let mut on: BTreeMap<Option<i32>, (i64, Ns)> = BTreeMap::new();
-    let mut since: BTreeMap<i64, Ns> = BTreeMap::new();
     let work = |cpu: Option<i32>| {
         let place = cpu.and_then(|cpu| recon.cpus.binary_search(&cpu).ok()).unwrap_or(usize::MAX);
         move |from, to| recon.speeds.work(place, from, to)
@@ -169,7 +200,7 @@ fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spe
             match events.kind.get(row) {
                 Some(Kind::Wakeup) => {
                     let tid = events.tid.get(row)?;
-                    since.entry(tid).or_insert(at);
+                    spents.entry(tid).or_default().woken(at, share(pool_of, tid, events.ctx_tid.get(row)));
                 }
                 Some(Kind::Switch) => {
                     let cpu = events.cpu.get(row);
@@ -177,7 +208,7 @@ fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spe
                         let spent = spents.entry(tid).or_default();
                         book(&mut spent.used, from, at, recon.span, work(cpu));
                         if matches!(events.state.get(row), Some(State::Sleeping | State::Blocked | State::Dead)) {
-                            spent.awake += since.remove(&tid).map_or(0, |s| at - s);
+                            spent.sleeps(at);
                         }
                     }
                     if let Some(tid) = events.next_tid.get(row) {
@@ -192,8 +223,6 @@ fn replayed(recon: &Recon, identity: &ReplaySpec, cancel: &Cancel) -> Option<Spe
     for (cpu, (tid, from)) in on {
         book(&mut spents.entry(tid).or_default().used, from, recon.span, recon.span, work(cpu));
     }
-    for (tid, from) in since {
-        spents.entry(tid).or_default().awake += recon.span - from;
-    }
+    spents.values_mut().for_each(|spent| spent.sleeps(recon.span));
     Some(spents)
 }
