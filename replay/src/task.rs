@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::params;
+use crate::program::Step;
 
 /// Nanoseconds, absolute or relative.
 pub type Ns = i64;
@@ -145,8 +146,12 @@ impl CpuSet {
 }
 
 /// What a task asks of the scheduler, on the scales of the system it comes from. `None` = not asked for.
+/// What every choice asks for stands first, beside what [`Task`] has before it.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[repr(C)]
 pub struct Attrs {
+    /// The CPUs it may use.
+    pub affinity: CpuSet,
     /// Scheduling policy.
     pub policy: SchedPolicy,
     /// Nice value, -20 to 19.
@@ -172,8 +177,6 @@ pub struct Attrs {
     pub process: Option<u32>,
     /// True for a kernel thread.
     pub kernel: bool,
-    /// The CPUs it may use.
-    pub affinity: CpuSet,
     /// Name of the group it is in ([`crate::program::Group`]); `None` is in none.
     pub group: Option<Arc<str>>,
 }
@@ -281,47 +284,51 @@ pub enum TaskState {
     Dead,
 }
 
-/// A task in the engine's table, as policies may read it.
+/// A task in the engine's table, as policies may read it. What every switch asks for stands in its
+/// first two lines of the cache.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub struct Task {
-    /// What it asks for.
-    pub attrs: Attrs,
     /// Where it is in its life.
     pub state: TaskState,
-    /// CPU on which it runs, waits, or last ran.
-    pub cpu: Cpu,
-    /// The task that made it.
-    pub parent: Option<TaskId>,
-    /// When it last became runnable, ran, or fell asleep.
-    pub since: Ns,
-    /// CPU time of its finished slices.
-    pub(crate) ran: Ns,
-    /// Demand left in its run step.
-    pub(crate) left: Ns,
-    /// Demand behind that, where it lets go of a lock in the middle of its run step.
-    pub(crate) after: Ns,
-    /// The lock that it lets go of then, from 1; 0 for none.
-    pub(crate) lets_go: u32,
-    /// Next step of its program, or of its handler.
-    pub(crate) pc: u32,
-    /// The handler that it runs, and where its program goes on behind it.
-    pub(crate) handler: Option<(u32, u32)>,
-    /// When its periodic timer expired last, or will next.
-    pub(crate) expired: Option<Ns>,
-    /// When it first ran behind that.
-    pub(crate) resumed: Ns,
-    /// The queue whose message it was woken for and has not looked for yet.
-    pub(crate) called: bool,
     /// Scheduling class in the engine's stack.
     pub(crate) class: u8,
+    /// The queue whose message it was woken for and has not looked for yet.
+    pub(crate) called: bool,
     /// True while its run step may not be preempted where kernels are not preemptible.
     pub(crate) in_kernel: bool,
-    /// The cost of its next step, a fork or a wakeup, has been served.
-    pub(crate) paid: bool,
-    /// Turns and yields since it began to spin.
-    pub(crate) spun: u32,
+    /// Next step of its program, or of its handler.
+    pub(crate) pc: u32,
+    /// CPU on which it runs, waits, or last ran.
+    pub cpu: Cpu,
+    /// When it last became runnable, ran, or fell asleep.
+    pub since: Ns,
+    /// Demand left in its run step.
+    pub(crate) left: Ns,
+    /// CPU time of its finished slices.
+    pub(crate) ran: Ns,
+    /// Its program, which is not in the workload meanwhile.
+    pub(crate) steps: Vec<Step>,
+    /// The handler that it runs, and where its program goes on behind it.
+    pub(crate) handler: Option<(u32, u32)>,
+    /// The lock that it lets go of in the middle of its run step, from 1; 0 for none.
+    pub(crate) lets_go: u32,
+    /// When it first ran after its periodic timer had expired.
+    pub(crate) resumed: Ns,
     /// Number of times it was put on a CPU.
     pub(crate) dispatched: u64,
+    /// What it asks for.
+    pub attrs: Attrs,
+    /// Demand behind that point of its run step.
+    pub(crate) after: Ns,
+    /// When its periodic timer expired last, or will next.
+    pub(crate) expired: Option<Ns>,
+    /// The task that made it.
+    pub parent: Option<TaskId>,
+    /// Turns and yields since it began to spin.
+    pub(crate) spun: u32,
+    /// The cost of its next step, a fork or a wakeup, has been served.
+    pub(crate) paid: bool,
     /// Its group has used its quota: runnable, but not allowed to run.
     pub(crate) throttled: bool,
 }

@@ -55,3 +55,15 @@ fn who_runs_at_the_start_is_there_already_and_owes_what_it_ran_before() {
     // The second needs no switch; the first pays for its own.
     assert_eq!(*seen.borrow(), [(1, -7_000, 0), (1, 50_000, 50_000), (0, 50_000, 50_000), (0, 110_000, 110_000)]);
 }
+
+#[test]
+fn the_workload_comes_back_as_it_was() {
+    let steps = vec![Step::Run { ns: 50_000 }, Step::Yield, Step::Run { ns: 20_000 }];
+    let work = Workload {
+        tasks: vec![Program::new("a", 1, steps.clone()), Program::new("b", 2, steps)],
+        ..Workload::default()
+    };
+    let stack = Stack::single(Box::new(Notes::default()));
+    let run = Engine::new(work.clone(), &Machine::default(), stack).unwrap().run(&mut |_| true).unwrap();
+    assert_eq!(run.work, work);
+}

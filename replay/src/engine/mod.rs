@@ -172,7 +172,7 @@ fn first_class(stack: &Stack, work: &Workload) -> usize {
 
 impl Engine {
     /// Makes an engine for `work` on `machine` under `stack`.
-    pub fn new(work: Workload, machine: &Machine, stack: Stack) -> Result<Self, EngineError> {
+    pub fn new(mut work: Workload, machine: &Machine, stack: Stack) -> Result<Self, EngineError> {
         work.check().map_err(EngineError)?;
         if machine.cpus == 0 || machine.cpus > 4096 || machine.hz <= 0 || machine.hz > 100_000 {
             return Err(EngineError(format!(
@@ -217,8 +217,13 @@ impl Engine {
         let first_class = first_class(&stack, &work);
         let tasks = work
             .tasks
-            .iter()
-            .map(|p| Task { attrs: p.first.clone(), cpu: p.cpu.unwrap_or(0).min(machine.cpus - 1), ..Task::default() })
+            .iter_mut()
+            .map(|p| Task {
+                attrs: p.first.clone(),
+                cpu: p.cpu.unwrap_or(0).min(machine.cpus - 1),
+                steps: std::mem::take(&mut p.steps),
+                ..Task::default()
+            })
             .collect();
         let k = Kernel {
             now: 0,
@@ -459,6 +464,9 @@ impl Engine {
             if let Some(t) = t {
                 self.account(cpu, *t);
             }
+        }
+        for (program, task) in self.k.work.tasks.iter_mut().zip(&mut self.k.tasks) {
+            program.steps = std::mem::take(&mut task.steps);
         }
         Run {
             ran: self.k.tasks.iter().map(|t| t.ran).collect(),

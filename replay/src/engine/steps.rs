@@ -193,32 +193,29 @@ impl Engine {
     /// Takes a run step that comes next, so that a task that wakes knows what it has to do.
     pub(super) fn preload(&mut self, t: TaskId) {
         let task = &mut self.k.tasks[t.index()];
-        let steps = steps_of(&self.k.work, task, t);
-        task.left = 0;
-        task.in_kernel = false;
-        loop {
-            match steps.get(task.pc as usize) {
-                Some(Step::Run { ns: 0 } | Step::RunKernel { ns: 0 }) => task.pc += 1,
-                Some(Step::Goto { step }) if *step < task.pc => {
-                    task.pc = *step;
-                    if matches!(steps.get(task.pc as usize), Some(Step::Goto { .. })) {
-                        return;
+        let steps = steps_of(&self.k.work, task);
+        let mut pc = task.pc;
+        let (left, in_kernel) = loop {
+            match steps.get(pc as usize) {
+                Some(Step::Run { ns: 0 } | Step::RunKernel { ns: 0 }) => pc += 1,
+                Some(Step::Goto { step }) if *step < pc => {
+                    pc = *step;
+                    if matches!(steps.get(pc as usize), Some(Step::Goto { .. })) {
+                        break (0, false);
                     }
                 }
                 Some(&Step::Run { ns }) => {
-                    task.left = ns;
-                    task.pc += 1;
-                    return;
+                    pc += 1;
+                    break (ns, false);
                 }
                 Some(&Step::RunKernel { ns }) => {
-                    task.left = ns;
-                    task.in_kernel = true;
-                    task.pc += 1;
-                    return;
+                    pc += 1;
+                    break (ns, true);
                 }
-                _ => return,
+                _ => break (0, false),
             }
-        }
+        };
+        (task.pc, task.left, task.in_kernel) = (pc, left, in_kernel);
     }
 
     fn pause(&mut self, cpu: Cpu, t: TaskId, pause: Pause, sleep: Sleep) -> bool {

@@ -84,7 +84,7 @@ impl Engine {
         let more = |t: usize| {
             let task = &self.k.tasks[t];
             // What it would do next may be loaded already.
-            task.left > 0 || task.handler.is_some() || (task.pc as usize) < self.k.work.tasks[t].steps.len()
+            task.left > 0 || task.handler.is_some() || (task.pc as usize) < task.steps.len()
         };
         let stuck = (0..n).filter(|t| !going.tasks[*t] && !dead(*t) && more(*t));
         let found = |t: usize| {
@@ -125,7 +125,7 @@ impl Engine {
     fn go_on(&self, t: usize, going: &mut Going) {
         let task = &self.k.tasks[t];
         let mut next: Vec<&[Step]> = vec![rest(self.k.steps_of(TaskId(t as u32)), task.pc)];
-        next.extend(task.handler.map(|(_, back)| rest(&self.k.work.tasks[t].steps, back)));
+        next.extend(task.handler.map(|(_, back)| rest(&task.steps, back)));
         while let Some(steps) = next.pop() {
             for step in steps {
                 let queue = match *step {

@@ -47,7 +47,7 @@ impl Engine {
 
     fn start(&mut self, t: TaskId) {
         let asleep = matches!(self.k.work.tasks[t.index()].start, Start::Asleep(_));
-        let first_step = self.k.work.tasks[t.index()].steps.first().copied();
+        let first_step = self.k.tasks[t.index()].steps.first().copied();
         self.task_init(t, None);
         let cpu = self.k.tasks[t.index()].cpu;
         if asleep && self.sleeps_first(cpu, t, first_step) {

@@ -417,7 +417,7 @@ impl Kernel {
 
     /// The steps that `t` goes through: those of its program, or of the handler that it runs.
     pub(crate) fn steps_of(&self, t: TaskId) -> &[Step] {
-        steps_of(&self.work, self.task(t), t)
+        steps_of(&self.work, self.task(t))
     }
 
     /// True when the sleep that `t` begins was for a device.
@@ -446,10 +446,10 @@ impl Kernel {
     }
 }
 
-/// The steps that `task`, whose number is `t`, goes through.
-pub(crate) fn steps_of<'a>(work: &'a Workload, task: &Task, t: TaskId) -> &'a [Step] {
+/// The steps that `task` goes through.
+pub(crate) fn steps_of<'a>(work: &'a Workload, task: &'a Task) -> &'a [Step] {
     match task.handler {
         Some((handler, _)) => &work.handlers[handler as usize],
-        None => &work.tasks[t.index()].steps,
+        None => &task.steps,
     }
 }
