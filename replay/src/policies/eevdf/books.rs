@@ -1,18 +1,10 @@
 //! The books of one queue: charging, placing, picking.
 
-use super::{Eevdf, Version, SLICE_MAX, SLICE_MIN};
+use super::rq::grown;
+use super::{Eevdf, Entity, Version, SLICE_MAX, SLICE_MIN};
 use crate::policies::weights;
 use crate::policy::Kernel;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
-
-/// The lag that is `lag` once the entity of `weight`, which it moves the mean with, is on a queue of `load`.
-#[inline]
-fn grown(lag: Ns, load: i64, weight: i64) -> Ns {
-    match lag.checked_mul(load + weight) {
-        Some(product) => product / load,
-        None => (i128::from(lag) * i128::from(load + weight) / i128::from(load)) as Ns,
-    }
-}
 
 impl Eevdf {
     /// Charges what runs on queue `q` up to the clock; true when the kernel would ask for a reschedule.
@@ -83,25 +75,18 @@ impl Eevdf {
     /// Gives `t` a place on queue `q`, which does not count it yet.
     #[inline(always)]
     pub(super) fn place(&mut self, q: usize, t: TaskId, initial: bool) {
-        let rq = &self.rq[q];
-        let e = &mut self.e[t];
-        if !e.custom_slice {
-            e.slice = self.base;
-        }
-        let mut vslice = e.fair(e.slice);
-        let mut lag = 0;
-        if self.f.place_lag && rq.nr > 0 && e.vlag != 0 {
-            lag = grown(e.vlag, rq.sum_w.max(1), e.weight);
-        }
-        e.v = rq.mean() - lag;
-        if std::mem::take(&mut e.rel_deadline) {
-            e.deadline += e.v;
-            return;
-        }
-        if self.f.place_deadline_initial && initial && self.f.version != Version::V66 {
-            vslice /= 2;
-        }
-        e.deadline = e.v + vslice;
+        self.rq[q].place(&mut self.e[t], &self.f, self.base, initial);
+    }
+
+    /// Gives `t` a place on queue `q`, counts it there, and puts it into the tree.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, q: usize, t: TaskId, initial: bool) {
+        let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
+        debug_assert!(!e.place.is_queued(), "a task is queued once");
+        rq.place(e, &self.f, self.base, initial);
+        (e.on_rq, e.q) = (true, q);
+        rq.add(e);
+        e.place = rq.tree.insert(t, e.deadline, e.v);
     }
 
     #[inline(always)]
@@ -115,12 +100,16 @@ impl Eevdf {
     #[inline(always)]
     pub(super) fn lag(&self, q: usize, t: TaskId) -> Ns {
         let e = &self.e[t];
-        let slice = match self.f.version {
+        self.rq[q].lag(e, self.most_lag(q, e))
+    }
+
+    /// The bound of the lag of `e`, which is counted on `q`.
+    #[inline(always)]
+    fn most_lag(&self, q: usize, e: &Entity) -> Ns {
+        e.fair(match self.f.version {
             Version::V618 | Version::V73 => self.most_slice(q).max(e.slice) + self.tick,
             _ => (2 * e.slice).max(self.tick),
-        };
-        let limit = e.fair(slice);
-        (self.rq[q].mean() - e.v).clamp(-limit, limit)
+        })
     }
 
     /// The longest slice on `q`.
@@ -144,9 +133,10 @@ impl Eevdf {
     /// Takes `t` out of the sums and the tree of its queue.
     #[inline(always)]
     pub(super) fn leave(&mut self, t: TaskId, sleeps: bool) {
-        let q = self.e[t].q;
-        let lag = self.lag(q, t);
+        let e = &self.e[t];
+        let (q, most) = (e.q, self.most_lag(e.q, e));
         let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
+        let lag = rq.lag(e, most);
         e.vlag = if e.delayed && self.f.version >= Version::V618 { lag.max(e.vlag) } else { lag };
         if self.f.place_rel_deadline && self.f.version != Version::V66 && !sleeps {
             e.deadline -= e.v;

@@ -55,13 +55,6 @@ impl Eevdf {
         chain
     }
 
-    fn add(&mut self, q: usize, t: TaskId) {
-        let e = &mut self.e[t];
-        e.on_rq = true;
-        e.q = q;
-        self.rq[q].add(&self.e[t]);
-    }
-
     /// Takes `t` out of the loads of its queue and of the groups above it.
     fn count_out(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
         self.groups.count_out(&mut self.bal, k.now(), cpu, t);
@@ -129,9 +122,30 @@ impl Eevdf {
     /// Charges what runs, on all levels of `t`.
     #[inline(always)]
     pub(super) fn charge_chain(&mut self, k: &Kernel, t: TaskId) {
-        let mut at = Some(t);
+        self.charge(k, self.e[t].q);
+        let mut at = self.above(t);
         while let Some(e) = at {
             self.charge(k, self.e[e].q);
+            at = self.above(e);
+        }
+    }
+
+    /// `t` runs no longer on its queue; the groups above it go back to theirs.
+    #[inline(always)]
+    pub(super) fn step_down(&mut self, t: TaskId) {
+        let rq = &mut self.rq[self.e[t].q];
+        if rq.curr == Some(t) {
+            rq.curr = None;
+        }
+        let mut at = self.above(t);
+        while let Some(e) = at {
+            let q = self.e[e].q;
+            if self.rq[q].curr == Some(e) {
+                self.rq[q].curr = None;
+                if self.e[e].on_rq {
+                    self.put_in_tree(q, e);
+                }
+            }
             at = self.above(e);
         }
     }
@@ -144,9 +158,7 @@ impl Eevdf {
         }
         self.groups.arrives(&mut self.bal, k.now(), cpu, t);
         self.charge_and_resched(k, cpu);
-        self.place(cpu, t, initial);
-        self.add(cpu, t);
-        self.put_in_tree(cpu, t);
+        self.enter(cpu, t, initial);
     }
 
     /// The same where there are groups.
@@ -163,9 +175,7 @@ impl Eevdf {
             self.refresh_levels(k, cpu, t);
             let weight = self.flat_weight(t);
             self.reweigh(t, weight);
-            self.place(cpu, t, initial);
-            self.add(cpu, t);
-            return self.put_in_tree(cpu, t);
+            return self.enter(cpu, t, initial);
         }
         let (mut at, mut initial) = (t, initial);
         if self.refresh_levels(k, cpu, t) {
@@ -180,9 +190,7 @@ impl Eevdf {
                 }
                 return;
             }
-            self.place(q, at, std::mem::take(&mut initial));
-            self.add(q, at);
-            self.put_in_tree(q, at);
+            self.enter(q, at, std::mem::take(&mut initial));
             match self.rq[q].owner {
                 Some(owner) => at = owner,
                 None => return,

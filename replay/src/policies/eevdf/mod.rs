@@ -468,15 +468,10 @@ impl Policy for Eevdf {
             self.set_next(t, &[]);
         }
         let clock = k.clock(cpu);
-        let mut at = Some(t);
-        while let Some(e) = at {
-            let rq = &mut self.rq[self.e[e].q];
-            rq.curr = at;
-            rq.exec_start = clock;
-            at = rq.owner;
-            if e != t {
-                self.bal.set_running(k.now(), e, true);
-            }
+        let mut above = self.rq[self.e[t].q].runs(t, clock);
+        while let Some(e) = above {
+            above = self.rq[self.e[e].q].runs(e, clock);
+            self.bal.set_running(k.now(), e, true);
         }
         self.bal.task_starts(k.now(), cpu, t);
         if self.f.hrtick && switched {
@@ -504,17 +499,7 @@ impl Policy for Eevdf {
                 self.e[t].rel_deadline = false;
             }
         }
-        at = Some(t);
-        while let Some(e) = at {
-            let q = self.e[e].q;
-            if self.rq[q].curr == Some(e) {
-                self.rq[q].curr = None;
-                if self.e[e].on_rq && e != t {
-                    self.put_in_tree(q, e);
-                }
-            }
-            at = self.above(e);
-        }
+        self.step_down(t);
     }
 
     fn exiting(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {

@@ -1,8 +1,17 @@
 //! One queue of entities: tasks, and groups' shares of the CPU.
 
 use super::tree::Tree;
-use super::Entity;
+use super::{Entity, Features, Version};
 use crate::task::{Ns, TaskId};
+
+/// The lag that is `lag` once the entity of `weight`, which it moves the mean with, is on a queue of `load`.
+#[inline]
+pub(super) fn grown(lag: Ns, load: i64, weight: i64) -> Ns {
+    match lag.checked_mul(load + weight) {
+        Some(product) => product / load,
+        None => (i128::from(lag) * i128::from(load + weight) / i128::from(load)) as Ns,
+    }
+}
 
 /// The queue of a CPU, or of a group on a CPU.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +44,34 @@ impl Rq {
         self.min_v + mean
     }
 
+    /// The lag of `e`, which is counted here, but for more than `most`.
+    #[inline]
+    pub fn lag(&self, e: &Entity, most: Ns) -> Ns {
+        (self.mean() - e.v).clamp(-most, most)
+    }
+
+    /// Gives `e` a place here, where it is not counted yet.
+    #[inline(always)]
+    pub fn place(&self, e: &mut Entity, f: &Features, base: Ns, initial: bool) {
+        if !e.custom_slice {
+            e.slice = base;
+        }
+        let mut vslice = e.fair(e.slice);
+        let mut lag = 0;
+        if f.place_lag && self.nr > 0 && e.vlag != 0 {
+            lag = grown(e.vlag, self.sum_w.max(1), e.weight);
+        }
+        e.v = self.mean() - lag;
+        if std::mem::take(&mut e.rel_deadline) {
+            e.deadline += e.v;
+            return;
+        }
+        if f.place_deadline_initial && initial && f.version != Version::V66 {
+            vslice /= 2;
+        }
+        e.deadline = e.v + vslice;
+    }
+
     #[inline]
     pub fn eligible(&self, v: Ns) -> bool {
         self.sum_wv >= i128::from(v) * i128::from(self.sum_w)
@@ -63,6 +100,13 @@ impl Rq {
         if let Some(v) = lowest {
             self.min_v = self.min_v.max(v);
         }
+    }
+
+    /// `t` runs, and is charged from `clock` on; what stands for the queue above it.
+    #[inline(always)]
+    pub fn runs(&mut self, t: TaskId, clock: Ns) -> Option<TaskId> {
+        (self.curr, self.exec_start) = (Some(t), clock);
+        self.owner
     }
 
     /// Takes `e` out of the tree; false when it is in none.
