@@ -114,6 +114,28 @@ event {
 };
 """
 
+# What `perf data convert --to-ctf --all` writes, in the layout above: the tracepoint's own names and
+# numbers behind its subsystem, and records of perf's own.
+PERF = (
+    LTTNG.replace("ORDER", "le")
+    .replace('"lttng-modules"', '"perf"')
+    .replace('"sched_', '"sched:sched_')
+    .replace("_tid;", "_pid;")
+    .replace("offset_s = 1457111225", "offset_s = 0")
+    .replace("offset = 177515989", "offset = 0")
+    + """event {
+	name = "perf_comm";
+	id = 41;
+	stream_id = 0;
+	fields := struct {
+		integer { size = 32; align = 8; signed = 0; encoding = none; base = 10; } _pid;
+		integer { size = 32; align = 8; signed = 0; encoding = none; base = 10; } _tid;
+		string _comm;
+	};
+};
+"""
+)
+
 
 class Writer:
     """Packets of the LTTng layout in one byte order."""
@@ -148,6 +170,10 @@ class Writer:
     def write(self, ts: int, fd: int, data: bytes, path: bytes) -> bytes:
         """A system call with a sequence and a string."""
         return self.compact(2, ts) + self.pack("IB", fd, len(data)) + data + path + b"\0"
+
+    def comm(self, ts: int, tid: int, name: bytes) -> bytes:
+        """A name, as perf records it."""
+        return self.extended(41, ts) + self.pack("II", tid, tid) + name + b"\0"
 
     def packet(
         self, cpu: int, span: tuple[int, int], events: list[bytes], discarded: int = 0, pad: int = 64
@@ -221,6 +247,20 @@ def lttng(big: bool, **options: int) -> dict[str, bytes]:
     return {"metadata": w.metadata(text), **streams(w, **options)}
 
 
+def perf_all() -> dict[str, bytes]:
+    """Names from before the recording, at time 0 and at perf's start; then a switch, a name, a switch."""
+    w = Writer(big=False)
+    events = [
+        w.comm(0, *A[::-1]),
+        w.comm(0, *B[::-1]),
+        w.comm(BASE - 40_000_000, 103, b"perf"),
+        w.switch(BASE + 200, IDLE0, 0, A),
+        w.comm(BASE + 300, 101, b"renamed"),
+        w.switch(BASE + 900, (b"renamed", 101), 1, IDLE0),
+    ]
+    return {"metadata": PERF.encode(), "stream_0": w.packet(0, (0, BASE + 1000), events)}
+
+
 def damaged() -> dict[str, bytes]:
     """The first packet of CPU 0 holds an event that the metadata does not declare."""
     files = lttng(big=False)
@@ -243,6 +283,7 @@ def main() -> None:
     write("big-endian", {**lttng(big=True), "metadata": plain})
     write("discarded", lttng(big=False, discarded=7))
     write("damaged-packet", damaged())
+    write("perf-all", perf_all())
     write("cut", changed(lambda files: files.update(channel0_0=files["channel0_0"][:-80])))
     write("ctf-2", {"metadata": b'\x1e{"type": "preamble", "version": 2}\n', **streams(Writer(big=False))})
     write(

@@ -2,7 +2,9 @@
 //!
 //! LTTng calls a thread `tid` and prints kernel priorities less 100; perf keeps the names and
 //! numbers of the tracepoint, puts its subsystem before the name (`sched:sched_switch`) and adds
-//! fields `perf_...` and `common_...`.
+//! fields `perf_...` and `common_...`. Its own records (`perf data convert --all`) are `perf_comm`,
+//! `perf_fork`, ...; those before the first sample
+//! describe what was there before the recording, as in `perf.data`, and have its time.
 
 use std::borrow::Cow;
 
@@ -60,8 +62,14 @@ pub fn writes_kept(major: u64, minor: u64, patch: u64) -> bool {
 pub fn event_name(event: &[u8]) -> (&[u8], bool) {
     match memchr::memchr(b':', event) {
         Some(colon) => (&event[colon + 1..], true),
-        None => (event, false),
+        None => (event, event.starts_with(b"perf_")),
     }
+}
+
+/// Is this a record of perf's own of what was there before it recorded? Those of tasks that ran already
+/// have time 0, and those of perf itself at its start a time before the first sample.
+pub fn from_before(event: &[u8], time: i64, begun: bool) -> bool {
+    event.starts_with(b"perf_") && (time == 0 || !begun)
 }
 
 /// The kind of an event.
@@ -82,6 +90,7 @@ pub fn kind(event: &[u8]) -> Option<Kind> {
         b"cpu_frequency_limits" if perf => Kind::CpuFreqLimits,
         b"cpu_capacity" if perf => Kind::CpuCapacity,
         b"lttng_statedump_process_state" if !perf => Kind::Comm,
+        b"perf_comm" => Kind::Comm,
         _ if event.starts_with(b"syscall_entry_") && !perf => Kind::SysEnter,
         _ if event.starts_with(b"syscall_exit_") && !perf => Kind::SysExit,
         // LTTng before 2.6 named the call only where it begins.
@@ -199,7 +208,7 @@ pub fn fill(
             row.target_cpu(r.cpu("cpu_id")?).value2(f.int("state")?);
         }
         Kind::Comm => {
-            row.tid(f.int("tid")?).pid(f.int("pid")).comm(name("name"));
+            row.tid(f.int("tid")?).pid(f.int("pid")).comm(name("name").or_else(|| name("comm")));
         }
         Kind::Prio => {
             row.tid(r.thread("")?).comm(name("comm")).prio(r.prio("oldprio")).value(i64::from(r.prio("newprio")?));

@@ -389,7 +389,10 @@ impl Dialect for Babeltrace {
             cpu = cpu.or(perf_cpu);
             who = Who { tid, pid, comm: None };
         }
-        let stamp = Stamp { ts_ns, cpu, who, irq: None, quality: 0 };
+        let mut stamp = Stamp { ts_ns, cpu, who, irq: None, quality: 0 };
+        if lttng::from_before(head.event, head.ts_ns, log.has_begun()) {
+            stamp = Stamp { quality: quality::SYNTHESIZED, ..Stamp::default() };
+        }
         log.arrive(&stamp, out);
         let mut row = log.begin(&mut out.events, &stamp);
         let index = row.index();

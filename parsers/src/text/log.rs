@@ -172,9 +172,24 @@ impl Log {
 
     /// Gives rows without a time of their own the first time after them, or the latest one where
     /// none follows.
+    pub fn settle_untimed(&mut self, base: usize, out: &mut Out) {
+        if std::mem::take(&mut self.untimed) > 0 {
+            self.settle(base, out);
+        }
+    }
+
+    /// A record with a time and a CPU has come.
+    pub fn has_begun(&self) -> bool {
+        !self.last.is_empty()
+    }
+
+    /// True while no row since `base` has a time of its own, and more may wait for one.
+    pub fn awaits_time(&self, base: usize, out: &Out) -> bool {
+        self.untimed > 0 && self.untimed == out.events.len() - base && self.untimed < MOST_UNTIMED
+    }
+
     #[cold]
-    fn settle_untimed(&mut self, base: usize, out: &mut Out) {
-        self.untimed = 0;
+    fn settle(&self, base: usize, out: &mut Out) {
         let untimed = |out: &Out, row: usize| {
             let made = out.events.quality.get(row).is_some_and(|q| q & quality::SYNTHESIZED != 0);
             made && out.events.ts_ns.get(row) == Some(0)

@@ -364,12 +364,12 @@ impl Ctf {
         let data = &(*bytes).as_ref()[range];
         let read = self.streams[i].fields(data, &meta, found);
         match read {
-            Ok((name, leaves)) => self.row(i, self.ns(found.clock), name, &leaves, out),
+            Ok((name, leaves)) => self.row(i, found.clock, name, &leaves, out),
             Err(what) => self.report(i, what, out),
         }
     }
 
-    fn row(&mut self, i: usize, ts_ns: i64, name: &str, leaves: &Leaves<'_, '_>, out: &mut Out) {
+    fn row(&mut self, i: usize, clock: u64, name: &str, leaves: &Leaves<'_, '_>, out: &mut Out) {
         use lttng::Fields as _;
         let (event, perf) = lttng::event_name(name.as_bytes());
         let mut cpu = self.streams[i].cpu();
@@ -381,7 +381,10 @@ impl Ctf {
             cpu = cpu.or(perf_cpu);
             who = Who { tid, pid, comm: None };
         }
-        let stamp = Stamp { ts_ns, cpu, who, irq: None, quality: 0 };
+        let mut stamp = Stamp { ts_ns: self.ns(clock), cpu, who, irq: None, quality: 0 };
+        if lttng::from_before(name.as_bytes(), clock as i64, self.log.has_begun()) {
+            stamp = Stamp { quality: quality::SYNTHESIZED, ..Stamp::default() };
+        }
         self.log.arrive(&stamp, out);
         let mut row = self.log.begin(&mut out.events, &stamp);
         let index = row.index();
@@ -428,10 +431,13 @@ impl Parser for Ctf {
                 self.advance(i, out);
             }
         }
-        let target = out.events.len().saturating_add(rows.max(1));
-        while out.events.len() < target {
+        let base = out.events.len();
+        let target = base.saturating_add(rows.max(1));
+        // Records without a time wait for the first that has one.
+        while out.events.len() < target || self.log.awaits_time(base, out) {
             let Some(std::cmp::Reverse((_, i))) = self.heap.pop() else {
                 self.states.numbers.finish(self.states.table, true, "", out);
+                self.log.settle_untimed(base, out);
                 self.log.finish(out);
                 out.meta.set("parse.unparsed", self.skipped.to_string());
                 return Ok(false);
@@ -443,6 +449,7 @@ impl Parser for Ctf {
             }
             self.advance(i, out);
         }
+        self.log.settle_untimed(base, out);
         Ok(true)
     }
 

@@ -4,7 +4,7 @@ use tracekit_schema::diag::Code;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Out};
 
-use super::{Dialect, Log, LogLine, CHUNK, MOST_UNTIMED, WIDE_WINDOW, WINDOW};
+use super::{Dialect, Log, LogLine, CHUNK, WIDE_WINDOW, WINDOW};
 use crate::text::blocks::Blocks;
 use crate::text::stage::Stage;
 use crate::{Head, ParseError, Parser, Source};
@@ -137,13 +137,11 @@ impl<D: Dialect> Parser for TextLog<D> {
         let mut limit = out.events.len() + rows.max(CHUNK);
         let mut ended = self.read(out, limit).map_err(|e| ParseError::io(D::NAME, &e))?;
         // Records without a time of their own wait for the first that has one.
-        while !ended && self.log.untimed == out.events.len() - base && self.log.untimed < MOST_UNTIMED {
+        while !ended && self.log.awaits_time(base, out) {
             limit += CHUNK;
             ended = self.read(out, limit).map_err(|e| ParseError::io(D::NAME, &e))?;
         }
-        if self.log.untimed > 0 {
-            self.log.settle_untimed(base, out);
-        }
+        self.log.settle_untimed(base, out);
         self.log.sort(base, self.delivered, out);
         self.log.note_begins(base, out);
         if ended {
