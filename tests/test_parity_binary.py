@@ -144,7 +144,7 @@ def check(got: pl.DataFrame, want: pl.DataFrame) -> None:
 
 # What trace-cmd 3.1 cannot read, or reads otherwise for a reason that the case says.
 NO_PEER = {
-    "v6-cut-in-data", "v6-cut-in-head", "v6-damaged-page", "v6-instance-twice", "v6-tsc-unknown-rate",
+    "v6-cut-in-data", "v6-cut-in-head", "v6-damaged-page", "v6-instance-twice", "v6-tsc-unknown-rate", "v6-uptime",
     "v7-cut-in-data", "v7-damaged-chunk", "v7-zlib-sparse-cpus", "version-5",
 }  # fmt: skip
 DATS = captures("corpus/trace.dat/*.dat", "lab/*/*.dat", "trace-dat/*/input.dat", "demo/*.dat")

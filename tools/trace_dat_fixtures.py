@@ -322,6 +322,7 @@ def main() -> None:
     ticks = [(4, b"local [x86-tsc] mono\0"), (14, struct.pack("<IIQ", 3, 1, 7))]
     put("v6-tsc", write(replace(two, options=[*two.options, *ticks])))
     put("v6-tsc-unknown-rate", write(replace(two, options=[*two.options, ticks[0]])))
+    put("v6-uptime", write(replace(two, options=[*two.options, (4, b"local [uptime] mono\0")])))
     damaged = bytearray(plain)
     damaged[-2 * PAGE + 16 + 40 : -2 * PAGE + 16 + 80] = b"\xff" * 40
     put("v6-damaged-page", bytes(damaged))

@@ -82,6 +82,9 @@ fn digits(text: &[u8]) -> Option<i64> {
     i64::try_from(scan::u64(text)?).ok()
 }
 
+/// Columns of a time in ticks in what trace-cmd prints (`%12llu`).
+const TICK_COLUMNS: usize = 12;
+
 /// What follows the CPU: columns of the flags and of the time.
 struct Right {
     flags: (usize, usize),
@@ -95,7 +98,7 @@ impl Right {
     fn parse(line: &[u8], from: usize) -> Option<Self> {
         let first = blanks(line, from);
         if first == from {
-            return None;
+            return Self::timed(line, (from, from), from).filter(|right| right.fills_its_column(line));
         }
         let end = first + line[first..].iter().position(|b| scan::is_blank(*b))?;
         let (flags, at) = if is_flags(&line[first..end]) && !line[first..end].ends_with(b":") {
@@ -104,6 +107,12 @@ impl Right {
             ((first, first), first)
         };
         Self::timed(line, flags, at)
+    }
+
+    /// trace-cmd report prints ticks in twelve columns right behind the CPU: more digits leave no blank.
+    fn fills_its_column(&self, line: &[u8]) -> bool {
+        let text = &line[self.time.0..self.time.1];
+        !self.relative && text.len() >= TICK_COLUMNS && text.iter().all(u8::is_ascii_digit)
     }
 
     fn timed(line: &[u8], flags: (usize, usize), at: usize) -> Option<Self> {
@@ -366,6 +375,9 @@ mod tests {
             time("trace-cm-20913   2d..2. 852655.067718: x: y"),
             Some(Time::Ns { ts: 852_655_067_718_000, digits: 6 })
         );
+        assert_eq!(time("a-1 [000]197636837806759: x: y"), Some(Time::Ticks(197_636_837_806_759)));
+        assert_eq!(time("a-1 [000]12345678901: x: y"), None);
+        assert_eq!(time("a-1 [000]123456.079787: x: y"), None);
         assert_eq!(time("a-1 [000] 7.079787x: y"), None);
         assert_eq!(time("a-1 [000] 7.: y"), None);
         assert_eq!(time("a-1 [000] 7.079787:y"), None);

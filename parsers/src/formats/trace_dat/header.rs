@@ -130,6 +130,8 @@ pub struct Facts {
     pub tool: Option<String>,
     /// ns = ticks * mult >> shift.
     pub tsc: Option<(u32, u32)>,
+    /// Ticks per second, where the clock or the caller says it.
+    pub hz: Option<u64>,
     /// Number of CPUs.
     pub cpus: Option<u32>,
     /// This is a guest's file, to be related to its host's clock.

@@ -8,9 +8,10 @@
 //!   description, u64 size`) that are found through a chain of option sections, and may compress
 //!   each section, and each CPU's pages in chunks (`u32 packed, u32 size`).
 //! * Clock: whatever the recording used (option TRACECLOCK, or the buffer's own). Times of
-//!   `x86-tsc` are turned into ns with option TSC2NSEC where the file has it. Option OFFSET is
-//!   added, as `trace-cmd report` does. Option DATE is kept as metadata `clock.epoch_offset_ns` and
-//!   not added.
+//!   `x86-tsc` are turned into ns with option TSC2NSEC where the file has it; else a clock of ticks
+//!   needs its rate (`clock_hz`). `uptime` counts jiffies as 1/100 s (`USER_HZ`), which the kernel
+//!   lists as not in ns (`trace_clocks[]`, 4.x to 6.18). Option OFFSET is added, as `trace-cmd
+//!   report` does. Option DATE is kept as metadata `clock.epoch_offset_ns` and not added.
 //! * Kept: every record. Those of a known tracepoint fill columns
 //!   ([`mapping`](crate::binary::tracepoint::mapping)); others are kind `other` with their name.
 //!   Dropped: payload of kind `other`, stack traces, printk formats, BTF.
@@ -63,7 +64,7 @@ pub static FORMAT: Format = Format {
             markers; others as `other`",
         provides: "waker, target CPU, priority, state, losses",
         resolution: "1 ns (ticks of the clock, where it is not in ns)",
-        clock: "any trace_clock; x86-tsc with its conversion where the file has one",
+        clock: "any trace_clock; x86-tsc with its conversion where the file has one, or clock_hz",
         confidence: "real captures",
         notes: "instances are merged; guest time shift is not applied",
     },
@@ -85,6 +86,7 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
         cut::adopt(&bytes, &mut head, out)?;
     }
     describe(&head, out);
+    clock(&mut head, options, out);
     if let Some(release) = out.meta.get("kernel").map(str::to_owned) {
         head.header.decoder.of_kernel(&release, out);
     }
@@ -119,7 +121,6 @@ fn describe(head: &header::Head, out: &mut Out) {
     if !head.header.decoder.states.letters.is_empty() {
         out.meta.set("state.table", head.header.decoder.states.json());
     }
-    clock(head, out);
     if let Some((section, offset)) = facts.cut {
         let message = format!("the file ends within section {section}, which begins at byte {offset}");
         out.diag(Diagnostic::new(Code::Truncated, message).at_offset(offset));
@@ -134,27 +135,54 @@ fn describe(head: &header::Head, out: &mut Out) {
     }
 }
 
-fn clock(head: &header::Head, out: &mut Out) {
-    let facts = &head.facts;
+/// Ticks per second of clock `uptime`: `trace_clock_jiffies` gives `USER_HZ`, whatever HZ is.
+const UPTIME_HZ: u64 = 100;
+
+/// Says what the times are, and how long a tick of a clock that counts them is.
+fn clock(head: &mut header::Head, options: &Options, out: &mut Out) {
     let of_buffer = head.buffers.iter().map(|b| b.clock.as_str()).find(|c| !c.is_empty());
-    let name = facts.clock.as_deref().or(of_buffer);
-    if let Some(name) = name {
-        out.meta.set("clock.name", name);
-        let common = matches!(name, "global" | "mono" | "mono_raw" | "boot" | "tai");
+    let name = head.facts.clock.as_deref().or(of_buffer).map(str::to_owned);
+    if let Some(name) = &name {
+        let common = matches!(name.as_str(), "global" | "mono" | "mono_raw" | "boot" | "tai" | "uptime");
         out.meta.set("clock.synchronised", if common { "true" } else { "unknown" });
+        out.meta.set("clock.name", name.clone());
     }
-    let ticks = matches!(name, Some("counter" | "x86-tsc" | "tsc" | "ppc-tb" | "x390-tod")) && facts.tsc.is_none();
-    if ticks {
-        out.meta.set("clock.unit", "ticks");
-        let message = format!(
-            "times are ticks of clock `{}`, shown as if one took 1 ns: the file does not say how long one is",
-            name.unwrap_or("")
-        );
-        out.diag(Diagnostic::new(Code::ClockUnit, message).advise("durations are in ticks"));
-    } else {
-        out.meta.set("clock.unit", "ns");
-    }
-    if let Some(date) = facts.date_ns {
+    let name = name.unwrap_or_default();
+    let ticks = matches!(name.as_str(), "counter" | "x86-tsc" | "tsc" | "ppc-tb" | "x390-tod");
+    let unit = match (name.as_str(), options.clock_hz.filter(|hz| *hz > 0)) {
+        _ if head.facts.tsc.is_some() => "ns",
+        ("uptime", given) => {
+            let hz = given.unwrap_or(UPTIME_HZ);
+            head.facts.hz = Some(hz);
+            let step = 1_000_000_000 / hz;
+            out.meta.set("clock.resolution_ns", step.to_string());
+            let step = step / 1_000_000;
+            let message =
+                format!("clock `uptime` goes in steps of {step} ms: what is shorter has no length or that of a step");
+            out.diag(
+                Diagnostic::new(Code::ClockUnit, message)
+                    .advise("record with another clock (trace-cmd record -C mono)"),
+            );
+            "ns"
+        }
+        (_, Some(hz)) if ticks => {
+            head.facts.hz = Some(hz);
+            out.meta.set("clock.hz", hz.to_string());
+            "ns"
+        }
+        _ if ticks => {
+            let message = format!(
+                "times are ticks of clock `{name}`, shown as if one took 1 ns: the file does not say how long one is"
+            );
+            let advice =
+                "durations are in ticks; give the ticks per second (clock_hz), which the kernel prints at boot";
+            out.diag(Diagnostic::new(Code::ClockUnit, message).advise(advice));
+            "ticks"
+        }
+        _ => "ns",
+    };
+    out.meta.set("clock.unit", unit);
+    if let Some(date) = head.facts.date_ns {
         out.meta.set("clock.epoch_offset_ns", date.to_string());
     }
 }

@@ -39,15 +39,19 @@ struct Cpu {
 #[derive(Clone, Copy)]
 struct Clock {
     scale: Option<(u32, u32)>,
+    hz: Option<u64>,
     offset: i64,
 }
 
 impl Clock {
     #[inline]
     fn ns(self, raw: u64) -> i64 {
-        let ns = match self.scale {
-            None => raw as i64,
-            Some((mult, shift)) => ((u128::from(raw) * u128::from(mult)) >> shift) as i64,
+        let ns = match (self.scale, self.hz) {
+            (None, None) => raw as i64,
+            (None, Some(hz)) => {
+                i64::try_from(u128::from(raw) * 1_000_000_000 / u128::from(hz.max(1))).unwrap_or(i64::MAX)
+            }
+            (Some((mult, shift)), _) => ((u128::from(raw) * u128::from(mult)) >> shift) as i64,
         };
         ns.wrapping_add(self.offset)
     }
@@ -131,7 +135,7 @@ impl Stream {
         let several = head.buffers.iter().filter(|b| !b.cpus.is_empty()).count() > 1;
         let names = head.buffers.iter().map(|b| b.name.clone()).collect();
         let mut stream = Stream {
-            clock: Clock { scale: head.facts.tsc, offset: head.facts.offset_ns },
+            clock: Clock { scale: head.facts.tsc, hz: head.facts.hz, offset: head.facts.offset_ns },
             decoder: head.header.decoder,
             tasks,
             cpus,
