@@ -46,6 +46,8 @@ pub(super) struct Cpu {
     pub idled: Option<i64>,
     /// Of a recording of some CPUs: the task that its last record woke on a CPU that was not recorded.
     pub sent: Option<(u32, Wake)>,
+    /// When the last task left it for the idle thread.
+    pub idle_since: Option<i64>,
     pub busy: i64,
     pub idle: i64,
     pub unknown: i64,
@@ -75,6 +77,7 @@ impl Cpu {
             switching: false,
             idled: None,
             sent: None,
+            idle_since: None,
             busy: 0,
             idle: 0,
             unknown: 0,

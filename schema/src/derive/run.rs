@@ -18,6 +18,8 @@ pub(super) struct Departure {
     queued: Option<Place>,
 }
 
+/// A runnable task has an idle CPU within far less, as `tracekit check` expects (`work-conservation`).
+const BESIDE_IDLE_NS: i64 = 1_000_000;
 const ENTERS_EARLY: &str = "it enters a CPU before it left another";
 
 impl<S: Sink> Step<'_, S> {
@@ -275,6 +277,7 @@ impl<S: Sink> Step<'_, S> {
             }
             self.oust(utid, ts);
         }
+        self.waits_beside_idle(slot, utid, ts);
         let task = &mut self.d.tasks[utid];
         let asleep = task.phase == Phase::Off && task.state != State::UnknownOff;
         let blocked = matches!(task.state, State::Blocked | State::WaitingLock);
@@ -326,10 +329,35 @@ impl<S: Sink> Step<'_, S> {
         self.d.sink.transition(ts, Transition::SwitchIn { task: utid, cpu: slot, prio, seen });
     }
 
+    /// A task whose last wakeup came from another CPU while it still ran, and whose own CPU idled from when
+    /// it left until it came back: where clocks disagree, that wakeup was later than it seems.
+    fn waits_beside_idle(&mut self, slot: Option<usize>, utid: u32, ts: i64) {
+        let task = &self.d.tasks[utid];
+        let (Some(here), Some(early)) = (slot, task.early) else { return };
+        let idle = self.d.cpus[here].idle_since == Some(task.since) && task.ran_on == Some(self.d.cpus[here].cpu);
+        let waited = ts.saturating_sub(task.since);
+        if task.phase != Phase::Off || !idle || early.slot.is_none_or(|from| from == here) || waited <= BESIDE_IDLE_NS {
+            return;
+        }
+        let (tid, woken) = (task.tid, task.since.saturating_sub(early.ts));
+        self.diagnostics.push_with(Code::ClockSkew, || {
+            let message = format!(
+                "thread {tid}: another CPU woke it {} us before it went to sleep, and then its own CPU idled for {} us",
+                woken / 1000,
+                waited / 1000
+            );
+            Diagnostic::new(Code::ClockSkew, message).at_ts(ts).advise(
+                "the clocks of the CPUs may disagree by more than it ran: its run delay, here this idle time, is not \
+                 to be trusted then; record with one clock for all CPUs (trace-cmd -C mono, perf -k mono)",
+            )
+        });
+    }
+
     pub(super) fn enter_idle(&mut self, slot: usize, tid: i64, stated: Stated, ts: i64) {
         self.idle_thread(slot, tid, stated);
         let cpu = &mut self.d.cpus[slot];
-        cpu.account(ts);
+        let ts = cpu.account(ts);
+        cpu.idle_since = Some(ts);
         cpu.cur = Some(Who::Idle);
         cpu.left = None;
         cpu.start_flag = flag::CROSSES_LOSS;
