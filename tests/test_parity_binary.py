@@ -162,7 +162,7 @@ def test_trace_dat_is_what_trace_cmd_reports(path: Path) -> None:
 # Damaged on purpose, or read by perf only since 6.14, or made of records that perf script does not print.
 NO_SCRIPT = {
     "compressed-2", "compressed-damaged", "cut-in-head", "cut-in-records", "damaged-record", "killed",
-    "no-scheduler-events", "both-switch-records", "own-switch-records", "own-switch-records-cpu-wide", "version-1", "wakeups-twice",
+    "no-scheduler-events", "both-switch-records", "own-switch-records", "own-switch-records-cpu-wide", "version-1", "wakeups-twice", "event-twice",
 }  # fmt: skip
 PERFS = [p for p in captures("lab/*/*.perf.data", "perf-data/*/input.data") if p.parent.name not in NO_SCRIPT]
 

@@ -254,6 +254,24 @@ def twice(perf: Perf) -> Perf:
     return replace(perf, records=records)
 
 
+def named_twice(perf: Perf) -> Perf:
+    """Add a second event of sched_switch, as a command does that names it beside `sched:*`."""
+    switches = [
+        r for r in perf.records if kind(r) == SAMPLE and event_name(perf, r) == b"name: sched_switch\n"
+    ]
+    config = struct.unpack_from("<H", switches[0], RAW + 4)[0]
+    (attr,) = (a for a, _ in perf.attrs if struct.unpack_from("<Q", a, 8)[0] == config)
+    number, records = 1 + max(n for _, numbers in perf.attrs for n in numbers), []
+    for record in perf.records:
+        records.append(record)
+        if record in switches:
+            copy = bytearray(record)
+            struct.pack_into("<Q", copy, 8, number)
+            struct.pack_into("<Q", copy, TIME, time(record) + 600)
+            records.append(bytes(copy))
+    return replace(perf, attrs=[*perf.attrs, (attr, [number])], records=records)
+
+
 def event_name(perf: Perf, record: bytes) -> bytes:
     """Return the name of a sample's event."""
     number = struct.unpack_from("<H", record, RAW + 4)[0]
@@ -397,6 +415,7 @@ def main() -> None:
     put("own-switch-records", write(own_switches(perf, wide=False)))
     put("own-switch-records-cpu-wide", write(own_switches(perf, wide=True)))
     put("wakeups-twice", write(twice(perf)))
+    put("event-twice", write(named_twice(perf)))
     put("killed", write(replace(perf, records=perf.records[-30:]), killed=True))
     put("cut-in-records", plain[: plain.index(perf.records[-20]) + 17])
     broken = bytearray(plain)

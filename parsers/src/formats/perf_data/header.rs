@@ -80,6 +80,13 @@ impl Attrs {
         self.plain
     }
 
+    /// The event whose number a sample bears, and its place among the events.
+    pub fn event_of(&self, record: &[u8], be: bool) -> Option<(usize, &Attr)> {
+        let id = self.all.first()?.layout.id.and_then(|at| crate::binary::bytes::uint(record, at, 8, be))?;
+        let index = *self.by_id.get(&id)?;
+        Some((index, self.all.get(index)?))
+    }
+
     /// The event of a sample: by its number, or the first when there is nothing to distinguish them by.
     #[inline(always)]
     pub fn of_sample(&self, record: &[u8], be: bool) -> Option<&Attr> {

@@ -30,13 +30,15 @@
 //! * Departures tolerated: killed recordings (no data size, no features: without formats all
 //!   records are `other`), cut and damaged files (what was read before counts).
 //! * Traps: `AUXTRACE`, and in streams `TRACING_DATA`, are followed by bytes outside their own
-//!   size; in per-task recordings one wakeup may be delivered twice (the copy is dropped);
+//!   size; in per-task recordings one wakeup may be delivered twice, and a tracepoint that the
+//!   command names twice has two events (copies are dropped);
 //!   attributes may be shorter or longer than today's.
 //! * Not read: files of perf before 2.6.35; a directory of `perf record --threads` is read file by
 //!   file by the caller.
 //! * Sources: perf.data-file-format.txt of the kernel, and its uapi perf_event.h.
 
 mod attr;
+mod copies;
 mod extent;
 mod header;
 mod lost;

@@ -1,6 +1,7 @@
 //! A record becomes a row.
 
 use super::attr::{Sample, Trailer, TRACEPOINT};
+use super::copies::Copies;
 use super::header::Attrs;
 use super::lost::{Lost, BY_FILTER};
 use super::records::kind;
@@ -67,6 +68,8 @@ pub struct Rows {
     parents: HashMap<i64, i64>,
     /// Tracepoints are recorded, and none has come yet: what tasks did so far was before the recording.
     before: bool,
+    /// Tracepoints have several events.
+    copies: Option<Copies>,
     /// Switches come as samples and as records: who left and who came in the last sample of each CPU.
     beside: Option<HashMap<Option<i32>, Beside>>,
     /// Switch records that stated what a sample had stated.
@@ -102,6 +105,7 @@ impl Rows {
             initial: Vec::new(),
             parents: HashMap::new(),
             before: false,
+            copies: None,
             beside: None,
             repeated: 0,
             stage: Stage::default(),
@@ -112,6 +116,7 @@ impl Rows {
     pub fn settle(&mut self, attrs: &Attrs, out: &mut Out) {
         self.trailer = attrs.all.first().map(|a| a.layout.trailer).unwrap_or_default();
         self.nameless = self.decoder.is_empty() && attrs.all.iter().any(|a| a.kind == TRACEPOINT);
+        self.copies = Copies::new(attrs);
         self.counts_lost = attrs.all.iter().any(super::attr::Attr::counts_lost);
         let mut names = Vec::new();
         for attr in attrs.all.iter().filter(|a| a.kind == TRACEPOINT) {
@@ -185,6 +190,9 @@ impl Rows {
         out: &mut Out,
     ) {
         debug_assert_eq!(BE, self.be);
+        if self.copies.as_mut().is_some_and(|copies| copies.is_copy(attrs, record, BE, ts, out)) {
+            return;
+        }
         let plain = attrs.plain().and_then(|plain| plain.read(record, BE));
         // Tracepoints state their byte order themselves, in a forged file another one.
         let usual = ts >= self.last_ts && self.beside.is_none() && self.decoder.be() == BE;
