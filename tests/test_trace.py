@@ -71,6 +71,14 @@ def test_a_name_that_looks_like_a_pattern_fits_itself() -> None:
     assert set(trace.filter(comm="a-b").tasks["tid"]) == {8}
 
 
+def test_a_warning_writes_control_characters_of_names_out() -> None:
+    text = b"  a\x1b[31m-7 [000] 1.000000: sched_switch: a\x1b[31m:7 [120] S ==> b:8 [120]\n"
+    text += b"   b-8 [000] 1.000100: sched_switch: b:8 [120] S ==> a\x1b[31m:7 [120]\n"
+    with pytest.warns(tk.FilterWarning, match=r"it has .*a\\x1b\[31m") as caught:
+        tk.read(text).filter(comm="nobody")
+    assert all(str(w.message).isprintable() for w in caught)
+
+
 @pytest.mark.parametrize("pattern", ["spin*", "/^spin/", re.compile("spin")])
 def test_filter_by_name(trace: tk.Trace, pattern: str | re.Pattern[str]) -> None:
     part = trace.filter(comm=pattern)

@@ -14,6 +14,7 @@ from tracekit._frames import COMPUTED, TABLES, empty_frame, to_frame
 from tracekit._lazy import later
 from tracekit.errors import FilterWarning
 from tracekit.filters import CommPattern, Selection, Time
+from tracekit.harmless import printable
 from tracekit.units import format_count, format_ns
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ class Trace:
         if chosen.is_all:
             return self
         for said in chosen.unmet(self):
-            warnings.warn(said, FilterWarning, stacklevel=2)
+            warnings.warn(printable(said), FilterWarning, stacklevel=2)
         tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
         options = json.loads(self._metadata.get("options", "{}"))
         options["filter"] = {**options.get("filter", {}), **chosen.described()}

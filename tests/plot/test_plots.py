@@ -286,3 +286,13 @@ def test_predictions_that_are_not_to_be_used_are_drawn_as_such(demo: Path) -> No
     assert names[-1] == "do not use"
     alone = plot.predictions(table.with_columns(trust=pl.lit("trusted"))).axes[0]
     assert "do not use" not in [t.get_text() for t in alone.figure.legends[0].get_texts()]  # type: ignore[union-attr]
+
+
+def test_titles_say_how_many_groups_have_no_panel() -> None:
+    data = trace([f"task{i}" for i in range(9)])
+    curves, bins = response.cdf(data, by="comm"), slices.histogram(data, by="comm")
+    for draw, table in ((plot.cdf, curves), (plot.histogram, bins)):
+        title = draw(table).get_suptitle()  # type: ignore[attr-defined]
+        assert title.endswith(" (3 more groups not shown)")
+        chosen = draw(table, groups=["task0", "task1"]).get_suptitle()  # type: ignore[attr-defined]
+        assert "not shown" not in chosen

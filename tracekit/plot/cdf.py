@@ -178,7 +178,11 @@ def cdf(
         for ax in axes[len(shown) :]:
             ax.set_axis_off()
         fig.suptitle(
-            _title(what, name, len(chosen) - len(shown)), x=0.01, ha="left", fontweight="bold", fontsize=11
+            _title(what, name, _left_out(data, groups, len(shown))),
+            x=0.01,
+            ha="left",
+            fontweight="bold",
+            fontsize=11,
         )
         return s.finish(fig)
 
@@ -189,7 +193,12 @@ def _largest(data: Mapping[str, pl.DataFrame]) -> list[str | None]:
     counted = first.group_by("group").agg((pl.col("n_events") + pl.col("n_censored")).sum().alias("n"))
     enough = counted.filter(pl.col("n") >= MIN_SAMPLES)
     counted = enough if enough.height else counted
-    return counted.sort("n", "group", descending=[True, False])["group"].to_list()[:_MAX_PANELS]
+    return counted.sort("n", "group", descending=[True, False])["group"].to_list()
+
+
+def _left_out(data: Mapping[str, pl.DataFrame], groups: Sequence[str | None] | None, shown: int) -> int:
+    """How many groups have no panel: of those that were asked for, or of all."""
+    return (next(iter(data.values()))["group"].n_unique() if groups is None else len(groups)) - shown
 
 
 def _title(what: str, name: str, left_out: int) -> str:

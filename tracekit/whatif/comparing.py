@@ -14,6 +14,7 @@ from tracekit import _core
 from tracekit.analysis.compare import IDENTITY
 from tracekit.errors import FilterError, FilterWarning
 from tracekit.filters import CommPattern, Selection
+from tracekit.harmless import printable
 from tracekit.trace import Trace
 from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.comparison import Comparison, fidelity_of, metrics_of, sampling_of
@@ -213,7 +214,7 @@ def _chosen(trace: Trace, by: str, **conditions: Any) -> frozenset[int] | None:
     if not made.utids:
         raise FilterError("; ".join(unmet) or "the trace has no tasks")
     for said in unmet:
-        warnings.warn(said, FilterWarning, stacklevel=callers())
+        warnings.warn(printable(said), FilterWarning, stacklevel=callers())
     return made.utids
 
 

@@ -12,6 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import FilterWarning
+from tracekit.harmless import printable
 from tracekit.units import format_cpus, format_names
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def warn(metadata: dict[str, str]) -> None:
     """
     if (said := said_of(metadata)) is not None:
         hint = "filters of `compare`, and of a replay, choose what is shown and leave nothing out"
-        warnings.warn(f"{said}; {hint}", FilterWarning, stacklevel=callers())
+        warnings.warn(printable(f"{said}; {hint}"), FilterWarning, stacklevel=callers())
 
 
 def callers() -> int:

@@ -347,8 +347,9 @@ impl<S: Sink> Step<'_, S> {
                 waited / 1000
             );
             Diagnostic::new(Code::ClockSkew, message).at_ts(ts).advise(
-                "the clocks of the CPUs may disagree by more than it ran: its run delay, here this idle time, is \
-                 not to be trusted then; record with one clock for all CPUs (trace-cmd -C mono, perf -k mono)",
+                "the clocks of the CPUs may disagree by more than it ran: its run delay, here this idle \
+                 time, is not to be trusted then; record with one clock for all CPUs (trace-cmd -C mono, \
+                 perf -k mono)",
             )
         });
     }

@@ -27,7 +27,7 @@ impl Copies {
         events.values().any(|n| *n > 1).then(|| Copies { events, last: HashMap::new() })
     }
 
-    /// Does `record` say what the sample before it said, that another event of its tracepoint gave on its CPU?
+    /// Does `record` say what another event of its tracepoint said last on its CPU?
     pub fn is_copy(&mut self, attrs: &Attrs, record: &[u8], be: bool, ts: i64, out: &mut Out) -> bool {
         let Some((index, attr)) = attrs.event_of(record, be) else { return false };
         if self.events.get(&attr.config).is_none_or(|n| *n < 2) {
@@ -38,7 +38,8 @@ impl Copies {
         let (event, said) = self.last.entry((cpu, attr.config)).or_insert((index, Vec::new()));
         if *event != index && said == raw {
             out.diagnostics.push_with(Code::Duplicate, || {
-                let message = "two events of the command are of one tracepoint, and both recorded it; one is left out";
+                let message = "two events of the command are of one tracepoint, and both recorded it; \
+                    one is left out";
                 Diagnostic::new(Code::Duplicate, message)
                     .on_cpu(cpu as u32 as i32)
                     .at_ts(ts)
