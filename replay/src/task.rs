@@ -198,6 +198,21 @@ pub const ATTR_KEYS: &[(&str, &str)] = &[
     ("group", "group it is scheduled in; a name of /web/db lies within /web"),
 ];
 
+/// What other tools call an attribute: chrt, taskset, ftrace, sched_setattr(2), cpuset(7).
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("priority", "prio"),
+    ("rtprio", "prio"),
+    ("rt_priority", "prio"),
+    ("sched_priority", "prio"),
+    ("sched_nice", "nice"),
+    ("sched_policy", "policy"),
+    ("affinity", "cpus"),
+    ("cpu", "cpus"),
+    ("cpuset", "cpus"),
+    ("cpus_allowed", "cpus"),
+    ("cgroup", "group"),
+];
+
 impl Attrs {
     /// Sets one attribute from text; the error says what would have been valid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -238,7 +253,9 @@ impl Attrs {
             "group" => self.group = (!matches!(value, "" | "/")).then(|| value.into()),
             _ => {
                 let keys: Vec<&str> = ATTR_KEYS.iter().map(|k| k.0).collect();
-                return Err(format!("no task attribute {key}; valid are {}", keys.join(", ")));
+                let meant = OTHER_NAMES.iter().find(|(other, _)| *other == key);
+                let hint = meant.map(|(_, ours)| format!("; did you mean {ours}?")).unwrap_or_default();
+                return Err(format!("no task attribute {key}; valid are {}{hint}", keys.join(", ")));
             }
         }
         Ok(())
