@@ -125,6 +125,19 @@ pub struct Head {
     pub features: Vec<(u64, Range<usize>)>,
 }
 
+impl Head {
+    /// Where another recording begins, right behind the end of this one.
+    pub fn next_recording(&self, file: &[u8]) -> Option<usize> {
+        if self.pipe || self.killed || self.cut || self.featureless {
+            return None;
+        }
+        let table = self.data.end + 16 * self.features.len();
+        let end = self.features.iter().map(|(_, place)| place.end).fold(table, usize::max);
+        let next = file.get(end..)?.first_chunk::<8>()?;
+        (next == MAGIC_LE || next == MAGIC_BE).then_some(end)
+    }
+}
+
 /// Reads the head of `file`.
 pub fn read(file: &[u8]) -> Result<Head, ParseError> {
     let magic = file.first_chunk::<8>().ok_or_else(|| short(Short { at: 0, wanted: 8 }))?;

@@ -51,7 +51,7 @@ use crate::error::ParseError;
 use crate::formats::{Confidence, Format, FormatInfo};
 use crate::source::Source;
 use crate::{Head, Options, Parser};
-use tracekit_schema::Out;
+use tracekit_schema::{Code, Diagnostic, Out};
 
 const NAME: &str = "perf-data";
 
@@ -89,6 +89,11 @@ fn sniff(head: &Head) -> Confidence {
 fn open(source: Source, _: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
     let bytes = source.into_bytes().map_err(|e| ParseError::io(NAME, &e))?;
     let head = header::read((*bytes).as_ref())?;
+    if let Some(at) = head.next_recording((*bytes).as_ref()) {
+        let message = format!("another recording begins at byte {at} of the file, and is not read");
+        let advice = "two files were put into one: cut it there, and read each on its own";
+        out.diag(Diagnostic::new(Code::Unsupported, message).at_offset(at as u64).advise(advice));
+    }
     Ok(Box::new(stream::Stream::new(bytes, head, out)?))
 }
 

@@ -90,6 +90,11 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     if let Some(release) = out.meta.get("kernel").map(str::to_owned) {
         head.header.decoder.of_kernel(&release, out);
     }
+    if let Some(at) = memchr::memmem::find(&file[MAGIC.len()..], MAGIC).map(|at| at + MAGIC.len()) {
+        let message = format!("another recording begins at byte {at} of the file, and is not read");
+        let advice = "two files were put into one: cut it there, and read each on its own";
+        out.diag(Diagnostic::new(Code::Unsupported, message).at_offset(at as u64).advise(advice));
+    }
     let texts: Vec<_> = head.buffers.iter_mut().filter_map(|b| b.text.take()).collect();
     if head.buffers.iter().all(|b| b.cpus.is_empty()) && !texts.is_empty() {
         // A latency tracer's recording: the file holds the kernel's text.
