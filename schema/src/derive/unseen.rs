@@ -243,6 +243,7 @@ impl<S: Sink> Step<'_, S> {
 mod tests {
     use super::super::made::Trace;
     use crate::derive::DeriveOptions;
+    use crate::table::Table as _;
     use crate::{Code, Kind, State};
 
     #[test]
@@ -336,5 +337,27 @@ mod tests {
         assert_eq!(diagnostics.count(Code::SwitchMismatch), 1);
         assert_eq!(diagnostics.rows()[0].ts_ns, Some(40));
         assert_eq!((d.slices.tid.get(1), d.slices.dur_ns.get(1)), (Some(5), Some(0)));
+    }
+
+    #[test]
+    fn a_wakeup_before_the_sleep_with_an_idle_cpu_behind_it_is_named() {
+        let skewed = |waker: i32, idle: i64, next: i64| {
+            let mut t = Trace::default();
+            t.switch(0, 0, 0, State::Runnable, 9);
+            t.switch(0, 1, 0, State::Runnable, 1);
+            t.wake(40_000, waker, Kind::Waking, 9, 1, 1);
+            t.switch(50_000, 1, 1, State::Sleeping, next);
+            if next != 0 {
+                t.switch(60_000, 1, next, State::Sleeping, 0);
+            }
+            t.switch(50_000 + idle, 1, 0, State::Runnable, 1);
+            let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+            let row = (0..d.slices.len()).rfind(|&i| d.slices.tid.get(i) == Some(1)).unwrap();
+            assert_eq!(d.slices.run_delay_ns.get(row), Some(idle));
+            diagnostics.count(Code::ClockSkew)
+        };
+        assert_eq!(skewed(0, 9_000_000, 0), 1);
+        // A CPU that takes the task at once, a wakeup of its own CPU, another task in between.
+        assert_eq!((skewed(0, 5_000, 0), skewed(1, 9_000_000, 0), skewed(0, 9_000_000, 5)), (0, 0, 0));
     }
 }
