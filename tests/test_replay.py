@@ -264,3 +264,16 @@ def test_a_replay_is_grouped_by_priority_as_the_recording_is(tmp_path: Path) -> 
     assert of["recorded"] == of["replayed"] == {"prio 120", "prio 125"}
     message = run("replay", text, "--policy", "cfs", "--by", "cgroup", status=2).output
     assert "cannot group by cgroup" in message
+
+
+@pytest.mark.parametrize("cpus", [0, -1, True, 4097, 1.5, "two"])
+def test_what_is_no_number_of_cpus_is_refused(cpus: object) -> None:
+    trace = tk.simulate("A: R5\nB: R5", "fifo")
+    with pytest.raises(tk.ReplayError, match="cpus: expected a whole number from 1 to 4096, found"):
+        tk.replay(trace, "rr", cpus=cpus)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", [5, None, 1.5])
+def test_what_is_no_source_is_refused_by_what_is_wanted(source: object) -> None:
+    with pytest.raises(TypeError, match="expected a path, bytes or a file opened in binary mode, found"):
+        tk.read(source)  # type: ignore[call-overload]

@@ -296,6 +296,8 @@ def _settle(source: Source) -> tuple[str | bytes, str]:
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         return path, "standard input" if path == "-" else Path(path).name
+    if not hasattr(source, "read"):
+        raise TypeError(f"expected a path, bytes or a file opened in binary mode, found {source!r}")
     data = source.read()
     if not isinstance(data, bytes):
         raise TypeError("expected a file opened in binary mode, found one in text mode")

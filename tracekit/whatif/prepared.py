@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from tracekit import _core
+from tracekit.errors import ReplayError
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups, refuse_empty
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.listed import affinities, classes
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from tracekit.whatif.run import AnyPolicy, Programs, Replay, Scenario
 
 __all__ = ["Prepared", "core_options"]
+
+
+#: Most CPUs of a replay, as on the command line.
+MOST_CPUS = 4096
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,12 @@ class Prepared:
         return rows, self.programs.replay_of(metadata, made) if tables else None
 
 
+def _check_cpus(cpus: object) -> None:
+    """Refuse what is no number of CPUs; the core takes 0 for one CPU."""
+    if isinstance(cpus, bool) or not isinstance(cpus, Integral) or not 1 <= int(cpus) <= MOST_CPUS:
+        raise ReplayError(f"cpus: expected a whole number from 1 to {MOST_CPUS}, found {cpus!r}")
+
+
 def core_options(
     programs: Programs,
     policy: str | AnyPolicy,
@@ -93,6 +105,8 @@ def core_options(
 ) -> dict[str, Any]:
     """What the core is given for a run; see `tracekit.whatif.run.replay` for the parameters."""
     trace = programs.trace
+    if cpus is not None:
+        _check_cpus(cpus)
     # What the caller sets wins over what the machine says.
     stated = [*classes(trace), *_reserved(programs), *(affinities(trace) if cpus is None else ())]
     overrides = overrides_of(scenario) if scenario else []
