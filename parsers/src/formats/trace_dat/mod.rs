@@ -90,7 +90,7 @@ fn open(source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn Pars
     if let Some(release) = out.meta.get("kernel").map(str::to_owned) {
         head.header.decoder.of_kernel(&release, out);
     }
-    if let Some(at) = memchr::memmem::find(&file[MAGIC.len()..], MAGIC).map(|at| at + MAGIC.len()) {
+    if let Some(at) = next_recording(file, &head) {
         let message = format!("another recording begins at byte {at} of the file, and is not read");
         let advice = "two files were put into one: cut it there, and read each on its own";
         out.diag(Diagnostic::new(Code::Unsupported, message).at_offset(at as u64).advise(advice));
@@ -138,6 +138,13 @@ fn describe(head: &header::Head, out: &mut Out) {
         let message = format!("{} guest files belong to this one; they are not read with it", facts.guests);
         out.diag(Diagnostic::new(Code::Unsupported, message).advise("read each guest's file on its own"));
     }
+}
+
+/// Where another recording begins behind the pages of this one, whose options may stand between.
+fn next_recording(file: &[u8], head: &header::Head) -> Option<usize> {
+    let ends = head.buffers.iter().flat_map(|buffer| &buffer.cpus).map(|data| data.offset.saturating_add(data.size));
+    let end = usize::try_from(ends.max()?).ok()?.max(MAGIC.len());
+    memchr::memmem::find(file.get(end..)?, MAGIC).map(|at| at + end)
 }
 
 /// Ticks per second of clock `uptime`: `trace_clock_jiffies` gives `USER_HZ`, whatever HZ is.
