@@ -6,7 +6,8 @@
 //! is taken where that is no more than without it, within tolerances of `calibrate`. Pools whose
 //! requests are only counted are judged by the time that their tasks were awake, which follows from how
 //! long requests wait (Little's law). A task that another one of its pool wakes has waited for their lock
-//! with a request in hand, and counts as awake meanwhile: in a replay it waits for a CPU instead.
+//! with a request in hand. In a replay it may do so again, or wait for a CPU instead, so that it counts
+//! as awake meanwhile and as asleep, and a pool is left where it is worse both ways.
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,8 @@ struct Spent {
     used: [Ns; PARTS],
     /// Time from its wakeups to its sleeps.
     awake: Ns,
+    /// Time that it waited for others of its pool.
+    waited: Ns,
     /// When it was woken, and when it fell asleep last.
     since: Option<Ns>,
     slept: Option<Ns>,
@@ -49,8 +52,10 @@ struct Spent {
 impl Spent {
     /// It is woken, perhaps by another one of its pool.
     fn woken(&mut self, at: Ns, by_pool: bool) {
-        let from = self.slept.filter(|_| by_pool).unwrap_or(at);
-        self.since = self.since.or(Some(from));
+        if self.since.is_none() {
+            self.waited += self.slept.filter(|_| by_pool).map_or(0, |slept| at - slept);
+            self.since = Some(at);
+        }
     }
 
     fn sleeps(&mut self, at: Ns) {
@@ -108,8 +113,11 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let worse = |group: &usize| {
         let pools = pools(*group);
         if reading.messages.found.groups[*group].outcome == Outcome::Pooled {
-            let (with, without) = (awake_off(&pools, &used, &recorded), awake_off(&pools, &plain, &recorded));
-            return with > without + AWAKE.max(without);
+            return [false, true].iter().all(|waits| {
+                let off = |run: &Spents| awake_off(&pools, run, &recorded, *waits);
+                let (with, without) = (off(&used), off(&plain));
+                with > without + AWAKE.max(without)
+            });
         }
         let (with, without) = (gaps(&pools, &used, &recorded), gaps(&pools, &plain, &recorded));
         with.0 > without.0 + span / TOLERATED.0 || with.1 > without.1 + span / PARTS as Ns / TOLERATED.1
@@ -138,10 +146,12 @@ fn gaps(pools: &[Vec<i64>], one: &Spents, other: &Spents) -> (Ns, Ns) {
     most
 }
 
-/// By what the pool that is furthest off was awake more or less in two runs, as a logarithm.
-fn awake_off(pools: &[Vec<i64>], one: &Spents, other: &Spents) -> f64 {
+/// By what the pool that is furthest off was awake more or less in two runs, as a logarithm; with `waits`
+/// it counts as awake while it waits for its own lock.
+fn awake_off(pools: &[Vec<i64>], one: &Spents, other: &Spents, waits: bool) -> f64 {
     let awake = |pool: &[i64], run: &Spents| -> f64 {
-        let all: Ns = pool.iter().filter_map(|tid| run.get(tid)).map(|spent| spent.awake).sum();
+        let all: Ns =
+            pool.iter().filter_map(|tid| run.get(tid)).map(|s| s.awake + if waits { s.waited } else { 0 }).sum();
         (all.max(1) as f64).ln()
     };
     pools.iter().map(|pool| (awake(pool, one) - awake(pool, other)).abs()).fold(0.0, f64::max)
