@@ -3,8 +3,8 @@
 //! LTTng calls a thread `tid` and prints kernel priorities less 100; perf keeps the names and
 //! numbers of the tracepoint, puts its subsystem before the name (`sched:sched_switch`) and adds
 //! fields `perf_...` and `common_...`. Its own records (`perf data convert --all`) are `perf_comm`,
-//! `perf_fork`, ...; those before the first sample
-//! describe what was there before the recording, as in `perf.data`, and have its time.
+//! `perf_fork`, ...; those before the first sample describe what was there before the recording, as in
+//! `perf.data`, and have its time.
 
 use std::borrow::Cow;
 

@@ -108,6 +108,13 @@ def plain(text: str | None, limit: int = 60) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
+def left_out(data: Mapping[str, pl.DataFrame], groups: Sequence[str | None] | None, shown: int) -> str:
+    """What a title adds where groups have no panel: of those that were asked for, or of all."""
+    of_all = next((table["group"].n_unique() for table in data.values()), 0)
+    more = (of_all if groups is None else len(groups)) - shown
+    return f" ({more} more groups not shown)" if more > 0 else ""
+
+
 def looks(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Give every label a colour and a dash pattern: recorded dark, the identity replay grey and dashed."""
     out: dict[str, dict[str, Any]] = {}

@@ -178,7 +178,7 @@ def cdf(
         for ax in axes[len(shown) :]:
             ax.set_axis_off()
         fig.suptitle(
-            _title(what, name, _left_out(data, groups, len(shown))),
+            _title(what, name) + s.left_out(data, groups, len(shown)),
             x=0.01,
             ha="left",
             fontweight="bold",
@@ -196,11 +196,5 @@ def _largest(data: Mapping[str, pl.DataFrame]) -> list[str | None]:
     return counted.sort("n", "group", descending=[True, False])["group"].to_list()
 
 
-def _left_out(data: Mapping[str, pl.DataFrame], groups: Sequence[str | None] | None, shown: int) -> int:
-    """How many groups have no panel: of those that were asked for, or of all."""
-    return (next(iter(data.values()))["group"].n_unique() if groups is None else len(groups)) - shown
-
-
-def _title(what: str, name: str, left_out: int) -> str:
-    text = what[:1].upper() + what[1:] + (f", {s.plain(name)}" if name else "")
-    return text + (f" ({left_out} more groups not shown)" if left_out > 0 else "")
+def _title(what: str, name: str) -> str:
+    return what[:1].upper() + what[1:] + (f", {s.plain(name)}" if name else "")

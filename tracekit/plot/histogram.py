@@ -107,11 +107,7 @@ def histogram(
             ax.set_axis_off()
         by = "by number" if weight == "n" else "by time"
         title = f"{what[:1].upper() + what[1:]}, {by}" + (f", {s.plain(name)}" if name else "")
-        every = (
-            [] if groups is not None or not data else next(iter(data.values()))["group"].unique().to_list()
-        )
-        left_out = len(every or chosen) - len(shown)
-        title += f" ({left_out} more groups not shown)" if left_out > 0 else ""
+        title += s.left_out(data, groups, len(shown))
         if len(shown) > 1:
             fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
         else:
