@@ -76,6 +76,8 @@ codes! {
     SwitchInferred = "switch-inferred", Info;
     /// A time stamp was clamped in a derived table because clocks disagree.
     ClockSkew = "clock-skew", Info;
+    /// No CPU has a record for longer than a kernel that runs leaves one without.
+    Silence = "silence", Error;
     /// The unit of time stamps is not known.
     ClockUnit = "clock-unit", Error;
     /// A value was inferred that the source does not state.

@@ -52,6 +52,7 @@ mod finish;
 mod partial;
 mod queue;
 mod run;
+mod silence;
 pub mod sink;
 mod stated;
 mod tables;
@@ -115,6 +116,8 @@ pub struct DeriveOptions {
     /// What was recorded, where it was not everything.
     pub partial: Partial,
 }
+    /// A recording of all that a machine ran, in ns: not a replay, nor one of some tasks.
+    pub all_of_machine: bool,
 
 impl Default for DeriveOptions {
     fn default() -> Self {
@@ -127,6 +130,7 @@ impl Default for DeriveOptions {
             yields_recorded: true,
             partial: Partial::default(),
         }
+            all_of_machine: false,
     }
 }
 
@@ -143,7 +147,10 @@ impl DeriveOptions {
         let yields_recorded = meta.get("yields.recorded") != Some("false");
         let partial =
             Partial { cpus: meta.get("cpus.recorded").and_then(cpu_list), tasks: meta.get("tasks.recorded").is_some() };
-        DeriveOptions { nr_cpus: u32::min(nr_cpus, 1 << 16), idle, yields_recorded, partial, ..Self::default() }
+        let other = ["replay.policy", "workload", "tasks.recorded"].iter().any(|key| meta.get(key).is_some());
+        let all_of_machine = !other && meta.get("clock.unit").is_none_or(|unit| unit == "ns");
+        let nr_cpus = u32::min(nr_cpus, 1 << 16);
+        DeriveOptions { nr_cpus, idle, yields_recorded, partial, all_of_machine, ..Self::default() }
     }
 }
 
@@ -340,6 +347,7 @@ impl<S: Sink> Step<'_, S> {
             return self.synthesized();
         }
         let span = self.d.span.get_or_insert((ts, ts));
+        self.after_silence(kind, ts);
         *span = (span.0.min(ts), span.1.max(ts));
         let slot = self.e.cpu.get(self.row).map(|cpu| self.d.cpus.slot(cpu));
         let (number, irq) = (self.e.cpu.get(self.row), self.e.irq_flags.get(self.row));
