@@ -46,6 +46,8 @@ pub(super) struct Cpu {
     pub idled: Option<i64>,
     /// Of a recording of some CPUs: the task that its last record woke on a CPU that was not recorded.
     pub sent: Option<(u32, Wake)>,
+    /// Its last switch from one thread to another: when, from whom, to whom.
+    pub switched: Option<(i64, i64, i64)>,
     /// When the last task left it for the idle thread.
     pub idle_since: Option<i64>,
     pub busy: i64,
@@ -77,6 +79,7 @@ impl Cpu {
             switching: false,
             idled: None,
             sent: None,
+            switched: None,
             idle_since: None,
             busy: 0,
             idle: 0,

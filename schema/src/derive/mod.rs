@@ -57,6 +57,7 @@ pub mod sink;
 mod stated;
 mod tables;
 mod tasks;
+mod twice;
 mod unseen;
 mod wake;
 
@@ -115,9 +116,9 @@ pub struct DeriveOptions {
     pub yields_recorded: bool,
     /// What was recorded, where it was not everything.
     pub partial: Partial,
-}
     /// A recording of all that a machine ran, in ns: not a replay, nor one of some tasks.
     pub all_of_machine: bool,
+}
 
 impl Default for DeriveOptions {
     fn default() -> Self {
@@ -129,8 +130,8 @@ impl Default for DeriveOptions {
             switches: false,
             yields_recorded: true,
             partial: Partial::default(),
-        }
             all_of_machine: false,
+        }
     }
 }
 
@@ -346,8 +347,8 @@ impl<S: Sink> Step<'_, S> {
         if self.e.quality.get(self.row).unwrap_or(0) & quality::SYNTHESIZED != 0 {
             return self.synthesized();
         }
-        let span = self.d.span.get_or_insert((ts, ts));
         self.after_silence(kind, ts);
+        let span = self.d.span.get_or_insert((ts, ts));
         *span = (span.0.min(ts), span.1.max(ts));
         let slot = self.e.cpu.get(self.row).map(|cpu| self.d.cpus.slot(cpu));
         let (number, irq) = (self.e.cpu.get(self.row), self.e.irq_flags.get(self.row));

@@ -38,6 +38,9 @@ impl<S: Sink> Step<'_, S> {
         if from.is_some() && from == to {
             return self.resume(Some(slot), ts);
         }
+        if self.stands_twice(slot, from, to, ts) {
+            return;
+        }
         if let (Some(0), Some(at), Some(Who::Task(cur))) = (from, self.d.cpus[slot].idled.take(), self.d.cpus[slot].cur)
         {
             self.idles_unseen(slot, cur, at, ts);
