@@ -182,6 +182,29 @@ def test_the_timeline_tells_idle_from_not_recorded(tmp_path: Path) -> None:
     assert "nothing to show" in run("timeline", path, "--from", "@5s", "--to", "@6s")
 
 
+def test_the_timeline_of_a_cpu_that_went_offline(tmp_path: Path) -> None:
+    def line(at: int, cpu: int, who: str, to: str) -> str:
+        return f"  {who.replace(':', '-')} [00{cpu}] 1.{at:06d}: sched_switch: {who} [120] S ==> {to} [120]\n"
+
+    path, idle = tmp_path / "offline.txt", "swapper/1:0"
+    path.write_text(
+        line(0, 0, "swapper/0:0", "a:7")
+        + line(0, 1, idle, "b:8")
+        # No record says that the stopper left.
+        + line(100, 1, "b:8", "migration/1:21")
+        + line(300, 1, idle, "cpuhp/1:20")
+        + line(400, 1, "cpuhp/1:20", idle)
+    )
+    trace = tk.read(path)
+    advice = trace.diagnostics.filter(code="switch-mismatch")["advice"].item()
+    assert advice == "the CPU was offline, as its stopper had it last: nobody ran there in between"
+    _, _, cpu, legend = run("timeline", path).splitlines()
+    quarter = (len(cpu) - 8) // 4
+    assert cpu == "CPU 1   " + "B" * quarter + "?" * (2 * quarter) + "C" * quarter
+    # Who has no sign in it is not named.
+    assert legend == "A a, B b, C cpuhp/1, . idle, ? not recorded"
+
+
 def test_calibrate_and_what_a_notebook_shows(trace: tk.Trace) -> None:
     part = trace.filter(start="1s", end="2s")
     found = tk.calibrate(part)

@@ -40,7 +40,8 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
 
     Each line is a CPU, each sign a stretch of time: the letter of the task that ran longest in it,
     a dot where the CPU was idle for most of it, a question mark where its records are missing:
-    before its first one, in a loss, outside the trace. Without --from and --to, the whole trace.
+    before its first one, in a loss, behind a missing switch, outside the trace. Without --from and
+    --to, the whole trace.
     """
     import math
 
@@ -84,11 +85,12 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
             line[place] = signs[group]
     for cpu in sorted(drawn, key=lambda c: (c is None, c)):
         print(f"CPU {'?' if cpu is None else cpu:<3} {''.join(drawn[cpu])}")
-    named = [f"{sign} {group}" for group, sign in signs.items() if sign != OTHERS]
-    named += [f"{OTHERS} others"] * (len(groups) > len(SIGNS))
+    met = {sign for line in drawn.values() for sign in line}
+    named = [f"{sign} {group}" for group, sign in signs.items() if sign != OTHERS and sign in met]
+    named += [f"{OTHERS} others"] * (OTHERS in met)
     chosen = source.comm or source.pid or source.tid or source.exclude
     named += [f"{IDLE} idle or a task left out" if chosen else f"{IDLE} idle"]
-    named += [f"{UNKNOWN} not recorded"] * any(UNKNOWN in line for line in drawn.values())
+    named += [f"{UNKNOWN} not recorded"] * (UNKNOWN in met)
     paragraph(", ".join(named))
 
 
@@ -106,20 +108,28 @@ def unseen(trace: Trace, begin: int, end: int) -> dict[int, list[tuple[int, int]
     -------
     dict
         For each CPU of the trace, intervals by time: before its first record, losses
-        (`Trace.missing`), and what lies outside the trace; all, where only some tasks were recorded.
+        (`Trace.missing`), where switches contradict each other, and what lies outside the trace; all,
+        where only some tasks were recorded.
     """
     from tracekit.analysis.completion import union
+    from tracekit.analysis.occupancy import occupancy
     from tracekit.whatif.recorded import part
 
     of = part(trace)
     some = of is not None and of.tasks is not None
 
     windows = trace.missing().windows
+    nobody: dict[int, list[tuple[int, int]]] = {}
+    if not some and trace.runqueue.height:
+        span = (trace.start_ns or 0, trace.end_ns or 0)
+        who = occupancy(trace.slices, trace.runqueue, trace.events.clear(), *span)
+        for cpu, lo, hi in who.filter(who="unknown").select("cpu", "start_ns", "end_ns").iter_rows():
+            nobody.setdefault(cpu, []).append((lo, hi))
     rows = trace.cpus.sort("cpu").select("cpu", "first_ts_ns").drop_nulls().iter_rows()
     found = {}
     for cpu, first in rows:
         lost = [(w.lo, w.hi) for w in windows.get(cpu, ())]
-        spans = [(begin, end if some else first), (trace.end_ns or end, end), *lost]
+        spans = [(begin, end if some else first), (trace.end_ns or end, end), *lost, *nobody.get(cpu, ())]
         cut = [(max(lo, begin), min(hi, end)) for lo, hi in spans]
         found[cpu] = list(zip(*(t.tolist() for t in union([c for c in cut if c[0] < c[1]])), strict=True))
     return found

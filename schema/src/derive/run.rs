@@ -200,6 +200,10 @@ impl<S: Sink> Step<'_, S> {
         // recorded there. perf enables its events CPU by CPU (tools/perf/util/evlist.c, evlist__enable), and
         // records the names, forks and ends of tasks before.
         let early = d.cpus[slot].nr_switches == 0;
+        // A CPU that goes offline is given to its stopper last, and keeps no record of what follows
+        // (`take_cpu_down`; tracepoints are for CPUs that are online).
+        let stopper = |u: u32| d.tasks[u].comm.is_some_and(|c| self.strings.get(c).starts_with(b"migration/"));
+        let offline = who == Who::Idle && matches!(cur, Some(Who::Task(u)) if stopper(u));
         let code = if early { Code::Inferred } else { Code::SwitchMismatch };
         self.diagnostics.push_with(code, || {
             let (was, leaves) = (name(d, cur), name(d, Some(who)));
@@ -208,7 +212,9 @@ impl<S: Sink> Step<'_, S> {
                 (message, "the switches of that CPU are recorded from then on only")
             } else {
                 let message = format!("{leaves} leaves the CPU, where {was} was running");
-                (message, "a switch record is missing: metrics around this time are uncertain")
+                let advice = "a switch record is missing: metrics around this time are uncertain";
+                let off = "the CPU was offline, as its stopper had it last: nobody ran there in between";
+                (message, if offline { off } else { advice })
             };
             Diagnostic::new(code, message).on_cpu(number).at_ts(ts).advise(advice)
         });
