@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -225,6 +226,48 @@ def test_damaged_wrappers_raise(demo: Path) -> None:
     with pytest.raises(tk.ParseError) as caught:
         tk.read(packed[: len(packed) // 2])
     assert caught.value.code in ("io", "truncated", "damaged")
+
+
+@pytest.mark.parametrize("wrap", ["gz", "xz", "zst"])
+def test_a_packed_capture_that_is_cut_says_what_to_do(demo: Path, wrap: str) -> None:
+    packed = {"gz": gzip.compress, "xz": lzma.compress, "zst": _zstd}[wrap](demo.read_bytes())
+    with pytest.raises(
+        tk.ParseError, match="the packed file is cut: get the whole one, or unpack what there is"
+    ):
+        tk.read(packed[: len(packed) // 2])
+
+
+def test_what_trace_cmd_says_of_its_plugins_is_no_damage() -> None:
+    report = (
+        "version = 7\nregistering plugin: /usr/lib/traceevent/plugins/plugin_sched_switch.so\n"
+        "overriding event (315) sched:sched_switch with new print handler\ncpus=1\n"
+        "  a-1  [000] 1.000000: sched_switch: a:1 [120] R ==> b:2 [120]\n"
+    )
+    trace = tk.read(report.encode())
+    assert trace.events["kind"].to_list() == ["switch"]
+    assert "unparsed" not in trace.diagnostics["code"]
+
+
+@pytest.mark.parametrize("lines", [40, 4000])
+def test_packed_text_that_is_cut_is_read_as_far_as_it_goes(lines: int) -> None:
+    text = "".join(
+        f"  a-{1 + n % 2}  [000] d..2.  {n / 1000:.6f}: sched_switch: prev_comm=a prev_pid={1 + n % 2} prev_prio=120 "
+        f"prev_state=R ==> next_comm=a next_pid={2 - n % 2} next_prio=120\n"
+        for n in range(lines)
+    )
+    packed = gzip.compress(text.encode(), mtime=0)
+    trace = tk.read(packed[: len(packed) * 2 // 3])
+    assert 0 < trace.events.height < lines
+    assert "damaged" in trace.diagnostics["code"]
+
+
+def test_what_packs_a_capture_that_is_not_unpacked_is_named(demo: Path) -> None:
+    for packed, said in (
+        (bz2.compress(demo.read_bytes()), r"packed by bzip2 .*unpack it \(`bzip2 -d`\)"),
+        (b"\x04\x22\x4d\x18" + GARBAGE, r"packed by lz4 .*unpack it \(`lz4 -d`\)"),
+    ):
+        with pytest.raises(tk.ParseError, match=said):
+            tk.read(packed)
 
 
 def test_slices_that_a_tool_printed_have_tasks() -> None:

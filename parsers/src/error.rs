@@ -35,7 +35,15 @@ impl ParseError {
 
     /// An error of the operating system while reading.
     pub fn io(format: &'static str, error: &std::io::Error) -> Self {
-        Self::new(format, "io", format!("reading failed: {error}"))
+        let failed = Self::new(format, "io", format!("reading failed: {error}"));
+        // A file that is not packed ends where it ends.
+        if error.kind() == std::io::ErrorKind::UnexpectedEof {
+            return failed.advise(
+                "the packed file is cut: get the whole one, or unpack what there is (`gzip -dc`, \
+                 `xz -dc`, `zstd -dc`, into a file) and read that",
+            );
+        }
+        failed
     }
 
     /// Adds the byte offset.

@@ -70,7 +70,13 @@ fn likely_format(line: &[u8]) -> Option<&'static str> {
 }
 
 /// Files of other tools: how they begin, what they are, and how they can be read after all.
-const RELATIVES: [(&[u8], &str, &str); 7] = [
+const RELATIVES: [(&[u8], &str, &str); 9] = [
+    (b"BZh", "a file packed by bzip2", "unpack it (`bzip2 -d`) and name what comes out; gzip, xz and zstd are read"),
+    (
+        b"\x04\x22\x4d\x18",
+        "a file packed by lz4",
+        "unpack it (`lz4 -d`) and name what comes out; gzip, xz and zstd are read",
+    ),
     (b"\xc1\x1f\xfc\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
     (b"\xc1\xfc\x1f\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
     (b"{\"traceEvents\"", "a Chrome JSON trace", "read the trace that it was made from"),

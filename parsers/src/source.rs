@@ -94,9 +94,18 @@ impl Source {
         };
         let mut stream = stream;
         let mut bytes = Vec::with_capacity(HEAD);
-        (&mut stream).take(HEAD as u64).read_to_end(&mut bytes)?;
-        let whole = bytes.len() < HEAD;
-        *self = Source::Stream(Box::new(io::Cursor::new(bytes.clone()).chain(stream)));
+        let failed = match (&mut stream).take(HEAD as u64).read_to_end(&mut bytes) {
+            Ok(_) => None,
+            // A packed file that is cut: what came out of it is read first.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => Some(e),
+            Err(e) => return Err(e),
+        };
+        let whole = failed.is_none() && bytes.len() < HEAD;
+        let begins = io::Cursor::new(bytes.clone());
+        *self = match failed {
+            None => Source::Stream(Box::new(begins.chain(stream))),
+            Some(e) => Source::buffered(begins.chain(Failed(Some(e)))),
+        };
         Ok(Head { bytes, whole })
     }
 
@@ -168,6 +177,15 @@ impl Read for Unpacked {
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         Ok(n)
+    }
+}
+
+/// The rest of a stream that cannot be read.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
     }
 }
 
