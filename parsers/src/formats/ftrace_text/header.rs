@@ -62,6 +62,9 @@ impl Header {
                 self.cpus = scan::u64(n.trim_ascii());
                 self.cpus.is_some()
             }
+            // trace-cmd report -V, of plugins and of events that they print.
+            [b'r', b'e', b'g', ..] => line.starts_with(b"registering plugin: "),
+            [b'o', b'v', b'e', ..] => line.starts_with(b"overriding event ("),
             // atrace and bytrace, before they print.
             b"capturing trace... done" | b"TRACE:" => true,
             // The kernel, around its buffer.
