@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +14,8 @@ from tracekit.whatif.not_modelled import NotModelledError
 
 from .conftest import Run
 
+#: Types of records of a perf.data.
+SAMPLE, FINISHED_ROUND = 9, 68
 CAPTURES = ("file/input.data", "pipe/input.data", "both-switch-records/input.data")
 
 
@@ -130,4 +133,19 @@ def test_a_file_that_is_cut_says_what_is_missing(root: Path) -> None:
     said = "; ".join(trace.diagnostics["message"])
     assert "the file is cut: it ends before the event formats" in said
     assert "whether context switches are among them is not known" in said
-    assert "the recording holds no context switches" not in said
+    assert "context switches were not recorded" not in said
+
+
+def test_a_recording_in_which_nothing_switched_says_that_switches_were_recorded(root: Path) -> None:
+    file = bytearray((root / "fixtures" / "perf-data" / "file" / "input.data").read_bytes())
+    at, size = struct.unpack_from("<QQ", file, 40)
+    end = at + size
+    while at < end:
+        kind, _, length = struct.unpack_from("<IHH", file, at)
+        if kind == SAMPLE:
+            struct.pack_into("<I", file, at, FINISHED_ROUND)
+        at += length
+    trace = tk.read(bytes(file))
+    row = trace.diagnostics.row(by_predicate=pl.col("code") == "missing-events", named=True)
+    assert row["message"] == "sched_switch was recorded, and no record of it came"
+    assert "for longer" in row["advice"]

@@ -344,6 +344,11 @@ impl Decoder {
         format!("[{}]", quoted.join(", "))
     }
 
+    /// Whether the source has the format of an event of `kind`.
+    pub fn knows(&self, kind: Kind) -> bool {
+        self.plans.iter().any(|p| p.kind == kind)
+    }
+
     /// How many records of `kind` were met.
     pub fn seen(&self, kind: Kind) -> u64 {
         self.plans.iter().filter(|p| p.kind == kind).map(|p| p.seen).sum()

@@ -549,8 +549,13 @@ impl Rows {
             let advice = "get the whole file; the numbers of tracepoints differ from kernel to kernel";
             out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
         } else if !self.any_switch && self.decoder.seen(Kind::Switch) == 0 {
-            let message = "the recording holds no context switches";
-            let advice = "record with `perf sched record`";
+            let (message, advice) = if self.decoder.knows(Kind::Switch) {
+                let advice = "unless records are damaged or lost, nothing began or ended to run: \
+                    record all CPUs and tasks (`perf sched record`), or for longer";
+                ("sched_switch was recorded, and no record of it came", advice)
+            } else {
+                ("context switches were not recorded", "record with `perf sched record`")
+            };
             out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
         }
     }

@@ -270,8 +270,17 @@ impl Stream {
         out.meta.set("parse.lines", self.seq.to_string());
         out.meta.set("events.recorded", self.decoder.recorded_json());
         if self.decoder.seen(Kind::Switch) == 0 {
-            let message = "the recording holds no sched_switch records";
-            let advice = "record with `trace-cmd record -e sched_switch -e sched_waking -e sched_wakeup_new`";
+            // trace-cmd writes the formats of what it was asked for; of all events, where that was nothing.
+            let (message, advice) = if self.decoder.knows(Kind::Switch) {
+                let message = "the recording holds no sched_switch records, though the file describes the event";
+                let advice = "if it was recorded (-e sched_switch), nothing began or ended to run: \
+                    record all CPUs and tasks, or for longer; otherwise record it, with sched_waking \
+                    and sched_wakeup_new";
+                (message, advice)
+            } else {
+                let advice = "record with `trace-cmd record -e sched_switch -e sched_waking -e sched_wakeup_new`";
+                ("sched_switch was not recorded", advice)
+            };
             out.diag(Diagnostic::new(Code::MissingEvents, message).advise(advice));
         }
     }
