@@ -25,3 +25,6 @@ def test_the_clock_uptime_counts_hundredths_of_a_second() -> None:
     assert read.events["ts_ns"].to_list() == [10_000_000 * ts for ts in raw]
     found = read.diagnostics.filter(code="clock-unit")
     assert "steps of 10 ms" in found["message"][0]
+    for hz, step in ((1_000, "1 ms"), (40_000, "25 us"), (10**9, "1 ns"), (10**10, "less than 1 ns")):
+        said = tk.read(DATS / "v6-uptime" / "input.dat", clock_hz=hz).diagnostics.filter(code="clock-unit")
+        assert f"steps of {step}:" in said["message"][0]

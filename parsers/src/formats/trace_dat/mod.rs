@@ -168,9 +168,14 @@ fn clock(head: &mut header::Head, options: &Options, out: &mut Out) {
             head.facts.hz = Some(hz);
             let step = 1_000_000_000 / hz;
             out.meta.set("clock.resolution_ns", step.to_string());
-            let step = step / 1_000_000;
+            let step = match step {
+                0 => "less than 1 ns".to_owned(),
+                ns if ns % 1_000_000 == 0 => format!("{} ms", ns / 1_000_000),
+                ns if ns % 1_000 == 0 => format!("{} us", ns / 1_000),
+                ns => format!("{ns} ns"),
+            };
             let message =
-                format!("clock `uptime` goes in steps of {step} ms: what is shorter has no length or that of a step");
+                format!("clock `uptime` goes in steps of {step}: what is shorter has no length or that of a step");
             out.diag(
                 Diagnostic::new(Code::ClockUnit, message)
                     .advise("record with another clock (trace-cmd record -C mono)"),
