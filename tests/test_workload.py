@@ -119,6 +119,15 @@ def test_what_a_text_cannot_do_is_refused(text: Path, call: object, message: str
         call(text)  # type: ignore[operator]
 
 
+def test_a_small_letter_at_the_begin_of_a_name_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "small.wl"
+    place.write_text("policy: cfs\nweb*2: R5 S3\nuntil: 40\n")
+    with pytest.raises(
+        tk.ReplayError, match=r"line 2: no key web\*2; the name of a task begins with a capital"
+    ):
+        tk.read(place)
+
+
 def test_expectations_are_checked_wherever_a_text_is_run(tmp_path: Path) -> None:
     false = tmp_path / "false.wl"
     false.write_text(

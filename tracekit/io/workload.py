@@ -47,6 +47,8 @@ _KEYS = (
 )
 _KEY = re.compile(rf"(?:{'|'.join(_KEYS)}|expect(?:@\d+)?|values \w+|group \S+)\s*:")
 _TASK = re.compile(r"[A-Z][\w.-]*(?:\*\d+)?(?:\s+\w+=\S+)*\s*:\s*[(RKSDEUWPYFVTXQZNACM]")
+#: What is meant as one: a name may not begin with a small letter.
+_MEANT = re.compile(_TASK.pattern.replace("[A-Z]", "[A-Za-z]", 1))
 _FROM_TRACE = re.compile(r"values\s+(\w+)\s*:\s*([a-z]+)\s+of\s+(.+?)\s+in\s+(.+)")
 
 
@@ -70,8 +72,9 @@ def recognises(source: str | bytes) -> bool:
     lines = [line.partition("#")[0].strip() for line in (lines if whole else lines[:-1])]
     lines = [line for line in lines if line]
     # A text that is being written may have a line that is wrong: it is named when it is run.
-    fit = sum(bool(_KEY.match(line) or _TASK.match(line)) for line in lines)
-    tasks = any(_TASK.match(line) for line in lines)
+    task = _MEANT if lines and _KEY.match(lines[0]) else _TASK
+    fit = sum(bool(_KEY.match(line) or task.match(line)) for line in lines)
+    tasks = any(task.match(line) and not _KEY.match(line) for line in lines)
     return (
         bool(lines)
         and tasks

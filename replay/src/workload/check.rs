@@ -95,6 +95,9 @@ impl Expect {
             "slice" => (Kind::Slice, unit as f64),
             "state" => (Kind::State, 1.0),
             "count" => (Kind::Count, 1.0),
+            _ if head.starts_with(|c: char| c.is_ascii_lowercase()) => {
+                return Err(format!("no key {head}; the name of a task begins with a capital letter"));
+            }
             _ => return Err(format!("no key {head}; see the documentation of the workload language")),
         };
         let figures = body.split_whitespace().map(figure).collect::<Result<Vec<_>, _>>()?;
