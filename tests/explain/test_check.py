@@ -274,6 +274,51 @@ tasks = [
 """
 
 
+@pytest.mark.parametrize(
+    ("real_us", "left_us", "by"),
+    # A second of real time and 50 ms for others; half a second; more than is left to others.
+    [(1_000_000, 50_000, "throttling"), (500_000, 50_000, None), (1_000_000, 90_000, None)],
+)
+def test_what_is_left_to_others_beside_real_time_tasks_is_explained(
+    tmp_path: Path, real_us: int, left_us: int, by: str | None
+) -> None:
+    def at(ts: int, who: str, state: str, to: str) -> Line:
+        prio = {"f:1": 49, "o:2": 120}
+        return (ts, 0, who.replace(":", "-"), "d..2.", switch(who, state, to, prio[who], prio[to]))
+
+    lines = [
+        at(0, "o:2", "R", "f:1"),
+        at(real_us, "f:1", "R", "o:2"),
+        at(real_us + left_us, "o:2", "R", "f:1"),
+    ]
+    lines.append(at(real_us + left_us + 100, "f:1", "S", "o:2"))
+    found = check(trace_of(lines, tmp_path)).violations.filter(rule="priority-order")
+    assert found["explained_by"].to_list() == [by]
+    assert found["end_ns"].item() - found["ts_ns"].item() == left_us * 1000
+
+
+def test_why_names_the_quota_that_no_record_shows(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        (0, 0, "b-2", "d..2.", waking("a:1")),
+        (10, 0, "b-2", "d..2.", switch("b:2", "R", "a:1")),
+        (20_010, 0, "a-1", "d..2.", switch("a:1", "R", "b:2")),
+        (100_010, 0, "b-2", "d..2.", switch("b:2", "R", "a:1")),
+        (100_020, 0, "a-1", "d..2.", switch("a:1", "S", "b:2")),
+        (100_030, 0, "b-2", "d..2.", waking("c:3")),
+        (100_040, 0, "b-2", "d..2.", switch("b:2", "S", "c:3")),
+        (100_050, 0, "c-3", "d..2.", switch("c:3", "S", IDLE)),
+    ]
+    trace_of(lines, tmp_path)
+    (tmp_path / "trace.machine.toml").write_text(QUOTA)
+    trace = tk.read(tmp_path / "trace.txt")
+    assert "under a quota (/batch 20 ms in each 100 ms)" in trace.why(comm="a").quotas
+    assert "would pass without them" in repr(trace.why(comm="a"))
+    # c is in no group, and nothing is known of quotas without the machine.
+    assert trace.why(comm="c").quotas == ""
+    (tmp_path / "trace.machine.toml").unlink()
+    assert tk.read(tmp_path / "trace.txt").why(comm="a").quotas == ""
+
+
 @pytest.mark.parametrize(("busy_us", "result"), [(20_000, "kept"), (30_000, "broken")])
 def test_a_group_that_runs_longer_than_its_quota_is_found(tmp_path: Path, busy_us: int, result: str) -> None:
     lines: list[Line] = []

@@ -180,6 +180,7 @@ def _extra(found: Why, tested: pl.DataFrame | None) -> dict[str, Any]:
         "findings": found.findings,
         "sentence": found.sentence,
         "of": found.what,
+        "quotas": found.quotas,
         "victims": found.victims,
         "quantile": found.quantile,
         "n_spans": found.spans.height,
@@ -197,6 +198,8 @@ def _summary(found: Why, top: int | None) -> None:
 
     paragraph(found.sentence)
     print()
+    if found.quotas:
+        paragraph(found.quotas)
     rows = found.table.head(top or 12)
     shown = [
         c for c in ("cause", "culprit", "on", "via", "cpu", "prio") if rows[c].null_count() < rows.height

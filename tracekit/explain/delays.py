@@ -13,6 +13,7 @@ import polars as pl
 from tracekit.analysis import antagonists, blame, response
 from tracekit.analysis.critical_path import MAX_DEPTH, chains
 from tracekit.errors import FilterError
+from tracekit.explain.promises import quotas_of
 from tracekit.filters import CommPattern, Selection, Time
 from tracekit.units import format_moment, format_names, format_ns
 from tracekit.whatif.source import AnyTrace, as_trace
@@ -54,6 +55,9 @@ class Why:
         The ten longest spans, see `tracekit.analysis.blame.worst`.
     start_ns, end_ns
         The window, trace clock.
+    quotas
+        Which quotas hold the tasks back at times that no record shows: such a wait counts as one
+        behind those who ran meanwhile. Empty where the machine beside the trace names none.
     """
 
     what: str
@@ -67,6 +71,7 @@ class Why:
     end_ns: int
     scene: blame.Scene
     names: pl.DataFrame
+    quotas: str = ""
 
     @property
     def sentence(self) -> str:
@@ -122,10 +127,12 @@ class Why:
 
     def __repr__(self) -> str:
         """The sentence, then the table."""
-        return f"<Why {self.victims}: {self.sentence}>\n{self.table.head(10)}"
+        said = " ".join(filter(None, (self.sentence, self.quotas)))
+        return f"<Why {self.victims}: {said}>\n{self.table.head(10)}"
 
     def _repr_html_(self) -> str:
-        return f"<p><b>{html.escape(self.sentence)}</b></p>{self.table.head(12)._repr_html_()}"
+        quotas = f"<p>{html.escape(self.quotas)}</p>" if self.quotas else ""
+        return f"<p><b>{html.escape(self.sentence)}</b></p>{quotas}{self.table.head(12)._repr_html_()}"
 
 
 def _either(asked: object) -> str:
@@ -223,6 +230,26 @@ def why(
         stop,
         scene,
         names,
+        _held_back(trace, spans["utid"], pieces),
+    )
+
+
+def _held_back(trace: Trace, utids: pl.Series, pieces: pl.DataFrame) -> str:
+    """Say which quotas the tasks are under; nothing where the source records what they hold back."""
+    quotas = quotas_of(trace)
+    if quotas is None or "throttled" in pieces["cause"]:
+        return ""
+    tids = trace.tasks.filter(pl.col("utid").is_in(utids.implode()))["tid"]
+    groups = quotas.filter(pl.col("tid").is_in(tids.implode())).drop("tid").unique().sort("group")
+    limits = [
+        f"{group} {format_ns(quota)} in each {format_ns(period)}"
+        for group, quota, period in groups.select("group", "quota_ns", "period_ns").iter_rows()
+    ]
+    if not limits:
+        return ""
+    return (
+        f"Some of these tasks are under a quota ({format_names(limits)}), and no record shows when it held them "
+        "back: that time counts as waiting behind whoever ran, and would pass without them, too."
     )
 
 

@@ -121,7 +121,7 @@ class Checked:
         return f"<Checked {self.name}: {self.sentence}>"
 
 
-def _quotas(trace: Trace) -> pl.DataFrame | None:
+def quotas_of(trace: Trace) -> pl.DataFrame | None:
     """Tasks with each group above them that has a quota, by the machine file; None where it names none."""
     machine = trace.machine
     if machine is None or not machine.tasks.height or not machine.cgroups.height:
@@ -180,7 +180,7 @@ def check(trace: Trace, limit_ns: int = conformance.LIMIT_NS) -> Checked:
     error = int(resolution) if resolution.isdigit() else 1
     if not replayed and trace.metadata.get("clock.synchronised") != "true" and trace.cpus.height > 1:
         error = max(error, _UNSYNCHRONISED_NS)
-    quotas = _quotas(trace)
+    quotas = quotas_of(trace)
     found = conformance.violations(
         trace.events, trace.slices, trace.tasks, trace.losses, scene, rt_below, error, limit_ns, quotas
     )
