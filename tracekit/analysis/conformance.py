@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from tracekit.analysis import _common as c
-from tracekit.analysis._overlay import ints
+from tracekit.analysis._overlay import Ints, ints
 from tracekit.analysis._queued import idle_windows, in_queue
 from tracekit.analysis.automata import ONE_CPU, SLEEP_WAKEUP, Automaton
 from tracekit.analysis.blame import Scene, decompose, spans_of_waits
+from tracekit.analysis.completion import union
 
 #: Longest time for which a CPU may be idle beside a task in its queue, or a task of a better
 #: priority may wait behind a worse one: a quarter of the tick at 250 Hz. Sections that cannot be
@@ -37,11 +38,16 @@ PERIODS = 10
 #: What each CPU may have fetched of a quota and not used (kernel: sched_cfs_bandwidth_slice_us), and
 #: how late a tick at 100 Hz finds that it is used up.
 FETCHED_NS, TICK_NS = 5_000_000, 10_000_000
+#: What the kernel leaves to other tasks of each second: what `sched_rt_runtime_us`, by default 950000, does
+#: not allow real-time tasks (sched(7)), and what the fair server gives (kernel/sched/deadline.c, since 6.12).
+RT_PERIOD_NS, RT_LEFT_NS = 1_000_000_000, 50_000_000
 #: What can explain a broken rule.
 EXPLANATIONS = {
     "loss": "records were lost in the window",
     "clock": "the clocks of two CPUs may disagree by as much",
     "quota": "the CPU was left by a task that could go on: a quota held the queue back",
+    "throttling": "real-time tasks had the CPU for most of the second before, and the kernel leaves 50 ms of each"
+    " to others",
     "recorder": "records of this kind are missing for the task throughout the capture, or the CPU's records"
     " begin later or end earlier than those of others",
 }
@@ -352,6 +358,9 @@ def _of_intervals(
         .with_columns(pl.max_horizontal("_runs_prio", "_waits_prio").alias("_own"))
         .filter((pl.col("_own") < rt_below) & (pl.col("prio") > pl.col("_own")))
     )
+    late = late.with_columns(
+        pl.when(_throttled(late, slices, rt_below)).then(pl.lit("throttling")).alias("_why")
+    )
     text = pl.format(
         "thread {} (priority {}) waits {} us on CPU {} while a task of priority {} runs",
         "tid",
@@ -361,6 +370,29 @@ def _of_intervals(
         "prio",
     )
     return [*found, _rows(late, "priority-order", text)]
+
+
+def _throttled(late: pl.DataFrame, slices: pl.DataFrame, rt_below: int) -> pl.Series:
+    """Which waits lie in the time that the kernel leaves to others behind a second of real-time tasks."""
+    real = slices.filter(pl.col("cpu").is_not_null() & (pl.col("prio") < rt_below)).sort("ts_ns")
+    found = np.zeros(late.height, dtype=np.bool_)
+    for (cpu,), rows in late.with_row_index("_row").group_by("cpu"):
+        since, until = ints(rows, "ts_ns", "end_ns")
+        starts, ends = union(list(zip(since.tolist(), until.tolist(), strict=True)))
+        at, length = ints(real.filter(pl.col("cpu") == cpu), "ts_ns", "dur_ns")
+        # Sum of the slices that began before a moment; the last of them may go on behind it.
+        sums = np.concatenate([[0], np.cumsum(length)])
+        end = np.concatenate([[np.iinfo(np.int64).min], at + length])
+
+        def had(moment: Ints, at: Ints = at, sums: Ints = sums, end: Ints = end) -> Ints:
+            begun = np.searchsorted(at, moment, side="left")
+            return sums[begun] - np.maximum(end[begun] - moment, 0) * (begun > 0)
+
+        # The second before may hold such a time of its own.
+        full = had(starts) - had(starts - RT_PERIOD_NS) >= RT_PERIOD_NS - 2 * RT_LEFT_NS
+        held = full & (ends - starts <= RT_LEFT_NS + TICK_NS)
+        found[rows["_row"].to_numpy()] = held[np.searchsorted(starts, since, side="right") - 1]
+    return pl.Series(found)
 
 
 def _of_quotas(slices: pl.DataFrame, quotas: pl.DataFrame) -> pl.DataFrame:

@@ -57,8 +57,8 @@ def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: b
 
     Rules over records (a task has one CPU, runs only when woken, ...) and over time (no CPU idle
     beside a waiting task, no real-time task behind a lesser one). Ends with status 3 when one is
-    broken and nothing in the capture explains it: losses, clocks, a quota, a recorder that leaves a
-    kind of record out.
+    broken and nothing in the capture explains it: losses, clocks, a quota, what is left to others
+    beside real-time tasks, a recorder that leaves a kind of record out.
     """
     from tracekit.cli._output import emit, paragraph
     from tracekit.explain import check
@@ -74,7 +74,18 @@ def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: b
     if frame.height or as_json or as_csv:
         extra = {"sentence": found.sentence, "ok": found.ok, "findings": found.findings}
         columns = (
-            ["rule", "result", "n", "n_loss", "n_clock", "n_quota", "n_recorder", "first_ts_ns", "says"]
+            [
+                "rule",
+                "result",
+                "n",
+                "n_loss",
+                "n_clock",
+                "n_quota",
+                "n_throttling",
+                "n_recorder",
+                "first_ts_ns",
+                "says",
+            ]
             if show == "summary"
             else None
         )

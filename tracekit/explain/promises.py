@@ -62,9 +62,9 @@ class Checked:
         -------
         polars.DataFrame
             `rule`, `result` (String: `kept`, `broken`, `explained`, `not checked`), `n` (UInt32,
-            violations), `n_loss`, `n_clock`, `n_quota`, `n_recorder` (UInt32, of them explained so,
-            see `tracekit.analysis.conformance.EXPLANATIONS`), `first_ts_ns` (Int64; null without
-            any), `says` (String, the rule, or why it is not checked).
+            violations), `n_loss`, `n_clock`, `n_quota`, `n_throttling`, `n_recorder` (UInt32, of them
+            explained so, see `tracekit.analysis.conformance.EXPLANATIONS`), `first_ts_ns` (Int64;
+            null without any), `says` (String, the rule, or why it is not checked).
         """
         rows = []
         for rule, says in conformance.RULES.items():
