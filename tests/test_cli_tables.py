@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from tracekit.cli import main
-from tracekit.cli._table import definitions, shorten, table
+from tracekit.cli._table import cell, definitions, shorten, table
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo" / "slice-default.dat"
@@ -188,3 +188,9 @@ def test_trust_is_shown_where_80_columns_must_do() -> None:
     assert "? with care, ! do not use" in narrow
     assert any(line.endswith(" ?") for line in narrow)
     assert any(line.endswith(("trusted", "with care", "do not use")) for line in broad)
+
+
+@pytest.mark.parametrize("column", ["fork_ts_ns", "ts_from_ns", "end_ns", "last_ts_ns"])
+def test_a_point_in_time_is_printed_as_the_options_take_it(column: str) -> None:
+    assert cell(column, 815_528_618_199) == "@815.528618199s"
+    assert cell(column.replace("ts", "dur").replace("end", "len"), 5_000_000) == "5 ms"

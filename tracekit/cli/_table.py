@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from tracekit.units import format_count, format_moment, format_ns
 __all__ = ["cell", "definitions", "header", "paragraph", "table", "terminal_width"]
 
 #: Columns that hold a point in time on the trace's clock; printed as `--from` takes it.
-MOMENTS = ("ts_ns", "wake_ts_ns", "end_ts_ns", "first_ts_ns", "last_ts_ns", "max_at_ns", "start_ts_ns")
+MOMENTS = re.compile(r"(?:\w+_)?ts(?:_from|_to)?_ns|(?:start|end|max_at)_ns")
 #: Column names that are too long for a heading.
 SHORT = {
     "nr_tasks": "tasks",
@@ -73,7 +74,7 @@ def cell(column: str, value: Any) -> str:
         return printable(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "-"
-    if column in MOMENTS:
+    if MOMENTS.fullmatch(column):
         return format_moment(int(value))
     if column.endswith("_ns"):
         return format_ns(value)

@@ -32,6 +32,7 @@ _HOW = {
     "waiting": "waiting behind",
     "yielded": "yielded to",
     "awaited": "asleep until",
+    "dispatch": "on its way to an idle CPU",
 }
 
 
@@ -179,8 +180,8 @@ def _extra(found: Why, tested: pl.DataFrame | None) -> dict[str, Any]:
         **({} if tested is None else {"what_if": tested.to_dicts()}),
         "findings": found.findings,
         "sentence": found.sentence,
-        "of": found.what,
         "quotas": found.quotas,
+        "of": found.what,
         "victims": found.victims,
         "quantile": found.quantile,
         "n_spans": found.spans.height,
@@ -197,9 +198,9 @@ def _summary(found: Why, top: int | None) -> None:
     from tracekit.cli._output import paragraph, table
 
     paragraph(found.sentence)
-    print()
     if found.quotas:
         paragraph(found.quotas)
+    print()
     rows = found.table.head(top or 12)
     shown = [
         c for c in ("cause", "culprit", "on", "via", "cpu", "prio") if rows[c].null_count() < rows.height
@@ -214,7 +215,8 @@ def _summary(found: Why, top: int | None) -> None:
         {
             **{k: row[k] for k in ("task", "span_ns")},
             "when": f"--from {_at(row['start_ts_ns'])} --to {_at(row['end_ts_ns'])}",
-            "largest part": f"{100 * row['share']:.0f} % {_HOW.get(row['cause'], row['cause'])} {row['culprit']}",
+            "largest part": f"{100 * row['share']:.0f} % {_HOW.get(row['cause'], row['cause'])} "
+            f"{row['culprit'] or ''}".rstrip(),
         }
         for row in found.worst.head(top or 10).iter_rows(named=True)
     ]
