@@ -111,6 +111,14 @@ def test_wrong_format(command: str, tmp_path: Path, demo: Path) -> None:
         (["replay", "{}", "--scenario", "{}"], "expected a TOML file"),
         (["slices", "{}", "--to", "5"], "'--to': expected a time with a unit"),
         (["convert", "{}", "-o", "-", "--as", "parquet"], "standard output"),
+        (
+            [
+                "compare",
+                "{}",
+                *["--policy", "cfs", "--policy", "rr", "--policy", "fifo", "--set", "spin*:nice=5"],
+            ],
+            "; of the policies asked for, cfs takes it, rr, fifo do not: leave out what does not",
+        ),
         (["why", "{}", "--cpu", "1"], "a task may wait for one CPU and run on another"),
         (["why", "{}", "--show", "matrix", "--comm", "HogA"], "--show matrix is of all tasks"),
         (["formats", "nope"], "no format is called"),

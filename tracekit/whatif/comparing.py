@@ -12,7 +12,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.analysis.compare import IDENTITY
-from tracekit.errors import FilterError, FilterWarning
+from tracekit.errors import FilterError, FilterWarning, ReplayError
 from tracekit.filters import CommPattern, Selection
 from tracekit.harmless import printable
 from tracekit.trace import Trace
@@ -171,16 +171,22 @@ def compare(
         shared = dict(known)
         if shared:
             del asked[IDENTITY]
-        plain, repeated = run_all(
-            programs,
-            asked,
-            perturbations,
-            by,
-            span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
-            beside=threads,
-            progress=progress,
-            after=of_run if intervals else None,
-        )
+        try:
+            plain, repeated = run_all(
+                programs,
+                asked,
+                perturbations,
+                by,
+                span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
+                beside=threads,
+                progress=progress,
+                after=of_run if intervals else None,
+            )
+        except ReplayError as error:
+            if len(labelled) == 1 or isinstance(error, NotModelledError):
+                raise
+            named = {label: asked[label] for label in labelled}
+            raise _name_refusals(programs, named, error) from None
     if not shared:
         shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}
         known.update(shared)
@@ -200,6 +206,36 @@ def compare(
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
     return Comparison(trace, same, plain, why, by, found, beside, overrides, chosen)
+
+
+class _Begun(Exception):
+    """A replay has begun: what was asked for is not refused."""
+
+
+def _begun(share: float) -> None:
+    # What is refused, too, ends with a share of 1.
+    if 0 < share < 1:
+        raise _Begun
+
+
+def _name_refusals(programs: Programs, asked: Mapping[str, Asked], error: ReplayError) -> ReplayError:
+    """The error of one of several policies, and which of them refuse what is asked for as well."""
+    refused = []
+    for label, a in asked.items():
+        try:
+            programs.prepared(a.policy, **a.options).run(progress=_begun)
+        except _Begun:
+            pass
+        except ReplayError:
+            refused.append(label)
+    others = [label for label in asked if label not in refused]
+    if not refused or not others:
+        return error
+    takes, does = ("takes" if len(others) == 1 else "take"), ("does" if len(refused) == 1 else "do")
+    return ReplayError(
+        f"{error}; of the policies asked for, {', '.join(others)} {takes} it, "
+        f"{', '.join(refused)} {does} not: leave out what does not"
+    )
 
 
 def _chosen(trace: Trace, by: str, **conditions: Any) -> frozenset[int] | None:
