@@ -336,6 +336,32 @@ def test_missing_hooks_are_named():
         CompiledPolicy(shuffle=hook)
 
 
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (3, "expected a name, such as 'cfs', or a policy of one's own (tracekit.Policy), found 3"),
+        (["cfs"], "found ['cfs']"),
+        (tk.Policy, "expected an instance, found the class Policy; make one: Policy()"),
+    ],
+)
+def test_what_is_no_policy_is_named(policy, says, demo):
+    for run in (lambda: tk.simulate(WORKLOAD, policy=policy), lambda: tk.replay(demo, policy)):
+        with pytest.raises(ReplayError) as error:
+            run()
+        assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("policies", "says"),
+    [(None, "found None"), (3, "found 3"), ([RoundRobin()], "tracekit.replay runs one's own")],
+)
+def test_a_comparison_takes_names(policies, says, demo):
+    with pytest.raises(ReplayError) as error:
+        tk.compare(demo, policies)
+    assert str(error.value).startswith("policies: expected names, such as 'cfs', found ")
+    assert says in str(error.value)
+
+
 def test_the_machine_is_out_of_reach_outside_hooks():
     policy = RoundRobin()
     tk.simulate(WORKLOAD, policy=policy)

@@ -133,9 +133,7 @@ def compare(
     trace = as_trace(trace)
     overrides = overrides_of(scenario) if scenario else []
     chosen = _chosen(trace, by, comm=comm, pid=pid, tid=tid, exclude=exclude)
-    if isinstance(policies, str):
-        policies = [policies]
-    labelled = dict(policies) if isinstance(policies, Mapping) else {p: p for p in policies}
+    labelled = _labelled(policies)
     identity, why = (_core.expand_policy(identity), "stated") if identity else stated(trace)
     labelled = labelled or {_changed(scenario, cpus, rt, costs) or identity: identity}
     if real is not None and len(labelled) > 1:
@@ -206,6 +204,17 @@ def compare(
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
     return Comparison(trace, same, plain, why, by, found, beside, overrides, chosen)
+
+
+def _labelled(policies: object) -> dict[str, str]:
+    """The policies by label."""
+    given = [policies] if isinstance(policies, str) or not isinstance(policies, Iterable) else policies
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(policy, policy) for policy in given]
+    for _, policy in pairs:
+        if not isinstance(policy, str):
+            own = "; tracekit.replay runs one's own" if hasattr(policy, "enqueue") else ""
+            raise ReplayError(f"policies: expected names, such as 'cfs', found {policy!r:.60}{own}")
+    return dict(pairs)
 
 
 class _Begun(Exception):

@@ -34,6 +34,30 @@ HOOK_TABLE = tuple(_core.hooks())
 HOOKS = tuple(row[0] for row in HOOK_TABLE)
 
 
+def check_policy(policy: object) -> None:
+    """Refuse what is no policy, before anything is done for it.
+
+    Parameters
+    ----------
+    policy
+        Its name, or a policy of one's own: any object with one of the hooks that are needed.
+
+    Raises
+    ------
+    ReplayError
+        It is a class, or has none of them.
+    """
+    if isinstance(policy, str | Policy | CompiledPolicy | LoadedPolicy):
+        return
+    if isinstance(policy, type):
+        name = policy.__name__
+        raise ReplayError(f"policy: expected an instance, found the class {name}; make one: {name}()")
+    if not any(hasattr(policy, hook) for hook in ("enqueue", "dequeue", "dispatch")):
+        raise ReplayError(
+            f"policy: expected a name, such as 'cfs', or a policy of one's own (tracekit.Policy), found {policy!r:.60}"
+        )
+
+
 class Policy:
     r"""Base of policies written in Python: define the hooks that the scheduler has.
 

@@ -20,7 +20,7 @@ from tracekit.whatif.contexts import Contexts
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.left_out import warn
-from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy
+from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy, check_policy
 from tracekit.whatif.prepared import Prepared, core_options
 from tracekit.whatif.reconstructed import perturbations_of, reconstructed
 from tracekit.whatif.recorded import refuse_part
@@ -444,6 +444,7 @@ class Programs:
         policy, options
             As in `run`, but for `perturbation` and `progress`, in which runs differ.
         """
+        check_policy(policy)
         if isinstance(policy, str):
             policy = _core.expand_policy(policy)
         warn(self.trace.metadata)
@@ -593,5 +594,7 @@ def simulate(workload: str, policy: str | AnyPolicy | None = None, *, seed: int 
     >>> run.slices["dur_ns"].to_list()
     [2000000, 2000000, 2000000, 1000000, 1000000]
     """
+    if policy is not None:
+        check_policy(policy)
     metadata, tables = run_text(resolve_values(workload), policy, seed=seed)
     return Replay(tables, metadata, "workload")
