@@ -26,6 +26,8 @@ __all__ = [
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*([a-zµ]+)\s*")
+#: Most CPUs of a replay, and most clock ticks a second: those of the engine.
+MOST_CPUS, MOST_HZ = 4096, 100_000
 #: Times are held in so many ns at most: 292 years.
 MAX_NS = 2**63 - 1
 

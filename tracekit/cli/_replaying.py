@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tracekit.cli._room import room
+from tracekit.units import MOST_CPUS, MOST_HZ
 
 if TYPE_CHECKING:
     from tracekit import Replay
@@ -84,9 +85,11 @@ def replay_options(function: F) -> F:
             help="What moves when the schedule changes: wakeups with their wakers (dependency), nothing (open: each "
             "wakeup keeps its time), or everything (closed: each sleep keeps its length).",
         ),
-        click.option("--cpus", type=click.IntRange(1, 4096), help="Number of CPUs; by default as recorded."),
         click.option(
-            "--hz", type=click.IntRange(1, 100_000), help="Clock ticks a second; by default as found."
+            "--cpus", type=click.IntRange(1, MOST_CPUS), help="Number of CPUs; by default as recorded."
+        ),
+        click.option(
+            "--hz", type=click.IntRange(1, MOST_HZ), help="Clock ticks a second; by default as found."
         ),
         click.option(
             "--endless",

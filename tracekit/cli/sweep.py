@@ -11,6 +11,7 @@ import click
 
 from tracekit.cli._options import output_options, output_place
 from tracekit.errors import OutputError
+from tracekit.units import MOST_CPUS, MOST_HZ
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,10 +44,10 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--rt", metavar="POLICY", help="The real-time class above, such as rt:slice=20ms."),
             click.option(
-                "--cpus", type=click.IntRange(1, 4096), help="Number of CPUs; by default as recorded."
+                "--cpus", type=click.IntRange(1, MOST_CPUS), help="Number of CPUs; by default as recorded."
             ),
             click.option(
-                "--hz", type=click.IntRange(1, 100_000), help="Clock ticks a second; by default as found."
+                "--hz", type=click.IntRange(1, MOST_HZ), help="Clock ticks a second; by default as found."
             ),
             click.option(
                 "--jobs", type=click.IntRange(1, 1024), help="Processes; by default one for each CPU."

@@ -11,6 +11,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.errors import ReplayError
+from tracekit.units import MOST_CPUS
 from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups, refuse_empty
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.listed import affinities, classes
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from tracekit.whatif.run import AnyPolicy, Programs, Replay, Scenario
 
 __all__ = ["Prepared", "core_options"]
-
-
-#: Most CPUs of a replay, as on the command line.
-MOST_CPUS = 4096
 
 
 @dataclass(frozen=True)
