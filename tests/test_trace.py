@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tracekit as tk
+from tracekit import filters
 from tracekit._frames import typed
 from tracekit.filters import resolve_time
 from tracekit.trace import Trace, damages
@@ -57,6 +58,17 @@ def test_names_compare_with_plain_strings(trace: tk.Trace) -> None:
     by_name = trace.slices.filter(pl.col("comm") == "spin00")
     assert set(by_name["utid"]) == {utid}
     assert trace.events.filter(pl.col("kind") == "switch").height == trace.cpus["nr_switches"].sum()
+
+
+def test_names_are_looked_for_once(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    real = filters._names
+    monkeypatch.setattr(
+        filters, "_names", lambda frame, columns: looked.append(columns) or real(frame, columns)
+    )
+    trace = tk.read(demo)
+    assert trace.filter(comm="spin*", exclude="spin0*").tasks.height == 6
+    assert sorted(looked) == [("comm",), ("comm", "comm_first")]
 
 
 def test_without_conditions_a_filter_is_the_trace_itself(trace: tk.Trace) -> None:

@@ -109,7 +109,7 @@ def holding(regex: str, names: Iterable[str]) -> set[str]:
 
 def _vain(trace: Trace, comm: CommPattern | Iterable[CommPattern]) -> list[str]:
     """Those of the patterns that fit no name of the trace, as text."""
-    names = _names(trace.tasks, ("comm", "comm_first")) | _names(trace.slices, ("comm",))
+    names = _known_names(trace)
     given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
     return [text for one in given if not _fitting(names, one) for text in _texts(one)]
 
@@ -135,6 +135,14 @@ def _numbers(given: int | Iterable[int] | None) -> list[int] | None:
     if beyond:
         raise FilterError(f"expected numbers of processes, threads and CPUs of 63 bits, found {beyond[0]}")
     return numbers
+
+
+def _known_names(trace: Trace) -> set[str]:
+    """All names that tasks have somewhere in a trace, which keeps them."""
+    return trace.once(
+        "names of tasks",
+        lambda: _names(trace.tasks, ("comm", "comm_first")) | _names(trace.slices, ("comm",)),
+    )
 
 
 def _names(frame: pl.DataFrame, columns: Iterable[str]) -> set[str]:
@@ -431,10 +439,8 @@ def _choose(
     if tids is not None:
         tasks = tasks.filter(pl.col("tid").is_in(tids))
     if comm is not None:
-        slices = trace.slices
-        names = _names(tasks, ("comm", "comm_first")) | _names(slices, ("comm",))
-        wanted = sorted(_fitting(names, comm))
-        by_slice = slices.filter(pl.col("comm").cast(pl.String).is_in(wanted))["utid"].unique()
+        wanted = sorted(_fitting(_known_names(trace), comm))
+        by_slice = trace.slices.filter(pl.col("comm").cast(pl.String).is_in(wanted))["utid"].unique()
         named = [pl.col(c).cast(pl.String).is_in(wanted).fill_null(False) for c in ("comm", "comm_first")]
         tasks = tasks.filter(pl.any_horizontal(*named, pl.col("utid").is_in(by_slice.implode())))
     return tasks
@@ -460,8 +466,7 @@ def matching(trace: Trace, comm: CommPattern) -> list[str]:
     FilterError
         When it fits none.
     """
-    names = _names(trace.tasks, ("comm", "comm_first")) | _names(trace.slices, ("comm",))
-    found = sorted(_fitting(names, comm))
+    found = sorted(_fitting(_known_names(trace), comm))
     if not found:
         raise FilterError(f"no task is called {comm!r}")
     return found
