@@ -88,17 +88,18 @@ impl Grid {
 
 /// One timer sleep.
 #[derive(Clone, Copy, Debug)]
-struct Nap {
-    from: Ns,
-    at: Ns,
-    lead: bool,
+pub(super) struct Nap {
+    pub from: Ns,
+    pub at: Ns,
+    /// It ended with an interrupt of its own.
+    pub lead: bool,
     /// When it first ran behind the timer wakeup before, and its CPU time since.
     ran: Ns,
     worked: Ns,
 }
 
 /// The timer sleeps of a task.
-fn naps(task: &TaskHistory, over: &Overheads) -> Vec<Nap> {
+pub(super) fn naps(task: &TaskHistory, over: &Overheads) -> Vec<Nap> {
     let (mut found, mut from, mut on, mut ran, mut worked) = (Vec::new(), None, None, None, 0);
     for event in &task.events {
         match event.kind {
@@ -168,9 +169,8 @@ fn fit(at: &[Ns], period: Ns) -> Option<(Grid, Ns, Ns)> {
     Some((grid, spread((0..at.len()).map(|i| off(&grid, i))), spread(steps)))
 }
 
-/// What the timer sleeps of `task` are.
-pub(super) fn judge(task: &TaskHistory, over: &Overheads, sleeps: &Sleeps) -> Timers {
-    let naps = naps(task, over);
+/// What the timer sleeps of a task are.
+pub(super) fn judge(naps: &[Nap], over: &Overheads, sleeps: &Sleeps) -> Timers {
     if naps.len() < ENOUGH {
         return Timers::Relative;
     }
@@ -204,7 +204,7 @@ pub(super) fn judge(task: &TaskHistory, over: &Overheads, sleeps: &Sleeps) -> Ti
     };
     let (own, all) = (phase(true), phase(false));
     grid.from += if own.len() >= ENOUGH { quantile(&own, 25) } else { quantile(&all, 90) };
-    (grid.late, grid.shown) = when_late(&grid, &naps);
+    (grid.late, grid.shown) = when_late(&grid, naps);
     Timers::Absolute(grid)
 }
 

@@ -1,9 +1,9 @@
 //! Timer sleeps: which interrupt could have ended them, and how much later than asked for.
 
-use super::periods::{self, Timers};
+use super::periods::{self, Nap, Timers};
 use super::Periodic;
 use crate::calibrate::{Limits, Overheads, ENOUGH};
-use crate::history::{By, EventKind, History, Off, TaskHistory};
+use crate::history::{History, TaskHistory};
 use crate::task::{Ns, TaskId};
 
 /// Slack of a time-sharing task's timers on Linux, unless the trace says otherwise.
@@ -34,13 +34,13 @@ impl Sleeps {
     pub(super) fn measure(history: &History, over: &Overheads, least_slack: Ns) -> Self {
         let mut ticks: Vec<Ns> = history.ticks.iter().map(|t| t.0).collect();
         ticks.sort_unstable();
-        let lengths: Vec<Lengths> = history.tasks.iter().map(|task| Lengths::of(task, over)).collect();
-        let slack: Vec<(Ns, Option<Ns>)> =
-            lengths.iter().map(|own| own.constant(least_slack, over.limits.varies)).collect();
+        let naps: Vec<Vec<Nap>> = history.tasks.iter().map(|task| periods::naps(task, over)).collect();
+        let constant = |own: &Vec<Nap>| Lengths::of(own).constant(least_slack, over.limits.varies);
+        let slack: Vec<(Ns, Option<Ns>)> = naps.iter().map(constant).collect();
         let Limits { varies, in_time, .. } = over.limits;
         let behind_tick = over.limits.behind_tick();
         let mut own = Sleeps { ticks, behind_tick, varies, in_time, slack, timers: Vec::new() };
-        own.timers = history.tasks.iter().map(|task| periods::judge(task, over, &own)).collect();
+        own.timers = naps.iter().map(|of_task| periods::judge(of_task, over, &own)).collect();
         own
     }
 
@@ -109,24 +109,13 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn of(task: &TaskHistory, over: &Overheads) -> Self {
-        let (mut lead, mut rode) = (Vec::new(), Vec::new());
-        let mut from: Option<Ns> = None;
-        for event in &task.events {
-            match event.kind {
-                EventKind::Off(Off::Slept { deep: false }) => from = Some(over.decided(event.at)),
-                EventKind::Woken { by: By::Hardirq { lead: own }, .. } => {
-                    if let Some(from) = from.take() {
-                        if own { &mut lead } else { &mut rode }.push(event.at - from);
-                    }
-                }
-                EventKind::Woken { .. } => from = None,
-                _ => {}
-            }
-        }
-        lead.sort_unstable();
-        rode.sort_unstable();
-        Lengths { lead, rode }
+    fn of(naps: &[Nap]) -> Self {
+        let of = |lead: bool| {
+            let mut own: Vec<Ns> = naps.iter().filter(|nap| nap.lead == lead).map(|nap| nap.at - nap.from).collect();
+            own.sort_unstable();
+            own
+        };
+        Lengths { lead: of(true), rode: of(false) }
     }
 
     /// Slack, which is at least `least`, and the constant length where there is one.
