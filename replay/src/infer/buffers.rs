@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::waits::{Wait, Waits};
+use super::waits::{mutual, Wait, Waits};
 use super::{Track, HOPELESS, WORTH};
 use crate::history::{EventKind, History, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::program::Buffer;
@@ -120,12 +120,10 @@ fn pipelines<'a>(
     tracks: &'a [Track],
     sleeps: &dyn Fn(TaskIndex) -> usize,
 ) -> Vec<Link<'a>> {
-    let mutual = |pair: &(TaskIndex, TaskIndex)| {
-        let ours = tasks.contains(&pair.0) && tasks.contains(&pair.1);
-        let many = |w: &(TaskIndex, TaskIndex)| waits.get(w).is_some_and(|w| w.len() >= WORTH.0);
-        ours && pair.0 < pair.1 && many(pair) && many(&(pair.1, pair.0))
+    let ours = |pair: &&(TaskIndex, TaskIndex)| {
+        pair.0 < pair.1 && tasks.contains(&pair.0) && tasks.contains(&pair.1) && mutual(waits, **pair)
     };
-    let mut pairs: Vec<(TaskIndex, TaskIndex)> = waits.keys().filter(|pair| mutual(pair)).copied().collect();
+    let mut pairs: Vec<(TaskIndex, TaskIndex)> = waits.keys().filter(ours).copied().collect();
     // One that is no buffer, or a task with several partners, takes those of its neighbours with it. So does
     // a task that waits for other things as well, such as a lock that the two share.
     let mut other: HashSet<TaskIndex> = HashSet::new();

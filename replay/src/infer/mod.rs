@@ -40,7 +40,7 @@ mod segments;
 mod sends;
 pub(crate) mod track;
 mod turns;
-mod waits;
+pub(crate) mod waits;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -201,7 +201,7 @@ pub(crate) fn infer(
     locks.find((&tracks, over), &waits, &(0..history.tasks.len() as TaskIndex).collect(), 3);
     let outside = |task: TaskIndex| outside(task) || locks.shares(task);
     let budget = Budget::new(BUDGET, cancel.clone());
-    let net = match Network::learn(&budget, history, &tracks, &outside) {
+    let net = match Network::learn(&budget, history, &tracks, &waits, &outside) {
         Ok(net) => net,
         Err(tasks) => {
             found.found.groups.push(unsearched(tasks, Outcome::TooLarge));

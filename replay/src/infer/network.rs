@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::Budget;
 use super::track::{short, Track};
+use super::waits::{Wait, Waits};
 use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
@@ -52,13 +53,6 @@ pub(super) struct Network {
     pub server: Vec<bool>,
     /// CPU time from a message to the sleep, or from a wakeup for nothing to the sleep, is below this.
     pub short: Ns,
-}
-
-/// A sleep that a task ended.
-struct Ended {
-    from: Ns,
-    to: Ns,
-    waker: TaskIndex,
 }
 
 /// Tasks that woke `task`, and how often something else did. What ends wakes its parent, which is no message.
@@ -131,6 +125,7 @@ impl Network {
         budget: &Budget,
         history: &History,
         tracks: &[Track],
+        waits: &Waits,
         outside: &dyn Fn(TaskIndex) -> bool,
     ) -> Result<Self, Vec<TaskIndex>> {
         let n = history.tasks.len();
@@ -157,7 +152,7 @@ impl Network {
         let inside: Vec<bool> = (0..n).map(|i| server[i] || source[i]).collect();
         let mut net = Network { station: vec![None; n], server, ..Network::default() };
         net.short = short(history, tracks, &inside);
-        if net.find_pools(budget, history, &inside).is_none() {
+        if net.find_pools(budget, history, waits, &inside).is_none() {
             return Err((0..n as TaskIndex).filter(|t| inside[*t as usize]).collect());
         }
         net.drop_weak(history);
@@ -205,7 +200,7 @@ impl Network {
     }
 
     /// Stations: servers that share a queue.
-    fn find_pools(&mut self, budget: &Budget, history: &History, inside: &[bool]) -> Option<()> {
+    fn find_pools(&mut self, budget: &Budget, history: &History, waits: &Waits, inside: &[bool]) -> Option<()> {
         let mut parent: Vec<usize> = (0..inside.len()).collect();
         let root = |parent: &Vec<usize>, mut i: usize| {
             while parent[i] != i {
@@ -213,14 +208,10 @@ impl Network {
             }
             i
         };
-        let mut by_waker: BTreeMap<TaskIndex, Vec<(TaskIndex, Vec<Ended>)>> = BTreeMap::new();
-        for task in history.tasks.iter().filter(|l| self.server[l.id as usize]) {
-            for sleep in ended_by_tasks(task).filter(|s| inside[s.waker as usize]) {
-                let readers = by_waker.entry(sleep.waker).or_default();
-                match readers.last_mut() {
-                    Some((id, sleeps)) if *id == task.id => sleeps.push(sleep),
-                    _ => readers.push((task.id, vec![sleep])),
-                }
+        let mut by_waker: BTreeMap<TaskIndex, Vec<(TaskIndex, &[Wait])>> = BTreeMap::new();
+        for ((waker, task), sleeps) in waits {
+            if inside[*waker as usize] && self.server[*task as usize] {
+                by_waker.entry(*waker).or_default().push((*task, sleeps));
             }
         }
         let sends: Vec<BTreeSet<TaskIndex>> = history.tasks.iter().map(|l| sends(history, l, inside)).collect();
@@ -430,22 +421,6 @@ fn alike(sends: &[BTreeSet<TaskIndex>], near: &BTreeSet<TaskIndex>, a: TaskIndex
     !x.is_disjoint(&y) || x.is_subset(near) && y.is_subset(near)
 }
 
-/// The sleeps of a task that other tasks ended.
-fn ended_by_tasks(task: &TaskHistory) -> impl Iterator<Item = Ended> + '_ {
-    let mut from = None;
-    task.events.iter().filter_map(move |event| match event.kind {
-        EventKind::Off(Off::Slept { .. }) => {
-            from = Some(event.at);
-            None
-        }
-        EventKind::Woken { by, .. } => match (from.take(), by) {
-            (Some(from), By::Task { waker, .. }) => Some(Ended { from, to: event.at, waker }),
-            _ => None,
-        },
-        _ => None,
-    })
-}
-
 /// True when so many wakeups out of turn are no more than a pool has.
 fn in_turn(contested: usize, wrong: usize) -> bool {
     let (all, off) = (contested as f64, wrong as f64);
@@ -455,12 +430,12 @@ fn in_turn(contested: usize, wrong: usize) -> bool {
 
 /// Wakeups at which both tasks slept until the same waker came, and those at which the later
 /// sleeper was woken first.
-fn out_of_turn(a: &[Ended], b: &[Ended]) -> (usize, usize) {
+fn out_of_turn(a: &[Wait], b: &[Wait]) -> (usize, usize) {
     let (mut contested, mut wrong) = (0, 0);
-    let mut count = |one: &[Ended], other: &[Ended]| {
+    let mut count = |one: &[Wait], other: &[Wait]| {
         for sleep in one {
-            let i = other.partition_point(|o| o.to <= sleep.to);
-            if let Some(o) = other.get(i).filter(|o| o.from < sleep.to) {
+            let i = other.partition_point(|o| o.posted <= sleep.posted);
+            if let Some(o) = other.get(i).filter(|o| o.from < sleep.posted) {
                 contested += 1;
                 wrong += usize::from(o.from < sleep.from);
             }

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use crate::history::{By, EventKind, History, Off, TaskIndex};
 use crate::task::Ns;
 
+use super::WORTH;
+
 /// A sleep that a partner ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wait {
+pub(crate) struct Wait {
     /// When it fell asleep.
     pub from: Ns,
     /// When the other one woke it.
@@ -17,10 +19,16 @@ pub(super) struct Wait {
 }
 
 /// Sleeps by who ended them and who slept.
-pub(super) type Waits = BTreeMap<(TaskIndex, TaskIndex), Vec<Wait>>;
+pub(crate) type Waits = BTreeMap<(TaskIndex, TaskIndex), Vec<Wait>>;
+
+/// True for two of which each ended sleeps of the other: a few may be chance.
+pub(crate) fn mutual(waits: &Waits, (one, other): (TaskIndex, TaskIndex)) -> bool {
+    let often = |pair| waits.get(&pair).is_some_and(|w| w.len() >= WORTH.0);
+    often((one, other)) && often((other, one))
+}
 
 /// The sleeps of each task that another one ended, by both, in order of time.
-pub(super) fn waits(history: &History) -> Waits {
+pub(crate) fn waits(history: &History) -> Waits {
     let mut posted = vec![0; history.wakee.len()];
     for task in &history.tasks {
         for event in &task.events {

@@ -13,12 +13,11 @@
 //! that wakes this one without having slept since it fell asleep, has an answer for it: it does not come
 //! there before the other one sleeps.
 
-use std::collections::{HashMap, HashSet};
-
 use super::build::Builder;
 use super::draft::Draft;
 use super::{Evidence, Note};
-use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
+use crate::history::{EventKind, History, Off, TaskHistory, TaskIndex};
+use crate::infer::waits::{mutual, waits};
 use crate::infer::WORTH;
 use crate::program::{Step, Workload};
 use crate::task::Ns;
@@ -51,13 +50,14 @@ pub(crate) struct Spins {
 impl Spins {
     /// Finds the tasks that busy-wait, and for whom.
     pub fn find(history: &History) -> Self {
-        let slept = asleep_since(history);
+        let waits = waits(history);
+        let mut slept = vec![None; history.wakee.len()];
+        waits.values().flatten().for_each(|wait| slept[wait.wake as usize] = Some(wait.from));
         let yields = |task: &TaskHistory| task.events.iter().any(|a| a.kind == EventKind::Off(Off::Yielded));
         let spins = |task: &TaskHistory| if yields(task) { spins_of(task, &slept) } else { Vec::new() };
         let of: Vec<Vec<Spin>> = history.tasks.iter().map(spins).collect();
-        let pairs = pairs(history);
         let asked = |task: &TaskHistory| match of[task.id as usize].is_empty() {
-            true => asked_of(task, &slept, |wake| pairs.contains(&(task.id, history.wakee[wake as usize]))),
+            true => asked_of(task, &slept, |wake| mutual(&waits, (task.id, history.wakee[wake as usize]))),
             false => Vec::new(),
         };
         Spins {
@@ -82,23 +82,6 @@ impl Spins {
     pub fn who(&self) -> impl Iterator<Item = TaskIndex> + '_ {
         (0..self.of.len() as TaskIndex).filter(|task| self.has(*task))
     }
-}
-
-/// When the task of each numbered wakeup fell asleep.
-fn asleep_since(history: &History) -> Vec<Option<Ns>> {
-    let mut slept = vec![None; history.wakee.len()];
-    for task in &history.tasks {
-        let mut from = None;
-        for event in &task.events {
-            match event.kind {
-                EventKind::Off(Off::Slept { .. }) => from = Some(event.at),
-                EventKind::Woken { by: By::Task { wake, .. }, .. } => slept[wake as usize] = from.take(),
-                EventKind::Woken { .. } | EventKind::On { .. } => from = None,
-                _ => {}
-            }
-        }
-    }
-    slept
 }
 
 /// The wakeups by a task that was awake from before those that it woke fell asleep: since it yielded
@@ -126,20 +109,6 @@ fn spins_of(task: &TaskHistory, slept: &[Option<Ns>]) -> Vec<Spin> {
         spins.clear();
     }
     spins
-}
-
-/// Tasks that wake each other: an answer needs a question. A few may be chance.
-fn pairs(history: &History) -> HashSet<(TaskIndex, TaskIndex)> {
-    let mut posts: HashMap<(TaskIndex, TaskIndex), usize> = HashMap::new();
-    for task in &history.tasks {
-        for event in &task.events {
-            if let EventKind::Post { wake } = event.kind {
-                *posts.entry((task.id, history.wakee[wake as usize])).or_default() += 1;
-            }
-        }
-    }
-    let enough = |pair: &(TaskIndex, TaskIndex)| posts.get(pair).is_some_and(|n| *n >= WORTH.0);
-    posts.keys().filter(|p| enough(p) && enough(&(p.1, p.0))).copied().collect()
 }
 
 /// The wakeups by a task that was awake when those that it woke fell asleep, and did nothing for others
