@@ -212,21 +212,6 @@ impl Shares<'_> {
         }
         share
     }
-
-    /// Share that goes to each of `targets`, which are in ascending order.
-    pub fn each(&self, targets: impl Iterator<Item = usize> + Clone) -> Vec<f64> {
-        let mut shares: Vec<f64> = targets.clone().map(|_| 1.0 / self.known.max(1) as f64).collect();
-        for order in (0..ORDERS).rev() {
-            let Some(seen) = self.seen[order] else { continue };
-            let mut places = seen.places.iter().map(|place| seen.targets[*place]).peekable();
-            for (target, share) in targets.clone().zip(&mut shares) {
-                while places.next_if(|s| s.0 < target).is_some() {}
-                let hits = places.next_if(|s| s.0 == target).map_or(0.0, |s| s.1);
-                *share = (weight(order, hits) + BACK * *share) / (seen.all + BACK);
-            }
-        }
-        shares
-    }
 }
 
 /// Answers about requests with equal pasts, kept while the routes that they come from stay as they
@@ -282,10 +267,5 @@ mod tests {
         assert!(routes.of(&long, 2).to(4) > 0.7, "{}", routes.of(&long, 2).to(4));
         assert!(routes.of(&short, 2).to(3) > 0.9);
         assert_eq!(routes.of(&Past::default(), 4).to(3), 0.25);
-        for past in [&long, &short, &Past::default()] {
-            let shares = routes.of(past, 5);
-            let one_by_one: Vec<f64> = (0..5).map(|to| shares.to(to)).collect();
-            assert_eq!(shares.each(0..5), one_by_one);
-        }
     }
 }

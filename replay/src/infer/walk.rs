@@ -334,7 +334,10 @@ impl<'a> Walk<'a> {
 
     /// Share that goes to each target of `s`.
     pub(super) fn shares_to_each(&self, s: usize, past: &Past) -> Rc<[f64]> {
-        let find = || self.shares_of(s, past).each(self.known.targets[s].iter().map(|t| t.station)).into();
+        let find = || {
+            let shares = self.shares_of(s, past);
+            self.known.targets[s].iter().map(|t| shares.to(t.station)).collect()
+        };
         if self.known.first_pass {
             return find();
         }
