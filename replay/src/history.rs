@@ -204,6 +204,11 @@ impl TaskHistory {
             calls: Vec::new(),
         }
     }
+
+    /// When it ended.
+    pub(crate) fn ended(&self) -> Option<Ns> {
+        self.events.last().filter(|a| a.kind == EventKind::Off(Off::Ended)).map(|a| a.at)
+    }
 }
 
 /// What the timelines hold.

@@ -61,7 +61,7 @@ struct Children {
 
 impl Children {
     fn add(&mut self, child: &TaskHistory) {
-        let end = end_of(child).unwrap_or(NEVER);
+        let end = child.ended().unwrap_or(NEVER);
         self.by_end.insert((end, child.id));
         self.end.insert(child.id, end);
     }
@@ -78,11 +78,6 @@ impl Children {
         let fits = |c: &TaskIndex| tid <= 0 || tasks[*c as usize].tid == tid;
         self.by_end.range(..=(at, TaskIndex::MAX)).map(|(_, child)| *child).find(fits)
     }
-}
-
-/// When a task ended.
-fn end_of(task: &TaskHistory) -> Option<Ns> {
-    task.events.last().filter(|a| a.kind == EventKind::Off(Off::Ended)).map(|a| a.at)
 }
 
 /// True when the next thing that a task does is to sleep.

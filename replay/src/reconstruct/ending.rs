@@ -11,7 +11,6 @@ impl Builder<'_> {
     /// What comes behind the last thing recorded.
     pub(super) fn close(&mut self, task: &TaskHistory, verdict: Verdict, slept: Option<(Ns, bool)>, d: &mut Draft) {
         let end = self.history.span;
-        let ended = task.events.last().is_some_and(|a| a.kind == EventKind::Off(Off::Ended));
         if verdict.endless {
             d.pending = 0;
             d.add(Step::Run { ns: NEVER }, Note::at(d.begun).because(Evidence::Endless));
@@ -39,7 +38,7 @@ impl Builder<'_> {
         }
         let id = task.id as usize;
         d.flush(end);
-        if ended {
+        if task.ended().is_some() {
             if let Some(sem) = self.sem_of_exit[id] {
                 d.add(Step::Post { sem, sync: false }, Note::at(end).because(Evidence::Reaped));
             }

@@ -13,13 +13,9 @@ fn is_late(at: Ns, span: Ns) -> bool {
     i128::from(at) * 10 >= 9 * i128::from(span)
 }
 
-fn ended(task: &TaskHistory) -> Option<Ns> {
-    task.events.last().filter(|a| a.kind == EventKind::Off(Off::Ended)).map(|a| a.at)
-}
-
 /// When the task began to exit.
 fn exit_begun(task: &TaskHistory) -> Option<Ns> {
-    let end = ended(task)?;
+    let end = task.ended()?;
     let shown = task.events.iter().rposition(|a| a.kind == EventKind::Exiting);
     Some(shown.map_or(end, |i| task.events[i].at))
 }
@@ -162,14 +158,14 @@ fn is_looping(task: &TaskHistory, stop: Ns) -> bool {
 
 /// True when the recorded run ended because its work was done: the last essential task ended near the stop.
 pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) -> bool {
-    let ends = history.tasks.iter().zip(verdicts).filter(|(_, v)| v.essential).filter_map(|(l, _)| ended(l));
+    let ends = history.tasks.iter().zip(verdicts).filter(|(_, v)| v.essential).filter_map(|(l, _)| l.ended());
     ends.max().is_some_and(|last| is_late(last, stop))
 }
 
 pub(super) fn judge(history: &History, said: &[i64], stop: Ns) -> Vec<Verdict> {
     let judge = |(task, endless): (&TaskHistory, bool)| {
         let loops = !endless && is_looping(task, stop);
-        let ended = ended(task).is_some_and(|end| end <= stop);
+        let ended = task.ended().is_some_and(|end| end <= stop);
         Verdict { endless, loops, essential: !endless && !loops && ended }
     };
     history.tasks.iter().zip(endless(history, said)).map(judge).collect()
