@@ -2,7 +2,7 @@
 
 use super::periods::{self, Nap, Timers};
 use super::Periodic;
-use crate::calibrate::{Limits, Overheads, ENOUGH};
+use crate::calibrate::{Limits, Overheads};
 use crate::history::{History, TaskHistory};
 use crate::task::{Ns, TaskId};
 
@@ -122,25 +122,13 @@ impl Lengths {
     fn constant(&self, least: Ns, varies: Ns) -> (Ns, Option<Ns>) {
         let n = self.lead.len();
         if n < FEW || self.lead[n * 9 / 10] - self.lead[n / 10] > varies {
-            return (least, self.common(least, varies));
+            return (least, None);
         }
         // Timers may be late, never early.
         let middle = self.lead[n / 4];
         // Sleeps of constant length: those that rode on another interrupt are shorter by at most the slack.
         let most = self.rode.iter().map(|r| middle - r).filter(|d| *d > 0).max().unwrap_or(0);
         (least.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
-    }
-
-    /// The one length that agrees with every sleep of a task that mostly rides, where there is one.
-    /// A timer with its own interrupt fires at the end of its sleep, one that rides up to `slack`
-    /// earlier, both a little late: each sleep bounds the length on both sides.
-    fn common(&self, slack: Ns, varies: Ns) -> Option<Ns> {
-        let shortest = self.lead.first().copied();
-        let low = self.rode.last().copied().max(self.lead.last().copied())?;
-        let high = self.rode.first().map(|ns| ns + slack).into_iter().chain(shortest).min()?;
-        let enough = self.lead.len() + self.rode.len() >= ENOUGH;
-        // What had an interrupt of its own says the length itself.
-        (enough && low - varies <= high).then(|| shortest.unwrap_or((low.min(high) + high) / 2))
     }
 }
 
@@ -164,20 +152,5 @@ mod tests {
         assert_eq!(leader.constant(DEFAULT_SLACK, 5_000), (DEFAULT_SLACK, Some(1_051_000)));
         assert_eq!(leader.constant(0, 5_000), (21_000, Some(1_051_000)));
         assert_eq!(rider.constant(0, 5_000), (0, None));
-    }
-
-    #[test]
-    fn a_task_that_mostly_rides_sleeps_for_what_agrees_with_all_its_sleeps() {
-        let rides = |lead: &[Ns], from: Ns, step: Ns| Lengths {
-            lead: lead.to_vec(),
-            rode: (0..10).map(|i| from + step * i).collect(),
-        };
-        // Between the longest ride and the shortest one and its slack.
-        assert_eq!(rides(&[], 1_020_000, 2_000).constant(50_000, 5_000).1, Some(1_054_000));
-        // A single interrupt of its own says it exactly.
-        assert_eq!(rides(&[1_051_617], 1_020_000, 2_000).constant(50_000, 5_000).1, Some(1_051_617));
-        // No length lies within the slack of all.
-        assert_eq!(rides(&[], 1_020_000, 9_000).constant(50_000, 5_000).1, None);
-        assert_eq!(rides(&[1_200_000], 1_020_000, 2_000).constant(50_000, 5_000).1, None);
     }
 }
