@@ -177,6 +177,8 @@ pub struct TaskHistory {
     pub round_robin: bool,
     /// It is the kernel's own thread for softirqs.
     pub softirqs: bool,
+    /// Whom it woke, or an interrupt while it had the CPU, and when: each time another one than before.
+    pub woke: Vec<(Ns, TaskIndex)>,
     /// What it read and wrote, where such calls were recorded, in the order of time.
     pub calls: Vec<Call>,
 }
@@ -201,6 +203,7 @@ impl TaskHistory {
             before: 0,
             round_robin: false,
             softirqs: false,
+            woke: Vec::new(),
             calls: Vec::new(),
         }
     }

@@ -337,6 +337,8 @@ pub struct Program {
     pub essential: bool,
     /// It was real time when it was recorded, or was not; `None` where it is in the class in which it was.
     pub was_rt: Option<bool>,
+    /// How often in a second it wakes another task than before, as far as that is known.
+    pub wakee_flips: Option<u32>,
     /// It has its CPU when the run begins, for so long already since it was last charged.
     pub on: Option<Ns>,
 }
@@ -356,6 +358,7 @@ impl Program {
             steps,
             essential: false,
             was_rt: None,
+            wakee_flips: None,
             on: None,
         }
     }

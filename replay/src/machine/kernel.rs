@@ -146,6 +146,11 @@ impl Kernel {
         matches!(self.work.tasks[t.index()].start, crate::program::Start::Asleep(_))
     }
 
+    /// How often in a second `t` wakes another task than before, as far as that is known.
+    pub fn flips_before(&self, t: TaskId) -> Option<u32> {
+        self.work.tasks[t.index()].wakee_flips
+    }
+
     /// Number of tasks that exist or will exist.
     pub fn nr_tasks(&self) -> usize {
         self.tasks.len()

@@ -221,6 +221,7 @@ impl<'a> Builder<'a> {
             steps: d.steps,
             essential: verdict.essential,
             was_rt: None,
+            wakee_flips: None,
             on: (task.first == First::Running).then_some(task.before),
         };
         if d.place.is_some() {

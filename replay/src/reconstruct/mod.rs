@@ -36,6 +36,7 @@ mod table;
 mod tests;
 mod timeline;
 mod verdict;
+mod wakers;
 mod wakeups;
 
 pub use crate::calibrate::Overheads;
@@ -50,13 +51,15 @@ pub use isolated::Isolated;
 pub use parts::{Head, Parts, Whole};
 pub use places::{Beside, Preemptions};
 
+use std::collections::HashSet;
+
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, Strings};
 
 use crate::calibrate::{calibrate, speed, tick, Limits};
 use crate::cancel::Cancel;
 use crate::engine::Machine;
-use crate::history::TaskHistory;
+use crate::history::{TaskHistory, TaskIndex};
 use crate::program::Workload;
 use crate::rates::{Rates, Source, StatedCpu};
 use crate::speeds::Speeds;
@@ -321,7 +324,8 @@ pub struct Stated {
 }
 
 impl Recon {
-    /// Binds the kernel's own threads of a CPU to it.
+    /// Binds the kernel's own threads of a CPU to it, and tells of each task how often it wakes
+    /// another one than before.
     fn bind(&mut self, history: &crate::history::History) {
         if self.cpus.len() < 2 {
             return;
@@ -332,6 +336,12 @@ impl Recon {
             let own = CpuSet::of(&[cpu]);
             program.attrs.iter_mut().for_each(|attrs| attrs.affinity = own.clone());
             program.first.affinity = own;
+        }
+        if history.wakes {
+            let bound: HashSet<TaskIndex> = self.bound.iter().map(|b| b.0 .0).collect();
+            for (program, task) in self.work.tasks.iter_mut().zip(&history.tasks) {
+                program.wakee_flips = Some(wakers::flips(task, history, &bound));
+            }
         }
     }
 }

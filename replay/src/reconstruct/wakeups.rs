@@ -125,6 +125,12 @@ impl Timeline {
     #[allow(clippy::too_many_arguments)]
     fn woken(&mut self, utid: u32, task: TaskIndex, at: Ns, cause: Cause, posted: Ns, cpu: usize, to: usize) {
         let by = self.by(task, cause, posted, cpu);
+        if let Some(curr) = self.watches[cpu].curr {
+            let woke = &mut self.history.tasks[curr as usize].woke;
+            if woke.last().is_none_or(|last| last.1 != task) {
+                woke.push((at, task));
+            }
+        }
         if self.watches[cpu].idle {
             self.watches[cpu].idle_wake = Some(at);
         }

@@ -8,10 +8,9 @@ use crate::policy::Kernel;
 use crate::queue::TaskMap;
 use crate::task::{Cpu, Ns, TaskId};
 
-/// How often a task that is there from the beginning has woken another one than before ([`Ent::flips`]). No
-/// trace says it. Interrupts count for the task that they interrupt, so that nobody has none: tasks that
-/// begin with 0 come to medians of 2 to 9 within 1.5 s of lab2's `server`, `mixed` and `callpipe`. With 8 in
-/// its place the aims of docs/validation-several.md move by 5 points at most, but for migrations (+10).
+/// How often a task that is there from the beginning has woken another one than before ([`Ent::flips`]), where
+/// no trace says how often it does so. Interrupts count for the task that they interrupt, so that nobody has
+/// none: tasks that begin with 0 come to medians of 2 to 9 within 1.5 s of lab2's `server`, `mixed` and `callpipe`.
 const FLIPS_BEFORE: u32 = 4;
 
 /// What is known of a task or of a group's share of one CPU.
@@ -210,14 +209,16 @@ impl Balancer {
     pub fn init_task(&mut self, k: &Kernel, t: TaskId, weight: u64, idle_policy: bool, parent: Option<TaskId>) {
         let past = if k.begins_asleep(t) { Past::Nothing } else { Past::New };
         self.init_entity(k.now(), t, weight, idle_policy, past);
-        self.inherit_flips(t, parent);
+        self.inherit_flips(t, parent, k.flips_before(t));
     }
 
-    /// A child has its parent's count of other wakees (dup_task_struct copies it).
-    fn inherit_flips(&mut self, t: TaskId, parent: Option<TaskId>) {
+    /// A child has its parent's count of other wakees (dup_task_struct copies it). Who is there from the
+    /// beginning has what it gets in a second: half of them are forgotten each second, so that those who go on
+    /// like that have as many just behind that.
+    fn inherit_flips(&mut self, t: TaskId, parent: Option<TaskId>, before: Option<u32>) {
         let (flips, since, last) = match parent.map(|p| &self.ents[p]) {
             Some(p) => (p.flips, p.flips_since, p.last_wakee),
-            None => (FLIPS_BEFORE, 0, None),
+            None => (before.unwrap_or(FLIPS_BEFORE), 0, None),
         };
         let e = &mut self.ents[t];
         (e.flips, e.flips_since, e.last_wakee) = (flips, since, last);
@@ -625,8 +626,8 @@ mod tests {
     fn a_child_has_its_parents_count_of_wakees_and_nobody_begins_with_none() {
         let mut all = balancer(1);
         (all.ents[TaskId(0)].flips, all.ents[TaskId(0)].last_wakee) = (9, Some(TaskId(3)));
-        all.inherit_flips(TaskId(1), Some(TaskId(0)));
-        all.inherit_flips(TaskId(2), None);
+        all.inherit_flips(TaskId(1), Some(TaskId(0)), None);
+        all.inherit_flips(TaskId(2), None, None);
         let of = |t: u32| (all.ents[TaskId(t)].flips, all.ents[TaskId(t)].last_wakee);
         assert_eq!((of(1), of(2)), ((9, Some(TaskId(3))), (FLIPS_BEFORE, None)));
     }
