@@ -364,6 +364,19 @@ impl Program {
     }
 }
 
+/// Whom messages for a queue wake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// One that finds the queue empty wakes a reader, and one that leaves messages behind wakes the next (a
+    /// pipe).
+    #[default]
+    First,
+    /// Each wakes a reader (a futex).
+    Each,
+    /// Each wakes a reader by a condition variable, under a lock.
+    Condition,
+}
+
 /// A set of programs that run together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workload {
@@ -379,9 +392,8 @@ pub struct Workload {
     pub locks: Vec<Vec<TaskId>>,
     /// Number of message queues.
     pub queues: u32,
-    /// Per queue, no for those beyond: each message wakes a reader (a futex: whoever signals wakes one
-    /// more), not only the first of several, behind which readers wake each other (a pipe).
-    pub one_each: Vec<bool>,
+    /// Per queue, the default for those beyond: whom messages wake.
+    pub calls: Vec<Calls>,
     /// What messages ask for.
     pub handlers: Vec<Vec<Step>>,
     /// The request that each of the first request handlers is about, where that is known.

@@ -13,6 +13,10 @@ pub(super) struct Locks {
     waiters: Lists,
     /// Whoever one waits for, and how often that one had been put on a CPU when it was not on one.
     awaited: Vec<Option<(TaskId, u64)>>,
+    /// Somebody may wait: whoever lets go of it wakes one.
+    contended: Vec<bool>,
+    /// Tasks that come to a lock because they were woken: they do not know whether others wait.
+    woken: Vec<bool>,
     /// How long each task leaves a lock to whoever holds it, where it waits for that.
     rest: Vec<Ns>,
 }
@@ -20,8 +24,20 @@ pub(super) struct Locks {
 impl Locks {
     /// `locks` of them, free, and `tasks` tasks.
     pub fn new(locks: usize, tasks: usize) -> Self {
-        let rest = vec![0; if locks > 0 { tasks } else { 0 }];
-        Locks { holder: vec![None; locks], waiters: Lists::new(locks), awaited: vec![None; locks], rest }
+        let tasks = if locks > 0 { tasks } else { 0 };
+        Locks {
+            holder: vec![None; locks],
+            waiters: Lists::new(locks),
+            awaited: vec![None; locks],
+            contended: vec![false; locks],
+            woken: vec![false; tasks],
+            rest: vec![0; tasks],
+        }
+    }
+
+    /// `t` comes to a lock because it was woken.
+    pub fn is_woken(&mut self, t: TaskId) {
+        self.woken[t.index()] = true;
     }
 }
 
@@ -29,6 +45,7 @@ impl Engine {
     /// `t`, which runs, takes a lock, or sleeps while another one holds it; false when it sleeps.
     pub(super) fn acquire(&mut self, cpu: Cpu, t: TaskId, lock: usize) -> bool {
         let free = self.locks.holder[lock].is_none_or(|holder| holder == t);
+        self.locks.contended[lock] |= std::mem::take(&mut self.locks.woken[t.index()]) || !free;
         if free {
             self.locks.holder[lock] = Some(t);
         } else {
@@ -40,11 +57,15 @@ impl Engine {
         free
     }
 
-    /// `t`, which runs, lets go of a lock, and wakes who has waited longest.
+    /// `t`, which runs, lets go of a lock, and wakes who has waited longest. Others may take the lock before
+    /// that one runs, and wake nobody until somebody has found it held again: a word that is free, held, or
+    /// held while somebody may wait (the second mutex of Drepper, Futexes Are Tricky, which glibc uses).
     pub(super) fn release(&mut self, cpu: Cpu, t: TaskId, lock: usize) {
         if self.locks.holder[lock] == Some(t) {
             self.locks.holder[lock] = None;
-            if let Some(waiter) = self.locks.waiters.pop_front(lock) {
+            let called = std::mem::take(&mut self.locks.contended[lock]);
+            if let Some(waiter) = called.then(|| self.locks.waiters.pop_front(lock)).flatten() {
+                self.locks.is_woken(waiter);
                 self.wake(waiter, Wake::Task { waker: t, cpu, sync: false });
             }
         }
@@ -58,6 +79,7 @@ impl Engine {
         for lock in 0..self.locks.holder.len() {
             self.release(cpu, t, lock);
         }
+        self.conditions.ends(t);
     }
 
     /// `t`, which runs, comes to a lock for which it waits where another one of those that ask for it runs

@@ -17,6 +17,7 @@
 
 mod buffers;
 mod clock;
+mod conditions;
 mod guards;
 mod locks;
 pub mod slots;
@@ -37,11 +38,12 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::cost::CACHE_COLD_AFTER;
 use crate::log::Log;
 use crate::machine::{CpuState, IdleCpus, Kernel};
-use crate::program::{Start, Workload};
+use crate::program::{Calls, Start, Workload};
 use crate::queue::Lists;
 use crate::switch_costs::SwitchCostChange;
 use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
 use buffers::Levels;
+use conditions::Conditions;
 use guards::Watch;
 use locks::Locks;
 use slots::{Due, Slots};
@@ -114,8 +116,7 @@ enum Coming {
 struct Queue {
     /// Request handlers, first come first.
     messages: VecDeque<u32>,
-    /// Each message wakes a reader.
-    one_each: bool,
+    calls: Calls,
 }
 
 /// The engine.
@@ -142,6 +143,7 @@ pub struct Engine {
     still_on: Vec<(TaskId, Cpu)>,
     levels: Levels,
     locks: Locks,
+    conditions: Conditions,
     /// Who waits for a message of which queue, and the queues.
     readers: Lists,
     queues: Vec<Queue>,
@@ -208,11 +210,12 @@ impl Engine {
         };
         let n = work.tasks.len();
         let (sems, queues) = (work.sems.len(), work.queues as usize);
-        let one_each = |q| work.one_each.get(q).copied().unwrap_or_default();
-        let empty = (0..queues).map(|q| Queue { one_each: one_each(q), ..Queue::default() }).collect();
+        let calls = |q| work.calls.get(q).copied().unwrap_or_default();
+        let empty = (0..queues).map(|q| Queue { calls: calls(q), ..Queue::default() }).collect();
+        let conditions = Conditions::new(&work.calls, queues, work.locks.len());
         let units = work.sems.clone();
         let levels = Levels::of(&work.buffers);
-        let locks = Locks::new(work.locks.len(), n);
+        let locks = Locks::new(work.locks.len() + conditions.locks(), n);
         let essential = work.tasks.iter().filter(|p| p.essential).count();
         let first_class = first_class(&stack, &work);
         let tasks = work
@@ -265,6 +268,7 @@ impl Engine {
             still_on: Vec::new(),
             levels,
             locks,
+            conditions,
             readers: Lists::new(queues),
             queues: empty,
             inspect: Vec::new(),

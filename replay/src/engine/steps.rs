@@ -5,7 +5,7 @@ use super::Engine;
 use crate::log::{RecKind, IDLE};
 use crate::machine::steps_of;
 use crate::policy::{Birth, Dequeue, Enqueue, Kernel, Select, Stop, Wake};
-use crate::program::{Fork, Pause, Step};
+use crate::program::{Calls, Fork, Pause, Step};
 use crate::task::{Attrs, Cpu, CpuSet, Ns, Sleep, TaskId, TaskState, NEVER};
 
 impl Engine {
@@ -38,6 +38,9 @@ impl Engine {
                 task.pc = back;
                 continue;
             };
+            if self.conditions.any_returning() && !matches!(step, Step::RunKernel { .. }) && self.returns(cpu, t) {
+                return;
+            }
             self.k.tasks[t.index()].pc += 1;
             let goes_on = match step {
                 Step::Run { ns } => ns == 0 || self.begin(cpu, t, ns, false),
@@ -65,9 +68,11 @@ impl Engine {
                     }
                     cost => self.begin(cpu, t, cost, true),
                 },
+                Step::Send { queue, .. } if !self.sends_under(cpu, t, queue.0 as usize) => false,
                 Step::Send { queue, handler } => match self.owed(t, |k| k.costs.wakeup) {
                     0 => {
                         self.send(queue.0 as usize, handler.0, Wake::Task { waker: t, cpu, sync: false });
+                        self.sent_under(t, queue.0 as usize);
                         true
                     }
                     cost => self.begin(cpu, t, cost, true),
@@ -152,18 +157,20 @@ impl Engine {
     #[inline(never)]
     fn receive_from(&mut self, cpu: Cpu, t: TaskId, queue: usize, sleep: Sleep) -> bool {
         let called = std::mem::take(&mut self.k.tasks[t.index()].called);
+        if !self.reads_under(cpu, t, queue, called) {
+            return false;
+        }
         let Some(handler) = self.queues[queue].messages.pop_front() else {
             // It looks again when it is woken.
-            self.k.tasks[t.index()].pc -= 1;
-            self.block(cpu, t, sleep);
-            self.readers.push_back(queue, t);
+            self.waits_to_read(cpu, t, queue, sleep);
             return false;
         };
+        self.has_read(cpu, t, queue);
         let task = &mut self.k.tasks[t.index()];
         task.handler = Some((handler, task.pc));
         task.pc = 0;
         self.counts.satisfied += 1;
-        if called && !self.queues[queue].one_each && !self.queues[queue].messages.is_empty() {
+        if called && self.queues[queue].calls == Calls::First && !self.queues[queue].messages.is_empty() {
             self.call(queue, Wake::Task { waker: t, cpu, sync: false });
         }
         true

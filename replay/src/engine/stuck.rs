@@ -103,7 +103,7 @@ impl Engine {
         let sleeping = || {
             let post = self.waiters.list_of(t).map(Need::Post);
             let waiter = || self.spinners.list_of(t).map(Need::Waiter);
-            let send = || self.readers.list_of(t).map(Need::Send);
+            let send = || self.readers.list_of(t).or_else(|| self.conditions.queue_of(t)).map(Need::Send);
             let put = || b.taker(t).map(|i| Need::Goes(buffers[i].from.index()));
             let take = || b.putter(t).map(|i| Need::Goes(buffers[i].to.index()));
             post.or_else(waiter).or_else(send).or_else(put).or_else(take)

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Coming, Engine};
 use crate::log::{RecKind, IDLE};
 use crate::policy::{Enqueue, Select, Wake};
-use crate::program::{Start, Step};
+use crate::program::{Calls, Start, Step};
 use crate::task::{Cpu, TaskId, TaskState, NEVER};
 
 impl Engine {
@@ -85,7 +85,7 @@ impl Engine {
                 (sleep, false)
             }
             Some(Step::Receive { queue, sleep }) if self.queues[queue.0 as usize].messages.is_empty() => {
-                self.readers.push_back(queue.0 as usize, t);
+                self.awaits_message(t, queue.0 as usize);
                 let task = &mut self.k.tasks[t.index()];
                 task.state = TaskState::Sleeping(sleep);
                 task.since = self.k.now;
@@ -122,7 +122,7 @@ impl Engine {
         if let Wake::Task { waker, cpu, .. } = wake {
             self.k.log.add(self.k.now, RecKind::Sent, cpu, queue as u32, waker.0, handler);
         }
-        if empty || self.queues[queue].one_each {
+        if empty || self.queues[queue].calls != Calls::First {
             self.call(queue, wake);
         }
     }

@@ -14,7 +14,7 @@
 //! already written: the service of that task is then taken to have ended. What stays unexplained is
 //! counted, and decides whether the outcome is used.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::beam;
@@ -26,6 +26,7 @@ use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
 use crate::history::{History, TaskIndex};
+use crate::program::Calls;
 use crate::task::Ns;
 
 /// Services of which both ends show that say how long they take.
@@ -77,6 +78,10 @@ pub(super) struct Flow {
     /// Message of each visible wakeup.
     pub of_wake: HashMap<u32, u32>,
     pub messages: Vec<Message>,
+    /// Wakeups that are about no message: for a lock, or for a message that another one had taken.
+    pub vain: HashSet<u32>,
+    /// Whom messages wake, by queue, where that is known.
+    pub calls: BTreeMap<usize, Calls>,
     /// Messages that no wakeup shows.
     pub unobserved: usize,
     /// Reads of messages that nobody can have written.

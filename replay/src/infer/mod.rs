@@ -48,6 +48,7 @@ use std::collections::{HashMap, HashSet};
 use crate::calibrate::Overheads;
 use crate::cancel::Cancel;
 use crate::history::{By, EventKind, History, TaskIndex};
+use crate::program::Calls;
 use crate::speeds::Speeds;
 use crate::task::Ns;
 use budget::Budget;
@@ -163,8 +164,10 @@ pub(crate) struct Messages {
     pub inside: Vec<bool>,
     /// Queues.
     pub queues: u32,
-    /// Per queue, where not for all of them: each message wakes a reader, see [`Workload::one_each`].
-    pub one_each: Vec<bool>,
+    /// Per queue, where not for all of them: whom messages wake.
+    pub calls: Vec<Calls>,
+    /// Wakeups that are about no message: for a lock, or for a message that another one had taken.
+    pub vain: HashSet<u32>,
     pub found: Unobserved,
     /// Buffers between tasks whose messages cannot be followed one by one.
     pub buffers: Buffers,
@@ -320,7 +323,7 @@ impl Messages {
 
     /// True for a wakeup that a buffer or a lock explains.
     pub(crate) fn explains(&self, wake: u32) -> bool {
-        self.buffers.wakes.contains(&wake) || self.locks.wakes.contains(&wake)
+        self.vain.contains(&wake) || self.buffers.wakes.contains(&wake) || self.locks.wakes.contains(&wake)
     }
 
     /// Takes back what explains a group: its wakeups keep their recorded causes.
@@ -333,6 +336,7 @@ impl Messages {
             self.events[i].clear();
             (self.inside[i], self.receives[i]) = (false, None);
         }
+        self.vain.retain(|wake| !group.tasks.contains(&history.wakee[*wake as usize]));
         let inside = &self.inside;
         let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
         self.of_wake.retain(|wake, _| kept(*wake));
@@ -340,7 +344,8 @@ impl Messages {
         if !inside.contains(&true) {
             let (found, buffers) = (std::mem::take(&mut self.found), std::mem::take(&mut self.buffers));
             let locks = std::mem::take(&mut self.locks);
-            *self = Messages { found, buffers, locks, ..Messages::none(history) };
+            let vain = std::mem::take(&mut self.vain);
+            *self = Messages { found, buffers, locks, vain, ..Messages::none(history) };
         }
     }
 
@@ -385,10 +390,12 @@ impl Messages {
 
     /// Takes over the work of pools whose messages cannot be followed; what it is.
     fn take_pools(&mut self, net: &Network, pools: &Network, tracks: &[Track], search: &Search) -> Flow {
-        let one_each = pools.stations.iter().map(|s| !s.members.is_empty());
-        self.one_each.resize(pools.stations.len().max(self.one_each.len()), false);
-        self.one_each.iter_mut().zip(one_each).for_each(|(known, one_each)| *known |= one_each);
         let flow = pools::work(net, pools, search.history, tracks, search.limits);
+        self.calls.resize(pools.stations.len().max(self.calls.len()), Calls::default());
+        for (queue, calls) in &flow.calls {
+            self.calls[*queue] = *calls;
+        }
+        self.vain.extend(&flow.vain);
         self.number(&flow);
         for member in pools.members() {
             let i = member as usize;

@@ -12,13 +12,14 @@
 //! each goes to the burst, among those that went on when it was sent, in which most work is left for
 //! each request, and such a burst is cut into equal parts.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::flow::{Flow, Mark, Message};
 use super::network::Network;
 use super::track::Track;
 use crate::calibrate::{Limits, ENOUGH};
 use crate::history::{By, EventKind, History, Off, TaskIndex};
+use crate::program::Calls;
 use crate::task::Ns;
 
 /// Least share of the wakeups of a pool from outside that make a task one of those that feed it, and of
@@ -26,6 +27,8 @@ use crate::task::Ns;
 const FEEDS: f64 = 0.1;
 /// A request takes at least this share of the mean: less work is left for none.
 const LEAST: f64 = 0.25;
+/// What a member takes to find nothing to do, and what it takes for a request, differ by at least so much.
+const GAP: f64 = 2.0;
 /// Members of a pool take, for what they are woken for, times that differ by less than an order of
 /// magnitude in their means: CPUs of one machine differ by up to 2, and where requests wait, a wakeup
 /// holds several. Others have work of their own each.
@@ -109,11 +112,56 @@ fn bursts_of(history: &History, track: &Track, id: TaskIndex) -> Vec<Burst> {
     found
 }
 
+/// For how long a member runs at most that finds nothing to do: up to the widest gap between the times that
+/// bursts take, where it is one; else up to `least`.
+fn short(pool: &[Burst], least: Ns, limits: Limits) -> Ns {
+    let mut runs: Vec<Ns> = pool.iter().map(Burst::run).filter(|run| *run > least).collect();
+    runs.sort_unstable();
+    let most = limits.of("pool_least", LEAST) * runs.iter().sum::<Ns>() as f64 / runs.len().max(1) as f64;
+    let gaps = runs.windows(2).filter(|w| w[0] as f64 <= most).map(|w| (w[1] as f64 / w[0] as f64, w[0]));
+    gaps.filter(|g| g.0 >= limits.of("pool_gap", GAP)).max_by(|a, b| a.0.total_cmp(&b.0)).map_or(least, |g| g.1)
+}
+
+/// The times in which somebody of a pool is awake, in order.
+fn periods(pool: &[Worked]) -> Vec<(Ns, Ns)> {
+    let mut found: Vec<(Ns, Ns)> = Vec::new();
+    for Worked { burst, .. } in pool {
+        match found.last_mut().filter(|last| burst.wake <= last.1) {
+            Some(last) => last.1 = last.1.max(burst.end),
+            None => found.push((burst.wake, burst.end)),
+        }
+    }
+    found
+}
+
 /// A message to a pool that may have woken nobody.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Ns,
     by: TaskIndex,
+}
+
+/// A burst that holds work.
+struct Worked {
+    burst: Burst,
+    /// It was woken for a message of its own.
+    own: bool,
+    /// The wakeup that it began with.
+    wakeup: u32,
+    /// Messages that it took besides, the last one first.
+    more: Vec<Sent>,
+}
+
+impl Worked {
+    /// What one message more would leave for each.
+    fn share(&self) -> Ns {
+        let n = self.more.len() + usize::from(self.own);
+        if n == 0 {
+            Ns::MAX
+        } else {
+            self.burst.run() / (n as Ns + 1)
+        }
+    }
 }
 
 /// What is looked at, and what is found.
@@ -123,6 +171,8 @@ struct Search<'a> {
     history: &'a History,
     tracks: &'a [Track],
     limits: Limits,
+    /// A member that runs for no longer behind a wakeup has done nothing.
+    short: Ns,
     flow: Flow,
 }
 
@@ -130,7 +180,7 @@ struct Search<'a> {
 /// are as many as those who feed it have got.
 pub(super) fn work(net: &Network, pools: &Network, history: &History, tracks: &[Track], limits: Limits) -> Flow {
     let flow = Flow { marks: vec![Vec::new(); history.tasks.len()], ..Flow::default() };
-    let mut search = Search { net, pools, history, tracks, limits, flow };
+    let mut search = Search { net, pools, history, tracks, limits, short: net.short, flow };
     for station in 0..pools.stations.len() {
         search.pool(station);
     }
@@ -153,26 +203,32 @@ impl Search<'_> {
             members.iter().flat_map(|m| bursts_of(self.history, &self.tracks[*m as usize], *m)).collect();
         all.sort_by_key(|s| s.wake);
         all.retain(|s| s.by.is_some());
+        self.short = short(&all, self.net.short, self.limits);
         // Those outside the pool that woke its members, and how often.
         let mut fed: BTreeMap<TaskIndex, usize> = BTreeMap::new();
         let outside = |waker: &TaskIndex| self.pools.station[*waker as usize] != Some(station);
         all.iter().filter_map(|s| s.by).map(|b| b.0).filter(outside).for_each(|w| *fed.entry(w).or_default() += 1);
         let least = FEEDS * fed.values().sum::<usize>() as f64;
         let feeds = |w: &(&TaskIndex, &usize)| self.net.station[*w.0 as usize].is_some() && *w.1 as f64 >= least;
-        let feeders: Vec<TaskIndex> = fed.iter().filter(feeds).map(|w| *w.0).collect();
+        let feeders: BTreeSet<TaskIndex> = fed.iter().filter(feeds).map(|w| *w.0).collect();
         let mut unobserved: Vec<Sent> = Vec::new();
-        for feeder in feeders {
+        let mut held = 0;
+        for &feeder in &feeders {
             unobserved.extend(self.feeds(feeder, station, &all));
+            held += self.held(feeder, &all);
         }
+        let calls = if held < ENOUGH { Calls::Each } else { Calls::Condition };
+        self.flow.calls.insert(station, calls);
         unobserved.sort_by_key(|s| s.at);
-        for burst in &all {
-            if let Some((_, wake)) = burst.by {
-                let number = self.message(Some(station));
-                self.flow.of_wake.insert(wake, number);
-                self.flow.marks[burst.task as usize].push((burst.wake, Mark::Take(number)));
-            }
-        }
-        self.hide(station, &all, unobserved);
+        // Another one had taken the message, or it had to wait for the lock.
+        let vain = all.iter().filter(|s| s.run() <= self.short).filter_map(|s| s.by);
+        self.flow.vain.extend(vain.map(|by| by.1));
+        let pool: Vec<Worked> = all
+            .into_iter()
+            .filter_map(|burst| Some((burst.by?, burst)))
+            .map(|(by, burst)| Worked { own: feeders.contains(&by.0), wakeup: by.1, burst, more: Vec::new() })
+            .collect();
+        self.hide(station, pool, unobserved);
     }
 
     /// Messages of `feeder` to the pool that woke nobody who then worked.
@@ -184,6 +240,7 @@ impl Search<'_> {
             let by_pool = burst.by.is_some_and(|b| self.pools.station[b.0 as usize] == Some(station));
             match turns.last_mut().filter(|_| by_pool) {
                 Some(last) => {
+                    self.flow.vain.extend(burst.by.map(|b| b.1));
                     (last.end, last.to) = (burst.end, burst.to);
                     last.posts.extend(burst.posts);
                 }
@@ -191,7 +248,7 @@ impl Search<'_> {
             }
         }
         let worked: BTreeSet<u32> =
-            pool.iter().filter(|s| s.run() > self.net.short).filter_map(|s| s.by.map(|b| b.1)).collect();
+            pool.iter().filter(|s| s.run() > self.short).filter_map(|s| s.by.map(|b| b.1)).collect();
         let got = self.got(feeder, station, &turns);
         let (mut unobserved, mut next) = (Vec::new(), 0);
         for turn in &turns {
@@ -225,6 +282,18 @@ impl Search<'_> {
             unobserved.extend(left.into_iter().map(|(at, _)| Sent { at, by: feeder }));
         }
         unobserved
+    }
+
+    /// How often `feeder` slept until a member of the pool that it had woken ran: it was about to wake the
+    /// next, by a condition variable, which waits for that ([`Calls::Condition`]).
+    fn held(&self, feeder: TaskIndex, pool: &[Burst]) -> usize {
+        let soon = |burst: &&Burst| {
+            let first = burst.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder);
+            let track = &self.tracks[burst.task as usize];
+            burst.by.is_some_and(|by| by.0 == feeder)
+                && first.is_some_and(|p| track.pos(p.0) - burst.from <= self.short)
+        };
+        pool.iter().filter(soon).count()
     }
 
     /// What `feeder` got from sources, in order; none where others wake it, too.
@@ -265,49 +334,74 @@ impl Search<'_> {
         }
     }
 
-    /// Gives unobserved messages to bursts of the pool that hold work.
-    fn hide(&mut self, station: usize, pool: &[Burst], unobserved: Vec<Sent>) {
-        let feeders: BTreeSet<TaskIndex> = unobserved.iter().map(|s| s.by).collect();
-        let works: Vec<&Burst> = pool.iter().filter(|s| s.run() > self.net.short).collect();
-        // Those that were not woken for a message of their own took the first that waited.
-        let mut left: VecDeque<Sent> = unobserved.into();
-        for burst in &works {
-            if burst.by.is_some_and(|b| !feeders.contains(&b.0)) && left.front().is_some_and(|s| s.at <= burst.wake) {
-                left.pop_front();
-            }
-        }
-        let all: Ns = works.iter().map(|s| s.run()).sum();
-        let mean = all as f64 / (works.len() + left.len()).max(1) as f64;
+    /// Gives unobserved messages to bursts of the pool that hold work, among those between two moments at
+    /// which the whole pool sleeps: as many are done there as came.
+    fn hide(&mut self, station: usize, pool: Vec<Worked>, unobserved: Vec<Sent>) {
+        let periods = periods(&pool);
+        let mut works: Vec<Worked> = pool.into_iter().filter(|s| s.burst.run() > self.short).collect();
+        works.sort_by_key(|s| s.burst.end);
+        let all: Ns = works.iter().map(|s| s.burst.run()).sum();
+        let shown = works.iter().filter(|s| s.own).count();
+        let mean = all as f64 / (shown + unobserved.len()).max(1) as f64;
         let least = self.limits.of("pool_least", LEAST) * mean;
-        let mut more: Vec<Vec<Sent>> = vec![Vec::new(); works.len()];
-        // Those that went on at a time: at most one of each member.
-        let (mut goes_on, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
-        for sent in left {
-            while works.get(next).is_some_and(|burst| burst.wake <= sent.at) {
-                goes_on.push(next);
-                next += 1;
+        // The last one first: the earlier one was sent, the more bursts may have taken it.
+        let (mut next, mut open, mut late, mut period) = (works.len(), BinaryHeap::new(), Vec::new(), usize::MAX);
+        for sent in unobserved.into_iter().rev() {
+            // What was sent while all slept, those did who woke next.
+            let within = periods.partition_point(|p| p.1 <= sent.at);
+            let Some(&(begin, end)) = periods.get(within) else {
+                self.flow.left += 1;
+                continue;
+            };
+            if within != period {
+                period = within;
+                open.clear();
+                late.clear();
+                next = works.partition_point(|s| s.burst.end <= end);
             }
-            goes_on.retain(|i| sent.at < works[*i].end);
-            let rest = |i: &&usize| {
-                let burst = works[**i];
+            let first = works.partition_point(|s| s.burst.end <= sent.at.max(begin));
+            late.extend(first..next);
+            next = next.min(first);
+            let rest = |i: usize| {
+                let burst = &works[i].burst;
                 burst.to - self.tracks[burst.task as usize].pos(sent.at).max(burst.from)
             };
-            let share = |i: &&usize| works[**i].run() / (more[**i].len() as Ns + 2);
-            match goes_on.iter().filter(|i| rest(i) as f64 >= least).max_by_key(share) {
-                Some(i) => more[*i].push(sent),
+            // Of those that go on then, each of another member, some have too little left.
+            for i in late.extract_if(.., |i| rest(*i) as f64 >= least) {
+                open.push((works[i].share(), i));
+            }
+            match open.pop() {
+                Some((_, i)) => {
+                    works[i].more.push(sent);
+                    open.push((works[i].share(), i));
+                }
                 None => self.flow.left += 1,
             }
         }
-        for (burst, more) in works.iter().zip(more) {
-            let track = &self.tracks[burst.task as usize];
-            let parts = more.len() as Ns + 1;
-            for (i, sent) in more.into_iter().enumerate() {
-                let cut = track.time(burst.from + burst.run() * (i as Ns + 1) / parts);
-                let number = self.message(Some(station));
-                self.flow.unobserved += 1;
-                self.flow.marks[sent.by as usize].push((sent.at, Mark::Send(number)));
-                self.flow.marks[burst.task as usize].push((cut.max(sent.at).min(burst.end), Mark::Take(number)));
-            }
+        for worked in works {
+            self.takes(station, worked);
+        }
+    }
+
+    /// Cuts a burst into equal parts, one for each message.
+    fn takes(&mut self, station: usize, worked: Worked) {
+        let Worked { burst, own, wakeup, more } = worked;
+        let own = own || more.is_empty();
+        if own {
+            let number = self.message(Some(station));
+            self.flow.of_wake.insert(wakeup, number);
+            self.flow.marks[burst.task as usize].push((burst.wake, Mark::Take(number)));
+        } else {
+            self.flow.vain.insert(wakeup);
+        }
+        let track = &self.tracks[burst.task as usize];
+        let (before, parts) = (usize::from(own), (more.len() + usize::from(own)) as Ns);
+        for (i, sent) in more.into_iter().rev().enumerate() {
+            let cut = track.time(burst.from + burst.run() * (i + before) as Ns / parts);
+            let number = self.message(Some(station));
+            self.flow.unobserved += 1;
+            self.flow.marks[sent.by as usize].push((sent.at, Mark::Send(number)));
+            self.flow.marks[burst.task as usize].push((cut.max(sent.at).min(burst.end), Mark::Take(number)));
         }
     }
 }

@@ -35,7 +35,8 @@ impl Unobserved {
             sentences.push(format!(
                 "messages between {} cannot be followed one by one (locks wake tasks as well); \
                  those that share a queue take its work as it comes, and as many requests as \
-                 arrived; waits for a lock stay as they were recorded",
+                 arrived; waits for a lock come about where the recording shows a condition variable, \
+                 and are left out elsewhere",
                 names.join("; ")
             ));
         }

@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
         work.buffers.clone_from(&self.messages.buffers.found);
         work.locks.clone_from(&self.messages.locks.found);
         work.queues = self.messages.queues;
-        work.one_each.clone_from(&self.messages.one_each);
+        work.calls.clone_from(&self.messages.calls);
         let mut handlers = Vec::with_capacity(self.handlers.len());
         work.requests.clone_from(&self.messages.request);
         for (task, steps, notes) in self.handlers {

@@ -2,7 +2,7 @@
 //! pools, arrivals.
 
 use super::parse::{number, Builder};
-use crate::program::{Buffer, BufferId, HandlerId, LockId, QueueId, SemId, Step};
+use crate::program::{Buffer, BufferId, Calls, HandlerId, LockId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep, TaskId, NEVER};
 
 /// Most tasks or values of one line.
@@ -73,6 +73,21 @@ impl Builder {
             return Err(format!("buffer {name} is there already"));
         }
         self.work.buffers.push(buffer);
+        Ok(())
+    }
+
+    /// `queue web: wakes=first`.
+    pub(super) fn declare_queue(&mut self, name: &str, body: &str) -> Result<(), String> {
+        let expected = || format!("queue {name}: `{body}`: expected wakes=first, wakes=each or wakes=condition");
+        let calls = match body.strip_prefix("wakes=").ok_or_else(expected)? {
+            "first" => Calls::First,
+            "each" => Calls::Each,
+            "condition" => Calls::Condition,
+            _ => return Err(expected()),
+        };
+        let queue = self.queue(name)?.0 as usize;
+        self.work.calls.resize(self.work.calls.len().max(queue + 1), Calls::default());
+        self.work.calls[queue] = calls;
         Ok(())
     }
 

@@ -152,6 +152,7 @@ impl Builder {
             }
             _ if head.starts_with("group ") => self.declare_group(head["group ".len()..].trim(), body)?,
             _ if head.starts_with("buffer ") => self.declare_buffer(head["buffer ".len()..].trim(), body)?,
+            _ if head.starts_with("queue ") => self.declare_queue(head["queue ".len()..].trim(), body)?,
             _ if head.starts_with("values ") => self.declare_values(head["values ".len()..].trim(), body)?,
             "tolerance" => self.tolerance = self.time(body)?,
             _ => {
