@@ -32,3 +32,26 @@ def test_what_waits_is_taken_until_the_server_ends(testdata: Path, name: str) ->
         )
         assert workers.height == 8
         assert workers["end"].min() >= last
+
+
+def _wakes(trace: tk.Trace, waker: str, woken: str) -> pl.DataFrame:
+    names = pl.col("comm", "ctx_comm").cast(pl.String)
+    rows = trace.events.filter(pl.col("kind") == "wakeup").with_columns(names)
+    return rows.filter(pl.col("ctx_comm").str.contains(waker), pl.col("comm").str.contains(woken))
+
+
+@pytest.mark.parametrize("name", ["6.1-2cpu", "6.1-4cpu", "6.12-2cpu"])
+def test_a_dispatcher_waits_for_workers_that_it_woke(testdata: Path, name: str) -> None:
+    """It wakes workers by a condition variable, which waits until those that were woken before have run."""
+    recorded = tk.read(testdata / "lab2" / name / "server-default.dat")
+    replay = tk.replay(recorded)
+    ended = [_wakes(t, "^work", "^disp0$").height for t in (recorded, replay)]
+    assert ended[0] / 2 <= ended[1] <= ended[0] * 2
+
+
+@pytest.mark.parametrize("name", ["6.1-2cpu", "6.1-4cpu"])
+def test_who_wakes_one_task_only_draws_it_to_its_cpu(testdata: Path, name: str) -> None:
+    recorded = tk.read(testdata / "lab2" / name / "server-default.dat")
+    for trace in (recorded, tk.replay(recorded)):
+        wakes = _wakes(trace, "^gen0$", "^disp0$")
+        assert wakes.filter(pl.col("cpu") == pl.col("target_cpu")).height > 0.6 * wakes.height

@@ -71,6 +71,8 @@ struct Burst {
     to: Ns,
     /// Wakeups that it made.
     posts: Vec<(Ns, u32)>,
+    /// It ends with the task.
+    ends: bool,
 }
 
 impl Burst {
@@ -88,8 +90,16 @@ fn bursts_of(history: &History, track: &Track, id: TaskIndex) -> Vec<Burst> {
             EventKind::Woken { by, .. } => {
                 let by = if let By::Task { waker, wake } = by { Some((waker, wake)) } else { None };
                 let from = track.pos(event.at);
-                open =
-                    Some(Burst { task: id, wake: event.at, by, end: history.span, from, to: from, posts: Vec::new() });
+                open = Some(Burst {
+                    task: id,
+                    wake: event.at,
+                    by,
+                    end: history.span,
+                    from,
+                    to: from,
+                    posts: Vec::new(),
+                    ends: false,
+                });
             }
             EventKind::Post { wake } => {
                 if let Some(burst) = &mut open {
@@ -99,6 +109,7 @@ fn bursts_of(history: &History, track: &Track, id: TaskIndex) -> Vec<Burst> {
             EventKind::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
                 if let Some(mut burst) = open.take() {
                     (burst.end, burst.to) = (event.at, track.pos(event.at));
+                    burst.ends = event.kind == EventKind::Off(Off::Ended);
                     found.push(burst);
                 }
             }
@@ -221,12 +232,17 @@ impl Search<'_> {
         self.flow.calls.insert(station, calls);
         unobserved.sort_by_key(|s| s.at);
         // Another one had taken the message, or it had to wait for the lock.
-        let vain = all.iter().filter(|s| s.run() <= self.short).filter_map(|s| s.by);
+        let vain = all.iter().filter(|s| s.run() <= self.short && !s.ends).filter_map(|s| s.by);
         self.flow.vain.extend(vain.map(|by| by.1));
         let pool: Vec<Worked> = all
             .into_iter()
             .filter_map(|burst| Some((burst.by?, burst)))
-            .map(|(by, burst)| Worked { own: feeders.contains(&by.0), wakeup: by.1, burst, more: Vec::new() })
+            .map(|(by, burst)| Worked {
+                own: burst.ends || feeders.contains(&by.0),
+                wakeup: by.1,
+                burst,
+                more: Vec::new(),
+            })
             .collect();
         self.hide(station, pool, unobserved);
     }
@@ -338,7 +354,7 @@ impl Search<'_> {
     /// which the whole pool sleeps: as many are done there as came.
     fn hide(&mut self, station: usize, pool: Vec<Worked>, unobserved: Vec<Sent>) {
         let periods = periods(&pool);
-        let mut works: Vec<Worked> = pool.into_iter().filter(|s| s.burst.run() > self.short).collect();
+        let mut works: Vec<Worked> = pool.into_iter().filter(|s| s.burst.run() > self.short || s.burst.ends).collect();
         works.sort_by_key(|s| s.burst.end);
         let all: Ns = works.iter().map(|s| s.burst.run()).sum();
         let shown = works.iter().filter(|s| s.own).count();
@@ -432,6 +448,16 @@ mod tests {
             task.events.extend(events.map(|(at, kind)| TaskEvent { at, kind }));
         }
         task
+    }
+
+    #[test]
+    fn what_finds_nothing_ends_at_the_gap() {
+        let burst =
+            |run| Burst { task: 0, wake: 0, by: None, end: run, from: 0, to: run, posts: Vec::new(), ends: false };
+        let up_to = |runs: &[Ns]| short(&runs.iter().map(|r| burst(*r)).collect::<Vec<_>>(), 25_000, Limits::default());
+        let requests = [1_100_000, 1_500_000, 1_900_000, 2_600_000, 4_000_000];
+        assert_eq!(up_to(&[&[12_000, 20_000, 30_000, 45_000, 60_000], &requests[..]].concat()), 60_000);
+        assert_eq!(up_to(&requests), 25_000, "no burst for nothing");
     }
 
     #[test]

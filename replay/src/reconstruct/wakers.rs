@@ -24,3 +24,25 @@ pub(super) fn flips(task: &TaskHistory, history: &History, bound: &HashSet<TaskI
     let middle = f64::from(parts[PARTS / 2 - 1] + parts[PARTS / 2]) / 2.0;
     (middle * PARTS as f64 * 1e9 / history.span.max(1) as f64).round() as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::First;
+
+    #[test]
+    fn what_is_done_once_is_not_what_was_done_before() {
+        let flips = |woke: Vec<(i64, TaskIndex)>| {
+            let mut tasks: Vec<TaskHistory> = (0..30).map(|t| TaskHistory::new(t, First::Asleep, 0)).collect();
+            tasks[29].prio = Some(9);
+            tasks[0].woke = woke;
+            let history = History { tasks, span: 500_000_000, ..History::default() };
+            super::flips(&history.tasks[0], &history, &HashSet::from([28]))
+        };
+        let by_turns = |a, b| (0..100).map(|i| (i64::from(i) * 5_000_000, if i % 2 == 0 { a } else { b })).collect();
+        assert_eq!(flips(by_turns(1, 2)), 200);
+        assert_eq!(flips(by_turns(1, 28)), 0, "one that is bound");
+        assert_eq!(flips(by_turns(1, 29)), 0, "one that is real time");
+        assert_eq!(flips((1..28).map(|t| (7_000_000, t)).collect()), 0, "all at once");
+    }
+}
