@@ -9,8 +9,11 @@
 //! Requests that a server found waiting woke nobody. They are counted, not followed: a source sends
 //! one message each time that it is woken, and whoever feeds the pool passes on as many as it got.
 //! What that makes more than the wakeups that led to work is unobserved in bursts that were long enough:
-//! each goes to the burst, among those that went on when it was sent, in which most work is left for
-//! each request, and such a burst is cut into equal parts.
+//! each goes to the burst, among those between two moments at which the whole pool sleeps that go on
+//! behind it, in which most work is left for each request, and such a burst is cut into equal parts.
+//!
+//! Wakeups behind which a member found nothing, and waits for the lock, are no messages. Where the
+//! recording shows that the pool waits at a condition variable, a replay has that (`engine::conditions`).
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -300,16 +303,24 @@ impl Search<'_> {
         unobserved
     }
 
-    /// How often `feeder` slept until a member of the pool that it had woken ran: it was about to wake the
-    /// next, by a condition variable, which waits for that ([`Calls::Condition`]).
+    /// How often `feeder` slept until a member of the pool that it had woken ran for the first time behind
+    /// that: it was about to wake the next by a condition variable, which waits for that
+    /// ([`Calls::Condition`]). One that holds a lock has run before others sleep for it.
     fn held(&self, feeder: TaskIndex, pool: &[Burst]) -> usize {
-        let soon = |burst: &&Burst| {
-            let first = burst.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder);
+        let slept: Vec<Ns> =
+            bursts_of(self.history, &self.tracks[feeder as usize], feeder).iter().map(|s| s.end).collect();
+        let held = |burst: &&Burst| {
+            let Some(post) = burst.posts.iter().find(|p| self.history.wakee[p.1 as usize] == feeder) else {
+                return false;
+            };
             let track = &self.tracks[burst.task as usize];
+            let since = slept[..slept.partition_point(|at| *at <= post.0)].last().copied().unwrap_or_default();
             burst.by.is_some_and(|by| by.0 == feeder)
-                && first.is_some_and(|p| track.pos(p.0) - burst.from <= self.short)
+                && track.pos(post.0) - burst.from <= self.short
+                && since >= burst.wake
+                && track.pos(since) == burst.from
         };
-        pool.iter().filter(soon).count()
+        pool.iter().filter(held).count()
     }
 
     /// What `feeder` got from sources, in order; none where others wake it, too.

@@ -8,9 +8,10 @@ use crate::policy::Kernel;
 use crate::queue::TaskMap;
 use crate::task::{Cpu, Ns, TaskId};
 
-/// How often a task that is there from the beginning has woken another one than before ([`Ent::flips`]), where
-/// no trace says how often it does so. Interrupts count for the task that they interrupt, so that nobody has
-/// none: tasks that begin with 0 come to medians of 2 to 9 within 1.5 s of lab2's `server`, `mixed` and `callpipe`.
+/// How often a task that is there from the beginning has woken another one than before
+/// ([`Ent::flips`]), where no trace says how often it does so. Interrupts count for the task that they
+/// interrupt, so that nobody has none: tasks that begin with 0 come to medians of 2 to 9 within 1.5 s
+/// of lab2's `server`, `mixed` and `callpipe`.
 const FLIPS_BEFORE: u32 = 4;
 
 /// What is known of a task or of a group's share of one CPU.
@@ -212,9 +213,9 @@ impl Balancer {
         self.inherit_flips(t, parent, k.flips_before(t));
     }
 
-    /// A child has its parent's count of other wakees (dup_task_struct copies it). Who is there from the
-    /// beginning has what it gets in a second: half of them are forgotten each second, so that those who go on
-    /// like that have as many just behind that.
+    /// A child has its parent's count of other wakees (dup_task_struct copies it). Who is there from
+    /// the beginning has what it gets in a second: half of them are forgotten each second, so that
+    /// those who go on like that have as many just behind that.
     fn inherit_flips(&mut self, t: TaskId, parent: Option<TaskId>, before: Option<u32>) {
         let (flips, since, last) = match parent.map(|p| &self.ents[p]) {
             Some(p) => (p.flips, p.flips_since, p.last_wakee),
@@ -535,7 +536,8 @@ impl Balancer {
         }
     }
 
-    /// Nothing but SCHED_IDLE tasks is on `cpu` (sched_idle_rq, which counts what sleeps in delayed dequeue).
+    /// Nothing but SCHED_IDLE tasks is on `cpu` (sched_idle_rq, which counts what sleeps in delayed
+    /// dequeue).
     pub(super) fn only_idle_policy(&self, k: &Kernel, cpu: Cpu) -> bool {
         let c = &self.cpus[cpu];
         c.nr > 0 && c.nr == c.nr_idle_policy && c.delayed.0 == c.delayed.1 && c.nr as usize == k.nr_runnable(cpu)
