@@ -386,7 +386,8 @@ def _throttled(late: pl.DataFrame, slices: pl.DataFrame, rt_below: int) -> pl.Se
 
         def had(moment: Ints, at: Ints = at, sums: Ints = sums, end: Ints = end) -> Ints:
             begun = np.searchsorted(at, moment, side="left")
-            return sums[begun] - np.maximum(end[begun] - moment, 0) * (begun > 0)
+            before: Ints = sums[begun] - np.maximum(end[begun] - moment, 0) * (begun > 0)
+            return before
 
         # The second before may hold such a time of its own.
         full = had(starts) - had(starts - RT_PERIOD_NS) >= RT_PERIOD_NS - 2 * RT_LEFT_NS
