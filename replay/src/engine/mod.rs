@@ -116,6 +116,7 @@ enum Coming {
 struct Queue {
     /// Request handlers, first come first.
     messages: VecDeque<u32>,
+    /// Whom messages wake.
     calls: Calls,
 }
 

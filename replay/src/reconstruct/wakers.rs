@@ -6,8 +6,7 @@ use std::collections::HashSet;
 use crate::history::{History, TaskHistory, TaskIndex};
 
 /// Parts of the trace, of which the middle one counts: what a task does once, as one that starts
-/// others, is not what it has done before. With twice as many parts, figures move by no more than
-/// repeats do.
+/// others, is not what it has done before. Ten are judgement; other numbers were not tried.
 const PARTS: usize = 10;
 
 /// In a second, rounded; of those that may run on several CPUs and are no real-time ones
