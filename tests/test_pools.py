@@ -55,3 +55,13 @@ def test_who_wakes_one_task_only_draws_it_to_its_cpu(testdata: Path, name: str) 
     for trace in (recorded, tk.replay(recorded)):
         wakes = _wakes(trace, "^gen0$", "^disp0$")
         assert wakes.filter(pl.col("cpu") == pl.col("target_cpu")).height > 0.6 * wakes.height
+
+
+@pytest.mark.parametrize("name", ["default-batch", "default-batch-boot2", "batchnice19"])
+def test_who_passes_on_unseen_what_it_read_waits_for_an_answer_of_its_own(testdata: Path, name: str) -> None:
+    """Clients of a busy server send it most of their messages unseen, so that its answers end first sleeps, too.
+    Of 150 searches each is 20 messages."""
+    recorded = tk.read(testdata / "lab2" / "6.12-2cpu" / f"callpipe-{name}.dat")
+    found = tk.Programs(recorded).inferred.filter(name="unobserved messages")
+    assert found.height == 1
+    assert abs(found["n"][0] - 150 * 20) <= 30

@@ -341,19 +341,28 @@ impl Network {
                 });
                 groups.push(group);
             }
-            let station = &mut self.stations[s];
-            let is_server = self.server[station.members.first().map_or(0, |m| *m as usize)];
-            if is_server && groups.len() < 2 {
+            let of_source = |enders: &BTreeSet<usize>| enders.iter().any(|e| !self.is_served(*e));
+            let (served, by_source) = (self.is_served(s), groups.iter().any(|g| of_source(&g.1)));
+            if served && groups.len() < 2 {
                 continue;
             }
+            // Where work begins is shared: what a source sends, or else what ends first sleeps. What was read
+            // there may have been passed on unseen before a first sleep, which then waits for the answer.
+            let shared = |g: &(_, BTreeSet<usize>)| match by_source {
+                true => of_source(&g.1),
+                false => !g.1.is_disjoint(&first),
+            };
+            groups.retain(|g| !served || !shared(g));
             for (calls, answers) in groups {
-                // Where work begins is shared.
-                if !is_server || answers.is_disjoint(&first) {
-                    station.calls.extend(calls);
-                    station.answers.extend(answers);
-                }
+                self.stations[s].calls.extend(calls);
+                self.stations[s].answers.extend(answers);
             }
         }
+    }
+
+    /// True when the work of a station begins with messages.
+    fn is_served(&self, station: usize) -> bool {
+        self.stations[station].members.first().is_some_and(|m| self.server[*m as usize])
     }
 
     /// Target of the last message right before each sleep that a station ends, and that station.
