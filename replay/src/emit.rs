@@ -57,6 +57,7 @@ pub struct Emitter<'a> {
     seq: u64,
     idle: StrId,
     message: StrId,
+    served: StrId,
     raw: [StrId; 5],
 }
 
@@ -121,6 +122,7 @@ impl Records {
             seq: 0,
             idle: strings.intern(b"swapper"),
             message: strings.intern(b"message"),
+            served: strings.intern(b"served"),
             raw: STATES.map(|(_, letter)| strings.intern(letter)),
         }
     }
@@ -182,6 +184,7 @@ impl Emitter<'_> {
             }
             RecKind::Attrs => self.attrs(rec, out),
             RecKind::Sent => self.sent(rec, out),
+            RecKind::Served => self.of_message(rec, self.served, out),
         }
     }
 
@@ -273,8 +276,12 @@ impl Emitter<'_> {
     /// request that it is about, `value2` its own number.
     fn sent(&mut self, rec: &Rec, out: &mut Out) {
         let server = self.of.servers.get(rec.a as usize).copied().unwrap_or(IDLE);
-        self.subject(&Rec { a: server, ..*rec }, Kind::Other, false, out);
-        let (name, request) = (self.message, self.of.requests.get(rec.x as usize).copied().flatten());
+        self.of_message(&Rec { a: server, ..*rec }, self.message, out);
+    }
+
+    fn of_message(&mut self, rec: &Rec, name: StrId, out: &mut Out) {
+        self.subject(rec, Kind::Other, false, out);
+        let request = self.of.requests.get(rec.x as usize).copied().flatten();
         if let Some(mut row) = out.events.last() {
             row.name(name).value(request.map(i64::from)).value2(i64::from(rec.x));
         }

@@ -28,6 +28,8 @@ pub enum RecKind {
     Initial,
     /// `b` puts message `x` into queue `a`.
     Sent,
+    /// `a` has done what message `x` asks for.
+    Served,
 }
 
 /// State in which a task left its CPU, in [`Rec::x`].

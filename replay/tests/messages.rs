@@ -212,6 +212,25 @@ fn a_pool_shares_a_queue() {
     assert!(run.ran[1] > 0 && run.ran[2] > 0, "both serve: {:?}", run.ran);
 }
 
+/// Events tell when a message was sent, and when its work was done.
+#[test]
+fn what_was_served_is_told() {
+    let send = |handler| Step::Send { queue: QueueId(0), handler: HandlerId(handler) };
+    let source = Program::new("source", 1, vec![Step::Run { ns: 1_000_000 }, send(0), send(1), Step::Exit]);
+    let handlers = vec![vec![Step::Run { ns: 3_000_000 }], vec![Step::Run { ns: 5_000_000 }]];
+    let tasks = vec![source, server("x", 2)];
+    let mut run = run(Workload { tasks, queues: 1, handlers, ..Workload::default() }, 2);
+    let mut out = Out::default();
+    Records::of(&mut run, 2, &[], 1_000_000).all(&mut out);
+    let e = &out.events;
+    let name = |row: usize| e.name.get(row).map(|n| String::from_utf8_lossy(out.strings.get(n)).into_owned());
+    let of = |row: usize| (e.ts_ns.get(row), e.tid.get(row), e.value2.get(row));
+    let told = |what: &str| (0..e.len()).filter(|r| name(*r).as_deref() == Some(what)).map(of).collect::<Vec<_>>();
+    let ms = |n: i64| Some(1_000_000 + n * 1_000_000);
+    assert_eq!(told("message"), [(ms(1), Some(2), Some(0)), (ms(1), Some(2), Some(1))]);
+    assert_eq!(told("served"), [(ms(4), Some(2), Some(0)), (ms(9), Some(2), Some(1))]);
+}
+
 /// A request handler that is done leads back to the program of the task, which may then end.
 #[test]
 fn a_task_that_serves_so_many_ends() {

@@ -77,14 +77,21 @@ fn replayed(recon: &Recon, policy: &str) -> Out {
     rerun(recon, &spec, &mut |_| true).expect("the replay runs").out
 }
 
+/// Events of kind `other` with that name.
+fn rows_named<'a>(out: &'a Out, name: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let e = &out.events;
+    let named = |row: &usize| {
+        e.kind.get(*row) == Some(Kind::Other) && e.name.get(*row).map(|n| out.strings.get(n)) == Some(name.as_bytes())
+    };
+    (0..e.len()).filter(named)
+}
+
 /// Messages reported: time, sender, first task that receives from the queue, request.
 fn report(out: &Out) -> Vec<(i64, i64, i64, Option<i64>)> {
     let e = &out.events;
-    let message = |row: &usize| {
-        e.kind.get(*row) == Some(Kind::Other) && e.name.get(*row).map(|n| out.strings.get(n)) == Some(&b"message"[..])
-    };
-    let rows = (0..e.len()).filter(message);
-    rows.map(|r| (e.ts_ns.get(r).unwrap(), e.ctx_tid.get(r).unwrap(), e.tid.get(r).unwrap(), e.value.get(r))).collect()
+    rows_named(out, "message")
+        .map(|r| (e.ts_ns.get(r).unwrap(), e.ctx_tid.get(r).unwrap(), e.tid.get(r).unwrap(), e.value.get(r)))
+        .collect()
 }
 
 /// Mean time from the arrival of each request to its last message, and how many requests that are.
@@ -106,7 +113,7 @@ fn mean_response(out: &Out) -> (f64, usize) {
 fn true_response(out: &Out) -> f64 {
     let e = &out.events;
     let (mut arrived, mut sum) = (HashMap::new(), 0);
-    for row in (0..e.len()).filter(|r| e.kind.get(*r) == Some(Kind::Other)) {
+    for row in rows_named(out, "message") {
         let (at, handler) = (e.ts_ns.get(row).unwrap(), e.value2.get(row).unwrap());
         let request = handler / ROUTE.len() as i64;
         match handler % ROUTE.len() as i64 {

@@ -34,8 +34,9 @@ impl Engine {
             let pc = self.k.tasks[t.index()].pc as usize;
             let Some(&step) = self.k.steps_of(t).get(pc) else {
                 let task = &mut self.k.tasks[t.index()];
-                let Some((_, back)) = task.handler.take() else { return self.exit(cpu, t) };
+                let Some((handler, back)) = task.handler.take() else { return self.exit(cpu, t) };
                 task.pc = back;
+                self.k.log.add(self.k.now, RecKind::Served, cpu, t.0, t.0, handler);
                 continue;
             };
             if self.conditions.any_returning() && !matches!(step, Step::RunKernel { .. }) && self.returns(cpu, t) {
