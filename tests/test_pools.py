@@ -59,8 +59,8 @@ def test_who_wakes_one_task_only_draws_it_to_its_cpu(testdata: Path, name: str) 
 
 @pytest.mark.parametrize("name", ["default-batch", "default-batch-boot2", "batchnice19"])
 def test_who_passes_on_unseen_what_it_read_waits_for_an_answer_of_its_own(testdata: Path, name: str) -> None:
-    """Clients of a busy server send it most of their messages unseen, so that its answers end first sleeps, too.
-    Of 150 searches each is 20 messages."""
+    """Clients of a busy server send it most of their messages unseen, so that its answers end first
+    sleeps, too. Each of 150 searches is 20 messages."""
     recorded = tk.read(testdata / "lab2" / "6.12-2cpu" / f"callpipe-{name}.dat")
     found = tk.Programs(recorded).inferred.filter(name="unobserved messages")
     assert found.height == 1

@@ -1,4 +1,4 @@
-"""The response time of a search in a replay that tells of its messages."""
+"""Response times of searches and requests in a replay that tells of its messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from validation.metrics import Refused, mean_search
+from validation.metrics import Refused, mean_request, mean_search
 
 MS = 1_000_000
 
@@ -39,3 +39,34 @@ def test_searches_are_followed_one_by_one_where_replies_are_missing_or_come_too_
     assert mean_search(replay(arrivals, early), {"n": "20"}).n == 19
     with pytest.raises(Refused, match="only 10 of 20"):
         mean_search(replay(arrivals, whole[:10]), {"n": "20"})
+
+
+def test_a_replay_says_when_each_request_of_a_pool_was_done() -> None:
+    # Two requests arrive at 0 and 10 ms, are sent on 1 and 3 ms later, and done at 8 and 20 ms. What the gate
+    # serves before, no worker does.
+    sent = [(1, "disp0", "work0", 0), (13, "disp0", "work0", 1), (13, "gen0", "disp0", 2)]
+    done = [(8, "work1", "work1", 0), (20, "work0", "work0", 1), (14, "disp0", "disp0", 2)]
+    columns = {"ts_ns": pl.Int64, "ctx_comm": pl.String, "comm": pl.String, "value2": pl.Int64}
+    rows = [
+        pl.DataFrame([(at * MS, *who) for at, *who in of], columns, orient="row").with_columns(
+            kind=pl.lit("other"), name=pl.lit(name)
+        )
+        for name, of in (("message", sent), ("served", done))
+    ]
+    slices = pl.DataFrame(
+        {
+            "utid": [1, 2, 1, 2],
+            "comm": ["gen0", "disp0", "gen0", "disp0"],
+            "ts_ns": [0, 0, 10 * MS, 10 * MS],
+            "dur_ns": [MS // 10, MS, MS // 10, 3 * MS],
+            "wake_ts_ns": [0, 0, 10 * MS, 10 * MS],
+            "waker_utid": [None, 1, None, 1],
+        }
+    )
+    tasks = pl.DataFrame({"utid": [1, 2], "comm": ["gen0", "disp0"]})
+    told: Any = SimpleNamespace(events=pl.concat(rows), tasks=tasks, slices=slices)
+    found = mean_request(told, {"n": "2"})
+    assert (found.value, found.n) == ((8 + 10) / 2 * 1e3, 2)
+    late: Any = SimpleNamespace(events=pl.concat([rows[0], rows[1][1:]]), tasks=tasks, slices=slices)
+    with pytest.raises(Refused, match="only 1 of 2 requests are done"):
+        mean_request(late, {"n": "2"})

@@ -302,16 +302,50 @@ def _requests_done(bursts: list[_Burst], n: int) -> list[int]:
     return [_at(bursts[i], bursts[i].run * (j + 1) / each[i]) for i in kept for j in range(each[i])]
 
 
+def _served(trace: Trace) -> pl.DataFrame:
+    """What workers took in a replay: when it was sent and when it was done; empty for a recording."""
+    kept = trace.events.filter(pl.col("kind") == "other").with_columns(pl.col("name", "comm").cast(pl.String))
+    sent = kept.filter(pl.col("name") == "message").select("value2", sent_ns="ts_ns")
+    done = kept.filter(pl.col("name") == "served", pl.col("comm").str.contains(r"^work\d"))
+    return done.select("value2", done_ns="ts_ns").join(sent, on="value2")
+
+
+def _passed_on(trace: Trace, arrivals: list[int], sent: list[int]) -> float:
+    """Mean time from the arrival of a request until the dispatcher sends it on, ns.
+
+    Those that arrive and those that are sent in one time in which the dispatcher or the generator is awake
+    belong together; where they are not as many, since a message was not seen, their means are compared.
+    """
+    bursts = [s for found in _bursts(trace, r"^(disp0|gen0)$").values() for s in found]
+    total, n = 0.0, 0
+    for begin, end in _busy_periods(bursts):
+        here, there = ([t - begin for t in of if begin <= t <= end] for of in (arrivals, sent))
+        if here and there:
+            total += len(here) * (sum(there) / len(there)) - sum(here)
+            n += len(here)
+    return total / max(n, 1)
+
+
 def mean_request(trace: Trace, arguments: Mapping[str, str]) -> Figure:
     """Mean time from the arrival of a request at the server until its worker has done it, us.
 
     Which request a worker takes is not in the trace. As many are done as arrive between two moments
     at which the whole server sleeps; within such a busy period a worker that is awake has done one
     when it falls asleep, and one more for each time that its CPU time holds another. The mean is
-    the sum of all ends less the sum of all arrivals, over their number.
+    the sum of all ends less the sum of all arrivals, over their number. A replay that knows which
+    messages the workers took says when each was done.
     """
     wanted = int(arguments.get("n", 300))
     arrivals, missing = _arrivals(trace, wanted, 0.15)
+    served = _served(trace)
+    if served.height:
+        n = min(served.height, wanted)
+        if n < wanted * FOLLOWED:
+            raise Refused(f"only {n} of {wanted} requests are done in the time of the run")
+        took = (served["done_ns"] - served["sent_ns"]).to_list()
+        return Figure(
+            (sum(took) / len(took) + _passed_on(trace, arrivals, served["sent_ns"].to_list())) / 1e3, n
+        )
     # Woken for a request that another has taken, a worker runs for some us.
     least = 0.4e3 * float(arguments.get("svc", 2000))
     workers = [s for found in _bursts(trace, r"^work\d").values() for s in found]
