@@ -86,6 +86,13 @@ class Capture:
             return "group0_share"
         return METRIC_OF[self.workload]
 
+    def logged_us(self) -> float | None:
+        """Mean response that the workload wrote down, us; `None` where it wrote none."""
+        log = self.file.with_name(self.key.rpartition("/")[2] + ".log")
+        text = log.read_text(errors="replace") if log.is_file() else ""
+        found = re.search(r"^# response n=\d+ mean_us=([\d.]+)", text, re.MULTILINE)
+        return float(found[1]) if found else None
+
     @property
     def affinity(self) -> tuple[tuple[str, str], ...]:
         """CPUs to which its tasks are bound: regular expression of the name, and CPUs."""

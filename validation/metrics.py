@@ -1,7 +1,9 @@
 """The main metric of each workload of the lab, from the tables of a trace or a replay alone.
 
 The same function measures capture A, capture B and the replay. What the workload itself logged is
-used to check these functions (`validation.run` prints that check), never to compute them.
+used to check these functions (`validation.run` prints that check), never to compute them. Searches and
+requests are where a replay, which knows them, is asked instead of estimating; `validation.several` takes
+recorded requests from the log.
 """
 
 from __future__ import annotations

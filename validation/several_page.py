@@ -117,7 +117,8 @@ def page(
         "and no other number of CPUs or affinity can be asked for. The spread is that of a capture's own",
         "repeats, and of captures recorded once the median of their workload's. The last two columns are about",
         f"the {len(keys)} captures with repeats: the replay, and one recording taken for the prediction of another",
-        f"({len(again)} ordered pairs), which shows how much of a miss is chance.",
+        f"({len(again)} ordered pairs), which shows how much of a miss is chance. Which request of a server a",
+        "thread takes is in no trace: recorded responses of servers are those that the workload wrote down.",
         "",
     ]
     parts = [
