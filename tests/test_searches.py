@@ -67,6 +67,10 @@ def test_a_replay_says_when_each_request_of_a_pool_was_done() -> None:
     told: Any = SimpleNamespace(events=pl.concat(rows), tasks=tasks, slices=slices)
     found = mean_request(told, {"n": "2"})
     assert (found.value, found.n) == ((8 + 10) / 2 * 1e3, 2)
+    # One that begins again sends the same messages once more, which take longer then.
+    again = [of.with_columns(pl.col("ts_ns") + ms * MS) for of, ms in zip(rows, (100, 150), strict=True)]
+    twice: Any = SimpleNamespace(events=pl.concat([*rows, *again]), tasks=tasks, slices=slices)
+    assert mean_request(twice, {"n": "2"}).value == found.value
     late: Any = SimpleNamespace(events=pl.concat([rows[0], rows[1][1:]]), tasks=tasks, slices=slices)
     with pytest.raises(Refused, match="only 1 of 2 requests are done"):
         mean_request(late, {"n": "2"})

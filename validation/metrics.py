@@ -2,8 +2,8 @@
 
 The same function measures capture A, capture B and the replay. What the workload itself logged is
 used to check these functions (`validation.run` prints that check), never to compute them. Searches and
-requests are where a replay, which knows them, is asked instead of estimating; `validation.several` takes
-recorded requests from the log.
+requests can only be estimated from a recording; a replay that knows them says when each was sent and done.
+Of recorded requests `validation.several` takes what the workload logged.
 """
 
 from __future__ import annotations
@@ -307,6 +307,8 @@ def _requests_done(bursts: list[_Burst], n: int) -> list[int]:
 def _served(trace: Trace) -> pl.DataFrame:
     """What workers took in a replay: when it was sent and when it was done; empty for a recording."""
     kept = trace.events.filter(pl.col("kind") == "other").with_columns(pl.col("name", "comm").cast(pl.String))
+    # A replay that is done early begins again: the first time counts.
+    kept = kept.unique(("name", "value2"), keep="first", maintain_order=True)
     sent = kept.filter(pl.col("name") == "message").select("value2", sent_ns="ts_ns")
     done = kept.filter(pl.col("name") == "served", pl.col("comm").str.contains(r"^work\d"))
     return done.select("value2", done_ns="ts_ns").join(sent, on="value2")

@@ -94,8 +94,8 @@ def _metric(trace: Trace, capture: lab.Capture) -> float | None:
 def _recorded(trace: Trace, capture: lab.Capture) -> float | None:
     """The main metric of a recording.
 
-    Which request a thread of a pool takes is in no trace, so that it could only be estimated, 17 % too low to
-    13 % too high (35 captures): what the workload wrote down is taken there.
+    Which request a thread of a pool takes is in no trace, so that it could only be estimated: what the
+    workload wrote down is taken there.
     """
     logged = capture.logged_us() if capture.metric == "mean_request_us" else None
     return _metric(trace, capture) if logged is None else logged

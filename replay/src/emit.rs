@@ -279,6 +279,7 @@ impl Emitter<'_> {
         self.of_message(&Rec { a: server, ..*rec }, self.message, out);
     }
 
+    /// A row about message `rec.x` and the task `rec.a`.
     fn of_message(&mut self, rec: &Rec, name: StrId, out: &mut Out) {
         self.subject(rec, Kind::Other, false, out);
         let request = self.of.requests.get(rec.x as usize).copied().flatten();

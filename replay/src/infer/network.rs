@@ -7,7 +7,7 @@
 //! * servers of one **pool** share a queue: whoever wakes one of them wakes the one that has slept longest;
 //! * a task that always sleeps, behind a message to X, until Y wakes it, and behind a message to V
 //!   until W does, reads from **two queues**: the one with which its work begins is shared by the
-//!   pool, the other is its own (a reply).
+//!   pool, the other is its own (a reply). What a source sends begins work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,8 +113,7 @@ impl Network {
         let all = || (0..self.stations.len()).filter(|s| !self.stations[*s].members.is_empty());
         let mut found = Vec::new();
         for from in all().filter(|s| self.stations[*s].targets.is_empty()) {
-            let is_server = |s: &usize| self.server[self.stations[*s].members[0] as usize];
-            found.extend(all().filter(|to| *to != from).filter(is_server).map(|to| (from, to)));
+            found.extend(all().filter(|to| *to != from && self.is_server(*to)).map(|to| (from, to)));
         }
         found
     }
@@ -341,9 +340,9 @@ impl Network {
                 });
                 groups.push(group);
             }
-            let of_source = |enders: &BTreeSet<usize>| enders.iter().any(|e| !self.is_served(*e));
-            let (served, by_source) = (self.is_served(s), groups.iter().any(|g| of_source(&g.1)));
-            if served && groups.len() < 2 {
+            let of_source = |enders: &BTreeSet<usize>| enders.iter().any(|e| !self.is_server(*e));
+            let (is_server, by_source) = (self.is_server(s), groups.iter().any(|g| of_source(&g.1)));
+            if is_server && groups.len() < 2 {
                 continue;
             }
             // Where work begins is shared: what a source sends, or else what ends first sleeps. What was read
@@ -352,7 +351,7 @@ impl Network {
                 true => of_source(&g.1),
                 false => !g.1.is_disjoint(&first),
             };
-            groups.retain(|g| !served || !shared(g));
+            groups.retain(|g| !is_server || !shared(g));
             for (calls, answers) in groups {
                 self.stations[s].calls.extend(calls);
                 self.stations[s].answers.extend(answers);
@@ -360,8 +359,8 @@ impl Network {
         }
     }
 
-    /// True when the work of a station begins with messages.
-    fn is_served(&self, station: usize) -> bool {
+    /// True for a station whose work begins with messages.
+    fn is_server(&self, station: usize) -> bool {
         self.stations[station].members.first().is_some_and(|m| self.server[*m as usize])
     }
 
