@@ -65,3 +65,29 @@ def test_who_passes_on_unseen_what_it_read_waits_for_an_answer_of_its_own(testda
     found = tk.Programs(recorded).inferred.filter(name="unobserved messages")
     assert found.height == 1
     assert abs(found["n"][0] - 150 * 20) <= 30
+
+
+@pytest.mark.parametrize("name", ["6.12-2cpu/callpipe-default-batch", "7.3-2cpu/callpipe-default-batch"])
+def test_an_answer_is_to_the_request_of_whoever_gets_it(testdata: Path, name: str) -> None:
+    """A client has one search on its way: the answer that it gets comes when the server has done the last
+    work for that one, though the messages of twelve searches overtake each other unseen.
+    """
+    recorded = tk.read(testdata / "lab2" / f"{name}.dat")
+    policy = "linux-7.3.4" if name.startswith("7.3") else "eevdf"
+    events = tk.Programs(recorded).run(policy).events
+    names = pl.col("kind", "name", "comm", "ctx_comm").cast(pl.String)
+    events = events.with_columns(names).select("ts_ns", "kind", "name", "comm", "ctx_comm", "value")
+    asked = events.filter(
+        pl.col("name") == "message", pl.col("ctx_comm").str.starts_with("A"), pl.col("comm") == "B0"
+    )
+    asked = asked.select("ts_ns", "value", client="ctx_comm").sort("ts_ns")
+    done = events.filter(pl.col("name") == "served", pl.col("ctx_comm") == "B0")
+    done = done.group_by("value").agg(done_ns=pl.col("ts_ns").max())
+    got = events.filter(
+        pl.col("kind") == "wakeup", pl.col("ctx_comm") == "B0", pl.col("comm").str.starts_with("A")
+    )
+    got = got.select("ts_ns", client="comm", got_ns="ts_ns").sort("ts_ns")
+    both = asked.join_asof(got, on="ts_ns", by="client", strategy="forward", check_sortedness=False)
+    late = both.join(done, on="value").filter(pl.col("got_ns") - pl.col("done_ns") > 5_000_000)
+    assert both.height >= 140
+    assert late.height <= 15

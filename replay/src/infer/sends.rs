@@ -117,7 +117,7 @@ impl Walk<'_> {
         let own = self.known.net.stations[to].answers.contains(&s);
         let reader = wake.map(|w| self.known.history.wakee[w as usize]);
         if let Some(reader) = reader {
-            self.right_one(s, token, to, own.then_some(reader));
+            self.right_one(task, token, to, own.then_some(reader));
             let past = self.tokens[token].past.clone();
             self.learn(past, to);
         }
@@ -163,7 +163,8 @@ impl Walk<'_> {
 
     /// A visible message says which request it is about: where that is not the one thought of, the
     /// two were mixed up.
-    fn right_one(&mut self, s: usize, token: usize, to: usize, answers: Option<TaskIndex>) {
+    fn right_one(&mut self, task: TaskIndex, token: usize, to: usize, answers: Option<TaskIndex>) {
+        let s = self.station(task);
         let fits = |t: &Token| answers.is_none_or(|r| t.callers.last() == Some(&r));
         let other = if fits(&self.tokens[token]) {
             if self.share(s, token, to) > 0.05 {
@@ -181,17 +182,10 @@ impl Walk<'_> {
             (0..self.tokens.len()).rev().take(4096).find(live)
         };
         let Some(other) = other else { return };
-        if self.queues[s].iter().any(|q| q.token == other) {
-            self.change_places(s, token, other);
+        if let Some(waits) = self.queues[s].iter().position(|q| q.token == other) {
+            self.change_places(task, token, waits);
         } else {
             self.tokens.swap(token, other);
         }
-    }
-
-    /// Two requests of which `taken` has been read and `waits` has not were mixed up.
-    pub(super) fn change_places(&mut self, s: usize, taken: usize, waits: usize) {
-        self.tokens.swap(taken, waits);
-        self.tokens[taken].visit(s);
-        self.tokens[waits].past = self.tokens[waits].before.clone();
     }
 }

@@ -112,6 +112,8 @@ pub(super) struct Walk<'a> {
     pub(super) hold: Vec<Option<Hold>>,
     last: Vec<usize>,
     pub(super) marks: Vec<usize>,
+    /// The message that each task took last, and which mark of it says so.
+    took: Vec<(usize, u32)>,
     messages: u32,
     requests: u32,
     /// Members of each station that sleep until a message for the pool comes, and tasks that sleep
@@ -150,6 +152,7 @@ impl<'a> Walk<'a> {
             hold: vec![None; members],
             last: vec![0; members],
             marks: vec![0; members],
+            took: vec![(0, u32::MAX); members],
             messages: 0,
             requests: 0,
             asleep: vec![0; stations],
@@ -306,6 +309,8 @@ impl<'a> Walk<'a> {
         if message != u32::MAX {
             self.log.push(Said::Taken(message));
         }
+        let slot = self.slot(task);
+        self.took[slot] = (self.marks[slot], message);
         self.mark(task, at, Mark::Take(message));
         let s = self.station(task);
         let t = &mut self.tokens[token];
@@ -398,10 +403,10 @@ impl<'a> Walk<'a> {
         // It goes on at once: there was a message.
         let goes_on = next.is_some_and(|n| n.begin == Begin::Message && n.start - g.stop == n.from - g.to);
         let (parts, swap) = self.explain(s, hold, g, goes_on);
-        if let (Some(j), Some(last)) = (swap, self.queues[s].get(parts.len().wrapping_sub(2)).map(|q| q.token)) {
-            match j.checked_sub(1).and_then(|j| self.queues[s].get(j)).map(|q| q.token) {
-                Some(waits) => self.tokens.swap(waits, last),
-                None => self.change_places(s, hold.token, last),
+        if let (Some(j), Some(last)) = (swap, parts.len().checked_sub(2).filter(|l| *l < self.queues[s].len())) {
+            match j.checked_sub(1) {
+                Some(waits) => self.exchange(s, waits, last),
+                None => self.change_places(g.task, hold.token, last),
             }
         }
         self.book(s, g.stop - hold.start, parts.len());
@@ -432,6 +437,33 @@ impl<'a> Walk<'a> {
             self.advance(g.task, g.to, 1.0);
             self.clear_out(s, g.to);
         }
+    }
+
+    /// Two that wait in a queue were mixed up: each is where the other was thought to be. The messages go
+    /// with the requests, so that the way of a request is that of its messages.
+    fn exchange(&mut self, s: usize, one: usize, other: usize) {
+        let queue = &mut self.queues[s];
+        let at = (queue[one].at, queue[other].at);
+        queue.swap(one, other);
+        (queue[one].at, queue[other].at) = at;
+    }
+
+    /// What `task` took last, for the request `taken`, and what waits at this place of its queue were
+    /// mixed up.
+    pub(super) fn change_places(&mut self, task: TaskIndex, taken: usize, waits: usize) {
+        let (s, slot) = (self.station(task), self.slot(task));
+        let (mark, message) = self.took[slot];
+        let Some(item) = self.queues[s].get_mut(waits) else { return };
+        let other = item.token;
+        if message != u32::MAX {
+            let instead = std::mem::replace(&mut item.message, message);
+            self.took[slot].1 = instead;
+            self.log.push(Said::Matched(task, mark, instead));
+            self.log.push(Said::Taken(instead));
+        }
+        self.tokens.swap(taken, other);
+        self.tokens[taken].visit(s);
+        self.tokens[other].past = self.tokens[other].before.clone();
     }
 
     /// A station that sends nothing: it took all that was there.
