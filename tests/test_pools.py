@@ -91,3 +91,17 @@ def test_an_answer_is_to_the_request_of_whoever_gets_it(testdata: Path, name: st
     late = both.join(done, on="value").filter(pl.col("got_ns") - pl.col("done_ns") > 5_000_000)
     assert both.height >= 140
     assert late.height <= 15
+
+
+@pytest.mark.parametrize("name", ["default-batch", "default-batch-rep2"])
+def test_a_source_draws_the_reader_of_its_pipe(testdata: Path, name: str) -> None:
+    """A writer to a pipe is about to sleep, so that its CPU counts as free of it: most of the clients that
+    it wakes come to its CPU, in the recording and in replays.
+    """
+    recorded = tk.read(testdata / "lab2" / "6.12-2cpu" / f"sys-callpipe-{name}.dat")
+    programs = tk.Programs(recorded)
+    replays = [programs.run("eevdf", perturbation=p) for p in programs.perturbations()[:4]]
+    here = pl.col("cpu") == pl.col("target_cpu")
+    shares = [_wakes(t, "^gen0$", "^A").select(here.mean()).item() for t in (recorded, *replays)]
+    assert shares[0] > 0.7
+    assert sum(shares[1:]) / 4 > 0.6

@@ -145,8 +145,8 @@ fn the_end_of_a_file_waits_for_nobody() {
 until: 2000
 cpus: 2
 buffer p: capacity=12 write=1 read=4
-A: (R~uniform(0.07,0.09) I(p))*1600 R1.5 P(done) Z
-B: ((O(p) R~uniform(0.1,0.12))*40 (O(p) R~uniform(0.04,0.06))*40)*20 W(eof) R2 Z
+A cpus=0: (R~uniform(0.07,0.09) I(p))*1600 R1.5 P(done) Z
+B cpus=1: ((O(p) R~uniform(0.1,0.12))*40 (O(p) R~uniform(0.04,0.06))*40)*20 W(eof) R2 Z
 C: W(done) R0.05 P(eof)
 H: R∞
 ";

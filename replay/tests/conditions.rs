@@ -1,4 +1,4 @@
-//! Queues under a lock, with a condition variable: who waits for whom.
+//! Queues under a lock, with a condition variable: who waits for whom, and who is drawn where.
 
 use tracekit_replay::workload;
 
@@ -49,4 +49,19 @@ fn the_lock_is_held_until_the_sender_is_back() {
     };
     as_expected(&text("condition", "A[3,5)"));
     as_expected(&text("each", "A[1,3)"));
+}
+
+/// What is written to a pipe wakes its reader as one whose waker sleeps soon: Linux has it come to the
+/// writer's CPU where nobody else is, and a reader that a futex wakes goes where little waits.
+#[test]
+fn a_pipe_draws_its_reader_to_the_writer() {
+    let text = |wakes: &str, s: &str, h: &str| {
+        format!(
+            "policy: eevdf\ncpus: 2\nuntil: 30\ntolerance: 10us\nqueue web: wakes={wakes}\n\
+             S cpus=0: R10 M(web: R2) R1 S30 Z\nA cpus=1: N(cpus=0-1) A(web) Z\n\
+             H cpus=1 start=1 nice=19: R∞\nexpect: {s}\nexpect@1: {h}\n"
+        )
+    };
+    as_expected(&text("first", "S[0,11) A[11,13)", "H[1,30)"));
+    as_expected(&text("each", "S[0,11)", "H[1,10) A[10,12) H[12,30)"));
 }

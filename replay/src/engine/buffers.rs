@@ -58,7 +58,7 @@ impl Engine {
         if !fits || level.written >= of.write {
             level.written = 0;
             if let Some(taker) = self.levels.takers.pop_front(buffer) {
-                self.wake(taker, Wake::Task { waker: t, cpu, sync: false });
+                self.wake(taker, Wake::Task { waker: t, cpu, sync: true });
             }
         }
         if !fits {
@@ -89,7 +89,7 @@ impl Engine {
         level.held -= taken;
         level.taken = taken - 1;
         if let Some(putter) = self.levels.putters.pop_front(buffer) {
-            self.wake(putter, Wake::Task { waker: t, cpu, sync: false });
+            self.wake(putter, Wake::Task { waker: t, cpu, sync: true });
         }
         true
     }

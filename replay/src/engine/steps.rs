@@ -72,7 +72,8 @@ impl Engine {
                 Step::Send { queue, .. } if !self.sends_under(cpu, t, queue.0 as usize) => false,
                 Step::Send { queue, handler } => match self.owed(t, |k| k.costs.wakeup) {
                     0 => {
-                        self.send(queue.0 as usize, handler.0, Wake::Task { waker: t, cpu, sync: false });
+                        let sync = self.queues[queue.0 as usize].calls == Calls::First;
+                        self.send(queue.0 as usize, handler.0, Wake::Task { waker: t, cpu, sync });
                         self.sent_under(t, queue.0 as usize);
                         true
                     }
@@ -172,7 +173,7 @@ impl Engine {
         task.pc = 0;
         self.counts.satisfied += 1;
         if called && self.queues[queue].calls == Calls::First && !self.queues[queue].messages.is_empty() {
-            self.call(queue, Wake::Task { waker: t, cpu, sync: false });
+            self.call(queue, Wake::Task { waker: t, cpu, sync: true });
         }
         true
     }

@@ -89,7 +89,7 @@ impl Builder<'_> {
         let note = Note { at, partner, evidence };
         let step = match queue {
             Some(queue) => Step::Send { queue: QueueId(queue), handler: HandlerId(message) },
-            None => Step::Post { sem: self.sem_of_message(message), sync: false },
+            None => Step::Post { sem: self.sem_of_message(message), sync: true },
         };
         d.add(step, note);
     }
