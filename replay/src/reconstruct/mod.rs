@@ -51,8 +51,6 @@ pub use isolated::Isolated;
 pub use parts::{Head, Parts, Whole};
 pub use places::{Beside, Preemptions};
 
-use std::collections::HashSet;
-
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, Strings};
 
@@ -324,9 +322,9 @@ pub struct Stated {
 }
 
 impl Recon {
-    /// Binds the kernel's own threads of a CPU to it, and tells of each task how often it wakes
-    /// another one than before.
-    fn bind(&mut self, history: &crate::history::History) {
+    /// Binds the kernel's own threads of a CPU to it, and tells of each task how often it has woken another
+    /// one than before.
+    fn bind(&mut self, history: &crate::history::History, flips: &[u32]) {
         if self.cpus.len() < 2 {
             return;
         }
@@ -337,12 +335,7 @@ impl Recon {
             program.attrs.iter_mut().for_each(|attrs| attrs.affinity = own.clone());
             program.first.affinity = own;
         }
-        if history.wakes {
-            let bound: HashSet<TaskIndex> = self.bound.iter().map(|b| b.0 .0).collect();
-            for (program, task) in self.work.tasks.iter_mut().zip(&history.tasks) {
-                program.wakee_flips = Some(wakers::flips(task, history, &bound));
-            }
-        }
+        self.work.tasks.iter_mut().zip(flips).for_each(|(program, n)| program.wakee_flips = Some(*n));
     }
 }
 
@@ -361,6 +354,8 @@ pub struct Reading {
     /// Where the policy places tasks, and where they are as recorded.
     rates: [Rates; 2],
     spins: spins::Spins,
+    /// How often each task has woken another one than before; nothing where that does not show.
+    flips: Vec<u32>,
 }
 
 impl Reading {
@@ -405,10 +400,17 @@ impl Reading {
             let measured = speed::measure(&history, &of, takes, &rates.by_frequency(), &overheads);
             rates.clone().with_measured(measured, history.span)
         };
+        let flips = if history.wakes && history.cpus.len() > 1 {
+            let of = history.tasks.iter().zip(&comms);
+            let bound = of.filter(|(task, comm)| bound::cpu_of(task, comm, &history.cpus).is_some());
+            wakers::Flips::of(&history, &bound.map(|(task, _)| task.id).collect()).at_start()
+        } else {
+            Vec::new()
+        };
         let messages = match options.mode {
             LoopMode::Dependency => {
                 // What a task finds that busy-waits, no wakeup shows.
-                let outside = |task: crate::history::TaskIndex| verdicts[task as usize].endless || spins.has(task);
+                let outside = |task: TaskIndex| verdicts[task as usize].endless || spins.has(task);
                 infer(&history, &outside, &rates_of(&rates, &[]).speeds(), &overheads, &options.cancel)
             }
             _ => Messages::none(&history),
@@ -416,7 +418,7 @@ impl Reading {
         let settled = rates_of(&rates, &messages.takes());
         let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
         let (options, rates) = (options.clone(), [settled, placed]);
-        Reading { history, overheads, messages, options, verdicts, stop, comms, names, rates, spins }
+        Reading { history, overheads, messages, options, verdicts, stop, comms, names, rates, spins, flips }
     }
 
     /// What is known of the speeds of CPUs, and holds where tasks are.
@@ -444,7 +446,7 @@ impl Reading {
             program.comm.clone_from(comm);
             program.names.clone_from(names);
         }
-        recon.bind(&self.history);
+        recon.bind(&self.history, &self.flips);
         let isolated = |number: &i32| self.options.cpus.iter().any(|c| c.cpu == *number && c.isolated);
         let cpus = self.history.cpus.iter().enumerate().filter(|(_, number)| isolated(number)).map(|c| c.0);
         recon.isolated = Isolated::of(&self.history, cpus.collect());
