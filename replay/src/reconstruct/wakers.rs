@@ -69,13 +69,26 @@ impl<'a> Flips<'a> {
 
     /// The count of each task.
     pub fn at_start(&self) -> Vec<u32> {
-        let seen = self.seen();
-        let likely = |x: u32| (self.likelihood(&seen, x), x);
+        let rare = self.rare(&self.seen());
+        self.rates.iter().map(|rate| rate.unwrap_or(rare)).collect()
+    }
+
+    /// The count of those that hardly wake anybody.
+    fn rare(&self, seen: &[Seen]) -> u32 {
+        // Each can tell no more than which of two kinds a waker is.
+        let draws = seen.iter().filter(|s| matches!(s, Seen::Draws(..))).count();
+        if draws as f64 * std::f64::consts::LN_2 < SURE {
+            return 0;
+        }
+        let likely = |x: u32| (self.likelihood(seen, x), x);
         let none = likely(0);
         let tried = (0..TRIED).map(|n| likely(1 << n));
         let best = tried.fold(none, |best, x| if x.0 > best.0 { x } else { best });
-        let rare = if best.0 > none.0 + SURE { best.1 } else { 0 };
-        self.rates.iter().map(|rate| rate.unwrap_or(rare)).collect()
+        if best.0 > none.0 + SURE {
+            best.1
+        } else {
+            0
+        }
     }
 
     /// Of those that may run on several CPUs and are no real-time ones (`record_wakee`).
@@ -83,7 +96,8 @@ impl<'a> Flips<'a> {
         !self.bound.contains(&t) && self.history.tasks[t as usize].prio.is_none_or(|prio| prio >= 100)
     }
 
-    /// How often in a second `task` wakes another one than before; none where it hardly wakes anybody.
+    /// How often in a second `task` wakes another one than before; none where it hardly wakes anybody: in
+    /// fewer than half of the parts.
     fn rate(&self, task: &TaskHistory, mut wakes: [bool; PARTS]) -> Option<u32> {
         let mut parts = [0u32; PARTS];
         let mut last = None;
