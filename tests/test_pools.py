@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+from validation.answers import late
 
 
 @pytest.mark.parametrize(
@@ -74,23 +75,9 @@ def test_an_answer_is_to_the_request_of_whoever_gets_it(testdata: Path, name: st
     """
     recorded = tk.read(testdata / "lab2" / f"{name}.dat")
     policy = "linux-7.3.4" if name.startswith("7.3") else "eevdf"
-    events = tk.Programs(recorded).run(policy).events
-    names = pl.col("kind", "name", "comm", "ctx_comm").cast(pl.String)
-    events = events.with_columns(names).select("ts_ns", "kind", "name", "comm", "ctx_comm", "value")
-    asked = events.filter(
-        pl.col("name") == "message", pl.col("ctx_comm").str.starts_with("A"), pl.col("comm") == "B0"
-    )
-    asked = asked.select("ts_ns", "value", client="ctx_comm").sort("ts_ns")
-    done = events.filter(pl.col("name") == "served", pl.col("ctx_comm") == "B0")
-    done = done.group_by("value").agg(done_ns=pl.col("ts_ns").max())
-    got = events.filter(
-        pl.col("kind") == "wakeup", pl.col("ctx_comm") == "B0", pl.col("comm").str.starts_with("A")
-    )
-    got = got.select("ts_ns", client="comm", got_ns="ts_ns").sort("ts_ns")
-    both = asked.join_asof(got, on="ts_ns", by="client", strategy="forward", check_sortedness=False)
-    late = both.join(done, on="value").filter(pl.col("got_ns") - pl.col("done_ns") > 5_000_000)
-    assert both.height >= 140
-    assert late.height <= 15
+    few, every = late(tk.Programs(recorded).run(policy))
+    assert every >= 140
+    assert few <= 15
 
 
 @pytest.mark.parametrize("name", ["default-batch", "default-batch-rep2"])
