@@ -42,6 +42,10 @@ impl Engine {
             if self.conditions.any_returning() && !matches!(step, Step::RunKernel { .. }) && self.returns(cpu, t) {
                 return;
             }
+            if self.k.cpus[cpu].need_resched && self.returns_before(t, step) {
+                let at = self.k.now.max(self.k.cpus[cpu].busy_until);
+                return self.k.slots.set_resched(cpu, at);
+            }
             self.k.tasks[t.index()].pc += 1;
             let goes_on = match step {
                 Step::Run { ns } => ns == 0 || self.begin(cpu, t, ns, false),
@@ -129,6 +133,18 @@ impl Engine {
                 return;
             }
         }
+    }
+
+    /// Whether `t` is back from one system call before it makes the one of `step`, in which it may fall
+    /// asleep: whoever was woken before and preempts it comes first. A kernel thread makes no calls, and
+    /// an uninterruptible sleep is mostly within one: they are preempted where the kernel is. A sleep
+    /// on a timer stays as it is, since nobody else can end it.
+    fn returns_before(&self, t: TaskId, step: Step) -> bool {
+        let (Step::Wait { sleep, .. } | Step::Receive { sleep, .. }) = step else {
+            return false;
+        };
+        let calls = sleep == Sleep::Interruptible && !self.k.tasks[t.index()].attrs.kernel;
+        calls || self.k.preempt_kernel
     }
 
     /// `t`, which runs, goes on where somebody waits. Else it uses its CPU for `ns`, yields, and comes
