@@ -112,14 +112,18 @@ impl<S: Sink> Step<'_, S> {
     /// clocks disagree.
     fn wake_running(&mut self, utid: u32, slot: Option<usize>, ts: i64) {
         let wake = self.wake(slot, ts);
-        let task = &mut self.d.tasks[utid];
+        let task = &self.d.tasks[utid];
         let slept = task.open.unwoken.filter(|_| task.slot != slot);
-        if slept.is_none() {
-            task.early = Some(wake);
+        let began = task.open.ts;
+        // Who was woken by the task in this slice wakes it later than it began, whatever the clocks say.
+        let woken_here = |wake: Wake| wake.waker == Some(utid) && wake.ts > began;
+        let answers = wake.waker.is_some_and(|waker| self.d.tasks[waker].open.wake.is_some_and(woken_here));
+        if slept.is_none() || answers {
+            self.d.tasks[utid].early = Some(wake);
             self.woken(utid, wake, None, Effect::Nothing);
             return;
         }
-        let open = &mut task.open;
+        let open = &mut self.d.tasks[utid].open;
         open.flags |= flag::CLAMPED;
         open.wake = Some(Wake { ts: open.ts, ..wake });
         (open.unwoken, open.run_delay, open.sleep) = (None, Some(0), slept);
