@@ -162,6 +162,31 @@ def test_a_window_keeps_whole_slices_and_cuts_states(trace: tk.Trace) -> None:
     assert (first["nr_running"], first["nr_waiting"]) == (before["nr_running"], before["nr_waiting"])
 
 
+@pytest.mark.parametrize("window", [{"end": "100s"}, {"start": "@0s"}, {"start": "@0s", "end": "100s"}])
+def test_a_window_that_is_wider_than_the_trace_adds_no_time(trace: tk.Trace, window: dict[str, str]) -> None:
+    part = trace.filter(**window)  # type: ignore[arg-type]
+    assert (part.start_ns, part.end_ns) == (trace.start_ns, trace.end_ns)
+    assert part.queue_lengths().equals(trace.queue_lengths())
+    assert part.response().equals(trace.response())
+
+
+def test_the_part_of_some_tasks_lasts_as_long_as_the_trace(trace: tk.Trace) -> None:
+    part = trace.filter(comm="rcu_preempt")
+    assert part.events["ts_ns"].max() < trace.end_ns  # type: ignore[operator]
+    assert (part.start_ns, part.end_ns) == (trace.start_ns, trace.end_ns)
+    assert part.filter(start="1s").start_ns == trace.filter(start="1s").start_ns, "from the same moment on"
+    # B is woken at 10 ms, which is its last record, and waits until the end.
+    starved = tk.simulate("policy: fifo\nA: R100\nB: S10 R1\n").filter(end="50ms").filter(comm="B")
+    assert tk.analysis.response.samples(starved)["response_ns"].to_list() == [40_000_000]
+
+
+def test_a_window_beside_the_trace_lasts_no_time(trace: tk.Trace) -> None:
+    with pytest.warns(tk.FilterWarning):
+        behind = trace.filter(start="1000s")
+    assert (behind.start_ns, behind.end_ns) == (trace.end_ns, trace.end_ns)
+    assert behind.slices.height == 0
+
+
 def test_times_of_a_window_in_all_forms(trace: tk.Trace) -> None:
     assert trace.start_ns is not None
     low = trace.start_ns + 10**9

@@ -244,6 +244,23 @@ class Selection:
         """The conditions that were given, as they travel in the metadata."""
         return {k: v for k, v in self.asked.items() if v is not None}
 
+    def span(self, first: int, last: int) -> dict[str, int]:
+        """Give the part of a trace's time that is looked at, as it travels in the metadata.
+
+        Parameters
+        ----------
+        first, last
+            Begin and end of the trace.
+
+        Returns
+        -------
+        dict
+            `start_ns`, `end_ns`: the window as far as it lies within the trace.
+        """
+        begins = first if self.start_ns is None else self.start_ns
+        ends = last if self.end_ns is None else self.end_ns
+        return {"start_ns": min(max(begins, first), last), "end_ns": min(max(ends, first), last)}
+
     def unmet(self, trace: Trace, names: Mapping[str, str] | None = None) -> list[str]:
         """Say which conditions nothing meets, and what the trace has instead.
 

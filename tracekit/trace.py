@@ -261,16 +261,24 @@ class Trace:
 
     @property
     def start_ns(self) -> int | None:
-        """Time of the first record, trace clock; None for a trace without records."""
+        """Time of the first record, trace clock; None for a trace without records.
+
+        Of a trace that was filtered: where the window begins, or where the whole trace does, also when
+        the first record of what is left comes later.
+        """
         return self._edge("events", first=True)
 
     @property
     def end_ns(self) -> int | None:
-        """Time of the last record, trace clock; None for a trace without records."""
+        """Time of the last record, trace clock; None for a trace without records.
+
+        Of a trace that was filtered: where the window ends, or where the whole trace does, whichever
+        comes first.
+        """
         return self._edge("events", first=False)
 
     def _edge(self, table: str, *, first: bool) -> int | None:
-        bounds = json.loads(self._metadata.get("options", "{}")).get("filter", {})
+        bounds = json.loads(self._metadata.get("options", "{}")).get("span", {})
         stated = bounds.get("start_ns" if first else "end_ns")
         if stated is not None:
             return int(stated)
@@ -332,7 +340,9 @@ class Trace:
             window, where they are marked as open; ``runqueue`` of chosen CPUs, cut at the edges of
             the window, of *all* tasks (a queue belongs to its CPU); ``tasks`` that were chosen and
             have a slice, state or event left; ``cpus`` that were chosen; ``losses`` that touch the
-            window on chosen CPUs. Diagnostics, histograms and summaries stay as they are.
+            window on chosen CPUs. Diagnostics, histograms and summaries stay as they are. It lasts as
+            long as the whole trace or the part of the window that lies within it (`start_ns`, `end_ns`),
+            whatever the records that are left.
 
         Warns
         -----
@@ -350,6 +360,8 @@ class Trace:
         tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
         options = json.loads(self._metadata.get("options", "{}"))
         options["filter"] = {**options.get("filter", {}), **chosen.described()}
+        if self.start_ns is not None and self.end_ns is not None:
+            options["span"] = chosen.span(self.start_ns, self.end_ns)
         if lacks := chosen.left_out(self, options.get("left_out", {})):
             options["left_out"] = lacks
         # The part of a run is not what the whole workload does.
