@@ -187,6 +187,35 @@ def test_a_window_beside_the_trace_lasts_no_time(trace: tk.Trace) -> None:
     assert behind.slices.height == 0
 
 
+def test_a_number_that_two_tasks_have_had_stands_for_the_chosen_one(tmp_path: Path) -> None:
+    """alpha ends, init makes another task of the same number, which becomes beta."""
+    lines = [
+        "<idle>-0 [000] d..2 1.000100: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 "
+        "prev_state=R ==> next_comm=alpha next_pid=100 next_prio=120",
+        "alpha-100 [000] d..2 1.001100: sched_switch: prev_comm=alpha prev_pid=100 prev_prio=120 "
+        "prev_state=X ==> next_comm=init next_pid=1 next_prio=120",
+        "init-1 [000] d..2 1.002000: sched_process_fork: comm=init pid=1 child_comm=init child_pid=100",
+        "init-1 [000] d..2 1.002100: sched_wakeup_new: comm=init pid=100 prio=120 target_cpu=000",
+        "init-1 [000] d..2 1.003000: sched_switch: prev_comm=init prev_pid=1 prev_prio=120 "
+        "prev_state=S ==> next_comm=init next_pid=100 next_prio=120",
+        "beta-100 [000] d..2 1.003500: sched_process_exec: filename=/bin/beta pid=100 old_pid=100",
+        "beta-100 [000] d..2 1.004000: sched_switch: prev_comm=beta prev_pid=100 prev_prio=120 "
+        "prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120",
+    ]
+    text = tmp_path / "reuse.txt"
+    text.write_text("# tracer: nop\n" + "\n".join(lines) + "\n")
+    reused = tk.read(text)
+    assert reused.tasks.filter(tid=100)["comm"].to_list() == ["alpha", "beta"]
+    kinds = {name: reused.filter(comm=name).events["kind"].to_list() for name in ("alpha", "beta")}
+    assert kinds == {
+        "alpha": ["switch", "switch"],
+        "beta": ["fork", "wakeup_new", "switch", "exec", "switch"],
+    }
+    assert reused.filter(comm="*a").events.height == reused.events.height, "both"
+    late = reused.filter(start="@1.0035s")
+    assert "alpha" not in late.tasks["comm"].to_list(), "it had ended before the window"
+
+
 def test_times_of_a_window_in_all_forms(trace: tk.Trace) -> None:
     assert trace.start_ns is not None
     low = trace.start_ns + 10**9

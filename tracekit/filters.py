@@ -29,6 +29,8 @@ Time = int | str
 
 #: Names that a sentence gives.
 NAMED = 8
+#: Columns of `events` that name a task by its thread number.
+NAMING = ("tid", "next_tid", "ctx_tid")
 
 _OPEN_START = 1
 _OPEN_END = 2
@@ -171,6 +173,9 @@ class Selection:
         The conditions as they were given, for the metadata.
     vain
         The patterns that fit no name of the trace, by condition, as text.
+    lives
+        Of thread numbers that chosen tasks share with others: `tid`, `chosen`, and `ts_ns`, since when the
+        number is that task's; in order of time.
     """
 
     tids: frozenset[int] | None
@@ -180,6 +185,7 @@ class Selection:
     end_ns: int | None
     asked: Mapping[str, Any]
     vain: Mapping[str, list[str]]
+    lives: pl.DataFrame
 
     @classmethod
     def make(
@@ -233,7 +239,8 @@ class Selection:
             if patterns is not None
         }
         places = None if cpus is None else tuple(cpus)
-        return cls(chosen_tids, chosen_utids, places, start_ns, end_ns, asked, vain)
+        lives = _lives(trace.tasks, chosen_utids)
+        return cls(chosen_tids, chosen_utids, places, start_ns, end_ns, asked, vain, lives)
 
     @property
     def is_all(self) -> bool:
@@ -354,7 +361,7 @@ class Selection:
         """The chosen rows of table `name`."""
         match name:
             case "events":
-                return frame.filter(*self._events())
+                return self._named(frame.filter(*self._events()))
             case "slices":
                 return frame.filter(*self._task(), *self._cpu(), *self._window())
             case "states":
@@ -374,23 +381,45 @@ class Selection:
         left = [tables[t]["utid"] for t in ("slices", "states") if tables[t].height]
         if left and (self.cpus is not None or self.start_ns is not None or self.end_ns is not None):
             seen = pl.concat(left).unique()
-            named = [tables["events"][c] for c in ("tid", "next_tid", "ctx_tid")]
+            named = [tables["events"][c] for c in NAMING]
             tids = pl.concat(named).drop_nulls().unique()
-            tables["tasks"] = tables["tasks"].filter(
-                pl.col("utid").is_in(seen.implode()) | pl.col("tid").is_in(tids.implode())
-            )
+            # A number that is used again names another task later.
+            here = self._overlap("first_ts_ns", "last_ts_ns", touching=True)
+            by_number = pl.all_horizontal(pl.col("tid").is_in(tids.implode()), *here)
+            tables["tasks"] = tables["tasks"].filter(pl.col("utid").is_in(seen.implode()) | by_number)
         return tables
 
     def _events(self) -> list[pl.Expr]:
         conditions = self._window()
         if self.tids is not None:
             tids = pl.Series(sorted(self.tids), dtype=pl.Int64).implode()
-            names = [pl.col(c).is_in(tids).fill_null(False) for c in ("tid", "next_tid", "ctx_tid")]
+            names = [pl.col(c).is_in(tids).fill_null(False) for c in NAMING]
             conditions.append(pl.any_horizontal(names))
         if self.cpus is not None:
             cpus = list(self.cpus)
             conditions.append(pl.col("cpu").is_in(cpus).fill_null(False))
         return conditions
+
+    def _named(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Leave out the records that name a chosen task's number while it is another task's."""
+        if self.lives.is_empty():
+            return events
+        # Of numbers that nobody else has the answer is known; of the others it depends on the time.
+        shared = self.lives["tid"].unique().implode()
+        sure = pl.Series(sorted(self.tids or ()), dtype=pl.Int64)
+        sure = sure.filter(~sure.is_in(shared)).implode()
+        meant = pl.any_horizontal(pl.col(c).is_in(sure).fill_null(False) for c in NAMING)
+        rows = events.select("ts_ns", *NAMING, meant.alias("_meant")).with_row_index("_row")
+        asked = rows.filter(~pl.col("_meant")).sort("ts_ns", maintain_order=True)
+        for column in NAMING:
+            asked = asked.join_asof(
+                self.lives.rename({"tid": column, "chosen": f"_{column}"}),
+                on="ts_ns",
+                by=column,
+                check_sortedness=False,
+            )
+        theirs = asked.filter(~pl.any_horizontal(pl.col(f"_{c}").fill_null(False) for c in NAMING))["_row"]
+        return events.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(theirs.implode()))
 
     def _task(self) -> list[pl.Expr]:
         if self.utids is None:
@@ -410,10 +439,11 @@ class Selection:
             conditions.append(pl.col("ts_ns") < self.end_ns)
         return conditions
 
-    def _overlap(self, begin: str, end: str) -> list[pl.Expr]:
+    def _overlap(self, begin: str, end: str, *, touching: bool = False) -> list[pl.Expr]:
         conditions = []
         if self.start_ns is not None:
-            conditions.append((pl.col(end) > self.start_ns).fill_null(True))
+            after = pl.col(end) >= self.start_ns if touching else pl.col(end) > self.start_ns
+            conditions.append(after.fill_null(True))
         if self.end_ns is not None:
             conditions.append((pl.col(begin) < self.end_ns).fill_null(True))
         return conditions
@@ -441,6 +471,20 @@ class Selection:
         held = before.group_by("cpu", maintain_order=True).last().select(runqueue.columns)
         held = held.with_columns(pl.lit(self.start_ns, dtype=pl.Int64).alias("ts_ns"))
         return pl.concat([held, runqueue.filter(pl.col("ts_ns") > self.start_ns)])
+
+
+def _lives(tasks: pl.DataFrame, chosen: frozenset[int] | None) -> pl.DataFrame:
+    """Return from when on a thread number is whose, of numbers that chosen tasks share with others."""
+    mine = (
+        pl.lit(True)
+        if chosen is None
+        else pl.col("utid").is_in(pl.Series(sorted(chosen), dtype=pl.UInt32).implode())
+    )
+    known = tasks.filter(~pl.col("is_idle")).select(
+        "tid", pl.col("first_ts_ns").alias("ts_ns"), mine.alias("chosen")
+    )
+    both = pl.col("chosen").any().over("tid") & ~pl.col("chosen").all().over("tid")
+    return known.filter(both).sort("ts_ns", maintain_order=True)
 
 
 def _choose(
