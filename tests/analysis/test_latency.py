@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
 import pytest
 
+import tracekit as tk
 from tracekit.analysis import latency
 from tracekit.analysis._common import OPEN_END, OPEN_START
 
@@ -61,3 +63,34 @@ def test_a_task_that_waits_from_its_first_record_is_not_a_wakeup(
 ) -> None:
     states = make_states({"ts_ns": 60, "dur_ns": 940, "state": "runnable", "tid": 2, "flags": OPEN_END})
     assert latency.samples(waits, states).filter("censored")["cause"].to_list() == ["first"]
+
+
+def test_a_filter_changes_no_cause_of_a_wait(trace: tk.Trace) -> None:
+    start, end = trace.start_ns, trace.end_ns
+    assert start is not None
+    assert end is not None
+    whole = latency.samples(trace).filter(~pl.col("censored"))
+    edges = [start + (end - start) * k // 7 for k in range(7)] + [end + 1]
+    parts = [trace.filter(start=a, end=b) for a, b in pairwise(edges)]
+    found = pl.concat(latency.samples(part).filter(~pl.col("censored")) for part in parts)
+    assert found.equals(whole)
+
+
+def test_a_wait_behind_a_slice_that_is_left_out_has_no_cause(make_slices: Any) -> None:
+    """Of a task that moves to another CPU in between, of which nothing is in the table."""
+    table = make_slices(
+        {"ts_ns": 10, "dur_ns": 5, "wake_ts_ns": 8, "run_delay_ns": 2, "end": "sleeping"},
+        {"ts_ns": 40, "dur_ns": 5, "prev_cpu": 1, "run_delay_ns": 9, "end": "preempted"},
+        {"ts_ns": 50, "dur_ns": 5, "prev_cpu": 0, "run_delay_ns": 5, "end": "sleeping"},
+        {
+            "tid": 2,
+            "ts_ns": 70,
+            "dur_ns": 5,
+            "prev_cpu": 1,
+            "wake_ts_ns": 66,
+            "run_delay_ns": 4,
+            "end": "dead",
+        },
+    )
+    got = latency.samples(table).select("ts_ns", "cause").rows()
+    assert got == [(10, "first"), (40, None), (50, "preemption"), (70, "wakeup")]

@@ -140,3 +140,51 @@ def test_a_window_censors_at_its_end() -> None:
     assert found == {"A": (50e6, "censored"), "C": (50e6, "censored"), "B": (40e6, "censored")}
     whole = response.samples(trace.slices, trace.states, trace.end_ns).filter(comm="B")
     assert whole["response_ns"].item() == 46e6
+    # No slice counts past the end of the window.
+    runs = {r["comm"]: (r["run_ns"], r["wait_ns"]) for r in got.to_dicts()}
+    assert runs == {"A": (50e6, 0), "C": (50e6, 0), "B": (0, 40e6)}
+    same = response.samples(trace.slices, trace.states, 50_000_000)
+    assert same.select("comm", "response_ns", "run_ns", "status").equals(
+        got.select("comm", "response_ns", "run_ns", "status")
+    )
+
+
+def test_a_loss_ends_what_is_known_of_time_on_cpus(make_slices: Any) -> None:
+    table = make_slices(
+        {"tid": 1, "ts_ns": 10, "dur_ns": 5, "wake_ts_ns": 8, "end": "preempted"},
+        {"tid": 1, "ts_ns": 40, "dur_ns": 300, "end": "preempted", "flags": CROSSES_LOSS},
+        {"tid": 1, "ts_ns": 400, "dur_ns": 30, "end": "sleeping"},
+    )
+    row = response.samples(table).row(0, named=True)
+    assert (row["response_ns"], row["run_ns"], row["wait_ns"]) == (32, 5, 27)
+
+
+def test_slices_on_cpus_that_a_filter_leaves_out_join_no_responses(
+    make_slices: Any, make_states: Any
+) -> None:
+    """Task 1 is preempted on CPU 0, sleeps and wakes on CPU 1, and comes back; task 2 goes away for good."""
+    table = make_slices(
+        {"tid": 1, "ts_ns": 10, "dur_ns": 5, "wake_ts_ns": 8, "end": "preempted"},
+        {"tid": 1, "ts_ns": 20, "dur_ns": 5, "cpu": 1, "prev_cpu": 0, "end": "sleeping"},
+        {"tid": 1, "ts_ns": 72, "dur_ns": 3, "cpu": 1, "prev_cpu": 1, "wake_ts_ns": 70, "end": "preempted"},
+        {"tid": 1, "ts_ns": 80, "dur_ns": 5, "prev_cpu": 1, "end": "sleeping"},
+        {"tid": 2, "ts_ns": 15, "dur_ns": 5, "wake_ts_ns": 9, "end": "preempted"},
+        {"tid": 2, "ts_ns": 25, "dur_ns": 5, "cpu": 1, "prev_cpu": 0, "end": "sleeping"},
+    )
+    states = make_states(
+        {"tid": 1, "ts_ns": 80, "dur_ns": 5, "cpu": 0, "state": "running"},
+        {"tid": 1, "ts_ns": 85, "dur_ns": 15, "state": "sleeping", "flags": OPEN_END},
+        {"tid": 2, "ts_ns": 15, "dur_ns": 5, "cpu": 0, "state": "running"},
+        {"tid": 2, "ts_ns": 20, "dur_ns": 5, "cpu": 0, "state": "runnable"},
+        {"tid": 2, "ts_ns": 25, "dur_ns": 5, "cpu": 1, "state": "running"},
+        {"tid": 2, "ts_ns": 30, "dur_ns": 70, "state": "sleeping", "flags": OPEN_END},
+    )
+    here = pl.col("cpu").is_in([0])
+    whole = response.samples(table, states, 100).select("tid", "response_ns", "status").rows()
+    assert whole == [(1, 17, "complete"), (1, 15, "complete"), (2, 21, "complete")]
+    part = response.samples(table.filter(here), states.filter(here), 100)
+    assert part.select("tid", "response_ns", "status").rows() == [
+        (1, None, "start_unknown"),
+        (1, None, "end_unknown"),
+        (2, None, "end_unknown"),
+    ]

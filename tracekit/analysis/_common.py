@@ -84,6 +84,32 @@ def group_of(by: str) -> pl.Expr:
     return out.alias("group")
 
 
+def with_left_out(slices: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Sort slices by task, and say where slices of the task are missing before one.
+
+    Parameters
+    ----------
+    slices
+        The `slices` table, perhaps filtered.
+    columns
+        Columns that are wanted.
+
+    Returns
+    -------
+    pl.DataFrame
+        These columns, by `utid` and `ts_ns`, and `_left_out` (Boolean). A slice says on which CPU its task
+        ran last (`prev_cpu`); where the row before is of another, or there is none, `Trace.filter` took
+        slices away. False for tables without `cpu` and `prev_cpu`.
+    """
+    out = slices.sort("utid", "ts_ns", maintain_order=True)
+    if {"cpu", "prev_cpu"} <= set(slices.columns):
+        gap = pl.col("prev_cpu").ne_missing(pl.col("cpu").shift(1).over("utid"))
+        gap &= pl.col("prev_cpu").is_not_null()
+    else:
+        gap = pl.lit(False)
+    return out.select(*columns, gap.alias("_left_out"))
+
+
 def quantile_name(q: float, unit: str = "ns") -> str:
     """Return the column name of quantile `q`: 0.5 -> `p50_ns`, 0.999 -> `p99_9_ns`."""
     return f"p{100 * q:g}_{unit}".replace(".", "_")

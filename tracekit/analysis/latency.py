@@ -64,6 +64,23 @@ def _waiting_at_end(states: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _ready(states: pl.DataFrame | None) -> pl.DataFrame:
+    """Return why a task that left its CPU ready waited (`_waited`), by the time when it came to run again."""
+    if states is None:
+        return pl.DataFrame(schema={"utid": pl.UInt32, "ts_ns": pl.Int64, "_waited": pl.String})
+    state = pl.col("state").cast(pl.String)
+    why = pl.when(state == "yielding").then(pl.lit("yield")).otherwise(pl.lit("preemption"))
+    return (
+        states.filter(state.is_in(["runnable", "preempted", "yielding"]) & (pl.col("dur_ns") > 0))
+        .select(
+            pl.col("utid").cast(pl.UInt32),
+            (pl.col("ts_ns") + pl.col("dur_ns")).alias("ts_ns"),
+            why.alias("_waited"),
+        )
+        .unique(["utid", "ts_ns"], keep="last", maintain_order=True)
+    )
+
+
 @tables("slices", "states")
 def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.DataFrame:
     """List every wait for a CPU.
@@ -85,24 +102,25 @@ def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.Data
         One row per wait, by `ts_ns`: `ts_ns` (Int64, when the task ran; end of the trace for a
         censored wait), `utid` (UInt32), `tid` (Int64), `comm` (String; null when not known),
         `cause` (String: `wakeup`, `preemption`, `yield`, `first`: before the first slice seen of
-        the task; null when the source does not say), `run_delay_ns` (Int64), `censored` (Boolean,
+        the task; null when the source does not say, or when the trace was filtered so that neither
+        the slice before nor the wait is in the tables), `run_delay_ns` (Int64), `censored` (Boolean,
         true when the wait had not ended), `unreliable` (Boolean, true when records were lost within
         it or a clock had to be corrected). Slices of which the delay is not known have no row.
     """
     c.check_columns(slices, "slices", _NEEDS)
     end = pl.col("end_state").cast(pl.String)
-    before = (
-        slices.select(_NEEDS)
-        .sort("utid", "ts_ns", maintain_order=True)
-        .with_columns(
-            pl.col("involuntary").shift(1).over("utid").alias("_made_to"),
-            end.shift(1).over("utid").alias("_left_in"),
-            (pl.int_range(pl.len()).over("utid") == 0).alias("_first"),
-        )
+    before = c.with_left_out(slices, _NEEDS).with_columns(
+        pl.col("involuntary").shift(1).over("utid").alias("_made_to"),
+        end.shift(1).over("utid").alias("_left_in"),
+        # A slice that says where its task ran last is not the first one.
+        ((pl.int_range(pl.len()).over("utid") == 0) & ~pl.col("_left_out")).alias("_first"),
     )
+    before = before.join(_ready(states), on=["utid", "ts_ns"], how="left", maintain_order="left")
     woken = pl.col("wake_ts_ns").is_not_null()
     cause = (
-        pl.when(~pl.col("_first") & (pl.col("_left_in") == "yielding") & ~woken)
+        pl.when(pl.col("_left_out") & ~woken)
+        .then("_waited")
+        .when(~pl.col("_first") & (pl.col("_left_in") == "yielding") & ~woken)
         .then(pl.lit("yield"))
         .when(~pl.col("_first") & pl.col("_made_to") & ~woken)
         .then(pl.lit("preemption"))

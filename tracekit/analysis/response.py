@@ -49,6 +49,7 @@ def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     # A wait that began when the task left a CPU belongs to the response of that slice.
     return (
         c.open_waits(states)
+        .filter(pl.col("since_ns") <= end_ns)
         .filter(~pl.col("before").is_in(["running", "unknown"]).fill_null(False))
         .select(
             *("utid", "tid", "comm", pl.col("since_ns").alias("wake_ts_ns")),
@@ -62,6 +63,29 @@ def _waiting(states: pl.DataFrame, end_ns: int) -> pl.DataFrame:
             pl.when("unreliable").then(pl.lit("unreliable")).otherwise(pl.lit("censored")).alias("status"),
             pl.lit(True).alias("censored"),
         )
+    )
+
+
+def _gone(states: pl.DataFrame | None, end_ns: int) -> pl.Series:
+    """Return the tasks whose states stop before the end.
+
+    They went where a filter by CPU does not look.
+    """
+    if states is None:
+        return pl.Series("utid", [], pl.UInt32)
+    until = pl.col("ts_ns") + pl.col("dur_ns")
+    last = states.lazy().group_by("utid").agg(until.max().alias("_until")).collect()
+    return last.filter(pl.col("_until") < end_ns)["utid"]
+
+
+def _ran(rows: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
+    """Return `run_ns` of each chain: time on CPUs until the end of its response, where that is known."""
+    cut = pl.min_horizontal(pl.col("ts_ns") + pl.col("dur_ns"), "_until") - pl.col("ts_ns")
+    return (
+        rows.select("_chain", "ts_ns", "dur_ns")
+        .join(chains.select("_chain", "_until"), on="_chain", how="left", maintain_order="left")
+        .group_by("_chain")
+        .agg(pl.max_horizontal(cut, 0).sum().alias("run_ns"))
     )
 
 
@@ -91,23 +115,25 @@ def samples(
         One row per response, by task and time: `utid` (UInt32), `tid` (Int64), `comm` (String; null
         when not known), `wake_ts_ns` (Int64; null when not known), `end_ts_ns` (Int64; null when
         not known), `response_ns` (Int64, so far for a censored one; null when start or end is not
-        known), `run_ns` (Int64, time on CPUs), `wait_ns` (Int64, response - run; null with
-        `response_ns`), `nr_slices` (UInt32), `nr_involuntary` (UInt32), `end_state` (String; null
-        when open or not stated), `status` (String), `censored` (Boolean, status is `censored` or
-        `unreliable`).
+        known), `run_ns` (Int64, time on CPUs within it; in all slices when `response_ns` is null),
+        `wait_ns` (Int64, response - run; null with `response_ns`), `nr_slices` (UInt32),
+        `nr_involuntary` (UInt32), `end_state` (String; null when open or not stated), `status`
+        (String), `censored` (Boolean, status is `censored` or `unreliable`).
 
         `status` is `complete`; `censored` (was going on when the trace, or the window that it was
         filtered to, ended); `start_unknown` (no wakeup seen: it began before the trace or wakeups
         were not recorded); `end_unknown` (the source does not say why the task left, or contradicts
-        itself); `unreliable` (records were lost within it: it lasted at least until then, and counts
-        as censored there. Leaving it out would favour short responses, which a loss hits less
-        often).
+        itself; or the task went on where a filter by CPU does not look); `unreliable` (records were
+        lost within it: it lasted at least until then, and counts as censored there. Leaving it out
+        would favour short responses, which a loss hits less often).
 
     Notes
     -----
     How it can mislead: a response is what one *task* does about one wakeup, not what a user waits
     for: a request that passes through five tasks is five responses. A task that finds its next work
-    waiting when it is done does not block, and two pieces of work become one response.
+    waiting when it is done does not block, and two pieces of work become one response. Of a trace
+    that was filtered by CPU, only responses that began and ended there are complete, and what ran
+    elsewhere in between counts as waiting.
     """
     c.check_columns(slices, "slices", _NEEDS)
     ends = slices.select((pl.col("ts_ns") + pl.col("dur_ns")).max()).item()
@@ -115,39 +141,34 @@ def samples(
     damaged = c.has(c.CROSSES_LOSS | c.INFERRED_END)
     # A slice with an inferred end is known to its start; so is one that a loss cuts.
     seen = pl.when(damaged).then(pl.col("ts_ns")).otherwise(pl.col("ts_ns") + pl.col("dur_ns"))
-    rows = (
-        slices.select(_NEEDS)
-        .sort("utid", "ts_ns", maintain_order=True)
-        .with_columns(pl.when(~c.has(c.OPEN_END)).then(_goes_on()).alias("_on"))
+    rows = c.with_left_out(slices, _NEEDS).with_columns(
+        pl.when(~c.has(c.OPEN_END)).then(_goes_on()).alias("_on")
     )
     first = pl.int_range(pl.len()).over("utid") == 0
     was_on = pl.col("_on").shift(1).over("utid").fill_null(False)
-    begins = first | pl.col("wake_ts_ns").is_not_null() | ~was_on
-    chains = (
-        rows.with_columns(begins.cum_sum().alias("_chain"))
-        .group_by("_chain", maintain_order=True)
-        .agg(
-            *(pl.col(k).first() for k in ("utid", "tid", "wake_ts_ns")),
-            pl.col("comm").last().cast(pl.String),
-            (pl.col("ts_ns") + pl.col("dur_ns")).last().alias("_end"),
-            pl.col("dur_ns").sum().alias("run_ns"),
-            pl.len().cast(pl.UInt32).alias("nr_slices"),
-            pl.col("involuntary").sum().cast(pl.UInt32).alias("nr_involuntary"),
-            pl.col("end_state").last().cast(pl.String),
-            pl.col("_on").last(),
-            c.has(c.OPEN_END).last().alias("_open"),
-            damaged.any().alias("_damaged"),
-            seen.filter(damaged.cast(pl.Int8).cum_max() == 0).max().alias("_before"),
-            pl.col("ts_ns").filter(damaged).min().alias("_loss"),
-        )
+    begins = first | pl.col("wake_ts_ns").is_not_null() | ~was_on | pl.col("_left_out")
+    rows = rows.with_columns(begins.cum_sum().alias("_chain"))
+    chains = rows.group_by("_chain", maintain_order=True).agg(
+        *(pl.col(k).first() for k in ("utid", "tid", "wake_ts_ns")),
+        pl.col("comm").last().cast(pl.String),
+        (pl.col("ts_ns") + pl.col("dur_ns")).last().alias("_end"),
+        pl.len().cast(pl.UInt32).alias("nr_slices"),
+        pl.col("involuntary").sum().cast(pl.UInt32).alias("nr_involuntary"),
+        pl.col("end_state").last().cast(pl.String),
+        pl.col("_on").last(),
+        c.has(c.OPEN_END).last().alias("_open"),
+        damaged.any().alias("_damaged"),
+        seen.filter(damaged.cast(pl.Int8).cum_max() == 0).max().alias("_before"),
+        pl.col("ts_ns").filter(damaged).min().alias("_loss"),
     )
     last_of_task = pl.int_range(pl.len()).over("utid") == pl.len().over("utid") - 1
+    lasts = last_of_task & ~pl.col("utid").is_in(_gone(states, stop).implode())
     status = (
         pl.when(pl.col("wake_ts_ns").is_null())
         .then(pl.lit("start_unknown"))
         .when(pl.col("_damaged"))
         .then(pl.lit("unreliable"))
-        .when(pl.col("_open") | (pl.col("_on") & last_of_task) | (pl.col("_end") > stop))
+        .when(pl.col("_open") | (pl.col("_on") & lasts) | (pl.col("_end") > stop))
         .then(pl.lit("censored"))
         .when(~pl.col("_on"))
         .then(pl.lit("complete"))
@@ -164,7 +185,8 @@ def samples(
         .then(stop)
         .otherwise(pl.col("end_ts_ns"))
     )
-    chains = chains.with_columns((until - pl.col("wake_ts_ns")).alias("response_ns"))
+    chains = chains.with_columns(until.alias("_until"), (until - pl.col("wake_ts_ns")).alias("response_ns"))
+    chains = chains.join(_ran(rows, chains), on="_chain", how="left", maintain_order="left")
     out = chains.select(
         *("utid", "tid", "comm", "wake_ts_ns", "end_ts_ns", "response_ns", "run_ns"),
         (pl.col("response_ns") - pl.col("run_ns")).alias("wait_ns"),
