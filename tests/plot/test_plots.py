@@ -118,6 +118,16 @@ def test_a_legend_names_every_trace_and_its_samples() -> None:
         assert any("boot.dat" in t for t in texts(fig))
 
 
+def test_a_logarithmic_axis_of_shares_is_labelled_down_to_the_rarest() -> None:
+    curve = pl.DataFrame({"group": "t", "value_ns": range(1000, 6000), "n_events": 1, "n_censored": 0})
+    curve = curve.with_columns(cdf=(pl.col("value_ns") - 999) / 5000)
+    (axes,) = plot.cdf(curve, tail=True).axes
+    shown = [axes.yaxis.get_major_formatter()(t) for t in axes.get_yticks()]
+    assert shown == ["0.1 %", "1 %", "10 %", "100 %"], "0.02 % is the last step"
+    (axes,) = plot.cdf(curve.head(40).with_columns(cdf=pl.int_range(1, 41) / 40), tail=True).axes
+    assert list(axes.get_yticks()) == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1])
+
+
 def test_recorded_and_identity_have_fixed_looks_and_policies_differ() -> None:
     labels = [_style.RECORDED, _style.IDENTITY, *[f"p{i}" for i in range(12)]]
     looks = _style.looks(labels)

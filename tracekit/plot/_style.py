@@ -191,8 +191,16 @@ class _Shares(MaxNLocator):
 
 
 def percent_axis(ax: Axes, label: str) -> None:
-    """Label the y axis, whose values are shares, in per cent."""
-    ax.yaxis.set_major_locator(_Shares(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+    """Label the y axis, whose values are shares, in per cent: decades where it is logarithmic."""
+    if ax.get_yscale() == "log":
+        lowest = ax.get_ylim()[0]
+        decades = math.ceil(-math.log10(lowest))
+        steps = (1,) if decades > 2 else (1, 2, 5)
+        ticks = [k * 10.0**-d for d in range(decades, -1, -1) for k in steps]
+        ax.yaxis.set_major_locator(FixedLocator([t for t in ticks if lowest <= t <= 1]))
+        ax.yaxis.set_minor_locator(NullLocator())
+    else:
+        ax.yaxis.set_major_locator(_Shares(nbins=6, steps=[1, 2, 2.5, 5, 10]))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:g} %"))
     ax.set_ylabel(label)
 
