@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tracekit as tk
 from tracekit.analysis.automata import MODELS, ONE_CPU, SLEEP_WAKEUP, Automaton
-from tracekit.analysis.conformance import RULES
+from tracekit.analysis.conformance import RULES, unchecked
 from tracekit.cli import main
 from tracekit.explain import check
 
@@ -343,6 +343,32 @@ def test_what_no_record_shows_is_refused_by_name(trace: tk.Trace) -> None:
     found = check(trace)
     assert found.unchecked["eevdf-lag"].startswith("no record shows the virtual time")
     assert found.unchecked["quota"].startswith("no quota is known")
+
+
+@pytest.mark.parametrize(
+    ("path", "rules"),
+    [
+        ("perf-timehist/two-cpus/input.txt", len(RULES)),
+        ("perf-data/killed/input.data", len(RULES) - 2),
+    ],
+)
+def test_rules_without_records_are_not_called_kept(root: Path, path: str, rules: int) -> None:
+    found = check(tk.read(root / "fixtures" / path))
+    assert len(found.unchecked) == rules
+    kept = found.summary.filter(pl.col("result") == "kept")["rule"].to_list()
+    assert set(kept) <= {"no-copies", "time-order"}, "of which any record says something"
+
+
+def test_priorities_that_no_record_states_are_not_checked(tmp_path: Path) -> None:
+    """Switches as perf itself records them have no priorities."""
+    lines: list[Line] = [
+        (0, 0, "a-1", "d..2.", switch("a:1", "S", "b:2")),
+        (50, 0, "b-2", "d..2.", switch("b:2", "S", "a:1")),
+    ]
+    events = trace_of(lines, tmp_path).events
+    assert "priority-order" not in unchecked(events, 100)
+    bare = events.with_columns(pl.lit(None, pl.Int32).alias(name) for name in ("prio", "next_prio"))
+    assert unchecked(bare, 100)["priority-order"] == "no priorities were recorded"
 
 
 def test_records_without_protection_are_found(tmp_path: Path) -> None:

@@ -567,7 +567,12 @@ def unchecked(
     elif not _says_irqs_off(events):
         missing["wakeup-atomic"] = "no record says that interrupts were off"
     if "switch" not in kinds:
-        missing |= dict.fromkeys(("one-cpu", "switch-chain"), "no switches were recorded")
+        who_runs = ("one-cpu", "switch-chain", "work-conservation", "priority-order")
+        missing |= dict.fromkeys(who_runs, "no switches were recorded")
+    elif all(events[name].null_count() == events.height for name in ("prio", "next_prio")):
+        missing["priority-order"] = "no priorities were recorded"
+    if events.is_empty():
+        missing |= dict.fromkeys(("no-copies", "time-order"), "the source has intervals, and no records")
     if rt_below is None:
         missing["priority-order"] = "the scale of priorities is not Linux's, or not recorded"
     if quotas is None:
