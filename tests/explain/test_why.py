@@ -391,3 +391,19 @@ def test_following_nobody_leaves_sleeps_alone(trace: tk.Trace) -> None:
     assert trace.end_ns is not None
     spans = blame.spans_of_window(scene.lines, trace.start_ns, trace.end_ns)
     assert follow(spans, scene.lines, 0)["depth"].max() == 0
+
+
+@pytest.mark.parametrize("window", [{"end": "100s"}, {"start": "@0s"}])
+def test_a_window_that_is_wider_than_the_trace_adds_no_time(trace: tk.Trace, window: dict[str, str]) -> None:
+    whole = why(trace, comm="waker*", what="window")
+    wide = why(trace, comm="waker*", what="window", **window)  # type: ignore[arg-type]
+    assert wide.sentence == whole.sentence
+    assert wide.spans.equals(whole.spans)
+    with pytest.raises(tk.FilterError, match=r"nothing lies between start and end; the trace lasts 3\.0"):
+        why(trace, start="100s")
+
+
+def test_a_source_of_slices_alone_is_refused_by_name(root: Path) -> None:
+    text = root / "fixtures" / "perf-timehist" / "two-cpus" / "input.txt"
+    with pytest.raises(tk.FilterError, match="perf-timehist says when tasks ran, and not who waited"):
+        why(tk.read(text))

@@ -184,7 +184,8 @@ def why(
     Raises
     ------
     FilterError
-        When no task fits, or nothing of the kind lies in the window.
+        When no task fits, nothing of the kind lies in the window, or the source says nothing of what
+        tasks do between their slices (`perf sched timehist`, `perf sched map`).
 
     Examples
     --------
@@ -200,8 +201,14 @@ def why(
     first, last = trace.start_ns, trace.end_ns
     if first is None or last is None:
         raise FilterError("the trace has no records with a time")
-    begin = first if chosen.start_ns is None else chosen.start_ns
-    stop = last if chosen.end_ns is None else chosen.end_ns
+    if not trace.states.height and trace.slices.height:
+        raise FilterError(
+            f"{trace.metadata.get('source.format', 'the source')} says when tasks ran, and not who waited behind "
+            "whom; record with `perf sched record` and read its perf.data"
+        )
+    begin, stop = chosen.span(first, last).values()
+    if begin >= stop and (beside := chosen.unmet(trace)):
+        raise FilterError("; ".join(beside))
     utids = None if chosen.utids is None else pl.Series(sorted(chosen.utids), dtype=pl.UInt32)
     if utids is not None and not len(utids):
         asked = " and ".join(f"{what} {_either(of)}" for what, of in chosen.described().items())
