@@ -345,3 +345,15 @@ def test_a_change_of_many_times_is_no_percentage() -> None:
         "+9800.0 %",
         "7,006 times",
     ]
+
+
+def test_an_idle_cpu_counts_where_a_share_is_of_all_cpus() -> None:
+    """A does the same in both: alone on a machine of four CPUs, and beside two others."""
+    alone = tk.simulate("cpus: 4\nA: R50 S50 R900\n", "cfs")
+    beside = tk.simulate("cpus: 4\nA: R50 S50 R900\nB: R900\nC: R800\n", "cfs")
+    assert (alone.slices["cpu"].n_unique(), beside.slices["cpu"].n_unique()) == (1, 3)
+    found = diff(alone, beside).table.filter(group="A", metric="cpu share")
+    assert found["a"].item() == pytest.approx(0.2375)
+    assert found["b"].item() == pytest.approx(0.2375)
+    assert found["verdict"].item() != "changed"
+    assert judge(parse_condition("A: cpu share > 50%"), [alone]).verdict == "pass"

@@ -215,6 +215,7 @@ def samples(
     start_ns: int,
     end_ns: int,
     windows: int = WINDOWS,
+    cpus: int = 1,
 ) -> dict[str, Sample]:
     """The samples of a metric, by group of tasks.
 
@@ -234,6 +235,8 @@ def samples(
         Of the trace.
     windows
         How many windows.
+    cpus
+        How many CPUs the trace has, idle ones included; at least as many as have slices. For `cpu share`.
 
     Returns
     -------
@@ -243,7 +246,7 @@ def samples(
     if metric not in METRICS:
         raise ValueError(f"unknown metric {metric!r}: expected one of {', '.join(METRICS)}")
     if metric in RATES:
-        return _rates(metric, slices, names, start_ns, end_ns, windows)
+        return _rates(metric, slices, names, start_ns, end_ns, windows, cpus)
     rows = _values(metric, slices, states, end_ns).join(
         names.select(pl.col("utid").cast(pl.UInt32), "group"), on="utid", how="left"
     )
@@ -292,7 +295,13 @@ def _values(metric: str, slices: pl.DataFrame, states: pl.DataFrame, end_ns: int
 
 
 def _rates(
-    metric: str, slices: pl.DataFrame, names: pl.DataFrame, start_ns: int, end_ns: int, windows: int
+    metric: str,
+    slices: pl.DataFrame,
+    names: pl.DataFrame,
+    start_ns: int,
+    end_ns: int,
+    windows: int,
+    cpus: int,
 ) -> dict[str, Sample]:
     """A rate of each window, by group; windows in which a group did nothing count as 0."""
     # Times since 1970 in ns are beyond what a float tells apart.
@@ -301,7 +310,8 @@ def _rates(
     rows = slices.select("utid", "ts_ns", "dur_ns", "cpu", "wake_ts_ns").join(names, on="utid", how="left")
     if metric == "wakeups":
         rows = rows.filter(pl.col("wake_ts_ns").is_not_null())
-    cpus = max(slices["cpu"].n_unique(), 1)
+    # A source without a table of CPUs names those that have slices.
+    cpus = max(slices["cpu"].n_unique(), cpus, 1)
     out = {}
     zero = np.zeros(windows, np.int64)
     for (group,), part in rows.group_by("group", maintain_order=True):

@@ -253,7 +253,7 @@ def _samples(
     """Sample of a group, and the groups there are."""
     names = named(trace.tasks.filter(~_idle()), "all" if group is None else by)
     first, last = trace.start_ns or 0, trace.end_ns or 0
-    found = windows.samples(metric, trace.slices, trace.states, names, first, last)
+    found = windows.samples(metric, trace.slices, trace.states, names, first, last, cpus=trace.cpus.height)
     return found.get("all" if group is None else group), list(found)
 
 

@@ -210,7 +210,8 @@ def _sides(
         names = named(trace.tasks.filter(~pl.col("is_idle")), by)
         first, last = trace.start_ns or 0, trace.end_ns or 0
         return {
-            m: windows.samples(m, trace.slices, trace.states, names, first, last) for m in windows.METRICS
+            m: windows.samples(m, trace.slices, trace.states, names, first, last, cpus=trace.cpus.height)
+            for m in windows.METRICS
         }
 
     return [of(t) for t in a], [of(t) for t in b]
