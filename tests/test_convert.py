@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -18,6 +19,7 @@ import tracekit as tk
 from tracekit import _core
 from tracekit._frames import TABLES, typed
 from tracekit.io import writers
+from tracekit.trace import Trace
 
 from .threads import soon
 
@@ -246,3 +248,45 @@ def test_converting_a_converted_file(trace: tk.Trace, demo: Path, tmp_path: Path
     tk.convert(demo, tmp_path / "a.parquet")
     tk.convert(tmp_path / "a.parquet", tmp_path / "b.arrow")
     assert tk.read(tmp_path / "b.arrow").slices.equals(trace.slices)
+
+
+@pytest.mark.parametrize("chosen", [{"comm": "spin*"}, {"exclude": "spin*"}, {"comm": "spin0*", "cpu": 0}])
+def test_events_of_some_tasks_read_back_as_theirs(
+    trace: tk.Trace, tmp_path: Path, chosen: dict[str, Any]
+) -> None:
+    """Of the others only those records are left that name a chosen task: nothing can be said of them."""
+    part = trace.filter(**chosen)
+    part.write(tmp_path / "part.parquet")
+    back = tk.read(tmp_path / "part.parquet")
+    numbers = ("utid", "waker_utid")
+    assert back.slices.drop(numbers).equals(part.slices.drop(numbers))
+    assert back.tasks["comm"].to_list() == part.tasks["comm"].to_list()
+    assert (back.start_ns, back.end_ns) == (part.start_ns, part.end_ns)
+    assert back.response().equals(part.response())
+    assert back.runqueue.is_empty(), "who else waited is not known"
+    with pytest.raises(tk.ParseError, match=r"expected events of a whole trace, found those of a filtered"):
+        tk.survey(tmp_path / "part.parquet")
+
+
+def test_events_of_some_cpus_read_back_as_a_recording_of_these(tmp_path: Path) -> None:
+    """A begins on CPU 0, which B takes from it; what A does on CPU 1 is not known."""
+    switch = {"kind": "switch", "next_prio": 120, "prio": 120, "quality": 0}
+    wake = {"kind": "wakeup", "prio": 120, "quality": 0}
+    rows = [
+        {"ts_ns": 0, "cpu": 0, "tid": 0, "next_tid": 1, "next_comm": "A", **switch},
+        {"ts_ns": 10, "cpu": 0, "tid": 1, "state": "sleeping", "next_tid": 2, "next_comm": "B", **switch},
+        {"ts_ns": 20, "cpu": 0, "tid": 1, "comm": "A", "target_cpu": 1, **wake},
+        {"ts_ns": 30, "cpu": 1, "tid": 0, "next_tid": 1, "next_comm": "A", **switch},
+        {"ts_ns": 40, "cpu": 1, "tid": 1, "state": "sleeping", "next_tid": 0, **switch},
+        {"ts_ns": 90, "cpu": 0, "tid": 2, "state": "sleeping", "next_tid": 0, **switch},
+    ]
+    events = typed(pl.DataFrame([{"seq": i, **row} for i, row in enumerate(rows)]), "events")
+    known = {"os": "linux", "tracekit.schema": "1"}
+    Trace({"events": events}, known).write(tmp_path / "whole.parquet")
+    whole = tk.read(tmp_path / "whole.parquet")
+    assert tk.analysis.response.samples(whole).filter(comm="A", status="complete")["response_ns"].item() == 20
+    whole.filter(cpu=0).write(tmp_path / "part.parquet")
+    part = tk.read(tmp_path / "part.parquet")
+    # Without knowing which CPUs it is of, A would wait on CPU 1 until the end.
+    assert not part.states.filter(comm="A", state="runnable").height
+    assert not tk.analysis.response.samples(part).filter(comm="A", status="censored").height

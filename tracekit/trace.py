@@ -362,6 +362,8 @@ class Trace:
         options["filter"] = {**options.get("filter", {}), **chosen.described()}
         if self.start_ns is not None and self.end_ns is not None:
             options["span"] = chosen.span(self.start_ns, self.end_ns)
+        if chosen.tids is not None:
+            options["tids"] = sorted(chosen.tids)
         if lacks := chosen.left_out(self, options.get("left_out", {})):
             options["left_out"] = lacks
         # The part of a run is not what the whole workload does.
@@ -429,7 +431,8 @@ class Trace:
     ) -> Converted:
         """Write a table to a file, with the metadata, losses and diagnostics in its footer.
 
-        `tracekit.read` takes an ``events`` file back as a trace. To convert a trace that is larger
+        `tracekit.read` takes an ``events`` file back as a trace; of events that were filtered by task
+        with the tables of the chosen ones, and no ``runqueue``. To convert a trace that is larger
         than memory, use `tracekit.convert`.
 
         Parameters

@@ -121,7 +121,7 @@ class Input:
         """
         from tracekit.io import survey
         from tracekit.io.external import external_format
-        from tracekit.io.parquet import holds_events
+        from tracekit.io.parquet import filtered_by, holds_events, stored_metadata
         from tracekit.io.reading import own_file
 
         narrowed = self.comm or self.pid or self.tid or self.cpu or self.start or self.end or self.exclude
@@ -131,7 +131,9 @@ class Input:
         large = LARGE // DENSER if own else LARGE
         if Path(self.path).stat().st_size < large or external_format(self.path, self.format) is not None:
             return None
-        if own is not None and not holds_events(self.path, own):
+        if own is not None and (
+            not holds_events(self.path, own) or filtered_by(stored_metadata(self.path, own))
+        ):
             return None
         found = survey(self.path, self.format, progress=not self.quiet, head=head, **self.options)  # type: ignore[arg-type]
         self.warn(found)

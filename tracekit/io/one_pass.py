@@ -18,7 +18,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit._frames import to_frame
-from tracekit.errors import TracekitError
+from tracekit.errors import ParseError, TracekitError
 from tracekit.io.machine import Beside, beside, check, machine_metadata
 from tracekit.io.options import checked
 from tracekit.io.progress import Progress, reporter
@@ -306,7 +306,7 @@ def survey(
     Raises
     ------
     ParseError
-        As `tracekit.read`.
+        As `tracekit.read`, and of a file of events that were filtered before they were written.
 
     Examples
     --------
@@ -336,9 +336,16 @@ def survey(
 
 def _of_stored(path: str, kind: str, name: str, head: int, hold: int | None) -> Survey:
     """Of a file that tracekit wrote."""
-    from tracekit.io.parquet import batches_of
+    from tracekit.io.parquet import batches_of, filtered_by
 
     metadata, stated, batches = batches_of(path, kind)
+    if part := filtered_by(metadata):
+        raise ParseError(
+            f"{name}: expected events of a whole trace, found those of a filtered one (by {', '.join(part)}): "
+            "tracekit.read says what they hold",
+            kind,
+            "unsupported",
+        )
     core = _core.Survey.fed(metadata, head=head, hold=hold)
     for batch in batches:
         core.push(batch)

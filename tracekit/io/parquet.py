@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import _core
-from tracekit._frames import TABLES, table_schema, to_frame, typed
+from tracekit._frames import TABLES, empty_frame, table_schema, to_frame, typed
 from tracekit._lazy import later
-from tracekit.errors import ParseError
+from tracekit.errors import FilterWarning, ParseError
 from tracekit.trace import Trace
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ BATCH_ROWS = 1 << 16
 
 #: Footer entries that are tables, not facts.
 _ROWS = ("losses", "diagnostics")
+
+#: Conditions of `Trace.filter` that choose tasks.
+OF_TASKS = ("comm", "pid", "tid", "exclude")
 
 
 def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
@@ -45,7 +49,10 @@ def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
     -------
     Trace
         Of an ``events`` file with all tables, those other than events made anew; of the file of
-        another table with that table alone.
+        another table with that table alone. Of events that were filtered by task before they were
+        written, ``slices``, ``states`` and ``tasks`` hold the chosen tasks, and ``runqueue`` nothing: of
+        the others only those records are left that name a chosen one. Of events that were filtered by
+        CPU, what tasks do elsewhere is not known.
     """
     try:
         table = _read(source, kind)
@@ -57,14 +64,39 @@ def read_stored(source: str | bytes, kind: str, name: str) -> Trace:
     frame = typed(pl.DataFrame(table), held)
     tables[held] = frame
     if held == "events":
-        derived = _core.derive(frame, stored)
+        part = filtered_by(stored)
+        cpus = {"cpus.recorded": ",".join(map(str, sorted(part["cpu"])))} if part.get("cpu") else {}
+        derived = _core.derive(frame, stored | cpus)
         # A conversion of events alone has not derived anything yet; one of a whole trace has found
         # the same already.
         found = [tables.get("diagnostics"), to_frame(derived.pop("diagnostics"))]
         known = pl.concat([f for f in found if isinstance(f, pl.DataFrame)])
         tables |= derived
         tables["diagnostics"] = known.unique(maintain_order=True)
+        if any(key in part for key in OF_TASKS):
+            return _of_some_tasks(Trace(tables, stored, name), part)
     return Trace(tables, stored, name)
+
+
+def filtered_by(stored: Mapping[str, str]) -> dict[str, Any]:
+    """The conditions that events were filtered by before they were written, by argument of `Trace.filter`."""
+    try:
+        found = json.loads(stored.get("options", "{}")).get("filter", {})
+    except (ValueError, AttributeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of_some_tasks(trace: Trace, part: Mapping[str, Any]) -> Trace:
+    """A trace of whose other tasks only some records are left: without what was derived of these."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FilterWarning)
+        # A name that a task was chosen or left out by may stand in none of the records that are left.
+        tids = json.loads(trace.metadata["options"]).get("tids", part.get("tid"))
+        chosen = trace.filter(**{key: part.get(key) for key in OF_TASKS} | {"tid": tids})
+    kept = {name: chosen.table(name) for name in ("slices", "states", "tasks")}
+    kept |= {name: trace.table(name) for name in TABLES if name not in kept}
+    return Trace(kept | {"runqueue": empty_frame("runqueue")}, trace.metadata, trace.name)
 
 
 def batches_of(path: str, kind: str) -> tuple[dict[str, str], dict[str, pl.DataFrame], Iterator[pa.Table]]:
