@@ -340,7 +340,8 @@ class Trace:
             window, where they are marked as open; ``runqueue`` of chosen CPUs, cut at the edges of
             the window, of *all* tasks (a queue belongs to its CPU); ``tasks`` that were chosen and
             have a slice, state or event left; ``cpus`` that were chosen; ``losses`` that touch the
-            window on chosen CPUs. Diagnostics, histograms and summaries stay as they are. It lasts as
+            window on chosen CPUs. Sums in ``tasks`` and ``cpus`` (`run_ns`, `busy_ns`, ...) stay those of
+            the whole trace. Diagnostics, histograms and summaries stay as they are. It lasts as
             long as the whole trace or the part of the window that lies within it (`start_ns`, `end_ns`),
             whatever the records that are left.
 
