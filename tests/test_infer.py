@@ -10,6 +10,7 @@ import pytest
 
 import tracekit as tk
 from tracekit.errors import ReplayError
+from tracekit.whatif import learn
 from tracekit.whatif.groups import read_map
 from tracekit.whatif.learn import infer_parameters, lines
 from tracekit.whatif.likelihood import quantile90
@@ -138,3 +139,13 @@ def test_a_policy_without_groups_refuses_them_by_name() -> None:
                 ReplayError, match=r"does not model groups; expected cfs \(form 6.1\) or eevdf"
             ):
                 tk.replay(trace, policy, scenario=[parse_set(text)])
+
+
+def test_stated_times_are_scaled_by_all_cpus_idle_ones_too() -> None:
+    """A kernel scales by those that are online, as a replay does by those of the trace."""
+    run = tk.simulate("cpus: 4\nA: R50", "cfs")
+    assert (run.cpus.height, run.slices["cpu"].n_unique()) == (4, 1)
+    machine = "schema = 1\n[scheduler.tunables]\nmin_granularity_ns = 2250000\n"
+    assert learn._stated(run.with_metadata({**run.metadata, "machine": machine}), "cfs") == {
+        "min_granularity": "750000ns"
+    }

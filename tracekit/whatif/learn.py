@@ -134,7 +134,7 @@ def infer_parameters(
         findings += [] if shown is None else [shown]
     policy = first
     name = policy.partition(":")[0]
-    cpus = trace.slices["cpu"].n_unique()
+    cpus = trace.cpus.height
     scale = scale_of(cpus)
     for parameter, unit in _SCALED.get(name, {}).items():
         # cfs scales what it is given, eevdf takes it as it is.
@@ -174,7 +174,7 @@ def _stated(trace: Trace, policy: str) -> dict[str, str]:
     machine = trace.machine
     if machine is None:
         return {}
-    cpus, scaling = trace.slices["cpu"].n_unique(), machine.tunables.get("tunable_scaling", 1)
+    cpus, scaling = trace.cpus.height, machine.tunables.get("tunable_scaling", 1)
     found = {}
     for tunable, parameter in TUNABLES.items():
         ns = machine.tunables.get(tunable)
