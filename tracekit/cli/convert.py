@@ -59,7 +59,8 @@ def command(source: Input, output: str, table: str, kind: str | None) -> None:
     Works in batches, so that memory does not depend on the length of the trace (unless filters are
     given). The file appears when it is complete. Parquet and Arrow files keep metadata, losses and
     diagnostics, and every command of tracekit reads such a file of events as it reads the trace; of events
-    of some tasks, there are no run queues.
+    of some tasks, there are no run queues. Rows of slices and states are written when they end: sort them
+    by ts_ns where their order matters.
     """
     from tracekit.cli._output import printable
     from tracekit.io import convert, read

@@ -248,6 +248,12 @@ def convert(
     Converted
         Rows and bytes written, and the metadata and diagnostics of the source.
 
+    Notes
+    -----
+    Rows of ``slices`` and ``states`` are written when their intervals end: they are in order of start
+    time within a batch, and not over the whole file, as those of `read` are. Sort by ``ts_ns`` where the
+    order matters (`polars.DataFrame.join_asof`).
+
     Examples
     --------
     >>> import tempfile
