@@ -72,6 +72,10 @@ def test_info_tells_what_a_trace_is(demo: Path, trace: tk.Trace) -> None:
     assert told["start_ns"] == trace.start_ns
     assert {k["kind"]: k["count"] for k in told["kinds"]}["switch"] == trace.cpus["nr_switches"].sum()
     assert len(told["tasks"]) == 10
+    part = run("info", demo, "--comm", "spin*", "--comm", "wl", "--cpu", "0", "--to", "1s").output
+    end = trace.start_ns + 10**9  # type: ignore[operator]
+    assert re.search(rf"options +comm=spin\*,wl, cpu=0, end_ns={end}\n", part), "what was asked for"
+    assert not re.search(r"[{}\[\]]", part)
 
 
 def test_info_lists_losses_first(root: Path) -> None:

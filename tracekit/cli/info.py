@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MACHINE_ROWS = 32
 
 TASK_COLUMNS = ["comm", "tid", "pid", "run_ns", "nr_slices", "nr_involuntary", "nr_voluntary"]
+#: What a filter adds to the options that were given.
+OF_FILTERS = ("left_out", "span", "tids")
 CPU_COLUMNS = ["cpu", "nr_events", "nr_switches", "nr_lost", "busy_ns", "idle_ns", "unknown_ns"]
 
 
@@ -256,6 +258,8 @@ def _origin(meta: dict[str, str], lost: str) -> dict[str, str]:
     if meta.get("parse.unparsed", "0") not in ("", "0"):
         read += f", {format_count(int(meta['parse.unparsed']))} not understood"
     events = json.loads(meta.get("events.recorded", "[]"))
+    given = json.loads(meta.get("options", "{}"))
+    given |= given.pop("filter", {})
     shown = {
         "file": ", ".join(files),
         "format": " ".join(filter(None, (meta.get("source.format"), meta.get("source.variant")))),
@@ -265,9 +269,13 @@ def _origin(meta: dict[str, str], lost: str) -> dict[str, str]:
         "lost": lost,
         "events recorded": ", ".join(events),
         "replayed under": meta.get("replay.policy", ""),
-        "options": ", ".join(f"{k}={v}" for k, v in json.loads(meta.get("options", "{}")).items()),
+        "options": ", ".join(f"{k}={_listed(v)}" for k, v in given.items() if k not in OF_FILTERS),
     }
     return {k: v for k, v in shown.items() if v}
+
+
+def _listed(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _print(trace: Trace, top: int, verbose: bool) -> None:
