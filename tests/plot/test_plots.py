@@ -118,6 +118,13 @@ def test_a_legend_names_every_trace_and_its_samples() -> None:
         assert any("boot.dat" in t for t in texts(fig))
 
 
+def test_a_distribution_of_nothing_has_no_count_and_no_name() -> None:
+    curve = response.cdf(trace(["a"]).head(0))
+    assert curve.is_empty()
+    assert set(texts(plot.cdf(curve))) == {"Response time", "no samples"}
+    assert set(texts(plot.cdf(curve, groups=["b"]))) == {"Response time", "no samples", "b"}
+
+
 def test_a_logarithmic_axis_of_shares_is_labelled_down_to_the_rarest() -> None:
     curve = pl.DataFrame({"group": "t", "value_ns": range(1000, 6000), "n_events": 1, "n_censored": 0})
     curve = curve.with_columns(cdf=(pl.col("value_ns") - 999) / 5000)

@@ -169,11 +169,12 @@ def cdf(
         for ax, group in zip(axes, shown, strict=False):
             part = {label: c.filter(pl.col("group").eq_missing(pl.lit(group))) for label, c in data.items()}
             _panel(ax, part, looks, what, tail, ends)
-            ax.set_title(s.plain(group))
+            # Without any sample there is no task that lacks a name either.
+            ax.set_title(s.plain(group) if every or groups is not None else "")
             notes = {label: f"n = {_count(c, cut)}" for label, c in part.items()}
             if len(shown) > 1 or list(data) == [""]:
                 counts = "\n".join(_count(c, cut) for c in part.values() if c.height)
-                s.note(ax, f"n = {counts}", top=False)
+                s.note(ax, f"n = {counts}" if counts else "", top=False)
         s.legend(fig, looks, notes if len(shown) == 1 else {})
         for ax in axes[len(shown) :]:
             ax.set_axis_off()
