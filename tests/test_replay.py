@@ -170,6 +170,23 @@ def test_a_trace_without_records_has_nothing_to_replay() -> None:
         tk.replay(tk.Trace({}), "fifo")
 
 
+def test_tasks_that_no_record_names_have_no_name_in_a_replay(
+    trace: tk.Trace, tmp_path: Path, root: Path
+) -> None:
+    names = ("comm", "next_comm", "ctx_comm")
+    bare = trace.events.with_columns(pl.lit(None, trace.events.schema[name]).alias(name) for name in names)
+    tk.Trace({"events": bare}, trace.metadata).write(tmp_path / "bare.parquet")
+    programs = tk.Programs(tk.read(tmp_path / "bare.parquet"))
+    for table in (programs.table, programs.tasks, programs.demands):
+        assert table.height
+        assert table["comm"].null_count() == table.height
+    tasks = programs.run("cfs").tasks.filter(~pl.col("is_idle"))
+    assert tasks["comm"].null_count() == tasks.height
+    # No string at all: forks and ends of threads, and nothing else.
+    killed = tk.read(root / "fixtures" / "perf-data" / "killed" / "input.data")
+    assert killed.program["comm"].null_count() == killed.program.height
+
+
 def test_compare_sets_policies_beside_the_identity_replay(trace: tk.Trace, identity: tk.Replay) -> None:
     comparison = tk.compare(trace, {"off": OFF})
     assert list(comparison.traces) == ["recorded", "identity replay", "off"]

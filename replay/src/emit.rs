@@ -3,7 +3,7 @@
 
 use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
-use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId};
+use tracekit_schema::{Code, Diagnostic, Kind, Out, State, StrId, Strings};
 
 use crate::engine::Run;
 use crate::log::{by, Rec, RecKind, IDLE};
@@ -46,7 +46,7 @@ pub struct Emitter<'a> {
     next: usize,
     /// All events have been given.
     done: bool,
-    comms: Vec<StrId>,
+    comms: Vec<Option<StrId>>,
     /// Execs of each task so far.
     execs: Vec<usize>,
     prios: Vec<i32>,
@@ -76,9 +76,10 @@ pub fn cpu_number(numbers: &[i32], at: usize) -> i32 {
     numbers.get(at).copied().or_else(|| numbers.last().map(beyond)).unwrap_or(at as i32)
 }
 
-/// Name of a task that has executed so many programs.
-fn name(program: &Program, execs: usize) -> &str {
-    program.names.get(execs).unwrap_or(&program.comm)
+/// Name of a task that has executed so many programs; none where the source names it nowhere.
+fn name(program: &Program, execs: usize, strings: &mut Strings) -> Option<StrId> {
+    let name = program.names.get(execs).unwrap_or(&program.comm);
+    (!name.is_empty()).then(|| strings.intern(name.as_bytes()))
 }
 
 impl Records {
@@ -113,7 +114,7 @@ impl Records {
             of: self,
             next: 0,
             done: false,
-            comms: self.tasks.iter().map(|p| strings.intern(name(p, 0).as_bytes())).collect(),
+            comms: self.tasks.iter().map(|p| name(p, 0, strings)).collect(),
             execs: vec![0; self.tasks.len()],
             prios: self.tasks.iter().map(|p| kernel_prio(&p.first)).collect(),
             attrs_seen: vec![0; self.tasks.len()],
@@ -192,8 +193,7 @@ impl Emitter<'_> {
     fn exec(&mut self, rec: &Rec, out: &mut Out) {
         let task = rec.a as usize;
         self.execs[task] += 1;
-        let name = name(&self.of.tasks[task], self.execs[task]);
-        self.comms[task] = out.strings.intern(name.as_bytes());
+        self.comms[task] = name(&self.of.tasks[task], self.execs[task], &mut out.strings);
         self.subject(rec, Kind::Exec, false, out);
     }
 
@@ -220,8 +220,8 @@ impl Emitter<'_> {
         self.of.tasks.get(t as usize).map_or(Some(0), |p| p.pid)
     }
 
-    fn comm(&self, t: u32) -> StrId {
-        self.comms.get(t as usize).copied().unwrap_or(self.idle)
+    fn comm(&self, t: u32) -> Option<StrId> {
+        self.comms.get(t as usize).copied().unwrap_or(Some(self.idle))
     }
 
     fn prio(&self, t: u32) -> i32 {

@@ -151,8 +151,8 @@ pub struct TaskHistory {
     pub tid: i64,
     /// Process.
     pub pid: Option<i64>,
-    /// Last name.
-    pub comm: StrId,
+    /// Last name; none where no record names it.
+    pub comm: Option<StrId>,
     /// Its name before each of its [`EventKind::Exec`], where one is known.
     pub names: Vec<Option<StrId>>,
     /// Kernel priority at first sight.
@@ -190,7 +190,7 @@ impl TaskHistory {
             id,
             tid: 0,
             pid: None,
-            comm: StrId::default(),
+            comm: None,
             names: Vec::new(),
             prio: None,
             first,

@@ -213,7 +213,7 @@ table! {
         /// Process.
         pid: i64 = "the source does not say",
         /// Name.
-        comm: StrId = "",
+        comm: StrId = "the source does not say",
         /// Number of the step in the task's program, from 0.
         step: u32 = "",
         /// run, run_kernel, sleep, wait, post, yield, fork, exec, attrs, exiting, exit or loop.

@@ -310,8 +310,8 @@ class Programs:
         Returns
         -------
         polars.DataFrame
-            ``utid`` (UInt32, the task's number, as in `table`), ``tid`` (Int64), ``comm`` (String),
-            ``kernel_ns`` (Int64: work that is next to a fork, an exec, an exit or a yield, up to 2
+            ``utid`` (UInt32, the task's number, as in `table`), ``tid`` (Int64), ``comm`` (String;
+            null when the source does not say), ``kernel_ns`` (Int64: work that is next to a fork, an exec, an exit or a yield, up to 2
             ms of each stretch between two steps that are no work), ``work_ns`` (Int64: all work, in
             time of a CPU of middling speed, less that before its first sleep), ``endless`` (Boolean:
             some of its work has no end), ``sleeps`` (UInt32), ``unexplained`` (UInt32: sleeps that
@@ -327,7 +327,8 @@ class Programs:
             "sleeps": pl.UInt32,
             "unexplained": pl.UInt32,
         }
-        return pl.DataFrame(self._core.demands(), schema=types, orient="row")
+        found = pl.DataFrame(self._core.demands(), schema=types, orient="row")
+        return found.with_columns(pl.col("comm").replace("", None))
 
     @cached_property
     def inferred(self) -> pl.DataFrame:
@@ -364,7 +365,8 @@ class Programs:
         Returns
         -------
         polars.DataFrame
-            ``task`` (UInt32, as in `table`), ``tid`` (Int64), ``comm`` (String), ``end`` (``ends``:
+            ``task`` (UInt32, as in `table`), ``tid`` (Int64), ``comm`` (String; null when the source
+            does not say), ``end`` (``ends``:
             the replay waits for it; ``endless``: it never sleeps and was stopped; ``loops``: it
             slept on timers until stopped; ``stopped``: any other without an end of its own),
             ``slack_ns`` and ``sleep_ns`` (Int64: slack of its timers, and their length where it is
@@ -378,7 +380,8 @@ class Programs:
             "slack_ns": pl.Int64,
             "sleep_ns": pl.Int64,
         }
-        return pl.DataFrame(self._core.judged(), schema=types, orient="row")
+        found = pl.DataFrame(self._core.judged(), schema=types, orient="row")
+        return found.with_columns(pl.col("comm").replace("", None))
 
     def perturbations(self, runs: int = RUNS) -> list[Perturbation]:
         """Timing jitter and tick phases with which a replay is repeated, to see its sensitivity to them.

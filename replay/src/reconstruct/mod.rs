@@ -52,7 +52,7 @@ pub use parts::{Head, Parts, Whole};
 pub use places::{Beside, Preemptions};
 
 use tracekit_schema::derive::IdleRule;
-use tracekit_schema::{DeriveOptions, Events, Strings};
+use tracekit_schema::{DeriveOptions, Events, StrId, Strings};
 
 use crate::calibrate::{calibrate, speed, tick, Limits};
 use crate::cancel::Cancel;
@@ -382,9 +382,9 @@ impl Reading {
             LoopMode::Dependency => spins::Spins::find(&history),
             _ => spins::Spins::none(&history),
         };
-        let text = |name| strings.text(name).into_owned();
+        let text = |name: Option<StrId>| name.map_or_else(String::new, |name| strings.text(name).into_owned());
         let comms: Vec<String> = history.tasks.iter().map(|l| text(l.comm)).collect();
-        let before = |l: &TaskHistory| l.names.iter().map(|name| text(name.unwrap_or(l.comm))).collect();
+        let before = |l: &TaskHistory| l.names.iter().map(|name| text(name.or(l.comm))).collect();
         let names = history.tasks.iter().map(before).collect();
         let followed = Rates::of(&history.cpus, &history.speeds, &options.cpus, history.span);
         let fixed = options.cpus.iter().filter(|c| c.fixed).map(|c| c.cpu);

@@ -50,7 +50,7 @@ impl Recon {
             of_task[*task as usize].push(j);
         }
         for (t, (program, notes)) in self.work.tasks.iter().zip(&self.notes).enumerate() {
-            let comm = strings.intern(program.comm.as_bytes());
+            let comm = Some(&program.comm).filter(|name| !name.is_empty()).map(|name| strings.intern(name.as_bytes()));
             // Behind its own steps, the work that it did for messages.
             let handlers = of_task[t].iter().flat_map(|j| self.work.handlers[*j].iter().zip(&self.handlers[*j].1));
             for (i, (&step, note)) in program.steps.iter().zip(notes).chain(handlers).enumerate() {

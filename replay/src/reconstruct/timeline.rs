@@ -477,7 +477,7 @@ impl Sink for Timeline {
         let Known { task, prio, .. } = *self.known(row.utid);
         let Some(task) = task.map(|task| &mut self.history.tasks[task as usize]) else { return };
         (task.tid, task.pid, task.prio) = (row.tid, row.pid, prio);
-        task.comm = row.comm.unwrap_or_default();
+        task.comm = row.comm;
         if row.idle {
             // It turned out to be idle only later.
             task.events.clear();
