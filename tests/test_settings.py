@@ -11,7 +11,7 @@ from tracekit.machine import parse_machine
 from tracekit.whatif.identity import stated
 from tracekit.whatif.kernels import by_kernel, names_kernel
 from tracekit.whatif.run import Programs
-from tracekit.whatif.settings import differing, real_time
+from tracekit.whatif.settings import differing, real_time, real_time_asked
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo" / "slice-default.dat"
@@ -68,6 +68,27 @@ def test_the_real_time_class() -> None:
         real_time(parse_machine(text_of("RT_PUSH_IPI", sched_rr_timeslice_ms=20)))
         == "rt:slice=20ms,push_ipi=on"
     )
+
+
+def test_what_is_asked_of_the_real_time_class_leaves_the_rest_as_recorded() -> None:
+    machine = parse_machine(text_of("NO_RT_PUSH_IPI", sched_rt_runtime_us=-1))
+    assert real_time_asked(None, None) is None
+    assert real_time_asked(None, "rt:slice=5ms") == "rt:slice=5ms"
+    assert real_time_asked(machine, None) == "rt:throttle=off,push_ipi=off"
+    assert real_time_asked(machine, "rt:slice=5ms") == "rt:throttle=off,push_ipi=off,slice=5ms"
+    assert real_time_asked(machine, "rt:push_ipi=on") == "rt:throttle=off,push_ipi=on"
+    assert real_time_asked(machine, "rt:runtime=500ms") == "rt:push_ipi=off,runtime=500ms"
+
+
+def test_the_identity_replay_has_the_real_time_class_of_the_recording() -> None:
+    text = "policy: cfs\nuntil: 3000\nA*3 policy=rr prio=10: (R80 S20)*\nB*2: (R5 S3)*"
+    for policies in ((), "cfs"):
+        compared = tk.compare(tk.simulate(text), policies, rt="rt:slice=5ms", runs=1)
+        assert not (compared.calibration["calibration"] == "fail").any()
+        row = compared.summary.filter(group="A", metric="slice_per_involuntary").row(0, named=True)
+        assert row["identity"] == row["recorded"] > 90e6
+        assert row["predicted"] < 6e6
+        assert row["verdict"] == "resolved"
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def compare(
         other CPUs.
     identity
         Policy that the trace was captured under; by default inferred from its metadata. It is
-        replayed as the trace was recorded: `cpus`, `costs` and `scenario` do not touch it.
+        replayed as the trace was recorded: `cpus`, `rt`, `costs` and `scenario` do not touch it.
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
     loop, rt, cpus, hz, endless, placement, overheads, switch_costs, costs, scenario
@@ -143,11 +143,10 @@ def compare(
     for policy in labelled.values():
         _core.parse_policy(policy)
     read = ("programs", loop, hz, tuple(endless), placement, identity)
-    both: dict[str, Any] = {"rt": rt, "overheads": overheads}
-    changes = {"switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
+    changes = {"rt": rt, "switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
     # The identity replay is of what was recorded, so that every comparison of the trace shares it.
-    asked = {IDENTITY: Asked(identity, both | {"switch_costs": False})}
-    asked |= {label: Asked(policy, both | changes) for label, policy in labelled.items()}
+    asked = {IDENTITY: Asked(identity, {"overheads": overheads, "switch_costs": False})}
+    asked |= {label: Asked(policy, {"overheads": overheads} | changes) for label, policy in labelled.items()}
 
     # What the comparison will be asked for: while others reconstruct and replay, it needs no time of its own.
     def recorded() -> None:
@@ -163,7 +162,7 @@ def compare(
             threads.later(recorded)
         programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement, identity))
         perturbations = programs.perturbations(max(runs, 1))
-        key = ("identity", *read, rt, overheads, len(perturbations), by)
+        key = ("identity", *read, overheads, len(perturbations), by)
         known: dict[str, Any] = trace.once(key, dict)
         # Another thread may be running it, too; both find the same.
         shared = dict(known)

@@ -18,7 +18,7 @@ from tracekit.whatif.listed import affinities, classes
 from tracekit.whatif.reservations import Reserved, reservations
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.scenario import cpu_settings, overrides_of, refuse_absent, resolve
-from tracekit.whatif.settings import real_time
+from tracekit.whatif.settings import real_time_asked
 from tracekit.whatif.switch_costs import Change, change, shipped
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def core_options(
     given |= costs or {}
     shift = _switch_costs(programs, policy) if switch_costs and isinstance(policy, str) else None
     return {
-        "rt": rt or (None if programs.stated else real_time(trace.machine)),
+        "rt": real_time_asked(None if programs.stated else trace.machine, rt),
         "cpus": cpus,
         "phase_ns": phase_ns,
         "overheads": overheads,

@@ -16,7 +16,7 @@ from tracekit import _core
 if TYPE_CHECKING:
     from tracekit.machine import Machine
 
-__all__ = ["FEATURES", "TUNABLES", "differing", "real_time", "scale_of", "unscaled"]
+__all__ = ["FEATURES", "TUNABLES", "differing", "real_time", "real_time_asked", "scale_of", "unscaled"]
 
 #: Features of the kernel, and the parameter of the policy that models each.
 FEATURES = {
@@ -184,3 +184,29 @@ def real_time(machine: Machine | None) -> str | None:
     if (push := machine.features.get("RT_PUSH_IPI")) is not None:
         asked.append(f"push_ipi={'on' if push else 'off'}")
     return "rt:" + ",".join(asked) if asked else None
+
+
+def real_time_asked(machine: Machine | None, rt: str | None) -> str | None:
+    """Describe the real-time class that is asked for: what is left open is that of the recording.
+
+    Parameters
+    ----------
+    machine
+        The machine beside the trace.
+    rt
+        The class with its parameters, such as ``rt:slice=5ms``; None for that of the recording.
+
+    Returns
+    -------
+    str or None
+        What a replay takes; None for the class of the policy's kernel.
+    """
+    own = real_time(machine)
+    if rt is None or own is None or rt.partition(":")[0] != "rt":
+        return rt or own
+    given = dict(p.partition("=")[::2] for p in rt.partition(":")[2].split(",") if p)
+    kept = dict(p.partition("=")[::2] for p in own.partition(":")[2].split(","))
+    if "runtime" in given or "period" in given:
+        # Who asks for a limit asks for the throttle.
+        kept.pop("throttle", None)
+    return "rt:" + ",".join(f"{k}={v}" for k, v in {**kept, **given}.items())
