@@ -102,6 +102,25 @@ def test_the_command_shows_the_changed_tasks(tmp_path: Path) -> None:
     assert json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)["changed"] == ["Small"]
 
 
+def test_what_is_changed_beside_a_policy_is_said_with_it(tmp_path: Path) -> None:
+    place, page = tmp_path / "trace.wl", tmp_path / "page.html"
+    place.write_text(TEXT)
+    asked = ["compare", str(place), "--set", "Small: nice=15", "--cpus", "2", "--quick", "-q"]
+    alone = CliRunner().invoke(main, asked).stdout
+    assert alone.startswith("Small: nice=15; 2 CPUs changes ")
+    several = [*asked, "--policy", "eevdf", "--policy", "linux-6.1", "-o", str(page)]
+    text = CliRunner().invoke(main, several).stdout
+    for policy in ("eevdf", "linux-6.1"):
+        said = f"{policy} with Small: nice=15; 2 CPUs changes "
+        assert said in text
+        assert said in page.read_text()
+    assert (
+        json.loads(CliRunner().invoke(main, [*several, "--json"]).stdout)["beside"]
+        == "Small: nice=15; 2 CPUs"
+    )
+    assert tk.compare(TEXT, "eevdf", runs=1).to_dict()["beside"] == ""
+
+
 def a_row(group: str, predicted: float, **other: object) -> dict:
     row = {
         **{"policy": "p", "scope": "group", "group": group, "metric": "run_delay", "statistic": "mean"},
@@ -117,6 +136,7 @@ def says(rows: list[dict], changed: tuple[str | None, ...], main_groups: list[st
     focus = Focus(changed)
     made = SimpleNamespace(
         **{"replays": ["p"], "table": table, "repeated": {}, "focus": focus, "main_groups": main_groups},
+        **{"beside": ""},
         summary=shown.main_rows(table, main_groups, focus),
     )
     (finding,) = headline.findings(cast("Comparison", made))

@@ -48,6 +48,7 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
                     focus=Focus(),
                     table=summary.clear(),
                     main_groups=[],
+                    beside="",
                 ),
             )
         )

@@ -83,7 +83,7 @@ def compare(
     policies
         A policy, or several, as in `replay`; as a mapping, label to policy. None: the policy that the trace was
         captured under, for what else is asked, which is the label then: other attributes of tasks,
-        other CPUs.
+        other CPUs. Beside policies it is `Comparison.beside`.
     identity
         Policy that the trace was captured under; by default inferred from its metadata. It is
         replayed as the trace was recorded: `cpus`, `rt`, `costs` and `scenario` do not touch it.
@@ -135,7 +135,10 @@ def compare(
     chosen = _chosen(trace, by, comm=comm, pid=pid, tid=tid, exclude=exclude)
     labelled = _labelled(policies)
     identity, why = (_core.expand_policy(identity), "stated") if identity else stated(trace)
-    labelled = labelled or {_changed(scenario, cpus, rt, costs) or identity: identity}
+    changed = _changed(scenario, cpus, rt, costs)
+    # Without a policy what is changed is the label itself.
+    beside_policies = changed if labelled else ""
+    labelled = labelled or {changed or identity: identity}
     if real is not None and len(labelled) > 1:
         raise ValueError(f"a recording is under one policy; {len(labelled)} were asked for")
     beside = None if real is None else as_trace(real)
@@ -192,7 +195,7 @@ def compare(
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
     if not intervals:
-        return Comparison(trace, same, plain, why, by, real=beside, overrides=overrides, chosen=chosen)
+        return Comparison(trace, same, plain, why, by, None, beside, overrides, chosen, beside_policies)
     attributes = {key for o in overrides for key, _ in o.settings}
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {
@@ -202,7 +205,7 @@ def compare(
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
-    return Comparison(trace, same, plain, why, by, found, beside, overrides, chosen)
+    return Comparison(trace, same, plain, why, by, found, beside, overrides, chosen, beside_policies)
 
 
 def _labelled(policies: object) -> dict[str, str]:

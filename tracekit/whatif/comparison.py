@@ -66,6 +66,9 @@ class Comparison:
         What is set of tasks in the replays: those are shown first.
     chosen
         Keys (`utid`) of the tasks that are looked at; None for all.
+    beside
+        What is changed beside the policies, in words, where their labels do not say it:
+        ``batch: nice=19; 4 CPUs``.
 
     Examples
     --------
@@ -87,6 +90,7 @@ class Comparison:
         real: Trace | None = None,
         overrides: Sequence[Override] = (),
         chosen: Collection[int] | None = None,
+        beside: str = "",
     ) -> None:
         taken = {RECORDED, IDENTITY} & set(replays)
         if taken:
@@ -100,6 +104,7 @@ class Comparison:
         self.real = real
         self.overrides = tuple(overrides)
         self.chosen = chosen
+        self.beside = beside
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -378,7 +383,8 @@ class Comparison:
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
             `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `idler`, `stuck`, `summary`,
-            `comparison` (`table`), `changed` (groups that the change is made to), `chosen`
+            `comparison` (`table`), `beside` (what is changed beside the policies, in words; empty
+            where nothing is, or a label says it), `changed` (groups that the change is made to), `chosen`
             (groups that are looked at; None for all), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
             (time-weighted distribution by label), `not_recorded` and `not_known` (what the trace, and
             the machine beside it, do not say) and `predictable` (shares of trust), `definitions`.
@@ -399,6 +405,7 @@ class Comparison:
             "wakeups": wakeup_classes(self.identity),
             "summary": self.summary.to_dicts(),
             "comparison": self.table.to_dicts(),
+            "beside": self.beside,
             "changed": list(self.focus.changed),
             "chosen": None if self.focus.chosen is None else list(self.focus.chosen),
             "calibration": self.calibration.to_dicts(),

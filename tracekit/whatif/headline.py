@@ -89,6 +89,8 @@ class Finding:
         Large changes in groups that are not among the main ones, one a group.
     refused
         Why nothing can be used, where that is so of every metric: the reason that most have.
+    beside
+        What is changed beside the policy, where its label does not say it.
     """
 
     policy: str
@@ -102,20 +104,26 @@ class Finding:
     missed: bool = False
     unshown: tuple[Effect, ...] = ()
     refused: str | None = None
+    beside: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What the changes come from: the policy, and what is changed beside it."""
+        return f"{self.policy} with {self.beside}" if self.beside else self.policy
 
     @property
     def sentence(self) -> str:
         """The finding as a sentence."""
         if self.refused is not None:
-            return f"{self.policy}: none of {self.of} metrics is to be used: {self.refused}."
+            return f"{self.subject}: none of {self.of} metrics is to be used: {self.refused}."
         if not self.changed:
             of = f"{self.of} {'main ' * bool(self.unshown)}metrics"
-            first = f"{self.policy} changes none of {of} by more than the error of the replay."
+            first = f"{self.subject} changes none of {of} by more than the error of the replay."
         else:
             some = "" if self.bare == self.changed else f"{self.bare} of them "
             bare = f", {some}without an interval" if self.bare else ""
             many = f"{self.changed} of {self.of} metrics{bare}"
-            first = f"{self.policy} changes {many}{self._most}."
+            first = f"{self.subject} changes {many}{self._most}."
         if not self.unusable:
             return first
         others = "change, but are" if self.unusable > 1 else "changes, but is"
@@ -217,6 +225,7 @@ def _finding(comparison: Comparison, label: str) -> Finding:
         missed=not any(_is_of(r, asked) for r in usable),
         unshown=tuple(map(effect_of, unshown(comparison.table, label, comparison.main_groups))),
         refused=_refused(own),
+        beside=comparison.beside,
     )
 
 
