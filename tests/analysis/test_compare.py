@@ -41,6 +41,16 @@ def test_an_effect_within_the_identity_error_is_not_resolved() -> None:
     assert rows["d"]["identity_error_pct"] is None
 
 
+def test_a_fall_to_a_lower_bound_is_not_resolved() -> None:
+    policy = figures(("a", 50.0), ("b", 200.0), ("c", 50.0), ("d", 50.0))
+    policy = policy.with_columns(is_bound=pl.Series([True, True, False, True]))
+    same = figures(("a", 100.0), ("b", 100.0), ("c", 100.0), ("d", None))
+    identity = figures(("a", 100.0), ("b", 100.0), ("c", 100.0), ("d", 100.0))
+    got = compare.compare({"recorded": same, "identity": identity, "p": policy})
+    verdicts = dict(got.select("group", "verdict").iter_rows())
+    assert verdicts == {"a": "not resolved", "b": "resolved", "c": "resolved", "d": "not measured"}
+
+
 def test_groups_that_only_a_replay_has_are_kept() -> None:
     got = compare.compare(
         {"recorded": figures(("a", 1.0)), "identity": figures(("a", 1.0)), "p": figures(("z", 2.0))}

@@ -101,7 +101,8 @@ def compare(
     Definitions: change = policy - identity, in % of identity: both come from the same model, so
     that its errors cancel as far as they can. Identity error = identity - recorded, in % of
     recorded. A change is resolved when
-    |policy - identity| > max(|identity - recorded|, floor * |identity|, resolution of the clock for times).
+    |policy - identity| > max(|identity - recorded|, floor * |identity|, resolution of the clock for times),
+    and it is no fall to a lower bound, which may be none.
 
     Parameters
     ----------
@@ -161,6 +162,7 @@ def compare(
         ).join(policy, on=keys, how="full", coalesce=True, nulls_equal=True, maintain_order="left_right")
         effect = pl.col("predicted") - pl.col("identity")
         error = pl.col("identity") - pl.col("recorded")
+        fall = pl.col("predicted_is_bound").fill_null(False) & (effect < 0)
         out.append(
             joined.with_columns(
                 pl.lit(label).alias("policy"),
@@ -168,7 +170,10 @@ def compare(
                 .then(100 * error / pl.col("recorded"))
                 .alias("identity_error_pct"),
                 pl.when(pl.col("identity") != 0).then(100 * effect / pl.col("identity")).alias("change_pct"),
-                (effect.abs() > bar).alias("resolved"),
+                pl.when(fall & bar.is_not_null())
+                .then(pl.lit(False))
+                .otherwise(effect.abs() > bar)
+                .alias("resolved"),
             )
         )
     names = ["policy", *keys, "recorded", "identity", "predicted", "n_recorded", "n_predicted", "n_censored"]
