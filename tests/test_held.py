@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import tracekit as tk
 from tracekit.cli import main
+from tracekit.errors import ReplayError
 from tracekit.whatif.held import Held, with_real
 from tracekit.whatif.predictions import again
 
@@ -133,6 +134,22 @@ def test_without_a_policy_the_one_of_the_recording_is_used(files: tuple[str, str
         code, text = run(command, a, "-q")
         assert code == 2
         assert "nothing is asked for: give a --policy" in text
+    code, text = run("compare", a, "--hz", "1000", "-q")
+    assert code == 2
+    assert "--hz says how often the clock of the recorded machine ticks" in text
+
+
+def test_a_comparison_is_no_place_for_another_clock_tick(demo: Path, tmp_path: Path) -> None:
+    stated = tk.simulate("policy: cfs\nuntil: 100\nhz: 250\nA*3: (R5 S3)*")
+    with pytest.raises(ReplayError, match="hz=1000: the trace says 250"):
+        tk.compare(stated, "eevdf", hz=1000, runs=1)
+    assert tk.compare(stated, "eevdf", hz=250, runs=1).summary.height
+    path = tmp_path / "t.dat"
+    path.write_bytes(demo.read_bytes())
+    path.with_name("t.machine.toml").write_text('schema = 1\n[kernel]\nos = "linux"\nhz = 250\n')
+    with pytest.raises(ReplayError, match="hz=1000: the file of the machine says 250"):
+        tk.compare(path, "cfs", hz=1000, runs=1)
+    assert tk.compare(demo, "cfs", hz=250, runs=1).summary.height, "nothing says otherwise"
 
 
 def test_a_replay_is_of_the_recorded_policy_where_none_is_named(demo: Path) -> None:

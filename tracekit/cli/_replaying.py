@@ -89,7 +89,9 @@ def replay_options(function: F) -> F:
             "--cpus", type=click.IntRange(1, MOST_CPUS), help="Number of CPUs; by default as recorded."
         ),
         click.option(
-            "--hz", type=click.IntRange(1, MOST_HZ), help="Clock ticks a second; by default as found."
+            "--hz",
+            type=click.IntRange(1, MOST_HZ),
+            help="Clock ticks a second, of the recording and of its replays; by default as found.",
         ),
         click.option(
             "--endless",

@@ -143,6 +143,11 @@ def command(
     from tracekit.whatif.not_modelled import split
 
     changes = bool(overrides or scenario or costs or real) or cpus is not None or rt is not None
+    if hz is not None and not changes and not policies:
+        raise click.UsageError(
+            "--hz says how often the clock of the recorded machine ticks, in every replay: alone it asks for nothing. "
+            "What another clock tick changes is not compared"
+        )
     named, loop = asked(policies, loop, scenario, changes)
     if real is not None and len(set(named)) > 1:
         raise click.UsageError(f"--real {real} is a recording under one policy; {len(set(named))} were given")

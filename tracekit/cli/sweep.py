@@ -47,7 +47,9 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "--cpus", type=click.IntRange(1, MOST_CPUS), help="Number of CPUs; by default as recorded."
             ),
             click.option(
-                "--hz", type=click.IntRange(1, MOST_HZ), help="Clock ticks a second; by default as found."
+                "--hz",
+                type=click.IntRange(1, MOST_HZ),
+                help="Clock ticks a second, of the recording and of its replays; by default as found.",
             ),
             click.option(
                 "--jobs", type=click.IntRange(1, 1024), help="Processes; by default one for each CPU."

@@ -23,6 +23,7 @@ from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
 from tracekit.whatif.left_out import callers
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+from tracekit.whatif.reconstructed import stated_hz
 from tracekit.whatif.recorded import unreplayed
 from tracekit.whatif.repeat import Asked, Beside, run_all
 from tracekit.whatif.row_error import change_class
@@ -90,7 +91,8 @@ def compare(
     by
         Grouping of tasks: ``group``, ``comm``, ``tid`` or ``all``.
     loop, rt, cpus, hz, endless, placement, overheads, switch_costs, costs, scenario
-        As in `replay`. The identity replay has the same `placement`.
+        As in `replay`. The identity replay has the same `placement` and the same `hz`: that is of the
+        recorded machine, where the trace does not say it.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of
         each prediction (`tracekit.whatif.intervals`); 1 does without.
@@ -118,6 +120,8 @@ def compare(
     ------
     ValueError
         `real` with several policies: a recording is under one.
+    ReplayError
+        `hz` is not what the trace, or the machine beside it, says. As in `replay`.
     FilterError
         No task of the trace fits `comm`, `pid`, `tid` and `exclude`, or tasks are chosen with
         ``by="all"``.
@@ -141,6 +145,7 @@ def compare(
     labelled = labelled or {changed or identity: identity}
     if real is not None and len(labelled) > 1:
         raise ValueError(f"a recording is under one policy; {len(labelled)} were asked for")
+    _check_hz(trace, hz)
     beside = None if real is None else as_trace(real)
     labelled, unmodelled = _modelled(trace, identity, labelled, force)
     for policy in labelled.values():
@@ -217,6 +222,16 @@ def _labelled(policies: object) -> dict[str, str]:
             own = "; tracekit.replay runs one's own" if hasattr(policy, "enqueue") else ""
             raise ReplayError(f"policies: expected names, such as 'cfs', found {policy!r:.60}{own}")
     return dict(pairs)
+
+
+def _check_hz(trace: Trace, hz: int | None) -> None:
+    """Refuse another clock tick than that of the recording: the identity replay would have it, too."""
+    recorded, where = stated_hz(trace)
+    if hz is not None and recorded is not None and hz != recorded:
+        raise ReplayError(
+            f"hz={hz}: {where} says {recorded}. A comparison takes `hz` for that of the recording, in every replay; "
+            "what another clock tick changes it does not say. Leave it out, or correct the file"
+        )
 
 
 class _Begun(Exception):

@@ -18,7 +18,16 @@ from tracekit.whatif.listed import stated_cpus
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["perturbations_of", "reconstructed"]
+__all__ = ["perturbations_of", "reconstructed", "stated_hz"]
+
+
+def stated_hz(trace: Trace) -> tuple[int | None, str]:
+    """Give the clock ticks a second that a trace was recorded with, as far as it is stated, and by what."""
+    if trace.machine is not None and trace.machine.hz is not None:
+        return trace.machine.hz, "the file of the machine"
+    # A replay, and a run of a workload, say theirs. A file may say anything.
+    own = trace.metadata.get("hz", "")
+    return (int(own), "the trace") if re.fullmatch("[1-9][0-9]{0,4}", own) else (None, "")
 
 
 def reconstructed(
@@ -52,13 +61,8 @@ def reconstructed(
     ReplayError
         No task has a name of `endless`, or the trace has nothing to replay.
     """
-    machine = trace.machine
-    if hz is None and machine is not None:
-        hz = machine.hz
-    # A replay, and a run of a workload, say theirs. A file may say anything.
-    own_hz = trace.metadata.get("hz", "")
-    if hz is None and re.fullmatch("[1-9][0-9]{0,4}", own_hz):
-        hz = int(own_hz)
+    if hz is None:
+        hz, _ = stated_hz(trace)
     # Slack is Linux's, and every source from Linux names its system.
     system = trace.metadata.get("os")
     contexts = recognise(trace)
