@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
+from tracekit.analysis.completion import WAKEUPS, missing
 from tracekit.whatif.not_modelled import NotModelledError
 
 from .conftest import Run
@@ -107,6 +108,28 @@ def test_a_recording_of_some_tasks_has_no_run_queues(tracekit: Run, root: Path) 
     assert trace.cpus["idle_ns"].to_list() == [0]
     assert set(trace.slices["tid"]) <= {611}
     assert "Only some tasks (-p 611) were recorded" in tracekit("info", source).stdout.splitlines()[1]
+
+
+def test_a_recording_of_some_tasks_without_wakeups_bounds_nothing(tracekit: Run, root: Path) -> None:
+    source = root / "fixtures" / "perf-data" / "some-tasks" / "input.data"
+    trace = tk.read(source)
+    kept = (trace.losses, trace.diagnostics, trace.cpus)
+    switches = trace.events.filter(~pl.col("kind").cast(pl.String).is_in(WAKEUPS))
+    span = (trace.start_ns or 0, trace.end_ns or 0)
+
+    def said(events: pl.DataFrame, **meta: str) -> str | None:
+        return missing(*kept, events, {**trace.metadata, **meta}, *span).refused
+
+    assert said(trace.events) is None, "nothing is missing"
+    assert said(switches) == "only some tasks were recorded (-p 611), and not when they come to run"
+    of_cpus = said(switches, **{"tasks.recorded": "", "cpus.recorded": "0-1"})
+    assert (of_cpus or "").startswith("only CPUs 0-1 were recorded, and no wakeup shows")
+    # Nothing to show has no table of bounds below it.
+    nobody = tracekit(
+        "latency", root / "fixtures" / "perf-data" / "one-cpu-of-two" / "input.data", "--comm", "nobody"
+    )
+    assert nobody.stdout.startswith("nothing to show")
+    assert "lie within" not in nobody.stdout
 
 
 @pytest.mark.parametrize("case", ["one-cpu-of-two", "some-tasks"])

@@ -23,7 +23,9 @@ a CPU that records name, without records the whole trace on that CPU, number unk
 ======================================== ===========================================================
 
 Where records are missing and the source does not say so (`switch-mismatch`, `switch-inferred`,
-`unparsed`, ...) no window holds what is missing, and there are no bounds (`Missing.refused`).
+`unparsed`, ...) no window holds what is missing, and there are no bounds (`Missing.refused`). Nor are
+there any where something is missing of a recording of some tasks, which shows who leaves a CPU and not
+who enters it, or where wakeups are missing of a recording of some CPUs.
 """
 
 from __future__ import annotations
@@ -179,6 +181,7 @@ def missing(
     windows = {
         c: tuple(sorted((w for w in found if w.cpu == c), key=lambda w: w.lo)) for c in {w.cpu for w in found}
     }
+    wakeups = not kinds or "switch" not in kinds or bool(kinds & set(WAKEUPS))
     return Missing(
         start,
         end,
@@ -186,8 +189,8 @@ def missing(
         sum(n for _, n in counted),
         counted,
         tuple(silent),
-        not kinds or "switch" not in kinds or bool(kinds & set(WAKEUPS)),
-        _refusal(codes, cpus, windows, metadata),
+        wakeups,
+        _refusal(codes, cpus, windows, metadata) or _part(bool(windows), wakeups, metadata),
     )
 
 
@@ -287,4 +290,15 @@ def _refusal(
         return "the source does not say which CPU a record is from"
     if windows and "cpu" in json.loads(metadata.get("options", "{}")).get("filter", {}):
         return "records were lost and the trace is filtered to some CPUs: what the others lost is not seen"
+    return None
+
+
+def _part(windows: bool, wakeups: bool, metadata: Mapping[str, str]) -> str | None:
+    """Why what is missing of a recording of some tasks or CPUs bounds nothing."""
+    if (tasks := metadata.get("tasks.recorded")) and (windows or not wakeups):
+        return f"only some tasks were recorded ({tasks}), and not when they come to run"
+    if (cpus := metadata.get("cpus.recorded")) and not wakeups:
+        several = "s" if not cpus.isdecimal() else ""
+        were = "were" if several else "was"
+        return f"only CPU{several} {cpus} {were} recorded, and no wakeup shows who goes to others or comes from there"
     return None

@@ -44,15 +44,18 @@ def print_bounds(
     if on_standard_output() or not rows:
         return
     missing = trace.missing()
-    print()
     if missing.refused is not None:
+        print()
         paragraph(f"No bounds can be given: {missing.refused}.")
         return
-    paragraph("Records are missing. Whatever was in them, the metrics lie within:")
     cells = {(row["group"], row["metric"], row["statistic"]): bound(row) for row in rows}
     shown = [
         {"group": group, **{head: cells.get((group, metric, statistic)) for head, metric, statistic in picks}}
         for group in order or [None]
     ]
+    if not any(row[head] for row in shown for head, _, _ in picks):
+        return
+    print()
+    paragraph("Records are missing. Whatever was in them, the metrics lie within:")
     heads = [head for head, _, _ in picks]
     table(shown, ["group", *heads] if order else heads, right=heads)

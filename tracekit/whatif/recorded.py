@@ -68,7 +68,10 @@ class Part:
     def means(self) -> str:
         """What it means for figures."""
         if self.tasks is not None:
-            said = "who else ran, when CPUs idled and run-queue lengths are not known"
+            said = (
+                "when they come to run, who else ran, when CPUs idled and run-queue lengths are not known, and CPU "
+                "time is that of slices behind another recorded task alone"
+            )
         elif self.alone:
             return "no record shows that tasks come from other CPUs or go there: figures are of these CPUs"
         else:
