@@ -89,6 +89,12 @@ def test_goals_are_read_and_measured() -> None:
         {"scope": "system", "metric": "runqueue", "statistic": "mean"}
     )
     assert parse_statistic("switches").statistic == "total"
+    # Names of tasks hold parentheses and brackets: `(sd-pam)`.
+    for group in ("(sd-pam)", "web (main)", "job[1]"):
+        statistic = parse_goal(f"response.p95({group}) < 5ms").statistic
+        row = {"metric": "response", "statistic": "p95", "scope": "group"}
+        assert statistic.names({**row, "group": group})
+        assert not statistic.names({**row, "group": "job"})
 
 
 @pytest.mark.parametrize(

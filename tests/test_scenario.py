@@ -80,6 +80,25 @@ def test_a_selector_without_tasks_names_those_that_there_are():
         ReplayError, match="no task of this trace fits; it has A0, A1, batch, between, sh, wl"
     ):
         resolve([parse_set("comm=Z*: nice=5")], TRACE)
+    with pytest.raises(ReplayError, match="it has batch, A0, A1, between"):
+        resolve([parse_set("Batch: nice=5")], TRACE)
+
+
+def test_a_name_that_holds_what_is_special_in_a_glob_is_itself():
+    names = ["job[1]", "job1", "(sd-pam)", "nice:hog[2]"]
+    tasks = pl.DataFrame({"tid": [1, 2, 3, 4], "pid": [1, 2, 3, 4], "comm": names, "comm_first": names})
+    trace = tk.Trace(
+        {"slices": pl.DataFrame({"tid": [1], "comm": names[:1]}), "tasks": tasks.with_columns(is_idle=False)}
+    )
+    for text, tids in (
+        # As a glob it is `job1`, too.
+        ("job[1]: nice=3", [1, 2]),
+        ("comm=nice:hog[2]: nice=3", [4]),
+        ("nice:hog[2]: nice=3", [4]),
+        ("(sd-pam): nice=3", [3]),
+        ("job*: nice=3", [1, 2]),
+    ):
+        assert [t for t, _ in resolve([parse_set(text)], trace)] == [tids], text
 
 
 STAGGERED = """\

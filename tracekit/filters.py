@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     pl = later("polars")
 
-__all__ = ["CommPattern", "Selection", "Time", "holding", "matching", "resolve_time"]
+__all__ = ["CommPattern", "Selection", "Time", "fits", "holding", "matching", "nearest", "resolve_time"]
 
 #: A name or a glob, a regular expression between slashes, or a compiled regular expression.
 CommPattern = str | re.Pattern[str]
@@ -77,9 +77,16 @@ def _fitting(names: Iterable[str], comm: CommPattern | Iterable[CommPattern]) ->
         elif len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
             found |= holding(pattern[1:-1], known)
         else:
-            # A name may hold what is special in a pattern: `[kworker]`.
-            found.update(name for name in known if name == pattern or fnmatch.fnmatchcase(name, pattern))
+            found.update(name for name in known if fits(name, pattern))
     return found
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name is the pattern, or one that it stands for as a glob.
+
+    A name may hold what is special in a pattern: ``[kworker]``, ``job[1]``.
+    """
+    return name == pattern or fnmatch.fnmatchcase(name, pattern)
 
 
 def holding(regex: str, names: Iterable[str]) -> set[str]:
@@ -116,7 +123,7 @@ def _vain(trace: Trace, comm: CommPattern | Iterable[CommPattern]) -> list[str]:
     return [text for one in given if not _fitting(names, one) for text in _texts(one)]
 
 
-def _nearest(asked: Iterable[str], known: list[str]) -> str:
+def nearest(asked: Iterable[str], known: list[str]) -> str:
     """Some of the known names, first those that look like one that was asked for."""
     from difflib import get_close_matches
 
@@ -319,7 +326,7 @@ class Selection:
             return []
         known = trace.tasks.filter(~pl.col("is_idle"))["comm"].drop_nulls().cast(pl.String).unique().sort()
         asked = [text for texts in self.vain.values() for text in texts]
-        return [f"{said}: no task of the trace fits; it has {_nearest(asked, known.to_list())}"]
+        return [f"{said}: no task of the trace fits; it has {nearest(asked, known.to_list())}"]
 
     def left_out(self, trace: Trace, before: Mapping[str, Any]) -> dict[str, Any]:
         """Count the tasks and CPUs that are not chosen, as they travel in the metadata.

@@ -9,7 +9,6 @@ the identity replay with a percentage (``> -5%``).
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 from tracekit.analysis.compare import METRICS
 from tracekit.errors import ReplayError
+from tracekit.filters import fits
 from tracekit.units import parse_duration
 
 __all__ = ["Goal", "Statistic", "parse_goal", "parse_statistic"]
@@ -26,7 +26,7 @@ __all__ = ["Goal", "Statistic", "parse_goal", "parse_statistic"]
 _SHORT = {"cpu": "cpu_time", "latency": "wakeup_latency", "preemptions": "involuntary_switches"}
 _USUAL = {"cpu_time": "total", "switches": "total", "involuntary_switches": "total"}
 _STATISTICS = ("mean", "p50", "p95", "p99", "max", "total")
-_STATISTIC = re.compile(r"\s*(\w+)(?:\.(\w+))?\s*(?:\(([^()]*)\))?\s*")
+_STATISTIC = re.compile(r"\s*(\w+)(?:\.(\w+))?\s*(?:\((.*)\))?\s*")
 _GOAL = re.compile(r"(?P<what>[^<>]+?)(?P<sign><=|>=|<|>)\s*(?P<value>[^<>=]+)")
 
 
@@ -54,7 +54,7 @@ class Statistic:
             return bool(row["scope"] == "system")
         if self.group is None:
             return bool(row["scope"] == "all")
-        return row["scope"] == "group" and fnmatch.fnmatchcase(row["group"] or "", self.group)
+        return row["scope"] == "group" and fits(row["group"] or "", self.group)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from tracekit import _core
 from tracekit.errors import ReplayError
+from tracekit.filters import fits
 from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.intervals import Perturbation, perturbations
 from tracekit.whatif.listed import stated_cpus
@@ -87,7 +87,7 @@ def _named(trace: Trace, patterns: Sequence[str]) -> list[int]:
     tasks = trace.tasks.filter(~pl.col("is_idle")).select("tid", pl.col("comm").cast(pl.String)).drop_nulls()
     found: list[int] = []
     for pattern in patterns:
-        fit = [tid for tid, comm in tasks.iter_rows() if fnmatchcase(comm, pattern)]
+        fit = [tid for tid, comm in tasks.iter_rows() if fits(comm, pattern)]
         if not fit:
             raise ReplayError(
                 f"endless {pattern!r}: no task has such a name; `tracekit slices` lists the names"

@@ -32,7 +32,6 @@ them, or else from when it first runs.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -41,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit._toml import read_toml
 from tracekit.errors import FilterError, ReplayError
-from tracekit.filters import holding
+from tracekit.filters import fits, holding, nearest
 from tracekit.units import format_cpus
 
 if TYPE_CHECKING:
@@ -324,8 +323,7 @@ def resolve(overrides: Iterable[Override], trace: Trace) -> list[tuple[list[int]
             continue
         tids = _threads(override, names, pids, every)
         if not tids:
-            known = sorted(every)
-            shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            shown = nearest([override.value], sorted(every))
             raise ReplayError(f"{override}: no task of this trace fits; it has {shown}")
         found.append((tids, list(override.settings)))
     return found
@@ -432,7 +430,7 @@ def _threads(
         case "pid":
             return sorted(tid for tid, pid in pids.items() if pid == int(override.value))
         case "comm":
-            fitting = {n for n in every if fnmatch.fnmatchcase(n, override.value)}
+            fitting = {n for n in every if fits(n, override.value)}
         case _:
             fitting = holding(override.value, every)
     return sorted(tid for tid, known in names.items() if not fitting.isdisjoint(known))
