@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -53,6 +54,10 @@ def same(known: tk.io.one_pass.Survey, trace: tk.Trace, by: str) -> None:  # typ
     for name in ("tasks", "cpus", "losses", "diagnostics", "histograms", "summaries"):
         assert known.table(name).equals(trace.table(name)), name
     assert known.causes().equals(trace.causes())
+    whole = trace.missing()
+    if not whole.silent and "trace_off" not in dict(known.kinds.rows()):
+        found = known.missing()
+        assert (known.lossy, found.refused) == (not whole.whole, whole.refused)
     assert known.metadata == trace.metadata
     assert (known.start_ns, known.end_ns) == (trace.start_ns, trace.end_ns)
 
@@ -181,6 +186,30 @@ def test_commands_say_the_same_of_a_large_file(
         said.append([line for line in text.splitlines() if not line.startswith("note: ")])
     assert said[0] == said[1]
     assert len(said[0]) > 2
+
+
+def test_a_large_file_says_what_can_be_trusted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where what is missing is neither lost nor damaged."""
+    from tracekit.cli import main
+
+    seen = set()
+    for path in CAPTURES:
+        said = []
+        for large in (1 << 40, 1):
+            monkeypatch.setattr(_options, "LARGE", large)
+            with contextlib.suppress(SystemExit):
+                main(["info", str(path), "-q"])
+            said.append(capsys.readouterr().out)
+        head = "What can still be trusted"
+        if "was recorded" in said[0] or "though tasks were sent there" in said[0]:
+            continue
+        assert (head in said[0]) == (head in said[1]), path
+        refusals = [[line for line in text.splitlines() if "No bounds" in line] for text in said]
+        assert refusals[0] == refusals[1], path
+        seen.add((head in said[0], bool(refusals[0])))
+    assert {(True, True), (True, False), (False, False)} <= seen
 
 
 def tool(name: str, path: str) -> ModuleType:

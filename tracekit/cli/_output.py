@@ -122,10 +122,12 @@ def survey_facts(trace: Survey) -> dict[str, Any]:
     from tracekit.io.one_pass import ROUNDING
 
     if trace.lossy:
-        print(
-            "note: bounds under losses are given for a part of a trace this large: choose it with --from and --to",
-            file=sys.stderr,
+        refused = trace.missing().refused
+        part = (
+            "bounds under losses are given for a part of a trace this large: choose it with --from and --to"
         )
+        said = part if refused is None else f"no bounds can be given: {refused}"
+        print(f"note: {printable(said)}", file=sys.stderr)
     if not trace.rounded:
         return {}
     print(

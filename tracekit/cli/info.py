@@ -186,16 +186,19 @@ def _print_causes(trace: Trace) -> None:
 
 def _what_holds(trace: Trace) -> list[str]:
     """What can still be trusted where records were lost."""
+    import polars as pl
+
     from tracekit.explain import what_holds
     from tracekit.io.one_pass import Survey
 
-    if isinstance(trace, Survey):
-        part = (
-            "bounds under losses are given for a part of a trace this large: choose it with --from and --to"
-        )
-        return [part] if trace.lossy else []
     missing = trace.missing()
-    return [] if missing.whole or not trace.slices.height else what_holds(missing, trace.bounds("all"))
+    if missing.whole or not trace.counts["slices"]:
+        return []
+    if not isinstance(trace, Survey):
+        return what_holds(missing, trace.bounds("all"))
+    if missing.refused is not None:
+        return what_holds(missing, pl.DataFrame())
+    return ["bounds under losses are given for a part of a trace this large: choose it with --from and --to"]
 
 
 def _print_what_holds(trace: Trace) -> None:

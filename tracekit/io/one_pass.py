@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -24,6 +24,9 @@ from tracekit.io.options import checked
 from tracekit.io.progress import Progress, reporter
 from tracekit.io.reading import own_file, provenance
 from tracekit.trace import Trace
+
+if TYPE_CHECKING:
+    from tracekit.analysis.completion import Missing
 
 __all__ = ["Survey", "survey"]
 
@@ -112,8 +115,26 @@ class Survey(Trace):
     @property
     def lossy(self) -> bool:
         """Whether records are missing; bounds of what they may have held need the whole tables."""
-        lost = pl.col("severity").cast(pl.String).is_in(["loss", "error"])
-        return bool(self.losses.height or self.diagnostics.filter(lost).height)
+        return not self.missing().whole
+
+    def missing(self) -> Missing:
+        """What the trace does not hold, as far as its markers say it without its events.
+
+        Whether something is missing, and why there can be no bounds, is as of the whole trace; but
+        CPUs without a record, and pauses of the recording, are known from events alone.
+        """
+        from tracekit.analysis.completion import missing
+
+        def found() -> Missing:
+            start, end = self.start_ns or 0, self.end_ns or 0
+            no_cpu = pl.lit(None, dtype=pl.Int32)
+            kinds = self.kinds.select(
+                pl.lit(start).alias("ts_ns"), "kind", no_cpu.alias("target_cpu"), no_cpu.alias("orig_cpu")
+            )
+            tables = (self.losses, self.diagnostics, self.cpus, kinds)
+            return missing(*tables, self._metadata, start, max(start, end))
+
+        return self.once("missing", found)
 
     @property
     def queues_known(self) -> bool:
