@@ -459,6 +459,15 @@ def test_replays_take_tick_rate_and_affinities_from_the_machine(tmp_path: Path) 
     assert cpus(replayed(to_one.replace('"e"', '"x"')))["e"] == {1}
     # What the caller says wins.
     assert cpus(replayed(to_one, scenario={"tid=5": {"cpus": "1"}}))["e"] == {1}
+    # The number of CPUs that was recorded changes nothing, another one leaves affinities out.
+    assert cpus(replayed(to_one, cpus=2)) == cpus(replayed(to_one))
+    four = replayed(to_one, cpus=4)
+    assert cpus(four)["e"] == {1}
+    said = "e: bound to some of the recorded CPUs, which a replay on 4 CPUs leaves out, unless --set says so: 'e: cpus=0'"
+    assert said in unrecorded(replayed(to_one), four)
+    assert not any("bound to" in text for text in unrecorded(replayed(every), replayed(every, cpus=4)))
+    kernel = to_one.replace('cpus = "0"}', 'cpus = "0", kernel = true}')
+    assert not any("bound to" in text for text in unrecorded(replayed(kernel), replayed(kernel, cpus=4)))
 
 
 def test_replays_take_policies_that_no_event_shows_from_the_machine(tmp_path: Path) -> None:

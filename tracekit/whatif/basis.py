@@ -9,6 +9,7 @@ import polars as pl
 from tracekit.whatif.contexts import delivered
 from tracekit.whatif.groups import rt_limits
 from tracekit.whatif.left_out import left_out
+from tracekit.whatif.listed import unbound
 from tracekit.whatif.loops import loops
 from tracekit.whatif.members import apart, unlisted
 
@@ -120,6 +121,9 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
     if programs is not None:
         said += rt_limits(programs.trace, replay, *changed)
     said += [text for run in (replay, *changed) if (text := uneven(run)) is not None]
+    if programs is not None:
+        others = {run.cpus.height for run in changed} - {programs.trace.cpus.height}
+        said += [text for cpus in sorted(others) if (text := unbound(programs.trace, cpus)) is not None]
     if machine is not None and (cpus := machine.tickless()):
         listed = ", ".join(map(str, cpus))
         said.append(

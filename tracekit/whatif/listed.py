@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.units import format_names
 from tracekit.whatif.scenario import names_of, same_name
 
 if TYPE_CHECKING:
     from tracekit.machine import Machine
     from tracekit.trace import Trace
 
-__all__ = ["affinities", "classes", "stated_cpus"]
+__all__ = ["affinities", "classes", "stated_cpus", "unbound"]
+
+#: Tasks that a sentence names.
+NAMED = 3
 
 #: Scheduling policies that a priority does not tell from others: below 100 it may be ``fifo`` or ``rr``,
 #: from 100 on ``other``, ``batch`` or ``idle`` (Linux: sched(7); include/linux/sched/prio.h).
@@ -48,6 +52,38 @@ def affinities(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:
         if tid in same and allowed and len(allowed) < len(here):
             found.append(([tid], [("cpus", "+".join(map(str, allowed)))]))
     return found
+
+
+def unbound(trace: Trace, cpus: int) -> str | None:
+    """Say which tasks a replay on another number of CPUs does not bind, which the machine did.
+
+    Parameters
+    ----------
+    trace
+        The trace, with or without a machine.
+    cpus
+        How many CPUs the replay has.
+
+    Returns
+    -------
+    str or None
+        None where no task that ran, but threads of the kernel, was bound to some CPUs.
+    """
+    machine = trace.machine
+    if machine is None:
+        return None
+    bound = {tid: settings[0][1] for tids, settings in affinities(trace) for tid in tids}
+    own = machine.tasks.filter(~pl.col("kernel").fill_null(False) & pl.col("tid").is_in(list(bound)))
+    ran = set(trace.tasks.filter(pl.col("run_ns") > 0)["tid"].to_list())
+    tasks = own.filter(pl.col("tid").is_in(list(ran))).sort("comm", "tid").select("comm", "tid").rows()
+    if not tasks:
+        return None
+    names = format_names(list(dict.fromkeys(comm for comm, _ in tasks)), NAMED)
+    first, tid = tasks[0]
+    return (
+        f"{names}: bound to some of the recorded CPUs, which a replay on {cpus} CPU{'s' * (cpus != 1)} leaves out, "
+        f"unless --set says so: '{first}: cpus={bound[tid]}'"
+    )
 
 
 def classes(trace: Trace) -> list[tuple[list[int], list[tuple[str, str]]]]:

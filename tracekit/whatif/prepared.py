@@ -105,7 +105,8 @@ def core_options(
     if cpus is not None:
         _check_cpus(cpus)
     # What the caller sets wins over what the machine says.
-    stated = [*classes(trace), *_reserved(programs), *(affinities(trace) if cpus is None else ())]
+    as_recorded = cpus is None or cpus == trace.cpus.height
+    stated = [*classes(trace), *_reserved(programs), *(affinities(trace) if as_recorded else ())]
     overrides = overrides_of(scenario) if scenario else []
     members, groups = from_machine(trace) if models_groups(policy) else ([], [])
     stated += members

@@ -505,7 +505,8 @@ def replay(
         The real-time class above the policy, with parameters: ``rt:slice=20ms``.
     cpus
         Number of CPUs; by default as recorded. With another number, affinities that the machine
-        beside the trace states are left out: they name CPUs of the recorded machine.
+        beside the trace states are left out: they name CPUs of the recorded machine. A comparison
+        says whose.
     hz
         Clock ticks a second; by default as the machine beside the trace (`Trace.machine`) or the
         trace itself says, as a replay does, else as found in the trace.
