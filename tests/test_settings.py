@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import tracekit as tk
+from tracekit import _core
+from tracekit.cli import main
 from tracekit.machine import parse_machine
 from tracekit.whatif.identity import stated
 from tracekit.whatif.kernels import by_kernel, names_kernel
 from tracekit.whatif.run import Programs
-from tracekit.whatif.settings import differing, real_time, real_time_asked
+from tracekit.whatif.settings import differing, left_to_default, real_time, real_time_asked
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo" / "slice-default.dat"
@@ -89,6 +92,47 @@ def test_the_identity_replay_has_the_real_time_class_of_the_recording() -> None:
         assert row["identity"] == row["recorded"] > 90e6
         assert row["predicted"] < 6e6
         assert row["verdict"] == "resolved"
+
+
+@pytest.mark.parametrize(
+    ("asked", "identity", "says"),
+    [
+        ("eevdf", "eevdf:version=6.12", None),
+        ("eevdf:version=6.12", "eevdf:version=6.18", None),
+        ("linux-6.12", "eevdf:version=6.18", None),
+        ("rr", "cfs", None),
+        ("cfs:wakeup_preemption=on", "cfs:wakeup_preemption=off", None),
+        (
+            "eevdf:base_slice=10ms",
+            "eevdf:version=6.18,base_slice=3ms",
+            "as nothing else was asked for, eevdf:base_slice=10ms has version=6.12, and the recording version=6.18: "
+            "eevdf:version=6.18,base_slice=10ms keeps what was recorded",
+        ),
+        (
+            "cfs:latency=10ms",
+            "cfs:wakeup_preemption=off",
+            "as nothing else was asked for, cfs:latency=10ms has wakeup_preemption=on, and the recording "
+            "wakeup_preemption=off: cfs:wakeup_preemption=off,latency=10ms keeps what was recorded",
+        ),
+    ],
+)
+def test_what_a_policy_of_the_same_name_leaves_to_its_default(
+    asked: str, identity: str, says: str | None
+) -> None:
+    full = (_core.parse_policy(_core.expand_policy(policy)) for policy in (asked, identity))
+    assert left_to_default(asked, *full) == says
+
+
+def test_a_comparison_says_what_it_leaves_to_defaults(tmp_path: Path) -> None:
+    text = "policy: eevdf:version=6.18\nuntil: 300\nA*3: (R5 S3)*"
+    (tmp_path / "t.wl").write_text(text)
+    asked = ["compare", str(tmp_path / "t.wl"), "--quick", "-q", "-o", str(tmp_path / "t.html")]
+    said = "s nothing else was asked for, eevdf has version=6.12, and the recording version=6.18"
+    for policy, expected in (("eevdf", True), ("linux-6.18", False)):
+        done = CliRunner().invoke(main, [*asked, "--policy", policy])
+        assert (f"a{said}" in done.stdout) == expected
+        assert (f"A{said}" in (tmp_path / "t.html").read_text()) == expected
+    assert tk.compare(text, "eevdf", runs=1).to_dict()["left_to_default"]
 
 
 @pytest.fixture

@@ -133,6 +133,8 @@ def _basis(comparison: Comparison, failed: list[str]) -> None:
         f"changes are against the identity replay (--wide shows it), {comparison.trace.name} under {identity}: "
         f"{comparison.why}"
     )
+    for sentence in comparison.left_to_default:
+        paragraph(sentence)
     named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
     paragraph(f"calibration: {passed(comparison.fidelity.to_dicts())}{named}")
     for missing in unrecorded(comparison.identity, *comparison.replays.values()):

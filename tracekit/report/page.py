@@ -495,7 +495,12 @@ def render(comparison: Comparison) -> str:
         poor=comparison.poor,
         unknown=unknown_machine(comparison.trace),
         unrecorded=[
-            m for m in unrecorded(comparison.identity, *comparison.replays.values()) if m != comparison.poor
+            *comparison.left_to_default,
+            *(
+                m
+                for m in unrecorded(comparison.identity, *comparison.replays.values())
+                if m != comparison.poor
+            ),
         ],
         inferred=_inferred(comparison),
         distances=comparison.distances.filter(pl.col("ks").is_not_null()).to_dicts(),

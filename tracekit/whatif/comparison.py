@@ -30,6 +30,7 @@ from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, s
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
 from tracekit.whatif.run import Replay
 from tracekit.whatif.scenario import Override
+from tracekit.whatif.settings import left_to_default
 from tracekit.whatif.shown import Focus, focus_of, main_groups, main_rows
 from tracekit.whatif.stuck import Stuck, stuck
 from tracekit.whatif.trust import CARE, DO_NOT_USE, TRUSTED, calibrated, poorly
@@ -115,6 +116,16 @@ class Comparison:
     def identity_policy(self) -> str:
         """The policy of the identity replay."""
         return self.identity.metadata.get("replay.policy", "")
+
+    @property
+    def left_to_default(self) -> list[str]:
+        """Settings of the recording that a policy of its name was not asked for, and so does not have.
+
+        A sentence for each label that is a policy as it was asked for.
+        """
+        replays = ((label, getattr(run, "policy", "")) for label, run in self.replays.items())
+        said = [left_to_default(label, policy, self.identity_policy) for label, policy in replays]
+        return [text for text in said if text is not None]
 
     @property
     def resolution_ns(self) -> int:
@@ -383,7 +394,7 @@ class Comparison:
             `wakeups` (share of each class of wakeup, when the replay says), `inferred` (likewise),
             `repetitions` (how often each replay was repeated), `held` (None, or `name`, `unlike` and
             `by_trust`, see `tracekit.whatif.held.Held`), `sooner`, `longer`, `idler`, `stuck`, `summary`,
-            `comparison` (`table`), `beside` (what is changed beside the policies, in words; empty
+            `comparison` (`table`), `left_to_default`, `beside` (what is changed beside the policies, in words; empty
             where nothing is, or a label says it), `changed` (groups that the change is made to), `chosen`
             (groups that are looked at; None for all), `calibration`, `fidelity`, `distances`, `intervals`, `runqueue`
             (time-weighted distribution by label), `not_recorded` and `not_known` (what the trace, and
@@ -405,6 +416,7 @@ class Comparison:
             "wakeups": wakeup_classes(self.identity),
             "summary": self.summary.to_dicts(),
             "comparison": self.table.to_dicts(),
+            "left_to_default": self.left_to_default,
             "beside": self.beside,
             "changed": list(self.focus.changed),
             "chosen": None if self.focus.chosen is None else list(self.focus.chosen),

@@ -16,7 +16,16 @@ from tracekit import _core
 if TYPE_CHECKING:
     from tracekit.machine import Machine
 
-__all__ = ["FEATURES", "TUNABLES", "differing", "real_time", "real_time_asked", "scale_of", "unscaled"]
+__all__ = [
+    "FEATURES",
+    "TUNABLES",
+    "differing",
+    "left_to_default",
+    "real_time",
+    "real_time_asked",
+    "scale_of",
+    "unscaled",
+]
 
 #: Features of the kernel, and the parameter of the policy that models each.
 FEATURES = {
@@ -89,7 +98,12 @@ def unscaled(name: str, ns: int, policy: str, cpus: int, scaling: int | str = 1)
 
 def _parameters(policy: str) -> dict[str, str]:
     """All parameters of a policy, with their values."""
-    return dict(p.partition("=")[::2] for p in _core.parse_policy(policy).partition(":")[2].split(","))
+    return _pairs(_core.parse_policy(policy))
+
+
+def _pairs(policy: str) -> dict[str, str]:
+    """The parameters that a policy names."""
+    return dict(p.partition("=")[::2] for p in policy.partition(":")[2].split(",") if p)
 
 
 def _usual(policy: str, own: Mapping[str, str], cpus: int) -> dict[str, str]:
@@ -204,9 +218,41 @@ def real_time_asked(machine: Machine | None, rt: str | None) -> str | None:
     own = real_time(machine)
     if rt is None or own is None or rt.partition(":")[0] != "rt":
         return rt or own
-    given = dict(p.partition("=")[::2] for p in rt.partition(":")[2].split(",") if p)
-    kept = dict(p.partition("=")[::2] for p in own.partition(":")[2].split(","))
+    given, kept = _pairs(rt), _pairs(own)
     if "runtime" in given or "period" in given:
         # Who asks for a limit asks for the throttle.
         kept.pop("throttle", None)
     return "rt:" + ",".join(f"{k}={v}" for k, v in {**kept, **given}.items())
+
+
+def left_to_default(asked: str, replayed: str, identity: str) -> str | None:
+    """Say which settings of the recording a policy of the same name does not have, since nobody named them.
+
+    Parameters
+    ----------
+    asked
+        The policy as it was asked for: ``eevdf:base_slice=10ms``.
+    replayed, identity
+        The same, and the policy of the recording, with all their parameters.
+
+    Returns
+    -------
+    str or None
+        None where they have other names, or every difference was asked for.
+    """
+    name = identity.partition(":")[0]
+    if asked.partition(":")[0] != name or replayed.partition(":")[0] != name:
+        return None
+    named, now, was = (_pairs(policy) for policy in (asked, replayed, identity))
+    kernel = {k: v for k, v in was.items() if k in ("form", "version")}
+    usual = _parameters(name + ":" + ",".join(f"{k}={v}" for k, v in kernel.items()) if kernel else name)
+    stated = {k: v for k, v in was.items() if k in kernel or usual.get(k) != v}
+    other = {k: v for k, v in stated.items() if k not in named and now.get(k) != v}
+    if not other:
+        return None
+    kept = ",".join(f"{k}={v}" for k, v in {**other, **named}.items())
+    changed = ", ".join(f"{k}={now[k]}" for k in other if k in now)
+    return (
+        f"as nothing else was asked for, {asked} has {changed}, and the recording "
+        f"{', '.join(f'{k}={v}' for k, v in other.items())}: {name}:{kept} keeps what was recorded"
+    )
