@@ -194,3 +194,7 @@ def test_trust_is_shown_where_80_columns_must_do() -> None:
 def test_a_point_in_time_is_printed_as_the_options_take_it(column: str) -> None:
     assert cell(column, 815_528_618_199) == "@815.528618199s"
     assert cell(column.replace("ts", "dur").replace("end", "len"), 5_000_000) == "5 ms"
+
+
+def test_nothing_is_less_than_nothing() -> None:
+    assert [cell("imbalance", value) for value in (-0.0004, -0.0, 0.0, -0.0006)] == ["0", "0", "0", "-0.001"]

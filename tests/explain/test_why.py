@@ -379,7 +379,9 @@ def test_refusals_say_what_to_do() -> None:
     path = str(ROOT / "fixtures/demo/slice-default.dat")
     nobody = CliRunner().invoke(main, ["why", path, "--comm", "nobody"])
     assert nobody.exit_code == 2
-    assert "no task fits comm nobody; " in nobody.stderr
+    assert "no task fits comm nobody; the trace has " in nobody.stderr
+    near = CliRunner().invoke(main, ["why", path, "--comm", "Waker", "--tid", "3"])
+    assert "no task fits comm Waker and tid 3; the trace has waker" in near.stderr
     rank = CliRunner().invoke(main, ["why", path, "--quantile", "95"])
     assert rank.exit_code == 2
     assert "expected a quantile such as p95" in rank.stderr

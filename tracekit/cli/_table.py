@@ -81,7 +81,8 @@ def cell(column: str, value: Any) -> str:
     if column.endswith("share") or column in ("cdf", "exceedance"):
         return f"{100 * value:.2f} %"
     if isinstance(value, float):
-        return f"{value:.3f}".rstrip("0").rstrip(".")
+        text = f"{value:.3f}".rstrip("0").rstrip(".")
+        return "0" if text == "-0" else text
     return format_count(value) if column.startswith(("n", "count")) else str(value)
 
 

@@ -14,7 +14,7 @@ from tracekit.analysis import antagonists, blame, response
 from tracekit.analysis.critical_path import MAX_DEPTH, chains
 from tracekit.errors import FilterError
 from tracekit.explain.promises import quotas_of
-from tracekit.filters import CommPattern, Selection, Time
+from tracekit.filters import CommPattern, Selection, Time, nearest
 from tracekit.units import format_moment, format_names, format_ns
 from tracekit.whatif.source import AnyTrace, as_trace
 
@@ -212,7 +212,9 @@ def why(
     utids = None if chosen.utids is None else pl.Series(sorted(chosen.utids), dtype=pl.UInt32)
     if utids is not None and not len(utids):
         asked = " and ".join(f"{what} {_either(of)}" for what, of in chosen.described().items())
-        raise FilterError(f"no task fits {asked}; `tracekit info` lists what the trace has")
+        known = trace.tasks.filter(~pl.col("is_idle"))["comm"].drop_nulls().cast(pl.String).unique().sort()
+        near = nearest(map(str, chosen.described().get("comm", ())), known.to_list())
+        raise FilterError(f"no task fits {asked}; the trace has {near or 'none'}")
     scene = blame.scene(trace.slices, trace.states, trace.runqueue, trace.events, first, last)
     names = blame.named(trace.tasks, by)
     spans = _spans(trace, scene, what, utids, begin, stop)
