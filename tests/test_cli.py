@@ -49,7 +49,8 @@ def test_every_command_has_help_that_teaches(path: tuple[str, ...]) -> None:
     if len(path) < 2:
         assert "Examples:" in text
     for line in text.splitlines():
-        assert len(line) <= 100, line
+        # A list of choices stands on one line.
+        assert len(line) <= (100 if line.startswith("  --") else 80), line
 
 
 def test_without_a_command_there_is_help() -> None:

@@ -196,5 +196,12 @@ def test_a_point_in_time_is_printed_as_the_options_take_it(column: str) -> None:
     assert cell(column.replace("ts", "dur").replace("end", "len"), 5_000_000) == "5 ms"
 
 
+def test_topics_are_folded_in_a_terminal() -> None:
+    lines = in_terminal(80, "help", "filters")
+    assert max(map(len, lines)) <= 80
+    assert "* `--comm GLOB`: tasks with this name, a glob or a `/regular expression/` (the" in lines
+    assert "    tracekit latency boot.dat --from 500ms --to 1.5s" in lines
+
+
 def test_nothing_is_less_than_nothing() -> None:
     assert [cell("imbalance", value) for value in (-0.0004, -0.0, 0.0, -0.0006)] == ["0", "0", "0", "-0.001"]

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from tracekit import recipes, registry
 from tracekit.cli import main
-from tracekit.cli.help import TOPICS, topic
+from tracekit.cli.help import TOPICS, parts, topic
 
 FOLDER = Path(__file__).parents[1] / "tracekit" / "cli" / "topics"
 EXAMPLES = [
@@ -51,6 +51,17 @@ def test_help_of_a_command_is_its_help() -> None:
     wrong = run("help", "nope")
     assert wrong.exit_code == 2
     assert "topics are formats" in wrong.stderr
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_a_topic_keeps_every_word_when_it_is_folded(name: str) -> None:
+    found = list(parts(topic(name)))
+    assert " ".join(part for part, _ in found).split() == topic(name).split()
+    examples = [line for line in topic(name).splitlines() if line.startswith("    ")]
+    assert [part for part, hang in found if hang is None and part] == examples
+    items = [part for part, hang in found if hang]
+    assert all(part.startswith("* ") or part[0].isdigit() for part in items)
+    assert not [part for part, hang in found if hang == 0 and part.startswith((" ", "* "))]
 
 
 @pytest.mark.parametrize(("name", "line"), EXAMPLES)

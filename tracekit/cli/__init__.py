@@ -40,9 +40,9 @@ Examples:
   tracekit slices boot.dat --by comm              how long tasks stay on a CPU
   tracekit latency boot.dat --comm 'spin*' --plot delay.png
   tracekit convert boot.dat -o boot.parquet       for polars, pandas, duckdb
-  tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o report.html
+  tracekit compare boot.dat --policy rr:quantum=10ms -o report.html
   trace-cmd report boot.dat | tracekit slices -   text from a pipe
-  tracekit help topics                            filters, policies, scenarios, ...
+  tracekit help topics                       filters, policies, scenarios, ...
 """
 
 

@@ -38,14 +38,14 @@ SHOWN = {"summary": "summary", "all": "table", "calibration": "fidelity", "dista
     "compare",
     epilog="""\b
 Examples:
-  tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o report.html
-  tracekit compare boot.dat --policy cfs:wakeup_preemption=off --json | jq .summary
-  tracekit compare boot.dat --policy eevdf --quick                a first look
-  tracekit compare boot.dat --policy linux-6.12.111               what an upgrade would do
+  tracekit compare boot.dat --policy cfs --policy rr:quantum=10ms -o page.html
+  tracekit compare boot.dat --policy cfs:latency=9ms --json | jq .summary
+  tracekit compare boot.dat --policy eevdf --quick        a first look
+  tracekit compare boot.dat --policy linux-6.12.111       an upgrade
   tracekit compare boot.dat --policy cfs --identity eevdf --by comm
-  tracekit compare day.dat --set 'backup*: nice=19'               the same policy, other tasks
+  tracekit compare day.dat --set 'backup*: nice=19'       other tasks
   tracekit compare day.dat --set 'backup*: nice=19' --real niced.dat
-                                                 was the prediction right?
+                                         was the prediction right?
 """,
 )
 @input_options()

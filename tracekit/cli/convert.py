@@ -32,7 +32,7 @@ Examples:
   tracekit convert trace.txt.gz -o slices.arrow --table slices
   zcat huge.txt.gz | tracekit convert - -o huge.parquet
   tracekit convert boot.dat -o - --table slices | head
-  tracekit convert boot.dat -o program.csv --table program     what each task does
+  tracekit convert boot.dat -o program.csv --table program   what tasks do
 """,
 )
 @input_options()

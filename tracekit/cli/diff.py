@@ -65,7 +65,7 @@ def _files(sides: Sequence[Sequence[str]], traces: Sequence[str]) -> tuple[list[
 Examples:
   tracekit diff boot.dat boot.dat
   tracekit diff --a 'before*.dat' --b 'after*.dat' --markdown change.md
-  tracekit diff before.dat after.dat --fail-if 'db: response p99 > 1.10 * baseline'
+  tracekit diff a.dat b.dat --fail-if 'db: response p99 > 1.10 * baseline'
 """,
 )
 @click.argument("traces", nargs=-1, metavar="[TRACE_A TRACE_B]", type=click.Path())

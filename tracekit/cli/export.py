@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   tracekit export boot.dat --perfetto boot.pftrace
-  tracekit export boot.dat --perfetto both.pftrace --replay cfs --replay rr:quantum=10ms
+  tracekit export boot.dat --perfetto both.pftrace --replay cfs --replay rr
   tracekit export perf.data --perfetto a.pftrace --chrome-json a.json
   tracekit export boot.dat --lisa boot.lisa
 """,

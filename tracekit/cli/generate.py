@@ -18,8 +18,8 @@ TARGETS = ("ftrace", "perf-script", "lttng", "dtrace", "ktr", "trcrpt", "parquet
 Examples:
   tracekit generate pool.wl -o pool.txt --as ftrace
   tracekit generate pool.wl -o pool.trc --as trcrpt --policy aix
-  tracekit generate boot.dat -o boot.json --as rt-app     run it again on another machine
-  tracekit generate boot.dat -o boot.wl --as workload     its programs, to be changed by hand
+  tracekit generate boot.dat -o boot.json --as rt-app   run it again elsewhere
+  tracekit generate boot.dat -o boot.wl --as workload   its programs, as text
 """,
 )
 @input_options()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import resources
 
@@ -33,6 +34,28 @@ TOPICS = (
 def topic(name: str) -> str:
     """Text of a topic, in Markdown."""
     return (resources.files("tracekit.cli") / "topics" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def parts(text: str) -> Iterator[tuple[str, int | None]]:
+    """Split a topic into paragraphs, items of lists and lines as they are.
+
+    Each with how far its further lines are indented; None for a line as it is: an example, or an empty one.
+    """
+    held, hang = "", 0
+    for line in text.splitlines():
+        item = re.match(r"(\* |\d+\. )", line)
+        plain = not line or line.startswith("    ")
+        if held and (plain or item):
+            yield held, hang
+            held = ""
+        if plain:
+            yield line, None
+        elif held:
+            held += " " + line.strip()
+        else:
+            held, hang = line, len(item[0]) if item else 0
+    if held:
+        yield held, hang
 
 
 def about(name: str) -> str:
@@ -67,6 +90,7 @@ def command(context: click.Context, name: str | None) -> None:
     Without TOPIC, or with `topics`, list the topics.
     """
     from tracekit.cli._output import paragraph
+    from tracekit.cli._table import terminal_width
 
     root = context.find_root()
     group = root.command
@@ -78,7 +102,15 @@ def command(context: click.Context, name: str | None) -> None:
         paragraph("")
         paragraph(f"Commands, each with --help: {', '.join(commands)}")
     elif name in TOPICS:
-        click.echo(topic(name).removeprefix("# "), nl=False)
+        text = topic(name).removeprefix("# ")
+        if terminal_width() is None:
+            click.echo(text, nl=False)
+            return
+        for part, hang in parts(text):
+            if hang is None:
+                print(part)
+            else:
+                paragraph(part, hang)
     elif name in commands:
         found = commands[name]
         inner = click.Context(found, info_name=name, parent=root, **found.context_settings)

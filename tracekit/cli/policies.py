@@ -15,7 +15,7 @@ EXAMPLES = """\b
 Examples:
   tracekit policies
   tracekit policies show cfs
-  tracekit policies costs                     what switches, ticks, forks can cost
+  tracekit policies costs                     what switches and ticks can cost
   tracekit policies check rr:quantum=10ms     writes all parameters out
   tracekit policies check linux-6.12          what a kernel schedules with
 """

@@ -45,8 +45,8 @@ Examples:
   tracekit replay boot.dat --policy cfs:wakeup_preemption=off
   tracekit replay boot.dat --policy rr:quantum=10ms --cpus 2 -o replay.parquet
   tracekit replay boot.dat --policy cfs --set 'make*:nice=10'
-  tracekit replay boot.dat --policy 4bsd --cost second=200ns --cost fork=list:20us/100ns
-  tracekit replay boot.dat --policy cfs --program program.csv    what each task does, step by step
+  tracekit replay boot.dat --policy 4bsd --cost fork=list:20us/100ns
+  tracekit replay boot.dat --policy cfs --program steps.csv    what tasks do
   tracekit slices replay.parquet            a replay is a trace like any other
 """,
 )

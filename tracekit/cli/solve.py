@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     "solve",
     epilog="""\b
 Examples:
-  tracekit solve boot.dat --goal 'response.p95(db) < 5ms' --keep 'cpu(batch) > -5%'
+  tracekit solve boot.dat --goal 'response.p95(db) < 5ms' \\
+      --keep 'cpu(batch) > -5%'
   tracekit solve boot.dat --goal 'latency.p95(waker) < 100us' --depth 1 --json
 
 Exit status: 0 when something was found that meets the goals, 1 when not.

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     "sql",
     epilog="""\b
 Examples:
-  tracekit sql boot.dat "select ts, dur, cpu, name from sched join thread using (utid) limit 5"
-  tracekit sql phone.pftrace "select name, value from stats where severity = 'data_loss'"
+  tracekit sql boot.dat "select ts, dur, cpu, name from sched \\
+      join thread using (utid) limit 5"
+  tracekit sql phone.pftrace \\
+      "select name, value from stats where severity = 'data_loss'"
   tracekit sql boot.dat - --csv < query.sql
-  tracekit sql boot.dat --engine duckdb "select comm, sum(dur_ns) from slices group by comm"
+  tracekit sql boot.dat --engine duckdb \\
+      "select comm, sum(dur_ns) from slices group by comm"
 """,
 )
 @input_options(filters=False)

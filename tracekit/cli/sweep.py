@@ -107,9 +107,11 @@ def cells_bar(quiet: bool, title: str) -> Iterator[Callable[[int, int], object] 
     "sweep",
     epilog="""\b
 Examples:
-  tracekit sweep boot.dat --policy 'rr:quantum=1ms..64ms/7log' --metric 'response.p95(db)'
-  tracekit sweep boot.dat --policy cfs --set 'batch*: nice=0..19/5' -o sweep.parquet
-  tracekit sweep *.dat --policy 'cfs:wakeup_granularity=0..4ms/9' --policy fifo -o sweep.parquet
+  tracekit sweep boot.dat --policy 'rr:quantum=1ms..64ms/7log' \\
+      --metric 'response.p95(db)'
+  tracekit sweep boot.dat --policy cfs --set 'bg*: nice=0..19/5' -o bg.parquet
+  tracekit sweep *.dat --policy 'cfs:wakeup_granularity=0..4ms/9' \\
+      --policy fifo -o sweep.parquet
   tracekit sweep boot.dat --policy 'eevdf:base_slice=0.5ms..20ms/40log' \\
       --search 'halving:response.p95(db)'
 """,
