@@ -59,6 +59,22 @@ def test_a_trace_without_choices_says_nothing() -> None:
     assert lines(found) == [found.refused]
 
 
+def test_a_trace_without_wakeups_says_nothing_where_tasks_sleep(tmp_path: Path) -> None:
+    def recorded(text: str) -> tk.Trace:
+        path = tmp_path / "t.txt"
+        tk.generate(text, path, "ftrace")
+        kept = [line for line in path.read_text().splitlines() if ": sched_wak" not in line]
+        path.write_text("\n".join(kept) + "\n")
+        return tk.read(path, cache=None)
+
+    slept = infer_parameters(recorded(HOGS.format(policy="eevdf")), family="eevdf:version=6.12")
+    assert slept.refused.startswith("no wakeups were recorded")
+    assert lines(slept) == [slept.refused]
+    hogs = recorded("policy: eevdf\nhz: 1000\nA*3: R∞\nuntil: 100\n")
+    assert not hogs.missing().wakeups
+    assert not infer_parameters(hogs, family="eevdf:version=6.12").refused.startswith("no wakeups")
+
+
 def test_settings_of_a_group_are_no_attributes_of_tasks() -> None:
     override = parse_set("group:web: weight=300, quota=50ms/100ms")
     assert (override.key, override.value) == ("group", "web")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from tracekit import _core
 from tracekit.units import format_ns
 from tracekit.whatif.families import allowed_by_records, likely_families
@@ -36,6 +38,8 @@ _ALIKE = tuple(1 + k / 100 for k in range(REPEATS))
 #: What a kernel takes at least, ns (`kernel/sched/debug.c`), and parameters that may be 0.
 _BOUND = {"base_slice": 100_000}
 _ZERO = ("wakeup_granularity",)
+#: Ends of slices behind which a wakeup makes the task runnable.
+_SLEPT = ("sleeping", "blocked", "idle_kthread")
 #: Parameters by policy: their default on one CPU in ns, which the kernel scales by 1 + log2 of at
 #: most 8 CPUs.
 _SCALED = {
@@ -104,7 +108,7 @@ def infer_parameters(
     Returns
     -------
     Inference
-        What was found, or why nothing is said.
+        What was found, or why nothing is said: without wakeups, or with too few choices.
 
     Raises
     ------
@@ -113,6 +117,13 @@ def infer_parameters(
     """
     stated, _ = by_kernel(trace, ["cfs", "eevdf"])
     family = None if family is None else _core.expand_policy(family)
+    slept = pl.col("end_state").cast(pl.String).is_in(_SLEPT)
+    if not trace.missing().wakeups and trace.slices.select(slept.any()).item():
+        why = (
+            "no wakeups were recorded, so that a replay does not show who preempts by waking: record sched_waking, "
+            "or sched_wakeup"
+        )
+        return Inference(family or stated, (), None, "", why)
     if (ended := preempted(trace)) < LEAST:
         why = (
             f"{ended} slices ended by preemption, expected at least {LEAST}: record for longer, or under load"
