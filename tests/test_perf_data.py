@@ -110,6 +110,20 @@ def test_a_recording_of_some_tasks_has_no_run_queues(tracekit: Run, root: Path) 
     assert "Only some tasks (-p 611) were recorded" in tracekit("info", source).stdout.splitlines()[1]
 
 
+def test_run_time_that_nobody_recorded_is_not_nothing(tracekit: Run, root: Path) -> None:
+    source = root / "fixtures" / "perf-data" / "some-tasks" / "input.data"
+    ends = pl.col("nr_involuntary") + pl.col("nr_voluntary")
+    seen = {
+        t: run
+        for t, run, n, of in tk.read(source).tasks.select("tid", "run_ns", "nr_slices", ends).rows()
+        if n >= of > 0
+    }
+    shown = json.loads(tracekit("info", source, "--json").stdout)["tasks"]
+    assert shown
+    assert {task["tid"]: task["run_ns"] for task in shown if task["run_ns"] is not None} == seen
+    assert any(task["run_ns"] is None for task in shown)
+
+
 def test_a_recording_of_some_tasks_without_wakeups_bounds_nothing(tracekit: Run, root: Path) -> None:
     source = root / "fixtures" / "perf-data" / "some-tasks" / "input.data"
     trace = tk.read(source)

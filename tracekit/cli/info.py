@@ -96,6 +96,13 @@ def _tasks(trace: Trace, top: int) -> list[dict[str, Any]]:
     import polars as pl
 
     tasks = trace.tasks.filter(~pl.col("is_idle")).sort("run_ns", "utid", descending=[True, False])
+    if "tasks.recorded" in trace.metadata:
+        # Of most slices nobody recorded when they began: what ended them is counted, their time is not known.
+        ends = pl.col("nr_involuntary") + pl.col("nr_voluntary")
+        known = (pl.col("nr_slices") > 0) & (pl.col("nr_slices") >= ends)
+        tasks = tasks.with_columns(pl.when(known).then(pl.col("run_ns")).alias("run_ns"))
+        order = [pl.col("run_ns"), ends]
+        tasks = tasks.sort(order, descending=True, nulls_last=True, maintain_order=True)
     return tasks.head(top).select(TASK_COLUMNS).to_dicts()
 
 
