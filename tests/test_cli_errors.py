@@ -316,3 +316,18 @@ print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("[]\n")
+
+
+@pytest.mark.parametrize("command", ["slices", "timeline", "why"])
+def test_a_window_that_ends_before_it_starts_is_refused(command: str, root: Path) -> None:
+    demo = root / "fixtures" / "demo" / "slice-default.dat"
+    said = fails(command, demo, "--from", "2s", "--to", "1s", "-q")
+    assert "the window is empty: it ends (1s) before it starts (2s)" in said
+
+
+def test_a_file_of_a_window_is_said_to_be_of_one(root: Path, tmp_path: Path) -> None:
+    demo, part = root / "fixtures" / "demo" / "slice-default.dat", tmp_path / "part.parquet"
+    runner = CliRunner()
+    assert runner.invoke(main, ["convert", str(demo), "--from", "1s", "-o", str(part), "-q"]).exit_code == 0
+    first = runner.invoke(main, ["info", str(part)]).stdout.splitlines()[0]
+    assert first.endswith(", filtered by start")

@@ -508,7 +508,7 @@ class Trace:
             facts.append(f"replayed under {meta['replay.policy'].partition(',')[0]}")
         chosen = json.loads(meta.get("options", "{}")).get("filter", {})
         if chosen:
-            facts.append("filtered by " + ", ".join(chosen))
+            facts.append("filtered by " + ", ".join(key.removesuffix("_ns") for key in chosen))
         return facts
 
     def latency(self, by: str = "group", cause: str = "any") -> pl.DataFrame:

@@ -47,6 +47,7 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
 
     from tracekit.cli._output import emit_csv, emit_json, paragraph
     from tracekit.cli._table import terminal_width
+    from tracekit.errors import FilterError
     from tracekit.filters import resolve_time
     from tracekit.units import format_moment, format_ns
     from tracekit.whatif.recorded import part
@@ -56,6 +57,8 @@ def command(source: Input, by: str, as_json: bool, as_csv: bool) -> None:
     first, last = whole.start_ns or 0, whole.end_ns or 0
     begin = first if source.start is None else resolve_time(source.start, first)
     end = last if source.end is None else resolve_time(source.end, first)
+    if source.start is not None and source.end is not None and end <= begin:
+        raise FilterError(f"the window is empty: it ends ({source.end}) before it starts ({source.start})")
     width = (terminal_width() or 100) - 8
     if end <= begin or not whole.slices.height or end <= first or begin >= last:
         paragraph("nothing to show: no slice lies in the window; `tracekit info` says what the trace has")
