@@ -14,27 +14,30 @@ use crate::task::{Cpu, Ns, TaskId};
 /// of lab2's `server`, `mixed` and `callpipe`.
 const FLIPS_BEFORE: u32 = 4;
 
-/// What is known of a task or of a group's share of one CPU.
+/// What is known of a task or of a group's share of one CPU. What its averages are brought up to date
+/// with stands in the first of three lines of the cache.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct Ent {
-    pub avg: Pelt,
     pub weight: u64,
-    /// Queue in whose averages it counts.
-    pub queue: Option<usize>,
     pub on_rq: bool,
     pub running: bool,
+    /// It is being moved while it is runnable.
+    pub moving: bool,
+    pub idle_policy: bool,
+    /// How often it woke another task than before, halved every second, and since when
+    /// ([`Self::flips_since`]).
+    pub flips: u32,
+    pub avg: Pelt,
+    /// Queue in whose averages it counts.
+    pub queue: Option<usize>,
     /// CPU in whose averages it counts; `None` for groups.
     pub cpu: Option<Cpu>,
     /// When it was last charged.
     pub last_ran: Ns,
-    pub idle_policy: bool,
-    /// How often it woke another task than before, halved every second, and since when.
-    pub flips: u32,
     pub flips_since: Ns,
     pub last_wakee: Option<TaskId>,
-    pub recent_cpu: Option<Cpu>,
-    /// It is being moved while it is runnable.
-    pub moving: bool,
+    pub recent_cpu: Option<u32>,
     pub estimate: Estimate,
 }
 

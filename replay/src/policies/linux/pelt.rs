@@ -73,18 +73,20 @@ fn quotient(sum: u64, divider: u64) -> u64 {
 /// The averages of a task, a group on one CPU, or a run queue.
 ///
 /// They follow from the sums by divisions, which are made when somebody asks: most are brought up
-/// to date many times before.
+/// to date many times before. What every update changes stands first.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub struct Pelt {
     last: Ns,
-    into_period: u64,
     load_sum: u64,
     runnable_sum: u64,
     util_sum: u64,
-    /// The averages, where they are not due, and the weight by which the load follows from its sum.
-    averages: Averages,
-    due: bool,
+    /// The weight by which the load follows from its sum, where the averages are due.
     weight: u64,
+    into_period: u32,
+    due: bool,
+    /// The averages, where they are not due.
+    averages: Averages,
 }
 
 /// What the sums of [`Pelt`] come to.
@@ -119,7 +121,8 @@ struct Step {
 
 impl Step {
     #[inline]
-    fn to(now: Ns, last: Ns, into_period: u64) -> Self {
+    fn to(now: Ns, last: Ns, into_period: u32) -> Self {
+        let into_period = u64::from(into_period);
         let delta = (now - last) as u64 >> UNIT_BITS;
         let last = last + (delta << UNIT_BITS) as Ns;
         let into = into_period + delta;
@@ -186,11 +189,11 @@ impl Pelt {
 
     /// Begin of the period up to which it is known, in units of time.
     pub fn period(&self) -> i64 {
-        (self.last >> UNIT_BITS) - self.into_period as i64
+        (self.last >> UNIT_BITS) - i64::from(self.into_period)
     }
 
     fn divider(&self) -> u64 {
-        MAX - PERIOD + self.into_period
+        MAX - PERIOD + u64::from(self.into_period)
     }
 
     fn averages(&self) -> Averages {
@@ -245,7 +248,7 @@ impl Pelt {
     #[inline]
     fn go(&mut self, step: Step, since: Since, weight: u64) {
         self.last = step.last;
-        self.into_period = step.into_period;
+        self.into_period = step.into_period as u32;
         if step.passes {
             self.load_sum = step.decayed(self.load_sum);
             self.runnable_sum = step.decayed(self.runnable_sum);

@@ -125,7 +125,7 @@ impl Balancer {
         if prev != target && k.balances(prev) && self.free(k, t, prev) {
             return prev;
         }
-        let recent = self.ents[t].recent_cpu.replace(prev);
+        let recent = self.ents[t].recent_cpu.replace(prev as u32).map(|r| r as Cpu);
         if let Some(r) = recent.filter(|&r| r != prev && r != target && r < k.nr_cpus()) {
             if self.free(k, t, r) && k.allowed(t, r) && k.balances(r) {
                 return r;
