@@ -1,7 +1,7 @@
 //! The books of one queue: charging, placing, picking.
 
 use super::rq::grown;
-use super::{Eevdf, Entity, Version, SLICE_MAX, SLICE_MIN};
+use super::{Eevdf, Version, SLICE_MAX, SLICE_MIN};
 use crate::policies::weights;
 use crate::policy::Kernel;
 use crate::task::{Attrs, Cpu, Ns, SchedPolicy, TaskId};
@@ -10,39 +10,14 @@ impl Eevdf {
     /// Charges what runs on queue `q` up to the clock; true when the kernel would ask for a reschedule.
     #[inline(always)]
     pub(super) fn charge(&mut self, k: &Kernel, q: usize) -> bool {
-        let Some(t) = self.rq[q].curr else { return false };
-        let delta = k.clock(self.cpu_of(q)) - self.rq[q].exec_start;
-        delta > 0 && self.charge_for(q, t, delta)
-    }
-
-    /// Charges `t`, which runs on queue `q`, for `delta`.
-    #[inline(never)]
-    fn charge_for(&mut self, q: usize, t: TaskId, delta: Ns) -> bool {
-        let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
-        rq.exec_start += delta;
-        let step = e.fair(delta);
-        e.v += step;
-        rq.sum_wv += i128::from(e.weight) * i128::from(step);
-        let expired = e.v >= e.deadline;
-        if expired {
-            if !e.custom_slice {
-                e.slice = self.base;
-            }
-            e.deadline = e.v + e.fair(e.slice);
+        let clock = k.clock(self.cpu_of(q));
+        let rq = &mut self.rq[q];
+        let Some(t) = rq.curr else { return false };
+        let delta = clock - rq.exec_start;
+        if delta <= 0 {
+            return false;
         }
-        rq.raise_min(Some(e.v));
-        let mut asks = false;
-        if rq.nr > 1 {
-            asks = expired
-                || match self.f.version {
-                    Version::V66 => false,
-                    Version::V612 => self.f.preempt_short && e.picked != Some(e.deadline) && !rq.eligible(e.v),
-                    Version::V618 | Version::V73 => e.v >= e.protected,
-                };
-            if asks {
-                rq.clear_buddy(t);
-            }
-        }
+        let asks = rq.charge(t, &mut self.e[t], &self.f, self.base, delta);
         self.use_quota(q, delta) || asks
     }
 
@@ -84,7 +59,7 @@ impl Eevdf {
         let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
         debug_assert!(!e.place.is_queued(), "a task is queued once");
         rq.place(e, &self.f, self.base, initial);
-        (e.on_rq, e.q) = (true, q);
+        (e.on_rq, e.queue) = (true, q as u32);
         rq.add(e);
         e.place = rq.tree.insert(t, e.deadline, e.v);
     }
@@ -100,16 +75,13 @@ impl Eevdf {
     #[inline(always)]
     pub(super) fn lag(&self, q: usize, t: TaskId) -> Ns {
         let e = &self.e[t];
-        self.rq[q].lag(e, self.most_lag(q, e))
+        self.rq[q].lag(e, e.most_lag(self.longest(q), self.tick))
     }
 
-    /// The bound of the lag of `e`, which is counted on `q`.
+    /// The longest slice on `q`, where that bounds the lag of all there.
     #[inline(always)]
-    fn most_lag(&self, q: usize, e: &Entity) -> Ns {
-        e.fair(match self.f.version {
-            Version::V618 | Version::V73 => self.most_slice(q).max(e.slice) + self.tick,
-            _ => (2 * e.slice).max(self.tick),
-        })
+    fn longest(&self, q: usize) -> Option<Ns> {
+        (self.f.version >= Version::V618).then(|| self.most_slice(q))
     }
 
     /// The longest slice on `q`.
@@ -133,24 +105,29 @@ impl Eevdf {
     /// Takes `t` out of the sums and the tree of its queue.
     #[inline(always)]
     pub(super) fn leave(&mut self, t: TaskId, sleeps: bool) {
-        let e = &self.e[t];
-        let (q, most) = (e.q, self.most_lag(e.q, e));
+        let q = self.e[t].q();
+        let longest = self.longest(q);
         let (rq, e) = (&mut self.rq[q], &mut self.e[t]);
-        let lag = rq.lag(e, most);
-        e.vlag = if e.delayed && self.f.version >= Version::V618 { lag.max(e.vlag) } else { lag };
-        if self.f.place_rel_deadline && self.f.version != Version::V66 && !sleeps {
-            e.deadline -= e.v;
-            e.rel_deadline = true;
-        }
-        rq.take_out(e);
-        rq.sub(e);
-        e.on_rq = false;
-        if rq.curr == Some(t) {
-            rq.curr = None;
-        }
-        rq.clear_buddy(t);
+        rq.leave(t, e, &self.f, e.most_lag(longest, self.tick), sleeps);
         let curr = rq.curr.map(|c| self.e[c].v);
         rq.raise_min(curr);
+    }
+
+    /// `t`, which ran on `cpu` and has been charged, falls asleep where there are no groups; false
+    /// where it stays counted.
+    #[inline(always)]
+    pub(super) fn sleeps_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) -> bool {
+        let longest = self.longest(cpu);
+        let (rq, e) = (&mut self.rq[cpu], &mut self.e[t]);
+        debug_assert_eq!(e.q(), cpu, "a task runs where it is queued");
+        if self.f.delays() && !rq.eligible(e.v) {
+            return false;
+        }
+        self.bal.sleeps_alone(now, cpu, t);
+        rq.leave(t, e, &self.f, e.most_lag(longest, self.tick), true);
+        let curr = rq.curr.map(|c| self.e[c].v);
+        rq.raise_min(curr);
+        true
     }
 
     /// `t` begins to run on its queue: how long it is protected from others.
@@ -165,7 +142,7 @@ impl Eevdf {
 
     fn protect_for_slice(&mut self, t: TaskId) {
         let e = &self.e[t];
-        let q = e.q;
+        let q = e.q();
         let slice = if self.f.run_to_parity { self.least_slice(q) } else { self.base / weights::cpu_factor(self.ncpu) };
         let slice = slice.min(e.slice);
         let mut until = e.deadline;
@@ -205,7 +182,7 @@ impl Eevdf {
     /// 6.18 and later: a wakeup that did not preempt shortens the protection of the running task to
     /// the shortest slice.
     pub(super) fn shorten_protection(&mut self, t: TaskId) {
-        let q = self.e[t].q;
+        let q = self.e[t].q();
         let slice = self.least_slice(q);
         let e = &self.e[t];
         let from = if self.f.version == Version::V73 { e.v.min(self.rq[q].mean()) } else { e.v };
@@ -279,7 +256,7 @@ impl Eevdf {
             }
             return;
         }
-        let q = old.q;
+        let q = old.q();
         let mean = self.rq[q].mean();
         let lag = self.lag(q, t);
         let queued = self.rq[q].take_out(&mut self.e[t]);
@@ -311,7 +288,7 @@ impl Eevdf {
     /// which the running entity is placed counts it already: its lag grows with every change.
     fn placed_anew(&mut self, t: TaskId, lag: Ns, mean: Ns) -> Ns {
         let e = self.e[t];
-        let rq = &mut self.rq[e.q];
+        let rq = &mut self.rq[e.q()];
         if !self.f.place_lag || rq.nr == 0 {
             return mean;
         }

@@ -40,17 +40,17 @@ impl Eevdf {
         if self.groups.is_empty() {
             return None;
         }
-        self.rq[self.e[e].q].owner
+        self.rq[self.e[e].q()].owner
     }
 
     /// `t` and what stands for it on the queues above.
     pub(super) fn chain(&self, t: TaskId) -> Chain {
         let mut chain = Chain { of: [t; DEPTH], n: 1, at: 0 };
-        let mut q = self.e[t].q;
+        let mut q = self.e[t].q();
         while let Some(owner) = self.rq[q].owner.filter(|_| chain.n < DEPTH) {
             chain.of[chain.n] = owner;
             chain.n += 1;
-            q = self.e[owner].q;
+            q = self.e[owner].q();
         }
         chain
     }
@@ -78,7 +78,7 @@ impl Eevdf {
                 self.bal.reweigh(now, owner, share >> 10);
                 if !self.flat() && self.e[owner].weight != share as i64 {
                     if self.e[owner].on_rq {
-                        asks |= self.charge(k, self.e[owner].q);
+                        asks |= self.charge(k, self.e[owner].q());
                     }
                     self.reweigh(owner, share as i64);
                 }
@@ -90,7 +90,7 @@ impl Eevdf {
 
     /// 7.3: the weight of `t` on its CPU's queue, with what its groups leave it.
     pub(super) fn flat_weight(&self, t: TaskId) -> i64 {
-        let cpu = self.cpu_of(self.e[t].q);
+        let cpu = self.cpu_of(self.e[t].q());
         let mut weight = weights::NICE_0 << 10;
         let mut at = t;
         loop {
@@ -111,7 +111,7 @@ impl Eevdf {
         if self.groups.is_empty() {
             return;
         }
-        let cpu = self.cpu_of(self.e[t].q);
+        let cpu = self.cpu_of(self.e[t].q());
         self.refresh_weights(k, cpu, t);
         if self.flat() {
             let weight = self.flat_weight(t);
@@ -122,10 +122,10 @@ impl Eevdf {
     /// Charges what runs, on all levels of `t`.
     #[inline(always)]
     pub(super) fn charge_chain(&mut self, k: &Kernel, t: TaskId) {
-        self.charge(k, self.e[t].q);
+        self.charge(k, self.e[t].q());
         let mut at = self.above(t);
         while let Some(e) = at {
-            self.charge(k, self.e[e].q);
+            self.charge(k, self.e[e].q());
             at = self.above(e);
         }
     }
@@ -133,13 +133,13 @@ impl Eevdf {
     /// `t` runs no longer on its queue; the groups above it go back to theirs.
     #[inline(always)]
     pub(super) fn step_down(&mut self, t: TaskId) {
-        let rq = &mut self.rq[self.e[t].q];
+        let rq = &mut self.rq[self.e[t].q()];
         if rq.curr == Some(t) {
             rq.curr = None;
         }
         let mut at = self.above(t);
         while let Some(e) = at {
-            let q = self.e[e].q;
+            let q = self.e[e].q();
             if self.rq[q].curr == Some(e) {
                 self.rq[q].curr = None;
                 if self.e[e].on_rq {
@@ -171,7 +171,7 @@ impl Eevdf {
         self.groups.arrives(&mut self.bal, now, cpu, t);
         if self.flat() {
             self.charge_and_resched(k, cpu);
-            self.e[t].q = cpu;
+            self.e[t].queue = cpu as u32;
             self.refresh_levels(k, cpu, t);
             let weight = self.flat_weight(t);
             self.reweigh(t, weight);
@@ -202,7 +202,7 @@ impl Eevdf {
     fn leave_levels(&mut self, k: &Kernel, t: TaskId, sleeps: bool) {
         let (mut at, mut sleeps) = (t, sleeps);
         loop {
-            let q = self.e[at].q;
+            let q = self.e[at].q();
             self.charge(k, q);
             if at != t && self.delays(at) {
                 self.delay(at);
@@ -213,7 +213,7 @@ impl Eevdf {
             if self.rq[q].nr > 0 {
                 // What its group has left is to follow soon.
                 if sleeps && !self.e[owner].idle {
-                    self.rq[self.e[owner].q].next = Some(owner);
+                    self.rq[self.e[owner].q()].next = Some(owner);
                 }
                 return;
             }
@@ -223,12 +223,12 @@ impl Eevdf {
 
     fn delays(&self, t: TaskId) -> bool {
         let e = &self.e[t];
-        self.f.delay_dequeue && self.f.version != Version::V66 && !self.rq[e.q].eligible(e.v)
+        self.f.delays() && !self.rq[e.q()].eligible(e.v)
     }
 
     /// `t` sleeps and stays counted.
     fn delay(&mut self, t: TaskId) {
-        let q = self.e[t].q;
+        let q = self.e[t].q();
         let lag = self.lag(q, t);
         let e = &mut self.e[t];
         (e.delayed, e.vlag) = (true, lag);
@@ -240,8 +240,8 @@ impl Eevdf {
         }
     }
 
-    /// The running task falls asleep.
-    #[inline(always)]
+    /// The running task falls asleep, where there are groups or it stays counted.
+    #[inline(never)]
     pub(super) fn falls_asleep(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
         self.bal.falls_asleep(k.now(), t);
         if self.delays(t) {
@@ -250,10 +250,6 @@ impl Eevdf {
             return self.delay(t);
         }
         self.groups.leaves(&mut self.bal, k.now(), cpu, t);
-        if self.groups.is_empty() {
-            // What runs has been charged just now.
-            return self.leave(t, true);
-        }
         self.leave_levels(k, t, true);
         self.refresh_levels(k, cpu, t);
     }
@@ -270,7 +266,7 @@ impl Eevdf {
 
     /// What slept with negative lag has become eligible, or must go: its sleep begins in the books.
     pub(super) fn finish_delayed(&mut self, k: &Kernel, t: TaskId) {
-        let cpu = self.cpu_of(self.e[t].q);
+        let cpu = self.cpu_of(self.e[t].q());
         self.leave_levels(k, t, true);
         let e = &mut self.e[t];
         e.delayed = false;
@@ -285,7 +281,7 @@ impl Eevdf {
 
     /// A wakeup finds `t` still counted.
     pub(super) fn wake_delayed(&mut self, k: &mut Kernel, t: TaskId) {
-        let q = self.e[t].q;
+        let q = self.e[t].q();
         let cpu = self.cpu_of(q);
         let now = k.now();
         self.bal.task_lingers(t, false);
@@ -298,7 +294,7 @@ impl Eevdf {
     }
 
     fn requeue(&mut self, t: TaskId) {
-        let q = self.e[t].q;
+        let q = self.e[t].q();
         let lag = self.lag(q, t);
         let e = &self.e[t];
         let changed = match self.f.version {
@@ -332,7 +328,7 @@ impl Eevdf {
 
     /// The task that ran goes back to its queue; the groups above it have gone back already.
     pub(super) fn put_back(&mut self, t: TaskId) {
-        let q = self.e[t].q;
+        let q = self.e[t].q();
         if self.rq[q].curr == Some(t) {
             self.rq[q].curr = None;
         }
@@ -344,7 +340,7 @@ impl Eevdf {
     /// The task that `cpu` runs next, out of its trees; `prev` ran until now and may go on.
     #[inline(always)]
     pub(super) fn pick_task(&mut self, k: &mut Kernel, cpu: Cpu, prev: Option<TaskId>) -> Option<TaskId> {
-        let prev = prev.filter(|&p| self.e[p].on_rq && self.cpu_of(self.e[p].q) == cpu);
+        let prev = prev.filter(|&p| self.e[p].on_rq && self.cpu_of(self.e[p].q()) == cpu);
         if self.groups.is_empty() {
             self.pick_single(k, cpu, prev)
         } else {
@@ -386,7 +382,7 @@ impl Eevdf {
         let chain = prev.map(|p| self.chain(p));
         let before = chain.as_ref().map_or(&[][..], Chain::all);
         for &e in before {
-            let q = self.e[e].q;
+            let q = self.e[e].q();
             self.rq[q].take_out(&mut self.e[e]);
         }
         let picked = loop {
@@ -402,7 +398,7 @@ impl Eevdf {
         let next = picked.map(|t| self.chain(t));
         let next = next.as_ref().map_or(&[][..], Chain::all);
         for &e in before {
-            let q = self.e[e].q;
+            let q = self.e[e].q();
             if !next.contains(&e) && self.e[e].on_rq && !self.e[e].place.is_queued() {
                 self.put_in_tree(q, e);
             }
@@ -416,7 +412,7 @@ impl Eevdf {
     fn descend(&mut self, k: &Kernel, cpu: Cpu, prev: &[TaskId]) -> Option<Result<TaskId, ()>> {
         let mut q = cpu;
         loop {
-            let curr = prev.iter().copied().find(|&e| self.e[e].q == q && self.e[e].on_rq);
+            let curr = prev.iter().copied().find(|&e| self.e[e].q() == q && self.e[e].on_rq);
             let e = self.pick(q, curr, true)?;
             if self.e[e].delayed {
                 self.finish_delayed(k, e);
@@ -433,7 +429,7 @@ impl Eevdf {
     pub(super) fn set_next(&mut self, t: TaskId, before: &[TaskId]) {
         if self.flat() && !self.groups.is_empty() {
             let e = &mut self.e[t];
-            self.rq[e.q].take_out(e);
+            self.rq[e.q()].take_out(e);
             let weight = self.flat_weight(t);
             self.reweigh(t, weight);
         }
@@ -448,7 +444,7 @@ impl Eevdf {
     #[inline(always)]
     fn take_next(&mut self, e: TaskId) {
         let entity = &mut self.e[e];
-        let rq = &mut self.rq[entity.q];
+        let rq = &mut self.rq[entity.q()];
         rq.take_out(entity);
         rq.clear_buddy(e);
         self.protect(e);

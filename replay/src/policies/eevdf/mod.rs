@@ -49,35 +49,61 @@ pub(super) struct Features {
     pub reweight_places: bool,
 }
 
-/// What the policy keeps of a task, or of a group's share of a CPU.
+impl Features {
+    /// What falls asleep while it is not eligible stays counted.
+    #[inline(always)]
+    fn delays(&self) -> bool {
+        self.delay_dequeue && self.version != Version::V66
+    }
+}
+
+/// What the policy keeps of a task, or of a group's share of a CPU, in two lines of the cache: what
+/// changes when it is queued or runs in the first, what it is chosen by in the second.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
 struct Entity {
-    /// Weight by its own attributes (1024 is nice 0), and 1024 times the weight that counts on its queue.
-    own_weight: i64,
-    weight: i64,
-    /// 2^32 over the weight.
-    inverse: u64,
     v: Ns,
     deadline: Ns,
     slice: Ns,
-    custom_slice: bool,
+    /// 1024 times the weight that counts on its queue.
+    weight: i64,
     /// Lag when it left the queue, in virtual time.
     vlag: Ns,
-    /// `deadline` is relative to the vruntime: it left without sleeping.
-    rel_deadline: bool,
+    /// Where it is in the tree of its queue.
+    place: Place,
+    /// The queue in whose sums it is counted, where it is in any.
+    queue: u32,
+    on_rq: bool,
     /// Asleep, but still counted until it is eligible.
     delayed: bool,
-    /// Counted in the sums of queue `q`.
-    on_rq: bool,
-    q: usize,
-    /// Where it is in the tree of `q`.
-    place: Place,
-    idle: bool,
+    custom_slice: bool,
+    /// `deadline` is relative to the vruntime: it left without sleeping.
+    rel_deadline: bool,
     /// Deadline when it was picked; the kernel keeps it in `vlag` meanwhile. 6.18 and later:
     /// protected until this vruntime.
     picked: Option<Ns>,
     protected: Ns,
+    idle: bool,
+    /// 2^32 over the weight.
+    inverse: u64,
+    /// Weight by its own attributes (1024 is nice 0).
+    own_weight: i64,
 }
+
+/// What is known of one CPU.
+#[derive(Clone, Copy, Debug)]
+struct Local {
+    /// The task that was just put back, and when ([`Ns::MIN`] for never): it competes as the running
+    /// one if picked at once.
+    prev: TaskId,
+    put_back_at: Ns,
+    /// The CPU to which the running task is to be handed.
+    push: Option<u32>,
+    /// When the timer of HRTICK fires.
+    hrtick_at: Ns,
+}
+
+const IDLE: Local = Local { prev: TaskId(0), put_back_at: Ns::MIN, push: None, hrtick_at: 0 };
 
 /// State of the policy.
 pub struct Eevdf {
@@ -89,13 +115,7 @@ pub struct Eevdf {
     ncpu: usize,
     e: TaskMap<Entity>,
     rq: Vec<Rq>,
-    /// The task that was just put back on each CPU, and when: it competes as the running one if
-    /// picked at once.
-    prev: Vec<Option<(TaskId, Ns)>>,
-    /// CPUs that are to hand their running task to another.
-    push: Vec<Option<Cpu>>,
-    /// When the timer of HRTICK fires on each CPU.
-    hrtick_at: Vec<Ns>,
+    cpus: Vec<Local>,
     bal: Balancer,
     groups: Groups,
     quota: Quota,
@@ -111,10 +131,25 @@ const SLICE_MAX: Ns = 100_000_000;
 const HRTICK_MIN: Ns = 10_000;
 
 impl Entity {
+    /// Number of its queue.
+    #[inline(always)]
+    fn q(&self) -> usize {
+        self.queue as usize
+    }
+
     /// Gives it another weight.
     fn weigh(&mut self, weight: i64) {
         self.weight = weight;
         self.inverse = weights::inverse(weight >> 10);
+    }
+
+    /// The bound of its lag, where the longest slice on its queue has a part in it.
+    #[inline(always)]
+    fn most_lag(&self, longest: Option<Ns>, tick: Ns) -> Ns {
+        self.fair(match longest {
+            Some(longest) => longest.max(self.slice) + tick,
+            None => (2 * self.slice).max(tick),
+        })
     }
 
     /// `delta` of CPU time in its virtual time, as `calc_delta_fair` rounds it.
@@ -137,9 +172,7 @@ impl Eevdf {
             ncpu: 1,
             e: TaskMap::new(),
             rq: Vec::new(),
-            prev: Vec::new(),
-            push: Vec::new(),
-            hrtick_at: Vec::new(),
+            cpus: Vec::new(),
             bal,
             groups: Groups::default(),
             quota: Quota::default(),
@@ -161,7 +194,7 @@ impl Eevdf {
     #[inline(never)]
     fn pull(&mut self, k: &mut Kernel, pull: &Pull) {
         if pull.tasks.is_empty() {
-            self.push[pull.from] = Some(pull.to);
+            self.cpus[pull.from].push = Some(pull.to as u32);
             k.resched(pull.from);
         }
         // detach_tasks takes all of them out first, and attach_tasks begins with the last.
@@ -169,7 +202,7 @@ impl Eevdf {
         for &t in &pull.tasks {
             // Another CPU may have taken it at the same tick.
             let e = &self.e[t];
-            if !e.on_rq || e.delayed || self.cpu_of(e.q) != pull.from {
+            if !e.on_rq || e.delayed || self.cpu_of(e.q()) != pull.from {
                 continue;
             }
             self.detach(k, pull.from, pull.to, t);
@@ -195,12 +228,12 @@ impl Eevdf {
         let pull = bal.newidle(k, cpu, |t, failed| {
             let e = &e[t];
             let ineligible =
-                f.version == Version::V73 && f.place_lag && failed == 0 && rq[cpu].nr > 0 && !rq[e.q].eligible(e.v);
+                f.version == Version::V73 && f.place_lag && failed == 0 && rq[cpu].nr > 0 && !rq[e.q()].eligible(e.v);
             e.on_rq && !e.delayed && !ineligible
         });
         let Some(pull) = pull else {
             self.bal.note_idle(k.now(), cpu);
-            self.hrtick_at[cpu] = 0;
+            self.cpus[cpu].hrtick_at = 0;
             return None;
         };
         self.pull(k, &pull);
@@ -241,7 +274,7 @@ impl Eevdf {
         // Rounded up: the deadline has come when the timer fires.
         let (product, unit) = (i128::from(e.deadline - e.v) * i128::from(e.weight), i128::from(weights::NICE_0 << 10));
         let left = ((product + unit - 1).div_euclid(unit) as Ns).max(HRTICK_MIN);
-        self.hrtick_at[cpu] = k.now() + left;
+        self.cpus[cpu].hrtick_at = k.now() + left;
         k.set_slice(cpu, left);
         true
     }
@@ -253,9 +286,9 @@ impl Eevdf {
             return;
         }
         if !self.flat() {
-            self.hrtick_at[cpu] = 0;
-        } else if self.hrtick_at[cpu] > k.now() {
-            k.set_slice(cpu, self.hrtick_at[cpu] - k.now());
+            self.cpus[cpu].hrtick_at = 0;
+        } else if self.cpus[cpu].hrtick_at > k.now() {
+            k.set_slice(cpu, self.cpus[cpu].hrtick_at - k.now());
         }
     }
 
@@ -263,8 +296,8 @@ impl Eevdf {
     fn preempts(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
         let flat = self.flat();
         let short = self.f.preempt_short && self.e[t].slice < self.e[curr].slice;
-        let q = self.e[curr].q;
-        if self.e[t].q != q || self.e[t].delayed {
+        let q = self.e[curr].q();
+        if self.e[t].q() != q || self.e[t].delayed {
             return;
         }
         if !short && why == Enqueue::Fork {
@@ -307,7 +340,7 @@ impl Eevdf {
         }
         let (up_a, up_b) = (self.chain(a), self.chain(b));
         for x in up_a {
-            if let Some(y) = up_b.into_iter().find(|&y| self.e[y].q == self.e[x].q) {
+            if let Some(y) = up_b.into_iter().find(|&y| self.e[y].q() == self.e[x].q()) {
                 return (x, y);
             }
         }
@@ -336,9 +369,7 @@ impl Policy for Eevdf {
                 e.weigh(1024 << 10);
             }
         }
-        self.prev = vec![None; self.ncpu];
-        self.push = vec![None; self.ncpu];
-        self.hrtick_at = vec![0; self.ncpu];
+        self.cpus = vec![IDLE; self.ncpu];
         self.quota = Quota::new(k, &self.groups);
     }
 
@@ -352,7 +383,7 @@ impl Policy for Eevdf {
     fn exec(&mut self, k: &mut Kernel, t: TaskId) {
         let cpu = k.task(t).cpu;
         if let Some(to) = self.bal.select_exec(k, t, cpu) {
-            self.push[cpu] = Some(to);
+            self.cpus[cpu].push = Some(to as u32);
             k.resched(cpu);
         }
     }
@@ -364,7 +395,7 @@ impl Policy for Eevdf {
     fn select_cpu(&mut self, k: &mut Kernel, t: TaskId, why: Select) -> Cpu {
         // A task whose sleep is not yet in the books wakes where it is.
         if self.e[t].delayed {
-            let cpu = self.cpu_of(self.e[t].q);
+            let cpu = self.cpu_of(self.e[t].q());
             if k.allowed(t, cpu) {
                 return cpu;
             }
@@ -376,7 +407,8 @@ impl Policy for Eevdf {
     fn enqueue(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Enqueue) {
         if matches!(why, Enqueue::Preempted | Enqueue::Yielded) {
             self.put_back(t);
-            self.prev[cpu] = Some((t, k.now()));
+            let c = &mut self.cpus[cpu];
+            (c.prev, c.put_back_at) = (t, k.now());
             return;
         }
         if self.e[t].delayed {
@@ -384,12 +416,13 @@ impl Policy for Eevdf {
         }
         if self.e[t].on_rq {
             // It ran elsewhere and may no longer do so.
-            self.take_out(k, self.cpu_of(self.e[t].q), t, false);
+            self.take_out(k, self.cpu_of(self.e[t].q()), t, false);
         }
         self.put_in(k, cpu, t, matches!(why, Enqueue::Fork | Enqueue::Initial));
-        let inactive = self.f.hrtick && self.hrtick_at[cpu] <= k.now();
-        if let Some(curr) = k.curr(cpu).filter(|&c| inactive && k.is_mine(c)) {
-            self.start_hrtick(k, cpu, curr);
+        if self.f.hrtick && self.cpus[cpu].hrtick_at <= k.now() {
+            if let Some(curr) = k.curr(cpu).filter(|&c| k.is_mine(c)) {
+                self.start_hrtick(k, cpu, curr);
+            }
         }
     }
 
@@ -402,7 +435,7 @@ impl Policy for Eevdf {
         let (idle, woken_idle) = (self.e[ce].idle, self.e[pe].idle);
         let old = self.f.version < Version::V618;
         if old && self.f.next_buddy && why != Enqueue::Fork && !woken_idle {
-            self.rq[self.e[t].q].next = Some(t);
+            self.rq[self.e[t].q()].next = Some(t);
         }
         if k.need_resched(cpu) && (old || !self.flat() || !self.f.preempt_short) {
             return k.resched_keeping_clock(cpu);
@@ -423,7 +456,7 @@ impl Policy for Eevdf {
             }
             return;
         }
-        let q = self.e[ce].q;
+        let q = self.e[ce].q();
         if self.charge(k, q) {
             self.resched_woken(k, cpu);
         }
@@ -452,10 +485,11 @@ impl Policy for Eevdf {
     }
 
     fn dispatch(&mut self, k: &mut Kernel, cpu: Cpu) -> Option<TaskId> {
-        let now = k.now();
-        let mut prev = self.prev[cpu].take().filter(|p| p.1 == now).map(|p| p.0);
-        if let Some(to) = self.push[cpu].take() {
-            prev = prev.filter(|&t| !self.pushes(k, cpu, to, t));
+        let c = &mut self.cpus[cpu];
+        let mut prev = (c.put_back_at == k.now()).then_some(c.prev);
+        c.put_back_at = Ns::MIN;
+        if let Some(to) = c.push.take() {
+            prev = prev.filter(|&t| !self.pushes(k, cpu, to as Cpu, t));
         }
         self.enforce_quota(k, cpu);
         let prev = prev.filter(|&p| !self.quota.parked(p));
@@ -468,22 +502,25 @@ impl Policy for Eevdf {
             self.set_next(t, &[]);
         }
         let clock = k.clock(cpu);
-        let mut above = self.rq[self.e[t].q].runs(t, clock);
+        let mut above = self.rq[self.e[t].q()].runs(t, clock);
         while let Some(e) = above {
-            above = self.rq[self.e[e].q].runs(e, clock);
+            above = self.rq[self.e[e].q()].runs(e, clock);
             self.bal.set_running(k.now(), e, true);
         }
         self.bal.task_starts(k.now(), cpu, t);
         if self.f.hrtick && switched {
             self.hrtick_at_switch(k, cpu, t);
-        } else if self.f.hrtick && self.hrtick_at[cpu] > k.now() {
-            k.set_slice(cpu, self.hrtick_at[cpu] - k.now());
+        } else if self.f.hrtick && self.cpus[cpu].hrtick_at > k.now() {
+            k.set_slice(cpu, self.cpus[cpu].hrtick_at - k.now());
         }
     }
 
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
         self.charge_chain(k, t);
         let now = k.now();
+        if why == Stop::Slept && self.groups.is_empty() && self.sleeps_alone(now, cpu, t) {
+            return;
+        }
         let mut at = self.above(t);
         while let Some(e) = at {
             self.bal.set_running(now, e, false);
@@ -503,12 +540,12 @@ impl Policy for Eevdf {
     }
 
     fn exiting(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        if !self.f.exit_requeue || self.rq[self.e[t].q].curr != Some(t) {
+        if !self.f.exit_requeue || self.rq[self.e[t].q()].curr != Some(t) {
             return;
         }
         // sched_move_task: dequeued and queued again with its lag, and the CPU is asked to choose anew.
         k.update_clock(cpu);
-        let q = self.e[t].q;
+        let q = self.e[t].q();
         self.charge(k, q);
         self.leave(t, false);
         self.place(q, t, false);
@@ -522,15 +559,15 @@ impl Policy for Eevdf {
     fn tick(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
         let mut at = Some(t);
         while let Some(e) = at {
-            self.charge_and_resched(k, self.e[e].q);
+            self.charge_and_resched(k, self.e[e].q());
             at = self.above(e);
         }
         self.refresh_shares(k, t);
         let (e, rq, f) = (&self.e, &self.rq, &self.f);
         let pulls = self.bal.tick(k, cpu, |t, failed| {
             let e = &e[t];
-            let ineligible = f.version == Version::V73 && f.place_lag && failed == 0 && !rq[e.q].eligible(e.v);
-            e.on_rq && !e.delayed && !ineligible && rq[e.q].next != Some(t)
+            let ineligible = f.version == Version::V73 && f.place_lag && failed == 0 && !rq[e.q()].eligible(e.v);
+            e.on_rq && !e.delayed && !ineligible && rq[e.q()].next != Some(t)
         });
         for pull in pulls {
             self.pull(k, &pull);
@@ -547,10 +584,10 @@ impl Policy for Eevdf {
     }
 
     fn yield_(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId) {
-        if k.nr_runnable(cpu) <= 1 && self.rq[self.e[t].q].nr <= 1 {
+        if k.nr_runnable(cpu) <= 1 && self.rq[self.e[t].q()].nr <= 1 {
             return;
         }
-        let q = self.e[t].q;
+        let q = self.e[t].q();
         self.rq[q].clear_buddy(t);
         self.charge(k, q);
         let e = self.e[t];
@@ -567,8 +604,8 @@ impl Policy for Eevdf {
     fn set_params(&mut self, k: &mut Kernel, t: TaskId, _old: &Attrs) {
         let attrs = k.task(t).attrs.clone();
         let old = self.e[t];
-        if old.on_rq && self.rq[old.q].curr == Some(t) {
-            self.charge(k, old.q);
+        if old.on_rq && self.rq[old.q()].curr == Some(t) {
+            self.charge(k, old.q());
         }
         self.set_attrs(t, &attrs);
         let weight = self.e[t].weight;

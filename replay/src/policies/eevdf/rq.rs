@@ -44,6 +44,54 @@ impl Rq {
         self.min_v + mean
     }
 
+    /// Charges `t`, which runs here, for `delta`; true when the kernel would ask for a reschedule.
+    #[inline(never)]
+    pub fn charge(&mut self, t: TaskId, e: &mut Entity, f: &Features, base: Ns, delta: Ns) -> bool {
+        self.exec_start += delta;
+        let step = e.fair(delta);
+        e.v += step;
+        self.sum_wv += i128::from(e.weight) * i128::from(step);
+        let expired = e.v >= e.deadline;
+        if expired {
+            if !e.custom_slice {
+                e.slice = base;
+            }
+            e.deadline = e.v + e.fair(e.slice);
+        }
+        self.raise_min(Some(e.v));
+        if self.nr <= 1 {
+            return false;
+        }
+        let asks = expired
+            || match f.version {
+                Version::V66 => false,
+                Version::V612 => f.preempt_short && e.picked != Some(e.deadline) && !self.eligible(e.v),
+                Version::V618 | Version::V73 => e.v >= e.protected,
+            };
+        if asks {
+            self.clear_buddy(t);
+        }
+        asks
+    }
+
+    /// Takes `t`, whose lag counts up to `most`, out of the sums and the tree.
+    #[inline(always)]
+    pub fn leave(&mut self, t: TaskId, e: &mut Entity, f: &Features, most: Ns, sleeps: bool) {
+        let lag = self.lag(e, most);
+        e.vlag = if e.delayed && f.version >= Version::V618 { lag.max(e.vlag) } else { lag };
+        if f.place_rel_deadline && f.version != Version::V66 && !sleeps {
+            e.deadline -= e.v;
+            e.rel_deadline = true;
+        }
+        self.take_out(e);
+        self.sub(e);
+        e.on_rq = false;
+        if self.curr == Some(t) {
+            self.curr = None;
+        }
+        self.clear_buddy(t);
+    }
+
     /// The lag of `e`, which is counted here, but for more than `most`.
     #[inline]
     pub fn lag(&self, e: &Entity, most: Ns) -> Ns {

@@ -459,7 +459,7 @@ impl Balancer {
 
     /// Task `t`, which is in no group, is no longer runnable, or leaves its CPU: as
     /// [`Self::task_departs`], [`Self::count`] and [`Self::dequeue`].
-    #[inline(always)]
+    #[inline]
     pub(super) fn leaves_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
         let e = &mut self.ents[t];
         if (e.cpu, e.queue, e.on_rq) != (Some(cpu), Some(cpu), true) {
@@ -527,6 +527,28 @@ impl Balancer {
         (e.running, e.last_ran) = (false, now);
         c.catch_up(&mut self.queues[cpu], now);
         c.running = false;
+    }
+
+    /// Task `t`, which is in no group, ceases to run on `cpu` and falls asleep: as
+    /// [`Self::task_stops`], [`Self::falls_asleep`] and [`Self::leaves_alone`].
+    #[inline(always)]
+    pub fn sleeps_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
+        let (e, c, queue) = (&mut self.ents[t], &mut self.cpus[cpu], &mut self.queues[cpu]);
+        e.catch_up(now);
+        (e.running, e.last_ran) = (false, now);
+        e.estimate.note(&e.avg, self.form);
+        c.catch_up(queue, now);
+        c.running = false;
+        if (e.cpu, e.queue, e.on_rq) != (Some(cpu), Some(cpu), true) {
+            return self.leaves_otherwise(now, cpu, t);
+        }
+        e.on_rq = false;
+        c.nr -= 1;
+        c.nr_idle_policy -= u64::from(e.idle_policy);
+        c.estimated -= e.estimate.leaves();
+        queue.weight -= e.weight;
+        queue.nr = queue.nr.saturating_sub(1);
+        self.runnable.remove(t);
     }
 
     /// `t` changes between SCHED_IDLE and other policies.
