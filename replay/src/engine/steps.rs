@@ -268,37 +268,38 @@ impl Engine {
         if self.k.tasks[t.index()].lets_go > 0 {
             self.lets_go(cpu, t);
         }
-        let class = self.leave(cpu, t, Stop::Slept);
-        self.k.tasks[t.index()].state = TaskState::Sleeping(sleep);
+        let class = self.leave(cpu, t, Stop::Slept, TaskState::Sleeping(sleep));
         self.preload(t);
         self.stack.layers[class].1.quiescent(&mut self.k, cpu, t, Stop::Slept);
     }
 
-    /// The running task leaves `cpu` of its own will. Tells its class.
+    /// The running task leaves `cpu` of its own will, and is in `state` then. Tells its class.
     #[inline(always)]
-    fn leave(&mut self, cpu: Cpu, t: TaskId, why: Stop) -> usize {
+    fn leave(&mut self, cpu: Cpu, t: TaskId, why: Stop, state: TaskState) -> usize {
         let now = self.k.now;
         self.k.cpus[cpu].clock = now;
         let class = self.class(t);
         self.stack.layers[class].1.stopping(&mut self.k, cpu, t, why);
-        self.account(cpu, t);
-        let c = &mut self.k.cpus[cpu];
-        c.curr = None;
-        c.leaving = Some((t, why));
-        c.blocked_at = now;
-        c.keep_clock = false;
-        c.need_resched = true;
-        self.k.slots.set_resched(cpu, now.max(c.busy_until));
-        self.k.count(cpu, -1);
-        self.k.tasks[t.index()].since = now;
+        let mut free = now;
+        self.account_with(cpu, t, |c, task| {
+            debug_assert!(!c.idle, "a task has run there");
+            c.curr = None;
+            c.leaving = Some((t, why));
+            c.blocked_at = now;
+            c.keep_clock = false;
+            c.need_resched = true;
+            c.nr = c.nr.wrapping_sub(1);
+            free = now.max(c.busy_until);
+            (task.state, task.since) = (state, now);
+        });
+        self.k.slots.set_resched(cpu, free);
         class
     }
 
     #[inline(never)]
     fn exit(&mut self, cpu: Cpu, t: TaskId) {
         self.leave_locks(cpu, t);
-        let class = self.leave(cpu, t, Stop::Exited);
-        self.k.tasks[t.index()].state = TaskState::Dead;
+        let class = self.leave(cpu, t, Stop::Exited, TaskState::Dead);
         self.k.live -= 1;
         if self.k.work.tasks[t.index()].essential {
             self.essential -= 1;

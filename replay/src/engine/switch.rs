@@ -3,8 +3,10 @@
 use super::Engine;
 use crate::cost::{cache_cold_share, Costs};
 use crate::log::{left, RecKind, IDLE};
+use crate::machine::CpuState;
 use crate::policy::{Enqueue, Stop};
 use crate::program::Step;
+use crate::speeds::Speeds;
 use crate::switch_costs::Leaves;
 use crate::task::{Cpu, CpuSet, Ns, Sleep, Task, TaskId, TaskState, NEVER};
 
@@ -104,20 +106,28 @@ impl Engine {
     /// Books the slice of `t` on `cpu` and what is left of its run step.
     #[inline(always)]
     pub(super) fn account(&mut self, cpu: Cpu, t: TaskId) {
+        self.account_with(cpu, t, |_, _| ());
+    }
+
+    /// The same, and `more` is done with both at once.
+    #[inline(always)]
+    pub(super) fn account_with(&mut self, cpu: Cpu, t: TaskId, more: impl FnOnce(&mut CpuState, &mut Task)) {
         let now = self.k.now;
         if self.ends_with_essential && self.k.work.tasks[t.index()].essential {
             self.last_essential = now;
         }
         let c = &mut self.k.cpus[cpu];
         let task = &mut self.k.tasks[t.index()];
-        task.ran += now - c.on_since;
-        self.counts.busy += now - c.on_since;
+        let ran = now - c.on_since;
+        task.ran += ran;
+        self.counts.busy += ran;
         c.on_since = now;
         if std::mem::take(&mut c.serving) {
             let end = self.k.slots.segment_end(cpu);
             task.left = if end == NEVER { NEVER } else { self.k.speeds.work(cpu, now.max(c.run_from), end) };
             self.k.slots.clear_segment_end(cpu);
         }
+        more(c, task);
     }
 
     fn choose(&mut self, cpu: Cpu) -> Option<TaskId> {
@@ -157,11 +167,7 @@ impl Engine {
     fn switch_in(&mut self, cpu: Cpu, t: TaskId, prev: Option<TaskId>) {
         let now = self.k.now;
         if self.k.tasks[t.index()].cpu != cpu {
-            let from = self.k.tasks[t.index()].cpu;
-            self.k.log.migrate(now, t, from, cpu);
-            self.k.tasks[t.index()].cpu = cpu;
-            self.k.count(from, -1);
-            self.k.count(cpu, 1);
+            self.comes_from_elsewhere(cpu, t);
         }
         let leaving = self.k.cpus[cpu].leaving;
         // Woken before it had left: it never did.
@@ -177,16 +183,18 @@ impl Engine {
                 &nothing
             }
         };
-        let c = &mut self.k.cpus[cpu];
-        c.irq_woke = None;
         let left = leaving.filter(|l| matches!(l.1, Stop::Slept | Stop::Exited));
+        let of_left = left.map(|l| self.k.tasks[l.0.index()].class);
+        let (c, task) = (&mut self.k.cpus[cpu], &mut self.k.tasks[t.index()]);
+        c.irq_woke = None;
         let mut more = c.more_to_leave(left.is_some(), self.k.costs.timer_first);
-        if left.is_some_and(|l| self.k.tasks[l.0.index()].class < self.k.tasks[t.index()].class) {
+        if of_left.is_some_and(|class| class < task.class) {
             more += costs.lower_class;
         }
         let owed = std::mem::take(&mut c.owed);
         c.curr = Some(t);
         c.on_since = now;
+        c.leaving = None;
         let recorded = costs.record + shift + more;
         if switched {
             let entry = match (left, prev) {
@@ -203,12 +211,9 @@ impl Engine {
                 let since = (now - c.tick_phase).rem_euclid(self.k.tick_ns);
                 self.k.slots.set_tick(cpu, now + self.k.tick_ns - since);
             }
-            self.log_switch(cpu, prev, t.0, recorded);
         } else {
             c.run_from = c.run_from.max(now) + owed;
-            c.leaving = None;
         }
-        let task = &mut self.k.tasks[t.index()];
         self.watch.waited(t, task.since, now);
         task.state = TaskState::Running;
         task.since = now;
@@ -217,22 +222,31 @@ impl Engine {
         let class = task.class;
         if let Some(ran) = on {
             // It has been there all the time.
-            self.k.cpus[cpu].clock = now - ran;
+            c.clock = now - ran;
         }
-        self.arm_burst_end(cpu, t);
+        let end = serve(c, task.left, cpu, now, &self.k.speeds);
+        self.k.slots.set_segment_end(cpu, end);
+        if switched {
+            self.log_switch(cpu, leaving, prev, t.0, recorded);
+        }
         self.k.class = class;
         self.stack.layers[class as usize].1.running(&mut self.k, cpu, t, switched);
+    }
+
+    /// `cpu` has chosen `t`, which was elsewhere.
+    #[inline(never)]
+    fn comes_from_elsewhere(&mut self, cpu: Cpu, t: TaskId) {
+        let from = std::mem::replace(&mut self.k.tasks[t.index()].cpu, cpu);
+        self.k.log.migrate(self.k.now, t, from, cpu);
+        self.k.count(from, -1);
+        self.k.count(cpu, 1);
     }
 
     /// Sets the end of the run step of `t`, which runs on `cpu`.
     #[inline(always)]
     pub(crate) fn arm_burst_end(&mut self, cpu: Cpu, t: TaskId) {
-        let left = self.k.tasks[t.index()].left;
-        let c = &mut self.k.cpus[cpu];
-        c.run_from = c.run_from.max(self.k.now);
-        c.serving = true;
-        let end =
-            if left == NEVER { NEVER } else { c.run_from.saturating_add(self.k.speeds.time(cpu, c.run_from, left)) };
+        let (c, left) = (&mut self.k.cpus[cpu], self.k.tasks[t.index()].left);
+        let end = serve(c, left, cpu, self.k.now, &self.k.speeds);
         self.k.slots.set_segment_end(cpu, end);
     }
 
@@ -246,11 +260,12 @@ impl Engine {
         c.idle_since = self.k.now;
         self.k.count(cpu, 0);
         let c = &mut self.k.cpus[cpu];
+        let leaving = c.leaving.take();
         let more = c.more_to_leave(true, self.k.costs.timer_first);
         c.busy_until = self.k.now + self.k.costs.record + more;
         c.masked_until = self.k.now + self.k.costs.irqs_off + more;
         self.k.slots.set_tick(cpu, NEVER);
-        self.log_switch(cpu, prev, IDLE, self.k.costs.record + more);
+        self.log_switch(cpu, leaving, prev, IDLE, self.k.costs.record + more);
     }
 
     /// By how much the switch to `t` takes longer than it was recorded to.
@@ -284,8 +299,7 @@ impl Engine {
 
     /// Records the switch, `after` the decision.
     #[inline]
-    fn log_switch(&mut self, cpu: Cpu, prev: Option<TaskId>, next: u32, after: Ns) {
-        let leaving = self.k.cpus[cpu].leaving.take();
+    fn log_switch(&mut self, cpu: Cpu, leaving: Option<(TaskId, Stop)>, prev: Option<TaskId>, next: u32, after: Ns) {
         if !self.k.log.keep {
             return;
         }
@@ -301,5 +315,16 @@ impl Engine {
             (None, None) => (IDLE, left::PREEMPTED),
         };
         self.k.log.add(ts, RecKind::Switch, cpu, from, next, state);
+    }
+}
+
+/// `cpu` begins to serve its task, of whose run step so much is `left`; when that ends.
+#[inline(always)]
+fn serve(c: &mut CpuState, left: Ns, cpu: Cpu, now: Ns, speeds: &Speeds) -> Ns {
+    c.run_from = c.run_from.max(now);
+    c.serving = true;
+    match left {
+        NEVER => NEVER,
+        _ => c.run_from.saturating_add(speeds.time(cpu, c.run_from, left)),
     }
 }

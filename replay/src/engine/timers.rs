@@ -109,15 +109,16 @@ impl Engine {
         let idle = self.k.is_idle(cpu);
         self.wake(t, Wake::Timer);
         self.note_preemption(cpu, t);
-        if self.next_expired(cpu, entry).is_some() {
+        let next = self.timers[cpu].first();
+        if next.is_some_and(|t| t.soft <= entry) && self.next_expired(cpu, entry).is_some() {
             let step = self.k.costs.next_wakeup;
             self.interrupt(cpu, step);
             self.k.cpus[cpu].irq_entry = Some(entry);
             self.k.slots.set_timer(cpu, now + step);
         } else {
+            self.k.slots.set_timer(cpu, next.map_or(NEVER, |t| t.hard));
             let cost = self.wakeup_cost(cpu, idle);
             self.interrupt(cpu, cost);
-            self.next_timer(cpu);
         }
     }
 }

@@ -202,8 +202,11 @@ impl Engine {
         task.since = now;
         self.k.class = task.class;
         let policy = &mut self.stack.layers[task.class as usize].1;
-        self.k.count(cpu, 1);
         let c = &mut self.k.cpus[cpu];
+        c.nr += 1;
+        if c.idle {
+            self.k.idle.set(cpu, false);
+        }
         // Clocks do not go back.
         c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.fork_clock) } else { now };
         policy.runnable(&mut self.k, cpu, t);
