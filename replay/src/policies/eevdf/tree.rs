@@ -36,7 +36,8 @@ struct Node {
 
 #[derive(Clone, Debug)]
 struct Block {
-    /// In order of their places.
+    /// In order of their places, the last first: what is taken out is mostly one of the first, and
+    /// what is put in mostly comes before many.
     nodes: Vec<Node>,
     /// Smallest `v`.
     min_v: Ns,
@@ -62,7 +63,7 @@ impl Block {
         self.nodes.push(node);
         // Mostly few move, which takes less than a call that moves them.
         let nodes = &mut self.nodes[..];
-        while at > 0 && nodes[at - 1].place.deadline > node.place.deadline {
+        while at > 0 && nodes[at - 1].place.deadline <= node.place.deadline {
             nodes[at] = nodes[at - 1];
             at -= 1;
         }
@@ -132,7 +133,7 @@ impl Tree {
 
     /// The block in which `place` lies, or would.
     fn block_of(&self, place: Place) -> usize {
-        let from = |b: &Block| b.nodes.first().is_none_or(|n| n.place <= place);
+        let from = |b: &Block| b.nodes.last().is_none_or(|n| n.place <= place);
         self.blocks.partition_point(from).saturating_sub(1)
     }
 
@@ -159,9 +160,9 @@ impl Tree {
         let block = &mut self.blocks[at];
         block.insert(node);
         if block.nodes.len() > BLOCK {
-            let upper = block.nodes.split_off(BLOCK / 2);
+            let lower = block.nodes.split_off(BLOCK / 2);
             block.refresh();
-            self.blocks.insert(at + 1, Block::of(upper));
+            self.blocks.insert(at, Block::of(lower));
         }
     }
 
@@ -181,10 +182,10 @@ impl Tree {
             self.blocks.remove(at);
         } else if let Some(next) = self.blocks.get(at + 1) {
             if self.blocks[at].nodes.len() + next.nodes.len() <= BLOCK / 2 {
-                let next = self.blocks.remove(at + 1);
+                let before = self.blocks.remove(at);
                 let block = &mut self.blocks[at];
-                block.nodes.extend(next.nodes);
-                block.min_v = block.min_v.min(next.min_v);
+                block.nodes.extend(before.nodes);
+                block.min_v = block.min_v.min(before.min_v);
             }
         }
         if gone == self.min_v {
@@ -201,7 +202,7 @@ impl Tree {
             [only] => only,
             many => many.iter().find(|b| eligible(b.min_v))?,
         };
-        let i = block.nodes.iter().position(|n| eligible(n.v))?;
+        let i = block.nodes.iter().rposition(|n| eligible(n.v))?;
         self.last.set(i);
         Some(block.nodes[i].task)
     }
@@ -209,12 +210,12 @@ impl Tree {
     /// The task with the earliest deadline.
     #[inline]
     pub(super) fn first(&self) -> Option<TaskId> {
-        self.blocks.first()?.nodes.first().map(|n| n.task)
+        self.blocks.first()?.nodes.last().map(|n| n.task)
     }
 
     /// All that are queued, by deadline.
     pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.blocks.iter().flat_map(|b| b.nodes.iter().map(|n| n.task))
+        self.blocks.iter().flat_map(|b| b.nodes.iter().rev().map(|n| n.task))
     }
 }
 
