@@ -78,7 +78,7 @@ pub(super) struct CpuLoad {
 impl Ent {
     /// Brings the averages up to date, where they are behind.
     #[inline(always)]
-    fn catch_up(&mut self, now: Ns) {
+    pub(super) fn catch_up(&mut self, now: Ns) {
         if self.avg.is_behind(now) {
             self.update(now);
         }
@@ -86,8 +86,22 @@ impl Ent {
 
     #[inline(never)]
     fn update(&mut self, now: Ns) {
+        if !self.avg.adds(now, self.since(), self.weight) {
+            self.update_across(now);
+        }
+    }
+
+    /// The same where a period ends meanwhile.
+    #[inline(never)]
+    fn update_across(&mut self, now: Ns) {
+        self.avg.advance(now, self.since(), self.weight);
+    }
+
+    /// What was so since the last update.
+    #[inline(always)]
+    fn since(&self) -> Since {
         let on = u64::from(self.on_rq);
-        self.avg.advance(now, Since { load: on, runnable: on, running: self.running }, self.weight);
+        Since { load: on, runnable: on, running: self.running }
     }
 }
 
@@ -120,7 +134,7 @@ impl Queue {
 impl CpuLoad {
     /// Brings the averages up to date, and those of the CPU's own queue, where they are behind.
     #[inline(always)]
-    fn catch_up(&mut self, queue: &mut Queue, now: Ns) {
+    pub(super) fn catch_up(&mut self, queue: &mut Queue, now: Ns) {
         let behind = self.avg.is_behind(now) || queue.avg.is_behind(now);
         if behind || self.removed.is_some() || queue.removed.is_some() {
             self.update(queue, now);
@@ -129,13 +143,27 @@ impl CpuLoad {
 
     #[inline(never)]
     fn update(&mut self, queue: &mut Queue, now: Ns) {
+        let left = self.removed.is_some() || queue.removed.is_some();
+        let of_queue = Since { load: queue.weight, runnable: queue.nr, running: false };
+        if left || !self.avg.adds_both(now, self.since(), &mut queue.avg, of_queue) {
+            self.update_across(queue, now);
+        }
+    }
+
+    /// The same where a period ends meanwhile, or something has left.
+    #[inline(never)]
+    fn update_across(&mut self, queue: &mut Queue, now: Ns) {
         if let Some(removed) = &self.removed {
             self.avg.detach(removed, 1);
             self.removed = None;
         }
         let of_queue = queue.since();
-        let since = Since { load: 0, runnable: self.nr, running: self.running };
-        self.avg.update_both(since, &mut queue.avg, of_queue, now);
+        self.avg.update_both(self.since(), &mut queue.avg, of_queue, now);
+    }
+
+    #[inline(always)]
+    fn since(&self) -> Since {
+        Since { load: 0, runnable: self.nr, running: self.running }
     }
 }
 
@@ -429,62 +457,6 @@ impl Balancer {
         self.runnable.remove(t);
     }
 
-    /// Task `t`, which is in no group, becomes runnable on `cpu`: as [`Self::task_arrives`],
-    /// [`Self::enqueue`] and [`Self::count`].
-    #[inline(always)]
-    pub(super) fn arrives_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        let e = &self.ents[t];
-        if (e.cpu, e.queue) != (Some(cpu), Some(cpu)) {
-            return self.arrives_anew(now, cpu, t);
-        }
-        let (e, c, queue) = (&mut self.ents[t], &mut self.cpus[cpu], &mut self.queues[cpu]);
-        e.catch_up(now);
-        c.catch_up(queue, now);
-        c.nr += 1;
-        c.nr_idle_policy += u64::from(e.idle_policy);
-        c.estimated += e.estimate.counts();
-        (e.on_rq, e.moving) = (true, false);
-        queue.weight += e.weight;
-        queue.nr += 1;
-        self.runnable.put_last(cpu, t);
-    }
-
-    /// The same for one that counted elsewhere.
-    #[inline(never)]
-    fn arrives_anew(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        self.task_arrives(now, cpu, t);
-        self.enqueue(now, cpu, t);
-        self.count(now, cpu, true);
-    }
-
-    /// Task `t`, which is in no group, is no longer runnable, or leaves its CPU: as
-    /// [`Self::task_departs`], [`Self::count`] and [`Self::dequeue`].
-    #[inline]
-    pub(super) fn leaves_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        let e = &mut self.ents[t];
-        if (e.cpu, e.queue, e.on_rq) != (Some(cpu), Some(cpu), true) {
-            return self.leaves_otherwise(now, cpu, t);
-        }
-        let (c, queue) = (&mut self.cpus[cpu], &mut self.queues[cpu]);
-        e.catch_up(now);
-        c.catch_up(queue, now);
-        c.nr -= 1;
-        c.nr_idle_policy -= u64::from(e.idle_policy);
-        c.estimated -= e.estimate.leaves();
-        e.on_rq = false;
-        queue.weight -= e.weight;
-        queue.nr = queue.nr.saturating_sub(1);
-        self.runnable.remove(t);
-    }
-
-    /// The same for one that counts elsewhere, or sleeps.
-    #[inline(never)]
-    fn leaves_otherwise(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        self.task_departs(now, t);
-        self.count(now, cpu, false);
-        self.dequeue(now, t);
-    }
-
     /// `t`, which fell asleep, stays counted among the tasks of its CPU, or is no more.
     pub fn task_lingers(&mut self, t: TaskId, lingers: bool) {
         let e = &self.ents[t];
@@ -527,28 +499,6 @@ impl Balancer {
         (e.running, e.last_ran) = (false, now);
         c.catch_up(&mut self.queues[cpu], now);
         c.running = false;
-    }
-
-    /// Task `t`, which is in no group, ceases to run on `cpu` and falls asleep: as
-    /// [`Self::task_stops`], [`Self::falls_asleep`] and [`Self::leaves_alone`].
-    #[inline(always)]
-    pub fn sleeps_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        let (e, c, queue) = (&mut self.ents[t], &mut self.cpus[cpu], &mut self.queues[cpu]);
-        e.catch_up(now);
-        (e.running, e.last_ran) = (false, now);
-        e.estimate.note(&e.avg, self.form);
-        c.catch_up(queue, now);
-        c.running = false;
-        if (e.cpu, e.queue, e.on_rq) != (Some(cpu), Some(cpu), true) {
-            return self.leaves_otherwise(now, cpu, t);
-        }
-        e.on_rq = false;
-        c.nr -= 1;
-        c.nr_idle_policy -= u64::from(e.idle_policy);
-        c.estimated -= e.estimate.leaves();
-        queue.weight -= e.weight;
-        queue.nr = queue.nr.saturating_sub(1);
-        self.runnable.remove(t);
     }
 
     /// `t` changes between SCHED_IDLE and other policies.

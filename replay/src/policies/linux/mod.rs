@@ -18,6 +18,7 @@
 //!
 //! Sources: Linux 6.1.192, 6.12.117, 7.3.4 kernel/sched/{fair,pelt,topology,features}.
 
+mod alone;
 mod balance;
 mod estimate;
 mod groups;

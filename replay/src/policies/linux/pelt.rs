@@ -229,6 +229,39 @@ impl Pelt {
         self.go(Step::to(now, self.last, self.into_period), since, weight);
     }
 
+    /// The time up to `now`, where no period ends meanwhile.
+    #[inline(always)]
+    fn within_period(&self, now: Ns) -> Option<u64> {
+        let units = (now - self.last) as u64 >> UNIT_BITS;
+        (u64::from(self.into_period) + units < PERIOD).then_some(units)
+    }
+
+    /// Adds `units` of time, behind which the period goes on.
+    #[inline(always)]
+    fn add(&mut self, units: u64, since: Since, weight: u64) {
+        self.last += (units << UNIT_BITS) as Ns;
+        self.into_period += units as u32;
+        self.count(units, since, weight);
+    }
+
+    /// [`Self::advance`] where no period ends meanwhile; false where one does.
+    #[inline(always)]
+    pub fn adds(&mut self, now: Ns, since: Since, weight: u64) -> bool {
+        let Some(units) = self.within_period(now) else { return false };
+        self.add(units, since, weight);
+        true
+    }
+
+    /// [`Self::update_both`] where both stand alike and no period ends meanwhile; else false.
+    #[inline(always)]
+    pub fn adds_both(&mut self, now: Ns, since: Since, queue: &mut Self, of_queue: Since) -> bool {
+        let alike = (self.last, self.into_period) == (queue.last, queue.into_period);
+        let Some(units) = self.within_period(now).filter(|_| alike && self.is_behind(now)) else { return false };
+        self.add(units, since, 1);
+        queue.add(units, of_queue, 1);
+        true
+    }
+
     /// The same for a CPU and its queue, which are mostly brought up to date together.
     #[inline]
     pub fn update_both(&mut self, since: Since, queue: &mut Self, of_queue: Since, now: Ns) {
@@ -254,9 +287,14 @@ impl Pelt {
             self.runnable_sum = step.decayed(self.runnable_sum);
             self.util_sum = step.decayed(self.util_sum);
         }
-        self.load_sum += since.load * step.share;
-        self.runnable_sum += (since.runnable * step.share) << 10;
-        self.util_sum += u64::from(since.running) * (step.share << 10);
+        self.count(step.share, since, weight);
+    }
+
+    #[inline(always)]
+    fn count(&mut self, share: u64, since: Since, weight: u64) {
+        self.load_sum += since.load * share;
+        self.runnable_sum += (since.runnable * share) << 10;
+        self.util_sum += u64::from(since.running) * (share << 10);
         self.weight = weight;
         self.due = true;
     }
