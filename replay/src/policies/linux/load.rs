@@ -621,7 +621,13 @@ mod tests {
                 now += passed;
                 let (at, t) = (&mut on[t as usize], TaskId(t));
                 if let Some(cpu) = at.take() {
-                    alone.leaves_alone(now, cpu, t);
+                    if moves {
+                        alone.sleeps_alone(now, cpu, t);
+                        steps.task_stops(now, cpu, t);
+                        steps.falls_asleep(now, t);
+                    } else {
+                        alone.leaves_alone(now, cpu, t);
+                    }
                     steps.task_departs(now, t);
                     steps.count(now, cpu, false);
                     steps.dequeue(now, t);

@@ -354,4 +354,18 @@ mod tests {
         e.update(1_999_000_000 + 33_554_432, Since { load: 0, runnable: 0, running: false }, 2048);
         assert!(e.util().abs_diff(256) < 12, "half as much after 32 periods: {e:?}");
     }
+
+    #[test]
+    fn time_within_a_period_adds_up_as_steps_do() {
+        let since = Since { load: 3, runnable: 2, running: true };
+        let (mut quick, mut steps, mut now) = (Pelt::forked(0, 5), Pelt::forked(0, 5), 0);
+        for i in 0..5_000 {
+            now += i * 7 % 3_000 * 1_024 + 1_024;
+            if !quick.adds(now, since, 5) {
+                quick.advance(now, since, 5);
+            }
+            steps.go(Step::to(now, steps.last, steps.into_period), since, 5);
+            assert_eq!(format!("{quick:?}"), format!("{steps:?}"));
+        }
+    }
 }
