@@ -1,5 +1,5 @@
-//! Load tracking of a task that is in no group: what is done for groups in several steps, each of which
-//! looks up what it needs, is done at once.
+//! Load tracking of a task that is in no group: what is done for groups in several steps, each of
+//! which looks up what it needs, is done at once.
 
 use super::Balancer;
 use crate::task::{Cpu, Ns, TaskId};

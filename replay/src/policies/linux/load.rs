@@ -14,8 +14,8 @@ use crate::task::{Cpu, Ns, TaskId};
 /// of lab2's `server`, `mixed` and `callpipe`.
 const FLIPS_BEFORE: u32 = 4;
 
-/// What is known of a task or of a group's share of one CPU. What its averages are brought up to date
-/// with stands in the first of three lines of the cache.
+/// What is known of a task or of a group's share of one CPU. What its averages are brought up to
+/// date with stands in the first of three lines of the cache.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Ent {
