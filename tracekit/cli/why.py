@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -215,13 +216,21 @@ def _summary(found: Why, top: int | None) -> None:
         {
             **{k: row[k] for k in ("task", "span_ns")},
             "when": f"--from {_at(row['start_ts_ns'])} --to {_at(row['end_ts_ns'])}",
-            "largest part": f"{100 * row['share']:.0f} % {_HOW.get(row['cause'], row['cause'])} "
-            f"{row['culprit'] or ''}".rstrip(),
+            "largest part": _largest(row),
         }
         for row in found.worst.head(top or 10).iter_rows(named=True)
     ]
     paragraph("The longest, each with the largest part that is not its own running:")
     table(worst, ["task", "span_ns", "when", "largest part"])
+
+
+def _largest(row: Mapping[str, Any]) -> str:
+    """What took most of a span beside the task's own running."""
+    if row["share"] is None:
+        return "none: it ran all the time"
+    return (
+        f"{100 * row['share']:.0f} % {_HOW.get(row['cause'], row['cause'])} {row['culprit'] or ''}".rstrip()
+    )
 
 
 def _tested(rows: pl.DataFrame) -> None:
