@@ -123,12 +123,12 @@ def test_totals_of_a_replay_that_lasts_longer_are_taken_with_care(slowed: Path) 
     ((label, found),) = compared.longer.items()
     assert label == "1 CPU"
     # Both jobs, and what runs beside them.
-    assert found.recorded_ns == pytest.approx(248e6, rel=0.02)
+    assert found.recorded_ns == pytest.approx(250e6, rel=0.02)
     assert found.replayed_ns == pytest.approx(400e6 + 40e6, rel=0.02)
     total = pl.col("statistic") == "total"
     table = compared.table.filter(pl.col("trust") != "do not use")
     assert (
-        table.filter(total)["trust_why"].str.contains("the replay lasts 439 ms, the recording 248 ms").all()
+        table.filter(total)["trust_why"].str.contains("the replay lasts 439 ms, the recording 250 ms").all()
     )
     assert not table.filter(~total)["trust_why"].str.contains("the replay lasts").any()
     same = tk.compare(slowed, "rr:quantum=5ms", identity="rr:quantum=5ms")
@@ -143,7 +143,7 @@ def test_the_command_and_the_page_say_that_a_replay_lasts_longer(slowed: Path, t
     done = CliRunner().invoke(main, asked, prog_name="tracekit")
     assert done.exit_code == 0, done.output
     said = (
-        "the replay lasts 439 ms, the recording 248 ms, since work that ended in the recording takes longer"
+        "the replay lasts 439 ms, the recording 250 ms, since work that ended in the recording takes longer"
     )
     assert said in " ".join(done.output.split())
     assert said in " ".join(page.read_text().split())

@@ -353,3 +353,33 @@ impl<S: Sink> Step<'_, S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::Trace;
+    use crate::table::Table;
+    use crate::{Code, DeriveOptions, Kind, State};
+
+    #[test]
+    fn a_waking_by_whom_the_task_has_just_woken_is_for_its_next_sleep() {
+        // What woke 1 at 50 is not recorded. It wakes 2, which wakes it as it falls asleep.
+        let mut t = Trace::default();
+        t.switch(0, 0, 0, State::Runnable, 1);
+        t.switch(0, 1, 0, State::Runnable, 2);
+        t.switch(10, 1, 2, State::Blocked, 0);
+        t.switch(20, 0, 1, State::Blocked, 0);
+        t.switch(50, 0, 0, State::Runnable, 1);
+        t.wake(60, 0, Kind::Waking, 1, 2, 1);
+        t.switch(70, 1, 0, State::Runnable, 2);
+        t.wake(95, 1, Kind::Waking, 2, 1, 0);
+        t.switch(100, 0, 1, State::Blocked, 0);
+        t.switch(130, 0, 0, State::Runnable, 1);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        let s = &d.slices;
+        let mine: Vec<_> = (0..s.len()).filter(|&i| s.tid.get(i) == Some(1)).collect();
+        let got: Vec<_> =
+            mine.iter().map(|&i| (s.run_delay_ns.get(i), s.wake_ts_ns.get(i), s.sleep_ns.get(i))).collect();
+        assert_eq!(got, [(None, None, None), (None, None, None), (Some(30), Some(100), Some(0))]);
+        assert_eq!(diagnostics.count(Code::ClockSkew), 0);
+    }
+}
