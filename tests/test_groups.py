@@ -139,6 +139,12 @@ def test_yields_are_told_from_preemptions() -> None:
     events = pl.DataFrame({"ts_ns": [25_000], "kind": ["wakeup"], "target_cpu": [0]})
     assert yields.likely(frame, events).row(0) == ("y", 1, 3)
     assert yields.likely(frame, events.with_columns(pl.lit("switch").alias("kind"))).is_empty()
+    # What a wakeup ended early goes on, until the tick ends it.
+    rest = frame.head(2).with_columns(
+        ts_ns=pl.Series([20_000, 600_000]), dur_ns=pl.Series([500_000, 300_000])
+    )
+    assert yields.likely(rest, events).is_empty()
+    assert yields.likely(rest.with_columns(dur_ns=300_000), events).row(0) == ("y", 1, 2)
 
 
 def test_the_timeline_in_text(demo: Path, trace: tk.Trace) -> None:

@@ -20,9 +20,11 @@ _STAYED = ("preempted", "runnable")
 def likely(slices: pl.DataFrame, events: pl.DataFrame, by: str = "group") -> pl.DataFrame:
     """Count involuntary switches that look like yields.
 
-    Definition: a task left its CPU and stayed ready, after less than 0.7 ms, and nobody woke on
-    that CPU meanwhile. The tick does not preempt so early, and no wakeup did: the task most likely
-    called `sched_yield`, which `sched_switch` records like a preemption.
+    Definition: a task left its CPU and stayed ready, nobody woke on that CPU during its slice, and it
+    has run for less than 0.7 ms since it last left a CPU so. The tick does not preempt so early, and no
+    wakeup did: the task most likely called `sched_yield`, which `sched_switch` records like a preemption.
+    Slices that a wakeup or a sleep ended count towards the 0.7 ms: EEVDF goes on with what was left of
+    a request (kernel/sched/fair.c, `update_deadline`).
 
     Parameters
     ----------
@@ -55,10 +57,18 @@ def likely(slices: pl.DataFrame, events: pl.DataFrame, by: str = "group") -> pl.
     alone = pl.col("woke").is_null() | (pl.col("woke") < pl.col("ts_ns"))
     stayed = pl.col("end_state").cast(pl.String).is_in(_STAYED) & pl.col("involuntary")
     known = ~c.has(c.OPEN_START | c.OPEN_END | c.CROSSES_LOSS)
-    looks = stayed & alone & known & (pl.col("dur_ns") < LEAST_NS)
-    counted = rows.group_by("group").agg(
-        looks.sum().cast(pl.UInt32).alias("n_likely"),
-        pl.col("involuntary").sum().cast(pl.UInt32).alias("nr_involuntary"),
+    rows = rows.sort("utid", "ts_ns", maintain_order=True).with_columns((stayed & alone).alias("alone"))
+    request = pl.col("alone").cast(pl.UInt32).cum_sum().shift(1, fill_value=0).over("utid").alias("request")
+    rows = rows.with_columns(request)
+    ran = pl.col("dur_ns").cum_sum().over("utid", "request")
+    looks = pl.col("alone") & known & (ran < LEAST_NS)
+    counted = (
+        rows.with_columns(looks.alias("looks"))
+        .group_by("group")
+        .agg(
+            pl.col("looks").sum().cast(pl.UInt32).alias("n_likely"),
+            pl.col("involuntary").sum().cast(pl.UInt32).alias("nr_involuntary"),
+        )
     )
     return counted.filter(pl.col("n_likely") > 0).sort("n_likely", "group", descending=[True, False])
 

@@ -162,5 +162,5 @@ def _say_yields(trace: Trace, by: str) -> None:
         if 2 * row["n_likely"] > row["nr_involuntary"]:
             paragraph(
                 f"note: {row['n_likely']:,} of {row['nr_involuntary']:,} involuntary switches of {row['group']} look like "
-                "yields: shorter than 0.7 ms, and nobody woke on that CPU"
+                "yields: after running for less than 0.7 ms, while nobody woke on that CPU"
             )
