@@ -43,8 +43,7 @@ impl Engine {
                 return;
             }
             if self.k.cpus[cpu].need_resched && self.returns_before(t, step) {
-                let at = self.k.now.max(self.k.cpus[cpu].busy_until);
-                return self.k.slots.set_resched(cpu, at);
+                return self.k.slots.set_resched(cpu, self.k.switching_until(cpu));
             }
             self.k.tasks[t.index()].pc += 1;
             let goes_on = match step {

@@ -227,7 +227,7 @@ pub struct SliceRow {
     pub tid: i64,
     /// Its process.
     pub pid: Option<i64>,
-    /// Its name when the interval began.
+    /// Its name when the interval ended.
     pub comm: Option<StrId>,
     /// Its priority when the interval began.
     pub prio: Option<i32>,
