@@ -53,8 +53,16 @@ const WHOLE: &[&str] = &["sched", "kmem", "timechart"];
 /// What a recording of a command is of.
 pub const COMMAND: &str = "those of the recorded command";
 
+/// What a command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub extent: Option<Extent>,
+    /// Options that leave records of an event out, as they were written.
+    pub filters: Vec<String>,
+}
+
 /// What the words of a command line ask for; `None` where they are not those of a known recorder.
-pub fn asked(words: &[String]) -> Option<Extent> {
+pub fn asked(words: &[String]) -> Option<Asked> {
     let at = words.iter().position(|w| w == "record")?;
     let tool = words.get(1..at)?.iter().find(|w| !w.starts_with('-'));
     let mut whole = tool.is_some_and(|t| WHOLE.contains(&t.as_str()));
@@ -62,6 +70,7 @@ pub fn asked(words: &[String]) -> Option<Extent> {
         return None;
     }
     let (mut cpus, mut tasks, mut command) = (None, None, false);
+    let mut filters = Vec::new();
     let mut rest = words[at + 1..].iter();
     while let Some(word) = rest.next() {
         if word == "--" || !word.starts_with('-') {
@@ -73,6 +82,7 @@ pub fn asked(words: &[String]) -> Option<Extent> {
             match letter {
                 'C' => cpus = Some(value),
                 'p' | 't' | 'u' | 'G' => tasks = Some(format!("-{letter} {value}")),
+                'f' => filters.push(format!("--filter '{value}'")),
                 _ => {}
             }
         };
@@ -85,9 +95,12 @@ pub fn asked(words: &[String]) -> Option<Extent> {
                 "uid" => 'u',
                 "cgroup" => 'G',
                 "cpu" => 'C',
+                "filter" => 'f',
                 _ => ' ',
             };
-            if value.is_some() || LONG.contains(&name) {
+            if name == "exclude-perf" {
+                filters.push("--exclude-perf".to_owned());
+            } else if value.is_some() || LONG.contains(&name) {
                 take(letter, value);
             }
         } else {
@@ -101,16 +114,13 @@ pub fn asked(words: &[String]) -> Option<Extent> {
             }
         }
     }
-    if let Some(tasks) = tasks {
-        return Some(Extent::Tasks(tasks));
-    }
-    if let Some(cpus) = cpus {
-        return list(&cpus).map(Extent::Cpus);
-    }
-    if whole || !command {
-        return Some(Extent::Whole);
-    }
-    Some(Extent::Tasks(COMMAND.to_owned()))
+    let extent = match (tasks, cpus) {
+        (Some(tasks), _) => Some(Extent::Tasks(tasks)),
+        (None, Some(cpus)) => list(&cpus).map(Extent::Cpus),
+        (None, None) if whole || !command => Some(Extent::Whole),
+        (None, None) => Some(Extent::Tasks(COMMAND.to_owned())),
+    };
+    Some(Asked { extent, filters })
 }
 
 /// A list of CPUs as perf takes it.
@@ -172,7 +182,18 @@ mod tests {
     use super::*;
 
     fn of(line: &str) -> Option<Extent> {
-        asked(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+        asked(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())?.extent
+    }
+
+    #[test]
+    fn filters_are_read_as_they_were_written() {
+        let words = ["perf", "record", "-a", "-e", "sched:sched_switch", "--filter", "prev_pid != 0", "sleep", "1"];
+        let of = |words: &[&str]| asked(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()).unwrap();
+        assert_eq!(of(&words).filters, ["--filter 'prev_pid != 0'"]);
+        assert_eq!(of(&words).extent, Some(Extent::Whole));
+        assert_eq!(of(&["perf", "record", "--filter=common_pid > 1"]).filters, ["--filter 'common_pid > 1'"]);
+        assert_eq!(of(&["perf", "record", "--exclude-perf", "-a"]).filters, ["--exclude-perf"]);
+        assert!(of(&["perf", "record", "-a", "grep", "--filter", "x"]).filters.is_empty());
     }
 
     #[test]

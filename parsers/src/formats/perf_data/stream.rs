@@ -157,7 +157,12 @@ impl Stream {
 
     /// Says which CPUs and tasks were recorded, where it was not all of them.
     fn extent(&mut self, out: &mut Out) {
-        match extent::recorded(extent::asked(&self.command), self.attrs.counted(), self.online) {
+        let (asked, filters) = extent::asked(&self.command).map_or_else(Default::default, |a| (a.extent, a.filters));
+        for filter in filters {
+            let message = format!("perf recorded with {filter}: records that do not match are missing");
+            out.diag(Diagnostic::new(Code::MissingEvents, message).advise("record without it, and select afterwards"));
+        }
+        match extent::recorded(asked, self.attrs.counted(), self.online) {
             Extent::Whole => {}
             Extent::Cpus(cpus) if cpus.is_empty() => self.rows.some_cpus = true,
             Extent::Cpus(cpus) => out.meta.set("cpus.recorded", extent::printed(&cpus)),

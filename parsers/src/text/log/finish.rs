@@ -57,7 +57,10 @@ impl Log {
             out.diag(Diagnostic { count, ..Diagnostic::new(Code::UnknownEvent, message) });
         }
         if self.unnamed > 0 {
-            let message = format!("the names of {} tasks are not known to the source", self.unnamed);
+            let message = match self.unnamed {
+                1 => "the name of a task is not known to the source".to_owned(),
+                n => format!("the names of {n} tasks are not known to the source"),
+            };
             let d = Diagnostic { count: self.unnamed, ..Diagnostic::new(Code::UnknownName, message) };
             out.diag(d.advise("record with a larger table of names (saved_cmdlines_size)"));
         }
