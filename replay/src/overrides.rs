@@ -168,6 +168,19 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_is_lifted_by_either_word() {
+        for word in ["off", "max"] {
+            let mut group = crate::program::Group::new("web");
+            group.set("quota", "5ms/10ms").expect("valid");
+            assert_eq!(group.quota, Some((5_000_000, 10_000_000)));
+            group.set("quota", word).expect("valid");
+            assert_eq!(group.quota, None);
+        }
+        let refused = crate::program::Group::new("web").set("quota", "none").unwrap_err();
+        assert!(refused.ends_with("such as 50ms/100ms, or off"), "{refused}");
+    }
+
+    #[test]
     fn a_forked_task_begins_as_its_parent_and_changes_when_it_runs() {
         let mut work = family();
         apply(&[], &[set(2, "nice", "5")], &[0], &mut work).expect("valid");

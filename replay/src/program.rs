@@ -109,7 +109,7 @@ impl Group {
     }
 
     /// Sets one of `weight`, `nice` (cpu.weight.nice, and that of an autogroup), `quota`
-    /// (`50ms/100ms` or `max`), `idle`; the error says what would have been valid.
+    /// (`50ms/100ms`, or `off` or `max` for none), `idle`; the error says what would have been valid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let bad = |what: &str| format!("{key}={value}: expected {what}");
         match key {
@@ -123,11 +123,11 @@ impl Group {
                 let nice: i32 = nice.ok_or_else(|| bad("a whole number from -20 to 19"))?;
                 self.shares = BY_NICE[(nice + 20) as usize] as u64;
             }
-            "quota" if value == "max" => self.quota = None,
+            "quota" if matches!(value, "max" | "off") => self.quota = None,
             "quota" => {
                 let parts: Vec<Ns> = value.split('/').filter_map(crate::params::duration).collect();
                 let [quota, period] = parts[..] else {
-                    return Err(bad("CPU time per period such as 50ms/100ms, or max"));
+                    return Err(bad("CPU time per period such as 50ms/100ms, or off"));
                 };
                 if quota < 1_000_000 || !(1_000_000..=1_000_000_000).contains(&period) {
                     return Err(bad("a quota of at least 1ms and a period from 1ms to 1s"));

@@ -22,8 +22,9 @@ A scenario file::
 The same as ``--set`` texts: ``A*: prio=45`` and ``comm~^[DEF]$: policy=rr,prio=48``. Later entries
 win. The attributes are those of the replay engine: policy, nice, prio, upri, class, slice,
 deadline, tickets, foreground, process, kernel, cpus, group. ``group:web: weight=300,
-quota=50ms/100ms, idle=on`` sets those of a group; ``nice=10`` in place of a weight. ``cpu:3:
-capacity=512, khz=600000`` sets the capacity of a CPU (1024 for the fastest) and its frequency at all times.
+quota=50ms/100ms, idle=on`` sets those of a group; ``nice=10`` in place of a weight, ``quota=off`` to
+lift a limit. ``cpu:3: capacity=512, khz=600000`` sets the capacity of a CPU (1024 for the fastest)
+and its frequency at all times.
 
 A task that is made in the trace begins with the policy, nice value, priority and slice that its
 parent has at that moment, as a fork hands them on. It has its own from where it was seen to set
