@@ -224,6 +224,8 @@ pub struct Deriver<S: Sink = Tables> {
     /// Thread 0 made the record of a switch by which another one leaves: the numbers of current threads are
     /// not those of payloads. perf in a container prints those of its own namespace, and 0 for others.
     translated: bool,
+    /// A switch from idle was found missing.
+    unseen: bool,
     /// A wakeup was seen.
     wakes: bool,
     /// A switch in without a wakeup was seen.
@@ -267,6 +269,7 @@ impl<S: Sink> Deriver<S> {
         Deriver {
             live: options.switches,
             translated: false,
+            unseen: false,
             options,
             tasks,
             cpus: CpuMap::default(),

@@ -19,7 +19,7 @@ pub(super) struct Departure {
 }
 
 /// A runnable task has an idle CPU within far less, as `tracekit check` expects (`work-conservation`).
-const BESIDE_IDLE_NS: i64 = 1_000_000;
+pub(super) const BESIDE_IDLE_NS: i64 = 1_000_000;
 const ENTERS_EARLY: &str = "it enters a CPU before it left another";
 
 impl<S: Sink> Step<'_, S> {
@@ -59,7 +59,10 @@ impl<S: Sink> Step<'_, S> {
                         self.enter(Some(slot), utid, ts);
                         self.d.cpus[slot].switching = from == Some(0);
                     }
-                    None => self.enter_idle(slot, tid, stated, ts),
+                    None => {
+                        self.enter_idle(slot, tid, stated, ts);
+                        self.gone_unseen(slot, ts);
+                    }
                 }
             }
             None => {

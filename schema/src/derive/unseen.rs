@@ -1,8 +1,9 @@
 //! Who runs where no switch says it: before the first one of a CPU, and where one is missing.
 
 use super::emit::End;
+use super::run::BESIDE_IDLE_NS;
 use super::sink::{Sink, Transition};
-use super::tasks::{Open, Phase, Place};
+use super::tasks::{Open, Phase, Place, Task};
 use super::{Stated, Step, Who};
 use crate::tables::flag;
 use crate::{Code, Diagnostic, Kind, State, StrId};
@@ -236,6 +237,33 @@ impl<S: Sink> Step<'_, S> {
         });
         self.enters(Some(slot), utid, from, None, false);
         self.d.queues.touch(slot);
+        self.d.unseen = true;
+    }
+
+    /// A CPU goes idle, and tasks were woken for it long ago: its queue is empty, so they are not
+    /// there. Where switches from idle are missing, they ran unseen, or were pulled away by an idle
+    /// thread whose record of it is missing as well. What they have done since is not known, until a
+    /// record says so. (A quota holds tasks back, too; such recordings can't tell one from the other.)
+    pub(super) fn gone_unseen(&mut self, slot: usize, ts: i64) {
+        if !self.d.unseen || self.d.queues.waiting(slot) == 0 {
+            return;
+        }
+        let waits = |task: &Task| task.phase == Phase::Ready && task.place == Place::On(slot) && task.wake.is_some();
+        let long = |task: &Task| ts.saturating_sub(task.since) > BESIDE_IDLE_NS;
+        let gone: Vec<u32> =
+            (0..).zip(&self.d.tasks.all).filter(|(_, t)| waits(t) && long(t)).map(|(u, _)| u).collect();
+        let cpu = self.d.cpus[slot].cpu;
+        for utid in gone {
+            let tid = self.d.tasks[utid].tid;
+            self.diagnostics.push_with(Code::SwitchInferred, || {
+                let message = format!("thread {tid} was woken for a CPU that goes idle: no record says that it ran");
+                Diagnostic::new(Code::SwitchInferred, message)
+                    .on_cpu(cpu)
+                    .at_ts(ts)
+                    .advise("its switches are not recorded: what it did since then is not known")
+            });
+            self.away(utid, ts);
+        }
     }
 }
 
@@ -245,6 +273,52 @@ mod tests {
     use crate::derive::DeriveOptions;
     use crate::table::Table as _;
     use crate::{Code, Kind, State};
+
+    /// Two tasks are woken for an idle CPU. The switch to the first is missing, both switches of the
+    /// second.
+    fn woken_for_an_idle_cpu(missing: bool) -> (Vec<(i64, i64, State)>, Option<i32>, u64) {
+        const MS: i64 = 1_000_000;
+        let mut t = Trace::default();
+        t.switch(0, 0, 1, State::Sleeping, 0);
+        t.switch(0, 1, 0, State::Runnable, 9);
+        t.wake(MS, 1, Kind::Waking, 9, 1, 0);
+        if !missing {
+            t.switch(MS, 0, 0, State::Runnable, 1);
+        }
+        t.switch(2 * MS, 0, 1, State::Sleeping, 0);
+        t.wake(3 * MS, 1, Kind::Waking, 9, 2, 0);
+        // Too soon to say: another CPU may just have begun to wake it.
+        for ts in [3 * MS + 500_000, 5 * MS, 7 * MS] {
+            t.wake(ts - 100_000, 1, Kind::Waking, 9, 1, 0);
+            t.switch(ts - 50_000, 0, 0, State::Runnable, 1);
+            t.switch(ts, 0, 1, State::Sleeping, 0);
+        }
+        t.switch(8 * MS, 1, 9, State::Runnable, 9);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        let s = &d.states;
+        let of_2 = (0..s.len()).filter(|&i| s.tid.get(i) == Some(2));
+        let mut waiting = (0..d.runqueue.len()).filter(|&i| d.runqueue.cpu.get(i) == Some(0));
+        (
+            of_2.map(|i| (s.ts_ns.values()[i] / MS, s.dur_ns.values()[i] / MS, s.state.get(i).unwrap())).collect(),
+            waiting.next_back().and_then(|i| d.runqueue.nr_waiting.get(i)),
+            diagnostics.count(Code::SwitchInferred),
+        )
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_beside_an_idle_cpu_whose_switches_are_missing() {
+        let (states, waiting, inferred) = woken_for_an_idle_cpu(true);
+        assert_eq!(states, [(3, 2, State::Runnable), (5, 3, State::Unknown)]);
+        assert_eq!((waiting, inferred), (Some(0), 2));
+    }
+
+    #[test]
+    fn where_all_switches_are_recorded_a_task_beside_an_idle_cpu_waits() {
+        // A quota may hold it back.
+        let (states, waiting, inferred) = woken_for_an_idle_cpu(false);
+        assert_eq!(states, [(3, 5, State::Runnable)]);
+        assert_eq!((waiting, inferred), (Some(1), 0));
+    }
 
     #[test]
     fn the_first_record_of_a_task_may_be_the_account_of_its_run_time() {
