@@ -135,6 +135,48 @@ fn a_replay_waits_where_a_buffer_is_full_or_empty() {
     }
 }
 
+/// A unit takes now more and now less work. Where the reader is back at sleep before the next one is
+/// half done, each of its waits is for one unit: there are as many as waits, not as many as there would
+/// be of the shortest.
+#[test]
+fn units_of_different_lengths_are_counted_once() {
+    let text = "
+until: 2000
+cpus: 2
+buffer p: capacity=8
+A cpus=0: (R~uniform(0.04,0.3) I(p))*
+B cpus=1: (O(p) R0.02)*
+G cpus=1 policy=fifo prio=50: (S20 R6)*
+H cpus=0: R∞
+";
+    let trace = recorded(text, "eevdf");
+    let recon = programs(&trace);
+    assert_eq!(recon.work.buffers.len(), 1);
+    let takes = |s: &&Step| matches!(s, Step::Take { .. });
+    let taken = recon.work.tasks.iter().flat_map(|t| &t.steps).filter(takes).count();
+    // A has half of CPU 0, and works 0.17 ms for a unit.
+    let units = 1000.0 / 0.17;
+    assert!((taken as f64 / units - 1.0).abs() < 0.1, "{taken} units, really some {units:.0}");
+}
+
+/// The two ends of a pipeline sleep and are woken in turns by whoever is between them, as members of a
+/// pool are. Both limits of both buffers show, so it is none.
+#[test]
+fn the_ends_of_a_pipeline_are_no_pool() {
+    let text = "
+until: 2000
+cpus: 1
+buffer p: capacity=4
+buffer q: capacity=4
+A: ((R~uniform(0.02,0.04) I(p))*40 (R~uniform(0.2,0.3) I(p))*40)*
+B: (O(p) R~uniform(0.1,0.12) I(q))*
+C: ((O(q) R~uniform(0.2,0.3))*40 (O(q) R~uniform(0.02,0.04))*40)*
+";
+    let recon = programs(&recorded(text, "eevdf"));
+    let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
+    assert_eq!((outcomes, recon.work.buffers.len()), (vec![Outcome::Buffered], 2));
+}
+
 /// A writer that ends behind its last unit, and a third task that closes the other end of the buffer then:
 /// the reader, which had taken everything, is woken for the end of the file. What both do behind that counts
 /// as units as well, so that the writer waits for room: a reader that waited for the third task, which waits

@@ -59,6 +59,7 @@ use locks::Locks;
 use network::Network;
 use search::Search;
 pub(crate) use track::Track;
+use waits::Waits;
 
 /// Steps of the search, in all groups together: things that show, times guesses followed side by
 /// side. It moves no result but that of a group that needs more: fewer guesses are then followed
@@ -226,6 +227,7 @@ pub(crate) fn infer(
         found.add(
             part,
             &Search { budget: &budget, history, tracks: &tracks, tail: over.wakeup_tail.ns, limits: over.limits },
+            &waits,
         );
         spent += budget.spent().min(share as usize);
         left -= budget.spent().min(left);
@@ -287,10 +289,9 @@ impl Messages {
 
     /// The groups whose tasks all pass data on through buffers.
     fn take_buffers(&mut self) {
-        let buffered = |task: &u32| self.buffers.events.get(*task as usize).is_some_and(|e| !e.is_empty());
         for group in &mut self.found.groups {
             let open = matches!(group.outcome, Outcome::Unexplained | Outcome::TooLarge);
-            if open && group.tasks.iter().all(buffered) {
+            if open && self.buffers.all(&group.tasks) {
                 group.outcome = Outcome::Buffered;
             }
         }
@@ -350,7 +351,7 @@ impl Messages {
     }
 
     /// Adds what is found about the tasks of `net`.
-    fn add(&mut self, net: Network, search: &Search) {
+    fn add(&mut self, net: Network, search: &Search, waits: &Waits) {
         let tasks = net.members();
         if net.stations.iter().filter(|s| !s.members.is_empty()).count() > MANY {
             return self.found.groups.push(unsearched(tasks, Outcome::TooLarge));
@@ -374,7 +375,11 @@ impl Messages {
         // By CPU time: how fast the CPUs are follows from how many requests each burst holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
         let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
-        let (flow, outcome) = match open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten() {
+        // Two limits that show say more than that two tasks, which a third one wakes in turns, look alike.
+        let pooled =
+            open && !Buffers::find(search.history, search.tracks, waits, &tasks.iter().copied().collect()).all(&tasks);
+        let (flow, outcome) = match pooled.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten()
+        {
             Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
             None => (flow, outcome),
         };
