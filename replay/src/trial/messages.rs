@@ -1,13 +1,15 @@
 //! What explains a group of tasks is kept where the recorded run is replayed at least as well.
 //!
 //! The trace is replayed twice under the policy that it was recorded under, with every explanation
-//! and with none. A replay of a group is off by the work that its tasks did more or less than recorded
-//! (CPU time, in time of a CPU of middling speed), in all and in each part of the run. An explanation
-//! is taken where that is no more than without it, within tolerances of `calibrate`. Pools whose
-//! requests are only counted are judged by the time that their tasks were awake, which follows from how
-//! long requests wait (Little's law). A task that another one of its pool wakes has waited for their lock
-//! with a request in hand. In a replay it may do so again, or wait for a CPU instead, so that it counts
-//! as awake meanwhile and as asleep, and a pool is left where it is worse both ways.
+//! and with none. A replay of a group is off by the work that its tasks did more or less than
+//! recorded (CPU time, in time of a CPU of middling speed), in all and in each part of the run. An
+//! explanation is taken where that is no more than without it, within tolerances of `calibrate`.
+//! Pools whose requests are only counted are judged by the time that their tasks were awake, which
+//! follows from how long requests wait (Little's law). A task that another one of its pool wakes has
+//! waited for their lock with a request in hand. In a replay it may do so again, or wait for a CPU
+//! instead, so that it counts as awake meanwhile and as asleep, and a pool is left where it is worse
+//! both ways. It is left, too, where the number of its tasks' sleeps is further from the recorded
+//! one than without it: a few long bursts are awake as long as many short ones.
 
 use std::collections::BTreeMap;
 
@@ -30,9 +32,9 @@ const PARTS: usize = 4;
 /// one service may lie in the next part, `cpu_share_window` (5 points).
 const TOLERATED: (Ns, Ns) = (200, 20);
 
-/// How much further off the time awake may be, as a logarithm: `run_delay_p50` in `tolerances.toml`. Where
-/// the replay without an explanation is off by more, as one is that does not know of SCHED_IDLE, it tells
-/// less: as much again is allowed.
+/// How much further off the time awake, or the number of sleeps, may be, as a logarithm:
+/// `run_delay_p50` in `tolerances.toml`. Where the replay without an explanation is off by more, as one
+/// is that does not know of SCHED_IDLE, it tells less: as much again is allowed.
 const AWAKE: f64 = 0.1;
 
 /// What a thread did in a run.
@@ -44,6 +46,8 @@ struct Spent {
     awake: Ns,
     /// Time that it waited for others of its pool.
     waited: Ns,
+    /// How often it went to sleep.
+    sleeps: u32,
     /// When it was woken, and when it fell asleep last.
     since: Option<Ns>,
     slept: Option<Ns>,
@@ -59,7 +63,10 @@ impl Spent {
     }
 
     fn sleeps(&mut self, at: Ns) {
-        self.awake += self.since.take().map_or(0, |since| at - since);
+        if let Some(since) = self.since.take() {
+            self.awake += at - since;
+            self.sleeps += 1;
+        }
         self.slept = Some(at);
     }
 }
@@ -113,11 +120,12 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let worse = |group: &usize| {
         let pools = pools(*group);
         if reading.messages.found.groups[*group].outcome == Outcome::Pooled {
-            return [false, true].iter().all(|waits| {
-                let off = |run: &Spents| awake_off(&pools, run, &recorded, *waits);
-                let (with, without) = (off(&used), off(&plain));
+            let worse = |of: &dyn Fn(&Spent) -> f64| {
+                let (with, without) = (off(&pools, &used, &recorded, of), off(&pools, &plain, &recorded, of));
                 with > without + AWAKE.max(without)
-            });
+            };
+            let awake = [0, 1].iter().all(|waits| worse(&|s| (s.awake + waits * s.waited) as f64));
+            return awake || worse(&|s| f64::from(s.sleeps));
         }
         let (with, without) = (gaps(&pools, &used, &recorded), gaps(&pools, &plain, &recorded));
         with.0 > without.0 + span / TOLERATED.0 || with.1 > without.1 + span / PARTS as Ns / TOLERATED.1
@@ -146,15 +154,11 @@ fn gaps(pools: &[Vec<i64>], one: &Spents, other: &Spents) -> (Ns, Ns) {
     most
 }
 
-/// By what the pool that is furthest off was awake more or less in two runs, as a logarithm; with `waits`
-/// it counts as awake while it waits for its own lock.
-fn awake_off(pools: &[Vec<i64>], one: &Spents, other: &Spents, waits: bool) -> f64 {
-    let awake = |pool: &[i64], run: &Spents| -> f64 {
-        let all: Ns =
-            pool.iter().filter_map(|tid| run.get(tid)).map(|s| s.awake + if waits { s.waited } else { 0 }).sum();
-        (all.max(1) as f64).ln()
-    };
-    pools.iter().map(|pool| (awake(pool, one) - awake(pool, other)).abs()).fold(0.0, f64::max)
+/// By what the pool that is furthest off has more or less of something in two runs, as a logarithm.
+fn off(pools: &[Vec<i64>], one: &Spents, other: &Spents, of: &dyn Fn(&Spent) -> f64) -> f64 {
+    let sum =
+        |pool: &[i64], run: &Spents| pool.iter().filter_map(|tid| run.get(tid)).map(of).sum::<f64>().max(1.0).ln();
+    pools.iter().map(|pool| (sum(pool, one) - sum(pool, other)).abs()).fold(0.0, f64::max)
 }
 
 /// Where so many parts of a run of length `span` end.
