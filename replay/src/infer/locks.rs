@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::waits::{Wait, Waits};
 use super::{Track, WORTH};
 use crate::calibrate::Overheads;
-use crate::history::TaskIndex;
+use crate::history::{History, TaskIndex};
 use crate::task::{Ns, TaskId};
 
 /// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), and of
@@ -50,16 +50,23 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Adds the locks of `tasks` that at least so many of them share.
+    /// Adds the locks of `tasks` that at least so many of them share. Two of different names and
+    /// processes are no such group: what one of them waits for alone tells nothing where it never runs
+    /// alone, as a fast reader does not, and a pipe is likelier between them than a lock.
     pub(super) fn find(
         &mut self,
         (tracks, over): (&[Track], &Overheads),
-        waits: &Waits,
+        (history, waits): (&History, &Waits),
         tasks: &HashSet<TaskIndex>,
         least: usize,
     ) {
         self.attempts.resize(tracks.len(), Vec::new());
-        for group in groups(waits, tasks).into_iter().filter(|g| g.len() >= least) {
+        let strangers = |group: &BTreeSet<TaskIndex>| {
+            let mut of = group.iter().map(|t| &history.tasks[*t as usize]);
+            let (Some(one), Some(other), None) = (of.next(), of.next(), of.next()) else { return false };
+            one.comm != other.comm && one.pid.is_some_and(|pid| other.pid.is_some_and(|of| of != pid))
+        };
+        for group in groups(waits, tasks).into_iter().filter(|g| g.len() >= least && !strangers(g)) {
             self.add(&group, waits, tracks, over);
         }
     }

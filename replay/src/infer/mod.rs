@@ -202,7 +202,7 @@ pub(crate) fn infer(
     // other, or have a buffer between them.
     let waits = waits::waits(history);
     let mut locks = Locks::default();
-    locks.find((&tracks, over), &waits, &(0..history.tasks.len() as TaskIndex).collect(), 3);
+    locks.find((&tracks, over), (history, &waits), &(0..history.tasks.len() as TaskIndex).collect(), 3);
     let outside = |task: TaskIndex| outside(task) || locks.shares(task);
     let budget = Budget::new(BUDGET, cancel.clone());
     let net = match Network::learn(&budget, history, &tracks, &waits, &outside) {
@@ -237,7 +237,7 @@ pub(crate) fn infer(
     found.buffers = Buffers::find(history, &tracks, &waits, &found.unlocked());
     found.take_buffers();
     let open = found.unlocked();
-    found.locks.find((&tracks, over), &waits, &open, 2);
+    found.locks.find((&tracks, over), (history, &waits), &open, 2);
     found.take_locks();
     let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
     found.found.resolved = !found.found.groups.iter().any(kept);
