@@ -224,8 +224,8 @@ pub fn play_under(
             |beside| beside.report(),
         );
         return Err(ReplayError::Trace(format!(
-            "{why}, of {}: with another number of CPUs leave the placement to the policy (--placement model, in \
-             Python placement=\"model\")",
+            "{why}, of {}: with another number of CPUs leave the placement to the policy \
+             (--placement model, in Python placement=\"model\")",
             recon.cpus.len()
         )));
     }
