@@ -220,11 +220,15 @@ impl<S: Sink> Step<'_, S> {
         let (tid, since) = (task.tid, task.since);
         let began = self.e.value.get(self.row).filter(|_| charged).map(|ran| ts.saturating_sub(ran));
         let woken = task.phase == Phase::Ready || task.phase == Phase::Off && task.early.is_some();
-        let off = matches!(task.phase, Phase::Off | Phase::Unknown) && began.is_some_and(|at| at >= since);
-        if task.idle || !(woken || off) {
+        let off = matches!(task.phase, Phase::Off | Phase::Unknown);
+        // Its wakeup is missing, too, as of a timer that interrupts the idle thread: it runs by now. Others
+        // are made while the last task is on its way out.
+        let doing = !matches!(self.e.kind.get(self.row), Some(Kind::Switch | Kind::StatRuntime));
+        let found = off && doing && self.d.unseen && self.e.ctx_tid.get(self.row) == Some(tid);
+        if task.idle || !(woken || found || off && began.is_some_and(|at| at >= since)) {
             return;
         }
-        let from = began.unwrap_or(last).max(since).max(last).min(ts);
+        let from = began.unwrap_or(if woken { last } else { ts }).max(since).max(last).min(ts);
         let cpu = self.d.cpus[slot].cpu;
         self.diagnostics.push_with(Code::SwitchInferred, || {
             Diagnostic::new(
@@ -310,6 +314,26 @@ mod tests {
         let (states, waiting, inferred) = woken_for_an_idle_cpu(true);
         assert_eq!(states, [(3, 2, State::Runnable), (5, 3, State::Unknown)]);
         assert_eq!((waiting, inferred), (Some(0), 2));
+    }
+
+    #[test]
+    fn who_makes_a_record_on_a_cpu_that_idled_has_it_though_nobody_woke_it() {
+        let mut t = Trace::default();
+        t.switch(0, 0, 1, State::Sleeping, 0);
+        t.switch(5, 1, 2, State::Sleeping, 0);
+        // A timer wakes 2: only its leaving shows.
+        t.switch(10, 1, 2, State::Sleeping, 0);
+        t.wake(20, 1, Kind::Waking, 9, 1, 0);
+        t.switch(30, 0, 1, State::Sleeping, 0);
+        // And again: it exits.
+        t.add(50, 1, Kind::Exit).ctx_tid(2).tid(2);
+        t.switch(60, 1, 2, State::Zombie, 0);
+        let (d, diagnostics) = t.derive_with(DeriveOptions::default());
+        let s = &d.slices;
+        let mine = (0..s.len()).filter(|&i| s.tid.get(i) == Some(2));
+        let got: Vec<_> = mine.map(|i| (s.ts_ns.values()[i], s.dur_ns.values()[i], s.run_delay_ns.get(i))).collect();
+        assert_eq!(got, [(5, 0, None), (50, 10, None)]);
+        assert_eq!((diagnostics.count(Code::SwitchInferred), diagnostics.count(Code::SwitchMismatch)), (2, 1));
     }
 
     #[test]
