@@ -159,10 +159,9 @@ H cpus=0: R∞
     assert!((taken as f64 / units - 1.0).abs() < 0.1, "{taken} units, really some {units:.0}");
 }
 
-/// The two ends of a pipeline sleep and are woken in turns by whoever is between them, as members of a
-/// pool are. Both limits of both buffers show, so it is none.
+/// Both buffers come back also where all three have one CPU, and now this end and now that is the slower one.
 #[test]
-fn the_ends_of_a_pipeline_are_no_pool() {
+fn the_buffers_of_a_pipeline_on_one_cpu_come_back() {
     let text = "
 until: 2000
 cpus: 1

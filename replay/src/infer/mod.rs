@@ -375,11 +375,11 @@ impl Messages {
         // By CPU time: how fast the CPUs are follows from how many requests each burst holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
         let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
+        let pools = open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten();
         // Two limits that show say more than that two tasks, which a third one wakes in turns, look alike.
-        let pooled =
-            open && !Buffers::find(search.history, search.tracks, waits, &tasks.iter().copied().collect()).all(&tasks);
-        let (flow, outcome) = match pooled.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten()
-        {
+        let members = || tasks.iter().copied().collect();
+        let buffered = || Buffers::find(search.history, search.tracks, waits, &members()).all(&tasks);
+        let (flow, outcome) = match pools.filter(|_| !buffered()) {
             Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
             None => (flow, outcome),
         };

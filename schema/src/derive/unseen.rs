@@ -98,7 +98,7 @@ impl<S: Sink> Step<'_, S> {
     /// perf does not record some of those that idle threads make, nor their wakeups (seen on 6.18). An idle
     /// CPU has nothing else to do, so a task that was woken has run since then, or since the last record of
     /// the CPU where that came later. The kernel's account of its run time says it more exactly, and of a
-    /// task, too, that nobody woke.
+    /// task, too, that nobody woke. Other records of such a task say that it runs by then.
     pub(super) fn current_unseen(&mut self, slot: usize, kind: Kind, ts: i64) {
         let (e, row) = (self.e, self.row);
         let tid = match kind {
@@ -224,7 +224,7 @@ impl<S: Sink> Step<'_, S> {
         // Its wakeup is missing, too, as of a timer that interrupts the idle thread: it runs by now. Others
         // are made while the last task is on its way out.
         let doing = !matches!(self.e.kind.get(self.row), Some(Kind::Switch | Kind::StatRuntime));
-        let found = off && doing && self.d.unseen && self.e.ctx_tid.get(self.row) == Some(tid);
+        let found = off && doing && self.d.unseen;
         if task.idle || !(woken || found || off && began.is_some_and(|at| at >= since)) {
             return;
         }
@@ -237,7 +237,7 @@ impl<S: Sink> Step<'_, S> {
             )
             .on_cpu(cpu)
             .at_ts(ts)
-            .advise("the switch to it is not recorded: its start is taken from its wakeup and its run time")
+            .advise("the switch to it is not recorded: its start is taken from its wakeup, its run time or this record")
         });
         self.enters(Some(slot), utid, from, None, false);
         self.d.queues.touch(slot);

@@ -159,7 +159,7 @@ impl Stream {
     fn extent(&mut self, out: &mut Out) {
         let (asked, filters) = extent::asked(&self.command).map_or_else(Default::default, |a| (a.extent, a.filters));
         for filter in filters {
-            let message = format!("perf recorded with {filter}: records that do not match are missing");
+            let message = format!("perf recorded with {filter}, which leaves records out");
             out.diag(Diagnostic::new(Code::MissingEvents, message).advise("record without it, and select afterwards"));
         }
         match extent::recorded(asked, self.attrs.counted(), self.online) {
