@@ -109,3 +109,15 @@ def test_a_comparison_goes_by_the_last_name_on_both_sides(execs: tk.Trace) -> No
     assert set(rows["group"]) == {"cc", "sh"}
     # At the end of the trace a switch may be on either side of it.
     assert all(abs(recorded - identity) <= 1 for _, recorded, identity in rows.iter_rows())
+
+
+def test_task_newtask_records_a_fork_as_well(tmp_path: Path) -> None:
+    new = (1499, "par-10", ".....", "task_newtask: pid={child} comm=par clone_flags=1200011 oom_score_adj=0")
+    without = [r for r in ROUND if "fork" not in r[3] and "wakeup_new" not in r[3]]
+    alone = repeated(sorted([*without, new]), tmp_path / "alone.txt")
+    both = repeated(sorted([*ROUND, new]), tmp_path / "both.txt")
+    for trace in (alone, both):
+        steps = trace.program.filter(pl.col("op") == "fork")
+        assert steps["tid"].to_list() == [10] * 12
+        assert steps["partner_tid"].to_list() == list(range(100, 112))
+    assert alone.events.filter(pl.col("kind") == "fork")["comm"].unique().to_list() == ["par"]

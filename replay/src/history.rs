@@ -153,6 +153,8 @@ pub struct TaskHistory {
     pub pid: Option<i64>,
     /// Last name; none where no record names it.
     pub comm: Option<StrId>,
+    /// Its names, and from when on it had each: as records say, so that the first reaches back.
+    pub named: Vec<(Ns, StrId)>,
     /// Its name before each of its [`EventKind::Exec`], where one is known.
     pub names: Vec<Option<StrId>>,
     /// Kernel priority at first sight.
@@ -163,6 +165,8 @@ pub struct TaskHistory {
     pub cpu: i32,
     /// The task that made it.
     pub parent: Option<TaskIndex>,
+    /// No record says that it was made, nor by whom.
+    pub unmade: bool,
     /// What it did.
     pub events: Vec<TaskEvent>,
     /// CPU time charged to it by the kernel's own account, and virtual time added with it.
@@ -191,11 +195,13 @@ impl TaskHistory {
             tid: 0,
             pid: None,
             comm: None,
+            named: Vec::new(),
             names: Vec::new(),
             prio: None,
             first,
             cpu,
             parent: None,
+            unmade: false,
             events: Vec::new(),
             charged: 0,
             virtual_charged: 0,
@@ -206,6 +212,12 @@ impl TaskHistory {
             woke: Vec::new(),
             calls: Vec::new(),
         }
+    }
+
+    /// Its name at `at`, as far as records had said it by then; its first one before.
+    pub(crate) fn name_at(&self, at: Ns) -> Option<StrId> {
+        let said = self.named.partition_point(|named| named.0 <= at).max(1);
+        self.named.get(said - 1).map(|named| named.1)
     }
 
     /// When it ended.
@@ -249,6 +261,9 @@ pub struct History {
     pub exits: (u64, u64),
     /// Switches away from tasks that stayed ready, of which nothing shows the cause.
     pub uncaused: u64,
+    /// Tasks of which no record says how they began, where new tasks are not recorded: those taken for
+    /// children of another, and the others.
+    pub unmade: (u64, u64),
     /// Yields that are recorded, and those that only follow from other records.
     pub yields: (u64, u64),
     /// Involuntary switches not caused by any wakeup or tick seen: candidates for ticks and yields.

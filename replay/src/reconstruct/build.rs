@@ -143,6 +143,7 @@ impl<'a> Builder<'a> {
             yields_unrecorded: self.history.yields.0 == 0 && self.history.yields.1 > 0,
             ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),
             wakes_unrecorded: !self.history.wakes && self.classes.iter().any(|n| *n > 0),
+            unmade: self.history.unmade,
             coarse: self.history.resolution() >= 1_000,
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
@@ -288,7 +289,9 @@ impl<'a> Builder<'a> {
                 d.work_until(at, at);
                 d.flush(at);
                 let how = self.vfork(child, how, &task.events[i + 1..]);
-                let note = Note::at(at).with(self.history.tasks[child as usize].tid);
+                let made = &self.history.tasks[child as usize];
+                let evidence = if made.unmade { Evidence::None } else { Evidence::Recorded };
+                let note = Note::at(at).with(made.tid).because(evidence);
                 d.add(Step::Fork { child: TaskId(child), how }, note);
                 d.kernel = self.tail(&task.events[i + 1..], at);
             }

@@ -85,6 +85,16 @@ impl Recon {
                 the lengths of run queues cannot be held against the recording";
             found.push(Diagnostic::new(Code::MissingEvents, what).advise("record sched:sched_waking"));
         }
+        if self.unmade != (0, 0) {
+            let (made, others) = self.unmade;
+            let n = made + others;
+            let what = format!(
+                "new tasks are not recorded: of {n} that first show when they get a CPU, {made} are taken \
+                 for children of a task that had their name and ran before, {others} begin, or wake, when \
+                 they were first seen"
+            );
+            found.push(Diagnostic::new(Code::MissingEvents, what).advise("record sched:sched_process_fork"));
+        }
         if self.uncaused > 0 && !self.ticks_show {
             let n = self.uncaused;
             let what = format!(

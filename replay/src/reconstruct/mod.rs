@@ -17,6 +17,7 @@
 //!   that sleeps on timers until then. Both are recognised by what they did, never by name.
 
 mod altered;
+mod births;
 mod bound;
 mod build;
 mod demand;
@@ -278,6 +279,8 @@ pub struct Recon {
     pub ticks_show: bool,
     /// No wakeup is recorded, and tasks slept.
     pub wakes_unrecorded: bool,
+    /// Tasks of which no record says how they began: those taken for children of another, and the others.
+    pub unmade: (u64, u64),
     /// Its times are whole microseconds or less exact.
     pub coarse: bool,
     /// When the recorded run was stopped.

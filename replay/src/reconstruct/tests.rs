@@ -304,3 +304,59 @@ fn a_cpu_of_which_one_record_strayed_in_is_left_out() {
     records.events.cpu.set(3, 1);
     assert_eq!(records.programs(&Overheads::default()).cpus, [0, 1]);
 }
+
+/// Two tasks share CPU 0, which never idles, for a millisecond each. 7, of which the name is `sh`, comes
+/// after 10 of them and sleeps; 9 shows for the first time, with the name `name`, ends, and has woken 7.
+/// No record says that a task was made.
+fn made_without_a_record(name: &[u8]) -> Records {
+    let mut records = Records::new();
+    let (sh, name) = (records.strings.intern(b"sh"), records.strings.intern(name));
+    for turn in 0..10 {
+        records.switch(turn * 1_000_000, (2 + turn % 2, 120, State::Preempted), 3 - turn % 2);
+    }
+    records.waking(9_500_000, 3, 7, irq::HARDIRQ);
+    records.switch(9_600_000, (2, 120, State::Preempted), 7);
+    records.events.last().expect("a switch").next_comm(sh);
+    records.switch(9_800_000, (7, 120, SLEEPS), 9);
+    records.events.last().expect("a switch").comm(sh).next_comm(name);
+    records.waking(9_900_000, 9, 7, 0);
+    records.switch(9_950_000, (9, 120, State::Dead), 7);
+    records.events.last().expect("a switch").comm(name).next_comm(sh);
+    records.switch(9_990_000, (7, 120, SLEEPS), 2);
+    records
+}
+
+#[test]
+fn a_task_that_shows_with_the_name_of_one_that_ran_before_was_made_by_it() {
+    let recon = made_without_a_record(b"sh").programs(&Overheads::default());
+    let of = |tid| recon.work.tasks.iter().find(|p| p.tid == tid).expect("it was seen");
+    assert_eq!(of(9).start, Start::Forked);
+    let forks = |p: &crate::program::Program| p.steps.iter().position(|s| matches!(s, Step::Fork { .. }));
+    let sleeps = of(7).steps.iter().rposition(|s| matches!(s, Step::Wait { .. }));
+    assert!(forks(of(7)) < sleeps && forks(of(7)).is_some(), "7 waits for what it made");
+    assert_eq!(forks(of(2)).or(forks(of(3))), None);
+    let said = recon.missing();
+    let said = said.iter().find(|d| d.message.starts_with("new tasks")).expect("it is said");
+    assert!(said.message.contains("of 1 that first show when they get a CPU, 1 are"), "{}", said.message);
+}
+
+#[test]
+fn one_of_another_name_begins_when_it_was_first_seen() {
+    let recon = made_without_a_record(b"cat").programs(&Overheads::default());
+    let nine = recon.work.tasks.iter().find(|p| p.tid == 9).expect("it was seen");
+    assert_eq!(nine.start, Start::Asleep(0));
+    assert!(matches!(nine.steps[0], Step::Pause { .. }), "{:?}", nine.steps[0]);
+}
+
+#[test]
+fn who_leaves_for_a_task_that_nothing_announced_has_not_yielded() {
+    let mut records = Records::new();
+    records.waking(500, 0, 7, irq::HARDIRQ);
+    records.switch(1_000, (0, 120, State::Runnable), 7);
+    records.switch(50_000, (7, 120, State::Runnable), 8);
+    for (ts, task, next) in [(90_000, 8, 7), (130_000, 7, 8), (170_000, 8, 9), (210_000, 9, 7)] {
+        records.switch(ts, (task, 120, State::Runnable), next);
+    }
+    let quiet: Vec<_> = records.history().loose.iter().map(|l| (l.task, l.quiet)).collect();
+    assert_eq!(quiet[1..], [(1, true), (0, true), (1, false), (2, true)]);
+}

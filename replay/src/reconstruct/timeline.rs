@@ -4,13 +4,14 @@
 //! this notes it by task, as dated events. What a CPU does between two switches goes to a [`Watch`],
 //! which says what caused a preemption and takes samples of costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tracekit_schema::derive::sink::{Record, Sink, Speed, TaskRow, Transition, Why};
 use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Kind, State, StrId, Strings};
 
+use super::births::{self, RecordedKinds, Unannounced};
 use super::parts::{Head, Parts};
 use super::wakeups::Cause;
 use crate::calibrate::watch::Watch;
@@ -60,10 +61,10 @@ pub(super) struct Timeline {
     speeds: Vec<Recorded>,
     /// CPUs, by position, that have been idle.
     idled: Vec<bool>,
-    /// Tasks whose first record is a switch to them, on a CPU that had been idle: when.
-    unannounced: Vec<(TaskIndex, Ns)>,
-    /// Wakeups are recorded, and new tasks.
-    pub(super) recorded_kinds: (bool, bool),
+    unannounced: Vec<Unannounced>,
+    /// Names of tasks, by key, and since when.
+    named: HashMap<u32, Vec<(Ns, StrId)>>,
+    pub(super) recorded_kinds: RecordedKinds,
     pub(super) record: Record,
 }
 
@@ -87,9 +88,9 @@ pub(super) fn read(parts: &dyn Parts, known: &DeriveOptions, limits: Limits, can
         }
         true
     });
-    let mut end = deriver.end(&mut diagnostics);
-    end.wake_unannounced();
+    let end = deriver.end(&mut diagnostics);
     let mut history = end.history;
+    births::settle(&mut history, &end.unannounced, end.recorded_kinds);
     history.speeds = end.speeds;
     history.mismatches = diagnostics.count(Code::SwitchMismatch);
     history.cut = end.cut;
@@ -114,7 +115,8 @@ impl Timeline {
             start,
             cut: 0,
             unannounced: Vec::new(),
-            recorded_kinds: (false, false),
+            named: HashMap::new(),
+            recorded_kinds: RecordedKinds::default(),
             record: Record { ts: 0, kind: Kind::Other, cpu: None, number: None, irq: None },
         }
     }
@@ -173,9 +175,10 @@ impl Timeline {
             // No record stated its wakeup.
             self.push(task, at, EventKind::Woken { by: By::Unknown, cpu: cpu as i32 });
         }
-        if new && seen && at > 0 && self.idled[cpu] {
-            self.unannounced.push((task, at));
+        if new && seen && at > 0 {
+            self.unannounced.push(Unannounced { task, at, idled: self.idled[cpu] });
         }
+        self.arrived(at, task, cpu);
         self.known(utid).early = None;
         if let Some((posted, place)) = self.known(utid).from.take().filter(|_| seen) {
             if place != cpu {
@@ -187,18 +190,16 @@ impl Timeline {
         self.push(task, at, EventKind::On { cpu: cpu as i32 });
     }
 
-    /// Tasks that nothing announced were not runnable from the start where their CPU had been idle:
-    /// a CPU does not idle beside a runnable task. They were made or woken without a record, as
-    /// wakeups without a record are. Where wakeups and new tasks are recorded, such a task was
-    /// runnable before, on the CPU from which it was pulled.
-    fn wake_unannounced(&mut self) {
-        if self.recorded_kinds == (true, true) {
-            return;
-        }
-        for (task, at) in std::mem::take(&mut self.unannounced) {
-            let task = &mut self.history.tasks[task as usize];
-            task.first = First::Asleep;
-            task.events.insert(0, TaskEvent { at, kind: EventKind::Woken { by: By::Unknown, cpu: task.cpu } });
+    /// A task that shows for the first time, or that was elsewhere, came to this CPU with no record of it:
+    /// whoever leaves for it may have been preempted.
+    fn arrived(&mut self, at: Ns, task: TaskIndex, cpu: usize) {
+        let was = self.history.tasks[task as usize].events.iter().rev().find_map(|a| match a.kind {
+            EventKind::On { cpu } | EventKind::Woken { cpu, .. } => Some(cpu),
+            _ => None,
+        });
+        if was != Some(cpu as i32) {
+            let now = self.history.loose.iter_mut().rev().take_while(|l| l.at == at);
+            now.filter(|l| l.cpu == cpu as i32).for_each(|l| l.quiet = false);
         }
     }
 
@@ -455,11 +456,12 @@ impl Sink for Timeline {
                 let softirqs = comm.is_some_and(|c| self.softirqs.contains(&c));
                 let known = self.known(task);
                 known.prio = known.prio.or(prio);
-                if comm.is_some() {
-                    known.name = (comm, at, known.name.0);
-                }
                 known.softirqs |= softirqs;
-                if let (true, Some(task)) = (softirqs, known.task) {
+                if let Some(name) = comm {
+                    known.name = (comm, at, known.name.0);
+                    self.named.entry(task).or_default().push((at, name));
+                }
+                if let (true, Some(task)) = (softirqs, self.known(task).task) {
                     self.history.tasks[task as usize].softirqs = true;
                 }
             }
@@ -478,6 +480,7 @@ impl Sink for Timeline {
         let Some(task) = task.map(|task| &mut self.history.tasks[task as usize]) else { return };
         (task.tid, task.pid, task.prio) = (row.tid, row.pid, prio);
         task.comm = row.comm;
+        task.named = self.named.remove(&row.utid).unwrap_or_default();
         if row.idle {
             // It turned out to be idle only later.
             task.events.clear();

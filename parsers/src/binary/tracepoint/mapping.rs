@@ -104,6 +104,7 @@ pub const ROWS: &[Row] = &[
         Kind::BlockedReason,
         &[("pid", To::Tid), ("io_wait", To::Value), ("caller", To::Address)],
     ),
+    ("task", "task_newtask", Kind::Fork, &[("pid", To::Tid), ("comm", To::Comm)]),
     ("task", "task_rename", Kind::Comm, &[("pid", To::Tid), ("newcomm", To::Comm)]),
     ("irq", "irq_handler_entry", Kind::IrqEntry, &[("irq", To::Value), ("name", To::Name)]),
     ("irq", "irq_handler_exit", Kind::IrqExit, &[("irq", To::Value), ("ret", To::Value2)]),

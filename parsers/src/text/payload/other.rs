@@ -26,6 +26,7 @@ pub fn decode(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Cont
         b"sys_enter" => sys_enter(payload, row),
         b"sys_exit" => sys_exit(payload, row),
         b"task_rename" => task_rename(payload, row, cx),
+        b"task_newtask" => task_newtask(payload, row, cx),
         // Before Linux 3.2 text of a program names no function: its address is 0, and is printed.
         b"print" | b"tracing_mark_write" | b"0" => Some(marker(payload, row, cx)),
         _ => return named_syscall(name, payload, row, cx),
@@ -136,6 +137,15 @@ fn task_rename(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> 
     let end = memchr::memmem::rfind(rest, b" oom_score_adj=").unwrap_or(rest.len());
     row.tid(pid).comm(cx.strings.intern(&rest[..end]));
     Some(Kind::Comm)
+}
+
+/// `pid=7 comm=a clone_flags=3d0f00 oom_score_adj=0`, in the context of the task that makes it.
+fn task_newtask(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Option<Kind> {
+    let pid = number(payload, b"pid=")?;
+    let rest = rest_after(payload, b" comm=")?;
+    let end = memchr::memmem::rfind(rest, b" clone_flags=")?;
+    row.tid(pid).comm(cx.strings.intern(&rest[..end]));
+    Some(Kind::Fork)
 }
 
 /// Text of a program; `print` names the function that wrote it first.
