@@ -56,6 +56,21 @@ def test_idle_tasks_that_never_leave() -> None:
     assert "run-queue lengths are not known" in found.sentence
 
 
+def test_a_recording_of_some_tasks_on_a_busy_machine() -> None:
+    text = "".join(switch(i, 0, 1, 2 + i % 4) + waking(i + 0.2, 0, 2, 1, 0) for i in range(8))
+    found = part(tk.read(text.encode()))
+    assert found is not None
+    assert found.what == "only some tasks (8 of 8 switches lead to threads from which none leads away)"
+
+
+def test_switches_from_idle_that_perf_left_out_are_no_recording_of_some_tasks() -> None:
+    text = ""
+    for second in range(8):
+        text += "".join(switch(second + n / 100, 0, 1 + n % 2, 2 - n % 2) for n in range(30))
+        text += switch(second + 0.3, 0, 1, 0) + waking(second + 0.4, 0, 2, 1, 0)
+    assert part(tk.read(text.encode())) is None
+
+
 def test_cpus_between_which_nothing_goes_on_can_be_replayed() -> None:
     text = "".join(
         switch(i, 1, 0, 1) + switch(i + 0.5, 1, 1, 0) + waking(i + 0.7, 1, 0, 1, 1) for i in range(6)
