@@ -169,6 +169,32 @@ def test_few_wakeups_tell_nothing() -> None:
     assert recognise(written("timer", contexts.LEAST + 2)).timers.height == 1
 
 
+def slept(*lengths: int) -> tk.Trace:
+    """Text in which `s` sleeps for each of these times (ns), while `a` has the CPU."""
+    text, now = switch(1_000_000_000, "x:9", "S", "s:5"), 1_000_000_000
+    for length in lengths:
+        text += switch(now + 30_000, "s:5", "S", "a:1")
+        now += 30_000 + length
+        text += line(now, 0, "a:1", "sched_waking", "comm=s pid=5 prio=120 target_cpu=000")
+        text += switch(now + 5_000, "a:1", "R", "s:5")
+        now += 5_000
+    return tk.read((text + switch(now + 30_000, "s:5", "S", "a:1")).encode())
+
+
+def test_a_round_sleep_ends_by_a_timer_whoever_had_the_cpu() -> None:
+    found = recognise(slept(2_600_064_000, 7_300_000))
+    assert found.timers.select("tid", "n", "sign").rows() == [(5, 1, "round sleep")]
+    assert found.rounds["tid"].to_list() == [5]
+    classes = [w["class"] for w in tk.Programs(slept(2_600_064_000)).wakeups]
+    assert "timer" in classes
+    # The other sleep keeps its waker, and so does one that is round by chance among others.
+    both = slept(2_600_064_000, 7_300_000)
+    woken = found.apply(both.events).filter(pl.col("kind") == "waking").select(IN_INTERRUPT.alias("by"))
+    assert woken["by"].fill_null(False).to_list() == [True, False]
+    assert recognise(slept(50_030_000, 7_300_000, 23_456_000)).timers.height == 0
+    assert recognise(slept(2_604_064_000)).timers.height == 0
+
+
 @pytest.mark.parametrize("ratio", [2.0, 6.0])
 def test_the_factor_matters_little(ratio: float, trace: tk.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     before = recognise(without_flags(trace)).timers["tid"].to_list()

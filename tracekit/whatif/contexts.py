@@ -2,8 +2,8 @@
 
 Text such as that of ``perf script`` has no interrupt flags: a timer's wakeup looks as if whoever
 ran had made it. A replay that believes so ties the sleeper to a task that knows nothing of it.
-`recognise` finds the tasks that a timer wakes by two signs, each held against what a task that
-wakes another would show:
+`recognise` finds them by three signs, the first two of a task as a whole, each held against what a task
+that wakes another would show, the third of one wakeup:
 
 * the *sleep* is fixed: its lengths scatter little, and at least `RATIO` times less than the CPU
   time that the supposed waker had used since it woke itself (a task that wakes another does so at a
@@ -11,6 +11,9 @@ wakes another would show:
 * the *waker is whoever runs*: sleeps differ, but each task is the waker as often as it had that CPU
   while the sleeper slept (chi-squared test, or a difference that is no large effect), and the CPU
   time it had used scatters `RATIO` times more than the sleep.
+
+* the *sleep* is *round*: as long as somebody asked for, a multiple of `ROUND`, and a timer's slack, as
+  at least half of the sleeps of this task are.
 
 A sleep that is shorter than a timer's slack is no timer's, and a sleep in which one task had the CPU
 says nothing: it is the waker by either account.
@@ -28,7 +31,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -74,11 +77,23 @@ EFFECT = 0.5
 #: test), and so are all wakers beyond the most frequent.
 EXPECTED, WAKERS = 5.0, 16
 
+#: People ask for sleeps of whole multiples of this, ns (`sleep 0.1`, a poll of every second). A sleep of
+#: twice that and more is one if it is longer by no more than `LATE` or shorter by no more than `EARLY`:
+#: the timer is set before the task leaves its CPU, and fires up to its slack too late, and an
+#: interrupt takes its time. By chance 1.7 % of all sleeps are so. In 40 fresh recordings of a machine
+#: under load and 50 captures of the lab and of others, with flags: of 10,270 such sleeps that an
+#: interrupt ended 75 %, of 9,076 that a task ended 2.6 %. Of what is recognised there with flags
+#: hidden 508 of 526 are an interrupt's; with twice `LATE` 635 of 666, with half of `ROUND` 510 of 539.
+ROUND, EARLY, LATE = 10_000_000, 20_000, 150_000
+
 #: Threads of the kernel that softirqs wake for its own work; they have no sockets.
 KERNEL = re.compile(r"kworker|ksoftirqd|rcu|kdamond|kswapd|kcompactd|jbd2")
 
 #: Records that say who woke whom, in the order in which one is chosen.
 _KINDS = ("waking", "wakeup", "enqueue")
+
+
+_ROUNDS = {"tid": pl.Int64, "ts_ns": pl.Int64}
 
 
 @dataclass(frozen=True)
@@ -93,16 +108,19 @@ class Contexts:
         Wakeups credited to a running task.
     timers : polars.DataFrame
         Tasks that were recognised: ``tid`` (Int64), ``comm`` (String), ``n`` (UInt32, wakeups),
-        ``sleep_ns`` (Float64, median), ``sign`` (String: ``fixed sleep`` or ``waker is whoever
-        runs``). Empty when `stated`.
+        ``sleep_ns`` (Float64, median), ``sign`` (String: ``fixed sleep``, ``waker is whoever
+        runs`` or, where only some of its wakeups were, ``round sleep``). Empty when `stated`.
     linux : bool
         The trace is from Linux, where other formats state it.
+    rounds : polars.DataFrame
+        Wakeups of the tasks with the last sign that were recognised: ``tid`` and ``ts_ns`` (Int64).
     """
 
     stated: bool
     wakeups: int
     timers: pl.DataFrame
     linux: bool = True
+    rounds: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_ROUNDS))
 
     @property
     def recognised(self) -> int:
@@ -119,9 +137,9 @@ class Contexts:
         """
         if self.timers.height == 0:
             return events
-        woken = pl.col("kind").cast(pl.String).is_in(_KINDS) & pl.col("tid").is_in(
-            self.timers["tid"].to_list()
-        )
+        always = self.timers.filter(pl.col("sign") != "round sleep")["tid"].to_list()
+        once = pl.struct("tid", "ts_ns").is_in(self.rounds.to_struct().implode())
+        woken = pl.col("kind").cast(pl.String).is_in(_KINDS) & (pl.col("tid").is_in(always) | once)
         flags = (
             pl.when(woken)
             .then(pl.lit(HARDIRQ, dtype=events.schema["irq_flags"]))
@@ -193,7 +211,16 @@ def _recognise(trace: Trace) -> Contexts:
             sign = "waker is whoever runs" if _whoever_runs(group, runs) else None
         if sign is not None:
             rows.append((tid, group["comm"][-1], group.height, median, sign))
-    return Contexts(False, credited.height, pl.DataFrame(rows, schema=_TIMERS, orient="row"), linux)
+    timers = pl.DataFrame(rows, schema=_TIMERS, orient="row")
+    whole = (pl.col("sleep_ns") + EARLY) % ROUND <= EARLY + LATE
+    whole &= pl.col("sleep_ns") >= 2 * ROUND - EARLY
+    others = wakes.join(timers, on="tid", how="anti")
+    asked = others.filter(2 * whole.sum().over("tid") >= pl.len().over("tid"), whole)
+    of = asked.group_by("tid", maintain_order=True).agg(
+        pl.col("comm").last(), n=pl.len(), sleep_ns=pl.col("sleep_ns").median(), sign=pl.lit("round sleep")
+    )
+    timers = pl.concat([timers, of.select(pl.col(name).cast(kind) for name, kind in _TIMERS.items())])
+    return Contexts(False, credited.height, timers, linux, asked.select("tid", ts_ns="wake_ts_ns"))
 
 
 @dataclass(frozen=True)
