@@ -95,7 +95,7 @@ def compare(
         recorded machine, where the trace does not say it.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of
-        each prediction (`tracekit.whatif.intervals`); 1 does without.
+        each prediction (`tracekit.whatif.intervals`); 1 does without, and no row is `trusted` then.
     jobs
         How many threads; by default one for each CPU, at most 8. The result is the same for any number.
     force
@@ -199,8 +199,6 @@ def compare(
     repeated = {IDENTITY: shared["repeated"], **repeated}
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
-    if not intervals:
-        return Comparison(trace, same, plain, why, by, None, beside, overrides, chosen, beside_policies)
     attributes = {key for o in overrides for key, _ in o.settings}
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {

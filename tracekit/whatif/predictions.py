@@ -91,7 +91,14 @@ class Repeated:
     span_ns: float = 0.0
     switch_ns: float = 0.0
 
+    @property
+    def once(self) -> bool:
+        """Whether each replay ran once, so that nothing is known of the spread."""
+        return all(len(runs) <= 1 for runs in self.figures.values())
 
+
+#: Why there is no interval where each replay ran once.
+ONCE = "each replay ran once"
 #: Length of a tick where nothing says: Linux's default of 250 a second (kernel/Kconfig.hz).
 DEFAULT_TICK_NS = 4e6
 #: Metrics of waits, and those that are made of slices.
@@ -180,7 +187,8 @@ def with_intervals(
     table
         Result of `tracekit.analysis.compare.compare`.
     repeated
-        The repetitions; without them the columns are null, but for those that need none.
+        The repetitions; without them the columns are null, but for those that need none. Where each
+        replay ran once there is no interval, and no row is `trusted`.
     recorded, identity
         Labels of the recording and of the identity replay.
     resolution_ns
@@ -322,6 +330,8 @@ def _row(
         out |= {"bimodal_low": two[0], "bimodal_high": two[1]}
     if identity is None or recorded is None:
         return out | {"no_interval": "not measured in the recording"}
+    if repeated.once:
+        return out | {"no_interval": ONCE}
     clear = intervals.resolved(predicted, identity, recorded, values, same)
     step = resolution_ns if row["unit"] == "ns" else 0
     out["resolved"] = clear and abs(predicted - identity) > step and shows(row)

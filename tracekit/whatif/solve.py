@@ -288,7 +288,9 @@ def _score(slacks: Sequence[float]) -> tuple[float, float]:
     return sum(min(s, 0.0) for s in slacks), slacks[0]
 
 
-def score(rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> tuple[float, float]:
+def score(
+    rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal], judged: bool = True
+) -> tuple[float, float]:
     """How well goals are met; more is better.
 
     Parameters
@@ -297,6 +299,9 @@ def score(rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> tuple[flo
         `tracekit.Comparison.table` of one policy, as dicts.
     goals
         What is wanted, and what must be kept.
+    judged
+        Take what is marked ``do not use`` for unknown. False for rows of replays that ran once, of
+        which an interval may still show that they are to be used.
 
     Returns
     -------
@@ -304,7 +309,11 @@ def score(rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> tuple[flo
         What is missing of all goals, each relative to its bound (0 where all are met, -inf where
         one has no value), and how far the first is met.
     """
-    return _score(_slacks([r for r in rows if r.get("trust") != "do not use"], goals))
+    return _score(_slacks(_usable(rows) if judged else rows, goals))
+
+
+def _usable(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row.get("trust") != "do not use"]
 
 
 def _ranked(seen: Mapping[Cell, Sequence[float]]) -> list[Cell]:
@@ -395,7 +404,9 @@ def solve(
         holding = [_proposal(c, seen[c][1], goals) for c in ranked if min(seen[c][0]) >= 0 and c != start]
         holding.sort(key=lambda p: (len(p.cell.axes), p.cost))
         ranked = [*(p.cell for p in holding), *(c for c in ranked if min(seen[c][0]) < 0)]
-        final = _tried(runner, [c for c in ranked if c != start][:CONFIRMED], goals, runs, progress)
+        final = _tried(
+            runner, [c for c in ranked if c != start][:CONFIRMED], goals, runs, progress, last=True
+        )
         made = [_proposal(cell, rows, goals) for cell, (_, rows) in final.items()]
     good = [p for p in made if p.holds != "no"]
     best = _undominated(good)
@@ -410,13 +421,17 @@ def _tried(
     goals: Sequence[Goal],
     runs: int,
     progress: Callable[[int, int], object] | None,
+    last: bool = False,
 ) -> dict[Cell, tuple[list[float], list[dict[str, Any]]]]:
-    """How far each cell meets the goals, and its rows; cells without a replay are left out."""
+    """How far each cell meets the goals, and its rows; cells without a replay are left out.
+
+    What is not to be used counts as unknown in the `last` round; before, each cell runs once, see `score`.
+    """
     found = {}
     for (_, cell), table in runner.run(asked, runs, progress).items():
         if "metric" in table.columns:
             rows = table.to_dicts()
-            found[cell] = (_slacks([r for r in rows if r.get("trust") != "do not use"], goals), rows)
+            found[cell] = (_slacks(_usable(rows) if last else rows, goals), rows)
     return found
 
 
