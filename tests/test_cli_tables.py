@@ -196,6 +196,11 @@ def test_a_point_in_time_is_printed_as_the_options_take_it(column: str) -> None:
     assert cell(column.replace("ts", "dur").replace("end", "len"), 5_000_000) == "5 ms"
 
 
+@pytest.mark.parametrize("column", ["share", "cdf", "exceedance", "busy_share"])
+def test_a_bound_of_a_share_has_the_unit_of_the_share(column: str) -> None:
+    assert [cell(f"{column}{end}", 0.0142) for end in ("", "_low", "_high")] == ["1.42 %"] * 3
+
+
 def test_topics_are_folded_in_a_terminal() -> None:
     lines = in_terminal(80, "help", "filters")
     assert max(map(len, lines)) <= 80
