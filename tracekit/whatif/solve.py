@@ -59,6 +59,8 @@ MAX_TIDS = 16
 LEAST_SAMPLES = 0.1
 #: Parameters that are the kernel's version rather than a setting of it.
 NO_TUNABLES = ("form", "version", "arithmetic", "exit_requeue", "scaling", "kernel")
+#: What can be said of a goal, the weakest first; the last two are proposed.
+ANSWERS = ("no", "unknown", "perhaps", "yes")
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,9 @@ class Proposal:
         The policy and the changes of tasks.
     goals
         For each goal: `goal` (times in ns), `text` (as it was asked), and by group `value`, `low`,
-        `high` (the 90 % interval), `identity`, `holds` (``yes`` where the whole interval meets it,
-        ``perhaps`` where the value does, else ``no``).
+        `high` (the 90 % interval), `identity`, `trust` and `trust_why` (as in
+        `tracekit.Comparison.table`), `holds` (``yes`` where the whole interval meets it, ``perhaps``
+        where the value does, ``unknown`` where the value does and is not to be used, else ``no``).
     others
         What changes by more than the replay gets wrong elsewhere: `group`, `metric`, `statistic`,
         `identity`, `value`, `change_pct`, the largest first.
@@ -85,8 +88,7 @@ class Proposal:
     @property
     def holds(self) -> str:
         """The weakest answer of all goals."""
-        found = [g["holds"] for g in self.goals]
-        return "no" if "no" in found or not found else "perhaps" if "perhaps" in found else "yes"
+        return min((g["holds"] for g in self.goals), key=ANSWERS.index, default="no")
 
     @property
     def cost(self) -> float:
@@ -408,7 +410,7 @@ def solve(
             runner, [c for c in ranked if c != start][:CONFIRMED], goals, runs, progress, last=True
         )
         made = [_proposal(cell, rows, goals) for cell, (_, rows) in final.items()]
-    good = [p for p in made if p.holds != "no"]
+    good = [p for p in made if p.holds in ("perhaps", "yes")]
     best = _undominated(good)
     nearest = max(final, key=lambda c: _score(final[c][0]), default=None)
     fallback = None if nearest is None else _proposal(nearest, final[nearest][1], goals)
@@ -452,12 +454,14 @@ def _proposal(cell: Cell, rows: Sequence[dict[str, Any]], goals: Sequence[Goal])
             at = None if _hardly_ran(row) else goal.slack(row)
             sure = [s for s in map(goal.slack, ends) if s is not None]
             holds = "no" if at is None or at < 0 else "yes" if sure and min(sure) >= 0 else "perhaps"
+            if holds != "no" and not _usable([row]):
+                holds = "unknown"
             answers.append(
                 {
                     "goal": str(goal),
                     "text": goal.text,
                     "group": row["group"],
-                    **{k: row[k] for k in ("unit", "identity", "low", "high")},
+                    **{k: row[k] for k in ("unit", "identity", "low", "high", "trust", "trust_why")},
                     "value": row["predicted"],
                     "holds": holds,
                 }
