@@ -210,6 +210,25 @@ def test_nothing_of_workers_is_left_behind_them(stopped: bool) -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize("given", ["a file", "standard input"])
+def test_a_script_needs_no_main_guard(given: str, file: Path, tmp_path: Path, root: Path) -> None:
+    """Workers ran it again, died of that, and every cell had failed for want of memory."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('once')\n"
+        "from tracekit.whatif.sweep import sweep\n"
+        f"print(sweep({str(file)!r}, 'rr:quantum={{2ms,4ms}}', runs=1, jobs=2).failed.height)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script if given == "a file" else "-"],
+        input=None if given == "a file" else script.read_text(),
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout.split(), done.stderr) == (["once", "0"], "")
+
+
 @pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"])
 def test_workers_calculate_in_one_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     from tracekit.whatif.workers import Workers
