@@ -279,6 +279,23 @@ def test_diff_judges_against_the_baseline() -> None:
     assert json.loads(half.stdout)["gate"][0]["verdict"] == "fail"
 
 
+def test_a_statistic_that_samples_do_not_give_is_no_answer() -> None:
+    """It ended with an internal error: 16 responses of `spin` have no p99."""
+    few = run("diff", DEMO, DEMO, "--fail-if", "spin: response p99 > 1.1 * baseline")
+    assert few.exit_code == 5, few.output
+    assert "too few samples for p99" in few.stderr
+
+
+def test_what_is_not_to_be_used_passes_no_gate() -> None:
+    """It passed, with the interval of a replay that does not model what was asked."""
+    asked = ("compare", DEMO, "--policy", "cfs:uclamp=on", "--force", "--runs", "2", "--json")
+    done = run(*asked, "--fail-if", "spin: run delay mean > 100s")
+    assert done.exit_code == 5, done.output
+    (judged,) = json.loads(done.stdout)["gate"]
+    assert judged["verdict"] == "cannot tell"
+    assert judged["reason"].startswith("not to be used: not modelled: utilisation clamping")
+
+
 def test_diff_takes_sets_and_writes_files(tmp_path: Path) -> None:
     copies = [tmp_path / f"{side}{i}.dat" for side in ("before", "after") for i in (1, 2)]
     for copy in copies:

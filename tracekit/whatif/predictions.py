@@ -279,7 +279,8 @@ def _in_trace(row: dict[str, Any], ran: Mapping[tuple[str, str | None], int]) ->
     n = (row["n_recorded"] or 0) if waits else ran.get((row["scope"], row["group"]), 0)
     if n < trust.DECIDING and row["predicted"] is not None:
         row |= {"verdict": "not in this trace", "resolved": None, "low": None, "high": None}
-        row["no_interval"] = f"n = {n} is below {trust.DECIDING}"
+        if row["no_interval"] != ONCE:
+            row["no_interval"] = f"n = {n} is below {trust.DECIDING}"
     return row
 
 
