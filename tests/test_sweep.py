@@ -78,6 +78,7 @@ def test_a_cell_without_a_replay_is_a_row_with_its_error(file: Path) -> None:
         found = sweep(file, "rr:quantum={2ms,4ms}", ["C: policy={nonsense,fifo}"], executor=executor, runs=1)
     assert found.failed["axis:C: policy"].to_list() == ["nonsense"] * 2
     assert "nonsense" in found.failed["error"][0]
+    assert repr(found).endswith(", 2 of them without a result>")
     assert found.values("slice(C)")["C: policy"].to_list() == ["fifo"] * 2
 
 

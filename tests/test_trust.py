@@ -295,6 +295,9 @@ def test_a_first_look_is_judged_by_what_needs_no_repetitions(demo: Path) -> None
     few = plain.filter(pl.col("n_recorded") < 20, pl.col("predicted").is_not_null(), metric="response")
     assert few.height
     assert set(few["verdict"]) == {"not in this trace"}
+    # One reason for all, which the terminal gives once: no column of intervals.
+    known = plain.filter(pl.col("predicted").is_not_null())
+    assert set(known["no_interval"]) == {"each replay ran once"}
 
 
 def test_the_command_refuses_with_status_4_unless_forced(demo: Path) -> None:

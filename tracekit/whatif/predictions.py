@@ -326,13 +326,13 @@ def _row(
     out["phase_sensitive"] = parts[0].moved or parts[1].moved
     if predicted is None:
         return out | {"no_interval": "not predicted"}
+    if repeated.once:
+        return out | {"no_interval": ONCE}
     two = intervals.modes(values)
     if two is not None:
         out |= {"bimodal_low": two[0], "bimodal_high": two[1]}
     if identity is None or recorded is None:
         return out | {"no_interval": "not measured in the recording"}
-    if repeated.once:
-        return out | {"no_interval": ONCE}
     clear = intervals.resolved(predicted, identity, recorded, values, same)
     step = resolution_ns if row["unit"] == "ns" else 0
     out["resolved"] = clear and abs(predicted - identity) > step and shows(row)

@@ -277,8 +277,10 @@ class Sweep:
         return axes.join(best, on="cell").sort(next(iter(signs)))
 
     def __repr__(self) -> str:
-        """Name the axes and count the cells."""
-        return f"<Sweep of {self.table['cell'].n_unique()} cells over {', '.join(self.axes) or 'nothing'}>"
+        """Name the axes, and count the cells and those without a result."""
+        cells, failed = (frame["cell"].n_unique() for frame in (self.table, self.failed))
+        without = f", {failed} of them without a result" if failed else ""
+        return f"<Sweep of {cells} cells over {', '.join(self.axes) or 'nothing'}{without}>"
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
