@@ -139,7 +139,12 @@ def test_another_policy_is_found_and_told_in_every_form(trace: tk.Trace, tmp_pat
     text = found.to_markdown()
     assert text.count("|---") >= 1
     assert "spin" in text
-    assert "http" not in found.to_html()
+    page = found.to_html()
+    assert "http" not in page
+    # As in the terminal: an interval is one cell, and why nobody can tell stands under that verdict.
+    assert "<th class=n>90 % interval</th>" in page
+    why = found.table.filter(pl.col("reason").is_not_null()).row(0, named=True)
+    assert f"<td>{why['verdict']}<br><small>{why['reason']}</small></td>" in page
     assert len(found.findings) <= 20
     assert found.shift("spin", "slice").height > 10
     assert changes(found.table).axes
