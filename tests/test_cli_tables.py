@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import tracekit as tk
 from tracekit.cli import main
 from tracekit.cli._table import cell, definitions, shorten, table
 
@@ -188,6 +189,16 @@ def test_trust_is_shown_where_80_columns_must_do() -> None:
     assert "? with care, ! do not use" in narrow
     assert any(line.endswith(" ?") for line in narrow)
     assert any(line.endswith(("trusted", "with care", "do not use")) for line in broad)
+
+
+def test_proposals_keep_their_trust_in_80_columns(tmp_path: Path) -> None:
+    file = tmp_path / "small.parquet"
+    tk.simulate("policy: rr:quantum=20ms\nuntil: 2000\nDatabase: (R1 S15)*\nHog1: R∞\nHog2: R∞").write(file)
+    goal = ("--goal", "response.mean(Database) < 12ms", "--depth", "1", "--runs", "3")
+    lines = in_terminal(80, "solve", file, *goal)
+    (head,) = {line for line in lines if line.startswith("goal ")}
+    assert head.split()[-2:] == ["holds", "trust"]
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("column", ["fork_ts_ns", "ts_from_ns", "end_ns", "last_ts_ns"])

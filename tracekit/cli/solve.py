@@ -139,7 +139,8 @@ def _proposal(title: str, proposal: Proposal) -> None:
                 "trust": row["trust"],
             }
         )
-    table(rows, ["goal", "group", "identity", "predicted", "90 % interval", "holds", "trust"])
+    columns = ["goal", "group", "identity", "predicted", "90 % interval", "holds", "trust"]
+    table(rows, columns, first_out=["identity"])
     for row in proposal.goals:
         if row["holds"] == "unknown":
             paragraph(f"   {row['text']}: not to be used: {row['trust_why']}")
