@@ -186,6 +186,29 @@ def test_a_reader_that_stops_reading_is_no_error(command: str, root: Path, demo:
     assert len(done.stdout) == 5
 
 
+@pytest.mark.parametrize(
+    ("command", "condition"),
+    [
+        ("latency {}", "waker: run delay mean > 1ns"),
+        ("slices {} --show rows", "spin: slice mean > 1ns"),
+        ("diff {} {}", "spin: slice mean > 0.5 * baseline"),
+        ("compare {} --policy cfs:wakeup_preemption=off --runs 2", "spin: slice mean > 1ns"),
+    ],
+)
+def test_a_gate_counts_where_nobody_reads_on(command: str, condition: str, root: Path, demo: Path) -> None:
+    """Behind `| head` it ended with 0, as if it had passed."""
+    words = f"{command.format(demo, demo)} -q --fail-if '{condition}'"
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m tracekit {words} | head -c 5; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        timeout=60,
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.startswith("fail")
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_it_quietly_and_leave_nothing(
     number: int, status: int, root: Path, tmp_path: Path

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import tracekit as tk
 from tracekit.cli import main
 from tracekit.cli._table import cell, definitions, shorten, table
 
@@ -190,10 +191,25 @@ def test_trust_is_shown_where_80_columns_must_do() -> None:
     assert any(line.endswith(("trusted", "with care", "do not use")) for line in broad)
 
 
+def test_proposals_keep_their_trust_in_80_columns(tmp_path: Path) -> None:
+    file = tmp_path / "small.parquet"
+    tk.simulate("policy: rr:quantum=20ms\nuntil: 2000\nDatabase: (R1 S15)*\nHog1: R∞\nHog2: R∞").write(file)
+    goal = ("--goal", "response.mean(Database) < 12ms", "--depth", "1", "--runs", "3")
+    lines = in_terminal(80, "solve", file, *goal)
+    (head,) = {line for line in lines if line.startswith("goal ")}
+    assert head.split()[-2:] == ["holds", "trust"]
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize("column", ["fork_ts_ns", "ts_from_ns", "end_ns", "last_ts_ns"])
 def test_a_point_in_time_is_printed_as_the_options_take_it(column: str) -> None:
     assert cell(column, 815_528_618_199) == "@815.528618199s"
     assert cell(column.replace("ts", "dur").replace("end", "len"), 5_000_000) == "5 ms"
+
+
+@pytest.mark.parametrize("column", ["share", "cdf", "exceedance", "busy_share"])
+def test_a_bound_of_a_share_has_the_unit_of_the_share(column: str) -> None:
+    assert [cell(f"{column}{end}", 0.0142) for end in ("", "_low", "_high")] == ["1.42 %"] * 3
 
 
 def test_topics_are_folded_in_a_terminal() -> None:

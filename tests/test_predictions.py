@@ -164,7 +164,7 @@ def test_the_command_prints_intervals_and_calibration(demo: Path, tmp_path: Path
 
 def test_without_repetitions_there_is_no_interval(trace: tk.Trace) -> None:
     found = tk.compare(trace, ["fifo"], runs=1)
-    assert found.repeated is None
+    assert found.repetitions == 1
     assert found.table["low"].null_count() == found.table.height
     # What a picture would show with repetitions is in its "How to read it".
     assert ", 90 % interval<" not in found.to_html()

@@ -1,5 +1,8 @@
 """Overrides of task attributes, as text and as TOML."""
 
+import re
+from typing import Any
+
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -278,3 +281,33 @@ def test_what_a_recorded_task_reserved_is_learned_from_when_it_was_throttled(tmp
     said = " ".join(run.diagnostics["message"].cast(pl.String))
     assert "reservation of A: " in said
     assert "no record shows what SCHED_DEADLINE reserves for T" in said
+
+
+def test_texts_are_overrides(trace: tk.Trace) -> None:
+    """They ended with an AttributeError: a text is how the command line says it."""
+    made = overrides_of({"spin*": {"nice": 5}, "waker*": {"policy": "fifo", "prio": 10}})
+    assert overrides_of(["spin*: nice=5", parse_set("waker*: policy=fifo,prio=10")]) == made
+    assert overrides_of("spin*: nice=5") == made[:1]
+    text, mapping = (
+        tk.compare(trace, runs=1, scenario=given).table for given in ("spin*: nice=5", {"spin*": {"nice": 5}})
+    )
+    assert text.equals(mapping)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "found"),
+    [
+        ({"spin*": 5}, "expected attributes, such as {'nice': 5}, found 5"),
+        ([3], "expected changes, such as 'spin*: nice=5', found 3"),
+        ("spin* nice=5", "expected `selector: attribute=value`"),
+    ],
+)
+def test_what_is_no_override_is_named(scenario: Any, found: str) -> None:
+    with pytest.raises(ReplayError, match=re.escape(found)):
+        overrides_of(scenario)
+
+
+@pytest.mark.parametrize("runs", [0, -3])
+def test_a_comparison_runs_once_at_least(trace: tk.Trace, runs: int) -> None:
+    with pytest.raises(ReplayError, match=f"runs: expected a whole number above 0, found {runs}"):
+        tk.compare(trace, "fifo", runs=runs)

@@ -64,11 +64,11 @@ def test_chains_follow_messages_and_not_the_ends_of_tasks() -> None:
 def test_a_small_lab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "lab" / "6.1"
     place.mkdir(parents=True)
-    text = "policy: cfs\nuntil: 400\nWaker1: (R6 S10)*\nSpin1: R∞\nSpin2: R∞\nSpin3: R∞"
+    text = "policy: cfs\nuntil: 2000\nWaker1: (R6 S10)*\nSpin1: R∞\nSpin2: R∞\nSpin3: R∞"
     tk.simulate(text).write(tmp_path / "small.parquet")
     for name, spinners in (("x", "other"), ("y", "batch")):
         (place / f"{name}.dat").symlink_to(tmp_path / "small.parquet")
-        words = f"kernel=6.1.0-50\nworkload=slice dur=400 pol={spinners}\n"
+        words = f"kernel=6.1.0-50\nworkload=slice dur=2000 pol={spinners}\n"
         (place / f"{name}.env").write_text(words)
     fixed = ["--capture", "6.1/x", "--goal", "response.mean(Waker) < 7ms", "--keep", "cpu(Spin) > -60%"]
     out = tmp_path / "found.json"

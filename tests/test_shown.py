@@ -135,7 +135,7 @@ def says(rows: list[dict], changed: tuple[str | None, ...], main_groups: list[st
     table = pl.DataFrame(rows, infer_schema_length=None)
     focus = Focus(changed)
     made = SimpleNamespace(
-        **{"replays": ["p"], "table": table, "repeated": {}, "focus": focus, "main_groups": main_groups},
+        **{"replays": ["p"], "table": table, "repetitions": 9, "focus": focus, "main_groups": main_groups},
         **{"beside": ""},
         summary=shown.main_rows(table, main_groups, focus),
     )

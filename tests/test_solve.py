@@ -17,7 +17,7 @@ from tracekit.whatif.solve import moves, solve
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 #: `Db` waits behind `Hog` for a quantum each time it wakes.
-TEXT = "policy: rr:quantum=20ms\nuntil: 400\nDb: (R1 S15)*\nHog1: R∞\nHog2: R∞"
+TEXT = "policy: rr:quantum=20ms\nuntil: 2000\nDb: (R1 S15)*\nHog1: R∞\nHog2: R∞"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,19 @@ def test_what_cannot_be_is_answered_with_none(file: Path, tracekit: Run) -> None
     assert answer["proposals"] == []
     assert answer["tried"] > 10
     assert answer["nearest"]["goals"][0]["holds"] == "no"
+
+
+def test_what_is_not_to_be_used_is_not_proposed(tmp_path: Path, tracekit: Run) -> None:
+    """Seven responses decide nothing, though a shorter quantum brings them below the goal."""
+    short = tmp_path / "short.parquet"
+    tk.simulate(TEXT.replace("2000", "400")).write(short)
+    asked = ["solve", short, "--goal", "response.mean(Db) < 12ms", "--depth", "1", "--runs", "2"]
+    run = tracekit(*asked)
+    assert run.returncode == 1, run.stderr
+    assert run.stdout.startswith("none found")
+    assert "what decides it hardly ran in this trace" in run.stdout
+    (goal,) = json.loads(tracekit(*asked, "--json").stdout)["nearest"]["goals"]
+    assert (goal["holds"], goal["trust"]) == ("unknown", "do not use")
 
 
 def test_moves_are_of_the_recorded_scheduler_and_its_groups(file: Path) -> None:

@@ -78,6 +78,7 @@ def test_a_cell_without_a_replay_is_a_row_with_its_error(file: Path) -> None:
         found = sweep(file, "rr:quantum={2ms,4ms}", ["C: policy={nonsense,fifo}"], executor=executor, runs=1)
     assert found.failed["axis:C: policy"].to_list() == ["nonsense"] * 2
     assert "nonsense" in found.failed["error"][0]
+    assert repr(found).endswith(", 2 of them without a result>")
     assert found.values("slice(C)")["C: policy"].to_list() == ["fifo"] * 2
 
 
@@ -210,6 +211,25 @@ def test_nothing_of_workers_is_left_behind_them(stopped: bool) -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize("given", ["a file", "standard input"])
+def test_a_script_needs_no_main_guard(given: str, file: Path, tmp_path: Path, root: Path) -> None:
+    """Workers ran it again, died of that, and every cell had failed for want of memory."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('once')\n"
+        "from tracekit.whatif.sweep import sweep\n"
+        f"print(sweep({str(file)!r}, 'rr:quantum={{2ms,4ms}}', runs=1, jobs=2).failed.height)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script if given == "a file" else "-"],
+        input=None if given == "a file" else script.read_text(),
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout.split(), done.stderr) == (["once", "0"], "")
+
+
 @pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"])
 def test_workers_calculate_in_one_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     from tracekit.whatif.workers import Workers
@@ -256,8 +276,9 @@ def test_the_command_prints_a_pivot_and_draws(tracekit: Run, file: Path, tmp_pat
     args = ["sweep", file, "--policy", QUANTA, "--metric", "slice(C)", "--runs", "1", "--plot", picture]
     run = tracekit(*args)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines()[0] == "slice(C) by quantum"
-    assert [line.split()[0] for line in run.stdout.splitlines()[2:]] == ["1", "2.5", "4"]
+    assert run.stdout.splitlines()[0].startswith("slice(C) by quantum; recorded ")
+    assert [line.split()[0] for line in run.stdout.splitlines()[2:5]] == ["1", "2.5", "4"]
+    assert "each cell ran once: no intervals" in run.stdout
     assert picture.stat().st_size > 5000
     both = tracekit(*args[:-2], "--metric", "response.p95(B)", "--plot", picture, "--json")
     assert both.returncode == 0, both.stderr
@@ -271,6 +292,53 @@ def test_the_command_prints_a_pivot_and_draws(tracekit: Run, file: Path, tmp_pat
         bad = tracekit("sweep", file, *wrong)
         assert bad.returncode == 2
         assert said in bad.stderr, bad.stderr
+
+
+def test_a_sweep_without_policies_is_of_that_of_each_recording(
+    file: Path, tmp_path: Path, tracekit: Run
+) -> None:
+    own = {"one": "stride:quantum=3ms", "two": "eevdf:version=6.18"}
+    files = [tmp_path / f"{name}.parquet" for name in own]
+    for place, policy in zip(files, own.values(), strict=True):
+        tk.simulate(f"policy: {policy}\nuntil: 200\nA1: (R7 S3)*\nC: R∞").write(place)
+    found = sweep(files, sets=["C: nice={0,5}"], runs=1, jobs=1)
+    assert not found.failed.height
+    assert not found.left_to_default
+    for place, policy in zip(files, own.values(), strict=True):
+        named = sweep(place, policy, ["C: nice={0,5}"], runs=1, jobs=1).table
+        assert named["predicted"].equals(found.table.filter(trace=place.name)["predicted"])
+    bare = tracekit("sweep", file, "--metric", "slice(C)")
+    assert bare.returncode == 2
+    assert "give a --policy, or a --set" in bare.stderr
+
+
+def test_a_sweep_says_what_it_leaves_to_defaults(tmp_path: Path, tracekit: Run) -> None:
+    file = tmp_path / "t.parquet"
+    tk.simulate("policy: eevdf:version=6.18\nuntil: 200\nA*3: (R5 S3)*").write(file)
+    asked = ["sweep", file, "--runs", "1", "--metric", "slice(A)", "--policy"]
+    done = tracekit(*asked, "eevdf:base_slice=1ms..3ms/3")
+    (said,) = [line for line in done.stderr.splitlines() if "nothing else was asked for" in line]
+    assert "has version=6.12, and the recording version=6.18" in said
+    assert said.endswith("; 2 more cells of eevdf likewise")
+    kept = tracekit(*asked, "eevdf:version=6.18,base_slice=1ms..3ms/3")
+    assert kept.returncode == 0
+    assert "nothing else was asked for" not in kept.stderr
+
+
+def test_each_value_has_the_marks_that_a_comparison_gives_it(file: Path, tracekit: Run) -> None:
+    asked = ["--policy", "rr:quantum={2ms,9ms}", "--metric", "slice(C)", "--metric", "switches(?*)"]
+    done = tracekit("sweep", file, *asked)
+    found = sweep(file, asked[1], jobs=1)
+    marks = {"not resolved": "=", "with care": "?", "do not use": "!"}
+    rows = found.values("slice(C)").to_dicts()
+    expected = ["".join(marks.get(row[k], "") for k in ("verdict", "trust")) for row in rows]
+    assert "=" in expected[0]
+    assert "=" not in expected[1]
+    lines = done.stdout.splitlines()
+    assert [line.split()[4:] for line in lines[2:4]] == [[e] if e else [] for e in expected]
+    assert "= not resolved" in done.stdout
+    trust = found.pivot("slice(C)", "trust")
+    assert trust["value"].to_list() == [row["trust"] for row in rows]
 
 
 @pytest.mark.parametrize("found", ["no Parquet file", "a table without the column cell", "a directory"])

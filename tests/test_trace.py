@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -69,6 +72,34 @@ def test_names_are_looked_for_once(demo: Path, monkeypatch: pytest.MonkeyPatch) 
     trace = tk.read(demo)
     assert trace.filter(comm="spin*", exclude="spin0*").tasks.height == 6
     assert sorted(looked) == [("comm",), ("comm", "comm_first")]
+
+
+def test_numbers_of_a_frame_are_numbers(trace: tk.Trace) -> None:
+    """A column of pandas gives integers of numpy; they ended with an AttributeError or a TypeError."""
+    rows = trace.to_pandas("slices")
+    tid, at = np.int64(rows["tid"][5]), np.int64(rows["ts_ns"][1000])
+    plain = trace.filter(tid=int(tid), cpu=0, start=int(at))
+    assert plain.slices.height
+    for numbers in (tid, [tid], np.array([tid]), rows["tid"][5:6]):
+        part = trace.filter(tid=numbers, cpu=np.int32(0), start=at)
+        assert part.slices.equals(plain.slices)
+        assert part.metadata == plain.metadata
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ({"start": 1.5}, "nanoseconds of the trace's clock, or a text such as '1.5s', found 1.5"),
+        ({"end": datetime.timedelta(seconds=1)}, "nanoseconds .*, found datetime.timedelta"),
+        ({"tid": "7"}, "expected whole numbers, found '7'"),
+        ({"cpu": True}, "expected whole numbers, found True"),
+        ({"comm": 3}, r"expected names of tasks or patterns, such as 'spin\*', found 3"),
+        ({"exclude": [b"spin"]}, "expected names of tasks .*, found b'spin'"),
+    ],
+)
+def test_what_is_no_condition_is_named(trace: tk.Trace, condition: dict[str, Any], found: str) -> None:
+    with pytest.raises(tk.FilterError, match=found):
+        trace.filter(**condition)
 
 
 def test_without_conditions_a_filter_is_the_trace_itself(trace: tk.Trace) -> None:

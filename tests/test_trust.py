@@ -44,7 +44,7 @@ def test_what_is_not_to_be_used_does_not_make_the_headline() -> None:
                 SimpleNamespace(
                     replays=["rr"],
                     summary=summary,
-                    repeated={},
+                    repetitions=9,
                     focus=Focus(),
                     table=summary.clear(),
                     main_groups=[],
@@ -280,6 +280,24 @@ def test_what_nothing_models_is_named(trace: tk.Trace) -> None:
     forced = tk.compare(trace, "cfs:uclamp=on", runs=2, force=True).table
     assert set(forced["trust"]) == {"do not use"}
     assert forced["trust_why"].str.starts_with("not modelled: utilisation clamping").all()
+
+
+def test_a_first_look_is_judged_by_what_needs_no_repetitions(demo: Path) -> None:
+    """It said of a feature that nothing models that it changes nothing."""
+    trace = tk.read(demo)
+    forced = tk.compare(trace, "cfs:uclamp=on", runs=1, force=True)
+    assert set(forced.table["trust"]) == {"do not use"}
+    (finding,) = headline.findings(forced)
+    assert "none of 10 metrics is to be used: not modelled: utilisation clamping" in finding.sentence
+    plain = tk.compare(trace, "cfs:wakeup_preemption=off", runs=1).table
+    assert set(plain["trust"]) == {"with care", "do not use"}
+    assert plain.filter(trust="with care")["trust_why"].str.contains("each replay ran once").all()
+    few = plain.filter(pl.col("n_recorded") < 20, pl.col("predicted").is_not_null(), metric="response")
+    assert few.height
+    assert set(few["verdict"]) == {"not in this trace"}
+    # One reason for all, which the terminal gives once: no column of intervals.
+    known = plain.filter(pl.col("predicted").is_not_null())
+    assert set(known["no_interval"]) == {"each replay ran once"}
 
 
 def test_the_command_refuses_with_status_4_unless_forced(demo: Path) -> None:

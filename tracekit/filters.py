@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,8 +25,8 @@ __all__ = ["CommPattern", "Selection", "Time", "fits", "holding", "matching", "n
 
 #: A name or a glob, a regular expression between slashes, or a compiled regular expression.
 CommPattern = str | re.Pattern[str]
-#: Nanoseconds of the trace clock; or text, since the start of the trace (``1.5s``) or absolute
-#: (``@5021.25s``).
+#: Nanoseconds of the trace clock, as any whole number; or text, since the start of the trace
+#: (``1.5s``) or absolute (``@5021.25s``).
 Time = int | str
 
 #: Names that a sentence gives.
@@ -54,24 +56,46 @@ def resolve_time(time: Time, start_ns: int) -> int:
     Raises
     ------
     FilterError
-        When the text is no time.
+        When it is no time.
     """
-    try:
-        if isinstance(time, int):
-            ns = time
-        else:
+    if isinstance(time, str):
+        try:
             ns = parse_duration(time[1:]) if time.startswith("@") else start_ns + parse_duration(time)
-    except ValueError as error:
-        raise FilterError(str(error)) from None
+        except ValueError as error:
+            raise FilterError(str(error)) from None
+    else:
+        ns = _whole(time, "nanoseconds of the trace's clock, or a text such as '1.5s'")
     return max(-MAX_NS, min(ns, MAX_NS))
+
+
+def _whole(given: Any, expected: str) -> int:
+    """A whole number, also one of numpy, which a frame of pandas holds."""
+    if not isinstance(given, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(given)
+    raise FilterError(f"expected {expected}, found {given!r:.60}")
+
+
+def _several(given: Any) -> list[Any]:
+    """What was given alone, or several times."""
+    alone = isinstance(given, str | bytes) or not isinstance(given, Iterable)
+    return [given] if alone else list(given)
+
+
+def _patterns(comm: CommPattern | Iterable[CommPattern]) -> list[CommPattern]:
+    """One pattern, or several, as a list."""
+    given: list[Any] = _several(comm)
+    for one in given:
+        if not isinstance(one, str | re.Pattern):
+            raise FilterError(f"expected names of tasks or patterns, such as 'spin*', found {one!r:.60}")
+    return given
 
 
 def _fitting(names: Iterable[str], comm: CommPattern | Iterable[CommPattern]) -> set[str]:
     """Those of the names that one of the patterns fits."""
-    given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
     known = list(names)
     found: set[str] = set()
-    for pattern in given:
+    for pattern in _patterns(comm):
         if isinstance(pattern, re.Pattern):
             found.update(name for name in known if pattern.search(name))
         elif len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
@@ -119,8 +143,7 @@ def holding(regex: str, names: Iterable[str]) -> set[str]:
 def _vain(trace: Trace, comm: CommPattern | Iterable[CommPattern]) -> list[str]:
     """Those of the patterns that fit no name of the trace, as text."""
     names = _known_names(trace)
-    given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
-    return [text for one in given if not _fitting(names, one) for text in _texts(one)]
+    return [text for one in _patterns(comm) if not _fitting(names, one) for text in _texts(one)]
 
 
 def nearest(asked: Iterable[str], known: list[str]) -> str:
@@ -132,14 +155,13 @@ def nearest(asked: Iterable[str], known: list[str]) -> str:
 
 
 def _texts(comm: CommPattern | Iterable[CommPattern]) -> list[str]:
-    given = [comm] if isinstance(comm, str | re.Pattern) else list(comm)
-    return [p if isinstance(p, str) else f"/{p.pattern}/" for p in given]
+    return [p if isinstance(p, str) else f"/{p.pattern}/" for p in _patterns(comm)]
 
 
 def _numbers(given: int | Iterable[int] | None) -> list[int] | None:
     if given is None:
         return None
-    numbers = [given] if isinstance(given, int) else sorted(set(given))
+    numbers = sorted({_whole(n, "whole numbers") for n in _several(given)})
     beyond = [n for n in numbers if abs(n) > MAX_NS]
     if beyond:
         raise FilterError(f"expected numbers of processes, threads and CPUs of 63 bits, found {beyond[0]}")
@@ -208,8 +230,9 @@ class Selection:
         exclude: CommPattern | Iterable[CommPattern] | None = None,
     ) -> Selection:
         """Settle the conditions against the tasks and the times of `trace`."""
-        if comm is not None and not isinstance(comm, str | re.Pattern):
-            comm = list(comm)
+        # Some can be read but once.
+        comm = None if comm is None else _patterns(comm)
+        exclude = None if exclude is None else _patterns(exclude)
         pids, tids, cpus = _numbers(pid), _numbers(tid), _numbers(cpu)
         origin = trace.start_ns or 0
         start_ns = None if start is None else resolve_time(start, origin)
@@ -223,7 +246,6 @@ class Selection:
             chosen_utids = frozenset(chosen["utid"].to_list())
             chosen_tids = frozenset(chosen["tid"].to_list())
         if exclude is not None:
-            exclude = [exclude] if isinstance(exclude, str | re.Pattern) else list(exclude)
             gone = set(_choose(trace, exclude, None, None)["utid"].to_list())
             known = trace.tasks.select("utid", "tid")
             kept = known.filter(~pl.col("utid").is_in(gone))

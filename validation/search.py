@@ -165,7 +165,8 @@ def _measured(
     tables = {cell: table for (_, cell), table in runner.run(list(dict.fromkeys(cells)), 1).items()}
     found: dict[Cell, Measured] = {}
     for cell, table in tables.items():
-        rated = score(table.to_dicts(), goals) if "metric" in table.columns else (-math.inf, -math.inf)
+        known = "metric" in table.columns
+        rated = score(table.to_dicts(), goals, judged=False) if known else (-math.inf, -math.inf)
         try:
             replay = tk.replay(trace, cell.policy, scenario=[parse_set(text) for text in cell.sets])
             figure = measure(capture.metric, replay, capture.arguments).value

@@ -153,6 +153,21 @@ def test_over_time_holds_for_times_since_1970(make_runqueue: Any) -> None:
     assert got == [(start, 500, 1.0, 1, 1), (start + 500, 500, 3.0, 3, 3)]
 
 
+def test_over_time_leaves_out_what_nobody_knows(make_runqueue: Any) -> None:
+    """CPU 1 is lost from 15 to 30: until 20 half of an interval, then a whole one."""
+    lost = runqueue.c.CROSSES_LOSS
+    table = make_runqueue((0, 0, 1, 1), (0, 1, 1, 3), (15, 1, 0, 0, lost), (30, 1, 1, 0))
+    assert runqueue.over_time(table, end_ns=40, bins=4).rows() == [
+        (0, 10, 6.0, 6, 6),
+        (10, 10, 6.0, 6, 6),
+        (20, 10, None, None, None),
+        (30, 10, 3.0, 3, 3),
+    ]
+    whole = runqueue.over_time(table, end_ns=40, bins=1).row(0, named=True)
+    assert whole["mean"] == runqueue.summary(table, end_ns=40).row(0, named=True)["mean"]
+    assert (whole["min"], whole["max"]) == (3, 6)
+
+
 @given(rows=steps, bins=st.integers(1, 50))
 def test_over_time_keeps_the_integral(make_runqueue: Any, rows: list[Any], bins: int) -> None:
     table = make_runqueue(*sorted(rows, key=lambda r: r[0]))

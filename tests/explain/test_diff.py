@@ -139,7 +139,12 @@ def test_another_policy_is_found_and_told_in_every_form(trace: tk.Trace, tmp_pat
     text = found.to_markdown()
     assert text.count("|---") >= 1
     assert "spin" in text
-    assert "http" not in found.to_html()
+    page = found.to_html()
+    assert "http" not in page
+    # As in the terminal: an interval is one cell, and why nobody can tell stands under that verdict.
+    assert "<th class=n>90 % interval</th>" in page
+    why = found.table.filter(pl.col("reason").is_not_null()).row(0, named=True)
+    assert f"<td>{why['verdict']}<br><small>{why['reason']}</small></td>" in page
     assert len(found.findings) <= 20
     assert found.shift("spin", "slice").height > 10
     assert changes(found.table).axes
@@ -277,6 +282,23 @@ def test_diff_judges_against_the_baseline() -> None:
     half = run("diff", DEMO, DEMO, "--fail-if", "spin: slice mean > 0.5 * baseline", "--json")
     assert half.exit_code == 3
     assert json.loads(half.stdout)["gate"][0]["verdict"] == "fail"
+
+
+def test_a_statistic_that_samples_do_not_give_is_no_answer() -> None:
+    """It ended with an internal error: 16 responses of `spin` have no p99."""
+    few = run("diff", DEMO, DEMO, "--fail-if", "spin: response p99 > 1.1 * baseline")
+    assert few.exit_code == 5, few.output
+    assert "too few samples for p99" in few.stderr
+
+
+def test_what_is_not_to_be_used_passes_no_gate() -> None:
+    """It passed, with the interval of a replay that does not model what was asked."""
+    asked = ("compare", DEMO, "--policy", "cfs:uclamp=on", "--force", "--runs", "2", "--json")
+    done = run(*asked, "--fail-if", "spin: run delay mean > 100s")
+    assert done.exit_code == 5, done.output
+    (judged,) = json.loads(done.stdout)["gate"]
+    assert judged["verdict"] == "cannot tell"
+    assert judged["reason"].startswith("not to be used: not modelled: utilisation clamping")
 
 
 def test_diff_takes_sets_and_writes_files(tmp_path: Path) -> None:

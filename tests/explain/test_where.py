@@ -88,19 +88,31 @@ def test_shares_of_a_cpu_sum_to_one(two: tk.Trace, trace: tk.Trace) -> None:
 
 
 def test_an_inversion_names_all_three(tmp_path: Path) -> None:
-    lines: list[Line] = [
-        (0, 0, "high-1", "d..2.", switch("high:1", "S", "low:2", prio=9, to_prio=130)),
+    lines = inverted("high-1", 9)
+    row = where(trace_of(lines, tmp_path), "inversions").row(0, named=True)
+    assert (row["high"], row["low"], row["middle"], row["dur_ns"]) == ("high", "low", "mid", 1_000_000)
+
+
+@pytest.mark.parametrize(("prio", "found"), [(0, 0), (9, 1)])
+def test_a_thread_that_stops_a_cpu_waits_for_no_lock(prio: int, found: int, tmp_path: Path) -> None:
+    """Whoever asks it to move a task ends its sleep; at another priority it is another thread."""
+    assert where(trace_of(inverted("migration/0-1", prio), tmp_path), "inversions").height == found
+
+
+def inverted(thread: str, prio: int) -> list[Line]:
+    """A better thread, 1, sleeps until a task wakes it that waited behind a middling one."""
+    high = ":".join(thread.rsplit("-", 1))
+    return [
+        (0, 0, thread, "d..2.", switch(high, "S", "low:2", prio=prio, to_prio=130)),
         (100, 0, "low-2", "d..2.", waking("mid:3", prio=110)),
         (110, 0, "low-2", "d..2.", switch("low:2", "R", "mid:3", prio=130, to_prio=110)),
         (1110, 0, "mid-3", "d..2.", switch("mid:3", "S", "low:2", prio=110, to_prio=130)),
-        (1200, 0, "low-2", "d..2.", waking("high:1", prio=9)),
-        (1210, 0, "low-2", "d..2.", switch("low:2", "R", "high:1", prio=130, to_prio=9)),
-        (1300, 0, "high-1", "d..2.", switch("high:1", "S", "low:2", prio=9, to_prio=130)),
-        (1400, 0, "low-2", "d..2.", switch("low:2", "S", "high:1", prio=130, to_prio=9)),
-        (1500, 0, "high-1", "d..2.", switch("high:1", "S", IDLE0, prio=9)),
+        (1200, 0, "low-2", "d..2.", waking(high, prio=prio)),
+        (1210, 0, "low-2", "d..2.", switch("low:2", "R", high, prio=130, to_prio=prio)),
+        (1300, 0, thread, "d..2.", switch(high, "S", "low:2", prio=prio, to_prio=130)),
+        (1400, 0, "low-2", "d..2.", switch("low:2", "S", high, prio=130, to_prio=prio)),
+        (1500, 0, thread, "d..2.", switch(high, "S", IDLE0, prio=prio)),
     ]
-    row = where(trace_of(lines, tmp_path), "inversions").row(0, named=True)
-    assert (row["high"], row["low"], row["middle"], row["dur_ns"]) == ("high", "low", "mid", 1_000_000)
 
 
 def test_periods_of_the_shipped_capture(trace: tk.Trace) -> None:

@@ -230,6 +230,8 @@ def test_nothing_to_show_is_said() -> None:
     assert "no samples" in texts(plot.cdf(response.cdf(none)))
     assert "no run-queue lengths" in texts(plot.queue_distribution(runqueue.distribution(queue(3).clear())))
     assert "no run-queue lengths" in texts(plot.queue_over_time(runqueue.over_time(queue(3).clear())))
+    lost = queue(3).with_columns(flags=pl.lit(runqueue.c.CROSSES_LOSS, pl.UInt16))
+    assert "no run-queue lengths" in texts(plot.queue_over_time(runqueue.over_time(lost)))
     assert "no slices in this window" in texts(plot.timeline(none))
 
 

@@ -338,8 +338,12 @@ def inversions(scene: Scene, slices: pl.DataFrame, names: pl.DataFrame, rt_below
     Notes
     -----
     How it can mislead: a wakeup is no lock. Without lock records H may have waited for work that L
-    had not even begun.
+    had not even begun. Linux's threads that stop a CPU (`migration/N`, priority number 0) are left
+    out: they sleep until somebody asks them to move a task, and take no lock.
     """
+    name = pl.col("comm").cast(pl.String)
+    stops_cpu = name.str.contains(r"^migration/\d+$") & (pl.col("prio") == 0)
+    slices = slices.filter(~stops_cpu.fill_null(False))
     best = slices.group_by("utid").agg(pl.col("prio").min().alias("prio")).drop_nulls()
     prio = dict(best.select(pl.col("utid").cast(pl.UInt32), "prio").iter_rows())
     sleeps = scene.lines.states.filter(

@@ -279,8 +279,8 @@ def over_time(
 ) -> pl.DataFrame:
     """Give the length of the system's queue over time, in equal intervals.
 
-    Definition: mean = integral of L_system(t) over the interval / its length; max = the largest
-    L_system(t) in it. Source: `steps`.
+    Definition: mean = integral of L_system(t) over the time of the interval that was observed / that
+    time; max = the largest L_system(t) in it. Source: `steps`.
 
     Parameters
     ----------
@@ -297,12 +297,13 @@ def over_time(
     -------
     pl.DataFrame
         One row per interval: `ts_ns` (Int64, its start), `dur_ns` (Int64), `mean` (Float64), `min`
-        and `max` (Int32). Fewer than `bins` rows when the trace lasts fewer ns.
+        and `max` (Int32); these are null where nobody knows in all of the interval what ran on some
+        CPU. Fewer than `bins` rows when the trace lasts fewer ns.
 
     Notes
     -----
     How it can mislead: the mean of an interval hides peaks shorter than it; look at `max`. Where
-    records were lost, a CPU of which nothing is known counts as empty.
+    records were lost, an interval stands for the part of it of which every CPU is known.
     """
     rows = _steps(runqueue, end_ns, count).filter(pl.col("scope") == "system")
     schema = {"ts_ns": pl.Int64, "dur_ns": pl.Int64, "mean": pl.Float64, "min": pl.Int32, "max": pl.Int32}
@@ -313,24 +314,34 @@ def over_time(
     stop = int(start[-1]) + int(rows["dur_ns"][-1])
     # Times since 1970 in ns are beyond what a float tells apart.
     edges = start[0] + np.unique(np.linspace(0, stop - start[0], max(1, bins) + 1).astype(np.int64))
+    known = ~rows["unknown"].to_numpy()
+    dur = rows["dur_ns"].to_numpy() * known
     # The integral of a step function is piecewise linear, so interpolating it between steps is exact.
-    area = np.concatenate([[0], np.cumsum(length * rows["dur_ns"].to_numpy())])
-    until = np.interp(edges - start[0], np.append(start, stop) - start[0], area)
+    places = np.append(start, stop) - start[0]
+    area, observed = (
+        np.diff(np.interp(edges - start[0], places, np.concatenate([[0], np.cumsum(part)])))
+        for part in (length * dur, dur)
+    )
     # Steps that begin in an interval, and the one in force at its start.
     first = np.searchsorted(start, edges[:-1], side="right") - 1
     after = np.searchsorted(start, edges[1:], side="left")
     pairs = np.stack([first, after], axis=1).ravel()
-    padded = np.append(length, length[-1])
+
+    def extreme(of: np.ufunc, beyond: int) -> np.ndarray:
+        """Of the known lengths; `beyond` is none."""
+        return of.reduceat(np.append(np.where(known, length, beyond), beyond), pairs)[::2]
+
+    seen = observed > 0
     return pl.DataFrame(
         {
             "ts_ns": edges[:-1],
             "dur_ns": np.diff(edges),
-            "mean": np.diff(until) / np.diff(edges),
-            "min": np.minimum.reduceat(padded, pairs)[::2],
-            "max": np.maximum.reduceat(padded, pairs)[::2],
+            "mean": area / np.where(seen, observed, 1),
+            "min": extreme(np.minimum, np.iinfo(np.int32).max),
+            "max": extreme(np.maximum, -1),
         },
         schema=schema,
-    )
+    ).with_columns(pl.when(pl.Series(seen)).then(pl.col(n)).alias(n) for n in ("mean", "min", "max"))
 
 
 @tables("runqueue", "events")

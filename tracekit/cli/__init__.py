@@ -165,7 +165,10 @@ class Program(click.Group):
                 return super().invoke(ctx)
         except OSError as error:
             if _is_closed_pipe(error):
-                raise _ClosedPipe from error
+                from tracekit.cli._gate import KEPT, say
+
+                # A gate behind `| head` is a gate.
+                raise _ClosedPipe(say(ctx.meta.get(KEPT, ()))) from error
             raise
 
 
@@ -182,7 +185,7 @@ def _show(otherwise: Callable[..., None]) -> Callable[..., None]:
 
 
 class _ClosedPipe(Exception):
-    """Whoever read our output has gone."""
+    """Whoever read our output has gone; holds the exit status, which a gate may have set."""
 
 
 def _is_closed_pipe(error: BaseException) -> bool:
@@ -214,7 +217,7 @@ def _fail(error: Exception) -> NoReturn:
     if _is_closed_pipe(error):
         # Whoever read our output has seen enough. What is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(error.args[0] if isinstance(error, _ClosedPipe) else 0)
     where, text, status = "tracekit", "", 2
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)

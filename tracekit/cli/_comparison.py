@@ -147,5 +147,5 @@ def _basis(comparison: Comparison, failed: list[str]) -> None:
             paragraph(f"with care: {row['how']}")
     if record := to_record(comparison):
         paragraph(record)
-    if comparison.repeated is None:
+    if comparison.repetitions == 1:
         paragraph("each replay ran once: no intervals, and a small change may be chance")

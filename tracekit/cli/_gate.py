@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tracekit.explain import Condition, Judged
     from tracekit.trace import Trace
 
+#: Where the context of a command keeps its verdicts.
+KEPT = "tracekit.judged"
+
 
 def gate_option(baseline: bool = False) -> Callable[[Any], Any]:
     """The option `--fail-if`; passes conditions as `fail_if`.
@@ -41,7 +44,13 @@ def gate(conditions: Sequence[Condition], trace: Trace, by: str) -> list[Judged]
         return []
     from tracekit.explain import judge
 
-    return [judge(one, [trace], by) for one in conditions]
+    return kept([judge(one, [trace], by) for one in conditions])
+
+
+def kept(judged: list[Judged]) -> list[Judged]:
+    """Keep verdicts for the case that whoever reads the table goes away, see `say`."""
+    click.get_current_context().meta[KEPT] = judged
+    return judged
 
 
 def extra_of(judged: Sequence[Judged]) -> dict[str, Any]:
@@ -55,7 +64,15 @@ def extra_of(judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def ended(judged: Sequence[Judged]) -> int:
-    """Say the verdicts on standard error, and give the exit status."""
+    """Say the verdicts on standard error behind the table, and give the exit status."""
+    if judged:
+        # Here it can still be known that nobody reads it.
+        sys.stdout.flush()
+    return say(judged)
+
+
+def say(judged: Sequence[Judged]) -> int:
+    """Say verdicts on standard error, and give the exit status."""
     if not judged:
         return 0
     from tracekit.cli._output import printable

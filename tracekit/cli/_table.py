@@ -20,6 +20,8 @@ __all__ = ["cell", "definitions", "header", "paragraph", "table", "terminal_widt
 
 #: Columns that hold a point in time on the trace's clock; printed as `--from` takes it.
 MOMENTS = re.compile(r"(?:\w+_)?ts(?:_from|_to)?_ns|(?:start|end|max_at)_ns")
+#: Columns that hold a share or a bound of one; printed in per cent.
+SHARES = re.compile(r"(?:\w*share|cdf|exceedance)(?:_low|_high)?")
 #: Column names that are too long for a heading.
 SHORT = {
     "nr_tasks": "tasks",
@@ -78,7 +80,7 @@ def cell(column: str, value: Any) -> str:
         return format_moment(int(value))
     if column.endswith("_ns"):
         return format_ns(value)
-    if column.endswith("share") or column in ("cdf", "exceedance"):
+    if SHARES.fullmatch(column):
         return f"{100 * value:.2f} %"
     if isinstance(value, float):
         text = f"{value:.3f}".rstrip("0").rstrip(".")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._gate import ended, extra_of, gate_option
+from tracekit.cli._gate import ended, extra_of, gate_option, kept
 from tracekit.cli._options import Input, analysis_options, by_option, input_options, output_place
 from tracekit.cli._replaying import (
     asked,
@@ -199,9 +199,8 @@ def command(
         if fail_if:
             from tracekit.explain import judge_rows
 
-            judged = [
-                one for row in fail_if for one in judge_rows(row, comparison.table.iter_rows(named=True))
-            ]
+            rows = list(comparison.table.iter_rows(named=True))
+            judged = kept([one for condition in fail_if for one in judge_rows(condition, rows)])
         extra = {**comparison.to_dict(), **extra_of(judged)} if as_json else {}
         comparison.fidelity.height, comparison.table.height  # noqa: B018
     if output is not None:

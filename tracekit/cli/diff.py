@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._gate import ended, extra_of, gate_option
+from tracekit.cli._gate import ended, extra_of, gate_option, kept
 from tracekit.cli._options import by_option, output_options, output_place
 from tracekit.errors import OutputError
 
@@ -138,7 +138,7 @@ def command(
         raise OutputError(f"{output}: expected a name that ends in .html")
     before, after = (_read(files, quiet) for files in _files((a, b), traces))
     found = diff(before, after, by=by, min_effect=min_effect, repeat_spread=repeat_spread)
-    judged = [judge_pair(c, before, after, by, repeat_spread) for c in fail_if]
+    judged = kept([judge_pair(c, before, after, by, repeat_spread) for c in fail_if])
     if output is not None:
         _write(output, found.to_html())
     if plot is not None:

@@ -136,9 +136,14 @@ def _proposal(title: str, proposal: Proposal) -> None:
                 if None in span
                 else " to ".join(format_bound(v, row["unit"]) for v in span),
                 "holds": row["holds"],
+                "trust": row["trust"],
             }
         )
-    table(rows, ["goal", "group", "identity", "predicted", "90 % interval", "holds"])
+    columns = ["goal", "group", "identity", "predicted", "90 % interval", "holds", "trust"]
+    table(rows, columns, first_out=["identity"])
+    for row in proposal.goals:
+        if row["holds"] == "unknown":
+            paragraph(f"   {row['text']}: not to be used: {row['trust_why']}")
     for row in proposal.others[:3]:
         what = f"{row['metric'].replace('_', ' ')} {row['statistic']}"
         change = row["change_pct"]

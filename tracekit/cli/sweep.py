@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from tracekit.whatif.sweep import Sweep
 
+#: What stands behind a value, as in a narrow table of `compare`: what it says of that row.
+MARKS = {"not resolved": "=", "with care": "?", "do not use": "!"}
+
 
 def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """How cells are replayed and where; `solve` has the same."""
@@ -109,7 +112,7 @@ def cells_bar(quiet: bool, title: str) -> Iterator[Callable[[int, int], object] 
 Examples:
   tracekit sweep boot.dat --policy 'rr:quantum=1ms..64ms/7log' \\
       --metric 'response.p95(db)'
-  tracekit sweep boot.dat --policy cfs --set 'bg*: nice=0..19/5' -o bg.parquet
+  tracekit sweep boot.dat --set 'bg*: nice=0..19/5' -o bg.parquet
   tracekit sweep *.dat --policy 'cfs:wakeup_granularity=0..4ms/9' \\
       --policy fifo -o sweep.parquet
   tracekit sweep boot.dat --policy 'eevdf:base_slice=0.5ms..20ms/40log' \\
@@ -121,9 +124,9 @@ Examples:
     "--policy",
     "policies",
     multiple=True,
-    required=True,
     metavar="POLICY",
-    help="NAME:PARAM=VALUE,...; a value can be a range (0..4ms/9, 1ms..64ms/7log) or a list ({on,off}).",
+    help="NAME:PARAM=VALUE,...; a value can be a range (0..4ms/9, 1ms..64ms/7log) or a list ({on,off}). "
+    "By default the policy of the recording, where --set says what else varies.",
 )
 @click.option(
     "--set",
@@ -182,8 +185,13 @@ def command(
     """Replay traces under a grid of policies and attributes.
 
     Every combination of the values is a cell. Cells run on all CPUs, or on the workers of a Dask
-    scheduler; the result is the same for any number of them.
+    scheduler; the result is the same for any number of them. Marks behind a value say what `compare`
+    says of that row: whether it differs from the identity replay, and whether it can be trusted.
     """
+    if not policies and not sets:
+        raise click.UsageError(
+            "nothing to sweep: give a --policy, or a --set for the policy of the recording"
+        )
     if not statistics and output is None:
         raise click.UsageError("nothing to give: name a --metric to print, or an --output to write")
     if plot and not statistics:
@@ -219,7 +227,7 @@ def _by_reason(failed: pl.DataFrame) -> Iterator[tuple[str, list[int]]]:
 
 
 def _print(result: Sweep, statistics: tuple[str, ...], as_json: bool) -> None:
-    from tracekit.cli._output import emit_json, paragraph, printable, table
+    from tracekit.cli._output import emit_json, printable
 
     for error, cells in _by_reason(result.failed):
         first = f"cell {cells[0]}"
@@ -228,16 +236,43 @@ def _print(result: Sweep, statistics: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         emit_json({s: result.values(s).to_dicts() for s in statistics})
         return
+    for said in result.left_to_default:
+        print(f"warning: {printable(said)}", file=sys.stderr)
     for statistic in statistics:
-        wide = result.pivot(statistic)
-        unit = result.values(statistic)["unit"][0]
-        lead = [c for c in ("trace", "group") if c in wide.columns]
-        axis = wide.columns[len(lead)]
-        paragraph(f"{statistic} by {axis}")
-        suffix = "_ns" if unit == "ns" else ""
-        wide = wide.rename({c: c + suffix for c in wide.columns[len(lead) + 1 :]})
-        rows = [{**row, axis: shown(str(row[axis]))} for row in wide.to_dicts()]
-        table(rows, wide.columns)
+        _pivot(result, statistic)
+
+
+def _pivot(result: Sweep, statistic: str) -> None:
+    """One statistic over the axes: each value with its marks, and what it is held against."""
+    from tracekit.cli._output import paragraph, table
+    from tracekit.words import value
+
+    found = result.values(statistic)
+    unit = found["unit"][0]
+    wide = result.pivot(statistic)
+    lead = [c for c in ("trace", "group") if c in wide.columns]
+    axis, *columns = wide.columns[len(lead) :]
+    rows = [{**row, axis: shown(str(row[axis]))} for row in wide.to_dicts()]
+    said = [result.pivot(statistic, c).to_dicts() for c in ("is_bound", "verdict", "trust")]
+    seen: set[str] = set()
+    for place, row in enumerate(rows):
+        for column in columns:
+            bound, verdict, trust = (other[place][column] for other in said)
+            marks = "".join(MARKS[word] for word in (verdict, trust) if word in MARKS)
+            seen.update(word for word in (verdict, trust) if word in MARKS)
+            text = ("\u2265 " if bound else "") + value(row[column], unit)
+            row[column] = f"{text} {marks}".rstrip() if row[column] is not None else None
+    held = [
+        f"{name} {value(found[c][0], unit)}"
+        for c, name in (("recorded", "recorded"), ("identity", "identity replay"))
+        if found[c].n_unique() == 1
+    ]
+    paragraph(f"{statistic} by {axis}{'; ' if held else ''}{', '.join(held)}")
+    table(rows, wide.columns, right=columns)
+    if seen:
+        print(", ".join(f"{mark} {word}" for word, mark in MARKS.items() if word in seen))
+    if found["low"].null_count() == found.height and result.table["runs"].max() == 1:
+        paragraph("each cell ran once: no intervals, and a small change may be chance")
 
 
 def shown(value: str) -> str:

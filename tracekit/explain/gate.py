@@ -357,6 +357,9 @@ def judge_pair(
     table = difference.compare(
         sides[0], sides[1], statistics=(condition.statistic,), repeat_spread=repeat_spread
     )
+    if table.is_empty():
+        why = f"too few samples for {condition.statistic} on one side, or on both"
+        return Judged(condition, "cannot tell", None, None, None, why)
     row = table.row(0, named=True)
     ratio = None if row["change"] is None else 1 + row["change"]
     if row["lo"] is None:
@@ -389,8 +392,9 @@ def judge_rows(condition: Condition, rows: Iterable[Mapping[str, object]]) -> li
         ends = [None if row[k] is None else float(str(row[k])) / scale for k in ("predicted", "low", "high")]
         value, lo, hi = ends
         policy = str(row["policy"])
-        if lo is None or hi is None:
-            why = "the prediction has no interval"
+        unusable = row["trust"] == "do not use"
+        if lo is None or hi is None or unusable:
+            why = f"not to be used: {row['trust_why']}" if unusable else "the prediction has no interval"
             found.append(Judged(condition, "cannot tell", value, None, None, why, policy))
             continue
         verdict = _verdict(condition.op, condition.limit, lo, hi)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -22,6 +23,8 @@ DURATION = 0.2
 LOAD = 0.10
 #: What both sides should have in common.
 _SAME = {"host": "machines", "kernel": "kernels", "arch": "architectures", "clock.name": "trace clocks"}
+#: Columns of the page.
+HEADS = ("group", "metric", "A", "B", "change", "90 % interval", "n", "q", "ks", "verdict")
 
 
 @dataclass(frozen=True)
@@ -121,50 +124,31 @@ class Difference:
         lines = ["| group | metric | A | B | change | 90 % interval | n | verdict |"]
         lines.append("|---|---|---:|---:|---:|---:|---:|---|")
         for r in rows.head(top).iter_rows(named=True):
-            cells = (
-                *(_md(r["group"]), f"{r['metric']} {r['statistic']}"),
-                *(_shown(r["a"], r["unit"]), _shown(r["b"], r["unit"]), _percent(r["change"])),
-                "-" if r["lo"] is None else f"{_percent(r['lo'])} to {_percent(r['hi'])}",
-                *(f"{r['n_a']}, {r['n_b']}", r["verdict"]),
-            )
-            lines.append("| " + " | ".join(cells) + " |")
+            lines.append("| " + " | ".join([_md(r["group"]), *_figures(r), r["verdict"]]) + " |")
         rest = rows.height - top
         return "\n".join([*head, *lines, *([f"\n{rest} more rows."] if rest > 0 else [])]) + "\n"
 
     def to_html(self) -> str:
         """One page that needs nothing else."""
-        columns = (
-            "group",
-            "metric",
-            "statistic",
-            "a",
-            "b",
-            "change",
-            "lo",
-            "hi",
-            "n_a",
-            "n_b",
-            "ks",
-            "q",
-            "verdict",
-            "reason",
-        )
         body = []
         for r in self.table.iter_rows(named=True):
-            shown = {
-                **r,
-                **{k: _shown(r[k], r["unit"]) for k in ("a", "b")},
-                **{k: _percent(r[k]) for k in ("change", "lo", "hi")},
-                **{k: "-" if r[k] is None else f"{r[k]:.3g}" for k in ("ks", "q")},
-            }
-            cells = "".join(
-                f"<td>{html.escape(str(shown[c] if shown[c] is not None else ''))}</td>" for c in columns
-            )
-            body.append(f"<tr class='{r['verdict'].replace(' ', '-')}'>{cells}</tr>")
+            metric, *figures = _figures(r)
+            figures += ["-" if r[k] is None else f"{r[k]:.3g}" for k in ("q", "ks")]
+            text = "".join(f"<td>{html.escape(c)}</td>" for c in (r["group"] or "", metric))
+            numbers = "".join(f"<td class=n>{html.escape(c)}</td>" for c in figures)
+            why = f"<br><small>{html.escape(r['reason'])}</small>" if r["reason"] else ""
+            verdict = f"<td>{r['verdict']}{why}</td>"
+            body.append(f"<tr class='{r['verdict'].replace(' ', '-')}'>{text}{numbers}{verdict}</tr>")
         style = (
             "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem}"
-            "table{border-collapse:collapse;display:block;overflow-x:auto}td,th{padding:.2rem .6rem;text-align:left}"
+            "h1{font-size:1.4rem}table{border-collapse:collapse;display:block;overflow-x:auto}"
+            "td,th{padding:.2rem .6rem;text-align:left;vertical-align:top}"
+            "td.n,th.n{text-align:right;white-space:nowrap}"
             "tr.changed{font-weight:600}tr.cannot-tell{color:#6b7280}tr:nth-child(even){background:#8881}"
+        )
+        heads = "".join(
+            f"<th{' class=n' if head not in ('group', 'metric', 'verdict') else ''}>{head}</th>"
+            for head in HEADS
         )
         warnings = "".join(f"<li>{html.escape(w)}</li>" for w in self.warnings)
         names = [" ".join(t.name for t in side) for side in (self.a, self.b)]
@@ -173,7 +157,9 @@ class Difference:
             f"<title>{html.escape(names[0])} and {html.escape(names[1])}</title><style>{style}</style>"
             f"<h1>{html.escape(self.sentence)}</h1><p>A: {html.escape(names[0])}<br>B: {html.escape(names[1])}</p>"
             + (f"<h2>Not alike</h2><ul>{warnings}</ul>" if warnings else "")
-            + f"<table><thead><tr>{''.join(f'<th>{c}</th>' for c in columns)}</tr></thead><tbody>{''.join(body)}</tbody></table></html>\n"
+            + f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+            "<p><small>n: samples of A and of B. q: p-value of the change, corrected for the number of rows. "
+            "ks: distance of the two distributions, 0 (equal) to 1.</small></p></html>\n"
         )
 
     def _repr_html_(self) -> str:
@@ -183,6 +169,17 @@ class Difference:
     def __repr__(self) -> str:
         """The sentence, then what is not alike."""
         return "\n".join([f"<Difference: {self.sentence}>", *(f"  ! {w}" for w in self.warnings)])
+
+
+def _figures(row: Mapping[str, Any]) -> list[str]:
+    """Metric, both values, the change, its interval and the numbers of samples of a row, as text."""
+    return [
+        f"{row['metric']} {row['statistic']}",
+        *(_shown(row[k], row["unit"]) for k in ("a", "b")),
+        _percent(row["change"]),
+        "-" if row["lo"] is None else f"{_percent(row['lo'])} to {_percent(row['hi'])}",
+        f"{row['n_a']}, {row['n_b']}",
+    ]
 
 
 def _shown(value: float | None, unit: str) -> str:

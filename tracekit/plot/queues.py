@@ -134,29 +134,29 @@ def queue_over_time(lengths: pl.DataFrame | Mapping[str, pl.DataFrame], name: st
     --------------
     The line is the mean number of tasks running or waiting in each short interval, the band reaches
     from the smallest to the largest number in it. A line that stays above the number of CPUs is a
-    machine that never catches up; bursts show as peaks of the band.
+    machine that never catches up; bursts show as peaks of the band. A gap is time of which records
+    were lost.
     """
     data = s.as_mapping(lengths)
     with s.style():
         fig, axes = s.new_figure(7.4, 1.1 + 1.7 * len(data), len(data))
         looks = s.looks(list(data))
-        highest = max([int(str(t["max"].max())) for t in data.values() if t.height] or [1])
+        highest = max([int(str(t["max"].max())) for t in data.values() if t["max"].count()] or [1])
         # One scale for all: a replay that takes longer shows as longer.
         longest = max(
             [t["ts_ns"][-1] + t["dur_ns"][-1] - t["ts_ns"][0] for t in data.values() if t.height] or [1]
         )
         for ax, (label, table) in zip(axes, data.items(), strict=True):
-            if not table.height:
+            if not table["mean"].count():
                 s.nothing(ax, "no run-queue lengths")
                 continue
             start = table["ts_ns"][0]
             at = (table["ts_ns"] - start).to_numpy().astype(float)
             edges = np.append(at, at[-1] + table["dur_ns"][-1])
             colour = looks[label]["color"]
-            ax.stairs(
-                table["max"], edges, baseline=table["min"].to_numpy(), fill=True, color=colour, alpha=0.25
-            )
-            ax.stairs(table["mean"], edges, baseline=None, color=colour)
+            low, mean, high = (table[c].cast(pl.Float64).to_numpy() for c in ("min", "mean", "max"))
+            ax.stairs(high, edges, baseline=low, fill=True, color=colour, alpha=0.25)
+            ax.stairs(mean, edges, baseline=None, color=colour)
             ax.set_xlim(0, longest)
             ax.set_ylim(0, highest * 1.08)
             ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

@@ -69,7 +69,8 @@ def response_curve(values: pl.DataFrame, statistic: str = "", name: str = "") ->
     one is known. The dashed line is the identity replay. A slope that is smaller than the bars is
     not resolved.
     """
-    fixed = ("cell", "trace", "group", "unit", "identity", "value", "low", "high", "verdict")
+    fixed = {"cell", "trace", "group", "unit", "recorded", "identity", "value", "is_bound", "low", "high"}
+    fixed |= {"verdict", "trust"}
     first, *others = [c for c in values.columns if c not in fixed] or ["cell"]
     others += [c for c in ("trace", "group") if values[c].n_unique() > 1]
     with s.style():

@@ -95,7 +95,7 @@ def compare(
         recorded machine, where the trace does not say it.
     runs
         How often each replay is repeated with small changes of the machine, for the interval of
-        each prediction (`tracekit.whatif.intervals`); 1 does without.
+        each prediction (`tracekit.whatif.intervals`); 1 does without, and no row is `trusted` then.
     jobs
         How many threads; by default one for each CPU, at most 8. The result is the same for any number.
     force
@@ -121,7 +121,7 @@ def compare(
     ValueError
         `real` with several policies: a recording is under one.
     ReplayError
-        `hz` is not what the trace, or the machine beside it, says. As in `replay`.
+        `runs` is below 1. `hz` is not what the trace, or the machine beside it, says. As in `replay`.
     FilterError
         No task of the trace fits `comm`, `pid`, `tid` and `exclude`, or tasks are chosen with
         ``by="all"``.
@@ -134,6 +134,8 @@ def compare(
     >>> round(row["recorded"].item() / 1e6, 1), round(row["predicted"].item() / 1e6, 1)
     (0.9, 3.9)
     """
+    if runs < 1:
+        raise ReplayError(f"runs: expected a whole number above 0, found {runs}")
     trace = as_trace(trace)
     overrides = overrides_of(scenario) if scenario else []
     chosen = _chosen(trace, by, comm=comm, pid=pid, tid=tid, exclude=exclude)
@@ -169,7 +171,7 @@ def compare(
         if intervals:
             threads.later(recorded)
         programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement, identity))
-        perturbations = programs.perturbations(max(runs, 1))
+        perturbations = programs.perturbations(runs)
         key = ("identity", *read, overheads, len(perturbations), by)
         known: dict[str, Any] = trace.once(key, dict)
         # Another thread may be running it, too; both find the same.
@@ -199,8 +201,6 @@ def compare(
     repeated = {IDENTITY: shared["repeated"], **repeated}
     for label, run in {IDENTITY: same, **plain}.items():
         run.once(("metrics", by), partial(_first, repeated[label]))
-    if not intervals:
-        return Comparison(trace, same, plain, why, by, None, beside, overrides, chosen, beside_policies)
     attributes = {key for o in overrides for key, _ in o.settings}
     other_cpus = cpus is not None and cpus != trace.cpus.height
     classes = {

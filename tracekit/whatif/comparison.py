@@ -60,7 +60,8 @@ class Comparison:
     by
         Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
     repeated
-        The replays repeated with small changes of the machine; without it there are no intervals.
+        The replays repeated with small changes of the machine, and what rows are judged by; without it
+        there are no intervals, and no row is judged.
     real
         A recording under what was asked, which predictions are held against.
     overrides
@@ -128,6 +129,11 @@ class Comparison:
         return [text for text in said if text is not None]
 
     @property
+    def repetitions(self) -> int:
+        """How often each replay ran; 1: there are no intervals."""
+        return len(self.repeated.figures[IDENTITY]) if self.repeated else 1
+
+    @property
     def resolution_ns(self) -> int:
         """Smallest step of the trace's clock, ns; 1 when the trace does not say."""
         text = self.trace.metadata.get("clock.resolution_ns", "1")
@@ -155,7 +161,8 @@ class Comparison:
         if repeated is not None:
             repeated = replace(
                 repeated,
-                sampling=repeated.sampling or self.sampling,
+                # It makes intervals, and takes longer than a replay.
+                sampling=repeated.sampling or ({} if repeated.once else self.sampling),
                 poor=self.poor,
                 sooner={label: [one.group for one in found] for label, found in self.sooner.items()},
                 longer={label: found.why for label, found in self.longer.items()},
@@ -230,8 +237,8 @@ class Comparison:
         Returns
         -------
         dict
-            ``trusted``, ``with care``, ``do not use``: shares of the rows of `summary`; empty
-            without repetitions.
+            ``trusted``, ``with care``, ``do not use``: shares of the rows of `summary`; empty where no
+            row is judged.
         """
         marks = self.summary["trust"].drop_nulls()
         return {mark: marks.to_list().count(mark) / marks.len() for mark in MARKS} if marks.len() else {}
@@ -422,7 +429,7 @@ class Comparison:
             "chosen": None if self.focus.chosen is None else list(self.focus.chosen),
             "calibration": self.calibration.to_dicts(),
             "fidelity": self.fidelity.to_dicts(),
-            "repetitions": len(self.repeated.figures[IDENTITY]) if self.repeated else 1,
+            "repetitions": self.repetitions,
             "held": None if self.held is None else self.held.to_dict(),
             "sooner": {label: [asdict(one) for one in found] for label, found in self.sooner.items()},
             "longer": {label: asdict(one) for label, one in self.longer.items()},

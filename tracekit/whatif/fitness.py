@@ -16,7 +16,7 @@ import polars as pl
 from tracekit.errors import ReplayError
 from tracekit.explain.loss import what_holds
 from tracekit.units import format_count, format_ns
-from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.calibration import calibrate, titles
 from tracekit.whatif.contexts import Contexts, recognise
 from tracekit.whatif.identity import stated
 from tracekit.whatif.kernels import names_kernel
@@ -277,7 +277,7 @@ def _verdict(metrics: pl.DataFrame, policy: str, which: str) -> tuple[str, str]:
         return "unknown", f"{said}, and the run time per involuntary switch could not be measured"
     said += f"; run time per involuntary switch is off by {main['error_pct'] or 0.0:+.1f} %"
     if failed:
-        said += f"; these fail: {', '.join(failed)}"
+        said += f"; these fail: {titles(failed)}"
     poor = "main" in failed or poorly(metrics["result"].to_list()) is not None
     return ("well" if not failed else "badly" if poor else "with care"), said
 

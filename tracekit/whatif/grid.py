@@ -40,7 +40,7 @@ class Cell:
     Attributes
     ----------
     policy
-        The policy, ranges replaced by one value each.
+        The policy, ranges replaced by one value each; empty for that of the recording.
     sets
         ``--set`` texts, likewise.
     axes
@@ -54,7 +54,7 @@ class Cell:
 
     def __str__(self) -> str:
         """As options of the command line."""
-        return " ".join([self.policy, *(f"--set '{text}'" for text in self.sets)])
+        return " ".join([*filter(None, [self.policy]), *(f"--set '{text}'" for text in self.sets)])
 
 
 def number(text: str) -> float | None:
@@ -205,7 +205,7 @@ def cells(policies: Sequence[str], sets: Sequence[str] = ()) -> list[Cell]:
     Parameters
     ----------
     policies
-        Policies, whose values can be ranges and lists.
+        Policies, whose values can be ranges and lists; none: the policy of the recording.
     sets
         ``--set`` texts, likewise.
 
@@ -224,7 +224,7 @@ def cells(policies: Sequence[str], sets: Sequence[str] = ()) -> list[Cell]:
     >>> [str(cell) for cell in cells(["rr:quantum=1ms..4ms/2"], ["batch*: nice={0,19}"])][:2]
     ["rr:quantum=1000000ns --set 'batch*: nice=0'", "rr:quantum=1000000ns --set 'batch*: nice=19'"]
     """
-    named, changed = _policies(policies), _sets(sets)
+    named, changed = _policies(policies) or [("", ())], _sets(sets)
     count = len(named) * math.prod(len(one) for one in changed)
     if count > MAX_CELLS:
         raise ReplayError(f"the grid has {count} cells; at most {MAX_CELLS} can be run")

@@ -217,7 +217,7 @@ def _finding(comparison: Comparison, label: str) -> Finding:
         len(usable),
         len(own),
         # Without repetitions no row has one, which is said once.
-        bare=sum(r["low"] is None for r in usable) if comparison.repeated is not None else 0,
+        bare=sum(r["low"] is None for r in usable) if comparison.repetitions > 1 else 0,
         unusable=len(resolved) - len(usable),
         largest=tuple(largest.values())[:3],
         most=effect_of(by_size[0]) if by_size else None,

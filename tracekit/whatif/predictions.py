@@ -91,7 +91,14 @@ class Repeated:
     span_ns: float = 0.0
     switch_ns: float = 0.0
 
+    @property
+    def once(self) -> bool:
+        """Whether each replay ran once, so that nothing is known of the spread."""
+        return all(len(runs) <= 1 for runs in self.figures.values())
 
+
+#: Why there is no interval where each replay ran once.
+ONCE = "each replay ran once"
 #: Length of a tick where nothing says: Linux's default of 250 a second (kernel/Kconfig.hz).
 DEFAULT_TICK_NS = 4e6
 #: Metrics of waits, and those that are made of slices.
@@ -180,7 +187,8 @@ def with_intervals(
     table
         Result of `tracekit.analysis.compare.compare`.
     repeated
-        The repetitions; without them the columns are null, but for those that need none.
+        The repetitions; without them the columns are null, but for those that need none. Where each
+        replay ran once there is no interval, and no row is `trusted`.
     recorded, identity
         Labels of the recording and of the identity replay.
     resolution_ns
@@ -271,7 +279,8 @@ def _in_trace(row: dict[str, Any], ran: Mapping[tuple[str, str | None], int]) ->
     n = (row["n_recorded"] or 0) if waits else ran.get((row["scope"], row["group"]), 0)
     if n < trust.DECIDING and row["predicted"] is not None:
         row |= {"verdict": "not in this trace", "resolved": None, "low": None, "high": None}
-        row["no_interval"] = f"n = {n} is below {trust.DECIDING}"
+        if row["no_interval"] != ONCE:
+            row["no_interval"] = f"n = {n} is below {trust.DECIDING}"
     return row
 
 
@@ -317,6 +326,8 @@ def _row(
     out["phase_sensitive"] = parts[0].moved or parts[1].moved
     if predicted is None:
         return out | {"no_interval": "not predicted"}
+    if repeated.once:
+        return out | {"no_interval": ONCE}
     two = intervals.modes(values)
     if two is not None:
         out |= {"bimodal_low": two[0], "bimodal_high": two[1]}

@@ -35,7 +35,7 @@ MAX_REDRAWN = 64
 
 #: Attributes for tasks: by selector, ``{"spin*": {"nice": 5}}``, or as `tracekit.whatif.scenario`
 #: reads them.
-Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | Sequence[Override]
+Scenario = ScenarioFile | Mapping[str, Mapping[str, object]] | str | Sequence[Override | str]
 
 #: Where tasks wake and what moves them: the policy's own choice, or as recorded at the same point
 #: of their programs.
@@ -528,8 +528,8 @@ def replay(
         "fork": "list:2us/50ns"}``; see `tracekit.costs` for all.
     scenario
         Attributes for tasks: ``{"spin*": {"nice": 5}}`` (selectors as in
-        `tracekit.whatif.scenario.parse_set`), or what `tracekit.whatif.scenario.load` read from a
-        file.
+        `tracekit.whatif.scenario.parse_set`), a text or several, ``"spin*: nice=5"``, or what
+        `tracekit.whatif.scenario.load` read from a file.
     progress
         Called with the share that is done.
 

@@ -196,14 +196,15 @@ def _override(selector: str, settings: tuple[tuple[str, str], ...], where: str) 
 
 
 def overrides_of(
-    scenario: Scenario | Mapping[str, Mapping[str, object]] | Iterable[Override],
+    scenario: Scenario | Mapping[str, Mapping[str, object]] | str | Iterable[Override | str],
 ) -> list[Override]:
     """Overrides, however they were written.
 
     Parameters
     ----------
     scenario
-        A scenario; or selector to attributes, ``{"spin*": {"nice": 5}}``; or overrides.
+        A scenario; or selector to attributes, ``{"spin*": {"nice": 5}}``; or overrides, also as texts,
+        ``"spin*: nice=5"``, see `parse_set`.
 
     Returns
     -------
@@ -213,18 +214,27 @@ def overrides_of(
     Raises
     ------
     ReplayError
-        When a selector means nothing.
+        When a selector means nothing, or something is no override.
     """
     if isinstance(scenario, Scenario):
         return list(scenario.overrides)
     if isinstance(scenario, Mapping):
+        for selector, settings in scenario.items():
+            if not isinstance(settings, Mapping):
+                raise ReplayError(
+                    f"scenario {selector!r}: expected attributes, such as {{'nice': 5}}, found {settings!r:.60}"
+                )
         return [
             _override(
                 selector, tuple((k, _as_text(v)) for k, v in settings.items()), f"scenario {selector!r}"
             )
             for selector, settings in scenario.items()
         ]
-    return list(scenario)
+    given = [scenario] if isinstance(scenario, str) else list(scenario)
+    for one in given:
+        if not isinstance(one, Override | str):
+            raise ReplayError(f"scenario: expected changes, such as 'spin*: nice=5', found {one!r:.60}")
+    return [parse_set(one) if isinstance(one, str) else one for one in given]
 
 
 def _checked(key: str, value: str, settings: tuple[tuple[str, str], ...], where: str) -> Override:

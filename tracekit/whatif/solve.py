@@ -59,6 +59,8 @@ MAX_TIDS = 16
 LEAST_SAMPLES = 0.1
 #: Parameters that are the kernel's version rather than a setting of it.
 NO_TUNABLES = ("form", "version", "arithmetic", "exit_requeue", "scaling", "kernel")
+#: What can be said of a goal, the weakest first; the last two are proposed.
+ANSWERS = ("no", "unknown", "perhaps", "yes")
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,9 @@ class Proposal:
         The policy and the changes of tasks.
     goals
         For each goal: `goal` (times in ns), `text` (as it was asked), and by group `value`, `low`,
-        `high` (the 90 % interval), `identity`, `holds` (``yes`` where the whole interval meets it,
-        ``perhaps`` where the value does, else ``no``).
+        `high` (the 90 % interval), `identity`, `trust` and `trust_why` (as in
+        `tracekit.Comparison.table`), `holds` (``yes`` where the whole interval meets it, ``perhaps``
+        where the value does, ``unknown`` where the value does and is not to be used, else ``no``).
     others
         What changes by more than the replay gets wrong elsewhere: `group`, `metric`, `statistic`,
         `identity`, `value`, `change_pct`, the largest first.
@@ -85,8 +88,7 @@ class Proposal:
     @property
     def holds(self) -> str:
         """The weakest answer of all goals."""
-        found = [g["holds"] for g in self.goals]
-        return "no" if "no" in found or not found else "perhaps" if "perhaps" in found else "yes"
+        return min((g["holds"] for g in self.goals), key=ANSWERS.index, default="no")
 
     @property
     def cost(self) -> float:
@@ -288,7 +290,9 @@ def _score(slacks: Sequence[float]) -> tuple[float, float]:
     return sum(min(s, 0.0) for s in slacks), slacks[0]
 
 
-def score(rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> tuple[float, float]:
+def score(
+    rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal], judged: bool = True
+) -> tuple[float, float]:
     """How well goals are met; more is better.
 
     Parameters
@@ -297,6 +301,9 @@ def score(rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> tuple[flo
         `tracekit.Comparison.table` of one policy, as dicts.
     goals
         What is wanted, and what must be kept.
+    judged
+        Take what is marked ``do not use`` for unknown. False for rows of replays that ran once, of
+        which an interval may still show that they are to be used.
 
     Returns
     -------
@@ -304,7 +311,11 @@ def score(rows: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> tuple[flo
         What is missing of all goals, each relative to its bound (0 where all are met, -inf where
         one has no value), and how far the first is met.
     """
-    return _score(_slacks([r for r in rows if r.get("trust") != "do not use"], goals))
+    return _score(_slacks(_usable(rows) if judged else rows, goals))
+
+
+def _usable(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row.get("trust") != "do not use"]
 
 
 def _ranked(seen: Mapping[Cell, Sequence[float]]) -> list[Cell]:
@@ -395,9 +406,11 @@ def solve(
         holding = [_proposal(c, seen[c][1], goals) for c in ranked if min(seen[c][0]) >= 0 and c != start]
         holding.sort(key=lambda p: (len(p.cell.axes), p.cost))
         ranked = [*(p.cell for p in holding), *(c for c in ranked if min(seen[c][0]) < 0)]
-        final = _tried(runner, [c for c in ranked if c != start][:CONFIRMED], goals, runs, progress)
+        final = _tried(
+            runner, [c for c in ranked if c != start][:CONFIRMED], goals, runs, progress, last=True
+        )
         made = [_proposal(cell, rows, goals) for cell, (_, rows) in final.items()]
-    good = [p for p in made if p.holds != "no"]
+    good = [p for p in made if p.holds in ("perhaps", "yes")]
     best = _undominated(good)
     nearest = max(final, key=lambda c: _score(final[c][0]), default=None)
     fallback = None if nearest is None else _proposal(nearest, final[nearest][1], goals)
@@ -410,13 +423,17 @@ def _tried(
     goals: Sequence[Goal],
     runs: int,
     progress: Callable[[int, int], object] | None,
+    last: bool = False,
 ) -> dict[Cell, tuple[list[float], list[dict[str, Any]]]]:
-    """How far each cell meets the goals, and its rows; cells without a replay are left out."""
+    """How far each cell meets the goals, and its rows; cells without a replay are left out.
+
+    What is not to be used counts as unknown in the `last` round; before, each cell runs once, see `score`.
+    """
     found = {}
     for (_, cell), table in runner.run(asked, runs, progress).items():
         if "metric" in table.columns:
             rows = table.to_dicts()
-            found[cell] = (_slacks([r for r in rows if r.get("trust") != "do not use"], goals), rows)
+            found[cell] = (_slacks(_usable(rows) if last else rows, goals), rows)
     return found
 
 
@@ -437,12 +454,14 @@ def _proposal(cell: Cell, rows: Sequence[dict[str, Any]], goals: Sequence[Goal])
             at = None if _hardly_ran(row) else goal.slack(row)
             sure = [s for s in map(goal.slack, ends) if s is not None]
             holds = "no" if at is None or at < 0 else "yes" if sure and min(sure) >= 0 else "perhaps"
+            if holds != "no" and not _usable([row]):
+                holds = "unknown"
             answers.append(
                 {
                     "goal": str(goal),
                     "text": goal.text,
                     "group": row["group"],
-                    **{k: row[k] for k in ("unit", "identity", "low", "high")},
+                    **{k: row[k] for k in ("unit", "identity", "low", "high", "trust", "trust_why")},
                     "value": row["predicted"],
                     "holds": holds,
                 }

@@ -35,9 +35,11 @@ from tracekit.trace import Trace
 from tracekit.whatif.comparing import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
 from tracekit.whatif.grid import Cell, cells, number, sample
+from tracekit.whatif.identity import stated
 from tracekit.whatif.left_out import warn
 from tracekit.whatif.repeat import wait_for_first
 from tracekit.whatif.scenario import parse_set
+from tracekit.whatif.settings import left_to_default
 from tracekit.whatif.workers import Workers, given_or_own, usable_cpus
 
 __all__ = ["Options", "Runner", "Sweep", "sweep"]
@@ -46,6 +48,8 @@ __all__ = ["Options", "Runner", "Sweep", "sweep"]
 #: Talwalkar 2016: 3 or 4), and how often each cell is replayed on each rung.
 HALVING = 3
 RUNGS = (1, 3, 9)
+#: Which columns a finished cell has: cells of an older form are run anew.
+FORM = 2
 #: A cell whose worker dies so often is reported as failed: it may be what kills them.
 TRIES = 3
 #: Columns that come before those of a comparison.
@@ -93,8 +97,9 @@ class Sweep:
         One row per cell, trace and row of a comparison: `cell` (UInt32, place in the grid), `key`
         (String, what identifies the cell), `trace` (String), `sets` (String, the changes of tasks),
         `runs` (UInt32, repetitions), `error` (String; why the cell has no result, else null), a
-        String column for each axis of the grid, named ``axis:`` and its name, and the columns of
-        `tracekit.Comparison.table`.
+        String column for each axis of the grid, named ``axis:`` and its name, the columns of
+        `tracekit.Comparison.table`, and `left_to_default` (String, what the cell's policy leaves to
+        its default where the recording had another, as a sentence; null where that is nothing).
     axes
         Names of the axes.
     """
@@ -132,6 +137,27 @@ class Sweep:
         rows = self.table.filter(pl.col("error").is_not_null())
         return rows.select("cell", "trace", *(f"axis:{a}" for a in self.axes), "error")
 
+    @property
+    def left_to_default(self) -> list[str]:
+        """Settings of the recording that cells do not have, since their policy was not asked for them.
+
+        A sentence for each trace and policy: that of its first cell, and how many are like it. See
+        `tracekit.Comparison.left_to_default`.
+        """
+        if "left_to_default" not in self.table.columns:
+            return []
+        said = self.table.filter(pl.col("left_to_default").is_not_null()).unique(
+            ["cell", "trace"], maintain_order=True
+        )
+        name = pl.col("policy").str.split(":").list.first()
+        found = said.group_by("trace", name, maintain_order=True).agg(
+            pl.col("left_to_default").first(), others=pl.len() - 1
+        )
+        return [
+            text + (f"; {others} more cell{'s' * (others > 1)} of {policy} likewise" if others else "")
+            for _, policy, text, others in found.iter_rows()
+        ]
+
     def values(self, statistic: str | Statistic) -> pl.DataFrame:
         """One statistic of every cell.
 
@@ -143,8 +169,10 @@ class Sweep:
         Returns
         -------
         polars.DataFrame
-            `cell`, `trace`, `group` (String), a column for each axis (String), `unit`, `identity`,
-            `value`, `low`, `high` (Float64; the 90 % interval where there is one), `verdict`.
+            `cell`, `trace`, `group` (String), a column for each axis (String), and as in
+            `tracekit.Comparison.table`: `unit`, `recorded`, `identity`, `value` (what is predicted;
+            a lower bound where `is_bound`), `low`, `high` (Float64; the 90 % interval where there is
+            one), `verdict` (against the identity replay), `trust`.
 
         Raises
         ------
@@ -166,21 +194,31 @@ class Sweep:
             "group",
             *(pl.col(f"axis:{a}").alias(a) for a in self.axes),
             "unit",
+            "recorded",
             "identity",
             pl.col("predicted").alias("value"),
+            pl.col("predicted_is_bound").alias("is_bound"),
             "low",
             "high",
             "verdict",
+            "trust",
         ).sort("trace", "group", "cell")
 
-    def pivot(self, statistic: str | Statistic) -> pl.DataFrame:
+    def pivot(self, statistic: str | Statistic, column: str = "value") -> pl.DataFrame:
         """A statistic over the axes: the first as rows, the others as columns.
+
+        Parameters
+        ----------
+        statistic
+            As for `values`.
+        column
+            Which column of `values` is spread: ``trust`` says of each value how far it goes.
 
         Returns
         -------
         polars.DataFrame
             `trace` and `group` where there are several, the first axis (String, in order), and a
-            Float64 column for each combination of the other axes, or `value`.
+            column of the values' type for each combination of the other axes, or `value`.
         """
         found = self.values(statistic)
         lead = [c for c in ("trace", "group") if found[c].n_unique() > 1]
@@ -191,7 +229,7 @@ class Sweep:
             else pl.lit("value")
         )
         wide = found.with_columns(on.alias("on")).pivot(
-            "on", index=[*lead, first], values="value", aggregate_function="first", maintain_order=True
+            "on", index=[*lead, first], values=column, aggregate_function="first", maintain_order=True
         )
         order = {v: i for i, v in enumerate(sorted(found[first].unique().to_list(), key=_rank))}
         return wide.sort(*lead, pl.col(first).replace_strict(order, return_dtype=pl.UInt32))
@@ -239,8 +277,10 @@ class Sweep:
         return axes.join(best, on="cell").sort(next(iter(signs)))
 
     def __repr__(self) -> str:
-        """Name the axes and count the cells."""
-        return f"<Sweep of {self.table['cell'].n_unique()} cells over {', '.join(self.axes) or 'nothing'}>"
+        """Name the axes, and count the cells and those without a result."""
+        cells, failed = (frame["cell"].n_unique() for frame in (self.table, self.failed))
+        without = f", {failed} of them without a result" if failed else ""
+        return f"<Sweep of {cells} cells over {', '.join(self.axes) or 'nothing'}{without}>"
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
@@ -259,22 +299,26 @@ def _evaluate(job: _Job) -> list[tuple[str, bytes]]:
     trace = _trace(job.trace)
     options = asdict(job.options)
     scenario = [parse_set(text) for text in job.sets]
+    own = options["identity"] or stated(trace)[0] if any(not p for _, p in job.policies) else ""
+    policies = {key: policy or own for key, policy in job.policies}
     found: dict[str, pl.DataFrame] = {}
     try:
         with warnings.catch_warnings():
             # It was warned of once, for all cells.
             warnings.simplefilter("ignore", FilterWarning)
-            made = compare(trace, dict(job.policies), scenario=scenario, runs=job.runs, jobs=1, **options)
+            made = compare(trace, policies, scenario=scenario, runs=job.runs, jobs=1, **options)
         table = made.table
-        found = {
-            key: table.filter(policy=key).with_columns(policy=pl.lit(policy)) for key, policy in job.policies
-        }
+        for key, policy in policies.items():
+            left = left_to_default(policy, getattr(made.replays[key], "policy", ""), made.identity_policy)
+            found[key] = table.filter(policy=key).with_columns(
+                policy=pl.lit(policy), left_to_default=pl.lit(left, pl.String)
+            )
     except TracekitError as error:
         if len(job.policies) > 1:
             # One of them has no replay: which one shows when each is run alone.
             return [r for one in job.policies for r in _evaluate(_alone(job, one))]
-        key, policy = job.policies[0]
-        found[key] = pl.DataFrame({"policy": [policy], "error": [str(error)]})
+        (key,) = policies
+        found[key] = pl.DataFrame({"policy": [policies[key]], "error": [str(error)]})
     return [(key, _packed(key, job, rows)) for key, rows in found.items()]
 
 
@@ -324,7 +368,8 @@ class _Store:
 
 def _key(identity: str, cell: Cell, runs: int, options: Options) -> str:
     """What makes a cell: the same key, the same result."""
-    parts = [_core.__version__, identity, _core.parse_policy(cell.policy), cell.sets, runs, asdict(options)]
+    policy = _core.parse_policy(cell.policy) if cell.policy else ""
+    parts = [_core.__version__, FORM, identity, policy, cell.sets, runs, asdict(options)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
@@ -452,7 +497,7 @@ class Runner:
 
 def sweep(
     traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    policies: str | Sequence[str],
+    policies: str | Sequence[str] = (),
     sets: Sequence[str] = (),
     *,
     output: str | os.PathLike[str] | None = None,
@@ -472,7 +517,7 @@ def sweep(
         Files of traces, of any format.
     policies
         Policies, whose values can be ranges and lists: ``cfs:wakeup_granularity=0..4ms/9``; see
-        `tracekit.whatif.grid`.
+        `tracekit.whatif.grid`. None: the policy that each trace was captured under.
     sets
         Changes of tasks, likewise: ``batch*: nice=0..19/5``.
     output

@@ -10,7 +10,9 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -51,7 +53,7 @@ class Workers(Executor):
         """Begin work where there is a worker free, and otherwise as soon as there is."""
         if self._ending is not None:
             self._end()
-        with _signals_wait(), _one_thread():
+        with _signals_wait(), _one_thread(), _without_main():
             try:
                 return self._processes().submit(fn, *args, **kwargs)
             except BrokenProcessPool:
@@ -108,6 +110,22 @@ def _one_thread() -> Iterator[None]:
     finally:
         for name in names:
             del os.environ[name]
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes that start meanwhile do not run the caller's script, as multiprocessing has them do.
+
+    All that they are given is of modules. A script without ``if __name__ == "__main__"`` would start the
+    sweep again in each worker, which Python refuses there, so that every worker died; one from standard
+    input is no file to run.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextlib.contextmanager
