@@ -18,8 +18,8 @@
 //! **Not read**: times since the line before (`--deltatime`).
 //!
 //! **Departures tolerated**: tabs, CRLF, a byte order mark, words that `-F` adds before the event's
-//! name, warnings of perf caught in the same file, the short form that libtraceevent's plugins
-//! print.
+//! name or, as `+misc` and `+tod` do, before the time, lines of `--show-round-events`, warnings of
+//! perf caught in the same file, the short form that libtraceevent's plugins print.
 //!
 //! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and
 //! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
