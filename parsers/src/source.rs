@@ -29,8 +29,8 @@ const HARMLESS: u64 = 1 << 30;
 /// captures, text and binary, zstd's level 19 made no less than a 27th.
 const DENSEST: u64 = 200;
 
-/// The file whose first bytes decide what a folder holds.
-const DESCRIPTION: &str = "metadata";
+/// The file whose first bytes decide what a folder holds: of CTF, of `perf record --threads`.
+const DECIDING: [&str; 2] = ["metadata", "data"];
 
 fn folder() -> io::Error {
     io::Error::new(io::ErrorKind::IsADirectory, "expected a file, found a folder")
@@ -79,8 +79,8 @@ impl Source {
     /// The first bytes, which stay readable.
     pub fn head(&mut self) -> io::Result<Head> {
         if let Source::Files(files) = self {
-            let description = files.iter().find(|(path, _)| path.rsplit('/').next() == Some(DESCRIPTION));
-            let (_, bytes) = description.ok_or_else(folder)?;
+            let of = |name: &&str| files.iter().find(|(path, _)| path.rsplit('/').next() == Some(*name));
+            let (_, bytes) = DECIDING.iter().find_map(of).ok_or_else(folder)?;
             let all = (**bytes).as_ref();
             return Ok(Head { bytes: all[..all.len().min(HEAD)].to_vec(), whole: false });
         }
