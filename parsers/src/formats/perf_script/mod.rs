@@ -243,7 +243,7 @@ impl Perf {
         if std::str::from_utf8(line.bytes).is_err() {
             bits |= quality::LOSSY_TEXT;
         }
-        let comm = context_comm(head.comm);
+        let comm = context_comm(scan::own_name(head.comm));
         if let (None, Some(tid), false) = (comm, head.tid, head.comm.is_empty()) {
             self.unnamed.insert(tid);
         }
