@@ -90,7 +90,7 @@ fn timed(line: &[u8], colon: usize) -> Option<Head<'_>> {
     let (task, cpu) = match left {
         [.., b']'] => {
             let open = memchr::memrchr(b'[', left)?;
-            (scan::trim(&left[..open]), Some(scan::i32(&left[open + 1..left.len() - 1])?))
+            (scan::trim(&left[..open]), Some(scan::i32(&left[open + 1..left.len() - 1])?).filter(|cpu| *cpu >= 0))
         }
         _ => (left, None),
     };
@@ -207,6 +207,8 @@ mod tests {
         );
         check("[3] 1.5: q 7 1698.478597: sched:sched_switch: x", ("[3] 1.5: q", None, Some(7), None, us), body);
         check("a [1] B 9 1698.478597: sched:sched_switch: x", ("a [1] B", None, Some(9), None, us), body);
+        // perf's own records have no CPU where it recorded none: -1 by `%03d`.
+        check("perf 7 [-01] 1698.478597: sched:sched_switch: x", ("perf", None, Some(7), None, us), body);
         check("a [b] c 9 1698.478597: sched:sched_switch: x", ("a [b] c", None, Some(9), None, us), body);
         check("C2 Thre: 9 [001] 1698.478597: sched:sched_switch: x", ("C2 Thre:", None, Some(9), Some(1), us), body);
         check(

@@ -25,19 +25,22 @@
 //! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
 //! by perf when it started, for tasks that were there before, and those before the first sample tell
 //! of perf itself, which turns samples on last: they take the time of the first record that has one.
-//! `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it is kept as `other`.
+//! `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it is kept as `other`, unless
+//! the sample is missing.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
 //! output of perf 3.4 to 6.1.
 
 mod head;
+mod switches;
 
 use std::collections::BTreeSet;
 
+use switches::Switches;
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::events::quality;
 use tracekit_schema::table::Table;
-use tracekit_schema::{Kind, Out, State};
+use tracekit_schema::{Kind, Out};
 
 use crate::text::head::QuickHead;
 use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
@@ -152,7 +155,7 @@ struct Perf {
     arch: Option<String>,
     /// The lines that follow belong to the event before.
     in_event: bool,
-    switches: bool,
+    switches: Switches,
     /// A sample was met, or a switch that perf recorded itself.
     begun: bool,
 }
@@ -178,7 +181,7 @@ impl Perf {
             kernel: None,
             arch: None,
             in_event: false,
-            switches: false,
+            switches: Switches::default(),
             begun: false,
         }
     }
@@ -259,11 +262,15 @@ impl Perf {
         let states = self.states.unwrap_or_default();
         let (name, payload) = split_event(body);
         self.plugin |= name == b"sched_switch" && !payload.starts_with(b"prev_comm=");
-        self.switches |= name == b"sched_switch";
         log.record(stamp, name, payload, states, out);
+        if name != b"sched_switch" {
+            return;
+        }
+        let last = out.events.len().checked_sub(1);
+        let leaves = last.and_then(|row| out.events.tid.get(row));
+        self.switches.sample(stamp.cpu, leaves, last.and_then(|row| out.events.next_tid.get(row)));
         // The context is gone once a task exits, but the switch names who leaves.
-        if name == b"sched_switch" && stamp.who.tid.is_none() {
-            let leaves = out.events.len().checked_sub(1).and_then(|row| out.events.tid.get(row));
+        if stamp.who.tid.is_none() {
             if let (Some(mut row), Some(tid)) = (out.events.last(), leaves) {
                 row.ctx_tid(tid);
             }
@@ -300,21 +307,9 @@ impl Perf {
                 row.pid(pid).tid(tid).comm(out.strings.intern(comm));
                 Kind::Comm
             }),
-            b"PERF_RECORD_SWITCH" | b"PERF_RECORD_SWITCH_CPU_WIDE" if !self.switches => {
-                let (way, _) = scan::word(rest);
-                match way {
-                    b"OUT" => {
-                        let preempted = memchr::memmem::find(rest, b"preempt").is_some();
-                        row.tid(stamp.who.tid).pid(stamp.who.pid).comm(stamp.who.comm);
-                        row.state(if preempted { State::Preempted } else { State::UnknownOff });
-                        Some(Kind::Switch)
-                    }
-                    b"IN" => {
-                        row.next_tid(stamp.who.tid).next_pid(stamp.who.pid).next_comm(stamp.who.comm);
-                        Some(Kind::Switch)
-                    }
-                    _ => None,
-                }
+            b"PERF_RECORD_SWITCH" | b"PERF_RECORD_SWITCH_CPU_WIDE" => {
+                let wide = name == b"PERF_RECORD_SWITCH_CPU_WIDE";
+                self.switches.record(wide, rest, &stamp, log.quick_seen > 0, &mut row)
             }
             _ => None,
         };
@@ -374,7 +369,7 @@ impl Dialect for Perf {
 
     #[inline(always)]
     fn quick(&mut self, w: &Window, log: &mut Log, out: &mut Out) -> Option<usize> {
-        if log.has_pending() {
+        if log.has_pending() || self.switches.any() {
             return None;
         }
         let (stamp, at) = self.head.read(w)?;
@@ -421,7 +416,10 @@ impl Dialect for Perf {
         log.cpus = self.cpus;
         if self.no_cpu {
             let message = "some records have no CPU field: what ran where is unknown for them";
-            out.diag(Diagnostic::new(Code::MissingEvents, message).advise("let perf script print the CPU (-F +cpu)"));
+            out.diag(
+                Diagnostic::new(Code::MissingEvents, message)
+                    .advise("let perf script print the CPU (-F +cpu), or record it (perf record --sample-cpu)"),
+            );
         }
         log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "", out);
     }
