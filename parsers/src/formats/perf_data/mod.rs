@@ -40,7 +40,7 @@
 
 mod attr;
 mod copies;
-mod extent;
+pub(super) mod extent;
 mod folder;
 mod header;
 mod lost;

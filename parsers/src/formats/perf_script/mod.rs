@@ -26,13 +26,15 @@
 //! by perf when it started, for tasks that were there before, and those before the first sample tell
 //! of perf itself, which turns samples on last: they take the time of the first record that has one.
 //! `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it is kept as `other`, unless
-//! the sample is missing.
+//! the sample is missing. Of a recording of some tasks the text says so in its header's command line
+//! alone; without that it shows where idle tasks are switched to and never from.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
 //! output of perf 3.4 to 6.1.
 
 mod head;
 mod switches;
+mod whose;
 
 use std::collections::BTreeSet;
 
@@ -129,6 +131,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
         dialect.states = named.or(Some(evidence.table()));
     }
     seen.describe(options, out);
+    whose::say(seen.command.as_deref(), seen.cpus, &found, out);
     Ok(Box::new(TextLog::new(source, dialect).without_quick(options.extra.contains_key("careful"))))
 }
 
@@ -156,6 +159,8 @@ struct Perf {
     /// The lines that follow belong to the event before.
     in_event: bool,
     switches: Switches,
+    /// The command that recorded, as the header has it.
+    command: Option<String>,
     /// A sample was met, or a switch that perf recorded itself.
     begun: bool,
 }
@@ -182,6 +187,7 @@ impl Perf {
             arch: None,
             in_event: false,
             switches: Switches::default(),
+            command: None,
             begun: false,
         }
     }
@@ -223,6 +229,7 @@ impl Perf {
                 self.states = self.states.or(state::Table::of_kernel(&scan::shown(value, 80)));
             }
             b"arch" => self.arch = shown(),
+            b"cmdline" => self.command = Some(String::from_utf8_lossy(value).into_owned()),
             b"nrcpus online" => self.cpus = scan::u64(value),
             b"clockid" => {
                 let name = scan::word(value).0;
