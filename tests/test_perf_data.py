@@ -17,6 +17,8 @@ from .conftest import Run
 
 #: Types of records of a perf.data.
 SAMPLE, FINISHED_ROUND = 9, 68
+#: Place of the CPU in the samples of `two-cpus-in-rounds`.
+CPU_OF_SAMPLE = 40
 CAPTURES = ("file/input.data", "pipe/input.data", "both-switch-records/input.data")
 
 
@@ -186,3 +188,51 @@ def test_a_recording_in_which_nothing_switched_says_that_switches_were_recorded(
     row = trace.diagnostics.row(by_predicate=pl.col("code") == "missing-events", named=True)
     assert row["message"] == "sched_switch was recorded, and no record of it came"
     assert "for longer" in row["advice"]
+
+
+def threads(capture: Path, folder: Path) -> Path:
+    """The same recording as `perf record --threads` writes it: the samples of a CPU in a file of its own."""
+    data = capture.read_bytes()
+    (at, size) = struct.unpack_from("<QQ", data, 40)
+    main, parts, place = b"", {0: b"", 1: b""}, at
+    while place < at + size:
+        kind, _, length = struct.unpack_from("<IHH", data, place)
+        record = data[place : place + length]
+        if kind == SAMPLE:
+            parts[struct.unpack_from("<I", record, CPU_OF_SAMPLE)[0]] += record
+        else:
+            main += record
+        place += length
+    less = size - len(main)
+    head = bytearray(data[:at])
+    struct.pack_into("<Q", head, 48, len(main))
+    behind = bytearray(data[at + size :])
+    features = bin(int.from_bytes(head[72:104], "little")).count("1")
+    for n in range(features):
+        struct.pack_into("<Q", behind, 16 * n, struct.unpack_from("<Q", behind, 16 * n)[0] - less)
+    folder.mkdir()
+    (folder / "data").write_bytes(bytes(head) + main + bytes(behind))
+    for cpu, records in parts.items():
+        (folder / f"data.{cpu}").write_bytes(records)
+    return folder
+
+
+def test_a_folder_of_perf_record_threads_is_one_recording(root: Path, tmp_path: Path) -> None:
+    capture = root / "fixtures" / "perf-data" / "two-cpus-in-rounds" / "input.data"
+    whole = tk.read(capture).events.drop("seq")
+    folder = tk.read(threads(capture, tmp_path / "threads"))
+    assert folder.events.height == whole.height
+    order = ["ts_ns", "cpu", "kind", "tid"]
+    assert folder.events.drop("seq").sort(order).equals(whole.sort(order))
+    assert "truncated" not in folder.diagnostics["code"].to_list()
+
+
+def test_a_cut_file_of_a_thread_is_read_up_to_there(root: Path, tmp_path: Path) -> None:
+    capture = root / "fixtures" / "perf-data" / "two-cpus-in-rounds" / "input.data"
+    folder = threads(capture, tmp_path / "threads")
+    part = folder / "data.0"
+    part.write_bytes(part.read_bytes()[:-5])
+    trace = tk.read(folder)
+    assert trace.events.height == tk.read(capture).events.height - 1
+    row = trace.diagnostics.row(by_predicate=pl.col("code") == "truncated", named=True)
+    assert "data.0" in row["message"]

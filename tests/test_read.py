@@ -9,6 +9,7 @@ import json
 import lzma
 import pickle
 import random
+import tarfile
 from pathlib import Path
 
 import polars as pl
@@ -261,10 +262,43 @@ def test_packed_text_that_is_cut_is_read_as_far_as_it_goes(lines: int) -> None:
     assert "damaged" in trace.diagnostics["code"]
 
 
+LINE = (
+    b"  a-1  [000] d..2.  1.000000: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=R ==> "
+    b"next_comm=b next_pid=2 next_prio=120\n"
+)
+
+
+def archive(text: bytes) -> bytes:
+    """A tar archive with one text in a folder."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        entry = tarfile.TarInfo("logs/trace.txt")
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_text_that_windows_wrote_is_read(root: Path, tmp_path: Path, encoding: str, end: str) -> None:
+    plain = root / "fixtures" / "ftrace-text" / "kernel-6.1" / "input.txt"
+    path = tmp_path / "trace.txt"
+    path.write_bytes(("\ufeff" + plain.read_text().replace("\n", end)).encode(encoding))
+    assert tk.read(path).events.equals(tk.read(plain).events)
+    assert tk.read(gzip.compress(path.read_bytes())).events.equals(tk.read(plain).events)
+
+
 def test_what_packs_a_capture_that_is_not_unpacked_is_named(demo: Path) -> None:
     for packed, said in (
         (bz2.compress(demo.read_bytes()), r"packed by bzip2 .*unpack it \(`bzip2 -d`\)"),
         (b"\x04\x22\x4d\x18" + GARBAGE, r"packed by lz4 .*unpack it \(`lz4 -d`\)"),
+        # The first block of lz4 shows text as it stands, and an archive the text within it.
+        (b"\x04\x22\x4d\x18\n" + LINE, r"packed by lz4 .*unpack it \(`lz4 -d`\)"),
+        (archive(LINE * 9), r"a tar archive of `logs/trace.txt`.*unpack it and name the trace"),
+        (
+            gzip.compress(archive(LINE * 9)),
+            r"a tar archive of `logs/trace.txt`.*unpack it and name the trace",
+        ),
     ):
         with pytest.raises(tk.ParseError, match=said):
             tk.read(packed)

@@ -92,12 +92,14 @@ def test_differences_of_times_are_refused() -> None:
 def of_some_tasks(path: Path) -> Path:
     """A recording of tasks 1 and 2 of one CPU, which others have meanwhile."""
     text = "".join(
-        switch(0.01 * i, 0, 1, 0) + waking(0.01 * i + 0.002, 0, 2, 1, 0) + switch(0.01 * i + 0.003, 0, 2, 0)
+        switch(0.01 * i, 0, 1, 2) + waking(0.01 * i + 0.002, 0, 2, 1, 0) + switch(0.01 * i + 0.003, 0, 2, 0)
         for i in range(20)
     )
     path.write_text(text)
     assert (found := part(tk.read(path))) is not None
     assert found.tasks is not None
+    # The tables know it, too: only behind another recorded task it is known when a slice began.
+    assert set(tk.read(path).slices["dur_ns"]) == {3_000_000}
     return path
 
 

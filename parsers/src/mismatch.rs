@@ -2,6 +2,7 @@
 
 use tracekit_schema::diag::{Code, Diagnostic};
 
+use crate::binary::tar;
 use crate::text::scan;
 use crate::{Head, ParseError, FORMATS};
 
@@ -69,22 +70,53 @@ fn likely_format(line: &[u8]) -> Option<&'static str> {
     sure.max_by_key(|(c, _)| *c).map(|(_, name)| name)
 }
 
-/// Files of other tools: how they begin, what they are, and how they can be read after all.
-const RELATIVES: [(&[u8], &str, &str); 9] = [
+/// What packs a trace and is not unpacked here: how it begins, what it is, and what to do.
+const PACKED: [(&[u8], &str, &str); 3] = [
     (b"BZh", "a file packed by bzip2", "unpack it (`bzip2 -d`) and name what comes out; gzip, xz and zstd are read"),
     (
         b"\x04\x22\x4d\x18",
         "a file packed by lz4",
         "unpack it (`lz4 -d`) and name what comes out; gzip, xz and zstd are read",
     ),
+    (b"PK\x03\x04", "a zip archive", "unpack it and name the trace in it"),
+];
+
+/// Files of other tools: how they begin, what they are, and how they can be read after all.
+const RELATIVES: [(&[u8], &str, &str); 6] = [
     (b"\xc1\x1f\xfc\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
     (b"\xc1\xfc\x1f\xc1", "a stream of a CTF trace (LTTng)", "give the folder that holds it and `metadata`"),
     (b"{\"traceEvents\"", "a Chrome JSON trace", "read the trace that it was made from"),
     (b"{\"linux-perf-json-version\"", "perf's JSON", "read the perf.data file itself"),
     (b"SQLite format 3", "a database", "read the trace that it was made from"),
     (b"%PDF-", "a PDF", "read the trace itself"),
-    (b"PK\x03\x04", "a zip archive", "unpack it and name the trace in it"),
 ];
+
+/// Of what begins with `BZh` and a digit, what bzip2 writes next.
+const BZIP2_BLOCK: &[u8] = b"\x31\x41\x59\x26\x53\x59";
+/// How many files of an archive an error names.
+const NAMED: usize = 5;
+
+/// The error of a source that is packed, where it is not unpacked here.
+pub fn packed(head: &Head) -> Option<ParseError> {
+    let bytes = &head.bytes;
+    let (start, what, advice) = PACKED.iter().find(|(start, ..)| bytes.starts_with(start))?;
+    if start.starts_with(b"BZ") && !bytes.get(4..).is_some_and(|rest| rest.starts_with(BZIP2_BLOCK)) {
+        return None;
+    }
+    let message = format!("expected a scheduler trace, found {what}");
+    Some(ParseError::new("unknown", "unknown-format", message).at_offset(0).advise(*advice))
+}
+
+/// The error of an archive of which no format knows the files.
+fn archive(bytes: &[u8]) -> ParseError {
+    let mut names: Vec<_> = tar::entries(bytes).into_iter().map(|entry| format!("`{}`", entry.path)).collect();
+    if names.len() > NAMED {
+        names.truncate(NAMED);
+        names.push("...".to_owned());
+    }
+    let message = format!("expected a scheduler trace, found a tar archive of {}", names.join(", "));
+    ParseError::new("unknown", "unknown-format", message).at_offset(0).advise("unpack it and name the trace in it")
+}
 
 /// The error of a source that no format recognises.
 pub fn unknown(head: &Head) -> ParseError {
@@ -94,6 +126,9 @@ pub fn unknown(head: &Head) -> ParseError {
     if let Some((_, what, advice)) = RELATIVES.iter().find(|(start, ..)| begins(start)) {
         let message = format!("expected a scheduler trace, found {what}");
         return ParseError::new("unknown", "unknown-format", message).at_offset(0).advise(*advice);
+    }
+    if tar::is_tar(bytes) {
+        return archive(bytes);
     }
     // The first and the last line may be cut: one may look so by chance.
     let mut printed = bytes.split(|b| *b == b'\n').filter_map(printed_with);

@@ -1,5 +1,7 @@
 //! Where bytes come from: a stream, or a block that can be read at any place.
 
+mod utf16;
+
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -29,8 +31,8 @@ const HARMLESS: u64 = 1 << 30;
 /// captures, text and binary, zstd's level 19 made no less than a 27th.
 const DENSEST: u64 = 200;
 
-/// The file whose first bytes decide what a folder holds.
-const DESCRIPTION: &str = "metadata";
+/// The file whose first bytes decide what a folder holds: of CTF, of `perf record --threads`.
+const DECIDING: [&str; 2] = ["metadata", "data"];
 
 fn folder() -> io::Error {
     io::Error::new(io::ErrorKind::IsADirectory, "expected a file, found a folder")
@@ -56,13 +58,13 @@ impl Source {
         Source::Stream(Box::new(BufReader::with_capacity(ROOM, read)))
     }
 
-    /// Whether a source that begins so is wrapped in gzip, zstd or xz.
+    /// Whether a source that begins so is wrapped in gzip, zstd or xz, or text in UTF-16.
     pub fn is_wrapped(head: &[u8]) -> bool {
         WRAPPERS.iter().any(|(magic, _)| head.starts_with(magic))
     }
 
-    /// Unwraps gzip, zstd and xz, recognised by their magic numbers; wrappers within wrappers too. Reading
-    /// fails where far more comes out than a trace can be packed into.
+    /// Unwraps gzip, zstd, xz and UTF-16, recognised by their magic numbers; wrappers within wrappers
+    /// too. Reading fails where far more comes out than a trace can be packed into.
     pub fn unwrapped(mut self) -> io::Result<Self> {
         for _ in 0..4 {
             let head = self.head()?.bytes;
@@ -79,8 +81,8 @@ impl Source {
     /// The first bytes, which stay readable.
     pub fn head(&mut self) -> io::Result<Head> {
         if let Source::Files(files) = self {
-            let description = files.iter().find(|(path, _)| path.rsplit('/').next() == Some(DESCRIPTION));
-            let (_, bytes) = description.ok_or_else(folder)?;
+            let of = |name: &&str| files.iter().find(|(path, _)| path.rsplit('/').next() == Some(*name));
+            let (_, bytes) = DECIDING.iter().find_map(of).ok_or_else(folder)?;
             let all = (**bytes).as_ref();
             return Ok(Head { bytes: all[..all.len().min(HEAD)].to_vec(), whole: false });
         }
@@ -134,11 +136,13 @@ impl Source {
 
 type Unpack = fn(Packed) -> io::Result<Box<dyn Read + Send>>;
 
-/// What a wrapped stream begins with, and what unwraps it: gzip, zstd, xz.
-const WRAPPERS: [(&[u8], Unpack); 3] = [
+/// What a wrapped stream begins with, and what unwraps it: gzip, zstd, xz, UTF-16.
+const WRAPPERS: [(&[u8], Unpack); 5] = [
     (&[0x1f, 0x8b], |packed| Ok(Box::new(flate2::read::MultiGzDecoder::new(packed)))),
     (&[0x28, 0xb5, 0x2f, 0xfd], |packed| Ok(Box::new(zstd::stream::read::Decoder::new(packed)?))),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], |packed| Ok(Box::new(liblzma::read::XzDecoder::new_multi_decoder(packed)))),
+    (utf16::LITTLE, |packed| Ok(Box::new(utf16::Utf16::new(packed, false)))),
+    (utf16::BIG, |packed| Ok(Box::new(utf16::Utf16::new(packed, true)))),
 ];
 
 /// A wrapped stream, whose bytes are counted.

@@ -147,7 +147,9 @@ impl Reader {
             self.block = None;
             self.key = None;
         }
-        if text.is_empty() || text == b"^C" || text.starts_with(b"Attaching ") {
+        // bpftrace says so before it attaches probes, or once it has.
+        let probes = text.starts_with(b"Attaching ") || text.starts_with(b"Attached ");
+        if text.is_empty() || text == b"^C" || probes {
             return;
         }
         if let Some(unit) = bcc_heading(text) {

@@ -21,6 +21,7 @@ pub mod systrace_html;
 pub mod trace_dat;
 pub mod trcrpt;
 
+use crate::binary::tar;
 use crate::error::ParseError;
 use crate::{mismatch, Head, Options, Parser, Source};
 use tracekit_schema::Out;
@@ -94,6 +95,9 @@ pub static FORMATS: &[&Format] = &[
     &ctf::FORMAT,
 ];
 
+/// Those whose files may come in a tar archive.
+static ARCHIVED: &[&Format] = &[&schedviz::FORMAT, &ctf::FORMAT];
+
 /// The format called `name`.
 ///
 /// # Errors
@@ -114,8 +118,13 @@ pub fn sniff(head: &Head) -> Result<&'static Format, ParseError> {
     if head.bytes.is_empty() {
         return Err(ParseError::new("unknown", "empty", "expected a trace, found an empty file"));
     }
+    // What is packed as it stands may look like text, and an archive like the text within it.
+    if let Some(packed) = mismatch::packed(head) {
+        return Err(packed);
+    }
+    let formats = if tar::is_tar(&head.bytes) { ARCHIVED } else { FORMATS };
     let mut best = None;
-    for format in FORMATS {
+    for format in formats {
         let sure = (format.sniff)(head);
         if sure > 0 && best.is_none_or(|(most, _)| sure >= most) {
             best = Some((sure, *format));

@@ -28,7 +28,8 @@
 //! **Traps**: perf names 260 tasks at most and then begins anew with A0: from there on two tasks
 //! may bear the same letters, which a diagnostic says. Letters that the file never explains (an
 //! excerpt) have no task; their slices are left out. With `--cpus` the cells do not say which CPUs
-//! they are: they are numbered from 0. A task that `--task-name` hides is `-`.
+//! they are: they are numbered from 0, and a switch on another CPU is a row without star and time. A
+//! task that `--task-name` hides is `-`.
 //!
 //! **Sources**: Linux `tools/perf/builtin-sched.c`, `perf-sched(1)`; output of perf 2.6.31 and 6.1.
 
@@ -164,6 +165,13 @@ fn explained(text: &[u8], letters: Letters) -> (Option<(&[u8], i64)>, Option<i32
     (task, cpu.filter(|cpu| *cpu >= 0))
 }
 
+/// Is it the row of a switch on a CPU that `--cpus` hides? It has the cells of the others alone, as they
+/// were: no star, no time.
+fn is_hidden(line: &[u8]) -> bool {
+    let mut cells = line.split(|b| scan::is_blank(*b)).filter(|cell| !cell.is_empty()).peekable();
+    cells.peek().is_some() && cells.all(|cell| matches!(cell, [b'.' | b'-'] | [b'A'..=b'Z', b'0'..=b'9']))
+}
+
 /// Whom letters stand for.
 #[derive(Clone, Copy)]
 struct Known {
@@ -210,6 +218,7 @@ impl Tool for Map {
         // A cut row may lack the end of a number.
         match Row::of(line, self.bare).filter(|_| ended) {
             Some(row) => self.row(&row, out),
+            None if ended && is_hidden(line) => {}
             None => report.unparsed(line, ended, EXPECTED, out),
         }
     }

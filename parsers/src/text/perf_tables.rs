@@ -18,7 +18,9 @@ const SHOWN: usize = 120;
 
 /// What perf writes to the terminal, often caught in the same file.
 pub fn is_message(line: &[u8]) -> bool {
-    const STARTS: [&[u8]; 7] = [
+    const STARTS: [&[u8]; 8] = [
+        // `--show-round-events`: an end of a round of buffers, which says nothing of tasks.
+        b"PERF_RECORD_FINISHED_ROUND",
         b"Warning:",
         b"Check IO/CPU overload!",
         b"'trace' not valid for",

@@ -138,6 +138,28 @@ pub fn shown(line: &[u8], max: usize) -> String {
     format!("{}{dots}", String::from_utf8_lossy(cut))
 }
 
+/// The name alone, where more stands before it: numbers of lines, the marks of a quotation. The kernel
+/// keeps 15 bytes of a name, and ftrace (`%16s-%-7d` in `trace_output.c`) and perf (`%16s`) put it to
+/// the right of 16, so that the longest run of blanks lies before it.
+pub fn own_name(comm: &[u8]) -> &[u8] {
+    const LONGEST: usize = 15;
+    if comm.len() <= LONGEST {
+        return comm;
+    }
+    let (mut run, mut longest, mut name) = (0, 1, comm);
+    for (at, byte) in comm.iter().enumerate() {
+        run = if *byte == b' ' { run + 1 } else { 0 };
+        if run > longest {
+            (longest, name) = (run, &comm[at + 1..]);
+        }
+    }
+    if name.len() <= LONGEST {
+        name
+    } else {
+        comm
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -77,7 +77,8 @@ pub fn bytes(data: Vec<u8>) -> Result<Opened, ParseError> {
 fn directory(path: &Path, hashed: bool) -> Result<Opened, ParseError> {
     let data = path.join("data");
     if data.is_file() {
-        return open(&data, hashed);
+        let threads = path.join("data.0").is_file();
+        return if threads { folder(path).map_err(|e| failed(&e)) } else { open(&data, hashed) };
     }
     let mut traces = Vec::new();
     ctf_folders(path, 0, &mut traces).map_err(|e| failed(&e))?;

@@ -15,10 +15,17 @@ use crate::text::scan;
 /// Names are of at most 16 bytes in a line's head; what is longer has a label before it.
 const NAME: usize = 16;
 
-/// The label in the name of a head, and the name behind it.
+/// The label in the name of a head, and the name behind it. The number of a line, as `grep -n` puts it
+/// before the line or behind the file's name, is no part of a label: then there may be none.
 pub fn split(comm: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memchr::memmem::find(comm, b": ").filter(|_| comm.len() > NAME)?;
-    Some((&comm[..at], comm[at + 2..].trim_ascii_start()))
+    let digits = comm[..at].iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    let label = match &comm[..at - digits] {
+        [] => &[],
+        [file @ .., b':'] if digits > 0 => file,
+        _ => &comm[..at],
+    };
+    Some((label, comm[at + 2..].trim_ascii_start()))
 }
 
 /// The labels of a report.
@@ -107,6 +114,9 @@ mod tests {
         assert_eq!(split(b"mine:           <idle>"), Some((&b"mine"[..], &b"<idle>"[..])));
         assert_eq!(split(b"a.dat:    rs:main Q:Reg"), Some((&b"a.dat"[..], &b"rs:main Q:Reg"[..])));
         assert_eq!(split(b"rs: main Q:Reg"), None);
+        assert_eq!(split(b"1042:          <idle>"), Some((&b""[..], &b"<idle>"[..])));
+        assert_eq!(split(b"a.txt:1042:          <idle>"), Some((&b"a.txt"[..], &b"<idle>"[..])));
+        assert_eq!(split(b"cpu1:          <idle>"), Some((&b"cpu1"[..], &b"<idle>"[..])));
         assert_eq!(split(b"kworker/u16:3-ev+unbound"), None);
     }
 

@@ -288,7 +288,7 @@ impl Ftrace {
                 ts
             }
         };
-        let comm = context_comm(own_name(head.comm)).filter(|c| !(head.short_name && c.len() >= 8));
+        let comm = context_comm(scan::own_name(head.comm)).filter(|c| !(head.short_name && c.len() >= 8));
         if comm.is_none() && !head.short_name {
             self.unnamed.insert(head.tid);
         }
@@ -377,28 +377,6 @@ impl Ftrace {
     }
 }
 
-/// The name alone, where more stands before it: numbers of lines, the marks of a quotation. The kernel
-/// keeps 15 bytes of a name and puts it to the right of 16 (`%16s-%-7d` in `trace_output.c`), so that
-/// the longest run of blanks lies before it.
-fn own_name(comm: &[u8]) -> &[u8] {
-    const LONGEST: usize = 15;
-    if comm.len() <= LONGEST {
-        return comm;
-    }
-    let (mut run, mut longest, mut name) = (0, 1, comm);
-    for (at, byte) in comm.iter().enumerate() {
-        run = if *byte == b' ' { run + 1 } else { 0 };
-        if run > longest {
-            (longest, name) = (run, &comm[at + 1..]);
-        }
-    }
-    if name.len() <= LONGEST {
-        name
-    } else {
-        comm
-    }
-}
-
 /// `dummy-0000 [000] 0.0: 0: trace_event_clock_sync: parent_ts=0.0`, with which old systrace pages end.
 fn is_closing(head: &head::Head<'_>) -> bool {
     head.tid == 0 && head.comm == b"dummy" && memchr::memmem::find(head.body, b"trace_event_clock_sync: ").is_some()
@@ -478,7 +456,9 @@ impl Dialect for Ftrace {
         };
         if let Some((label, comm)) = labels::split(head.comm) {
             head.comm = comm;
-            self.head = QuickHead::default();
+            if !label.is_empty() {
+                self.head = QuickHead::default();
+            }
             if !self.labels.keep(label, event_name(head.body)) {
                 return;
             }

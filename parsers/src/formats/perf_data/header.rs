@@ -26,6 +26,7 @@ pub mod feature {
     pub const NRCPUS: u64 = 7;
     pub const CMDLINE: u64 = 11;
     pub const EVENT_DESC: u64 = 12;
+    pub const DIR_FORMAT: u64 = 24;
     pub const CLOCK_DATA: u64 = 29;
     pub const LAST: u64 = 255;
 }
@@ -126,6 +127,11 @@ pub struct Head {
 }
 
 impl Head {
+    /// Does the file have the feature of this number?
+    pub fn has_feature(&self, number: u64) -> bool {
+        self.features.iter().any(|(n, _)| *n == number)
+    }
+
     /// Where another recording begins, right behind the end of this one.
     pub fn next_recording(&self, file: &[u8]) -> Option<usize> {
         if self.pipe || self.killed || self.cut || self.featureless {

@@ -33,13 +33,15 @@
 //!   size; in per-task recordings one wakeup may be delivered twice, and a tracepoint that the
 //!   command names twice has two events (copies are dropped);
 //!   attributes may be shorter or longer than today's.
-//! * Not read: files of perf before 2.6.35; a directory of `perf record --threads` is read file by
-//!   file by the caller.
+//! * A folder of `perf record --threads` is one recording: `data` has the head, `data.0` and so on
+//!   have the records. Places in diagnostics are then those of the records put together.
+//! * Not read: files of perf before 2.6.35.
 //! * Sources: perf.data-file-format.txt of the kernel, and its uapi perf_event.h.
 
 mod attr;
 mod copies;
-mod extent;
+pub(super) mod extent;
+mod folder;
 mod header;
 mod lost;
 mod records;
@@ -87,6 +89,10 @@ fn sniff(head: &Head) -> Confidence {
 }
 
 fn open(source: Source, _: &Options, out: &mut Out) -> Result<Box<dyn Parser>, ParseError> {
+    if let Source::Files(files) = source {
+        let joined = folder::join(&files, out)?;
+        return Ok(Box::new(stream::Stream::new(joined.bytes, joined.head, joined.joints, out)?));
+    }
     let bytes = source.into_bytes().map_err(|e| ParseError::io(NAME, &e))?;
     let head = header::read((*bytes).as_ref())?;
     if let Some(at) = head.next_recording((*bytes).as_ref()) {
@@ -94,7 +100,12 @@ fn open(source: Source, _: &Options, out: &mut Out) -> Result<Box<dyn Parser>, P
         let advice = "two files were put into one: cut it there, and read each on its own";
         out.diag(Diagnostic::new(Code::Unsupported, message).at_offset(at as u64).advise(advice));
     }
-    Ok(Box::new(stream::Stream::new(bytes, head, out)?))
+    if head.has_feature(header::feature::DIR_FORMAT) {
+        let message = "this is one file of a folder of perf record --threads, and not the one with the records";
+        let advice = "name the folder: data.0, data.1 and so on beside this file have the records";
+        out.diag(Diagnostic::new(Code::Truncated, message).advise(advice));
+    }
+    Ok(Box::new(stream::Stream::new(bytes, head, Default::default(), out)?))
 }
 
 fn short(short: Short) -> ParseError {

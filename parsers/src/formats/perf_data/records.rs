@@ -1,6 +1,7 @@
 //! The records of a perf.data one after the other, compressed ones unpacked.
 
 use crate::binary::bytes::uint;
+use std::collections::VecDeque;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 /// Numbers of records.
@@ -68,6 +69,8 @@ pub struct Records {
     /// More records were written than there are.
     cut: bool,
     be: bool,
+    /// From where on compressed records are those of another stream.
+    joints: VecDeque<usize>,
     zstd: Option<Decoder<'static>>,
     /// Unpacked bytes from stream offset `base` on.
     unpacked: Vec<u8>,
@@ -78,8 +81,9 @@ pub struct Records {
 
 impl Records {
     /// Records at `data` in the file, which were more where it is `cut`.
-    pub fn new(data: std::ops::Range<usize>, cut: bool, be: bool) -> Self {
-        Records { at: data.start, end: data.end, cut, be, zstd: None, unpacked: Vec::new(), base: 0, next: 0 }
+    pub fn new(data: std::ops::Range<usize>, joints: VecDeque<usize>, cut: bool, be: bool) -> Self {
+        let (at, end) = (data.start, data.end);
+        Records { at, end, cut, be, joints, zstd: None, unpacked: Vec::new(), base: 0, next: 0 }
     }
 
     /// The next record; `be` as the records are, said again so that there is code of one byte order.
@@ -199,6 +203,14 @@ impl Records {
             let size = usize::try_from(size).unwrap_or(usize::MAX);
             record.get(16..size.saturating_add(16)).ok_or(End::Packed(at))?
         };
+        while self.joints.front().is_some_and(|joint| *joint <= at) {
+            self.joints.pop_front();
+            self.zstd = None;
+            // Half a record that one stream ends in does not go on in the next.
+            if self.next != self.base + self.unpacked.len() as u64 {
+                return Err(End::Cut(at));
+            }
+        }
         if self.zstd.is_none() {
             self.zstd = Some(Decoder::new().map_err(failed)?);
         }

@@ -10,6 +10,7 @@ use crate::binary::bytes::{uint, Reader};
 use crate::binary::tracepoint::header::{Header, Prologue};
 use crate::error::ParseError;
 use crate::Parser;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, Diagnostic, Kind, Out};
@@ -43,11 +44,16 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Reads what comes before the first event.
+    /// Reads what comes before the first event. At `joints` begin records of other threads of perf.
     ///
     /// # Errors
     /// [`ParseError`] when the recording holds nothing about scheduling.
-    pub fn new(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>, head: Head, out: &mut Out) -> Result<Self, ParseError> {
+    pub fn new(
+        bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,
+        head: Head,
+        joints: VecDeque<usize>,
+        out: &mut Out,
+    ) -> Result<Self, ParseError> {
         let shared = bytes.clone();
         let file = (*shared).as_ref();
         out.meta.set("os", "linux");
@@ -57,7 +63,7 @@ impl Stream {
             bytes,
             be: head.be,
             pipe: head.pipe,
-            records: Records::new(head.data.clone(), head.cut, head.be),
+            records: Records::new(head.data.clone(), joints, head.cut, head.be),
             attrs: head.attrs,
             rows: Rows::new(head.be, out),
             waiting: Vec::new(),

@@ -86,11 +86,11 @@ fn timed(line: &[u8], colon: usize) -> Option<Head<'_>> {
     }
     let ts_ns = scan::seconds(time)?;
     let body = event(&line[colon + 1..])?;
-    let left = scan::trim(&line[..start]);
+    let left = without_extras(scan::trim(&line[..start]));
     let (task, cpu) = match left {
         [.., b']'] => {
             let open = memchr::memrchr(b'[', left)?;
-            (scan::trim(&left[..open]), Some(scan::i32(&left[open + 1..left.len() - 1])?))
+            (scan::trim(&left[..open]), Some(scan::i32(&left[open + 1..left.len() - 1])?).filter(|cpu| *cpu >= 0))
         }
         _ => (left, None),
     };
@@ -99,6 +99,24 @@ fn timed(line: &[u8], colon: usize) -> Option<Head<'_>> {
     let bracket = memchr::memrchr(b'[', &line[..start]).filter(|_| cpu.is_some());
     let found = bracket.map(|bracket| Found { bracket, flags: (bracket, 0), seconds: start, dot: start + dot, digits });
     Some(Head { comm, pid, tid, cpu, ts_ns, digits, found, body })
+}
+
+/// Without what `-F +misc` (`K`, `U`, two blanks where there is nothing) and `-F +tod` (a date and a
+/// time of day) put between the CPU and the time.
+fn without_extras(left: &[u8]) -> &[u8] {
+    let Some(close) = memchr::memrchr(b']', left).filter(|close| close + 1 < left.len()) else { return left };
+    let digits = left[..close].iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    let is_cpu = digits > 0 && left[..close - digits].ends_with(b"[");
+    let is_extra = |word: &[u8]| match word.len() {
+        1 | 2 => word.iter().all(u8::is_ascii_uppercase),
+        _ => word.iter().all(|b| b.is_ascii_digit() || b"-:.".contains(b)),
+    };
+    let mut words = left[close + 1..].split(|b| scan::is_blank(*b)).filter(|word| !word.is_empty());
+    if is_cpu && scan::is_blank(left[close + 1]) && words.all(is_extra) {
+        &left[..=close]
+    } else {
+        left
+    }
 }
 
 /// What follows the time: `EVENT: PAYLOAD`, after the period and other words that `-F` may add.
@@ -112,6 +130,12 @@ fn event(rest: &[u8]) -> Option<&[u8]> {
         let (word, _) = scan::word(rest);
         if word.is_empty() {
             return None;
+        }
+        // The time stands behind what looked like one: that was a part of the task's name.
+        if let Some(number) = word.strip_suffix(b":").filter(|number| number.contains(&b'.')) {
+            if scan::seconds(number).is_some() {
+                return None;
+            }
         }
         // `PERF_RECORD_EXIT(1:1):(0:0)` holds its payload in the word.
         if word.ends_with(b":") || word.starts_with(b"PERF_RECORD_") {
@@ -172,6 +196,19 @@ mod tests {
             ("perf", Some(7), Some(8), Some(1), us),
             body,
         );
+        for extra in ["K", "U", "  ", "S ", "KE", "2026-11-29 10:26:29.558000", "K 2026-11-29 10:26:29.558000673"] {
+            let line = format!("perf 7 [001] {extra}  1698.478597: sched:sched_switch: x");
+            check(&line, ("perf", None, Some(7), Some(1), us), body);
+        }
+        check(
+            "[3] 1.5: q 7 [001] 1698.478597: sched:sched_switch: x",
+            ("[3] 1.5: q", None, Some(7), Some(1), us),
+            body,
+        );
+        check("[3] 1.5: q 7 1698.478597: sched:sched_switch: x", ("[3] 1.5: q", None, Some(7), None, us), body);
+        check("a [1] B 9 1698.478597: sched:sched_switch: x", ("a [1] B", None, Some(9), None, us), body);
+        // perf's own records have no CPU where it recorded none: -1 by `%03d`.
+        check("perf 7 [-01] 1698.478597: sched:sched_switch: x", ("perf", None, Some(7), None, us), body);
         check("a [b] c 9 1698.478597: sched:sched_switch: x", ("a [b] c", None, Some(9), None, us), body);
         check("C2 Thre: 9 [001] 1698.478597: sched:sched_switch: x", ("C2 Thre:", None, Some(9), Some(1), us), body);
         check(

@@ -18,26 +18,31 @@
 //! **Not read**: times since the line before (`--deltatime`).
 //!
 //! **Departures tolerated**: tabs, CRLF, a byte order mark, words that `-F` adds before the event's
-//! name, warnings of perf caught in the same file, the short form that libtraceevent's plugins
-//! print.
+//! name or, as `+misc` and `+tod` do, before the time, lines of `--show-round-events`, warnings of
+//! perf caught in the same file, the short form that libtraceevent's plugins print.
 //!
 //! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and
 //! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
 //! by perf when it started, for tasks that were there before, and those before the first sample tell
 //! of perf itself, which turns samples on last: they take the time of the first record that has one.
-//! `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it is kept as `other`.
+//! `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it is kept as `other`, unless
+//! the sample is missing. Of a recording of some tasks the text says so in its header's command line
+//! alone; without that it shows where idle tasks are switched to and never from.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
 //! output of perf 3.4 to 6.1.
 
 mod head;
+mod switches;
+mod whose;
 
 use std::collections::BTreeSet;
 
+use switches::Switches;
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::events::quality;
 use tracekit_schema::table::Table;
-use tracekit_schema::{Kind, Out, State};
+use tracekit_schema::{Kind, Out};
 
 use crate::text::head::QuickHead;
 use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
@@ -126,6 +131,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
         dialect.states = named.or(Some(evidence.table()));
     }
     seen.describe(options, out);
+    whose::say(seen.command.as_deref(), seen.cpus, &found, out);
     Ok(Box::new(TextLog::new(source, dialect).without_quick(options.extra.contains_key("careful"))))
 }
 
@@ -152,7 +158,9 @@ struct Perf {
     arch: Option<String>,
     /// The lines that follow belong to the event before.
     in_event: bool,
-    switches: bool,
+    switches: Switches,
+    /// The command that recorded, as the header has it.
+    command: Option<String>,
     /// A sample was met, or a switch that perf recorded itself.
     begun: bool,
 }
@@ -178,7 +186,8 @@ impl Perf {
             kernel: None,
             arch: None,
             in_event: false,
-            switches: false,
+            switches: Switches::default(),
+            command: None,
             begun: false,
         }
     }
@@ -220,6 +229,7 @@ impl Perf {
                 self.states = self.states.or(state::Table::of_kernel(&scan::shown(value, 80)));
             }
             b"arch" => self.arch = shown(),
+            b"cmdline" => self.command = Some(String::from_utf8_lossy(value).into_owned()),
             b"nrcpus online" => self.cpus = scan::u64(value),
             b"clockid" => {
                 let name = scan::word(value).0;
@@ -243,7 +253,7 @@ impl Perf {
         if std::str::from_utf8(line.bytes).is_err() {
             bits |= quality::LOSSY_TEXT;
         }
-        let comm = context_comm(head.comm);
+        let comm = context_comm(scan::own_name(head.comm));
         if let (None, Some(tid), false) = (comm, head.tid, head.comm.is_empty()) {
             self.unnamed.insert(tid);
         }
@@ -259,11 +269,15 @@ impl Perf {
         let states = self.states.unwrap_or_default();
         let (name, payload) = split_event(body);
         self.plugin |= name == b"sched_switch" && !payload.starts_with(b"prev_comm=");
-        self.switches |= name == b"sched_switch";
         log.record(stamp, name, payload, states, out);
+        if name != b"sched_switch" {
+            return;
+        }
+        let last = out.events.len().checked_sub(1);
+        let leaves = last.and_then(|row| out.events.tid.get(row));
+        self.switches.sample(stamp.cpu, leaves, last.and_then(|row| out.events.next_tid.get(row)));
         // The context is gone once a task exits, but the switch names who leaves.
-        if name == b"sched_switch" && stamp.who.tid.is_none() {
-            let leaves = out.events.len().checked_sub(1).and_then(|row| out.events.tid.get(row));
+        if stamp.who.tid.is_none() {
             if let (Some(mut row), Some(tid)) = (out.events.last(), leaves) {
                 row.ctx_tid(tid);
             }
@@ -300,21 +314,9 @@ impl Perf {
                 row.pid(pid).tid(tid).comm(out.strings.intern(comm));
                 Kind::Comm
             }),
-            b"PERF_RECORD_SWITCH" | b"PERF_RECORD_SWITCH_CPU_WIDE" if !self.switches => {
-                let (way, _) = scan::word(rest);
-                match way {
-                    b"OUT" => {
-                        let preempted = memchr::memmem::find(rest, b"preempt").is_some();
-                        row.tid(stamp.who.tid).pid(stamp.who.pid).comm(stamp.who.comm);
-                        row.state(if preempted { State::Preempted } else { State::UnknownOff });
-                        Some(Kind::Switch)
-                    }
-                    b"IN" => {
-                        row.next_tid(stamp.who.tid).next_pid(stamp.who.pid).next_comm(stamp.who.comm);
-                        Some(Kind::Switch)
-                    }
-                    _ => None,
-                }
+            b"PERF_RECORD_SWITCH" | b"PERF_RECORD_SWITCH_CPU_WIDE" => {
+                let wide = name == b"PERF_RECORD_SWITCH_CPU_WIDE";
+                self.switches.record(wide, rest, &stamp, log.quick_seen > 0, &mut row)
             }
             _ => None,
         };
@@ -374,7 +376,7 @@ impl Dialect for Perf {
 
     #[inline(always)]
     fn quick(&mut self, w: &Window, log: &mut Log, out: &mut Out) -> Option<usize> {
-        if log.has_pending() {
+        if log.has_pending() || self.switches.any() {
             return None;
         }
         let (stamp, at) = self.head.read(w)?;
@@ -421,7 +423,10 @@ impl Dialect for Perf {
         log.cpus = self.cpus;
         if self.no_cpu {
             let message = "some records have no CPU field: what ran where is unknown for them";
-            out.diag(Diagnostic::new(Code::MissingEvents, message).advise("let perf script print the CPU (-F +cpu)"));
+            out.diag(
+                Diagnostic::new(Code::MissingEvents, message)
+                    .advise("let perf script print the CPU (-F +cpu), or record it (perf record --sample-cpu)"),
+            );
         }
         log.numbers.finish(self.states.unwrap_or_default(), self.states_named, "", out);
     }

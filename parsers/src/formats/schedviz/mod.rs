@@ -60,7 +60,7 @@ fn sniff(head: &Head) -> Confidence {
     if tar::entries(&head.bytes).iter().any(ours) {
         95
     } else {
-        20
+        0
     }
 }
 
