@@ -193,11 +193,13 @@ impl Timeline {
     /// A task that shows for the first time, or that was elsewhere, came to this CPU with no record of it:
     /// whoever leaves for it may have been preempted.
     fn arrived(&mut self, at: Ns, task: TaskIndex, cpu: usize) {
-        let was = self.history.tasks[task as usize].events.iter().rev().find_map(|a| match a.kind {
+        let task = &self.history.tasks[task as usize];
+        let was = task.events.iter().rev().find_map(|a| match a.kind {
             EventKind::On { cpu } | EventKind::Woken { cpu, .. } => Some(cpu),
             _ => None,
         });
-        if was != Some(cpu as i32) {
+        let made = || (task.first == First::Forked).then_some(task.cpu);
+        if was.or_else(made) != Some(cpu as i32) {
             let now = self.history.loose.iter_mut().rev().take_while(|l| l.at == at);
             now.filter(|l| l.cpu == cpu as i32).for_each(|l| l.quiet = false);
         }

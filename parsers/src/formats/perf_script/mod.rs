@@ -27,7 +27,7 @@
 //! of perf itself, which turns samples on last: they take the time of the first record that has one.
 //! `PERF_RECORD_SWITCH` beside `sched_switch` says the same switch twice: it is kept as `other`, unless
 //! the sample is missing. Of a recording of some tasks the text says so in its header's command line
-//! alone; without that it shows where idle tasks are switched to and never from.
+//! alone; without that it shows by switches to threads from which none leads away.
 //!
 //! **Sources**: Linux `tools/perf/builtin-script.c`, `tools/perf/util/event.c`, `perf-script(1)`;
 //! output of perf 3.4 to 6.1.
