@@ -76,6 +76,16 @@ impl Locks {
         self.attempts.get(task as usize).is_some_and(|m| !m.is_empty())
     }
 
+    /// What `tasks` share is no lock.
+    pub(super) fn forget(&mut self, tasks: &[TaskIndex], history: &History) {
+        for task in tasks {
+            if let Some(attempts) = self.attempts.get_mut(*task as usize) {
+                attempts.clear();
+            }
+        }
+        self.wakes.retain(|wake| !tasks.contains(&history.wakee[*wake as usize]));
+    }
+
     /// Adds the lock of a group, where it is one.
     fn add(&mut self, group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Overheads) {
         let of = |t: &TaskIndex| waits.range((*t, 0)..=(*t, TaskIndex::MAX));

@@ -338,6 +338,7 @@ impl Messages {
             (self.inside[i], self.receives[i]) = (false, None);
         }
         self.vain.retain(|wake| !group.tasks.contains(&history.wakee[*wake as usize]));
+        self.locks.forget(&group.tasks, history);
         let inside = &self.inside;
         let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
         self.of_wake.retain(|wake, _| kept(*wake));

@@ -4,12 +4,14 @@
 //! and with none. A replay of a group is off by the work that its tasks did more or less than
 //! recorded (CPU time, in time of a CPU of middling speed), in all and in each part of the run. An
 //! explanation is taken where that is no more than without it, within tolerances of `calibrate`.
-//! Pools whose requests are only counted are judged by the time that their tasks were awake, which
-//! follows from how long requests wait (Little's law). A task that another one of its pool wakes has
-//! waited for their lock with a request in hand. In a replay it may do so again, or wait for a CPU
-//! instead, so that it counts as awake meanwhile and as asleep, and a pool is left where it is worse
-//! both ways. It is left, too, where the number of its tasks' sleeps is further from the recorded
-//! one than without it: a few long bursts are awake as long as many short ones.
+//! Pools whose requests are only counted, and tasks that share a lock, are judged by the time that
+//! they were awake, which for pools follows from how long requests wait (Little's law). A task that
+//! another one of its pool wakes has waited for their lock with a request in hand. In a replay it may
+//! do so again, or wait for a CPU instead, so that it counts as awake meanwhile and as asleep, and a
+//! pool is left where it is worse both ways. It is left, too, where the number of its tasks' sleeps is
+//! further from the recorded one than without it: a few long bursts are awake as long as many short
+//! ones. So is a lock: threads that wait for room in a queue while others are at work look as if they
+//! shared one.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +90,7 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let all = reading.messages.found.groups.iter().enumerate();
     let groups: Vec<usize> =
         // Nothing was guessed where the calls were recorded.
-        all.filter(|g| !g.1.recorded && matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled))
+        all.filter(|g| !g.1.recorded && matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled | Outcome::Locked))
         .map(|g| g.0)
         .collect();
     let with = reading.programs();
@@ -106,12 +108,14 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let recorded = recorded(reading, &pool_of);
     let run = |recon: &Recon| replayed(recon, &pool_of, identity, cancel);
     let (Some(used), Some(plain)) = (run(&with), run(&without)) else { return with };
-    // Those that receive: what sources use besides is not explained by messages. Tasks of a pool
-    // take what comes, so that another of them may do it: a pool counts as one.
+    // Those that receive or share a lock: what sources use besides is not explained by messages. Tasks
+    // of a pool take what comes, so that another of them may do it: a pool counts as one.
     let pools = |group: usize| -> Vec<Vec<i64>> {
+        let group = &reading.messages.found.groups[group];
         let mut pools: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
-        for task in reading.messages.found.groups[group].tasks.iter().map(|t| *t as usize) {
-            let Some(queue) = reading.messages.receives[task] else { continue };
+        for task in group.tasks.iter().map(|t| *t as usize) {
+            let shared = Some(0).filter(|_| group.outcome == Outcome::Locked);
+            let Some(queue) = shared.or(reading.messages.receives[task]) else { continue };
             pools.entry(queue).or_default().push(reading.history.tasks[task].tid);
         }
         pools.into_values().collect()
@@ -119,7 +123,7 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let span = reading.history.span.max(1);
     let worse = |group: &usize| {
         let pools = pools(*group);
-        if reading.messages.found.groups[*group].outcome == Outcome::Pooled {
+        if matches!(reading.messages.found.groups[*group].outcome, Outcome::Pooled | Outcome::Locked) {
             let worse = |of: &dyn Fn(&Spent) -> f64| {
                 let (with, without) = (off(&pools, &used, &recorded, of), off(&pools, &plain, &recorded, of));
                 with > without + AWAKE.max(without)
@@ -239,4 +243,42 @@ fn replayed(recon: &Recon, pool_of: &Pools, identity: &ReplaySpec, cancel: &Canc
     }
     spents.values_mut().for_each(|spent| spent.sleeps(recon.span));
     Some(spents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kept;
+    use crate::cancel::Cancel;
+    use crate::infer::Outcome;
+    use crate::reconstruct::{Options, Reading, Whole};
+    use crate::replay::ReplaySpec;
+    use crate::workload::run_text;
+
+    const SHARED: &str = "until: 3000\ncpus: 2\nA*3: (R~uniform(0.05,0.15) L(m) R~uniform(0.02,0.06) G(m))*\n\
+        H*2: (R~uniform(2,9) S~uniform(1,4))*\n";
+
+    /// A lock stays where the tasks wait in the replay as they did, and goes where they hardly do.
+    #[test]
+    fn a_lock_is_kept_where_the_tasks_wait_as_recorded() {
+        let trace = run_text(SHARED, Some("cfs"), &mut |_| true).expect("the workload runs");
+        let options = Options { hz: Some(1000), ..Options::default() };
+        let identity = ReplaySpec { policy: "cfs".into(), hz: Some(1000), ..ReplaySpec::default() };
+        for (every, outcome) in [(1, Outcome::Locked), (40, Outcome::Worse)] {
+            let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
+            for attempts in &mut reading.messages.locks.attempts {
+                let mut n = 0;
+                attempts.retain(|_| {
+                    n += 1;
+                    n % every == 0
+                });
+            }
+            let recon = kept(&mut reading, &identity, &Cancel::default());
+            assert_eq!(
+                recon.unobserved.groups.iter().map(|g| g.outcome).collect::<Vec<_>>(),
+                [outcome],
+                "1 of {every}"
+            );
+            assert_eq!(reading.messages.locks.wakes.is_empty(), outcome == Outcome::Worse);
+        }
+    }
 }
