@@ -24,27 +24,19 @@ pub(super) struct Unannounced {
     pub(super) idled: bool,
 }
 
-/// Which records a trace has.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RecordedKinds {
-    /// Wakeups.
-    pub(super) wakeups: bool,
-    /// New tasks.
-    pub(super) births: bool,
-}
-
-/// Says how each task began that nothing announced, in the order of time.
+/// Says how each task began that nothing announced, in the order of time; `births` is true where new tasks
+/// are recorded.
 ///
 /// Where wakeups and new tasks are recorded, it was runnable when the trace began, on the CPU from which it
 /// was pulled. Elsewhere it was so only if its CPU had not been idle (a CPU does not idle beside a
 /// runnable task) and no longer than tasks of this trace are seen to wait; else it was made, by the task that
 /// [`Ran::parent`] finds, or a wakeup that is not in the trace came.
-pub(super) fn settle(history: &mut History, unannounced: &[Unannounced], kinds: RecordedKinds) {
-    if kinds.wakeups && kinds.births || unannounced.is_empty() {
+pub(super) fn settle(history: &mut History, unannounced: &[Unannounced], births: bool) {
+    if history.wakes && births || unannounced.is_empty() {
         return;
     }
     let longest = history.tasks.iter().map(longest_wait).max().unwrap_or(0);
-    let ran = (!kinds.births).then(|| Ran::of(history, longest));
+    let ran = (!births).then(|| Ran::of(history, longest));
     for &Unannounced { task, at, idled } in unannounced {
         // It turned out to be idle.
         if history.tasks[task as usize].events.is_empty() {
@@ -52,13 +44,13 @@ pub(super) fn settle(history: &mut History, unannounced: &[Unannounced], kinds: 
         }
         let late = idled || longest > 0 && at > longest;
         let renamed = history.tasks[task as usize].named.len() > 1;
-        let made = renamed || late && kinds.wakeups;
+        let made = renamed || late && history.wakes;
         let parent = ran.as_ref().filter(|_| made).and_then(|ran| ran.parent(history, task, at));
         if let Some((parent, when)) = parent {
             history.unmade.0 += 1;
             make(history, (parent, when), task);
         } else if late {
-            history.unmade.1 += u64::from(!kinds.births);
+            history.unmade.1 += u64::from(!births);
             let task = &mut history.tasks[task as usize];
             task.first = First::Asleep;
             let kind = EventKind::Woken { by: By::Unknown, cpu: task.cpu };

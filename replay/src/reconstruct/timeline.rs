@@ -11,7 +11,7 @@ use tracekit_schema::events::irq;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Code, DeriveOptions, Deriver, Diagnostics, Kind, State, StrId, Strings};
 
-use super::births::{self, RecordedKinds, Unannounced};
+use super::births::{self, Unannounced};
 use super::parts::{Head, Parts};
 use super::wakeups::Cause;
 use crate::calibrate::watch::Watch;
@@ -38,8 +38,6 @@ pub(super) struct Known {
     pub(super) early: Option<(Ns, Cause)>,
     /// When and on which CPU the first record of the wakeup was made that ended its sleep.
     pub(super) from: Option<(Ns, usize)>,
-    /// Its name, since when, and the one before.
-    name: (Option<StrId>, Ns, Option<StrId>),
 }
 
 /// The timelines in the making.
@@ -64,7 +62,8 @@ pub(super) struct Timeline {
     unannounced: Vec<Unannounced>,
     /// Names of tasks, by key, and since when.
     named: HashMap<u32, Vec<(Ns, StrId)>>,
-    pub(super) recorded_kinds: RecordedKinds,
+    /// New tasks are recorded.
+    pub(super) births: bool,
     pub(super) record: Record,
 }
 
@@ -90,7 +89,7 @@ pub(super) fn read(parts: &dyn Parts, known: &DeriveOptions, limits: Limits, can
     });
     let end = deriver.end(&mut diagnostics);
     let mut history = end.history;
-    births::settle(&mut history, &end.unannounced, end.recorded_kinds);
+    births::settle(&mut history, &end.unannounced, end.births);
     history.speeds = end.speeds;
     history.mismatches = diagnostics.count(Code::SwitchMismatch);
     history.cut = end.cut;
@@ -116,7 +115,7 @@ impl Timeline {
             cut: 0,
             unannounced: Vec::new(),
             named: HashMap::new(),
-            recorded_kinds: RecordedKinds::default(),
+            births: false,
             record: Record { ts: 0, kind: Kind::Other, cpu: None, number: None, irq: None },
         }
     }
@@ -193,6 +192,9 @@ impl Timeline {
     /// A task that shows for the first time, or that was elsewhere, came to this CPU with no record of it:
     /// whoever leaves for it may have been preempted.
     fn arrived(&mut self, at: Ns, task: TaskIndex, cpu: usize) {
+        if self.history.loose.last().is_none_or(|l| l.at != at) {
+            return;
+        }
         let task = &self.history.tasks[task as usize];
         let was = task.events.iter().rev().find_map(|a| match a.kind {
             EventKind::On { cpu } | EventKind::Woken { cpu, .. } => Some(cpu),
@@ -318,8 +320,11 @@ impl Timeline {
     /// What the running task does itself.
     /// The record of an exec may state the new name already.
     fn exec(&mut self, at: Ns, utid: u32) {
-        let (name, since, before) = self.known(utid).name;
-        let old = if since == at && before.is_some() { before } else { name };
+        let old = match self.named.get(&utid).map_or(&[][..], Vec::as_slice) {
+            [.., (_, before), (since, _)] if *since == at => Some(*before),
+            [.., (_, name)] => Some(*name),
+            [] => None,
+        };
         if self.does(at, utid, EventKind::Exec) {
             if let Some(task) = self.known(utid).task {
                 self.history.tasks[task as usize].names.push(old);
@@ -460,7 +465,6 @@ impl Sink for Timeline {
                 known.prio = known.prio.or(prio);
                 known.softirqs |= softirqs;
                 if let Some(name) = comm {
-                    known.name = (comm, at, known.name.0);
                     self.named.entry(task).or_default().push((at, name));
                 }
                 if let (true, Some(task)) = (softirqs, self.known(task).task) {

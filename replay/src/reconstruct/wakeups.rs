@@ -34,7 +34,6 @@ impl Timeline {
         self.watches[to].stirred = Some(at);
         let first = if self.record.kind == Kind::Enqueue { First::Runnable } else { First::Asleep };
         let new = self.known(utid).task.is_none();
-        self.recorded_kinds.wakeups = true;
         if !self.strays() {
             self.known(utid).from.get_or_insert((at, place));
         }
@@ -157,7 +156,7 @@ impl Timeline {
 
     /// A new task is queued.
     fn starts(&mut self, utid: u32, waker: Option<u32>, cpu: usize, to: usize, at: Ns) {
-        self.recorded_kinds.births = true;
+        self.births = true;
         let parent = waker.and_then(|w| self.known(w).task).or(self.watches[cpu].curr);
         if self.known(utid).task.is_none() {
             let child = self.task_of(utid, First::Forked, to);
@@ -188,7 +187,7 @@ impl Timeline {
     }
 
     pub(super) fn fork(&mut self, at: Ns, parent: Option<u32>, child: u32, thread: bool, cpu: usize) {
-        self.recorded_kinds.births = true;
+        self.births = true;
         let parent = parent.and_then(|p| self.known(p).task);
         let child = self.task_of(child, First::Forked, cpu);
         self.history.tasks[child as usize].parent = parent;

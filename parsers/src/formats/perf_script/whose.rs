@@ -10,7 +10,8 @@ use crate::formats::perf_data::extent::{asked, printed, Extent};
 /// Fewest switches to threads from which none leads away, idle or others, and one in how many of all must be
 /// such, by which a recording of some tasks is known: the kernel gives perf the switch of a task that leaves
 /// to whoever records that task. Of busy machines as a whole perf leaves out many switches from idle: up
-/// to 0.5 % of theirs are such, of some tasks 34 and 100 %.
+/// to 0.5 % of theirs are such, of some tasks 34 and 100 %. Other formats have the same rule behind the
+/// tables (`tracekit/whatif/recorded.py`); of perf's text it must be known before, as of perf.data.
 const NO_WAY_BACK: (usize, usize) = (5, 20);
 
 /// Says what was left out: `command` is that of the header, `found` the records of the beginning, `online`
