@@ -318,12 +318,18 @@ def test_help_loads_nothing_heavy(root: Path) -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("command", [["info"], ["runqueue"], ["convert", "-o", "{out}/events.parquet"]])
-def test_plain_tables_load_no_statistics(command: list[str], root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [["info"], ["runqueue"], ["convert", "-o", "{out}/events.parquet"], ["compare", "--policy", "rr"]],
+)
+def test_commands_load_no_statistics_that_they_do_not_need(
+    command: list[str], root: Path, tmp_path: Path
+) -> None:
     words = [word.format(out=tmp_path) for word in command]
     words.insert(1, str(root / "fixtures" / "demo" / "slice-default.dat"))
-    heavy = ["scipy", "matplotlib", "pandas", "tracekit.whatif.run"]
-    heavy += ["polars", "numpy"] * (command[0] == "convert") + ["pyarrow"]
+    heavy = ["scipy", "matplotlib", "pandas"]
+    if command[0] != "compare":
+        heavy += ["tracekit.whatif.run"] + ["polars", "numpy"] * (command[0] == "convert") + ["pyarrow"]
     code = f"""
 import sys, click
 from tracekit.cli import main

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 import warnings
 from pathlib import Path
@@ -18,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tracekit as tk
-from tracekit import filters
-from tracekit._frames import typed
+from tracekit import _core, filters
+from tracekit._frames import to_frame, typed
 from tracekit.filters import resolve_time
 from tracekit.trace import Trace, damages
 from tracekit.units import format_ns, parse_duration
@@ -199,6 +200,33 @@ def test_a_window_that_is_wider_than_the_trace_adds_no_time(trace: tk.Trace, win
     assert (part.start_ns, part.end_ns) == (trace.start_ns, trace.end_ns)
     assert part.queue_lengths().equals(trace.queue_lengths())
     assert part.response().equals(trace.response())
+
+
+def test_a_window_makes_no_more_of_the_tables_than_it_needs(demo: Path) -> None:
+    end = "100ms"
+    trace, made = tk.read(demo, cache=None), tk.read(demo, cache=None)
+    for name in made.tables:
+        made.table(name)
+    part, other = trace.filter(end=end), made.filter(end=end)
+    for name in part.tables:
+        assert part.table(name).equals(other.table(name)), name
+    assert part.metadata == other.metadata
+    # Of these a frame was made of the part alone.
+    assert {name for name, held in trace._tables.items() if isinstance(held, pl.DataFrame)}.isdisjoint(
+        {"events", "slices", "states"}
+    )
+
+
+def test_the_columns_of_a_frame_have_the_same_chunks(demo: Path) -> None:
+    """Where they differ, polars copies a whole table for one of its columns."""
+    reader = _core.Reader(os.fspath(demo), None, {}, derive=[])
+    batches = []
+    while (batch := reader.read(1000)) is not None:
+        batches.append(batch)
+    events = to_frame(_core.concat("events", batches, {}))
+    assert set(events.n_chunks("all")) == {len(batches)}
+    assert len(batches) > 3
+    assert events.equals(tk.read(demo, cache=None).events)
 
 
 def test_the_part_of_some_tasks_lasts_as_long_as_the_trace(trace: tk.Trace) -> None:

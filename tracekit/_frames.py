@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -65,9 +66,21 @@ def to_frame(table: _core.Table, columns: Sequence[str] | None = None) -> pl.Dat
     # Column by column: what polars takes over of a batch keeps all columns that came with it.
     schema = table_schema(table.name)
     parts = [
-        typed(pl.DataFrame(table.select([column])), table.name, [column]) for column in columns or schema
+        typed(pl.DataFrame(table.select([column])), table.name, [column]).to_series()
+        for column in columns or schema
     ]
-    return pl.concat(parts, how="horizontal")
+    # A cast makes one chunk of many. Where chunks differ, the next `select` would copy all columns.
+    lengths = max((series.chunk_lengths() for series in parts), key=len)
+    return pl.DataFrame([_in_chunks(series, lengths) for series in parts])
+
+
+def _in_chunks(series: pl.Series, lengths: Sequence[int]) -> pl.Series:
+    """The same values in chunks of these lengths; of one chunk nothing is copied."""
+    if series.chunk_lengths() == lengths:
+        return series
+    starts = itertools.accumulate(lengths, initial=0)
+    parts = [series.slice(start, length) for start, length in zip(starts, lengths, strict=False)]
+    return pl.concat(parts, rechunk=False)
 
 
 def typed(frame: pl.DataFrame, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:

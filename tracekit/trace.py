@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit import _core
-from tracekit._frames import COMPUTED, TABLES, empty_frame, to_frame
+from tracekit._frames import COMPUTED, TABLES, empty_frame, table_schema, to_frame
 from tracekit._lazy import later
 from tracekit.errors import FilterWarning
 from tracekit.filters import CommPattern, Selection, Time
@@ -173,6 +173,19 @@ class Trace:
             parts = [self.once((table, name), partial(to_frame, held, [name])) for name in names]
             return pl.concat(parts, how="horizontal")
         return self.table(table).select(names)
+
+    def _until(self, table: str, end_ns: int | None) -> pl.DataFrame:
+        """A table without what begins at `end_ns` or later, if nobody has asked for that.
+
+        With it where that is no less work: in a table that is at hand, or not in order of time.
+        """
+        held = self._tables.get(table)
+        if end_ns is None or not isinstance(held, _core.Table) or "ts_ns" not in table_schema(table):
+            return self.table(table)
+        ts = self.columns(table, "ts_ns")["ts_ns"]
+        if ts.null_count() or not ts.is_sorted():
+            return self.table(table)
+        return to_frame(held.head(int(ts.search_sorted(end_ns, side="left"))))
 
     @property
     def recorded_events(self) -> _core.Table | pl.DataFrame:
@@ -358,7 +371,7 @@ class Trace:
             return self
         for said in chosen.unmet(self):
             warnings.warn(printable(said), FilterWarning, stacklevel=2)
-        tables = {name: chosen.apply(name, self.table(name)) for name in TABLES}
+        tables = {name: chosen.apply(name, self._until(name, chosen.end_ns)) for name in TABLES}
         options = json.loads(self._metadata.get("options", "{}"))
         options["filter"] = {**options.get("filter", {}), **chosen.described()}
         if self.start_ns is not None and self.end_ns is not None:

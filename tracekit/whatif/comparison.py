@@ -368,7 +368,7 @@ class Comparison:
         """
         trace, meta = self.trace, self.trace.metadata
         start, end = trace.start_ns, trace.end_ns
-        kinds = trace.events["kind"].cast(pl.String)
+        kinds = trace.columns("events", "kind")["kind"]
         tasks = trace.tasks.filter(~pl.col("is_idle")) if trace.tasks.height else trace.tasks
         return {
             "name": trace.name,
@@ -383,7 +383,7 @@ class Comparison:
             "duration_ns": end - start if start is not None and end is not None else None,
             "cpus": trace.cpus.height or None,
             "tasks": tasks.height,
-            "events": trace.events.height,
+            "events": trace.counts["events"],
             "switches": int((kinds == "switch").sum()),
             "wakeups": int(kinds.is_in(["wakeup", "wakeup_new"]).sum()),
             "sources": _sources(meta),

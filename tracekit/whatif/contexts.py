@@ -192,7 +192,8 @@ def _recognise(trace: Trace) -> Contexts:
     credited = made.filter(by_task)
     if stated or credited.height == 0:
         return Contexts(stated, credited.height, nothing, linux)
-    wakes = _wakes(trace, trace.events.filter(pl.col("kind") == kind, by_task))
+    who = trace.columns("events", "kind", "ts_ns", "tid", "cpu", "ctx_tid")
+    wakes = _wakes(trace, who.filter(pl.col("kind") == kind, by_task))
     rows = []
     runs: _Runs | None = None
     for (tid,), group in wakes.group_by("tid", maintain_order=True):

@@ -70,7 +70,7 @@ def _signs(part: Trace) -> Iterator[tuple[str, tuple[str, ...], str]]:
     legend = part.metadata.get("ftrace.legend", "").split(",")
     if "preempt-depth" in legend and "migrate-disable" not in legend:
         yield "legend", _OLD, "its header explains no migrate-disable, as up to Linux 5.14"
-    rows = part.events.select(
+    rows = part.columns("events", "state", "value", "value2", "kind", "comm").select(
         "state", "value", "value2", kind=pl.col("kind").cast(pl.String), name=pl.col("comm").cast(pl.String)
     )
     woken = rows.filter(pl.col("kind").is_in(["wakeup", "wakeup_new", "waking"]))["value"]

@@ -139,8 +139,8 @@ def fitness(trace: Trace, identity: str | None = None, seconds: float = TRIAL_SE
 
 
 def _kinds(trace: Trace) -> set[str]:
-    events = trace.events
-    return set(events["kind"].unique().cast(pl.String).to_list()) if events.height else set()
+    kinds = trace.columns("events", "kind")["kind"]
+    return set(kinds.unique().cast(pl.String).to_list())
 
 
 def _without_events(trace: Trace) -> str:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from scipy import optimize, stats
 
 from tracekit.analysis import _common as c
 
@@ -109,6 +108,9 @@ def quantile90(candidates: int, freedom: int) -> float:
         Of two candidates the quantile of Student's distribution; more with each that may be best by
         chance (Dunnett 1955, one-sided, of equal variances).
     """
+    # Here, as they take longer to load than a short trace to compare.
+    from scipy import optimize, stats
+
     z = np.linspace(-8, 8, 801)
     spread = np.sqrt(stats.chi2.ppf((np.arange(400) + 0.5) / 400, freedom) / freedom)
     density = stats.norm.pdf(z) * (z[1] - z[0])

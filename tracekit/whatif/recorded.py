@@ -147,7 +147,7 @@ def _listed(text: str | None) -> tuple[int, ...] | None:
 def _named(trace: Trace) -> pl.DataFrame:
     """CPUs that wakeups and migrations name, and how often."""
     events = trace.columns("events", "kind", "target_cpu")
-    naming = events.filter(pl.col("kind").cast(pl.String).is_in(_NAMING), pl.col("target_cpu").is_not_null())
+    naming = events.filter(pl.col("kind").is_in(_NAMING), pl.col("target_cpu").is_not_null())
     return naming.group_by("target_cpu").len()
 
 
@@ -176,7 +176,7 @@ def _shown(trace: Trace) -> Part | None:
     if trace.metadata.get("os") != "linux":
         return None
     switches = events.filter(
-        pl.col("kind").cast(pl.String) == "switch",
+        pl.col("kind") == "switch",
         pl.col("tid").is_not_null(),
         pl.col("next_tid").is_not_null(),
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import polars as pl
@@ -175,8 +176,11 @@ def run_all(
     # two threads.
     alone = any(not isinstance(a.policy, str) for a in asked.values())
     threads = 1 if alone else min(beside.jobs, len(work))
-    # The plain replays begin first: what is computed of their tables takes longest.
-    order = sorted(range(len(work)), key=lambda number: number % len(perturbations) > 0)
+    # The plain replays begin early: what is computed of their tables takes longest. Each with a
+    # repetition behind it, as their tables take most memory while they are made.
+    first = range(0, len(work), len(perturbations))
+    others = [number for number in range(len(work)) if number not in first]
+    order = [n for pair in zip_longest(first, others) for n in pair if n is not None]
     plain: dict[str, Replay] = {}
     repeated: dict[str, list[tuple[Perturbation, pl.DataFrame]]] = {label: [] for label in asked}
     for (label, perturbation), (run, kept, error) in zip(

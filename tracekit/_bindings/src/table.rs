@@ -89,6 +89,20 @@ impl Table {
         Ok(Table { name: self.name, schema, batches: batches.map_err(arrow_error)? })
     }
 
+    /// Its first `rows` rows, or all where there are fewer; nothing is copied.
+    fn head(&self, rows: usize) -> Table {
+        let mut left = rows;
+        let mut batches = Vec::new();
+        for batch in &self.batches {
+            let taken = left.min(batch.num_rows());
+            if taken > 0 {
+                batches.push(batch.slice(0, taken));
+            }
+            left -= taken;
+        }
+        Table { name: self.name, schema: Arc::clone(&self.schema), batches }
+    }
+
     /// The schema, without metadata, as a message of Arrow's streams.
     fn schema_message<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &tracekit_schema::arrow::message(&self.schema))
