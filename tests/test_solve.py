@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import tracekit as tk
+from tracekit.cli.solve import _print
 from tracekit.errors import ReplayError
 from tracekit.whatif.goals import parse_goal
-from tracekit.whatif.solve import moves, solve
+from tracekit.whatif.grid import Cell
+from tracekit.whatif.solve import Proposal, Solution, _fronts, moves, solve
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -68,6 +70,31 @@ def test_what_is_not_to_be_used_is_not_proposed(tmp_path: Path, tracekit: Run) -
     assert "what decides it hardly ran in this trace" in run.stdout
     (goal,) = json.loads(tracekit(*asked, "--json").stdout)["nearest"]["goals"]
     assert (goal["holds"], goal["trust"]) == ("unknown", "do not use")
+
+
+def test_what_another_beats_comes_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
+    def made(name: str, ms: float, loss: float) -> Proposal:
+        goal = {"goal": "response.mean(Db) < 5ms", "text": "response.mean(Db) < 5ms", "group": "Db"}
+        goal |= {"identity": 10e6, "value": ms * 1e6, "low": None, "high": None, "unit": "ns"}
+        cost = {"group": "Hog", "metric": "response", "statistic": "p95", "change_pct": loss}
+        cell = Cell("rr", axes=(("tunable", name),))
+        return Proposal(cell, (goal | {"holds": "yes", "trust": "trusted"},), (cost,))
+
+    fast, cheap = made("fast", 1, 50), made("cheap", 4, 5)
+    slow, twin, slower = made("slow", 2, 60), made("twin", 1, 50), made("slower", 4, 70)
+    assert _fronts([slower, slow, cheap, fast, twin]) == [[fast, cheap], [slow], [slower]]
+    _print(Solution((fast, cheap), (slow,), fast, 9), False)
+    shown = [line for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()]
+    behind = "3. (meets the goals, but one above is as good in everything) slow"
+    assert shown == ["2 proposals; 9 sets of changes were replayed", "1. fast", "2. cheap", behind]
+
+
+def test_what_is_beaten_fills_up_to_three(file: Path, tracekit: Run) -> None:
+    asked = ["solve", file, "--goal", "response.mean(Db) < 12ms", "--depth", "1", "--runs", "2", "--json"]
+    answer = json.loads(tracekit(*asked).stdout)
+    assert 1 <= len(answer["proposals"]) <= 3
+    assert all(p["holds"] in ("yes", "perhaps") for p in answer["proposals"] + answer["further"])
+    assert len(answer["further"]) <= 3 - len(answer["proposals"])
 
 
 def test_moves_are_of_the_recorded_scheduler_and_its_groups(file: Path) -> None:

@@ -89,7 +89,16 @@ def _print(found: Solution, as_json: bool) -> None:
     if as_json:
         shown = [_plain(p) for p in found.proposals]
         nearest = None if found.proposals or found.best is None else _plain(found.best)
-        emit_json({"tracekit.solve": 1, "tried": found.tried, "proposals": shown, "nearest": nearest})
+        further = [_plain(p) for p in found.further]
+        emit_json(
+            {
+                "tracekit.solve": 1,
+                "tried": found.tried,
+                "proposals": shown,
+                "further": further,
+                "nearest": nearest,
+            }
+        )
         return
     count = len(found.proposals)
     if count:
@@ -101,6 +110,9 @@ def _print(found: Solution, as_json: bool) -> None:
     for number, proposal in enumerate(found.proposals, 1):
         print()
         _proposal(f"{number}.", proposal)
+    for number, proposal in enumerate(found.further, count + 1):
+        print()
+        _proposal(f"{number}. (meets the goals, but one above is as good in everything)", proposal)
     if not count and found.best is not None:
         print()
         _proposal("best is", found.best)

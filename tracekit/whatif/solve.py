@@ -11,6 +11,7 @@ its interval and with what it costs others.
 from __future__ import annotations
 
 import math
+import operator
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ from tracekit.whatif.workers import given_or_own
 
 __all__ = ["Proposal", "Solution", "extended", "moves", "score", "solve"]
 
+#: Proposals that are shown where so many meet the goals.
+SHOWN = 3
 #: Changes of one proposal, sets of changes that are followed side by side, proposals that are
 #: replayed with repetitions.
 DEPTH, BEAM, CONFIRMED = 4, 3, 8
@@ -105,6 +108,9 @@ class Solution:
     proposals
         Those that meet the goals and that no other beats in goal, interval and cost at once; the
         best first. Empty where none does.
+    further
+        Where there are fewer than `SHOWN` proposals, the next that meet the goals: those that no
+        other beats but the proposals, and so on. For whoever cannot make the changes of a proposal.
     best
         The one that comes nearest where none meets them; else the first proposal.
     tried
@@ -112,6 +118,7 @@ class Solution:
     """
 
     proposals: tuple[Proposal, ...]
+    further: tuple[Proposal, ...]
     best: Proposal | None
     tried: int
 
@@ -394,8 +401,8 @@ def solve(
         steps = moves(recorded, identity, goals, options.by)
         beam = [start]
         for _ in range(depth):
-            further = [c for one in beam for m in steps if (c := extended(one, m)) is not None]
-            seen |= _tried(runner, [c for c in dict.fromkeys(further) if c not in seen], goals, 1, progress)
+            longer = [c for one in beam for m in steps if (c := extended(one, m)) is not None]
+            seen |= _tried(runner, [c for c in dict.fromkeys(longer) if c not in seen], goals, 1, progress)
             ranked = _ranked({c: slacks for c, (slacks, _) in seen.items()})
             if set(ranked[:BEAM]) == set(beam):
                 break
@@ -411,10 +418,12 @@ def solve(
         )
         made = [_proposal(cell, rows, goals) for cell, (_, rows) in final.items()]
     good = [p for p in made if p.holds in ("perhaps", "yes")]
-    best = _undominated(good)
+    proposals, *fronts = _fronts(good) or [[]]
+    further = [p for front in fronts for p in front][: max(0, SHOWN - len(proposals))]
     nearest = max(final, key=lambda c: _score(final[c][0]), default=None)
     fallback = None if nearest is None else _proposal(nearest, final[nearest][1], goals)
-    return Solution(tuple(best), best[0] if best else fallback, len(seen))
+    best = proposals[0] if proposals else fallback
+    return Solution(tuple(proposals), tuple(further), best, len(seen))
 
 
 def _tried(
@@ -481,21 +490,26 @@ def _proposal(cell: Cell, rows: Sequence[dict[str, Any]], goals: Sequence[Goal])
     return Proposal(cell, tuple(answers), tuple(others))
 
 
-def _undominated(found: Sequence[Proposal]) -> list[Proposal]:
-    """Proposals that no other beats in certainty, distance to the goal and cost at once, the best first."""
+def _place(proposal: Proposal) -> tuple[int, float, float]:
+    """Certainty, distance to the goal and cost; less is better in each."""
+    first = proposal.goals[0]
+    value, base = first["value"], first["identity"] or 1
+    below = "<" in first["goal"]
+    return (
+        0 if proposal.holds == "yes" else 1,
+        (value if below else -value) / abs(base),
+        proposal.cost,
+    )
 
-    def place(p: Proposal) -> tuple[int, float, float]:
-        first = p.goals[0]
-        value, base = first["value"], first["identity"] or 1
-        below = "<" in first["goal"]
-        return (0 if p.holds == "yes" else 1), (value if below else -value) / abs(base), p.cost
 
-    places = {id(p): place(p) for p in found}
+def _fronts(found: Sequence[Proposal]) -> list[list[Proposal]]:
+    """Proposals that no other beats in all of `_place`, then those that only these beat, and so on.
 
-    def beaten(p: Proposal) -> bool:
-        own = places[id(p)]
-        return any(o != own and all(x <= y for x, y in zip(o, own, strict=True)) for o in places.values())
-
-    best = sorted((p for p in found if not beaten(p)), key=lambda p: places[id(p)])
-    # Changes that come to the same are proposed once.
-    return list({places[id(p)]: p for p in reversed(best)}.values())[::-1]
+    Each the best first. Of changes that come to the same only the first is there.
+    """
+    rest = {_place(p): p for p in reversed(found)}
+    fronts = []
+    while rest:
+        front = sorted(a for a in rest if not any(b != a and all(map(operator.le, b, a)) for b in rest))
+        fronts.append([rest.pop(place) for place in front])
+    return fronts
