@@ -14,7 +14,7 @@ from tracekit.cli.solve import _print
 from tracekit.errors import ReplayError
 from tracekit.whatif.goals import parse_goal
 from tracekit.whatif.grid import Cell
-from tracekit.whatif.solve import Proposal, Solution, _fronts, moves, solve
+from tracekit.whatif.solve import Proposal, Solution, _fewer, _fronts, _needless, extended, moves, solve
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -87,6 +87,26 @@ def test_what_another_beats_comes_behind_it(capsys: pytest.CaptureFixture[str]) 
     shown = [line for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()]
     behind = "3. (meets the goals, but one above is as good in everything) slow"
     assert shown == ["2 proposals; 9 sets of changes were replayed", "1. fast", "2. cheap", behind]
+
+
+def test_a_change_that_makes_no_difference_is_left_out() -> None:
+    start = Cell("cfs")
+    nice, parity = ("set", "tid=1: nice=5"), ("tunable", "last_buddy=off")
+    one = extended(start, nice)
+    assert one is not None
+    both = extended(one, parity)
+    assert both is not None
+    assert _fewer(start, both) == [extended(start, parity), one]
+    assert _fewer(start, one) == []
+
+    def made(cell: Cell, ms: float, holds: str) -> Proposal:
+        goal = {"goal": "response.mean(Db) < 5ms", "value": ms * 1e6, "low": 1.5e6, "high": 2.5e6}
+        return Proposal(cell, (goal | {"identity": 10e6, "holds": holds},), ())
+
+    assert _needless(made(both, 2.0, "yes"), [made(one, 2.4, "yes")])
+    assert not _needless(made(both, 2.0, "yes"), [made(one, 2.6, "yes")])
+    assert not _needless(made(both, 2.0, "yes"), [made(one, 2.0, "perhaps")])
+    assert not _needless(made(one, 2.0, "yes"), [made(both, 2.0, "yes"), made(one, 2.0, "yes")])
 
 
 def test_what_is_beaten_fills_up_to_three(file: Path, tracekit: Run) -> None:

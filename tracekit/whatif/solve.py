@@ -5,7 +5,8 @@ A search over tunables, classes, nice values, slices and affinities.
 The search is greedy with a beam: from the best sets of changes found so far, every further single
 change is tried with one replay each, until the goals hold or `DEPTH` changes were made. The
 candidates that remain are replayed again with repetitions, and only these are proposed, each with
-its interval and with what it costs others.
+its interval and with what it costs others. So is each of them with one of several changes taken
+back: what makes no difference is left out.
 """
 
 from __future__ import annotations
@@ -416,9 +417,14 @@ def solve(
         final = _tried(
             runner, [c for c in ranked if c != start][:CONFIRMED], goals, runs, progress, last=True
         )
-        made = [_proposal(cell, rows, goals) for cell, (_, rows) in final.items()]
-    good = [p for p in made if p.holds in ("perhaps", "yes")]
-    proposals, *fronts = _fronts(good) or [[]]
+        good = _good(final, goals)
+        # A change may have been taken since its one replay happened to come out on the right side.
+        asked = set(final)
+        while fewer := [c for p in good for c in _fewer(start, p.cell) if c not in asked]:
+            asked |= set(fewer)
+            lesser = _tried(runner, list(dict.fromkeys(fewer)), goals, runs, progress, last=True)
+            good += _good(lesser, goals)
+    proposals, *fronts = _fronts([p for p in good if not _needless(p, good)]) or [[]]
     further = [p for front in fronts for p in front][: max(0, SHOWN - len(proposals))]
     nearest = max(final, key=lambda c: _score(final[c][0]), default=None)
     fallback = None if nearest is None else _proposal(nearest, final[nearest][1], goals)
@@ -444,6 +450,41 @@ def _tried(
             rows = table.to_dicts()
             found[cell] = (_slacks(_usable(rows) if last else rows, goals), rows)
     return found
+
+
+def _good(
+    found: Mapping[Cell, tuple[list[float], list[dict[str, Any]]]], goals: Sequence[Goal]
+) -> list[Proposal]:
+    """Those that meet the goals."""
+    made = [_proposal(cell, rows, goals) for cell, (_, rows) in found.items()]
+    return [p for p in made if p.holds in ("perhaps", "yes")]
+
+
+def _fewer(start: Cell, cell: Cell) -> list[Cell]:
+    """The sets of changes that are left when one of several is taken back."""
+    found = []
+    for left_out in cell.axes if len(cell.axes) > 1 else ():
+        less: Cell | None = start
+        for move in cell.axes:
+            less = extended(less, move) if less is not None and move != left_out else less
+        found += [less] if less is not None else []
+    return found
+
+
+def _needless(proposal: Proposal, others: Sequence[Proposal]) -> bool:
+    """Whether some of its changes alone are as sure to meet the goals, and no worse than its interval."""
+    own = proposal.goals[0]
+
+    def as_good(other: Proposal) -> bool:
+        if not set(other.cell.axes) < set(proposal.cell.axes):
+            return False
+        value = other.goals[0]["value"]
+        within = None not in (own["low"], own["high"]) and own["low"] <= value <= own["high"]
+        return (within or value == own["value"]) and ANSWERS.index(other.holds) >= ANSWERS.index(
+            proposal.holds
+        )
+
+    return any(map(as_good, others))
 
 
 def _no_such(trace: Trace, goals: Sequence[Goal], by: str) -> str:
