@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -153,7 +154,23 @@ def test_an_internal_error_is_one_line_too(demo: Path, monkeypatch: pytest.Monke
     assert result.exit_code == 70
     assert result.stderr.startswith("tracekit: internal error, RuntimeError: two lines; --debug")
     assert len(result.stderr.splitlines()) == 1
-    assert isinstance(CliRunner().invoke(main, ["--debug", "slices", str(demo)]).exception, RuntimeError)
+    for args in (["--debug", "slices", str(demo)], ["slices", str(demo), "--debug"]):
+        assert isinstance(CliRunner().invoke(main, args).exception, RuntimeError), args
+
+
+def test_every_command_takes_debug_behind_its_name() -> None:
+    def below(command: click.Command, path: list[str]) -> Iterator[list[str]]:
+        if not isinstance(command, click.Group):
+            yield path
+            return
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from below(found, [*path, name])
+
+    for path in below(main, []):
+        done = CliRunner().invoke(main, [*path, "--debug", "--no-such-option"], standalone_mode=False)
+        assert "--no-such-option" in str(done.exception), (path, done.exception)
 
 
 def test_a_process_of_its_own(tracekit: Run, demo: Path, tmp_path: Path) -> None:

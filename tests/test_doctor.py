@@ -14,6 +14,7 @@ from tracekit.analysis.damage import causes
 from tracekit.cli import main
 from tracekit.whatif import fitness as module
 from tracekit.whatif.fitness import fitness
+from tracekit.whatif.trust import poorly
 
 
 def run(*args: str | Path) -> tuple[int, str]:
@@ -63,6 +64,20 @@ def test_the_verdict_follows_the_calibration(trace: tk.Trace) -> None:
     assert right.replay in ("well", "with care")
     assert right.metrics is not None
     assert right.metrics.filter(metric="main")["result"].to_list() == ["pass"]
+
+
+def test_one_metric_condemns_no_trace(trace: tk.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a comparison trusts row by row is not to be distrusted as a whole.
+    metrics = fitness(trace, seconds=120).metrics
+    assert metrics is not None
+    passing = pl.when(pl.col("result") == "fail").then(pl.lit("pass")).otherwise("result")
+    for of_main, verdict in (("fail", "with care"), ("not measured", "well")):
+        result = pl.when(pl.col("metric") == "main").then(pl.lit(of_main)).otherwise(passing)
+        found = metrics.with_columns(result.alias("result"))
+        monkeypatch.setattr(module, "_tried", lambda *_, found=found: found)
+        assert poorly(found["result"].to_list()) is None
+        assert fitness(trace).replay == verdict
+    assert "the run time per involuntary switch could not be measured" in fitness(trace).because
 
 
 def test_a_trial_that_takes_too_long_is_given_up(trace: tk.Trace) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import tracekit as tk
-from tracekit import _core
+from tracekit import _core, analysis
 from tracekit.analysis import latency, response, runqueue, slices
 from tracekit.cli import _options
 
@@ -65,6 +65,37 @@ def same(known: tk.io.one_pass.Survey, trace: tk.Trace, by: str) -> None:  # typ
 @pytest.mark.parametrize("by", ["group", "comm", "tid", "all"])
 def test_of_the_shipped_capture(demo: Path, trace: tk.Trace, by: str) -> None:
     same(tk.survey(demo), trace, by)
+
+
+def test_a_row_is_one_task_where_a_number_was_free_again(tmp_path: Path) -> None:
+    head = "{}-{} [000] {:.6f}: "
+    switch = head + "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={} ==> next_comm={} "
+    switch += "next_pid={} next_prio=120\n"
+    wakes = head + "sched_wakeup{}: comm={} pid={} prio=120 target_cpu=000\n"
+    text = ""
+    # The first of those with number 5 runs without a wait before it, so that it is in no table of waits.
+    for at, name, wait in ((1, "sh", False), (2, "sh", True), (3, "ls", True)):
+        if wait:
+            text += (
+                head.format("b", 9, at) + f"sched_process_fork: comm=b pid=9 child_comm={name} child_pid=5\n"
+            )
+            text += wakes.format("b", 9, at + 0.1, "_new", name, 5)
+        text += switch.format("b", 9, at + 0.2, "b", 9, "R", name, 5)
+        text += head.format(name, 5, at + 0.3) + f"sched_process_exit: comm={name} pid=5 prio=120\n"
+        text += switch.format(name, 5, at + 0.4, name, 5, "X", "b", 9)
+    path = tmp_path / "again.txt"
+    path.write_text(text)
+    trace = tk.read(path)
+    assert trace.tasks.filter(tid=5).height == 3
+    found = slices.summary(trace, by="tid")
+    assert set(found["group"]) == {"b:9", "sh:5", "sh:5#2", "ls:5#3"}
+    assert found["nr_tasks"].to_list() == [1] * 4
+    waits = latency.summary(trace, by="tid", cause="first")
+    assert {"sh:5#2", "ls:5#3"} <= set(waits["group"])
+    assert "sh:5" not in set(waits["group"])
+    same(tk.survey(path), trace, "tid")
+    metrics = analysis.compare.metrics(trace.slices, trace.runqueue, trace.states, trace.end_ns, by="tid")
+    assert {"sh:5", "sh:5#2", "ls:5#3"} <= set(metrics["group"].drop_nulls())
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda p: f"{p.parent.parent.name}-{p.parent.name}")

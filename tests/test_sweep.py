@@ -19,7 +19,8 @@ import pytest
 
 import tracekit as tk
 from tracekit.errors import OutputError, ReplayError
-from tracekit.whatif.grid import cells
+from tracekit.whatif.grid import Options, cells
+from tracekit.whatif.solve import solve
 from tracekit.whatif.sweep import Sweep, sweep
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -105,6 +106,19 @@ def test_random_and_halving_run_fewer_cells(file: Path) -> None:
     for wrong in ("halving", "random:x", "best", "halving:nothing"):
         with pytest.raises(ReplayError):
             sweep(file, "rr", search=wrong)
+
+
+def test_options_can_be_given_by_name(file: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        found = sweep(file, "rr", executor=executor, options={"by": "all", "cpus": 2})
+        same = sweep(file, "rr", executor=executor, options=Options(by="all", cpus=2))
+    assert found.table.equals(same.table)
+    with pytest.raises(TypeError, match="options: unknown groupby; expected identity, by, loop"):
+        sweep(file, "rr", options={"groupby": "comm"})
+    with pytest.raises(TypeError, match=r"expected Options, or a mapping of identity, .*; found str"):
+        sweep(file, "rr", options="by=comm")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="options: unknown groupby"):
+        solve(file, "response.p95(B) < 5ms", options={"groupby": "comm"})
 
 
 def test_an_output_is_a_parquet_file_in_a_folder_that_is_there(file: Path, tmp_path: Path) -> None:

@@ -137,6 +137,19 @@ def test_trust_has_its_reasons(
     assert trust.judge(a_row(), 0.1, 0, 0, ("HRTICK",))[0] == "do not use"
 
 
+def test_a_trace_is_replayed_badly_where_nothing_of_it_is_trusted() -> None:
+    for failed, judged, said in (
+        (0, 14, "well"),
+        (1, 14, "with care"),
+        (5, 15, "with care"),
+        (5, 14, "badly"),
+    ):
+        results = ["fail"] * failed + ["pass"] * (judged - failed) + ["not measured"] * 3
+        assert trust.replayed(results) == said
+        assert (trust.poorly(results) is not None) == (said == "badly")
+    assert trust.replayed(["not measured"]) == "unknown"
+
+
 def test_nothing_is_trusted_of_a_trace_that_cannot_be_replayed_well(trace: tk.Trace) -> None:
     assert trust.poorly(["pass"] * 10 + ["not measured"] * 5 + ["fail"] * 5) is None
     assert trust.poorly([]) is None

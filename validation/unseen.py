@@ -5,13 +5,15 @@ were run, and holds every row that `tracekit compare` would print against the sa
 intervals are made with the model errors of the package, not with a fit to these captures. Shares are
 printed by class of change, kind of metric and trust, and of rows that are only not trusted since their
 trace cannot be replayed well (`tracekit.whatif.trust.poorly`), or that are of less work than a real run
-does, or of a replay that lasts longer or idles more (`tracekit.whatif.pace`), apart.
+does, or of a replay that lasts longer or idles more (`tracekit.whatif.pace`), apart; and by what
+`tracekit doctor` says of their capture (`tracekit.whatif.trust.replayed`).
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ import polars as pl
 
 from tracekit.errors import TracekitError
 from tracekit.whatif.row_error import row_errors
+from tracekit.whatif.trust import replayed
 from validation import coverage, lab
 
 __all__ = ["main"]
@@ -31,10 +34,12 @@ def _of(task: tuple[Path, Path, str]) -> tuple[list[pl.DataFrame], list[str]]:
     captures = lab.captures(folder)
     pairs = [p for p in lab.pairs(table) if p.a == a and p.b in captures]
     try:
-        frames, notes, _ = coverage.pair_rows(captures[a], [(p, captures[p.b]) for p in pairs])
+        frames, notes, job = coverage.pair_rows(captures[a], [(p, captures[p.b]) for p in pairs])
     except TracekitError as error:
         return [], [f"{a} as itself: {error}"]
-    return frames, notes
+    results = {row["metric"]: row["result"] for row in job["calibration"]}
+    said = {"doctor": replayed(list(results.values())), "main": results["main"]}
+    return [f.with_columns(**{k: pl.lit(v) for k, v in said.items()}) for f in frames], notes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,15 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the captures")
     parser.add_argument("--pairs", type=Path, required=True, help="the table of pairs")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N of the captures, drawn with seed 1")
     given = parser.parse_args(argv)
     captures = lab.captures(given.folder)
     known = dict.fromkeys(p.a for p in lab.pairs(given.pairs) if p.a in captures and p.b in captures)
     if not known:
         print(f"validation: no pair of {given.pairs} is below {given.folder}", file=sys.stderr)
         return 2
+    drawn = list(known)
+    if given.sample is not None:
+        random.Random(1).shuffle(drawn)
     frames: list[pl.DataFrame] = []
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-        for found, notes in pool.imap(_of, [(given.folder, given.pairs, a) for a in known]):
+        for found, notes in pool.imap(_of, [(given.folder, given.pairs, a) for a in drawn[: given.sample]]):
             frames += found
             for note in notes:
                 print(f"validation: {note}", file=sys.stderr)
@@ -64,9 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     mark = pl.when(only).then(pl.lit("trusted but for the trace")).when(early).then(pl.lit("of less work"))
     mark = mark.when(late).then(pl.lit("of another time")).when(idler).then(pl.lit("of idler CPUs"))
     rows = rows.with_columns(mark=mark.otherwise("mark"))
-    for keys in ("change_class", "metric_class", "mark", "a"):
+    by = (["change_class"], ["metric_class"], ["mark"], ["doctor", "mark"], ["main", "mark"], ["a"])
+    for keys in by:
         with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
-            print(coverage.shares(rows, [keys]).with_columns(pl.col(pl.Float64).round(3)))
+            print(coverage.shares(rows, keys).with_columns(pl.col(pl.Float64).round(3)))
     return 0
 
 

@@ -15,13 +15,16 @@ pub fn unparsed(line: &[u8], expected: &str) -> Diagnostic {
     likely(Diagnostic::new(Code::Unparsed, message), line)
 }
 
-/// The option of ftrace with which a line was printed, whose lines lack what a trace needs, and the advice.
+/// The option with which a line was printed, whose lines lack what a trace needs, and the advice.
 ///
 /// As `kernel/trace/trace_output.c` prints: `print_raw_fmt`, `print_hex_fmt` and `print_bin_fmt` leave the
 /// fields of tracepoints to `trace_nop_print` (`type: 372`); `trace_print_lat_context` has other columns
 /// when it is verbose; without context-info the name of the event comes first.
 fn printed_with(line: &[u8]) -> Option<(&'static str, &'static str)> {
     let line = line.trim_ascii();
+    if let Some(option) = names_of_babeltrace(line) {
+        return Some((option, "print it anew without -n"));
+    }
     let digits = line.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     if digits > 0 && line[..line.len() - digits].ends_with(b"type: ") {
         return Some((
@@ -43,6 +46,29 @@ fn printed_with(line: &[u8]) -> Option<(&'static str, &'static str)> {
         ));
     }
     None
+}
+
+/// With which names babeltrace2 printed a line: by itself it prints those of the payload and of contexts,
+/// with `-n` others (its manual, `babeltrace2-sink.text.pretty(7)`).
+pub fn names_of_babeltrace(line: &[u8]) -> Option<&'static str> {
+    let has = |text: &[u8]| memchr::memmem::find(line, text).is_some();
+    if line.starts_with(b"timestamp = ") && has(b", name = ") {
+        return Some("babeltrace2 with the names of headers (-n all, -n header)");
+    }
+    let record = line.starts_with(b"[") && has(b"]") && line.ends_with(b"}");
+    if record && (has(b"stream.packet.context = {") || has(b"event.fields = {")) {
+        return Some("babeltrace2 with the names of scopes (-n scope)");
+    }
+    let start = memchr::memmem::find(line, b": { ").filter(|_| record)?;
+    let groups = line[start + 2..].split(|b| *b == b'{').skip(1);
+    let unnamed = |group: &[u8]| {
+        let end = group.iter().position(|b| matches!(b, b'}' | b',')).unwrap_or(group.len());
+        !group[..end].trim_ascii().is_empty() && !group[..end].contains(&b'=')
+    };
+    groups
+        .into_iter()
+        .any(unnamed)
+        .then_some("babeltrace2 without the names of all fields (-n none, payload or context)")
 }
 
 /// Adds the format that a line looks like, if any, or how it was printed.

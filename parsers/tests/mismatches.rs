@@ -161,7 +161,7 @@ fn a_header_of_ftrace_before_other_lines_is_not_taken_for_a_trace_without_schedu
 }
 
 /// As `print_raw_fmt`, `print_hex_fmt`, `trace_print_lat_context` and so on print them (Linux 6.18).
-const PRINTED: [(&str, &str); 4] = [
+const PRINTED: [(&str, &str); 7] = [
     ("options/raw", "24473 0 65334707212552 type: 372"),
     ("options/raw", "00005f99 00000001 00003b6c0ec85dc0 type: 372"),
     (
@@ -170,6 +170,17 @@ const PRINTED: [(&str, &str); 4] = [
          comm=a pid=7 prio=120 target_cpu=001",
     ),
     ("options/context-info", "sched_waking: comm=a pid=7 prio=120 target_cpu=001"),
+    // babeltrace2 2.0.4 with -n all, -n scope, -n none.
+    (
+        "without -n",
+        "timestamp = 04:13:53.924620168, delta = +0.000009014, name = sched_waking, stream.packet.context = \
+         { cpu_id = 0 }, event.fields = { comm = \"a\", tid = 7, prio = 20, target_cpu = 1 }",
+    ),
+    (
+        "without -n",
+        "[04:13:53.924620168] (+0.000009014) h sched_waking: stream.packet.context = { 0 }, event.fields = { 7 }",
+    ),
+    ("without -n", "[04:13:53.924620168] (+0.000009014) h sched_waking: { 0 }, { \"a\", 7, 20, 1 }"),
 ];
 
 #[test]

@@ -10,6 +10,7 @@
 //! * [`parquet`]: tables as Parquet files;
 //! * [`out`]: what a parser or a replay fills;
 //! * [`derive`](mod@derive): the state machine from records to slices, states and run queues;
+//! * [`recorded`]: what records show of what was recorded;
 //! * [`metrics`]: the statistics that comparisons hold side by side.
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod meta;
 pub mod metrics;
 pub mod out;
 pub mod parquet;
+pub mod recorded;
 pub mod strings;
 pub mod table;
 pub mod tables;

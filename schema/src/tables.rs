@@ -19,7 +19,7 @@ pub mod flag {
         CLAMPED = 4,
         /// The wakeup was made in interrupt context: the interrupted task is not the waker.
         IRQ_WAKEUP = 5,
-        /// The queue length counts tasks whose CPU is a guess.
+        /// The queue length counts waiting tasks that may be elsewhere: no migration was recorded so far.
         ESTIMATED = 6,
         /// Its start was inferred: it came to run on an idle CPU, and no record says when.
         INFERRED_START = 7,

@@ -65,8 +65,9 @@ def group_of(by: str) -> pl.Expr:
         changes its name, as most do when they start another program, has its last name throughout.
         For `comm` that name; for `group` the name without the number at its end and the separators
         before that number (`spin07` -> `spin`, `kworker/0:1` -> `kworker`), the whole name when
-        nothing would be left; for `tid` `name:tid`; for `all` the word `all`. Null when the name is
-        not known.
+        nothing would be left; for `tid` `name:tid`, and `name:tid#2` for the second task of the table with
+        this number, which was free again (see `with_group`); for `all` the word `all`. Null when the
+        name is not known.
     """
     # Within `over`: once a task, not once a row.
     comm = pl.col("comm").drop_nulls().last().cast(pl.String)
@@ -76,12 +77,46 @@ def group_of(by: str) -> pl.Expr:
         short = comm.str.replace(r"(?:[-_/:.#]*[0-9]+)+$", "")
         out = pl.when(short == "").then(comm).otherwise(short).over("utid")
     elif by == "tid":
-        out = pl.concat_str(comm.over("utid").fill_null("?"), pl.lit(":"), pl.col("tid").cast(pl.String))
+        out = _thread(pl.col("utid").rank("dense").over("tid"))
     elif by == "all":
         out = pl.lit("all")
     else:
         raise ValueError(f"unknown grouping {by!r}: expected one of {', '.join(GROUPINGS)}")
     return out.alias("group")
+
+
+def _thread(nth: pl.Expr) -> pl.Expr:
+    """`name:tid` of a task, with which of the tasks of that number it is, where it is not the first."""
+    name = pl.col("comm").drop_nulls().last().cast(pl.String).over("utid").fill_null("?")
+    later = pl.when(nth > 1).then(pl.concat_str(pl.lit("#"), nth.cast(pl.String))).otherwise(pl.lit(""))
+    return pl.concat_str(name, pl.lit(":"), pl.col("tid").cast(pl.String), later)
+
+
+def with_group(rows: pl.DataFrame, by: str, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Add the group of each row, as `group_of`, of rows that not every task has.
+
+    Parameters
+    ----------
+    rows
+        A table with `utid`, `tid` and `comm` in time order, such as waits.
+    by
+        One of `GROUPINGS`.
+    tasks
+        A table with `utid` and `tid` of the tasks that come first, such as slices: which of several tasks
+        with one number is the second does not depend on what `rows` has of them.
+
+    Returns
+    -------
+    pl.DataFrame
+        `rows` with `group` (String).
+    """
+    if by != "tid":
+        return rows.with_columns(group_of(by))
+    ran, all = (t.select("utid", "tid").unique().sort("utid") for t in (tasks, rows))
+    nth = pl.int_range(1, pl.len() + 1).over("tid").alias("_nth")
+    known = pl.concat([ran.cast(all.schema), all.join(ran, on=["utid", "tid"], how="anti")])
+    joined = rows.join(known.with_columns(nth), on=["utid", "tid"], how="left", maintain_order="left")
+    return joined.with_columns(_thread(pl.col("_nth")).alias("group")).drop("_nth")
 
 
 def with_left_out(slices: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:

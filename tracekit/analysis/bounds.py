@@ -227,7 +227,11 @@ def _censored(metric: str, known: Partial, cut: Floats, span: float) -> Iterator
 
 def _unsettled(missing: Missing, rows: pl.DataFrame, states: pl.DataFrame, by: str) -> pl.DataFrame:
     """Tasks, and whether a window touches the time since they last began to run (`late`)."""
-    names = states.select("utid", "tid", "comm", c.group_of(by)).group_by("utid").agg(pl.col("group").last())
+    names = (
+        c.with_group(states.select("utid", "tid", "comm"), by, rows)
+        .group_by("utid")
+        .agg(pl.col("group").last())
+    )
     last = rows.group_by("utid").agg(pl.col("ts_ns").max().alias("last"))
     found = names.join(last, on="utid", how="left").with_columns(pl.col("last").fill_null(missing.start))
     since = found["last"].to_numpy()
@@ -378,7 +382,11 @@ def _open(missing: Missing, rows: pl.DataFrame, states: pl.DataFrame, by: str) -
     found = found.join(last, on="utid", how="left", maintain_order="left")
     begun = found["last"].fill_null(missing.start).to_numpy()
     touched = overlaps(begun, np.full(len(begun), missing.end), missing.of())
-    name = states.select("utid", "tid", "comm", c.group_of(by)).group_by("utid").agg(pl.col("group").last())
+    name = (
+        c.with_group(states.select("utid", "tid", "comm"), by, rows)
+        .group_by("utid")
+        .agg(pl.col("group").last())
+    )
     return (
         found.drop("group")
         .join(name, on="utid", how="left", maintain_order="left")
@@ -419,7 +427,7 @@ def _wait_sample(
 
 def _responses(missing: Missing, rows: pl.DataFrame, found: pl.DataFrame, by: str) -> pl.DataFrame:
     """Each response, and whether no window touches it or the slice before its wakeup."""
-    found = found.with_columns(c.group_of(by)).with_row_index("_row")
+    found = c.with_group(found, by, rows).with_row_index("_row")
     at = pl.coalesce("wake_ts_ns", "end_ts_ns").fill_null(missing.start)
     asked = found.select("_row", "utid", at.alias("_at")).sort("_at")
     before = rows.select("utid", pl.col("ts_ns").alias("_at"), pl.col("ts_ns").alias("before")).sort("_at")

@@ -144,10 +144,10 @@ def samples(slices: pl.DataFrame, states: pl.DataFrame | None = None) -> pl.Data
     return seen.sort("ts_ns", "utid", maintain_order=True)
 
 
-def _selected(waits: pl.DataFrame, cause: str, by: str) -> pl.DataFrame:
+def _selected(slices: pl.DataFrame, states: pl.DataFrame | None, cause: str, by: str) -> pl.DataFrame:
     if cause not in CAUSES:
         raise ValueError(f"unknown cause {cause!r}: expected one of {', '.join(CAUSES)}")
-    named = waits.with_columns(c.group_of(by))
+    named = c.with_group(samples(slices, states), by, slices)
     return named if cause == "any" else named.filter(pl.col("cause") == cause)
 
 
@@ -199,7 +199,7 @@ def summary(
     >>> tk.analysis.latency.summary(trace, cause="wakeup").filter(group="waker")["p95_ns"].item()
     45572
     """
-    waits = _selected(samples(slices, states), cause, by)
+    waits = _selected(slices, states, cause, by)
     table = describe_censored(waits, "run_delay_ns", ["group"], qs)
     longest = (
         waits.sort("run_delay_ns", "ts_ns", descending=[True, False])
@@ -236,7 +236,7 @@ def cdf(
     How it can mislead: every wait counts the same; a task that waits once for a second and then
     never again is one point of the curve.
     """
-    return kaplan_meier(_selected(samples(slices, states), cause, by), "run_delay_ns", ["group"])
+    return kaplan_meier(_selected(slices, states, cause, by), "run_delay_ns", ["group"])
 
 
 def __dir__() -> list[str]:

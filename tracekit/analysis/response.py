@@ -198,7 +198,7 @@ def samples(
 
 
 def _measured(slices: pl.DataFrame, states: pl.DataFrame | None, end_ns: int | None, by: str) -> pl.DataFrame:
-    return samples(slices, states, end_ns).with_columns(c.group_of(by))
+    return c.with_group(samples(slices, states, end_ns), by, slices)
 
 
 @tables("slices", "states", "end_ns")

@@ -226,7 +226,8 @@ def summary(runqueue: pl.DataFrame, end_ns: int | None = None, count: Count = "a
         One row for the system, one per CPU, one for unplaced tasks when there are any: `scope`,
         `cpu` as in `distribution`; `span_ns` (Int64, time observed), `mean` (Float64), `p50`,
         `p95`, `p99`, `max` (Int32), `empty_share` (Float64, share of time with length 0),
-        `estimated_share` (Float64, share of time in which the CPU of a counted task is a guess),
+        `estimated_share` (Float64, share of time in which the CPU of a waiting task is a guess, since
+        no migration was recorded so far),
         `mean_is_bound` (Boolean, true for CPUs when unplaced tasks exist).
 
     Notes

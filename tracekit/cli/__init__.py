@@ -96,6 +96,7 @@ class _Commands(Mapping[str, click.Command]):
         if name not in self._loaded:
             found: click.Command = importlib.import_module(f"tracekit.cli.{name}").command
             _complete.attach(found)
+            _allow_debug(found)
             self._loaded[name] = found
         return self._loaded[name]
 
@@ -107,6 +108,24 @@ class _Commands(Mapping[str, click.Command]):
 
     def __len__(self) -> int:
         return len(COMMANDS)
+
+
+#: `Program.main` looks for it itself, before there are commands; each takes it behind its name, too.
+DEBUG = click.option(
+    "--debug",
+    is_flag=True,
+    hidden=True,
+    expose_value=False,
+    help="Show a traceback when something fails.",
+)
+
+
+def _allow_debug(command: click.Command) -> None:
+    """Let `--debug` stand behind the name of a command, too."""
+    DEBUG(command)
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            _allow_debug(below)
 
 
 class Program(click.Group):
@@ -313,9 +332,9 @@ def _terminable() -> Iterator[list[int]]:
     invoke_without_command=True,
 )
 @click.version_option(registry.version, prog_name="tracekit", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
+@DEBUG
 @click.pass_context
-def main(context: click.Context, debug: bool) -> None:
+def main(context: click.Context) -> None:
     """See what a CPU scheduler did, and what another policy would have done.
 
     TRACE is a file of any format that `tracekit formats` lists, compressed or not, or - for

@@ -55,8 +55,8 @@ LEGEND = {
     "n_excluded": "excluded: nothing says when they began",
     "n_unreliable": "unreliable: records beside them are missing",
     "empty_share": "empty share: of the time, without a task",
-    "estimated_share": "estimated share: of the time in which no record places a waiting task, so that it counts "
-    "where its wakeup named",
+    "estimated_share": "estimated share: of the time in which a task waits where its last record put it, and none "
+    "says of migrations",
     "max_at_ns": "max at: when, as --from takes it",
     "tail_share": "tail share: of the time of the slow ones",
 }

@@ -87,7 +87,7 @@ def _print_checks(checks: list[Check]) -> None:
 VERDICTS = {
     "well": "can be replayed well",
     "with care": "can be replayed, with care",
-    "badly": "is replayed badly: do not trust predictions",
+    "badly": "is replayed badly: no prediction from it is trusted",
     "unknown": "can be replayed; how well is not known",
     "no": "cannot be replayed",
 }

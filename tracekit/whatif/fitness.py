@@ -24,7 +24,7 @@ from tracekit.whatif.loops import loops
 from tracekit.whatif.recorded import part
 from tracekit.whatif.run import replay
 from tracekit.whatif.source import first_part
-from tracekit.whatif.trust import poorly
+from tracekit.whatif.trust import replayed
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -126,9 +126,8 @@ def fitness(trace: Trace, identity: str | None = None, seconds: float = TRIAL_SE
     Returns
     -------
     Fitness
-        The verdict. ``well``: no metric of the calibration fails. ``with care``: the run time per
-        involuntary switch passes, and others fail. ``badly``: it fails, or no record says who woke
-        whom. ``unknown``: it could not be measured, or the trial took too long.
+        The verdict, by `tracekit.whatif.trust.replayed`; ``badly``, too, where no record says who woke
+        whom, and ``unknown`` where the trial took too long.
     """
     kinds = _kinds(trace)
     contexts = recognise(trace)
@@ -270,16 +269,18 @@ def _verdict(metrics: pl.DataFrame, policy: str, which: str) -> tuple[str, str]:
     main = metrics.filter(metric="main").row(0, named=True)
     failed = metrics.filter(result="fail")["metric"].to_list()
     judged = metrics.filter(pl.col("result") != "not measured").height
-    said = f"replayed as captured ({policy}){which}, {judged - len(failed)} of {judged} metrics pass"
-    if judged == 0:
-        return "unknown", f"replayed as captured ({policy}){which}; there are too few records to judge it"
+    verdict = replayed(metrics["result"].to_list())
+    said = f"replayed as captured ({policy}){which}"
+    if verdict == "unknown":
+        return verdict, f"{said}; there are too few records to judge it"
+    said += f", {judged - len(failed)} of {judged} metrics pass"
     if main["result"] == "not measured":
-        return "unknown", f"{said}, and the run time per involuntary switch could not be measured"
-    said += f"; run time per involuntary switch is off by {main['error_pct'] or 0.0:+.1f} %"
+        said += "; the run time per involuntary switch could not be measured"
+    else:
+        said += f"; run time per involuntary switch is off by {main['error_pct'] or 0.0:+.1f} %"
     if failed:
         said += f"; these fail: {titles(failed)}"
-    poor = "main" in failed or poorly(metrics["result"].to_list()) is not None
-    return ("well" if not failed else "badly" if poor else "with care"), said
+    return verdict, said
 
 
 def _checks(trace: Trace, kinds: set[str]) -> list[Check]:

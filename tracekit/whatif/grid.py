@@ -1,4 +1,4 @@
-"""Grids of policies and attributes: texts with ranges, and the cells that they name.
+"""Grids of policies and attributes: texts with ranges, the cells that they name, and how all are replayed.
 
 A value in a policy or a ``--set`` text can be a range or a list::
 
@@ -16,13 +16,14 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 from tracekit.errors import ReplayError
 from tracekit.units import parse_duration
 
-__all__ = ["Cell", "cells", "number", "sample", "values"]
+__all__ = ["Cell", "Options", "cells", "number", "sample", "values"]
 
 #: Cells of a grid, at most: at a second each they take a day. More is a mistake of typing rather than a plan.
 MAX_CELLS = 100_000
@@ -55,6 +56,44 @@ class Cell:
     def __str__(self) -> str:
         """As options of the command line."""
         return " ".join([*filter(None, [self.policy]), *(f"--set '{text}'" for text in self.sets)])
+
+
+@dataclass(frozen=True)
+class Options:
+    """How each cell is replayed; as in `tracekit.compare`."""
+
+    identity: str | None = None
+    by: str = "group"
+    loop: str = "dependency"
+    rt: str | None = None
+    cpus: int | None = None
+    hz: int | None = None
+    overheads: bool = True
+
+    @classmethod
+    def of(cls, given: Options | Mapping[str, Any] | None) -> Options:
+        """What was given for options: these, or some of them by name, or none.
+
+        Parameters
+        ----------
+        given
+            `Options`, or a mapping such as ``{"by": "comm", "cpus": 2}``.
+
+        Raises
+        ------
+        TypeError
+            When it names what is no option, or is something else.
+        """
+        if given is None or isinstance(given, Options):
+            return given or cls()
+        known = [each.name for each in fields(cls)]
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"options: expected Options, or a mapping of {', '.join(known)}; found {type(given).__name__}"
+            )
+        if unknown := [str(name) for name in given if name not in known]:
+            raise TypeError(f"options: unknown {', '.join(unknown)}; expected {', '.join(known)}")
+        return cls(**given)
 
 
 def number(text: str) -> float | None:

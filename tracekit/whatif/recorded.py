@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit import _core
 from tracekit.units import format_cpus
 from tracekit.whatif.not_modelled import NotModelledError
 
@@ -21,12 +22,6 @@ NAMED = 5
 #: Least share of them. Below it the recorded CPUs have little to do with others. Two recordings of one of two
 #: CPUs have 66 and 77 %.
 MATTERS = 0.05
-#: Fewest switches to threads from which none leads away, by which a recording of some tasks is
-#: known, and their least share of all. Idle is one of them there. Of recordings of all tasks by perf on
-#: a busy machine, which leaves out many switches from idle, up to 0.5 % are such (five of 3,450 to
-#: 18,835 switches); of some tasks 34 and 100 %.
-NO_WAY_BACK, NO_WAY_BACK_SHARE = 5, 0.05
-
 _NAMING = ("waking", "wakeup", "wakeup_new", "migrate")
 _ADVICE = "record all CPUs and tasks: perf sched record, perf record -a, trace-cmd record without -M and -P"
 
@@ -163,7 +158,8 @@ def _alone(trace: Trace, cpus: tuple[int, ...]) -> bool:
 
 def _shown(trace: Trace) -> Part | None:
     """What records show that no metadata say."""
-    events = trace.columns("events", "kind", "cpu", "tid", "next_tid")
+    needed = ("seq", "ts_ns", "kind", "quality")
+    events = trace.columns("events", *needed, "cpu", "tid", "next_tid")
     seen = set(events["cpu"].drop_nulls().unique().to_list())
     lost = trace.losses.height and trace.losses["cpu"].null_count()
     if not seen or events["cpu"].null_count() or lost:
@@ -175,20 +171,8 @@ def _shown(trace: Trace) -> Part | None:
         return Part(tuple(sorted(seen)), len(every), None, False)
     if trace.metadata.get("os") != "linux":
         return None
-    switches = events.filter(
-        pl.col("kind") == "switch",
-        pl.col("tid").is_not_null(),
-        pl.col("next_tid").is_not_null(),
-    )
-    leave = switches["tid"].unique()
-    kept = switches.filter(~pl.col("next_tid").is_in(leave.implode())).height
-    if (
-        kept >= max(NO_WAY_BACK, 2 * len(seen), NO_WAY_BACK_SHARE * switches.height)
-        and not (leave == 0).any()
-    ):
-        what = f"{kept:,} of {switches.height:,} switches lead to threads from which none leads away"
-        return Part(None, None, what, False)
-    return None
+    shown = _core.some_tasks(events.filter(pl.col("kind") == "switch"))
+    return None if shown is None else Part(None, None, shown, False)
 
 
 def unreplayed(trace: Trace) -> tuple[str, ...]:

@@ -343,7 +343,7 @@ def solve(
     runs: int = 9,
     jobs: int | None = None,
     executor: Executor | None = None,
-    options: Options | None = None,
+    options: Options | Mapping[str, Any] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Solution:
     """Search for changes that meet a goal.
@@ -364,7 +364,7 @@ def solve(
     jobs, executor
         As in `tracekit.whatif.sweep.sweep`.
     options
-        How it is replayed.
+        How it is replayed, as in `tracekit.whatif.sweep.sweep`.
     progress
         Called with the replays that are done and of all in this round.
 
@@ -380,8 +380,10 @@ def solve(
         When a goal is not understood, or names no group of the trace, or when nothing can be replayed.
     NotModelledError
         When only some CPUs or tasks were recorded.
+    TypeError
+        When `options` names what is no option.
     """
-    options = options or Options()
+    options = Options.of(options)
     goals = [parse_goal(text) for text in ([goal] if isinstance(goal, str) else goal)]
     goals += [parse_goal(text) for text in ([keep] if isinstance(keep, str) else keep)]
     with (

@@ -34,7 +34,7 @@ from tracekit.io.reading import convert, own_file, read
 from tracekit.trace import Trace
 from tracekit.whatif.comparing import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
-from tracekit.whatif.grid import Cell, cells, number, sample
+from tracekit.whatif.grid import Cell, Options, cells, number, sample
 from tracekit.whatif.identity import stated
 from tracekit.whatif.left_out import warn
 from tracekit.whatif.repeat import wait_for_first
@@ -61,19 +61,6 @@ _OWN = {
     "runs": pl.UInt32,
     "error": pl.String,
 }
-
-
-@dataclass(frozen=True)
-class Options:
-    """How each cell is replayed; as in `tracekit.compare`."""
-
-    identity: str | None = None
-    by: str = "group"
-    loop: str = "dependency"
-    rt: str | None = None
-    cpus: int | None = None
-    hz: int | None = None
-    overheads: bool = True
 
 
 @dataclass(frozen=True)
@@ -506,7 +493,7 @@ def sweep(
     runs: int = 3,
     jobs: int | None = None,
     executor: Executor | None = None,
-    options: Options | None = None,
+    options: Options | Mapping[str, Any] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Sweep:
     """Replay traces under every cell of a grid.
@@ -538,7 +525,7 @@ def sweep(
         Where to run instead: any `concurrent.futures.Executor`, such as
         ``distributed.Client(...).get_executor()``. Its workers must see the folder of `output`.
     options
-        How each cell is replayed.
+        How each cell is replayed: `Options`, or some of them by name, ``{"by": "comm"}``.
     progress
         Called with the number of cells that are done, and of all.
 
@@ -553,8 +540,10 @@ def sweep(
         When a text is not understood. A cell whose replay fails is a row with its `error`.
     OutputError
         When `output` is no Parquet file, or one that no sweep wrote.
+    TypeError
+        When `options` names what is no option.
     """
-    options = options or Options()
+    options = Options.of(options)
     grid = cells([policies] if isinstance(policies, str) else list(policies), list(sets))
     for text in {text for cell in grid for text in cell.sets}:
         parse_set(text)

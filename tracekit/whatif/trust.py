@@ -25,6 +25,7 @@ __all__ = [
     "p_value",
     "poorly",
     "q_values",
+    "replayed",
 ]
 
 TRUSTED, CARE, DO_NOT_USE = "trusted", "with care", "do not use"
@@ -143,6 +144,28 @@ def poorly(results: Sequence[str], places_given: bool = False) -> str | None:
     if failed <= MANY_FAIL * judged:
         return GIVEN if places_given else None
     return f"this trace cannot be replayed well: {failed} of {judged} metrics of the identity replay fail"
+
+
+def replayed(results: Sequence[str]) -> str:
+    """Say how well a trace is replayed, as `tracekit doctor` does.
+
+    Parameters
+    ----------
+    results
+        Column ``result`` of `tracekit.whatif.calibration.calibrate`.
+
+    Returns
+    -------
+    str
+        ``unknown``: none of the metrics of the identity replay could be judged. ``badly``: so many fail
+        that no row of a comparison is trusted (`poorly`). ``with care``: some fail; rows are trusted, or
+        not, each by itself. ``well``: none fails.
+    """
+    if not {"pass", "fail"} & set(results):
+        return "unknown"
+    if poorly(results) is not None:
+        return "badly"
+    return "with care" if "fail" in results else "well"
 
 
 def p_value(predicted: float | None, identity: float | None, half_width: float | None) -> float | None:

@@ -41,6 +41,7 @@ use std::borrow::Cow;
 
 use crate::error::ParseError;
 use crate::formats::{Confidence, Format, FormatInfo};
+use crate::mismatch::names_of_babeltrace;
 use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
 use crate::text::payload::state as numeric;
 use crate::text::payload::Outcome;
@@ -80,7 +81,10 @@ pub static FORMAT: Format = Format {
 };
 
 fn sniff(head: &Head) -> Confidence {
-    let looks = |line: &[u8]| Line::of(line.strip_suffix(b"\r").unwrap_or(line)).is_some();
+    let looks = |line: &[u8]| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Line::of(line).is_some() && names_of_babeltrace(line.trim_ascii()).is_none()
+    };
     let mut lines = head.bytes.split(|b| *b == b'\n').filter(|l| !l.trim_ascii().is_empty()).take(20);
     if lines.any(looks) {
         90

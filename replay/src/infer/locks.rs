@@ -76,14 +76,28 @@ impl Locks {
         self.attempts.get(task as usize).is_some_and(|m| !m.is_empty())
     }
 
-    /// What `tasks` share is no lock.
+    /// What `tasks` share is no lock. A lock that fewer than two others come to is none, either.
     pub(super) fn forget(&mut self, tasks: &[TaskIndex], history: &History) {
-        for task in tasks {
+        let mut gone: HashSet<TaskIndex> = tasks.iter().copied().collect();
+        for members in &mut self.found {
+            members.retain(|task| !gone.contains(&task.0));
+            if members.len() < 2 {
+                gone.extend(members.drain(..).map(|task| task.0));
+            }
+        }
+        for task in &gone {
             if let Some(attempts) = self.attempts.get_mut(*task as usize) {
                 attempts.clear();
             }
         }
-        self.wakes.retain(|wake| !tasks.contains(&history.wakee[*wake as usize]));
+        self.wakes.retain(|wake| !gone.contains(&history.wakee[*wake as usize]));
+        let (mut number, mut left) = (Vec::with_capacity(self.found.len()), 0);
+        for members in &self.found {
+            number.push(left);
+            left += u32::from(!members.is_empty());
+        }
+        self.attempts.iter_mut().flatten().for_each(|m| m.lock = number[m.lock as usize]);
+        self.found.retain(|members| !members.is_empty());
     }
 
     /// Adds the lock of a group, where it is one.

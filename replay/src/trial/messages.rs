@@ -279,6 +279,7 @@ mod tests {
                 "1 of {every}"
             );
             assert_eq!(reading.messages.locks.wakes.is_empty(), outcome == Outcome::Worse);
+            assert_eq!(recon.work.locks.len(), usize::from(outcome == Outcome::Locked), "1 of {every}");
         }
     }
 }

@@ -41,6 +41,10 @@ pub(super) struct Queues {
     unplaced_running: i32,
     touched: [usize; TOUCHED],
     nr_touched: usize,
+    /// A record said that a task was moved, so that such records are kept.
+    migrations: bool,
+    /// Where lengths are estimated: a task that waits may have been moved without a record.
+    guessed: bool,
 }
 
 impl Queues {
@@ -54,7 +58,14 @@ impl Queues {
             touched: [0; TOUCHED],
             // The first rows are those of all CPUs.
             nr_touched: TOUCHED + 1,
+            migrations: false,
+            guessed: false,
         }
+    }
+
+    /// A record says that a task was moved.
+    pub fn see_migration(&mut self) {
+        self.migrations = true;
     }
 
     /// The queue or the running task of this CPU may have changed.
@@ -127,6 +138,10 @@ impl Queues {
     #[inline]
     pub fn flush(&mut self, ts: i64, live: bool, cpus: &CpuMap, sink: &mut impl Sink) {
         let ready = live || self.mode != Mode::Estimated;
+        let guessed = self.mode == Mode::Estimated && !self.migrations && cpus.all.len() > 1;
+        if guessed != self.guessed {
+            (self.guessed, self.nr_touched) = (guessed, TOUCHED + 1);
+        }
         if self.wanted && ready {
             if self.nr_touched > TOUCHED {
                 for slot in 0..cpus.all.len() {
@@ -146,14 +161,15 @@ impl Queues {
 
     fn row(&mut self, ts: i64, slot: usize, cpus: &CpuMap, sink: &mut impl Sink) {
         let cpu = &cpus[slot];
-        let estimated = if self.mode == Mode::Estimated { flag::ESTIMATED } else { 0 };
-        let flags = estimated | if cpu.cur.is_none() { flag::CROSSES_LOSS } else { 0 };
         let running = i32::from(matches!(cpu.cur, Some(Who::Task(_))));
+        let guessed = self.guessed;
         let queue = self.queue(slot);
         let waiting = match queue.stated {
             Some(length) => i32::try_from(length.saturating_sub(running.into()).max(0)).unwrap_or(i32::MAX),
             None => queue.waiting,
         };
+        let unknown = if cpu.cur.is_none() { flag::CROSSES_LOSS } else { 0 };
+        let flags = unknown | if guessed && waiting > 0 { flag::ESTIMATED } else { 0 };
         let now = Some((running, waiting, flags));
         if queue.row == now || (queue.row.is_none() && cpu.cur.is_none() && waiting == 0) {
             return;
@@ -163,13 +179,66 @@ impl Queues {
     }
 
     fn unplaced_row(&mut self, ts: i64, sink: &mut impl Sink) {
-        let flags = if self.mode == Mode::Estimated { flag::ESTIMATED } else { 0 };
         let queue = &mut self.unplaced;
+        let guessed = self.mode == Mode::Estimated && queue.waiting > 0;
+        let flags = if guessed { flag::ESTIMATED } else { 0 };
         let now = (self.unplaced_running, queue.waiting, flags);
         if queue.row.map(|r| (r.0, r.1)) == Some((now.0, now.1)) || (queue.row.is_none() && now.0 == 0 && now.1 == 0) {
             return;
         }
         queue.row = Some(now);
         sink.runqueue(&QueueRow { ts, cpu: None, running: now.0, waiting: now.1, flags: now.2 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::Trace;
+    use super::super::Derived;
+    use crate::table::Table;
+    use crate::tables::flag;
+    use crate::{Kind, State};
+
+    /// When queues count waiting tasks whose CPU is a guess, and on which CPU.
+    fn guessed(d: &Derived) -> Vec<(i64, Option<i32>)> {
+        let queue = &d.runqueue;
+        let flagged = (0..queue.len()).filter(|i| queue.flags.get(*i).is_some_and(|f| f & flag::ESTIMATED != 0));
+        flagged.filter_map(|i| Some((queue.ts_ns.get(i)?, queue.cpu.get(i)))).collect()
+    }
+
+    #[test]
+    fn on_one_cpu_no_place_is_a_guess() {
+        let mut t = Trace::default();
+        t.switch(0, 0, 0, State::Runnable, 1);
+        t.wake(10, 0, Kind::Wakeup, 1, 3, 0);
+        t.switch(20, 0, 1, State::Sleeping, 3);
+        assert_eq!(guessed(&t.derive()), []);
+        // A second CPU turns up while one waits: from then on it may be there.
+        let mut t = Trace::default();
+        t.switch(0, 0, 0, State::Runnable, 1);
+        t.wake(10, 0, Kind::Wakeup, 1, 3, 0);
+        t.switch(15, 1, 0, State::Runnable, 2);
+        t.switch(20, 0, 1, State::Sleeping, 3);
+        assert_eq!(guessed(&t.derive()), [(15, Some(0))]);
+    }
+
+    #[test]
+    fn where_migrations_are_recorded_no_place_is_a_guess() {
+        let mut t = Trace::default();
+        t.switch(0, 0, 0, State::Runnable, 1);
+        t.switch(0, 1, 0, State::Runnable, 2);
+        t.wake(10, 0, Kind::Wakeup, 1, 3, 0);
+        t.add(11, 0, Kind::Migrate).ctx_tid(1).tid(3).orig_cpu(0).target_cpu(1);
+        t.wake(15, 0, Kind::Wakeup, 1, 4, 1);
+        assert_eq!(guessed(&t.derive()), [(10, Some(0))]);
+    }
+
+    #[test]
+    fn a_task_without_a_place_is_a_guess_while_it_waits() {
+        let mut t = Trace::default();
+        t.switch(0, 0, 0, State::Runnable, 1);
+        t.add(5, 0, Kind::Wakeup).ctx_tid(1).tid(2);
+        t.switch(9, 0, 1, State::Sleeping, 2);
+        assert_eq!(guessed(&t.derive()), [(5, None)]);
     }
 }

@@ -462,7 +462,6 @@ fn estimated_queues_follow_wakeups_migrations_and_switches() {
     assert_eq!(queue(&d, Some(0)), [(0, 1, 0), (10, 1, 1), (11, 1, 0), (25, 1, 1), (30, 1, 0)]);
     let one = [(0, 1, 0), (11, 1, 1), (15, 1, 2), (25, 1, 1), (40, 1, 0), (50, 0, 0)];
     assert_eq!(queue(&d, Some(1)), one);
-    assert!((0..d.runqueue.len()).all(|i| d.runqueue.flags.get(i) == Some(flag::ESTIMATED)));
     let ready =
         (0..d.states.len()).find(|&i| d.states.tid.get(i) == Some(4) && d.states.state.get(i) == Some(State::Runnable));
     assert_eq!(d.states.cpu.get(ready.unwrap()), Some(0));

@@ -141,6 +141,7 @@ impl<S: Sink> Step<'_, S> {
     }
 
     pub(super) fn migrate(&mut self, ts: i64) {
+        self.d.queues.see_migration();
         let Some(utid) = self.subject(ts) else { return };
         let target = self.e.target_cpu.get(self.row).map(|cpu| self.d.cpus.slot(cpu));
         match target {

@@ -224,23 +224,43 @@ impl Survey {
 
     /// Parts by the name of their group.
     fn grouped(&self, by: &By<'_>, named: Named) -> Grouped<'_> {
-        let mut known: BTreeMap<(Option<StrId>, i64), Option<String>> = BTreeMap::new();
+        let mut known: BTreeMap<Option<StrId>, Option<String>> = BTreeMap::new();
         let mut found = Grouped::new();
+        let nth = if by.grouping == Grouping::Tid { self.nth() } else { BTreeMap::new() };
         for (utid, task) in self.tasks.iter().enumerate() {
             let label = by.labels.get(utid).and_then(Option::as_ref);
             let comm = task.names[named as usize];
             for (tid, part) in &task.parts {
-                let name = match label {
-                    Some(label) => Some(label.clone()),
-                    None => {
-                        let key = (comm, if by.grouping == Grouping::Tid { *tid } else { 0 });
-                        known.entry(key).or_insert_with(|| by.grouping.name(comm, *tid, by.strings)).clone()
+                let name = match (label, by.grouping) {
+                    (Some(label), _) => Some(label.clone()),
+                    (None, Grouping::Tid) => {
+                        let later = nth.get(&(utid, *tid)).map_or_else(String::new, |nth| format!("#{nth}"));
+                        by.grouping.name(comm, *tid, by.strings).map(|name| name + &later)
                     }
+                    (None, _) => known.entry(comm).or_insert_with(|| by.grouping.name(comm, *tid, by.strings)).clone(),
                 };
                 found.entry(name).or_default().push((utid, part));
             }
         }
         found
+    }
+
+    /// Which of the tasks of a thread's number it is, where that was free again and it is not the first:
+    /// those that ran first, in order, then those that only waited.
+    fn nth(&self) -> BTreeMap<(usize, i64), u32> {
+        let (mut of, mut nth) = (BTreeMap::new(), BTreeMap::new());
+        for ran in [true, false] {
+            for (utid, task) in self.tasks.iter().enumerate() {
+                for (tid, _) in task.parts.iter().filter(|(_, part)| (part.slices > 0) == ran) {
+                    let number: &mut u32 = of.entry(*tid).or_default();
+                    *number += 1;
+                    if *number > 1 {
+                        nth.insert((utid, *tid), *number);
+                    }
+                }
+            }
+        }
+        nth
     }
 
     /// What is kept of the tasks of each group, in the order of a time.

@@ -12,6 +12,7 @@ use tracekit_schema::derive::sink::Sink;
 use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver, Tables};
 use tracekit_schema::diag::Diagnostics;
 use tracekit_schema::metrics::{Grouping, Survey};
+use tracekit_schema::recorded::of_some_tasks;
 use tracekit_schema::table::Table as _;
 use tracekit_schema::tables::DiagnosticTable;
 use tracekit_schema::{Code, Events, Metadata, Out, Strings};
@@ -143,6 +144,17 @@ pub fn derive<'py>(
         detached(py, || derivation.push(&mut out))?;
     }
     tables_of(py, derivation, &mut out)
+}
+
+/// What the switches in `events` show of a recording of some tasks: columns as in `derive`, of which kind,
+/// CPU and threads are looked at.
+#[pyfunction]
+pub fn some_tasks(py: Python<'_>, events: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let mut out = Out::default();
+    for piece in crate::table::pieces(events)? {
+        crate::table::append(&mut out.events, &piece?, &mut out.strings)?;
+    }
+    detached(py, || of_some_tasks(&out.events))
 }
 
 /// Ends a derivation and gives what has come out of it, as tables by name.

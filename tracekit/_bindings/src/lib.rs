@@ -44,6 +44,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<policy::Machine>()?;
     m.add_function(wrap_pyfunction!(digest::blake3, m)?)?;
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
+    m.add_function(wrap_pyfunction!(derive::some_tasks, m)?)?;
     m.add_function(wrap_pyfunction!(metrics::metrics, m)?)?;
     m.add_function(wrap_pyfunction!(run::constants, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;

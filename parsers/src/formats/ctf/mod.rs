@@ -22,7 +22,8 @@
 //!
 //! **Losses**: the counters of dropped events in the packets, between the ends of two packets.
 //!
-//! **Departures tolerated**: cut files, damaged packets (the next packet is read). **Not read**:
+//! **Departures tolerated**: cut files, damaged packets (the next packet is read), packets whose size
+//! was not written (-1: read up to the zeros that the file ends with). **Not read**:
 //! CTF 2 (metadata in JSON), compressed or encrypted metadata, traces of user space (they have no
 //! scheduler events).
 //!

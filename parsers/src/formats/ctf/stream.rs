@@ -50,6 +50,14 @@ struct Packet {
     content: u64,
     end: u64,
     cpu: Option<i32>,
+    /// Whoever wrote it did not come to write its size.
+    open: bool,
+}
+
+/// Is there nothing but zeros from a bit on, as files are made longer with?
+fn is_padding(data: &[u8], at: u64) -> bool {
+    let from = usize::try_from(at.div_ceil(8)).unwrap_or(usize::MAX);
+    data.get(from..).is_none_or(|rest| rest.iter().all(|b| *b == 0))
 }
 
 /// A stream: one file.
@@ -110,7 +118,7 @@ impl Stream {
             if self.ended {
                 return Next::End;
             }
-            if self.at < self.packet.content {
+            if self.at < self.packet.content && !(self.packet.open && is_padding(data, self.at)) {
                 return self.event(data, meta);
             }
             if self.cut {
@@ -152,19 +160,22 @@ impl Stream {
         if let Some(context) = &class.packet_context {
             head.read(context, "", &mut cursor).map_err(|_| HEAD)?;
         }
-        let size = |name: &str| head.last(name).map(|n| n as u64);
+        // Sizes of -1, as babeltrace's library writes them until it ends the packet, stand for none.
+        let size = |name: &str| head.last(name).map(|n| n as u64).filter(|n| *n != u64::MAX);
         let left = whole - start;
+        let open = head.last("packet_size").is_some() && size("packet_size").is_none();
         let packet = size("packet_size").unwrap_or(left);
         let content = size("content_size").unwrap_or(packet);
         if packet < cursor.at - start || packet % 8 != 0 || content > packet || content < cursor.at - start {
             return Err("expected a packet at least as large as its header, found another size");
         }
-        self.cut = packet > left;
+        self.cut = packet > left || open;
         let end = start.saturating_add(packet);
         self.packet = Packet {
             content: start.saturating_add(content).min(whole),
             end: end.min(whole),
             cpu: head.last("cpu_id").and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 0),
+            open,
         };
         self.at = cursor.at;
         if let Some((value, bits)) = head.clock {

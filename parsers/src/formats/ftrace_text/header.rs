@@ -65,6 +65,8 @@ impl Header {
             // trace-cmd report -V, of plugins and of events that they print.
             [b'r', b'e', b'g', ..] => line.starts_with(b"registering plugin: "),
             [b'o', b'v', b'e', ..] => line.starts_with(b"overriding event ("),
+            // trace-cmd report -w, at the end.
+            [b'A', b'v', b'e', ..] | [b'M', b'a' | b'i', ..] => is_of_latencies(line),
             // atrace and bytrace, before they print.
             b"capturing trace... done" | b"TRACE:" => true,
             // The kernel, around its buffer.
@@ -157,4 +159,10 @@ fn lost(text: &[u8], log: &mut Log, out: &mut Out) -> bool {
     };
     log.lose(Some(cpu), count, out);
     true
+}
+/// `Maximum Latency: 63547.365 usecs at timestamp: 4.003288`.
+fn is_of_latencies(line: &[u8]) -> bool {
+    let ends = |at: usize| memchr::memmem::find(&line[at..], b" usecs").is_some();
+    let which = [&b"Average "[..], b"Maximum ", b"Minimum "].iter().any(|word| line.starts_with(word));
+    which && memchr::memmem::find(line, b"atency: ").is_some_and(ends)
 }

@@ -51,6 +51,21 @@ pub fn lacks_time(line: &[u8]) -> bool {
     key.is_some_and(|at| at == 0 || scan::is_blank(line[at - 1])) && parse(line).is_none()
 }
 
+/// True for a line that would be an event if it had its name: the fields of a switch or of a wakeup right
+/// behind the time, as `-F` without `event` prints them.
+pub fn lacks_event(line: &[u8]) -> bool {
+    let fields = |key: &&[u8]| memchr::memmem::find(line, key).filter(|at| *at > 0 && scan::is_blank(line[at - 1]));
+    let Some(at) = [&b"prev_comm="[..], b"comm="].iter().filter_map(fields).min() else { return false };
+    let before = line[..at].trim_ascii_end();
+    // A period may stand between.
+    let digits = before.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    let before = before[..before.len() - digits].trim_ascii_end();
+    let Some(before) = before.strip_suffix(b":") else { return false };
+    let number = before.iter().rev().take_while(|b| b.is_ascii_digit() || **b == b'.').count();
+    let time = &before[before.len() - number..];
+    time.contains(&b'.') && scan::seconds(time).is_some() && parse(line).is_none()
+}
+
 /// Are the times of a text differences to the line before (`perf script --deltatime`)? perf prints
 /// records in time order, so that moments do not go back and differences do so all the time. The
 /// first difference is 0; where the beginning is left out, all of them are short.
@@ -239,5 +254,20 @@ mod tests {
         }
         assert!(lacks_time(b"perf 7 [000] sched:sched_switch: prev_comm=a"));
         assert!(!lacks_time(b"perf 7 [000] 1.5: sched:sched_switch: prev_comm=a"));
+        for line in [
+            &b"perf 7 [000] 1.5: prev_comm=a prev_pid=7 ==> next_comm=b"[..],
+            b"  1.5:          1 comm=a pid=7 prio=120 target_cpu=000",
+        ] {
+            assert!(lacks_event(line), "{}", line.escape_ascii());
+        }
+        for line in [
+            &b"perf 7 [000] 1.5: sched:sched_switch: prev_comm=a"[..],
+            b"perf 7 [000] sched:sched_switch: prev_comm=a",
+            b"a-7 [000] 1.5: sched_waking: comm=a pid=7",
+            b"prev_comm=a",
+            b"x: prev_comm=a",
+        ] {
+            assert!(!lacks_event(line), "{}", line.escape_ascii());
+        }
     }
 }

@@ -83,6 +83,9 @@ fn sniff(head: &Head) -> Confidence {
     for line in text.split(|b| *b == b'\n').take(2000) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         header |= line.starts_with(b"# perf version") || line.starts_with(b"# event : name = ");
+        if head::lacks_event(line) {
+            return if header { 95 } else { 60 };
+        }
         // A head of ftrace reads as one of perf with a strange name; only ftrace puts a dash before
         // the thread, and only perf names the subsystem of an event.
         let Some(h) = head::parse(line) else { continue };
@@ -111,8 +114,9 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     let (probe, found) = TextLog::probe(&head, Perf::new(options));
     let (seen, log) = probe.parts();
     if head.whole && seen.digits.is_none() && !(seen.header && log.ends_in_header()) {
-        let (code, advice) = match seen.timeless {
-            0 => ("unknown-format", ""),
+        let (code, advice) = match (seen.timeless, seen.nameless) {
+            (0, 0) => ("unknown-format", ""),
+            (0, _) => ("unsupported", "let perf script print the names of events (-F +event)"),
             _ => ("unsupported", "let perf script print the time (-F +time)"),
         };
         let found = found.diagnostics.rows().iter().find(|d| matches!(d.code, Code::Unparsed | Code::Truncated));
@@ -146,8 +150,9 @@ struct Perf {
     digits: Option<usize>,
     /// Some line was one of perf's header.
     header: bool,
-    /// Lines of events without a time.
+    /// Lines of events without a time, and without a name.
     timeless: u64,
+    nameless: u64,
     no_cpu: bool,
     plugin: bool,
     chains: bool,
@@ -177,6 +182,7 @@ impl Perf {
             digits: None,
             header: false,
             timeless: 0,
+            nameless: 0,
             no_cpu: false,
             plugin: false,
             chains: false,
@@ -440,6 +446,9 @@ impl Perf {
         } else if head::lacks_time(bytes) {
             self.timeless += 1;
             log.unparsed(line, "a time in each line", out);
+        } else if head::lacks_event(bytes) {
+            self.nameless += 1;
+            log.unparsed(line, "the name of the event in each line", out);
         } else if self.in_event && line.ended && is_frame(bytes) {
             // Without its end it may as well be the head of a record: a name can be a hexadecimal number.
             self.chains = true;
