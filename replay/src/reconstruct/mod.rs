@@ -379,8 +379,7 @@ impl Reading {
 
     /// What follows from the timelines and the costs.
     fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
-        let stop = verdict::stop_time(&history, &options.endless);
-        let verdicts = verdict::judge(&history, &options.endless, stop);
+        let (verdicts, stop) = verdict::judge(&history, &options.endless);
         let spins = match options.mode {
             LoopMode::Dependency => spins::Spins::find(&history),
             _ => spins::Spins::none(&history),
