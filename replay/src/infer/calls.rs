@@ -10,8 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::flow::{Flow, Mark, Message};
+use super::flow::Flow;
 use super::network::{Network, Station};
+use super::sets::Sets;
+use super::{Mark, Message};
 use crate::history::{By, Call, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
@@ -22,25 +24,18 @@ type End = (TaskIndex, Option<i64>, bool);
 #[derive(Default)]
 struct Files {
     number: HashMap<End, usize>,
-    parent: Vec<usize>,
+    sets: Sets,
 }
 
 impl Files {
     fn of(&mut self, end: End) -> usize {
-        let next = self.parent.len();
-        let mut at = *self.number.entry(end).or_insert(next);
-        if at == next {
-            self.parent.push(next);
-        }
-        while self.parent[at] != at {
-            at = self.parent[at];
-        }
-        at
+        let number = *self.number.entry(end).or_insert_with(|| self.sets.add());
+        self.sets.first(number)
     }
 
     fn join(&mut self, one: End, other: End) {
         let (a, b) = (self.of(one), self.of(other));
-        self.parent[a.max(b)] = a.min(b);
+        self.sets.join(a, b);
     }
 }
 
@@ -184,7 +179,7 @@ impl Found {
             };
             request.insert(id, about);
             let message = self.flow.messages.len() as u32;
-            self.flow.messages.push(Message { station: None, taken: false, request: Some(about) });
+            self.flow.messages.push(Message { request: Some(about), ..Message::default() });
             self.file.push(file);
             queue.push_back((message, call.bytes));
             match self.wakes.get(&(id, i)) {

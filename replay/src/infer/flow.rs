@@ -25,6 +25,7 @@ use super::routes::{Memo, Past, Routes};
 use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
+use super::{Mark, Message};
 use crate::history::{History, TaskIndex};
 use crate::program::Calls;
 use crate::task::Ns;
@@ -33,25 +34,6 @@ use crate::task::Ns;
 const SURE: usize = 20;
 /// A route that fewer than one in so many requests took is its own.
 const RARE: usize = 50;
-
-/// One thing about messages that a task did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
-    /// It took this message.
-    Take(u32),
-    /// It sent this message, and nobody was woken.
-    Send(u32),
-}
-
-/// A message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    /// Station whose pool reads it; none for a task's own queue.
-    pub station: Option<usize>,
-    pub taken: bool,
-    /// The request that it is about, where nothing contradicts that.
-    pub request: Option<u32>,
-}
 
 /// Usual service of a station, from the segments and services counted.
 #[derive(Clone, Copy, Debug, Default)]
