@@ -16,7 +16,6 @@
 //! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one
 //!   that sleeps on timers until then. Both are recognised by what they did, never by name.
 
-mod altered;
 mod births;
 mod bound;
 mod build;
@@ -43,7 +42,6 @@ mod wakeups;
 pub use crate::calibrate::Overheads;
 use crate::infer::{infer, Messages};
 pub use crate::infer::{Group, Outcome, Unobserved};
-pub use altered::Less;
 pub use build::Verdict;
 pub use demand::Demand;
 pub(crate) use inferred::list;
