@@ -47,9 +47,9 @@ pub(super) struct Lock {
     pub wakes: Vec<u32>,
 }
 
-/// The locks of `tasks` that at least so many of them share. Two of different names and processes are no
-/// such group: what one of them waits for alone tells nothing where it never runs alone, as a fast reader
-/// does not, and a pipe is likelier between them than a lock.
+/// The locks of `tasks` that at least so many of them share. Two of different names and processes
+/// are no such group: what one of them waits for alone tells nothing where it never runs alone, as
+/// a fast reader does not, and a pipe is likelier between them than a lock.
 pub(super) fn find(
     (tracks, over): (&[Track], &Overheads),
     (history, waits): (&History, &Waits),
@@ -85,7 +85,8 @@ fn lock(group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Ove
         let (beside, free) = at_once.shares(&tracks[t as usize]);
         let attempts = attempts((t, group), waits, (tracks, over), &at_once);
         let side = attempts.iter().filter(|m| !m.alone).count();
-        // Where they run at once only while one hands over to the other, none keeps another waiting.
+        // Where they run at once only while one hands over to the other, none keeps another
+        // waiting.
         if beside <= attempts.len() as Ns * over.switch {
             return None;
         }

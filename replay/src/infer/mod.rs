@@ -14,7 +14,7 @@
 //! recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
 //! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
-//! `report` is what users read.
+//! `sets` says what belongs together, and `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
@@ -182,8 +182,8 @@ pub(crate) struct Messages {
     pub queues: u32,
     /// Per queue, where not for all of them: whom messages wake.
     pub calls: Vec<Calls>,
-    /// Wakeups that are about no message: for a lock, for room in a buffer or what is in it, or for a
-    /// message that another one had taken.
+    /// Wakeups that are about no message: for a lock, for room in a buffer or what is in it, or for
+    /// a message that another one had taken.
     pub explained: HashSet<u32>,
     /// Buffers between tasks whose messages cannot be followed one by one.
     pub buffers: Vec<Buffer>,
@@ -323,7 +323,8 @@ impl Messages {
         self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Put(_) | Mark::Get(_)))
     }
 
-    /// The tasks whose waits for each other may be for buffers or locks: those of which no message is known.
+    /// The tasks whose waits for each other may be for buffers or locks: those of which no message
+    /// is known.
     fn open(&self) -> HashSet<TaskIndex> {
         let open = |t: &TaskIndex| !(self.inside[*t as usize] || self.uses_buffer(*t) || self.shares_lock(*t));
         (0..self.inside.len() as TaskIndex).filter(open).collect()

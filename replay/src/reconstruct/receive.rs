@@ -19,8 +19,8 @@ pub(super) struct Cut {
 }
 
 impl Builder<'_> {
-    /// What `task` did that no record says, up to `until`: messages, units of buffers, attempts at locks;
-    /// `last` is the latest moment at which the task still does something.
+    /// What `task` did that no record says, up to `until`: messages, units of buffers, attempts at
+    /// locks; `last` is the latest moment at which the task still does something.
     pub(super) fn marks_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
         while let Some(&(at, mark)) = self.messages.marks[task.id as usize].get(d.marked).filter(|m| m.0 <= until) {
             d.marked += 1;

@@ -153,8 +153,8 @@ pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) 
     ends.max().is_some_and(|last| is_late(last, stop))
 }
 
-/// What is decided about each task, and when the recorded run was stopped: with the first exit of an endless
-/// task, else with the trace.
+/// What is decided about each task, and when the recorded run was stopped: with the first exit of
+/// an endless task, else with the trace.
 pub(super) fn judge(history: &History, said: &[i64]) -> (Vec<Verdict>, Ns) {
     let endless = endless(history, said);
     let exits = history.tasks.iter().zip(&endless).filter(|(_, e)| **e).filter_map(|(l, _)| exit_begun(l));
