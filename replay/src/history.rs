@@ -118,6 +118,26 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Number of the wakeup that it makes.
+    pub(crate) fn post(self) -> Option<u32> {
+        if let EventKind::Post { wake } = self {
+            Some(wake)
+        } else {
+            None
+        }
+    }
+
+    /// The CPU that it enters.
+    pub(crate) fn cpu(self) -> Option<i32> {
+        if let EventKind::On { cpu } = self {
+            Some(cpu)
+        } else {
+            None
+        }
+    }
+}
+
 /// A dated [`EventKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskEvent {

@@ -3,6 +3,7 @@
 //! * [`program`]: what tasks do; [`workload`]: the same as text; [`task`]: what the engine knows of a task;
 //! * [`replay`]: a trace under another policy, the entry point; [`reconstruct`]: from events to programs;
 //! * `infer`: messages that no wakeup shows, an optional stage of the reconstruction;
+//! * [`altered`]: programs with less work in them than was recorded;
 //! * [`engine`]: the discrete-event engine; [`cost`]: what scheduling itself costs;
 //! * [`policy`]: the trait of a policy, [`reasons`] why its hooks are called, [`machine`] what the
 //!   engine offers it, [`classes`] how policies stand above one another; [`queue`]: queues to build
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod altered;
 pub mod calibrate;
 pub mod cancel;
 pub mod classes;

@@ -10,31 +10,14 @@ use std::ops::Add;
 use super::{Overheads, ENOUGH};
 use crate::task::Ns;
 
-/// Limits of one trace, and the other constants of a reading. Each says where it is from;
+/// Limits of one trace, and the other constants of a reading, which are listed in [`CONSTANTS`].
 /// `docs/constants.md` says how far a result moves when a constant is doubled or a rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From a wakeup in an interrupt to the record of the switch that it causes, ns.
     pub unit: Ns,
-    /// Longest time between two wakeups of one interrupt, in half units.
-    pub same_irq: i64,
-    /// Longest time from a wakeup or tick to the switch that it causes at once, in half units.
-    pub at_once: i64,
-    /// Longest time between two wakeups of one system call, in half units.
-    pub one_call: i64,
-    /// Longest time from a tick to a wakeup that its softirq makes, in half units.
-    pub behind_tick: i64,
-    /// Timer sleeps of constant length vary by no more, ns.
-    pub varies: Ns,
-    /// What an interrupt takes longer on a CPU that has not switched for long, where no sample says
-    /// it: share of its cost, percent.
-    pub cache_cold_share: i64,
-    /// Measure what an interrupt takes longer on a CPU that has not switched for long.
-    pub cache_cold: bool,
-    /// Timer sleeps that were late count with the constant length of their task's sleeps.
-    pub in_time: bool,
-    /// A constant of the speeds of CPUs or of the messages that is doubled, by its name.
-    pub doubled: Option<&'static str>,
+    /// The constant that is doubled, or the rule that is left out, by its name.
+    varied: Option<&'static str>,
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
@@ -66,78 +49,58 @@ pub const CONSTANTS: [(&str, &str); 18] = [
 ];
 
 impl Default for Limits {
-    /// What [`CONSTANTS`] lists. The unit is that of a slow machine, so that no cause is missed at
-    /// the first reading.
+    /// The unit is that of a slow machine, so that no cause is missed at the first reading.
     fn default() -> Self {
-        Limits {
-            unit: 20_000,
-            same_irq: 6,
-            at_once: 20,
-            one_call: 3,
-            behind_tick: 30,
-            varies: 5_000,
-            cache_cold_share: 5,
-            cache_cold: true,
-            in_time: true,
-            doubled: None,
-        }
+        Limits { unit: 20_000, varied: None }
     }
 }
 
 impl Limits {
     /// The default with one constant doubled, or one rule left out; none where nothing is called so.
     pub fn varied(name: &str) -> Option<Self> {
-        let mut limits = Limits::default();
-        match name {
-            "cache_cold" => return Some(Limits { cache_cold: false, ..limits }),
-            "in_time" => return Some(Limits { in_time: false, ..limits }),
-            _ => {}
-        }
-        let constant = match name {
-            "unit" => &mut limits.unit,
-            "same_irq" => &mut limits.same_irq,
-            "at_once" => &mut limits.at_once,
-            "one_call" => &mut limits.one_call,
-            "behind_tick" => &mut limits.behind_tick,
-            "varies" => &mut limits.varies,
-            "cache_cold_share" => &mut limits.cache_cold_share,
-            _ => {
-                limits.doubled = CONSTANTS.iter().map(|c| c.0).find(|known| *known == name);
-                return limits.doubled.map(|_| limits);
-            }
-        };
-        *constant *= 2;
-        Some(limits)
+        let varied = CONSTANTS.iter().map(|c| c.0).find(|known| *known == name)?;
+        let unit = Limits { varied: Some(varied), ..Limits::default() }.of("unit", Limits::default().unit);
+        Some(Limits { unit, varied: Some(varied) })
     }
 
     /// The constant `name`, which is `value` unless it is the one that is doubled.
     pub(crate) fn of<T: Copy + Add<Output = T>>(self, name: &'static str, value: T) -> T {
-        debug_assert!(CONSTANTS.iter().any(|c| c.0 == name));
-        if self.doubled == Some(name) {
-            value + value
-        } else {
+        if self.holds(name) {
             value
+        } else {
+            value + value
         }
+    }
+
+    /// True unless this is the rule that is left out.
+    pub(crate) fn holds(self, rule: &'static str) -> bool {
+        debug_assert!(CONSTANTS.iter().any(|c| c.0 == rule));
+        self.varied != Some(rule)
     }
 
     /// Longest time between two wakeups of one interrupt.
     pub fn same_irq(self) -> Ns {
-        self.same_irq * self.unit / 2
+        self.of("same_irq", 6) * self.unit / 2
     }
 
     /// Longest time from a wakeup or tick to the switch that it causes at once.
     pub fn at_once(self) -> Ns {
-        self.at_once * self.unit / 2
+        self.of("at_once", 20) * self.unit / 2
     }
 
     /// Longest time between two wakeups of one system call.
     pub fn one_call(self) -> Ns {
-        self.one_call * self.unit / 2
+        self.of("one_call", 3) * self.unit / 2
     }
 
     /// Longest time from a tick to a wakeup that its softirq makes.
     pub fn behind_tick(self) -> Ns {
-        self.behind_tick * self.unit / 2
+        self.of("behind_tick", 30) * self.unit / 2
+    }
+
+    /// Timer sleeps of constant length vary by no more.
+    pub fn varies(self) -> Ns {
+        self.of("varies", 5_000)
     }
 
     /// What `over` measured, where that is less than half or more than twice of this.

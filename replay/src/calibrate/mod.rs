@@ -161,7 +161,7 @@ pub fn calibrate(history: &History, hz: Option<i64>, limits: Limits) -> Overhead
     // What is rarely seen is taken for as long as what is like it.
     found.interrupt = [alone, last, cache_cold].into_iter().find(|e| e.n >= ENOUGH).unwrap_or(alone);
     found.interrupt_last = if last.n >= ENOUGH { last } else { found.interrupt };
-    if limits.cache_cold && cache_cold.n >= ENOUGH {
+    if limits.holds("cache_cold") && cache_cold.n >= ENOUGH {
         found.interrupt_cache_cold = Estimate { ns: (cache_cold.ns - found.interrupt.ns).max(0), n: cache_cold.n };
     }
     if let Some((wakeup, lag)) = tick_wakeup(history) {
@@ -190,8 +190,8 @@ fn stand_in(found: &mut Overheads) {
         // The interrupt is the same; to leave idle may take longer.
         found.remote_idle.ns = found.remote_wakeup.ns;
     }
-    if found.interrupt_cache_cold.n == 0 && found.limits.cache_cold {
-        found.interrupt_cache_cold.ns = found.interrupt.ns * found.limits.cache_cold_share / 100;
+    if found.interrupt_cache_cold.n == 0 && found.limits.holds("cache_cold") {
+        found.interrupt_cache_cold.ns = found.interrupt.ns * found.limits.of("cache_cold_share", 5) / 100;
     }
     if found.tick.n == 0 {
         found.tick.ns = found.tick_resched.ns + found.tick_resched.ns / 2;

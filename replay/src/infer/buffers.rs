@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::waits::{mutual, Wait, Waits};
-use super::{Track, HOPELESS, WORTH};
+use super::{Mark, Track, HOPELESS, WORTH};
 use crate::history::{EventKind, History, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::program::Buffer;
 use crate::task::{Ns, TaskId};
@@ -25,22 +25,12 @@ const RARE: f64 = 0.1;
 /// Shortest unit, ns: shorter ones than a switch takes say nothing.
 const SHORTEST: Ns = 1_000;
 
-/// What a task does to a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BufferEvent {
-    /// Puts a unit in.
-    Put(u32),
-    /// Takes one out.
-    Take(u32),
-}
-
-/// The buffers of a trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Buffers {
-    /// What they hold.
+/// The buffers between some tasks.
+#[derive(Default)]
+pub(super) struct Pipes {
     pub found: Vec<Buffer>,
-    /// Per task, in order of time.
-    pub events: Vec<Vec<(Ns, BufferEvent)>>,
+    /// What each task puts in and takes out, in order of time.
+    pub marks: BTreeMap<TaskIndex, Vec<(Ns, Mark)>>,
     /// The wakeups that they explain.
     pub wakes: HashSet<u32>,
 }
@@ -78,29 +68,29 @@ struct Link<'a> {
     buffer: Buffer,
 }
 
-impl Buffers {
+impl Pipes {
     /// Finds the buffers between `tasks`.
-    pub(super) fn find(history: &History, tracks: &[Track], waits: &Waits, tasks: &HashSet<TaskIndex>) -> Self {
-        let mut found = Buffers { events: vec![Vec::new(); history.tasks.len()], ..Buffers::default() };
+    pub fn find(history: &History, tracks: &[Track], waits: &Waits, tasks: &HashSet<TaskIndex>) -> Self {
+        let mut found = Pipes::default();
         for link in pipelines((waits, tasks), tracks, &|task| sleeps(&history.tasks[task as usize])) {
             let id = found.found.len() as u32;
             found.found.push(link.buffer);
             let (puts, takes) = link.steps();
-            found.events[link.from.task as usize].extend(puts.into_iter().map(|at| (at, BufferEvent::Put(id))));
-            found.events[link.to.task as usize].extend(takes.into_iter().map(|at| (at, BufferEvent::Take(id))));
-            found.wakes.extend(link.from.waits.iter().chain(link.to.waits).map(|w| w.wake));
             let (from, to) = (link.from.task, link.to.task);
+            found.marks.entry(from).or_default().extend(puts.into_iter().map(|at| (at, Mark::Put(id))));
+            found.marks.entry(to).or_default().extend(takes.into_iter().map(|at| (at, Mark::Get(id))));
+            found.wakes.extend(link.from.waits.iter().chain(link.to.waits).map(|w| w.wake));
             for both in [(from, to), (to, from)] {
                 found.wakes.extend(ends_of_file(history, waits, both));
             }
         }
-        found.events.iter_mut().for_each(|events| events.sort());
+        found.marks.values_mut().for_each(|marks| marks.sort());
         found
     }
 
     /// True where each of `tasks` puts or takes.
-    pub(super) fn all(&self, tasks: &[TaskIndex]) -> bool {
-        tasks.iter().all(|task| self.events.get(*task as usize).is_some_and(|e| !e.is_empty()))
+    pub fn join(&self, tasks: &[TaskIndex]) -> bool {
+        tasks.iter().all(|task| self.marks.contains_key(task))
     }
 }
 

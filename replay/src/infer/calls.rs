@@ -10,8 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::flow::{Flow, Mark, Message};
+use super::flow::Flow;
 use super::network::{Network, Station};
+use super::sets::Sets;
+use super::{Mark, Message};
 use crate::history::{By, Call, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
@@ -22,25 +24,18 @@ type End = (TaskIndex, Option<i64>, bool);
 #[derive(Default)]
 struct Files {
     number: HashMap<End, usize>,
-    parent: Vec<usize>,
+    sets: Sets,
 }
 
 impl Files {
     fn of(&mut self, end: End) -> usize {
-        let next = self.parent.len();
-        let mut at = *self.number.entry(end).or_insert(next);
-        if at == next {
-            self.parent.push(next);
-        }
-        while self.parent[at] != at {
-            at = self.parent[at];
-        }
-        at
+        let number = *self.number.entry(end).or_insert_with(|| self.sets.add());
+        self.sets.first(number)
     }
 
     fn join(&mut self, one: End, other: End) {
         let (a, b) = (self.of(one), self.of(other));
-        self.parent[a.max(b)] = a.min(b);
+        self.sets.join(a, b);
     }
 }
 
@@ -152,7 +147,7 @@ impl Found {
         let mut waiting: BTreeMap<usize, Waiting> = BTreeMap::new();
         let mut request: HashMap<TaskIndex, u32> = HashMap::new();
         let mut requests = 0;
-        let mut timers: HashMap<TaskIndex, Timers> = HashMap::new();
+        let mut wrote: HashMap<TaskIndex, Ns> = HashMap::new();
         for (at, id, i) in events {
             let task = &history.tasks[id as usize];
             let call = task.calls[i];
@@ -174,7 +169,8 @@ impl Found {
                 continue;
             }
             // What a timer begins is a request of its own, but in the middle of a service.
-            let fresh = !server[id as usize] && timers.entry(id).or_insert_with(|| Timers::of(task)).went_off(at);
+            let before = wrote.insert(id, at).unwrap_or(Ns::MIN);
+            let fresh = !server[id as usize] && timer_went_off(task, before, at);
             let about = match request.get(&id) {
                 Some(about) if !fresh => *about,
                 _ => {
@@ -184,7 +180,7 @@ impl Found {
             };
             request.insert(id, about);
             let message = self.flow.messages.len() as u32;
-            self.flow.messages.push(Message { station: None, taken: false, request: Some(about) });
+            self.flow.messages.push(Message { request: Some(about), ..Message::default() });
             self.file.push(file);
             queue.push_back((message, call.bytes));
             match self.wakes.get(&(id, i)) {
@@ -260,23 +256,9 @@ fn began(task: &TaskHistory, call: Call) -> Ns {
     on.filter(|_| slept).map_or(call.to, |a| a.at)
 }
 
-/// When something else than a task woke a task.
-struct Timers {
-    at: VecDeque<Ns>,
-}
-
-impl Timers {
-    fn of(task: &TaskHistory) -> Self {
-        let timer = |kind| matches!(kind, EventKind::Woken { by, .. } if !matches!(by, By::Task { .. }));
-        Timers { at: task.events.iter().filter(|a| timer(a.kind)).map(|a| a.at).collect() }
-    }
-
-    /// True when one went off since the last question.
-    fn went_off(&mut self, at: Ns) -> bool {
-        let before = self.at.len();
-        while self.at.front().is_some_and(|t| *t <= at) {
-            self.at.pop_front();
-        }
-        self.at.len() < before
-    }
+/// True when something else than a task woke `task` behind `since`, up to `at`.
+fn timer_went_off(task: &TaskHistory, since: Ns, at: Ns) -> bool {
+    let upto = |at: Ns| task.events.partition_point(|a| a.at <= at);
+    let timer = |kind| matches!(kind, EventKind::Woken { by, .. } if !matches!(by, By::Task { .. }));
+    task.events[upto(since)..upto(at)].iter().any(|a| timer(a.kind))
 }

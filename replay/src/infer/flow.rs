@@ -17,14 +17,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use super::beam;
 use super::budget::Budget;
 use super::log::Said;
 use super::network::Network;
 use super::routes::{Memo, Past, Routes};
+use super::search::Search;
 use super::segments::{Asleep, End, Segment};
 use super::track::Track;
 use super::walk::{Token, Walk};
+use super::{Mark, Message};
 use crate::history::{History, TaskIndex};
 use crate::program::Calls;
 use crate::task::Ns;
@@ -33,25 +34,6 @@ use crate::task::Ns;
 const SURE: usize = 20;
 /// A route that fewer than one in so many requests took is its own.
 const RARE: usize = 50;
-
-/// One thing about messages that a task did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
-    /// It took this message.
-    Take(u32),
-    /// It sent this message, and nobody was woken.
-    Send(u32),
-}
-
-/// A message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    /// Station whose pool reads it; none for a task's own queue.
-    pub station: Option<usize>,
-    pub taken: bool,
-    /// The request that it is about, where nothing contradicts that.
-    pub request: Option<u32>,
-}
 
 /// Usual service of a station, from the segments and services counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +88,7 @@ impl Flow {
     }
 
     /// What a walk over that many `tasks` found, and where requests went.
-    fn of(walk: &Walk, tasks: usize) -> (Flow, Routes) {
+    pub fn of(walk: &Walk, tasks: usize) -> (Flow, Routes) {
         let mut flow = Flow { marks: vec![Vec::new(); tasks], ..Flow::default() };
         let mut routes = Routes::default();
         // Requests that began with a read of what somebody had yet to be seen to write.
@@ -214,13 +196,8 @@ pub(super) enum Event {
 }
 
 impl<'a> Known<'a> {
-    fn new(
-        budget: &'a Budget,
-        history: &'a History,
-        net: &'a Network,
-        tracks: &'a [Track],
-        segments: &'a [Segment],
-    ) -> Self {
+    pub fn new(search: &Search<'a>, net: &'a Network, segments: &'a [Segment]) -> Self {
+        let Search { budget, history, tracks, .. } = *search;
         let members: Vec<TaskIndex> = net.stations.iter().flat_map(|s| s.members.iter().copied()).collect();
         let mut slot = vec![usize::MAX; history.tasks.len()];
         for (i, task) in members.iter().enumerate() {
@@ -254,7 +231,7 @@ impl<'a> Known<'a> {
     }
 
     /// Everything that shows, in the order of time.
-    fn events(&self, sleeps: &[Asleep]) -> Vec<(Ns, u8, Event)> {
+    pub fn events(&self, sleeps: &[Asleep]) -> Vec<(Ns, u8, Event)> {
         let mut events: Vec<(Ns, u8, Event)> = Vec::with_capacity(2 * (self.segments.len() + sleeps.len()));
         for (i, g) in self.segments.iter().enumerate() {
             events.push((g.from, 1, Event::Begin(i)));
@@ -269,7 +246,8 @@ impl<'a> Known<'a> {
         events
     }
 
-    fn learnt(&mut self, booked: &[Booked], routes: Routes) {
+    /// What a walk found out is known from now on.
+    pub fn learnt(&mut self, booked: &[Booked], routes: Routes) {
         self.first_pass = false;
         self.routes = routes;
         (self.shares, self.elsewhere) = (Memo::default(), Memo::default());
@@ -295,37 +273,6 @@ fn usual(own: &[&Segment]) -> Usual {
     let (mean, spread) = (at(0.5), (at(0.84) - at(0.16)) / 2.0);
     let spread = if fixed { spread } else { 0.5 * mean };
     Usual { mean, spread: spread.clamp(0.1 * mean, 0.6 * mean), fixed }
-}
-
-/// The flow of messages: `passes` walks over the trace, each of which uses what the one before
-/// learnt, the last ones with several guesses side by side; only the `first` so many things that
-/// show.
-pub(super) fn follow(
-    budget: &Budget,
-    history: &History,
-    net: &Network,
-    tracks: &[Track],
-    (segments, sleeps): (&[Segment], &[Asleep]),
-    (widths, first): (&[usize], usize),
-) -> Flow {
-    let mut known = Known::new(budget, history, net, tracks, segments);
-    let mut events = known.events(sleeps);
-    events.truncate(first);
-    let mut found = Flow::default();
-    for (nth, &width) in widths.iter().enumerate() {
-        let walk = beam::walk(&known, &events, width);
-        if nth > 0 && budget.is_over() {
-            break;
-        }
-        let (flow, routes) = Flow::of(&walk, history.tasks.len());
-        let booked = walk.booked.clone();
-        drop(walk);
-        if nth == 0 || flow.wrong() <= found.wrong() {
-            found = flow;
-        }
-        known.learnt(&booked, routes);
-    }
-    found
 }
 
 #[cfg(test)]

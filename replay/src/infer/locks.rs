@@ -11,20 +11,21 @@
 //! itself, and waits where another one runs at that moment: until that one has done the work behind which it
 //! let go in the recording.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
+use super::sets::Sets;
 use super::waits::{Wait, Waits};
 use super::{Track, WORTH};
 use crate::calibrate::Overheads;
 use crate::history::{History, TaskIndex};
-use crate::task::{Ns, TaskId};
+use crate::task::Ns;
 
 /// Share of waits that may come while nobody else runs (one was taken off its CPU with the lock), and of
 /// pairs of tasks that may not have waited for each other.
 const RARE: f64 = 0.1;
 
 /// A task comes to a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Attempt {
     /// When.
     pub at: Ns,
@@ -38,137 +39,83 @@ pub(crate) struct Attempt {
     pub shows: bool,
 }
 
-/// The locks of a trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Locks {
-    /// Who asks for each.
-    pub found: Vec<Vec<TaskId>>,
-    /// Per task, in order of time.
-    pub attempts: Vec<Vec<Attempt>>,
-    /// The wakeups that they explain.
-    pub wakes: HashSet<u32>,
+/// A lock.
+pub(super) struct Lock {
+    /// When each of its tasks comes to it.
+    pub attempts: Vec<(TaskIndex, Vec<Attempt>)>,
+    /// The wakeups that it explains.
+    pub wakes: Vec<u32>,
 }
 
-impl Locks {
-    /// Adds the locks of `tasks` that at least so many of them share. Two of different names and
-    /// processes are no such group: what one of them waits for alone tells nothing where it never runs
-    /// alone, as a fast reader does not, and a pipe is likelier between them than a lock.
-    pub(super) fn find(
-        &mut self,
-        (tracks, over): (&[Track], &Overheads),
-        (history, waits): (&History, &Waits),
-        tasks: &HashSet<TaskIndex>,
-        least: usize,
-    ) {
-        self.attempts.resize(tracks.len(), Vec::new());
-        let strangers = |group: &BTreeSet<TaskIndex>| {
-            let mut of = group.iter().map(|t| &history.tasks[*t as usize]);
-            let (Some(one), Some(other), None) = (of.next(), of.next(), of.next()) else { return false };
-            one.comm != other.comm && one.pid.is_some_and(|pid| other.pid.is_some_and(|of| of != pid))
-        };
-        for group in groups(waits, tasks).into_iter().filter(|g| g.len() >= least && !strangers(g)) {
-            self.add(&group, waits, tracks, over);
-        }
-    }
+/// The locks of `tasks` that at least so many of them share. Two of different names and processes
+/// are no such group: what one of them waits for alone tells nothing where it never runs alone, as
+/// a fast reader does not, and a pipe is likelier between them than a lock.
+pub(super) fn find(
+    (tracks, over): (&[Track], &Overheads),
+    (history, waits): (&History, &Waits),
+    tasks: &HashSet<TaskIndex>,
+    least: usize,
+) -> Vec<Lock> {
+    let strangers = |group: &BTreeSet<TaskIndex>| {
+        let mut of = group.iter().map(|t| &history.tasks[*t as usize]);
+        let (Some(one), Some(other), None) = (of.next(), of.next(), of.next()) else { return false };
+        one.comm != other.comm && one.pid.is_some_and(|pid| other.pid.is_some_and(|of| of != pid))
+    };
+    let groups = groups(waits, tasks).into_iter().filter(|g| g.len() >= least && !strangers(g));
+    groups.filter_map(|group| lock(&group, waits, tracks, over)).collect()
+}
 
-    /// True for a task that shares a lock.
-    pub fn shares(&self, task: TaskIndex) -> bool {
-        self.attempts.get(task as usize).is_some_and(|m| !m.is_empty())
+/// The lock of a group, where it is one.
+fn lock(group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Overheads) -> Option<Lock> {
+    let of = |t: &TaskIndex| waits.range((*t, 0)..=(*t, TaskIndex::MAX));
+    let ours = group.iter().flat_map(of).filter(|w| w.0 .0 != w.0 .1 && group.contains(&w.0 .1));
+    let (mut all, mut present) = (Vec::new(), 0);
+    for (_, of_pair) in ours {
+        present += 1;
+        all.extend(of_pair);
     }
-
-    /// What `tasks` share is no lock. A lock that fewer than two others come to is none, either.
-    pub(super) fn forget(&mut self, tasks: &[TaskIndex], history: &History) {
-        let mut gone: HashSet<TaskIndex> = tasks.iter().copied().collect();
-        for members in &mut self.found {
-            members.retain(|task| !gone.contains(&task.0));
-            if members.len() < 2 {
-                gone.extend(members.drain(..).map(|task| task.0));
-            }
-        }
-        for task in &gone {
-            if let Some(attempts) = self.attempts.get_mut(*task as usize) {
-                attempts.clear();
-            }
-        }
-        self.wakes.retain(|wake| !gone.contains(&history.wakee[*wake as usize]));
-        let (mut number, mut left) = (Vec::with_capacity(self.found.len()), 0);
-        for members in &self.found {
-            number.push(left);
-            left += u32::from(!members.is_empty());
-        }
-        self.attempts.iter_mut().flatten().for_each(|m| m.lock = number[m.lock as usize]);
-        self.found.retain(|members| !members.is_empty());
+    let pairs = group.len() * (group.len() - 1);
+    if all.len() < WORTH.0 || f64::from(present) < (1.0 - RARE) * pairs as f64 {
+        return None;
     }
-
-    /// Adds the lock of a group, where it is one.
-    fn add(&mut self, group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Overheads) {
-        let of = |t: &TaskIndex| waits.range((*t, 0)..=(*t, TaskIndex::MAX));
-        let ours = group.iter().flat_map(of).filter(|w| w.0 .0 != w.0 .1 && group.contains(&w.0 .1));
-        let (mut all, mut present) = (Vec::new(), 0);
-        for (_, of_pair) in ours {
-            present += 1;
-            all.extend(of_pair);
+    let at_once = AtOnce::of(group.iter().map(|t| &tracks[*t as usize]), &all);
+    let (mut expected, mut by_itself, mut alone) = (0.0, 0, 0);
+    let mut own = Vec::with_capacity(group.len());
+    for &t in group {
+        let (beside, free) = at_once.shares(&tracks[t as usize]);
+        let attempts = attempts((t, group), waits, (tracks, over), &at_once);
+        let side = attempts.iter().filter(|m| !m.alone).count();
+        // Where they run at once only while one hands over to the other, none keeps another
+        // waiting.
+        if beside <= attempts.len() as Ns * over.switch {
+            return None;
         }
-        let pairs = group.len() * (group.len() - 1);
-        if all.len() < WORTH.0 || f64::from(present) < (1.0 - RARE) * pairs as f64 {
-            return;
+        if side >= WORTH.0 {
+            expected += side as f64 / (beside as f64).max(1.0) * free as f64;
         }
-        let at_once = AtOnce::of(group.iter().map(|t| &tracks[*t as usize]), &all);
-        let (mut expected, mut by_itself, mut alone) = (0.0, 0, 0);
-        let mut own = Vec::with_capacity(group.len());
-        for &t in group {
-            let (beside, free) = at_once.shares(&tracks[t as usize]);
-            let attempts = attempts((t, group), waits, (tracks, over), &at_once);
-            let side = attempts.iter().filter(|m| !m.alone).count();
-            // Where they run at once only while one hands over to the other, none keeps another waiting.
-            if beside <= attempts.len() as Ns * over.switch {
-                return;
-            }
-            if side >= WORTH.0 {
-                expected += side as f64 / (beside as f64).max(1.0) * free as f64;
-            }
-            by_itself += attempts.iter().filter(|m| m.alone && at_once.at(m.at).waiting < 2).count();
-            alone += attempts.len() - side;
-            own.push((t, attempts));
-        }
-        // Were waits as frequent in a task by itself, there would be so many there.
-        let many = |n: usize, of: f64| n as f64 > RARE * of;
-        if RARE * expected < WORTH.0 as f64 || many(by_itself, expected) || many(alone, all.len() as f64) {
-            return;
-        }
-        let lock = self.found.len() as u32;
-        self.found.push(group.iter().map(|t| TaskId(*t)).collect());
-        for (t, mut attempts) in own {
-            between(&tracks[t as usize], &at_once, &mut attempts);
-            attempts.iter_mut().for_each(|m| m.lock = lock);
-            self.attempts[t as usize] = attempts;
-        }
-        self.wakes.extend(all.iter().map(|w| w.wake));
+        by_itself += attempts.iter().filter(|m| m.alone && at_once.at(m.at).waiting < 2).count();
+        alone += attempts.len() - side;
+        own.push((t, attempts));
     }
+    // Were waits as frequent in a task by itself, there would be so many there.
+    let many = |n: usize, of: f64| n as f64 > RARE * of;
+    if RARE * expected < WORTH.0 as f64 || many(by_itself, expected) || many(alone, all.len() as f64) {
+        return None;
+    }
+    for (t, attempts) in &mut own {
+        between(&tracks[*t as usize], &at_once, attempts);
+    }
+    Some(Lock { attempts: own, wakes: all.iter().map(|w| w.wake).collect() })
 }
 
 /// Those of `tasks` that end each other's waits, each pair in both directions, with whom those do.
 fn groups(waits: &Waits, tasks: &HashSet<TaskIndex>) -> Vec<BTreeSet<TaskIndex>> {
-    let mut of: BTreeMap<TaskIndex, Vec<TaskIndex>> = BTreeMap::new();
     let ours = |p: &&(TaskIndex, TaskIndex)| p.0 != p.1 && tasks.contains(&p.0) && tasks.contains(&p.1);
-    for &(a, b) in waits.keys().filter(ours).filter(|p| waits.contains_key(&(p.1, p.0))) {
-        of.entry(a).or_default().push(b);
-    }
-    let mut groups = Vec::new();
-    let mut seen = HashSet::new();
-    for &first in of.keys() {
-        let (mut group, mut next) = (BTreeSet::new(), vec![first]);
-        while let Some(t) = next.pop() {
-            if seen.insert(t) {
-                group.insert(t);
-                next.extend(&of[&t]);
-            }
-        }
-        if !group.is_empty() {
-            groups.push(group);
-        }
-    }
-    groups
+    let mutual: Vec<_> = waits.keys().filter(ours).filter(|p| waits.contains_key(&(p.1, p.0))).collect();
+    let mut sets = Sets::new(mutual.iter().map(|p| p.0 as usize + 1).max().unwrap_or(0));
+    mutual.iter().for_each(|p| sets.join(p.0 as usize, p.1 as usize));
+    let groups = sets.of(mutual.iter().map(|p| p.0 as usize)).into_iter();
+    groups.map(|group| group.into_iter().map(|task| task as TaskIndex).collect()).collect()
 }
 
 /// The waits of a task for others of its group, in order of time.

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::flow::{Mark, Message};
 use super::routes::Past;
+use super::{Mark, Message};
 use crate::history::TaskIndex;
 use crate::task::Ns;
 

@@ -14,7 +14,7 @@
 //! recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
 //! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
-//! `report` is what users read.
+//! `sets` says what belongs together, and `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
 //! a hard bound. The outcome is used where nearly everything is explained. Else the group is named:
@@ -38,6 +38,7 @@ mod routes;
 mod search;
 mod segments;
 mod sends;
+mod sets;
 pub(crate) mod track;
 mod turns;
 pub(crate) mod waits;
@@ -48,14 +49,13 @@ use std::collections::{HashMap, HashSet};
 use crate::calibrate::Overheads;
 use crate::cancel::Cancel;
 use crate::history::{By, EventKind, History, TaskIndex};
-use crate::program::Calls;
+use crate::program::{Buffer, Calls};
 use crate::speeds::Speeds;
-use crate::task::Ns;
+use crate::task::{Ns, TaskId};
 use budget::Budget;
-pub(crate) use buffers::{BufferEvent, Buffers};
-use flow::{Flow, Mark};
+use buffers::Pipes;
+use flow::Flow;
 pub(crate) use locks::Attempt;
-use locks::Locks;
 use network::Network;
 use search::Search;
 pub(crate) use track::Track;
@@ -135,30 +135,45 @@ pub struct Unobserved {
     pub spent: usize,
 }
 
-/// One thing about a message that a task did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MessageEvent {
-    /// Took it.
+/// One thing that a task did and no record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mark {
+    /// It took this message.
     Take(u32),
-    /// Sent it without waking anybody.
+    /// It sent this message, and nobody was woken.
     Send(u32),
+    /// It put a unit into this buffer.
+    Put(u32),
+    /// It took one out of this buffer.
+    Get(u32),
+    /// It came to a lock.
+    Attempt(Attempt),
+}
+
+/// A message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// Station whose pool reads it, which is the number of the queue; none for a task's own queue.
+    pub station: Option<usize>,
+    /// Somebody reads it.
+    pub taken: bool,
+    /// The request that it is about, where nothing contradicts that.
+    pub request: Option<u32>,
+    /// The calls that wrote and read it were recorded.
+    pub recorded: bool,
 }
 
 /// Unobserved messages of a trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Messages {
     /// Per task, in order of time.
-    pub events: Vec<Vec<(Ns, MessageEvent)>>,
+    pub marks: Vec<Vec<(Ns, Mark)>>,
+    /// The messages, by their numbers.
+    pub sent: Vec<Message>,
     /// Message of a wakeup.
     pub of_wake: HashMap<u32, u32>,
     /// When the tasks that these wakeups woke were woken, for tasks in explained groups.
     pub woken_at: HashMap<u32, Ns>,
-    /// Per message: the queue, none where only one task reads it; false when nobody reads it.
-    pub queue: Vec<(Option<u32>, bool)>,
-    /// Per message: the request that it is about.
-    pub request: Vec<Option<u32>>,
-    /// Per message: the calls that wrote and read it were recorded.
-    pub recorded: Vec<bool>,
     /// Queue from which each task receives, where its work begins with messages that others could take.
     pub receives: Vec<Option<u32>>,
     /// Tasks in whose network wakeups are about messages.
@@ -167,20 +182,21 @@ pub(crate) struct Messages {
     pub queues: u32,
     /// Per queue, where not for all of them: whom messages wake.
     pub calls: Vec<Calls>,
-    /// Wakeups that are about no message: for a lock, or for a message that another one had taken.
-    pub vain: HashSet<u32>,
-    pub found: Unobserved,
+    /// Wakeups that are about no message: for a lock, for room in a buffer or what is in it, or for
+    /// a message that another one had taken.
+    pub explained: HashSet<u32>,
     /// Buffers between tasks whose messages cannot be followed one by one.
-    pub buffers: Buffers,
-    /// Locks between tasks that send each other no messages.
-    pub locks: Locks,
+    pub buffers: Vec<Buffer>,
+    /// Locks between tasks that send each other no messages: who asks for each.
+    pub locks: Vec<Vec<TaskId>>,
+    pub found: Unobserved,
 }
 
 impl Messages {
     /// No messages.
     pub(crate) fn none(history: &History) -> Self {
         let n = history.tasks.len();
-        Messages { events: vec![Vec::new(); n], inside: vec![false; n], receives: vec![None; n], ..Messages::default() }
+        Messages { marks: vec![Vec::new(); n], inside: vec![false; n], receives: vec![None; n], ..Messages::default() }
     }
 }
 
@@ -201,16 +217,15 @@ pub(crate) fn infer(
     // Of three and more that wait for each other it is clear whether they share a lock; two may call each
     // other, or have a buffer between them.
     let waits = waits::waits(history);
-    let mut locks = Locks::default();
-    locks.find((&tracks, over), (history, &waits), &(0..history.tasks.len() as TaskIndex).collect(), 3);
-    let outside = |task: TaskIndex| outside(task) || locks.shares(task);
+    found.find_locks((&tracks, over), (history, &waits), 3);
+    let locked: Vec<bool> = (0..history.tasks.len() as TaskIndex).map(|task| found.shares_lock(task)).collect();
+    let outside = |task: TaskIndex| outside(task) || locked[task as usize];
     let budget = Budget::new(BUDGET, cancel.clone());
     let net = match Network::learn(&budget, history, &tracks, &waits, &outside) {
         Ok(net) => net,
         Err(tasks) => {
             found.found.groups.push(unsearched(tasks, Outcome::TooLarge));
             found.found.spent = budget.spent();
-            found.locks = locks;
             found.take_locks();
             return found;
         }
@@ -233,11 +248,9 @@ pub(crate) fn infer(
         left -= budget.spent().min(left);
     }
     found.found.spent = spent;
-    found.locks = locks;
-    found.buffers = Buffers::find(history, &tracks, &waits, &found.unlocked());
-    found.take_buffers();
-    let open = found.unlocked();
-    found.locks.find((&tracks, over), (history, &waits), &open, 2);
+    let pipes = Pipes::find(history, &tracks, &waits, &found.open());
+    found.take_buffers(pipes);
+    found.find_locks((&tracks, over), (history, &waits), 2);
     found.take_locks();
     let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
     found.found.resolved = !found.found.groups.iter().any(kept);
@@ -265,10 +278,8 @@ fn size(net: &Network, history: &History) -> usize {
 impl Messages {
     /// When each task took messages.
     pub(crate) fn takes(&self) -> Vec<Vec<Ns>> {
-        let of = |events: &Vec<(Ns, MessageEvent)>| {
-            events.iter().filter(|a| matches!(a.1, MessageEvent::Take(_))).map(|a| a.0).collect()
-        };
-        self.events.iter().map(of).collect()
+        let of = |marks: &Vec<(Ns, Mark)>| marks.iter().filter(|m| matches!(m.1, Mark::Take(_))).map(|m| m.0).collect();
+        self.marks.iter().map(of).collect()
     }
 
     /// For each queue: how many tasks receive from it.
@@ -287,27 +298,55 @@ impl Messages {
         self.found.groups.iter().filter(open).flat_map(|g| g.tasks.iter().copied())
     }
 
-    /// The groups whose tasks all pass data on through buffers.
-    fn take_buffers(&mut self) {
+    /// Takes over buffers, and the groups whose tasks all pass data on through them.
+    fn take_buffers(&mut self, pipes: Pipes) {
         for group in &mut self.found.groups {
             let open = matches!(group.outcome, Outcome::Unexplained | Outcome::TooLarge);
-            if open && self.buffers.all(&group.tasks) {
+            if open && pipes.join(&group.tasks) {
                 group.outcome = Outcome::Buffered;
+            }
+        }
+        for (task, marks) in pipes.marks {
+            self.marks[task as usize].extend(marks);
+            self.marks[task as usize].sort_by_key(|m| m.0);
+        }
+        self.buffers = pipes.found;
+        self.explained.extend(pipes.wakes);
+    }
+
+    /// True for a task that comes to a lock.
+    pub(crate) fn shares_lock(&self, task: TaskIndex) -> bool {
+        self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Attempt(_)))
+    }
+
+    fn uses_buffer(&self, task: TaskIndex) -> bool {
+        self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Put(_) | Mark::Get(_)))
+    }
+
+    /// The tasks whose waits for each other may be for buffers or locks: those of which no message
+    /// is known.
+    fn open(&self) -> HashSet<TaskIndex> {
+        let open = |t: &TaskIndex| !(self.inside[*t as usize] || self.uses_buffer(*t) || self.shares_lock(*t));
+        (0..self.inside.len() as TaskIndex).filter(open).collect()
+    }
+
+    /// Finds the locks that at least so many tasks share.
+    fn find_locks(&mut self, costs: (&[Track], &Overheads), seen: (&History, &Waits), least: usize) {
+        for lock in locks::find(costs, seen, &self.open(), least) {
+            let number = self.locks.len() as u32;
+            self.locks.push(lock.attempts.iter().map(|of| TaskId(of.0)).collect());
+            self.explained.extend(lock.wakes);
+            for (task, attempts) in lock.attempts {
+                let marks = &mut self.marks[task as usize];
+                marks.extend(attempts.into_iter().map(|a| (a.at, Mark::Attempt(Attempt { lock: number, ..a }))));
+                marks.sort_by_key(|m| m.0);
             }
         }
     }
 
-    /// The tasks whose waits for each other may be for locks: those of which no message is known.
-    fn unlocked(&self) -> HashSet<TaskIndex> {
-        let buffered = |task: usize| self.buffers.events.get(task).is_some_and(|e| !e.is_empty());
-        let known = |i: usize| buffered(i) || self.locks.shares(i as TaskIndex);
-        let open = |(i, inside): (usize, &bool)| (!inside && !known(i)).then_some(i as TaskIndex);
-        self.inside.iter().enumerate().filter_map(open).collect()
-    }
-
     /// The groups whose tasks all share a lock.
     fn take_locks(&mut self) {
-        for lock in &self.locks.found {
+        for lock in &self.locks {
             let members: Vec<u32> = lock.iter().map(|t| t.0).collect();
             let mut known = false;
             for group in &mut self.found.groups {
@@ -322,32 +361,46 @@ impl Messages {
         }
     }
 
-    /// True for a wakeup that a buffer or a lock explains.
-    pub(crate) fn explains(&self, wake: u32) -> bool {
-        self.vain.contains(&wake) || self.buffers.wakes.contains(&wake) || self.locks.wakes.contains(&wake)
-    }
-
-    /// Takes back what explains a group: its wakeups keep their recorded causes.
+    /// Takes back what explains a group: its wakeups keep their recorded causes. A lock that fewer than two
+    /// others come to is none, either.
     pub(crate) fn forget(&mut self, history: &History, group: usize) {
         let Some(group) = self.found.groups.get_mut(group) else { return };
         group.outcome = Outcome::Worse;
         self.found.resolved = false;
-        for &task in &group.tasks {
+        let mut gone: HashSet<TaskIndex> = group.tasks.iter().copied().collect();
+        for lock in &mut self.locks {
+            lock.retain(|task| !gone.contains(&task.0));
+            if lock.len() < 2 {
+                gone.extend(lock.drain(..).map(|task| task.0));
+            }
+        }
+        for &task in &gone {
             let i = task as usize;
-            self.events[i].clear();
+            self.marks[i].retain(|m| matches!(m.1, Mark::Put(_) | Mark::Get(_)));
             (self.inside[i], self.receives[i]) = (false, None);
         }
-        self.vain.retain(|wake| !group.tasks.contains(&history.wakee[*wake as usize]));
-        self.locks.forget(&group.tasks, history);
+        let mut left = 0..;
+        let numbers: Vec<u32> =
+            self.locks.iter().map(|lock| if lock.is_empty() { 0 } else { left.next().unwrap_or(0) }).collect();
+        for mark in self.marks.iter_mut().flatten() {
+            if let Mark::Attempt(attempt) = &mut mark.1 {
+                attempt.lock = numbers[attempt.lock as usize];
+            }
+        }
+        self.locks.retain(|lock| !lock.is_empty());
+        let marks = &self.marks;
+        self.explained.retain(|wake| {
+            let task = history.wakee[*wake as usize];
+            !gone.contains(&task) || !marks[task as usize].is_empty()
+        });
         let inside = &self.inside;
         let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
         self.of_wake.retain(|wake, _| kept(*wake));
         self.woken_at.retain(|wake, _| kept(*wake));
         if !inside.contains(&true) {
-            let (found, buffers) = (std::mem::take(&mut self.found), std::mem::take(&mut self.buffers));
-            let locks = std::mem::take(&mut self.locks);
-            let vain = std::mem::take(&mut self.vain);
-            *self = Messages { found, buffers, locks, vain, ..Messages::none(history) };
+            self.sent.clear();
+            self.calls.clear();
+            self.queues = 0;
         }
     }
 
@@ -379,7 +432,7 @@ impl Messages {
         let pools = open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten();
         // Two limits that show say more than that two tasks, which a third one wakes in turns, look alike.
         let members = || tasks.iter().copied().collect();
-        let buffered = || Buffers::find(search.history, search.tracks, waits, &members()).all(&tasks);
+        let buffered = || Pipes::find(search.history, search.tracks, waits, &members()).join(&tasks);
         let (flow, outcome) = match pools.filter(|_| !buffered()) {
             Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
             None => (flow, outcome),
@@ -401,7 +454,7 @@ impl Messages {
         for (queue, calls) in &flow.calls {
             self.calls[*queue] = *calls;
         }
-        self.vain.extend(&flow.vain);
+        self.explained.extend(&flow.vain);
         self.number(&flow);
         for member in pools.members() {
             let i = member as usize;
@@ -412,18 +465,19 @@ impl Messages {
 
     /// Takes over messages; they and their requests get numbers behind those so far.
     fn number(&mut self, flow: &Flow) {
-        let before = self.queue.len() as u32;
-        let requests = self.request.iter().flatten().max().map_or(0, |r| r + 1);
-        let event = |m: &(Ns, Mark)| match m.1 {
-            Mark::Take(m0) => (m.0, MessageEvent::Take(before + m0)),
-            Mark::Send(m0) => (m.0, MessageEvent::Send(before + m0)),
+        let before = self.sent.len() as u32;
+        let requests = self.sent.iter().filter_map(|m| m.request).max().map_or(0, |r| r + 1);
+        let renumbered = |(at, mark): &(Ns, Mark)| match *mark {
+            Mark::Take(message) => (*at, Mark::Take(before + message)),
+            Mark::Send(message) => (*at, Mark::Send(before + message)),
+            other => (*at, other),
         };
-        for (events, marks) in self.events.iter_mut().zip(&flow.marks).filter(|m| !m.1.is_empty()) {
-            *events = marks.iter().map(event).collect();
+        for (all, marks) in self.marks.iter_mut().zip(&flow.marks).filter(|m| !m.1.is_empty()) {
+            *all = marks.iter().map(renumbered).collect();
         }
-        self.queue.extend(flow.messages.iter().map(|m| (m.station.map(|s| s as u32), m.taken)));
-        self.recorded.extend(flow.messages.iter().map(|_| flow.recorded));
-        self.request.extend(flow.messages.iter().map(|m| m.request.map(|r| r + requests)));
+        let numbered =
+            |m: &Message| Message { request: m.request.map(|r| r + requests), recorded: flow.recorded, ..*m };
+        self.sent.extend(flow.messages.iter().map(numbered));
         self.of_wake.extend(flow.of_wake.iter().map(|(wake, m)| (*wake, before + m)));
     }
 

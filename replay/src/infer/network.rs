@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::Budget;
+use super::sets::Sets;
 use super::track::{short, Track};
 use super::waits::{Wait, Waits};
 use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
@@ -161,20 +162,13 @@ impl Network {
 
     /// The stations that messages connect with one another, group by group.
     pub fn groups(&self) -> Vec<BTreeSet<usize>> {
-        let mut groups: Vec<BTreeSet<usize>> = Vec::new();
-        for (s, station) in self.stations.iter().enumerate().filter(|s| !s.1.members.is_empty()) {
-            let mut group: BTreeSet<usize> = station.targets.keys().copied().chain([s]).collect();
-            groups.retain(|other| {
-                let apart = other.is_disjoint(&group);
-                if !apart {
-                    group.extend(other);
-                }
-                apart
-            });
-            groups.push(group);
+        let mut sets = Sets::new(self.stations.len());
+        for (s, station) in self.stations.iter().enumerate() {
+            station.targets.keys().for_each(|to| sets.join(s, *to));
         }
+        let used = (0..self.stations.len()).filter(|s| !self.stations[*s].members.is_empty());
+        let mut groups = sets.of(used);
         groups.retain(|g| g.iter().any(|s| !self.stations[*s].targets.is_empty()));
-        groups.sort();
         groups
     }
 
@@ -200,13 +194,7 @@ impl Network {
 
     /// Stations: servers that share a queue.
     fn find_pools(&mut self, budget: &Budget, history: &History, waits: &Waits, inside: &[bool]) -> Option<()> {
-        let mut parent: Vec<usize> = (0..inside.len()).collect();
-        let root = |parent: &Vec<usize>, mut i: usize| {
-            while parent[i] != i {
-                i = parent[i];
-            }
-            i
-        };
+        let mut pools = Sets::new(inside.len());
         let mut by_waker: BTreeMap<TaskIndex, Vec<(TaskIndex, &[Wait])>> = BTreeMap::new();
         for ((waker, task), sleeps) in waits {
             if inside[*waker as usize] && self.server[*task as usize] {
@@ -230,34 +218,31 @@ impl Network {
             }
             for ((a, b), (contested, wrong)) in &pairs {
                 if in_turn(*contested, *wrong) {
-                    let (x, y) = (root(&parent, *a as usize), root(&parent, *b as usize));
-                    parent[x.max(y)] = x.min(y);
+                    pools.join(*a as usize, *b as usize);
                 }
             }
             // One that has few wakeups with each of a pool may have enough with all of them.
             let mut with: BTreeMap<(usize, usize), (usize, usize)> = BTreeMap::new();
             for ((a, b), (contested, wrong)) in &pairs {
-                let (x, y) = (root(&parent, *a as usize), root(&parent, *b as usize));
+                let (x, y) = (pools.first(*a as usize), pools.first(*b as usize));
                 for pair in [(x, y), (y, x)].into_iter().filter(|p| p.0 != p.1) {
                     let all = with.entry(pair).or_default();
                     (all.0, all.1) = (all.0 + contested, all.1 + wrong);
                 }
             }
             let mut size: BTreeMap<usize, usize> = BTreeMap::new();
-            readers.iter().for_each(|r| *size.entry(root(&parent, r.0 as usize)).or_default() += 1);
-            let joins = with.into_iter().filter(|((x, y), (contested, wrong))| {
-                let outside = root(&parent, *waker as usize) != *y;
-                outside && size[x] == 1 && size[y] > 1 && in_turn(*contested, *wrong)
-            });
-            for ((x, y), _) in joins.collect::<Vec<_>>() {
-                let (x, y) = (root(&parent, x), root(&parent, y));
-                parent[x.max(y)] = x.min(y);
+            readers.iter().for_each(|r| *size.entry(pools.first(r.0 as usize)).or_default() += 1);
+            let of_waker = pools.first(*waker as usize);
+            for ((x, y), (contested, wrong)) in with {
+                if of_waker != y && size[&x] == 1 && size[&y] > 1 && in_turn(contested, wrong) {
+                    pools.join(x, y);
+                }
             }
         }
         let mut number = BTreeMap::new();
         for (i, _) in inside.iter().enumerate().filter(|i| *i.1) {
             let next = number.len();
-            let s = *number.entry(root(&parent, i)).or_insert(next);
+            let s = *number.entry(pools.first(i)).or_insert(next);
             self.station[i] = Some(s);
             if self.stations.len() <= s {
                 self.stations.push(Station::default());
@@ -278,8 +263,8 @@ impl Network {
             for task in &history.tasks {
                 let Some(from) = self.station[task.id as usize] else { continue };
                 for event in &task.events {
-                    let EventKind::Post { wake } = event.kind else { continue };
-                    let Some(to) = self.station[history.wakee[wake as usize] as usize] else { continue };
+                    let woken = posted(history, event.kind);
+                    let Some(to) = woken.and_then(|task| self.station[task as usize]) else { continue };
                     if to != from && !exiting(task, event.at) {
                         *self.stations[from].targets.entry(to).or_default() += 1;
                         got[to] += 1;
@@ -406,11 +391,7 @@ impl Network {
 
 /// The task that is woken.
 fn posted(history: &History, kind: EventKind) -> Option<TaskIndex> {
-    if let EventKind::Post { wake } = kind {
-        Some(history.wakee[wake as usize])
-    } else {
-        None
-    }
+    kind.post().map(|wake| history.wakee[wake as usize])
 }
 
 /// Tasks of the network that a task wakes.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::budget::LOOKS;
-use super::flow::{Mark, Message};
 use super::log::Said;
 use super::segments::Begin;
 use super::walk::{Item, PendingRead, Walk};
+use super::{Mark, Message};
 use crate::task::Ns;
 
 /// Log-likelihood of a message that nobody wrote or nobody read in the end.
@@ -76,7 +76,8 @@ impl Walk<'_> {
                 self.unmatched += 1;
                 continue;
             };
-            let message = self.message(Message { station: Some(queue), taken: true, request: Some(pending.request) });
+            let request = Some(pending.request);
+            let message = self.message(Message { station: Some(queue), taken: true, request, ..Message::default() });
             self.unobserved += 1;
             self.mark(g.task, g.to, Mark::Send(message));
             self.log.push(Said::Matched(pending.task, pending.mark, message));

@@ -17,9 +17,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use super::flow::{Flow, Mark, Message};
+use super::flow::Flow;
 use super::network::Network;
 use super::track::Track;
+use super::{Mark, Message};
 use crate::calibrate::{Limits, ENOUGH};
 use crate::history::{By, EventKind, History, Off, TaskIndex};
 use crate::program::Calls;
@@ -206,7 +207,7 @@ pub(super) fn work(net: &Network, pools: &Network, history: &History, tracks: &[
 
 impl Search<'_> {
     fn message(&mut self, station: Option<usize>) -> u32 {
-        self.flow.messages.push(Message { station, taken: true, request: None });
+        self.flow.messages.push(Message { station, taken: true, ..Message::default() });
         self.flow.messages.len() as u32 - 1
     }
 

@@ -29,40 +29,40 @@ impl Unobserved {
                 ));
             }
         }
+        let names = |groups: &[&Group]| -> String {
+            let names: Vec<String> = groups.iter().take(NAMED).map(|g| group_name(g, work)).collect();
+            names.join("; ")
+        };
         let pooled = of(&[Outcome::Pooled]);
         if !pooled.is_empty() {
-            let names: Vec<String> = pooled.iter().take(NAMED).map(|g| group_name(g, work)).collect();
             sentences.push(format!(
                 "messages between {} cannot be followed one by one (locks wake tasks as well); \
                  those that share a queue take its work as it comes, and as many requests as \
                  arrived; waits for a lock come about where the recording shows a condition variable, \
                  and are left out elsewhere",
-                names.join("; ")
+                names(&pooled)
             ));
         }
         let buffered = of(&[Outcome::Buffered]);
         if !buffered.is_empty() {
-            let names: Vec<String> = buffered.iter().take(NAMED).map(|g| group_name(g, work)).collect();
             let room: Vec<String> = work.buffers.iter().take(NAMED).map(|b| room(b, work)).collect();
             sentences.push(format!(
                 "messages between {} cannot be followed one by one: a replay fills and empties the buffers \
                  between them, in units of the least that one wakes the other for ({})",
-                names.join("; "),
+                names(&buffered),
                 room.join(", ")
             ));
         }
         let locked = of(&[Outcome::Locked]);
         if !locked.is_empty() {
-            let names: Vec<String> = locked.iter().take(NAMED).map(|g| group_name(g, work)).collect();
             sentences.push(format!(
                 "{} wait for each other only where they run side by side, as at a lock: a replay lets them \
                  wait where they do there, as often in an equal time",
-                names.join("; ")
+                names(&locked)
             ));
         }
         let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
         if !kept.is_empty() {
-            let names: Vec<String> = kept.iter().take(NAMED).map(|g| group_name(g, work)).collect();
             let more = if kept.len() > NAMED { format!(" and {} more", kept.len() - NAMED) } else { String::new() };
             let why = match kept.iter().filter(|g| g.outcome == Outcome::TooLarge).count() {
                 _ if kept.iter().all(|g| g.outcome == Outcome::Worse) => {
@@ -77,7 +77,7 @@ impl Unobserved {
                  {why}), so each wakeup there keeps its own cause: under a policy that orders work \
                  otherwise, work may come before its cause; a capture with sys_enter_read, \
                  sys_exit_read, sys_enter_write and sys_exit_write shows them",
-                names.join("; "),
+                names(&kept),
                 sum(&kept, |g| g.unobserved)
             ));
         }

@@ -1,8 +1,9 @@
 //! Which network of queues a group of tasks is, and the messages through it: guesses followed side by side,
 //! as many as the budget has room for.
 
+use super::beam;
 use super::budget::{Budget, LOOKS};
-use super::flow::{self, Flow};
+use super::flow::{Flow, Known};
 use super::network::Network;
 use super::segments;
 use super::track::Track;
@@ -100,12 +101,32 @@ impl Search<'_> {
         best
     }
 
-    /// The flow of messages through `net`.
+    /// The flow of messages through `net`: a pass over the trace for each of `widths`, which
+    /// follows so many guesses side by side and uses what the one before learnt; only the `first`
+    /// so many things that show.
     pub(super) fn follow(&self, net: &Network, widths: &[usize], first: usize) -> Flow {
+        let tasks = self.history.tasks.len();
         if !self.budget.spend(1 + size(net, self.history) / LOOKS) {
-            return Flow { marks: vec![Vec::new(); self.history.tasks.len()], ..Flow::default() };
+            return Flow { marks: vec![Vec::new(); tasks], ..Flow::default() };
         }
         let (segments, sleeps) = segments::segments(self.history, self.tracks, net, self.tail);
-        flow::follow(self.budget, self.history, net, self.tracks, (&segments, &sleeps), (widths, first))
+        let mut known = Known::new(self, net, &segments);
+        let mut events = known.events(&sleeps);
+        events.truncate(first);
+        let mut found = Flow::default();
+        for (nth, &width) in widths.iter().enumerate() {
+            let walk = beam::walk(&known, &events, width);
+            if nth > 0 && self.budget.is_over() {
+                break;
+            }
+            let (flow, routes) = Flow::of(&walk, tasks);
+            let booked = walk.booked.clone();
+            drop(walk);
+            if nth == 0 || flow.wrong() <= found.wrong() {
+                found = flow;
+            }
+            known.learnt(&booked, routes);
+        }
+        found
     }
 }

@@ -2,10 +2,10 @@
 //! where it goes.
 
 use super::budget::LOOKS;
-use super::flow::{Mark, Message};
 use super::log::Said;
 use super::segments::End;
 use super::walk::{Hold, Item, Token, Walk, HALF, MOST};
+use super::{Mark, Message};
 use crate::history::TaskIndex;
 use crate::task::Ns;
 
@@ -132,8 +132,8 @@ impl Walk<'_> {
         }
         let message = self.message(Message {
             station: (!own).then_some(to),
-            taken: false,
             request: Some(self.tokens[token].request),
+            ..Message::default()
         });
         match wake {
             Some(wake) => {

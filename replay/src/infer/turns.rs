@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::flow::{Flow, Mark, Message};
+use super::flow::Flow;
 use super::network::Network;
+use super::{Mark, Message};
 use crate::history::{EventKind, History, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
@@ -48,8 +49,7 @@ fn wakeups(net: &Network, history: &History, members: &[TaskIndex]) -> HashMap<T
     let inside = |task: TaskIndex| net.station[task as usize].is_some();
     let of = |m: &TaskIndex| {
         let events = history.tasks[*m as usize].events.iter();
-        let posts =
-            events.filter_map(|a| if let EventKind::Post { wake } = a.kind { Some((a.at, wake)) } else { None });
+        let posts = events.filter_map(|a| Some((a.at, a.kind.post()?)));
         let own = posts.map(|(at, wake)| (at, history.wakee[wake as usize], wake)).filter(|p| inside(p.1));
         (*m, own.collect())
     };
@@ -78,7 +78,7 @@ pub(super) fn turns(net: &Network, history: &History) -> Option<Flow> {
         }
         flow.unmatched += usize::from(at_work.to > next.from + net.short);
         let number = flow.messages.len() as u32;
-        flow.messages.push(Message { station: None, taken: true, request: None });
+        flow.messages.push(Message { taken: true, ..Message::default() });
         let posts = &wakeups[&at_work.task];
         let before = posts.partition_point(|p| p.0 <= next.from);
         let shows = posts[..before].iter().rev().take_while(|p| p.0 >= at_work.from).find(|p| p.1 == next.task);

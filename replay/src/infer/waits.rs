@@ -32,7 +32,7 @@ pub(crate) fn waits(history: &History) -> Waits {
     let mut posted = vec![0; history.wakee.len()];
     for task in &history.tasks {
         for event in &task.events {
-            if let EventKind::Post { wake } = event.kind {
+            if let Some(wake) = event.kind.post() {
                 posted[wake as usize] = event.at;
             }
         }

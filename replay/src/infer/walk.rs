@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::flow::{Booked, Event, Known, Mark, Message};
+use super::flow::{Booked, Event, Known};
 use super::log::{Log, Said, Shared};
 use super::routes::{Past, Routes, Shares};
 use super::segments::{Begin, End, Segment};
+use super::{Mark, Message};
 use crate::history::TaskIndex;
 use crate::task::Ns;
 

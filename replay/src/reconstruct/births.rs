@@ -176,9 +176,5 @@ impl Ran {
 /// Whom a task woke in its last slice.
 fn woken_last(history: &History, task: &TaskHistory) -> Vec<TaskIndex> {
     let last = task.events.iter().rev().take_while(|a| !matches!(a.kind, EventKind::On { .. }));
-    let woken = last.filter_map(|a| match a.kind {
-        EventKind::Post { wake } => Some(history.wakee[wake as usize]),
-        _ => None,
-    });
-    woken.collect()
+    last.filter_map(|a| a.kind.post()).map(|wake| history.wakee[wake as usize]).collect()
 }

@@ -1,6 +1,6 @@
 //! Tasks that are bound to a CPU, as far as the trace shows it: the kernel's own threads of a CPU.
 
-use crate::history::{EventKind, TaskHistory};
+use crate::history::TaskHistory;
 
 /// Kernel threads of which Linux makes one for each CPU and which may run on no other, by the name
 /// before `/NUMBER`. Source: the users of `smpboot_register_percpu_thread` and
@@ -24,8 +24,7 @@ fn number_of(comm: &str) -> Option<i32> {
 pub(super) fn cpu_of(task: &TaskHistory, comm: &str, cpus: &[i32]) -> Option<usize> {
     let number = number_of(comm)?;
     let cpu = cpus.iter().position(|n| *n == number)?;
-    let mut on =
-        task.events.iter().filter_map(|a| if let EventKind::On { cpu, .. } = a.kind { Some(cpu) } else { None });
+    let mut on = task.events.iter().filter_map(|a| a.kind.cpu());
     let first = on.next()?;
     (first as usize == cpu && on.all(|other| other == first)).then_some(cpu)
 }

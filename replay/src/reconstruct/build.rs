@@ -65,7 +65,7 @@ impl<'a> Builder<'a> {
         Builder {
             sleeps: Sleeps::measure(history, over, if options.exact_timers { 0 } else { DEFAULT_SLACK }),
             verdicts: reading.verdicts.clone(),
-            handlers: vec![(0, Vec::new(), Vec::new()); messages.queue.len()],
+            handlers: vec![(0, Vec::new(), Vec::new()); messages.sent.len()],
             unexplained: messages.unexplained().collect(),
             readers: messages.readers(),
             messages,
@@ -100,20 +100,21 @@ impl<'a> Builder<'a> {
             notes.push(note);
         }
         work.sems = self.sems;
-        work.buffers.clone_from(&self.messages.buffers.found);
-        work.locks.clone_from(&self.messages.locks.found);
+        work.buffers.clone_from(&self.messages.buffers);
+        work.locks.clone_from(&self.messages.locks);
         work.queues = self.messages.queues;
         work.calls.clone_from(&self.messages.calls);
         let mut handlers = Vec::with_capacity(self.handlers.len());
-        work.requests.clone_from(&self.messages.request);
+        work.requests = self.messages.sent.iter().map(|m| m.request).collect();
         for (task, steps, notes) in self.handlers {
             work.handlers.push(steps);
             handlers.push((task, notes));
         }
         spins::check(&mut work);
-        let locks = &self.messages.locks;
         // A recording that ended with its work goes on until that is done; one that was stopped in the
         // middle shows a stretch of time, and so does its replay.
+        // What looks like busy waits of those that share a lock are its own.
+        let spinners = self.spins.who().filter(|t| !self.messages.shares_lock(*t)).map(TaskId).collect();
         let done = super::verdict::ends_with_work(self.history, &self.verdicts, self.stop);
         Recon {
             until: if done { self.history.span.saturating_mul(20).max(1) } else { self.stop },
@@ -148,8 +149,7 @@ impl<'a> Builder<'a> {
             idle_wakeups: self.history.idle_wakeups,
             mismatches: self.history.mismatches,
             unobserved: self.messages.found,
-            // What looks like busy waits of those that share a lock are its own.
-            spinners: self.spins.who().filter(|t| !locks.shares(*t)).map(TaskId).collect(),
+            spinners,
             stated: None,
         }
     }
@@ -195,9 +195,7 @@ impl<'a> Builder<'a> {
                 break;
             }
             let decision = if let EventKind::Off(_) = event.kind { self.over.decided(event.at) } else { event.at };
-            self.messages_until(task, event.at, decision, &mut d);
-            self.buffers_until(task, event.at, decision, &mut d);
-            self.locks_until(task, event.at, decision, &mut d);
+            self.marks_until(task, event.at, decision, &mut d);
             self.spins_until(id, decision, &mut d);
             self.event(task, i, event, &mut d, &mut slept);
         }
@@ -276,7 +274,7 @@ impl<'a> Builder<'a> {
             EventKind::Off(off) => self.off(task, i, off, d, slept),
             EventKind::Post { wake } => {
                 d.work_until(at, at);
-                if self.messages.explains(wake) || self.posts_message(task, wake, at, d) {
+                if self.messages.explained.contains(&wake) || self.posts_message(task, wake, at, d) {
                     d.kernel = self.tail(&task.events[i + 1..], at);
                 } else if let Some(sem) = self.sem_of_wake[wake as usize] {
                     d.flush(at);

@@ -1,6 +1,6 @@
 //! Which wakeup or exit each wait of a task waits for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::build::Builder;
 use super::LoopMode;
@@ -25,18 +25,21 @@ impl Builder<'_> {
                             let sem = self.new_sem();
                             self.sem_of_wake[wake as usize] = Some(sem);
                         }
+                        // A child is reaped once: whether the parent slept for its end or found it.
                         if children.waits {
-                            children.reap(waker);
+                            children.by_end.remove(&by_end(&self.history.tasks[waker as usize]));
                         }
                     }
-                    EventKind::Fork { child, .. } => children.add(&self.history.tasks[child as usize]),
+                    EventKind::Fork { child, .. } => {
+                        children.by_end.insert(by_end(&self.history.tasks[child as usize]));
+                    }
                     EventKind::WaitCall { tid } => {
                         children.waits = sleeps_next(&task.events[i + 1..]);
                         if children.waits {
                             continue;
                         }
                         if let Some(child) = children.ended(&self.history.tasks, tid, event.at) {
-                            children.reap(child);
+                            children.by_end.remove(&by_end(&self.history.tasks[child as usize]));
                             let sem = self.new_sem();
                             self.sem_of_exit[child as usize] = Some(sem);
                             self.reaps.insert((task.id, i), child);
@@ -54,25 +57,16 @@ impl Builder<'_> {
 struct Children {
     /// By the time of their end, which is `NEVER` for those that live on.
     by_end: BTreeSet<(Ns, TaskIndex)>,
-    end: HashMap<TaskIndex, Ns>,
     /// The task sleeps in a wait call.
     waits: bool,
 }
 
+/// A child and its end, as they are sorted.
+fn by_end(child: &TaskHistory) -> (Ns, TaskIndex) {
+    (child.ended().unwrap_or(NEVER), child.id)
+}
+
 impl Children {
-    fn add(&mut self, child: &TaskHistory) {
-        let end = child.ended().unwrap_or(NEVER);
-        self.by_end.insert((end, child.id));
-        self.end.insert(child.id, end);
-    }
-
-    /// A child is reaped once: whether the parent slept for its end or found it.
-    fn reap(&mut self, child: TaskIndex) {
-        if let Some(end) = self.end.remove(&child) {
-            self.by_end.remove(&(end, child));
-        }
-    }
-
     /// The first child to end of those that had ended at `at` and that a wait for `tid` (0 for any) takes.
     fn ended(&self, tasks: &[TaskHistory], tid: i64, at: Ns) -> Option<TaskIndex> {
         let fits = |c: &TaskIndex| tid <= 0 || tasks[*c as usize].tid == tid;

@@ -11,12 +11,9 @@ use crate::task::{Attrs, Cpu, Ns};
 pub(super) struct Draft {
     pub(super) steps: Vec<Step>,
     pub(super) notes: Vec<Note>,
-    /// Where the work for messages begins, and how many unobserved messages are done with.
+    /// Where the work for messages begins, and how many of what no record says is done with.
     pub(super) cuts: Vec<Cut>,
-    pub(super) said: usize,
-    /// How many units of buffers are done with, and how many attempts at locks.
-    pub(super) stored: usize,
-    pub(super) attempted: usize,
+    pub(super) marked: usize,
     /// When its periodic timer expired last, and the step behind that sleep.
     pub(super) expiry: Option<Ns>,
     pub(super) round: usize,

@@ -48,7 +48,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The task could run when the trace ended. What it would have done is taken from its other bursts.
+    /// The task could run when the trace ended.
     fn still_runnable(&mut self, task: &TaskHistory, end: Ns, d: &mut Draft) {
         let note = Note::at(end).because(Evidence::Censored);
         let gives_way = d.steps.iter().any(|s| matches!(s, Step::Spin { .. } | Step::Yield));
@@ -87,32 +87,22 @@ impl Builder<'_> {
     }
 }
 
-/// What is left of the burst in which a task is when the trace ends at `end`: up to the median of
-/// its longer bursts. Nothing where it did not run at all in the trace. Where it never ran for longer,
-/// no end is known if the burst fills much of the trace and the task does not yield (`long`); else as
-/// much again: of what was met at a random moment, half lasts for longer than that (J. R. Gott, Nature
-/// 363, 1993). The recorder, which runs when the trace ends, would be a hog otherwise.
+/// What is left of the burst in which a task is when the trace ends at `end`: as much again, since
+/// of what was met at a random moment, half lasts for longer than that (J. R. Gott, Nature 363,
+/// 1993); nothing where it did not run at all. No end is known where the burst fills much of the
+/// trace and the task does not yield (`long`).
 fn rest_of_burst(task: &TaskHistory, end: Ns, long: bool) -> Option<Ns> {
-    let (mut whole, mut burst, mut on) = (Vec::new(), 0, None);
+    let (mut burst, mut on) = (0, None);
     for event in &task.events {
         match event.kind {
             EventKind::On { .. } => on = Some(event.at),
-            EventKind::Off(off) => {
-                burst += on.take().map_or(0, |from| event.at - from);
-                if matches!(off, Off::Slept { .. }) {
-                    whole.push(std::mem::take(&mut burst));
-                }
-            }
+            EventKind::Off(Off::Slept { .. }) => (burst, on) = (0, None),
+            EventKind::Off(_) => burst += on.take().map_or(0, |from| event.at - from),
             _ => {}
         }
     }
     burst += on.map_or(0, |from| end - from);
-    whole.retain(|ns| *ns > burst);
-    whole.sort_unstable();
-    match whole.get(whole.len() / 2) {
-        Some(longer) => Some(longer - burst),
-        None => (burst == 0 || !long).then_some(burst),
-    }
+    (burst == 0 || !long).then_some(burst)
 }
 
 /// When the last burst of a task begins to end: its exit, or the end of what is known.

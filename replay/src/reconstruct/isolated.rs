@@ -7,8 +7,10 @@
 //! `cpuset.cpus.partition`). What the trace does not state of a task's affinity follows from
 //! where it ran.
 
+use std::collections::BTreeSet;
+
 use super::{Inferred, Recon};
-use crate::history::{EventKind, History};
+use crate::history::History;
 use crate::program::Workload;
 use crate::task::{Cpu, CpuSet};
 
@@ -31,13 +33,8 @@ impl Isolated {
             return found;
         }
         for (i, task) in history.tasks.iter().enumerate() {
-            let on =
-                task.events
-                    .iter()
-                    .filter_map(|a| if let EventKind::On { cpu } = a.kind { Some(cpu as Cpu) } else { None });
-            let mut ran: Vec<Cpu> = on.collect();
-            ran.sort_unstable();
-            ran.dedup();
+            let on = task.events.iter().filter_map(|a| a.kind.cpu());
+            let ran: BTreeSet<Cpu> = on.map(|cpu| cpu as Cpu).collect();
             let own: Vec<Cpu> = ran.iter().copied().filter(|c| found.cpus.contains(c)).collect();
             if !own.is_empty() && ran.len() > 1 {
                 found.moved.push(i);

@@ -16,7 +16,6 @@
 //! * **Endless** is a task that never sleeps and was stopped with the recorded run; **looping** one
 //!   that sleeps on timers until then. Both are recognised by what they did, never by name.
 
-mod altered;
 mod births;
 mod bound;
 mod build;
@@ -43,7 +42,6 @@ mod wakeups;
 pub use crate::calibrate::Overheads;
 use crate::infer::{infer, Messages};
 pub use crate::infer::{Group, Outcome, Unobserved};
-pub use altered::Less;
 pub use build::Verdict;
 pub use demand::Demand;
 pub(crate) use inferred::list;
@@ -327,13 +325,13 @@ pub struct Stated {
 impl Recon {
     /// Binds the kernel's own threads of a CPU to it, and tells of each task how often it has woken another
     /// one than before.
-    fn bind(&mut self, history: &crate::history::History, flips: &[u32]) {
+    fn bind(&mut self, bound: &[Option<usize>], flips: &[u32]) {
         if self.cpus.len() < 2 {
             return;
         }
-        for (program, task) in self.work.tasks.iter_mut().zip(&history.tasks) {
-            let Some(cpu) = bound::cpu_of(task, &program.comm, &self.cpus) else { continue };
-            self.bound.push((TaskId(task.id), cpu));
+        for ((task, program), cpu) in (0..).zip(&mut self.work.tasks).zip(bound) {
+            let Some(cpu) = *cpu else { continue };
+            self.bound.push((TaskId(task), cpu));
             let own = CpuSet::of(&[cpu]);
             program.attrs.iter_mut().for_each(|attrs| attrs.affinity = own.clone());
             program.first.affinity = own;
@@ -354,6 +352,8 @@ pub struct Reading {
     comms: Vec<String>,
     /// Names of each task before its execs.
     names: Vec<Vec<String>>,
+    /// The CPU to which each task is bound, where the trace shows that.
+    bound: Vec<Option<usize>>,
     /// Where the policy places tasks, and where they are as recorded.
     rates: [Rates; 2],
     spins: spins::Spins,
@@ -379,8 +379,7 @@ impl Reading {
 
     /// What follows from the timelines and the costs.
     fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
-        let stop = verdict::stop_time(&history, &options.endless);
-        let verdicts = verdict::judge(&history, &options.endless, stop);
+        let (verdicts, stop) = verdict::judge(&history, &options.endless);
         let spins = match options.mode {
             LoopMode::Dependency => spins::Spins::find(&history),
             _ => spins::Spins::none(&history),
@@ -389,6 +388,8 @@ impl Reading {
         let comms: Vec<String> = history.tasks.iter().map(|l| text(l.comm)).collect();
         let before = |l: &TaskHistory| l.names.iter().map(|name| text(name.or(l.comm))).collect();
         let names = history.tasks.iter().map(before).collect();
+        let bound = history.tasks.iter().zip(&comms).map(|(task, comm)| bound::cpu_of(task, comm, &history.cpus));
+        let bound: Vec<Option<usize>> = bound.collect();
         let followed = Rates::of(&history.cpus, &history.speeds, &options.cpus, history.span);
         let fixed = options.cpus.iter().filter(|c| c.fixed).map(|c| c.cpu);
         let fixed = fixed.collect::<std::collections::BTreeSet<i32>>().is_superset(&followed.recorded(&history.cpus));
@@ -397,16 +398,14 @@ impl Reading {
             if rates.source != Source::Work {
                 return rates.clone();
             }
-            let free = |(task, comm): (&TaskHistory, &String)| bound::cpu_of(task, comm, &history.cpus).is_none();
-            let of = history.tasks.iter().zip(&comms);
-            let of: Vec<Option<&str>> = of.map(|of| free(of).then_some(of.1.as_str())).collect();
+            let free = comms.iter().zip(&bound).map(|(comm, cpu)| cpu.is_none().then_some(comm.as_str()));
+            let of: Vec<Option<&str>> = free.collect();
             let measured = speed::measure(&history, &of, takes, &rates.by_frequency(), &overheads);
             rates.clone().with_measured(measured, history.span)
         };
         let flips = if history.wakes && history.cpus.len() > 1 {
-            let of = history.tasks.iter().zip(&comms);
-            let bound = of.filter(|(task, comm)| bound::cpu_of(task, comm, &history.cpus).is_some());
-            wakers::Flips::of(&history, &bound.map(|(task, _)| task.id).collect()).at_start()
+            let bound = (0..).zip(&bound).filter(|of| of.1.is_some()).map(|of| of.0).collect();
+            wakers::Flips::of(&history, &bound).at_start()
         } else {
             Vec::new()
         };
@@ -421,7 +420,7 @@ impl Reading {
         let settled = rates_of(&rates, &messages.takes());
         let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
         let (options, rates) = (options.clone(), [settled, placed]);
-        Reading { history, overheads, messages, options, verdicts, stop, comms, names, rates, spins, flips }
+        Reading { history, overheads, messages, options, verdicts, stop, comms, names, bound, rates, spins, flips }
     }
 
     /// What is known of the speeds of CPUs, and holds where tasks are.
@@ -449,7 +448,7 @@ impl Reading {
             program.comm.clone_from(comm);
             program.names.clone_from(names);
         }
-        recon.bind(&self.history, &self.flips);
+        recon.bind(&self.bound, &self.flips);
         let isolated = |number: &i32| self.options.cpus.iter().any(|c| c.cpu == *number && c.isolated);
         let cpus = self.history.cpus.iter().enumerate().filter(|(_, number)| isolated(number)).map(|c| c.0);
         recon.isolated = Isolated::of(&self.history, cpus.collect());

@@ -251,7 +251,7 @@ impl Builder<'_> {
         d: &mut Draft,
     ) {
         let ((from, at), (sleep, slack)) = (slept, timer);
-        let due = grid.expiry(at, slack, self.over.limits.varies);
+        let due = grid.expiry(at, slack, self.over.limits.varies());
         // Real-time timers are exact; the slack counts when the task is replayed under another
         // policy.
         let due = if realtime { due } else { due - slack };

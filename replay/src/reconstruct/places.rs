@@ -4,7 +4,7 @@
 use super::build::Builder;
 use super::draft::Draft;
 use super::{Note, Placement};
-use crate::history::{EventKind, TaskEvent, TaskHistory};
+use crate::history::{TaskEvent, TaskHistory};
 use crate::program::{Program, Start, Step};
 use crate::task::{Attrs, CpuSet, Ns};
 
@@ -43,7 +43,7 @@ impl Beside {
 
 /// The CPU on which the task runs next.
 fn next_cpu(events: &[TaskEvent]) -> Option<i32> {
-    events.iter().find_map(|a| if let EventKind::On { cpu } = a.kind { Some(cpu) } else { None })
+    events.iter().find_map(|a| a.kind.cpu())
 }
 
 impl Builder<'_> {

@@ -5,9 +5,9 @@ use super::build::Builder;
 use super::draft::Draft;
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
-use crate::infer::{Attempt, BufferEvent, MessageEvent};
-use crate::program::{BufferId, HandlerId, LockId, QueueId, SemId, Step};
-use crate::task::{Ns, Sleep};
+use crate::infer::{Attempt, Mark, Message};
+use crate::program::{Buffer, BufferId, HandlerId, LockId, QueueId, SemId, Step};
+use crate::task::{Ns, Sleep, TaskId};
 
 /// Where the work for a message begins.
 #[derive(Clone, Copy, Debug)]
@@ -19,76 +19,54 @@ pub(super) struct Cut {
 }
 
 impl Builder<'_> {
-    /// Messages of `task` that nothing else shows, up to `until`; `last` is the latest moment at
-    /// which the task still does something.
-    pub(super) fn messages_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
-        let id = task.id as usize;
-        while let Some(&(at, event)) = self.messages.events[id].get(d.said).filter(|m| m.0 <= until) {
-            d.said += 1;
+    /// What `task` did that no record says, up to `until`: messages, units of buffers, attempts at
+    /// locks; `last` is the latest moment at which the task still does something.
+    pub(super) fn marks_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
+        while let Some(&(at, mark)) = self.messages.marks[task.id as usize].get(d.marked).filter(|m| m.0 <= until) {
+            d.marked += 1;
             let at = at.min(last);
             d.work_until(at, at);
-            match event {
-                MessageEvent::Send(message) => self.sends(message, at, None, d),
-                MessageEvent::Take(message) => self.takes(message, at, d),
+            match mark {
+                Mark::Send(message) => self.sends(message, at, None, d),
+                Mark::Take(message) => self.takes(message, at, d),
+                Mark::Put(id) => self.at_buffer(id, Step::Put { buffer: BufferId(id) }, |b| b.to, at, d),
+                Mark::Get(id) => self.at_buffer(id, Step::Take { buffer: BufferId(id) }, |b| b.from, at, d),
+                Mark::Attempt(Attempt { lock, rest, alone, shows, .. }) => {
+                    d.flush(at);
+                    let evidence = if shows { Evidence::Task } else { Evidence::Unobserved };
+                    let step = Step::Contend { lock: LockId(lock), ns: rest, ready: alone };
+                    d.add(step, Note::at(at).because(evidence));
+                }
             }
         }
     }
 
-    /// Units that `task` put into buffers and took out of them, up to `until`; `last` is the latest moment
-    /// at which the task still does something.
-    pub(super) fn buffers_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
-        let buffers = &self.messages.buffers;
-        let Some(events) = buffers.events.get(task.id as usize) else { return };
-        while let Some(&(at, event)) = events.get(d.stored).filter(|e| e.0 <= until) {
-            d.stored += 1;
-            let at = at.min(last);
-            d.work_until(at, at);
-            d.flush(at);
-            let (id, step): (u32, fn(BufferId) -> Step) = match event {
-                BufferEvent::Put(id) => (id, |buffer| Step::Put { buffer }),
-                BufferEvent::Take(id) => (id, |buffer| Step::Take { buffer }),
-            };
-            let buffer = buffers.found[id as usize];
-            let other = if matches!(event, BufferEvent::Put(_)) { buffer.to } else { buffer.from };
-            let partner = self.history.tasks[other.index()].tid;
-            d.add(step(BufferId(id)), Note::at(at).with(partner).because(Evidence::Unobserved));
-        }
-    }
-
-    /// Locks that `task` came to, up to `until`; `last` is the latest moment at which the task still does
-    /// something.
-    pub(super) fn locks_until(&mut self, task: &TaskHistory, until: Ns, last: Ns, d: &mut Draft) {
-        let Some(attempts) = self.messages.locks.attempts.get(task.id as usize) else { return };
-        while let Some(&Attempt { at, lock, rest, alone, shows }) = attempts.get(d.attempted).filter(|m| m.at <= until)
-        {
-            d.attempted += 1;
-            let at = at.min(last);
-            d.work_until(at, at);
-            d.flush(at);
-            let evidence = if shows { Evidence::Task } else { Evidence::Unobserved };
-            d.add(Step::Contend { lock: LockId(lock), ns: rest, ready: alone }, Note::at(at).because(evidence));
-        }
+    /// A unit goes into a buffer or comes out of it.
+    fn at_buffer(&self, id: u32, step: Step, other: fn(&Buffer) -> TaskId, at: Ns, d: &mut Draft) {
+        d.flush(at);
+        let other = other(&self.messages.buffers[id as usize]);
+        let partner = self.history.tasks[other.index()].tid;
+        d.add(step, Note::at(at).with(partner).because(Evidence::Unobserved));
     }
 
     /// True for the wakeup of one that waited at a buffer or a lock.
     pub(super) fn woken_at_limit(&mut self, by: By) -> bool {
-        let known = matches!(by, By::Task { wake, .. } if self.messages.explains(wake));
+        let known = matches!(by, By::Task { wake, .. } if self.messages.explained.contains(&wake));
         self.classes[Class::Dependency as usize] += u64::from(known);
         known
     }
 
     /// The step for sending a message, where somebody reads it.
     fn sends(&mut self, message: u32, at: Ns, partner: Option<i64>, d: &mut Draft) {
-        let (queue, taken) = self.messages.queue[message as usize];
+        let Message { station, taken, recorded, .. } = self.messages.sent[message as usize];
         if !taken {
             return;
         }
         d.flush(at);
-        let shows = partner.is_some() || self.messages.recorded[message as usize];
-        let evidence = if shows { Evidence::Recorded } else { Evidence::Unobserved };
+        let evidence = if partner.is_some() || recorded { Evidence::Recorded } else { Evidence::Unobserved };
         let note = Note { at, partner, evidence };
-        let step = match queue {
-            Some(queue) => Step::Send { queue: QueueId(queue), handler: HandlerId(message) },
+        let step = match station {
+            Some(queue) => Step::Send { queue: QueueId(queue as u32), handler: HandlerId(message) },
             None => Step::Post { sem: self.sem_of_message(message), sync: true },
         };
         d.add(step, note);
@@ -96,7 +74,7 @@ impl Builder<'_> {
 
     fn takes(&mut self, message: u32, at: Ns, d: &mut Draft) {
         d.flush(at);
-        match self.messages.queue[message as usize].0 {
+        match self.messages.sent[message as usize].station {
             Some(_) => d.cuts.push(Cut { step: d.steps.len(), handler: HandlerId(message), last: false }),
             None => {
                 let sem = self.sem_of_message(message);
@@ -141,8 +119,9 @@ impl Builder<'_> {
     fn last_handler(&mut self, wakee: TaskIndex, wake: u32) -> Option<(QueueId, HandlerId)> {
         let queue = QueueId(self.messages.receives[wakee as usize]?);
         let at = *self.messages.woken_at.get(&wake)?;
-        let first = |m: &&(Ns, MessageEvent)| matches!(m.1, MessageEvent::Take(t) if self.messages.queue[t as usize].0.is_some());
-        let began = self.messages.events[wakee as usize].iter().find(first)?.0;
+        let of_queue = |message: u32| self.messages.sent[message as usize].station.is_some();
+        let first = |m: &&(Ns, Mark)| matches!(m.1, Mark::Take(message) if of_queue(message));
+        let began = self.messages.marks[wakee as usize].iter().find(first)?.0;
         (began < at).then(|| {
             let next = HandlerId(self.handlers.len() as u32);
             let handler = *self.handler_of_wake.entry(wake).or_insert(next);

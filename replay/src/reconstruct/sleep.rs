@@ -2,7 +2,7 @@
 
 use super::periods::{self, Nap, Timers};
 use super::Periodic;
-use crate::calibrate::{Limits, Overheads};
+use crate::calibrate::Overheads;
 use crate::history::{History, TaskHistory};
 use crate::task::{Ns, TaskId};
 
@@ -35,9 +35,9 @@ impl Sleeps {
         let mut ticks: Vec<Ns> = history.ticks.iter().map(|t| t.0).collect();
         ticks.sort_unstable();
         let naps: Vec<Vec<Nap>> = history.tasks.iter().map(|task| periods::naps(task, over)).collect();
-        let constant = |own: &Vec<Nap>| Lengths::of(own).constant(least_slack, over.limits.varies);
+        let constant = |own: &Vec<Nap>| Lengths::of(own).constant(least_slack, over.limits.varies());
         let slack: Vec<(Ns, Option<Ns>)> = naps.iter().map(constant).collect();
-        let Limits { varies, in_time, .. } = over.limits;
+        let (varies, in_time) = (over.limits.varies(), over.limits.holds("in_time"));
         let behind_tick = over.limits.behind_tick();
         let mut own = Sleeps { ticks, behind_tick, varies, in_time, slack, timers: Vec::new() };
         own.timers = naps.iter().map(|of_task| periods::judge(of_task, over, &own)).collect();

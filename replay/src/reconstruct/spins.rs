@@ -172,7 +172,7 @@ impl Builder<'_> {
     /// Steps for those that `task` spun for from before `until` on.
     pub(super) fn spins_until(&mut self, task: TaskIndex, until: Ns, d: &mut Draft) {
         // What looks like yields of those that share a lock are its own.
-        if self.messages.locks.shares(task) {
+        if self.messages.shares_lock(task) {
             return;
         }
         self.asked_until(task, until, d);
@@ -198,7 +198,7 @@ impl Builder<'_> {
             d.asked += 1;
             let who = self.history.wakee[wake as usize];
             let followed = self.messages.inside[who as usize];
-            let followed = followed || self.messages.explains(wake);
+            let followed = followed || self.messages.explained.contains(&wake);
             let Some(sem) = self.sem_of_wake[wake as usize].filter(|_| !followed) else { continue };
             d.work_until(at, at);
             d.flush(at);

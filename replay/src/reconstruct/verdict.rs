@@ -70,10 +70,8 @@ fn never_leaves(task: &TaskHistory, span: Ns) -> bool {
 /// The task that the end of another woke: whoever waited for it.
 fn reaper(history: &History, task: &TaskHistory) -> Option<TaskIndex> {
     let from = exit_begun(task)?;
-    task.events.iter().rev().take_while(|a| a.at >= from).find_map(|a| match a.kind {
-        EventKind::Post { wake } => Some(history.wakee[wake as usize]),
-        _ => None,
-    })
+    let woken = task.events.iter().rev().take_while(|a| a.at >= from).find_map(|a| a.kind.post());
+    woken.map(|wake| history.wakee[wake as usize])
 }
 
 /// True when `task` had a CPU at some time from `from` to `to`.
@@ -112,13 +110,6 @@ fn endless(history: &History, said: &[i64]) -> Vec<bool> {
         }
     }
     history.tasks.iter().zip(found).map(|(task, found)| found || said.contains(&task.tid)).collect()
-}
-
-/// When the recorded run was stopped: the first exit of an endless task, else the end of the trace.
-pub(super) fn stop_time(history: &History, said: &[i64]) -> Ns {
-    let endless = endless(history, said);
-    let exits = history.tasks.iter().zip(&endless).filter(|(_, e)| **e).filter_map(|(l, _)| exit_begun(l));
-    exits.min().unwrap_or(history.span)
 }
 
 /// True for a task that sleeps on timers again and again until the recorded run is stopped.
@@ -162,13 +153,18 @@ pub(super) fn ends_with_work(history: &History, verdicts: &[Verdict], stop: Ns) 
     ends.max().is_some_and(|last| is_late(last, stop))
 }
 
-pub(super) fn judge(history: &History, said: &[i64], stop: Ns) -> Vec<Verdict> {
+/// What is decided about each task, and when the recorded run was stopped: with the first exit of
+/// an endless task, else with the trace.
+pub(super) fn judge(history: &History, said: &[i64]) -> (Vec<Verdict>, Ns) {
+    let endless = endless(history, said);
+    let exits = history.tasks.iter().zip(&endless).filter(|(_, e)| **e).filter_map(|(l, _)| exit_begun(l));
+    let stop = exits.min().unwrap_or(history.span);
     let judge = |(task, endless): (&TaskHistory, bool)| {
         let loops = !endless && is_looping(task, stop);
         let ended = task.ended().is_some_and(|end| end <= stop);
         Verdict { endless, loops, essential: !endless && !loops && ended }
     };
-    history.tasks.iter().zip(endless(history, said)).map(judge).collect()
+    (history.tasks.iter().zip(endless).map(judge).collect(), stop)
 }
 
 #[cfg(test)]

@@ -265,9 +265,9 @@ mod tests {
         let identity = ReplaySpec { policy: "cfs".into(), hz: Some(1000), ..ReplaySpec::default() };
         for (every, outcome) in [(1, Outcome::Locked), (40, Outcome::Worse)] {
             let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
-            for attempts in &mut reading.messages.locks.attempts {
+            for marks in &mut reading.messages.marks {
                 let mut n = 0;
-                attempts.retain(|_| {
+                marks.retain(|_| {
                     n += 1;
                     n % every == 0
                 });
@@ -278,7 +278,7 @@ mod tests {
                 [outcome],
                 "1 of {every}"
             );
-            assert_eq!(reading.messages.locks.wakes.is_empty(), outcome == Outcome::Worse);
+            assert_eq!(reading.messages.explained.is_empty(), outcome == Outcome::Worse);
             assert_eq!(recon.work.locks.len(), usize::from(outcome == Outcome::Locked), "1 of {every}");
         }
     }

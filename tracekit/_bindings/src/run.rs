@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
+use tracekit_replay::altered::Less;
 use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
 use tracekit_replay::rates::StatedCpu;
-use tracekit_replay::reconstruct::{Class, Demand, Less, LoopMode, Options, Placement, Reading, Recon};
+use tracekit_replay::reconstruct::{Class, Demand, LoopMode, Options, Placement, Reading, Recon};
 use tracekit_replay::replay::{play, play_under, Override, Played, ReplayError, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
 use tracekit_replay::task::NEVER;

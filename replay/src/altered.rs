@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Recon;
 use crate::program::Step;
+use crate::reconstruct::Recon;
 use crate::task::{Ns, NEVER};
 
 /// Less work of a thread.
