@@ -184,7 +184,7 @@ fn a_task_that_yields_until_another_sleeps_spins_for_it() {
     let sem = sem.expect("8 waits for 7");
     let expected = [
         Step::Run { ns: 10_000 },
-        Step::Spin { sem, ns: 1_000, turns: 1 },
+        Step::Spin { sem, ns: 2_000, turns: 1 },
         Step::Run { ns: 5_000 },
         Step::Post { sem, sync: false },
     ];
