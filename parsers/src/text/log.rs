@@ -5,6 +5,7 @@
 
 mod finish;
 mod runner;
+mod wrapped;
 
 pub use runner::TextLog;
 
@@ -108,6 +109,8 @@ pub struct Log {
     pub cpus: Option<u64>,
     /// The source says that it has no record.
     pub empty: bool,
+    /// A record that may go on in the next line.
+    pub wrapped: wrapped::Wrapped,
     seq: u64,
     /// Rows of this call that have no time of their own ([`quality::SYNTHESIZED`] at time 0).
     untimed: usize,
@@ -221,7 +224,7 @@ impl Log {
     /// True when the next record must go through [`Self::record`].
     #[inline(always)]
     pub fn has_pending(&self) -> bool {
-        !self.losses.is_empty()
+        !self.losses.is_empty() || self.wrapped.is_open()
     }
 
     /// True when time runs backwards on this CPU, which [`Self::record`] says.
