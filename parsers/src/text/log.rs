@@ -8,6 +8,7 @@ mod runner;
 mod wrapped;
 
 pub use runner::TextLog;
+pub use wrapped::Wrapped;
 
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::events::{quality, EventRow};
@@ -110,7 +111,7 @@ pub struct Log {
     /// The source says that it has no record.
     pub empty: bool,
     /// A record that may go on in the next line.
-    pub wrapped: wrapped::Wrapped,
+    pub wrapped: Wrapped,
     seq: u64,
     /// Rows of this call that have no time of their own ([`quality::SYNTHESIZED`] at time 0).
     untimed: usize,

@@ -56,7 +56,7 @@ use tracekit_schema::events::quality;
 use tracekit_schema::{Kind, Out};
 
 use crate::text::head::QuickHead;
-use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who, Wrapped};
 use crate::text::payload::quick::{self, Quick};
 use crate::text::payload::sched::{context_comm, Entry};
 use crate::text::payload::{self, state};
@@ -484,7 +484,7 @@ impl Dialect for Ftrace {
                 return;
             }
             stamp.quality |= quality::PARSE_PARTIAL;
-        } else {
+        } else if Wrapped::may_go_on(without_difference(head.body)) {
             let (name, payload) = payload::split_event(without_difference(head.body)).unwrap_or((b"", head.body));
             if log.wrapped.take(bytes, log.lines, name, payload) {
                 return;

@@ -46,7 +46,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, Out};
 
 use crate::text::head::QuickHead;
-use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who, Wrapped};
 use crate::text::payload::quick::{self, Quick};
 use crate::text::payload::{self, sched::context_comm, state};
 use crate::text::perf_tables;
@@ -403,9 +403,11 @@ impl Dialect for Perf {
         let Some(head) = head::parse(bytes).filter(|h| !h.is_ftrace()) else {
             return self.odd_line(line, bytes, log, out);
         };
-        let (name, payload) = split_event(head.body);
-        if line.ended && log.wrapped.take(bytes, log.lines, name, payload) {
-            return;
+        if line.ended && Wrapped::may_go_on(head.body) {
+            let (name, payload) = split_event(head.body);
+            if log.wrapped.take(bytes, log.lines, name, payload) {
+                return;
+            }
         }
         let mut stamp = self.stamp(line, &head, out);
         if let (Some(found), true, Some(_)) = (head.found, bytes.is_ascii(), stamp.who.tid) {
@@ -413,6 +415,7 @@ impl Dialect for Perf {
         }
         if !line.ended {
             log.cut(line, out);
+            let (name, payload) = split_event(head.body);
             let body = [name, b": ", payload].concat();
             if !payload::may_be_whole(&body) {
                 return;

@@ -104,7 +104,7 @@ impl<D: Dialect> TextLog<D> {
             Self::give_up(dialect, log, out);
             return dialect.line(line, log, out);
         };
-        let before = log.wrapped.len();
+        let before = log.wrapped.joined_bytes();
         dialect.line(LogLine { bytes: &bytes, ..line }, log, out);
         log.wrapped.settle(before);
     }

@@ -65,6 +65,12 @@ impl Wrapped {
         !self.lines.is_empty()
     }
 
+    /// May the event that `body` prints go on in the next line? Most that are read with care do not.
+    #[inline(always)]
+    pub fn may_go_on(body: &[u8]) -> bool {
+        body.is_empty() || body.starts_with(b"sched")
+    }
+
     /// Takes `line`, whose event is `name` with `payload`, when the event's end may stand on the next
     /// line; true when it did.
     pub fn take(&mut self, line: &[u8], number: u64, name: &[u8], payload: &[u8]) -> bool {
@@ -101,7 +107,7 @@ impl Wrapped {
     }
 
     /// Bytes of the lines together.
-    pub fn len(&self) -> usize {
+    pub fn joined_bytes(&self) -> usize {
         self.joined.len()
     }
 
