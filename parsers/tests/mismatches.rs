@@ -228,3 +228,15 @@ fn pages_without_formats_say_what_to_do() {
     assert_eq!(error.code, "unsupported");
     assert!(error.advice.contains("option `formats`") && error.advice.contains("tar"), "{error}");
 }
+
+/// A text whose records are cut is not one without events of the scheduler.
+#[test]
+fn records_without_their_fields_are_not_missing_events() {
+    let text = "\
+          <idle>-0       [001] d..2.   5.400842: sched_switch: prev_comm=3Da prev_pid=3D0 =\n\
+prev_prio=3D120 =3D=3D> next_comm=3Db next_pid=3D20\n";
+    let error = read(text.as_bytes(), Some("ftrace-text")).1.expect_err("nothing can be read");
+    assert_eq!(error.code, "no-scheduler-events");
+    assert!(error.message.contains("expected the fields of `sched_switch`, found `prev_comm=3Da"), "{error}");
+    assert!(error.advice.contains("as the tool wrote it"), "{error}");
+}

@@ -71,7 +71,7 @@ fn sniff(head: &Head) -> Confidence {
     let (mut plain, mut rows, mut bare) = (Vec::new(), 0, false);
     for line in head.bytes.split(|b| *b == b'\n').take(500) {
         plain.clear();
-        perf_tables::without_colours(line, &mut plain);
+        scan::without_colours(line, &mut plain);
         if let Some(row) = Row::of(&plain, bare) {
             (rows, bare) = (rows + 1, row.bare);
         }

@@ -5,8 +5,10 @@
 
 mod finish;
 mod runner;
+mod wrapped;
 
 pub use runner::TextLog;
+pub use wrapped::Wrapped;
 
 use tracekit_schema::diag::{Code, Diagnostic};
 use tracekit_schema::events::{quality, EventRow};
@@ -108,6 +110,8 @@ pub struct Log {
     pub cpus: Option<u64>,
     /// The source says that it has no record.
     pub empty: bool,
+    /// A record that may go on in the next line.
+    pub wrapped: Wrapped,
     seq: u64,
     /// Rows of this call that have no time of their own ([`quality::SYNTHESIZED`] at time 0).
     untimed: usize,
@@ -221,7 +225,7 @@ impl Log {
     /// True when the next record must go through [`Self::record`].
     #[inline(always)]
     pub fn has_pending(&self) -> bool {
-        !self.losses.is_empty()
+        !self.losses.is_empty() || self.wrapped.is_open()
     }
 
     /// True when time runs backwards on this CPU, which [`Self::record`] says.

@@ -86,7 +86,7 @@ impl Report {
         if memchr::memchr(0x1b, bytes).is_none() {
             line.extend_from_slice(bytes);
         } else {
-            without_colours(bytes, line);
+            scan::without_colours(bytes, line);
         }
         Ok(Some(next.ended))
     }
@@ -203,18 +203,6 @@ impl<T: Tool> Parser for Reader<T> {
     }
 }
 
-/// Adds `line` to `to` without the escape sequences that colour it.
-pub fn without_colours(line: &[u8], to: &mut Vec<u8>) {
-    let mut rest = line;
-    while let Some(at) = memchr::memchr(0x1b, rest) {
-        to.extend_from_slice(&rest[..at]);
-        let after = &rest[at + 1..];
-        let end = after.iter().position(|b| b.is_ascii_alphabetic());
-        rest = end.map_or(&b""[..], |end| &after[end + 1..]);
-    }
-    to.extend_from_slice(rest);
-}
-
 /// A task as these tables print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task<'t> {
@@ -315,12 +303,5 @@ mod tests {
         ] {
             assert_eq!(task(text.as_bytes()), want, "{text}");
         }
-    }
-
-    #[test]
-    fn colours_go() {
-        let mut line = Vec::new();
-        without_colours(b"\x1b[34m*A0\x1b[m  x\x1b[", &mut line);
-        assert_eq!(line, b"*A0  x");
     }
 }

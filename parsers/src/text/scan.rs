@@ -3,6 +3,11 @@
 //! Every function takes the whole field and answers `None` when any byte of it does not fit: a
 //! half-read number is a wrong number.
 
+use std::borrow::Cow;
+
+/// What an escape sequence of a terminal begins with.
+const ESCAPE: u8 = 0x1b;
+
 /// A decimal number without a sign.
 #[inline]
 pub fn u64(text: &[u8]) -> Option<u64> {
@@ -138,6 +143,34 @@ pub fn shown(line: &[u8], max: usize) -> String {
     format!("{}{dots}", String::from_utf8_lossy(cut))
 }
 
+/// Adds `line` to `to` without the escape sequences that colour it.
+pub fn without_colours(line: &[u8], to: &mut Vec<u8>) {
+    let mut rest = line;
+    while let Some(at) = memchr::memchr(ESCAPE, rest) {
+        to.extend_from_slice(&rest[..at]);
+        let after = &rest[at + 1..];
+        let end = after.iter().position(|b| b.is_ascii_alphabetic());
+        rest = end.map_or(&b""[..], |end| &after[end + 1..]);
+    }
+    to.extend_from_slice(rest);
+}
+
+/// `text` as terminals show it: without escape sequences.
+pub fn plain(text: &[u8]) -> Cow<'_, [u8]> {
+    if !is_coloured(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    without_colours(text, &mut plain);
+    Cow::Owned(plain)
+}
+
+/// Does `text` hold escape sequences?
+#[inline]
+pub fn is_coloured(text: &[u8]) -> bool {
+    memchr::memchr(ESCAPE, text).is_some()
+}
+
 /// The name alone, where more stands before it: numbers of lines, the marks of a quotation. The kernel
 /// keeps 15 bytes of a name, and ftrace (`%16s-%-7d` in `trace_output.c`) and perf (`%16s`) put it to
 /// the right of 16, so that the longest run of blanks lies before it.
@@ -164,6 +197,13 @@ pub fn own_name(comm: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn colours_go() {
+        assert_eq!(plain(b"\x1b[34m*A0\x1b[m  x\x1b[").as_ref(), b"*A0  x");
+        assert_eq!(plain(b"a-1 \x1b[01;31m\x1b[K[000]\x1b[m\x1b[K").as_ref(), b"a-1 [000]");
+        assert!(matches!(plain(b"*A0"), Cow::Borrowed(b"*A0")));
+    }
 
     #[test]
     fn numbers_take_the_whole_field() {

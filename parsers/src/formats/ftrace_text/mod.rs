@@ -25,8 +25,9 @@
 //! **Departures tolerated**: numbers of lines or marks of a quotation before a padded name; names
 //! with blanks, `-`, `[` and `:`; `success=` present or not; words
 //! that vendors append; a kernel message spliced into the header; a cut last line; CRLF; a byte
-//! order mark; the time and the caller that the kernel's log puts before a line. trace-cmd puts the
-//! name of an instance before its lines, and that of a file when it merges several: see [`labels`].
+//! order mark; colours; records that a mail or a terminal wrapped; the time and the caller that the
+//! kernel's log puts before a line. trace-cmd puts the name of an instance before its lines, and that
+//! of a file when it merges several: see [`labels`].
 //!
 //! **Traps**: the name in a line's head is what the kernel remembered when the text was made, not
 //! when the event happened (it remembers 128 names by default, `<...>` is an unknown one); names in
@@ -55,7 +56,7 @@ use tracekit_schema::events::quality;
 use tracekit_schema::{Kind, Out};
 
 use crate::text::head::QuickHead;
-use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who, Wrapped};
 use crate::text::payload::quick::{self, Quick};
 use crate::text::payload::sched::{context_comm, Entry};
 use crate::text::payload::{self, state};
@@ -93,7 +94,7 @@ const ADVICE: &str = "record the events of the `sched` subsystem";
 const GRAPH_ADVICE: &str = "set the option funcgraph-abstime, or record with trace-cmd";
 
 fn sniff(head: &Head) -> Confidence {
-    let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes);
+    let text = scan::plain(head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes));
     if text.starts_with(b"# tracer: ") {
         return 95;
     }
@@ -149,7 +150,7 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
     let mut dialect = Ftrace::new(options);
     let source = dialect.gather_states(source, &head).map_err(|e| ParseError::io(FORMAT.name, &e))?;
     seen.describe(options, out);
-    let careful = options.extra.contains_key("careful") || seen.labels.met;
+    let careful = options.extra.contains_key("careful") || seen.labels.met || scan::is_coloured(&head.bytes);
     Ok(Box::new(TextLog::new(source, dialect).without_quick(careful)))
 }
 
@@ -483,6 +484,11 @@ impl Dialect for Ftrace {
                 return;
             }
             stamp.quality |= quality::PARSE_PARTIAL;
+        } else if Wrapped::may_go_on(without_difference(head.body)) {
+            let (name, payload) = payload::split_event(without_difference(head.body)).unwrap_or((b"", head.body));
+            if log.wrapped.take(bytes, log.lines, name, payload) {
+                return;
+            }
         }
         if let (Some(found), true, false) = (head.found, bytes.is_ascii() && !console, self.labels.met) {
             self.head.learn(bytes, found, &stamp);

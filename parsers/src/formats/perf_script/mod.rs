@@ -17,9 +17,10 @@
 //!
 //! **Not read**: times since the line before (`--deltatime`).
 //!
-//! **Departures tolerated**: tabs, CRLF, a byte order mark, words that `-F` adds before the event's
-//! name or, as `+misc` and `+tod` do, before the time, lines of `--show-round-events`, warnings of
-//! perf caught in the same file, the short form that libtraceevent's plugins print.
+//! **Departures tolerated**: tabs, CRLF, a byte order mark, colours, records that a mail or a terminal
+//! wrapped, words that `-F` adds before the event's name or, as `+misc` and `+tod` do, before the time,
+//! lines of `--show-round-events`, warnings of perf caught in the same file, the short form that
+//! libtraceevent's plugins print.
 //!
 //! **Traps**: a task's name and thread are -1 or `:123` once perf lost sight of it: null here, and
 //! a switch then takes its context from the task that leaves. `PERF_RECORD_*` at time 0 were made
@@ -45,7 +46,7 @@ use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, Out};
 
 use crate::text::head::QuickHead;
-use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who};
+use crate::text::log::{Dialect, Log, LogLine, Stamp, TextLog, Who, Wrapped};
 use crate::text::payload::quick::{self, Quick};
 use crate::text::payload::{self, sched::context_comm, state};
 use crate::text::perf_tables;
@@ -78,7 +79,7 @@ const EXPECTED: &str = "a perf line `COMM TID [CPU] TIME: EVENT: ...`";
 const ADVICE: &str = "record them: perf sched record, or perf record -e 'sched:*'";
 
 fn sniff(head: &Head) -> Confidence {
-    let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes);
+    let text = scan::plain(head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes));
     let mut header = false;
     for line in text.split(|b| *b == b'\n').take(2000) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -135,8 +136,9 @@ fn open(mut source: Source, options: &Options, out: &mut Out) -> Result<Box<dyn 
         dialect.states = named.or(Some(evidence.table()));
     }
     seen.describe(options, out);
+    let careful = options.extra.contains_key("careful") || scan::is_coloured(&head.bytes);
     whose::say(seen.command.as_deref(), seen.cpus, &found, out);
-    Ok(Box::new(TextLog::new(source, dialect).without_quick(options.extra.contains_key("careful"))))
+    Ok(Box::new(TextLog::new(source, dialect).without_quick(careful)))
 }
 
 /// What perf lines say, and what was learned of them.
@@ -407,6 +409,12 @@ impl Dialect for Perf {
         let Some(head) = head::parse(bytes).filter(|h| !h.is_ftrace()) else {
             return self.odd_line(line, bytes, log, out);
         };
+        if line.ended && Wrapped::may_go_on(head.body) {
+            let (name, payload) = split_event(head.body);
+            if log.wrapped.take(bytes, log.lines, name, payload) {
+                return;
+            }
+        }
         let mut stamp = self.stamp(line, &head, out);
         if let (Some(found), true, Some(_)) = (head.found, bytes.is_ascii(), stamp.who.tid) {
             self.head.learn(bytes, found, &stamp);

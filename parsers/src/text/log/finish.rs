@@ -14,6 +14,7 @@ impl Log {
         }
         self.finish_overwritten(out);
         self.finish_order(out);
+        self.finish_wrapped(out);
         self.finish_names(out);
         self.finish_metadata(out);
         self.finish_without_records(out);
@@ -47,6 +48,15 @@ impl Log {
             let message = format!("{} records stood after one of a later time and were sorted{late}", self.displaced);
             let d = Diagnostic { count: self.displaced, ..Diagnostic::new(Code::Reordered, message) };
             out.diag(at(line, d).at_ts(ts_ns));
+        }
+    }
+
+    /// Says how many records stood on several lines.
+    fn finish_wrapped(&self, out: &mut Out) {
+        if let (count @ 1.., Some(line)) = (self.wrapped.records, self.wrapped.first) {
+            let message = "records stood on several lines, as a mail or a terminal wraps them, and were joined";
+            let d = Diagnostic { count, ..Diagnostic::new(Code::Inferred, message) }.at_line(line);
+            out.diag(d.advise("attach the file itself: a name that was cut cannot be joined"));
         }
     }
 

@@ -6,6 +6,7 @@ use tracekit_schema::{Events, Out};
 
 use super::{Dialect, Log, LogLine, CHUNK, WIDE_WINDOW, WINDOW};
 use crate::text::blocks::Blocks;
+use crate::text::scan;
 use crate::text::stage::Stage;
 use crate::{Head, ParseError, Parser, Source};
 
@@ -61,8 +62,14 @@ impl<D: Dialect> TextLog<D> {
             return None;
         }
         let (records, line) = (self.log.records(), self.log.lines);
+        let error = |message: String| ParseError::new(D::NAME, "no-scheduler-events", message).at_line(line);
+        // Some are there, but nothing can be read of them.
+        if let Some(d) = found.diagnostics.rows().iter().find(|d| d.code == Code::PartlyParsed) {
+            let message = format!("expected events of the scheduler, found none that is whole: {}", d.message);
+            return Some(error(message).advise("give the text as the tool wrote it, not a copy from a mail or a page"));
+        }
         let message = format!("expected events of the scheduler, found none in {records} records up to its end");
-        Some(ParseError::new(D::NAME, "no-scheduler-events", message).at_line(line).advise(advice))
+        Some(error(message).advise(advice))
     }
 
     /// The dialect and the accounts.
@@ -90,11 +97,38 @@ impl<D: Dialect> TextLog<D> {
         }
     }
 
+    /// Takes `line` as part of the record before it, or reads both as they stand.
+    #[cold]
+    fn go_on(dialect: &mut D, log: &mut Log, line: LogLine<'_>, out: &mut Out) {
+        let Some(bytes) = log.wrapped.with(line.bytes, log.lines) else {
+            Self::give_up(dialect, log, out);
+            return dialect.line(line, log, out);
+        };
+        let before = log.wrapped.joined_bytes();
+        dialect.line(LogLine { bytes: &bytes, ..line }, log, out);
+        log.wrapped.settle(before);
+    }
+
+    /// Reads the lines of a record that does not end as they stand.
+    fn give_up(dialect: &mut D, log: &mut Log, out: &mut Out) {
+        if !log.wrapped.is_open() {
+            return;
+        }
+        let number = log.lines;
+        for (line, bytes) in log.wrapped.give_up() {
+            log.lines = line;
+            dialect.line(LogLine { bytes: &bytes, ended: true }, log, out);
+        }
+        log.lines = number;
+        log.wrapped.done();
+    }
+
     /// Reads lines until `out` has `limit` rows; true at the end of the source.
     fn read(&mut self, out: &mut Out, limit: usize) -> std::io::Result<bool> {
         loop {
             let block = self.blocks.peek()?;
             if block.is_empty() {
+                Self::give_up(&mut self.dialect, &mut self.log, out);
                 return Ok(true);
             }
             // Rows held back come on top, and a stage may end behind the limit.
@@ -119,7 +153,13 @@ impl<D: Dialect> TextLog<D> {
                 if let [line @ .., b'\r'] = bytes {
                     bytes = line;
                 }
-                self.dialect.line(LogLine { bytes, ended: end.is_some() }, &mut self.log, out);
+                let bytes = scan::plain(bytes);
+                let line = LogLine { bytes: &bytes, ended: end.is_some() };
+                if self.log.wrapped.is_open() {
+                    Self::go_on(&mut self.dialect, &mut self.log, line, out);
+                } else {
+                    self.dialect.line(line, &mut self.log, out);
+                }
             }
             self.log.stage.flush(&mut out.events, self.log.seq);
             self.blocks.advance(at);
