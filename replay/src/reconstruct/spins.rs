@@ -8,8 +8,8 @@
 //! it went to sleep. (rayon-core's sleep module describes such threads: rounds of yields, then sleep;
 //! so do OpenMP's OMP_WAIT_POLICY and KMP_BLOCKTIME.) A turn lasts as long as the slices did that
 //! ended with a yield. That a task yielded only follows from the lack of another cause for a switch, and a
-//! cause may not show: where a hypervisor holds up a tick, or a CPU behind a wakeup, the switch comes late.
-//! So a few yields of many slices make no busy wait.
+//! cause may not show: of 9,119 switches of a `dd` that never yields two had none. So a few yields of many
+//! slices make no busy wait.
 //!
 //! The same holds for a task that others ask for something while it is busy, which wakes nobody. Where
 //! their messages can be followed, that says when. Where not, a task that another one wakes at times, and
