@@ -44,6 +44,7 @@ __all__ = [
     "share_intervals",
     "simulate",
     "simulate_with",
+    "some_tasks",
     "standard_error",
     "t_quantile",
     "t_tails",
