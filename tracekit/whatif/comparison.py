@@ -383,7 +383,7 @@ class Comparison:
             "duration_ns": end - start if start is not None and end is not None else None,
             "cpus": trace.cpus.height or None,
             "tasks": tasks.height,
-            "events": trace.counts["events"],
+            "events": kinds.len(),
             "switches": int((kinds == "switch").sum()),
             "wakeups": int(kinds.is_in(["wakeup", "wakeup_new"]).sum()),
             "sources": _sources(meta),

@@ -54,7 +54,7 @@ def stated_text(trace: Trace) -> tuple[str, int | None] | None:
 
 def first_part(trace: Trace, records: int) -> Trace:
     """Cut a trace off behind its first `records` events in time; a shorter one is given back as it is."""
-    if trace.counts["events"] <= records:
-        return trace
     ts = trace.columns("events", "ts_ns")["ts_ns"]
+    if ts.len() <= records:
+        return trace
     return trace.filter(end=int(ts.bottom_k(records + 1).to_numpy().max()))

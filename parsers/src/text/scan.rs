@@ -148,14 +148,18 @@ pub fn without_colours(line: &[u8], to: &mut Vec<u8>) {
     let mut rest = line;
     while let Some(at) = memchr::memchr(ESCAPE, rest) {
         to.extend_from_slice(&rest[..at]);
-        let after = &rest[at + 1..];
+        let Some(after) = rest[at + 1..].strip_prefix(b"[") else {
+            to.push(ESCAPE);
+            rest = &rest[at + 1..];
+            continue;
+        };
         let end = after.iter().position(|b| b.is_ascii_alphabetic());
         rest = end.map_or(&b""[..], |end| &after[end + 1..]);
     }
     to.extend_from_slice(rest);
 }
 
-/// `text` as terminals show it: without escape sequences.
+/// `text` as terminals show it: without the escape sequences of colours.
 pub fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     if !is_coloured(text) {
         return Cow::Borrowed(text);
@@ -165,10 +169,12 @@ pub fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// Does `text` hold escape sequences?
+/// Is some of `text` coloured? A program that colours text ends each colour; a name that holds the
+/// beginning of one keeps it.
 #[inline]
 pub fn is_coloured(text: &[u8]) -> bool {
     memchr::memchr(ESCAPE, text).is_some()
+        && [&b"\x1b[m"[..], b"\x1b[0m"].iter().any(|end| memchr::memmem::find(text, end).is_some())
 }
 
 /// The name alone, where more stands before it: numbers of lines, the marks of a quotation. The kernel
@@ -203,6 +209,8 @@ mod tests {
         assert_eq!(plain(b"\x1b[34m*A0\x1b[m  x\x1b[").as_ref(), b"*A0  x");
         assert_eq!(plain(b"a-1 \x1b[01;31m\x1b[K[000]\x1b[m\x1b[K").as_ref(), b"a-1 [000]");
         assert!(matches!(plain(b"*A0"), Cow::Borrowed(b"*A0")));
+        assert_eq!(plain(b"a\x1b[31m-7 [000]").as_ref(), b"a\x1b[31m-7 [000]");
+        assert_eq!(plain(b"\x1b]0;x\x07 \x1b[1m[000]\x1b[0m").as_ref(), b"\x1b]0;x\x07 [000]");
     }
 
     #[test]
