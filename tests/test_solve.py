@@ -14,7 +14,17 @@ from tracekit.cli.solve import _print
 from tracekit.errors import ReplayError
 from tracekit.whatif.goals import parse_goal
 from tracekit.whatif.grid import Cell
-from tracekit.whatif.solve import Proposal, Solution, _fewer, _fronts, _needless, extended, moves, solve
+from tracekit.whatif.solve import (
+    Proposal,
+    Solution,
+    _chosen,
+    _fewer,
+    _fronts,
+    _needless,
+    extended,
+    moves,
+    solve,
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -83,6 +93,8 @@ def test_what_another_beats_comes_behind_it(capsys: pytest.CaptureFixture[str]) 
     fast, cheap = made("fast", 1, 50), made("cheap", 4, 5)
     slow, twin, slower = made("slow", 2, 60), made("twin", 1, 50), made("slower", 4, 70)
     assert _fronts([slower, slow, cheap, fast, twin]) == [[fast, cheap], [slow], [slower]]
+    assert _chosen([slower, slow, cheap, fast, twin]) == ([fast, cheap], [slow])
+    assert _chosen([]) == ([], [])
     _print(Solution((fast, cheap), (slow,), fast, 9), False)
     shown = [line for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()]
     behind = "3. (meets the goals, but one above is as good in everything) slow"

@@ -426,8 +426,7 @@ def solve(
             asked |= set(fewer)
             lesser = _tried(runner, list(dict.fromkeys(fewer)), goals, runs, progress, last=True)
             good += _good(lesser, goals)
-    proposals, *fronts = _fronts([p for p in good if not _needless(p, good)]) or [[]]
-    further = [p for front in fronts for p in front][: max(0, SHOWN - len(proposals))]
+    proposals, further = _chosen(good)
     nearest = max(final, key=lambda c: _score(final[c][0]), default=None)
     fallback = None if nearest is None else _proposal(nearest, final[nearest][1], goals)
     best = proposals[0] if proposals else fallback
@@ -531,6 +530,13 @@ def _proposal(cell: Cell, rows: Sequence[dict[str, Any]], goals: Sequence[Goal])
     ]
     others.sort(key=_loss, reverse=True)
     return Proposal(cell, tuple(answers), tuple(others))
+
+
+def _chosen(good: Sequence[Proposal]) -> tuple[list[Proposal], list[Proposal]]:
+    """The proposals, and those behind them that fill up to `SHOWN`."""
+    proposals, *fronts = _fronts([p for p in good if not _needless(p, good)]) or [[]]
+    behind = [p for front in fronts for p in front]
+    return proposals, behind[: max(0, SHOWN - len(proposals))]
 
 
 def _place(proposal: Proposal) -> tuple[int, float, float]:

@@ -278,8 +278,8 @@ mod tests {
         History { tasks: vec![one, other], wakee: vec![1; slices as usize], ..History::default() }
     }
 
-    /// A switch whose cause was held up looks like a yield: two of them among 9,000 slices had made `dd`
-    /// a task that busy-waits.
+    /// A switch whose cause does not show looks like a yield: two of them among 9,000 slices had made
+    /// `dd` a task that busy-waits.
     #[test]
     fn a_few_yields_of_many_slices_are_no_busy_wait() {
         let has = |slices, yields| Spins::find(&history(slices, yields)).has(0);

@@ -160,6 +160,7 @@ fn lost(text: &[u8], log: &mut Log, out: &mut Out) -> bool {
     log.lose(Some(cpu), count, out);
     true
 }
+
 /// `Maximum Latency: 63547.365 usecs at timestamp: 4.003288`.
 fn is_of_latencies(line: &[u8]) -> bool {
     let ends = |at: usize| memchr::memmem::find(&line[at..], b" usecs").is_some();
