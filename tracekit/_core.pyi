@@ -39,6 +39,7 @@ __all__ = [
     "metadata_keys",
     "metrics",
     "parse_policy",
+    "partition",
     "policies",
     "sampling",
     "share_intervals",
@@ -200,6 +201,13 @@ def interval(
     censored: _Flags | None = None,
     tasks: _Ints | None = None,
 ) -> _FoundRow: ...
+def partition(
+    bursts: Sequence[_Ints],
+    units: int,
+    windows: int,
+    tree: Sequence[tuple[int | None, int | None]],
+    most: int,
+) -> tuple[list[int | None], float, float]: ...
 def sampling(
     slices: ArrowStream,
     runqueue: ArrowStream,

@@ -11,8 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from tracekit.trace import Trace
-from tracekit.whatif.groups import models_groups, read_map
+from tracekit.whatif.groups import read_map
 from tracekit.whatif.kernels import infer
+from tracekit.whatif.members import models_groups
 from tracekit.whatif.settings import FEATURES, TUNABLES, unscaled
 
 __all__ = ["METRIC_OF", "Capture", "Pair", "Question", "captures", "pairs", "question"]

@@ -5,13 +5,18 @@
 //! of samples of which some last longer than seen, and what each sample contributes to it;
 //! [`interval`] puts both together. [`distributions`] has the quantiles and tails that go with
 //! them.
+//!
+//! [`sharing`] says how far what tasks got differs from fair sharing, and [`partition`] under which
+//! groups it does least.
 
 pub mod blocks;
 pub mod curve;
 pub mod distributions;
 pub mod error;
 pub mod interval;
+pub mod partition;
 pub mod sampling;
+pub mod sharing;
 pub mod tasks;
 
 /// Mean of numbers; 0 where there are none.

@@ -12,6 +12,7 @@ from tracekit.whatif.left_out import left_out
 from tracekit.whatif.listed import unbound
 from tracekit.whatif.loops import loops
 from tracekit.whatif.members import apart, unlisted
+from tracekit.whatif.sharing import learned
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -26,8 +27,9 @@ __all__ = [
     "wakeup_classes",
 ]
 
-#: Rows of `tracekit.Replay.inferred` that say how far a replay models the speed and the isolation of CPUs.
-MACHINE = ("capacities of CPUs", "frequency governor", "isolated CPUs")
+#: Rows of `tracekit.Replay.inferred` that say how far a replay models the speed and the isolation of
+#: CPUs, and who shares them.
+MACHINE = ("capacities of CPUs", "frequency governor", "isolated CPUs", "groups that share CPU time")
 #: Fewest samples for a curve or a headline of a group.
 MIN_SAMPLES = 20
 #: A CPU that was busy for less than the first share of a recording shows nothing of its speed; a prediction
@@ -75,10 +77,10 @@ def unknown_machine(trace: Trace) -> str | None:
         return None
     if trace.machine is not None:
         return apart(trace) or unlisted(trace)
+    groups = "who shares CPU time with whom (cgroups, sessions), " if learned(trace) is None else ""
     return (
-        "not known: who shares CPU time with whom (cgroups, sessions), affinities, and which tasks are SCHED_BATCH or "
-        "SCHED_IDLE, which no event says; no machine.toml lies beside the trace. With the next recording run the "
-        "script of `tracekit recipes machine`"
+        f"not known: {groups}affinities, and which tasks are SCHED_BATCH or SCHED_IDLE, which no event says; no "
+        "machine.toml lies beside the trace. With the next recording run the script of `tracekit recipes machine`"
     )
 
 
@@ -98,7 +100,7 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
         What is missing, and what to record: its diagnostics with the code ``missing-events``, or, of a
         trace that was filtered, what was left out; what it
         shows of messages that a replay takes for a device's; capacities, frequencies and isolated
-        CPUs, and how far they are modelled; arguments of the kernel that are not; queues that the
+        CPUs, and how far they are modelled; groups that were learned; arguments of the kernel that are not; queues that the
         policy's kernel would even out (`uneven`).
     """
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")

@@ -23,6 +23,7 @@ from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
 from tracekit.whatif.recorded import part
 from tracekit.whatif.run import replay
+from tracekit.whatif.sharing import learned
 from tracekit.whatif.source import first_part
 from tracekit.whatif.trust import replayed
 
@@ -337,8 +338,10 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
 
 
 def _not_modelled(trace: Trace) -> list[Check]:
-    """What is in the trace, or of its machine, that no replay models; nothing where nothing is."""
+    """What of the trace, or of its machine, no event says or no replay models; nothing where nothing is."""
     found = []
+    if (shown := learned(trace)) is not None:
+        found.append(Check("groups", True, shown.sentence(), ""))
     if (closed := loops(trace, "group")) is not None:
         advice = f"where a replay does otherwise than recorded, rows of {closed.named} are not to be used"
         found.append(Check("model", False, "none of answers through sockets without a pause", advice))

@@ -1,6 +1,7 @@
 """Groups of tasks that share CPU time as one: cgroups and autogroups.
 
-From the machine beside a trace, a map file, or ``--set``.
+From the machine beside a trace, a map file, or ``--set``; without a machine those that the trace shows
+(`tracekit.whatif.sharing`).
 
 A group has a weight against its siblings (``cpu.weight``, 100 by default), a quota of CPU time per
 period (``cpu.max``), and may count as SCHED_IDLE (``cpu.idle``). Names are paths: ``web/db`` lies
@@ -11,7 +12,7 @@ and refuse what is asked of groups.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ import polars as pl
 
 from tracekit.errors import ReplayError
 from tracekit.units import format_names
-from tracekit.whatif.members import grouped, membership
+from tracekit.whatif.members import grouped, membership, models_groups
 from tracekit.whatif.scenario import Override, group_settings
+from tracekit.whatif.sharing import learned
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -29,6 +31,7 @@ __all__ = [
     "Group",
     "asked_of_groups",
     "from_machine",
+    "known_groups",
     "models_groups",
     "read_map",
     "refuse_empty",
@@ -39,21 +42,6 @@ __all__ = [
 Group = tuple[str, list[tuple[str, str]]]
 
 _COLUMNS = ("pid", "comm", "group", "cpu_weight", "cpu_max")
-
-
-#: Policies that schedule by groups.
-_WITH_GROUPS = ("cfs", "eevdf")
-#: Forms of cfs that do not.
-_WITHOUT = ("2.6.27", "2.6.29", "2.6.32")
-
-
-def models_groups(policy: object) -> bool:
-    """Whether `policy`, as a replay takes it, schedules by groups."""
-    if not isinstance(policy, str):
-        return False
-    name, _, parameters = policy.partition(":")
-    form = dict(p.partition("=")[::2] for p in parameters.split(",")).get("form")
-    return name in _WITH_GROUPS and form not in _WITHOUT
 
 
 def asked_of_groups(policy: object, overrides: Sequence[Override]) -> list[Group]:
@@ -117,6 +105,30 @@ def refuse_empty(
 
 def _quota(quota_us: int | None, period_us: int | None) -> str:
     return "max" if quota_us is None else f"{quota_us}us/{period_us or 100_000}us"
+
+
+def known_groups(
+    trace: Trace, shared: Mapping[int, str] | None = None
+) -> tuple[list[tuple[list[int], list[tuple[str, str]]]], list[Group]]:
+    """Groups that the machine beside a trace states; without one, those that the trace shows.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    shared
+        Threads and their groups, to be taken instead.
+
+    Returns
+    -------
+    tuple
+        As `from_machine`.
+    """
+    if shared is None and trace.machine is None and (found := learned(trace)) is not None:
+        shared = found.group
+    if shared is None:
+        return from_machine(trace)
+    return [([tid], [("group", group)]) for tid, group in shared.items()], []
 
 
 def from_machine(trace: Trace) -> tuple[list[tuple[list[int], list[tuple[str, str]]]], list[Group]]:

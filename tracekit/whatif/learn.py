@@ -22,6 +22,7 @@ from tracekit.whatif.kernels import by_kernel, names_kernel
 from tracekit.whatif.likelihood import LEAST, REPEATS, UNEXPLAINED, Finding, Search, Spread, preempted
 from tracekit.whatif.run import Programs
 from tracekit.whatif.settings import FEATURES, TUNABLES, scale_of, unscaled
+from tracekit.whatif.sharing import learned
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -70,6 +71,9 @@ class Inference:
         Why nothing is said; empty otherwise.
     stated
         What the machine's file states: parameter and value, as the policy takes it.
+    sharing
+        Which tasks share CPU time as a group, a sentence; empty where a machine is described beside the
+        trace, or the trace shows no groups.
     """
 
     policy: str
@@ -78,6 +82,7 @@ class Inference:
     worst_group: str
     refused: str = ""
     stated: Mapping[str, str] = field(default_factory=dict)
+    sharing: str = ""
 
     @property
     def stock(self) -> bool:
@@ -177,7 +182,9 @@ def infer_parameters(
     share, group = search.unexplained(policy)
     if progress is not None:
         progress(1.0)
-    return Inference(policy, tuple(findings), share, group, "", _stated(trace, name))
+    groups = learned(trace)
+    sharing = "" if groups is None else groups.sentence()
+    return Inference(policy, tuple(findings), share, group, "", _stated(trace, name), sharing)
 
 
 def _stated(trace: Trace, policy: str) -> dict[str, str]:
@@ -243,7 +250,7 @@ def lines(found: Inference) -> Sequence[str]:
     """
     if found.refused:
         return [found.refused]
-    said = []
+    said = [found.sharing] if found.sharing else []
     for f in found.findings:
         beside = _beside(f, found.stated[f.name]) if f.name in found.stated else ""
         if f.flat:

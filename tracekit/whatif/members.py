@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.machine import Machine
     from tracekit.trace import Trace
 
-__all__ = ["Membership", "apart", "membership", "unlisted"]
+__all__ = ["Family", "Membership", "apart", "grouped", "membership", "models_groups", "unlisted"]
 
 #: Share of the CPU time from which on tasks in an unknown group are worth a sentence: a hundredth,
 #: half of what `replay/tolerances.toml` allows a CPU share to be off.
@@ -35,6 +35,21 @@ BOOT_CLOCKS = ("local", "global", "perf", "mono", "mono_raw", "boot", "uptime")
 #: A file that was written so long before or after a recording, in ns, is not of the same minute's work:
 #: what it says of tasks that come and go may be of others.
 APART_NS = 60_000_000_000
+
+
+#: Policies that schedule by groups.
+_WITH_GROUPS = ("cfs", "eevdf")
+#: Forms of cfs that do not.
+_WITHOUT = ("2.6.27", "2.6.29", "2.6.32")
+
+
+def models_groups(policy: object) -> bool:
+    """Whether `policy`, as a replay takes it, schedules by groups."""
+    if not isinstance(policy, str):
+        return False
+    name, _, parameters = policy.partition(":")
+    form = dict(p.partition("=")[::2] for p in parameters.split(",")).get("form")
+    return name in _WITH_GROUPS and form not in _WITHOUT
 
 
 @dataclass(frozen=True)
@@ -81,10 +96,8 @@ def membership(trace: Trace, machine: Machine, groups: Collection[str]) -> Membe
         record says so.
     """
     names: dict[int, set[str]] = {}
-    process: dict[int, int | None] = {}
-    for tid, pid, comm in trace.tasks.select("tid", "pid", pl.col("comm").cast(pl.String)).iter_rows():
+    for tid, comm in trace.tasks.select("tid", pl.col("comm").cast(pl.String)).iter_rows():
         names.setdefault(tid, set()).add(comm or "")
-        process[tid] = pid
     stated: dict[int, str] = {}
     before: dict[int, str] = {}
     called: dict[str, Counter[str]] = {}
@@ -97,12 +110,12 @@ def membership(trace: Trace, machine: Machine, groups: Collection[str]) -> Membe
             called.setdefault(_stem(comm), Counter())[group] += 1
         same = tid not in names or comm is None or any(same_name(comm, n) for n in names[tid])
         (stated if same else before)[tid] = group
-    parents = _parents(trace)
+    family = Family.of(trace)
     made = Membership({}, set(), set())
     for tid, own in names.items():
-        at = _above(tid, stated, process, parents)
+        at = family.nearest(tid, stated)
         if at is None:
-            at = _above(tid, before | stated, process, parents)
+            at = family.nearest(tid, before | stated)
         if at is None:
             likely = sum((called.get(_stem(n), Counter()) for n in own if n), Counter())
             at = next(iter(likely.most_common(1)), ("", 0))[0]
@@ -116,30 +129,55 @@ def _stem(comm: str) -> str:
     return comm[:15].rstrip("0123456789").rstrip("-_/:.#") or comm[:15]
 
 
-def _above(
-    tid: int, stated: Mapping[int, str], process: Mapping[int, int | None], parents: Mapping[int, int]
-) -> str | None:
-    """The group of a thread, of its process, or of the nearest parent that has one."""
-    seen: set[int] = set()
-    at: int | None = tid
-    while at is not None and at not in seen:
-        seen.add(at)
-        leader = process.get(at)
-        for who in (at, leader):
-            if who is not None and who in stated:
-                return stated[who]
-        # Of a thread that was there before, the process; of a process, who forked it.
-        at = parents.get(at) if at in parents or leader in seen else leader
-    return None
+@dataclass(frozen=True)
+class Family:
+    """Which process each thread is of, and who forked whom.
 
+    Attributes
+    ----------
+    process : dict of int to int or None
+        Thread and its process; None where nothing says it.
+    parents : dict of int to int
+        Thread, and who forked it: as a fork in the trace shows, or perf's list of the tasks that were
+        there when it began.
+    """
 
-def _parents(trace: Trace) -> dict[int, int]:
-    """Who forked each task, where the trace shows it."""
-    events = trace.columns("events", "kind", "tid", "ctx_tid", "value")
-    kind = pl.col("kind").cast(pl.String)
-    forks = events.filter(kind == "fork").select("tid", "ctx_tid").drop_nulls()
-    there = events.filter(kind == "comm").select("tid", "value").drop_nulls()
-    return {**dict(there.iter_rows()), **dict(forks.iter_rows())}
+    process: dict[int, int | None]
+    parents: dict[int, int]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Family:
+        """What a trace shows."""
+        events = trace.columns("events", "kind", "tid", "ctx_tid", "value")
+        kind = pl.col("kind").cast(pl.String)
+        forks = events.filter(kind == "fork").select("tid", "ctx_tid").drop_nulls()
+        there = events.filter(kind == "comm").select("tid", "value").drop_nulls()
+        process = dict(trace.tasks.select("tid", "pid").iter_rows())
+        return cls(process, {**dict(there.iter_rows()), **dict(forks.iter_rows())})
+
+    def process_of(self, tid: int) -> int:
+        """The process of a thread; itself where nothing says it."""
+        return self.process.get(tid) or tid
+
+    def parent_of(self, process: int) -> int | None:
+        """The process that forked another; None where nothing says it."""
+        at = self.parents.get(process)
+        above = self.process_of(at) if at else None
+        return None if above == process else above
+
+    def nearest(self, tid: int, stated: Mapping[int, str]) -> str | None:
+        """The group of a thread, of its process, or of the nearest parent that has one."""
+        seen: set[int] = set()
+        at: int | None = tid
+        while at is not None and at not in seen:
+            seen.add(at)
+            leader = self.process.get(at)
+            for who in (at, leader):
+                if who is not None and who in stated:
+                    return stated[who]
+            # Of a thread that was there before, the process; of a process, who forked it.
+            at = self.parents.get(at) if at in self.parents or leader in seen else leader
+        return None
 
 
 def apart(trace: Trace) -> str | None:

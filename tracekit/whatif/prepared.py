@@ -12,9 +12,10 @@ import polars as pl
 from tracekit import _core
 from tracekit.errors import ReplayError
 from tracekit.units import MOST_CPUS
-from tracekit.whatif.groups import asked_of_groups, from_machine, models_groups, refuse_empty
+from tracekit.whatif.groups import asked_of_groups, known_groups, refuse_empty
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.listed import affinities, classes
+from tracekit.whatif.members import models_groups
 from tracekit.whatif.reservations import Reserved, reservations
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.scenario import cpu_settings, overrides_of, refuse_absent, resolve
@@ -99,8 +100,12 @@ def core_options(
     switch_costs: bool = True,
     costs: Mapping[str, str] | None = None,
     scenario: Scenario | None = None,
+    shared: Mapping[int, str] | None = None,
 ) -> dict[str, Any]:
-    """What the core is given for a run; see `tracekit.whatif.run.replay` for the parameters."""
+    """What the core is given for a run; see `tracekit.whatif.run.replay` for the parameters.
+
+    `shared` has groups to be taken instead of those of the machine, or that the trace shows.
+    """
     trace = programs.trace
     if cpus is not None:
         _check_cpus(cpus)
@@ -108,7 +113,9 @@ def core_options(
     as_recorded = cpus is None or cpus == trace.cpus.height
     stated = [*classes(trace), *_reserved(programs), *(affinities(trace) if as_recorded else ())]
     overrides = overrides_of(scenario) if scenario else []
-    members, groups = from_machine(trace) if models_groups(policy) else ([], [])
+    members, groups = (
+        known_groups(trace, shared) if models_groups(policy) and not programs.stated else ([], [])
+    )
     stated += members
     sets = resolve(overrides, trace)
     groups += asked_of_groups(policy, overrides)

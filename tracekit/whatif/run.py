@@ -20,12 +20,14 @@ from tracekit.whatif.contexts import Contexts
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.left_out import warn
+from tracekit.whatif.members import models_groups
 from tracekit.whatif.policy import CompiledPolicy, LoadedPolicy, Policy, check_policy
 from tracekit.whatif.prepared import Prepared, core_options
 from tracekit.whatif.reconstructed import perturbations_of, reconstructed
 from tracekit.whatif.recorded import refuse_part
 from tracekit.whatif.scenario import Override
 from tracekit.whatif.scenario import Scenario as ScenarioFile
+from tracekit.whatif.sharing import learned
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
 
 __all__ = ["Programs", "Replay", "replay", "simulate"]
@@ -105,9 +107,16 @@ class Replay(Trace):
     def inferred(self) -> pl.DataFrame:
         """What was inferred about the recorded run; see `Programs.inferred`.
 
-        Empty for workloads written as text.
+        Empty for workloads written as text. With a row for groups that the trace shows, where the policy
+        schedules by groups and no machine is described (`tracekit.whatif.sharing`).
         """
-        return _inferred([]) if self._programs is None else self._programs.inferred
+        if self._programs is None:
+            return _inferred([])
+        found = learned(self._programs.trace) if models_groups(self.policy) else None
+        if found is None:
+            return self._programs.inferred
+        row = ("groups that share CPU time", float(len(found.tasks)), "1", len(found.group), found.sentence())
+        return pl.concat([self._programs.inferred, _inferred([row])])
 
     def _compute_program(self) -> pl.DataFrame:
         return super()._compute_program() if self._programs is None else self._programs.table

@@ -17,7 +17,7 @@ import polars as pl
 from tracekit.analysis import group_of
 from tracekit.units import format_names
 from tracekit.whatif.basis import MIN_SAMPLES
-from tracekit.whatif.groups import from_machine
+from tracekit.whatif.groups import known_groups
 from tracekit.whatif.scenario import Override, resolve
 from tracekit.whatif.trust import DO_NOT_USE
 from tracekit.words import group_name
@@ -138,7 +138,7 @@ def _changed(trace: Trace, by: str, overrides: Sequence[Override]) -> list[str |
 
 def _set_threads(trace: Trace, overrides: Sequence[Override]) -> Iterable[set[int]]:
     """The threads that each override sets something of; those of a control group are in it or within it."""
-    members = from_machine(trace)[0] if any(o.key == "group" for o in overrides) else []
+    members = known_groups(trace)[0] if any(o.key == "group" for o in overrides) else []
     sets = resolve(overrides, trace)
     yield from (set(tids) for tids, _ in sets)
     inside: dict[int, str] = {}

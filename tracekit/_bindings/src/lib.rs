@@ -57,6 +57,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(statistics::chi_square_tail, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::interval, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::kaplan_meier, m)?)?;
+    m.add_function(wrap_pyfunction!(statistics::partition, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::sampling, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::share_intervals, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::standard_error, m)?)?;

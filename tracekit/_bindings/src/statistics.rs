@@ -14,7 +14,9 @@ use tracekit_statistics::curve::Samples;
 use tracekit_statistics::distributions::{self, Unexpected};
 use tracekit_statistics::error::{self, Unit};
 use tracekit_statistics::interval::{interval as interval_of, Found, Statistic};
+use tracekit_statistics::partition::{partition as partitioned, Node};
 use tracekit_statistics::sampling::{sampling as sampling_of, shares};
+use tracekit_statistics::sharing::{Burst, Scratch, Shares};
 use tracekit_statistics::tasks::Tasks;
 
 use crate::errors::detached;
@@ -107,7 +109,7 @@ impl StandardError {
     }
 
     /// The interval of a level about the value of the statistic, corrected for skewness (Hall
-    /// 1992); None without a standard error. With `positive`, where no sample is negative, it stays
+    /// 1992); None without a standard error. With `positive`, where no sample is negative, it bursts
     /// above 0.
     #[pyo3(signature = (value, confidence, *, positive=false))]
     fn around(&self, value: f64, confidence: f64, positive: bool) -> Option<(f64, f64)> {
@@ -245,5 +247,58 @@ pub fn sampling(
         let survey = loaded.measured(end_ns).survey(Survey::new(end_ns).keeping());
         let rows = sampling_of(&survey, &loaded.strings, by, confidence);
         rows.into_iter().map(|r| (r.scope, r.group, r.metric, r.statistic, r.n, plain(r.found))).collect()
+    })
+}
+
+/// Which units share CPU time as one.
+///
+/// `bursts` are columns of integers, a row for each slice of a fair task, in order of start: CPU,
+/// unit, task, weight, since when it was ready, start and end (ns). `tree`
+/// has the parent and the unit of each node, children first. Returns the group of each unit, and
+/// the share of the CPU time that is misplaced without groups and with these.
+#[pyfunction]
+pub fn partition(
+    py: Python<'_>,
+    bursts: Vec<PyBuffer<i64>>,
+    units: usize,
+    windows: usize,
+    tree: Vec<(Option<usize>, Option<usize>)>,
+    most: usize,
+) -> PyResult<(Vec<Option<usize>>, f64, f64)> {
+    let columns = bursts.iter().map(|column| column.to_vec(py)).collect::<PyResult<Vec<_>>>()?;
+    let rows = columns.first().map_or(0, Vec::len);
+    let [cpu, unit, task, weight, ready, start, end] = columns.as_slice() else {
+        return Err(PyValueError::new_err(format!("{} columns of slices: expected 7", columns.len())));
+    };
+    if columns.iter().any(|column| column.len() != rows) {
+        return Err(PyValueError::new_err("columns of slices: expected equal lengths"));
+    }
+    let index = |of: &[i64], row: usize| {
+        usize::try_from(of[row]).map_err(|_| PyValueError::new_err(format!("slice {row}: {} is no number", of[row])))
+    };
+    let mut all = Vec::with_capacity(rows);
+    for row in 0..rows {
+        let unit = index(unit, row)?;
+        if unit >= units {
+            return Err(PyValueError::new_err(format!("slice {row}: unit {unit}, expected fewer than {units}")));
+        }
+        all.push(Burst {
+            cpu: index(cpu, row)?,
+            unit,
+            task: index(task, row)?,
+            weight: u32::try_from(weight[row]).unwrap_or(0),
+            ready_ns: ready[row],
+            start_ns: start[row],
+            end_ns: end[row],
+        });
+    }
+    let tree: Vec<Node> = tree.into_iter().map(|(parent, unit)| Node { parent, unit }).collect();
+    detached(py, || {
+        let shares = Shares::new(&all, units, windows);
+        let found = partitioned(&shares, &tree, most);
+        let mut scratch = Scratch::default();
+        let flat = shares.misplaced(&vec![None; units], &mut scratch);
+        let off = shares.misplaced(&found, &mut scratch);
+        (found, flat, off)
     })
 }
