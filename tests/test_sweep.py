@@ -200,6 +200,19 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
     )
 
 
+def test_ctrl_c_never_reaches_a_worker() -> None:
+    """A terminal sends it to all: it printed a traceback of each worker that was about to begin."""
+    from tracekit.whatif.workers import Workers
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with Workers(1) as workers:
+        # What is blocked now was blocked when the worker began, before it ran a line.
+        blocked = workers.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    assert signal.SIGINT in blocked
+    assert signal.SIGTERM not in blocked
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
 def test_workers_serve_one_sweep_after_another(file: Path, plain: Sweep) -> None:
     from tracekit.whatif.workers import Workers
 
