@@ -178,7 +178,8 @@ def _deliver(form: str, text: str) -> bool:
     place = setting(form) or "-"
     sys.stdout.flush()
     with replacing(place) as unfinished:
-        unfinished.write(text.encode())
+        # A path can hold bytes that are no UTF-8: what stands for them is an escape of JSON, too.
+        unfinished.write(text.encode(errors="backslashreplace"))
     if place == "-":
         return True
     print(f"wrote {printable(place)}", file=sys.stderr)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._gate import ended, extra_of, gate_option, kept
-from tracekit.cli._options import Input, analysis_options, by_option, input_options, output_place
+from tracekit.cli._options import (
+    Input,
+    analysis_options,
+    by_option,
+    input_options,
+    output_place,
+    source_place,
+)
 from tracekit.cli._replaying import (
     asked,
     caution,
@@ -64,6 +71,7 @@ Examples:
 @click.option(
     "--real",
     metavar="FILE",
+    callback=source_place,
     help="A recording under what is asked for: each prediction is held against it. Names and groups of tasks are "
     "to be the same.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._options import output_options, output_place
+from tracekit.cli._options import output_options, output_place, source_place
 from tracekit.errors import OutputError
 from tracekit.units import MOST_CPUS, MOST_HZ
 
@@ -119,7 +119,7 @@ Examples:
       --search 'halving:response.p95(db)'
 """,
 )
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...", callback=source_place)
 @click.option(
     "--policy",
     "policies",

@@ -31,6 +31,7 @@ from tracekit.errors import FilterWarning, OutputError, ReplayError, TracekitErr
 from tracekit.export.files import replacing
 from tracekit.io.parquet import stored_metadata
 from tracekit.io.reading import convert, own_file, read
+from tracekit.paths import check_name, file_name
 from tracekit.trace import Trace
 from tracekit.whatif.comparing import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
@@ -637,6 +638,7 @@ def _place(target: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="tracekit-sweep-") as folder:
             yield Path(folder)
         return
+    check_name(target)
     if not target.parent.is_dir():
         raise OutputError(f"{target}: there is no folder {target.parent}")
     yield _cells_of(target)
@@ -655,11 +657,12 @@ def _unpack(table: pl.DataFrame, store: _Store) -> None:
 def _source(file: Path, folder: Path) -> tuple[str, str, str]:
     """Identity of a trace, the Parquet file in which it travels, and its name."""
     if not file.is_file():
-        raise OutputError(f"{file}: no such file")
+        why = "several processes read a trace: write it to a file" if str(file) == "-" else "no such file"
+        raise OutputError(f"{file}: {why}")
     if (kind := own_file(os.fspath(file))) is not None:
         warn(stored_metadata(os.fspath(file), kind))
     digest = _core.blake3(file)
     place = folder / f"trace-{digest[:24]}.parquet"
     if not place.exists():
         convert(file, place)
-    return digest, os.fspath(place.resolve()), file.name
+    return digest, os.fspath(place.resolve()), file_name(file)
