@@ -221,3 +221,17 @@ def test_topics_are_folded_in_a_terminal() -> None:
 
 def test_nothing_is_less_than_nothing() -> None:
     assert [cell("imbalance", value) for value in (-0.0004, -0.0, 0.0, -0.0006)] == ["0", "0", "0", "-0.001"]
+
+
+def test_columns_of_a_comparison(demo: Path) -> None:
+    """`--columns` showed a column of dashes for what is none, and CSV had all."""
+    words = ["compare", str(demo), "--policy", "rr", "--quick", "--top", "2", "--columns"]
+    table = CliRunner().invoke(main, [*words, "group,metric,predicted,trust"])
+    assert table.stdout.splitlines()[0].split() == ["group", "metric", "predicted", "trust"]
+    assert "100 ms" in table.stdout.splitlines()[2]
+    rows = CliRunner().invoke(main, [*words, "group,predicted", "--csv"])
+    assert rows.stdout.splitlines()[0] == "group,predicted"
+    for more in ([], ["--csv"]):
+        wrong = CliRunner().invoke(main, [*words, "grp", *more])
+        assert (wrong.exit_code, wrong.stdout) == (2, "")
+        assert "no column 'grp'; did you mean group?" in wrong.stderr

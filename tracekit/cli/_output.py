@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "about",
     "cell",
+    "chosen",
     "definitions",
     "emit",
     "emit_csv",
@@ -73,11 +74,10 @@ def emit(
     """
     if top is not None:
         frame = frame.head(top)
-    chosen = _chosen(frame.columns)
-    part = frame.select(chosen) if chosen else frame
+    part = frame.select(chosen(frame.columns) or frame.columns)
     if as_json and emit_json({"trace": about(trace), "show": show, **(extra or {}), "rows": part.to_dicts()}):
         return
-    if as_csv and emit_csv(part):
+    if as_csv and emit_csv(frame):
         return
     if frame.height == 0:
         paragraph(
@@ -89,8 +89,8 @@ def emit(
         table(part.to_dicts(), main, more=[c for c in frame.columns if c not in main])
 
 
-def _chosen(known: Sequence[str]) -> list[str]:
-    """The columns that `--columns` names; an error names what there is."""
+def chosen(known: Sequence[str]) -> list[str]:
+    """The columns that `--columns` names, none by default; an error names what there is."""
     from difflib import get_close_matches
 
     asked: Sequence[str] = setting("columns") or ()
@@ -154,7 +154,9 @@ def emit_json(value: Any) -> bool:
 
 
 def emit_csv(frame: pl.DataFrame) -> bool:
-    """Write CSV to where `--csv` says; a text that a spreadsheet would take for a formula gets an apostrophe.
+    """Write CSV to where `--csv` says, of the columns that `--columns` names.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe.
 
     Returns
     -------
@@ -163,7 +165,7 @@ def emit_csv(frame: pl.DataFrame) -> bool:
     """
     from tracekit.harmless import for_csv
 
-    return _deliver("csv", for_csv(frame).write_csv())
+    return _deliver("csv", for_csv(frame.select(chosen(frame.columns) or frame.columns)).write_csv())
 
 
 def on_standard_output() -> bool:

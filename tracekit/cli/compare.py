@@ -146,7 +146,8 @@ def command(
     import dataclasses
 
     import tracekit as tk
-    from tracekit.cli._output import emit, emit_csv, emit_json, save_plot
+    from tracekit.cli._comparison import print_comparison, print_rows
+    from tracekit.cli._output import about, chosen, emit, emit_csv, emit_json, save_plot
     from tracekit.registry import check_policy
     from tracekit.whatif.not_modelled import split
 
@@ -209,7 +210,8 @@ def command(
 
             rows = list(comparison.table.iter_rows(named=True))
             judged = kept([one for condition in fail_if for one in judge_rows(condition, rows)])
-        extra = {**comparison.to_dict(), **extra_of(judged)} if as_json else {}
+        described = {"trace": about(trace) | comparison.describe()} if as_json else {}
+        extra = {**comparison.to_dict(), **described, **extra_of(judged)} if as_json else {}
         comparison.fidelity.height, comparison.table.height  # noqa: B018
     if output is not None:
         comparison.to_html(output)
@@ -223,10 +225,10 @@ def command(
         frame = getattr(comparison, SHOWN[show])
         frame = frame if top is None else frame.head(top)
         if not (as_csv and emit_csv(frame)):
-            if show in ("summary", "all"):
-                from tracekit.cli._comparison import print_comparison
-
-                print_comparison(comparison, frame, verbose)
-            else:
+            if show not in ("summary", "all"):
                 emit(frame, trace, show=show, as_json=False, as_csv=False)
+            elif names := chosen(frame.columns):
+                print_rows(frame, names)
+            else:
+                print_comparison(comparison, frame, verbose)
     return ended(judged)
