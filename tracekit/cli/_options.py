@@ -156,13 +156,13 @@ class Input:
         meta = {} if context is None else context.meta
         for_people = "-" not in (meta.get("tracekit.json"), meta.get("tracekit.csv"))
         if for_people and not self.quiet and part is not trace:
-            from tracekit.cli._output import printable
+            from tracekit.cli._table import paragraph
 
             made = Selection.make(
                 trace, **self._tasks(), cpu=self.cpu or None, start=self.start, end=self.end
             )
             for unmet in made.unmet(trace, CALLED):
-                print(f"warning: {printable(unmet)}", file=sys.stderr)
+                paragraph(f"warning: {unmet}", file=sys.stderr)
         return part
 
     def _tasks(self) -> dict[str, Any]:
@@ -177,23 +177,23 @@ class Input:
 
     def warn(self, trace: Trace) -> None:
         """Say on standard error what was lost or damaged, and what the file says was not recorded."""
-        from tracekit.cli._output import printable
+        from tracekit.cli._table import paragraph
         from tracekit.whatif.recorded import part
 
         stated = {"cpus.recorded", "tasks.recorded"} & trace.metadata.keys()
         if stated and not self.quiet and (found := part(trace)) is not None:
-            print(f"warning: {printable(found.sentence)}", file=sys.stderr)
+            paragraph(f"warning: {found.sentence}", file=sys.stderr)
         self.say(trace.diagnostics)
 
     def say(self, diagnostics: pl.DataFrame) -> None:
         """Say on standard error what these rows say of loss and damage."""
-        from tracekit.cli._output import printable
+        from tracekit.cli._table import paragraph
         from tracekit.trace import damages
 
         if self.quiet:
             return
         for line in damages(diagnostics):
-            print(f"warning: {printable(line)}", file=sys.stderr)
+            paragraph(f"warning: {line}", file=sys.stderr)
 
 
 def _time(context: click.Context, param: click.Parameter, given: str | None) -> str | None:

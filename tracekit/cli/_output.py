@@ -206,4 +206,4 @@ def save_plot(figure: Figure, file: str, how_to_read: str = "") -> None:
         figure.savefig(unfinished, bbox_inches="tight", dpi=150, format=Path(file).suffix[1:] or "png")
     print(f"wrote {printable(file)}", file=sys.stderr)
     if how_to_read and sys.stderr.isatty():
-        print(f"How to read it: {how_to_read}", file=sys.stderr)
+        paragraph(f"How to read it: {how_to_read}", file=sys.stderr)

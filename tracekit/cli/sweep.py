@@ -227,17 +227,17 @@ def _by_reason(failed: pl.DataFrame) -> Iterator[tuple[str, list[int]]]:
 
 
 def _print(result: Sweep, statistics: tuple[str, ...], as_json: bool) -> None:
-    from tracekit.cli._output import emit_json, printable
+    from tracekit.cli._output import emit_json, paragraph
 
     for error, cells in _by_reason(result.failed):
         first = f"cell {cells[0]}"
         which = first if len(cells) == 1 else f"{len(cells)} cells, {first} the first"
-        print(f"warning: {which}: {printable(error)}", file=sys.stderr)
+        paragraph(f"warning: {which}: {error}", file=sys.stderr)
     if as_json:
         emit_json({s: result.values(s).to_dicts() for s in statistics})
         return
     for said in result.left_to_default:
-        print(f"warning: {printable(said)}", file=sys.stderr)
+        paragraph(f"warning: {said}", file=sys.stderr)
     for statistic in statistics:
         _pivot(result, statistic)
 
