@@ -191,8 +191,8 @@ def _factor_axis(ax: Axes, low: float, high: float) -> None:
         if decades <= most or len(ticks) < 3:
             ticks = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]
     if len(ticks) < 3:
-        steps = (0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5) if decades > _WIDE else (0.5, 0.67, 0.8, 1, 1.25, 1.5, 2)
-        ticks = [t for t in steps if low <= t <= high]
+        wide, close = (0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5), (0.5, 0.67, 0.8, 1, 1.25, 1.5, 2)
+        ticks = [t for t in (wide if decades > _WIDE else close) if low <= t <= high]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"x {v:g}"))
     ax.xaxis.set_minor_locator(NullLocator())
