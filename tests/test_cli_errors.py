@@ -431,3 +431,25 @@ def test_parquet_needs_a_name_in_utf_8(demo: Path, tmp_path: Path, monkeypatch: 
     assert CliRunner().invoke(main, ["convert", str(demo), "-o", name]).exit_code == 0
     for words in (["slices", name], ["export", str(demo), "--lisa", os.fsdecode(b"\xe9")]):
         assert "Parquet and Arrow files need a name in UTF-8" in fails(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("replay DEMO --policy cfss", "no policy cfss; did you mean cfs? Valid are 4bsd, aix"),
+        ("compare DEMO --policy edvdf", "did you mean eevdf?"),
+        ("replay DEMO --policy cfs:latenci=3ms", "no parameter latenci; did you mean latency? Valid are"),
+        ("replay DEMO --policy cfs --set spin*:nce=5", "no task attribute nce; did you mean nice?"),
+        ("replay DEMO --policy cfs --cost swich=3us", "no cost swich; did you mean switch?"),
+        ("replay DEMO --policy xyzzy", "no policy xyzzy; valid are 4bsd"),
+        ("policies show cfss", "'cfss'; did you mean 'cfs'? There are 4bsd"),
+        ("formats trace-da", "'trace-da'; did you mean 'trace-dat'?"),
+        ("recipes trace-cdm", "'trace-cdm'; did you mean 'trace-cmd'?"),
+        ("help polices", "'polices'; did you mean 'policies'?"),
+        ("help nothing", "'nothing'. Topics are"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
+    words: str, says: str, demo: Path
+) -> None:
+    assert says in fails(*words.replace("DEMO", str(demo)).split())

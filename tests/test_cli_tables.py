@@ -116,7 +116,7 @@ def test_columns_can_be_chosen(tmp_path: Path) -> None:
     assert rows.splitlines()[0] == "group,p99_ns"
     wrong = runner.invoke(main, ["slices", str(DEMO), "--columns", "p99"])
     assert wrong.exit_code == 2
-    assert "did you mean p99_ns?" in wrong.stderr
+    assert "did you mean 'p99_ns'?" in wrong.stderr
 
 
 def show(capsys: Capture, monkeypatch: pytest.MonkeyPatch, width: int, make: Callable[[], None]) -> list[str]:
@@ -235,7 +235,7 @@ def test_columns_of_a_comparison(demo: Path) -> None:
     for more in ([], ["--csv"]):
         wrong = CliRunner().invoke(main, [*words, "grp", *more])
         assert (wrong.exit_code, wrong.stdout) == (2, "")
-        assert "no column 'grp'; did you mean group?" in wrong.stderr
+        assert "no column 'grp'; did you mean 'group'?" in wrong.stderr
 
 
 def test_names_of_rows_stay_apart(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -314,6 +314,10 @@ def test_the_command_prints_a_pivot_and_draws(tracekit: Run, file: Path, tmp_pat
         (["--policy", "rr"], "name a --metric"),
         (["--policy", "rr:quantum=1..2", "--metric", "slice"], "FIRST..LAST/COUNT"),
         (["--policy", "rr", "--metric", "slcie"], "did you mean 'slice'"),
+        (
+            ["--policy", "rr", "--runs", "1", "--metric", "slice.mean(Bb)"],
+            "did you mean 'B'? The groups are A",
+        ),
         (["--policy", "rr", "--metric", "slice", "--dask", "tcp://127.0.0.1:1"], "no scheduler answers"),
     ):
         bad = tracekit("sweep", file, *wrong)

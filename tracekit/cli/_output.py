@@ -13,6 +13,7 @@ import click
 
 from tracekit.cli._table import cell, definitions, header, paragraph, setting, table
 from tracekit.harmless import escaped, printable
+from tracekit.near import did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,14 +92,11 @@ def emit(
 
 def chosen(known: Sequence[str]) -> list[str]:
     """The columns that `--columns` names, none by default; an error names what there is."""
-    from difflib import get_close_matches
-
     asked: Sequence[str] = setting("columns") or ()
     for name in asked:
         if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise click.UsageError(f"no column {name!r}{hint or '.'} This table has {', '.join(known)}")
+            hint = did_you_mean(name, known, ".")
+            raise click.UsageError(f"no column {name!r}{hint} This table has {', '.join(known)}")
     return list(asked)
 
 

@@ -31,6 +31,7 @@ from tracekit.errors import FilterWarning, OutputError, ReplayError, TracekitErr
 from tracekit.export.files import replacing
 from tracekit.io.parquet import stored_metadata
 from tracekit.io.reading import convert, own_file, read
+from tracekit.near import did_you_mean
 from tracekit.paths import check_name, file_name
 from tracekit.trace import Trace
 from tracekit.whatif.comparing import compare
@@ -174,8 +175,9 @@ class Sweep:
         rows = self.table.filter(pl.col("metric") == wanted.metric, pl.col("statistic") == wanted.statistic)
         rows = pl.DataFrame([r for r in rows.iter_rows(named=True) if wanted.names(r)], schema=rows.schema)
         if not rows.height:
-            groups = ", ".join(sorted(self.table["group"].drop_nulls().unique().to_list())) or "none"
-            raise ReplayError(f"no cell has {wanted}; the groups are {groups}")
+            groups = sorted(self.table["group"].drop_nulls().unique().to_list())
+            hint = did_you_mean(wanted.group or "", groups, ".")
+            raise ReplayError(f"no cell has {wanted}{hint} The groups are {', '.join(groups) or 'none'}")
         return rows.select(
             "cell",
             "trace",
