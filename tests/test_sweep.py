@@ -200,6 +200,16 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
     )
 
 
+def test_a_trace_without_the_statistic_is_named(file: Path, tmp_path: Path, tracekit: Run) -> None:
+    """It was left out without a word, and the table did not say of which trace the rest was."""
+    other = tmp_path / "other.parquet"
+    tk.simulate("policy: rr\nZ: (R2 S1)*30\nY: R20").write(other)
+    done = tracekit("sweep", file, other, "--policy", "rr", "--runs", "1", "--metric", "slice.mean(B)")
+    assert done.returncode == 0, done.stderr
+    assert "other.parquet has no slice.mean(B)" in done.stdout.splitlines()
+    assert f"{file.name} has no" not in done.stdout
+
+
 def test_ctrl_c_never_reaches_a_worker() -> None:
     """A terminal sends it to all: it printed a traceback of each worker that was about to begin."""
     from tracekit.whatif.workers import Workers

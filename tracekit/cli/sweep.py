@@ -271,6 +271,10 @@ def _pivot(result: Sweep, statistic: str) -> None:
     table(rows, wide.columns, right=columns)
     if seen:
         print(", ".join(f"{mark} {word}" for word, mark in MARKS.items() if word in seen))
+    # The table names traces where there are several, and not those that are not in it.
+    for name in result.table["trace"].unique(maintain_order=True).to_list():
+        if name not in found["trace"]:
+            paragraph(f"{name} has no {statistic}")
     if found["low"].null_count() == found.height and result.table["runs"].max() == 1:
         paragraph("each cell ran once: no intervals, and a small change may be chance")
 
